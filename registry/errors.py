@@ -1,0 +1,46 @@
+"""Every error that torchmux raises on purpose.
+
+Each message is one paragraph that says what happened, where, and what to do about it.
+"""
+
+from __future__ import annotations
+
+
+class TorchmuxError(RuntimeError):
+    """Base class of all errors raised by torchmux."""
+
+
+class UnknownBackend(TorchmuxError):
+    """No backend has this name; the message holds the nearest known names."""
+
+
+class BackendUnavailable(TorchmuxError):
+    """The backend is known but cannot run here; the message says what is missing and how to get it."""
+
+
+class BackendConflict(TorchmuxError):
+    """Two distributions registered different backends under one name."""
+
+
+class InvalidSpec(TorchmuxError):
+    """A backend's description is malformed or written for another version of the contract."""
+
+
+class InvalidOption(TorchmuxError, ValueError):
+    """An option or mode the backend does not have, or a value it does not take."""
+
+
+class Unsupported(TorchmuxError):
+    """``fullgraph=True`` met a graph break: the user's line, the reason and the way out."""
+
+
+class FallbackRefused(TorchmuxError):
+    """``strict=True`` and some node would not have run in the backend that was asked for."""
+
+
+class CompilationFailed(TorchmuxError):
+    """A backend raised while compiling; the cause is chained."""
+
+
+class NumericsError(TorchmuxError):
+    """A compiled graph's result differs from eager by more than the tolerance."""

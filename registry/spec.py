@@ -1,0 +1,93 @@
+"""The contract with a backend, version 1: what a backend says of itself and what it is asked to compile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from .report import GraphReport
+
+API_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Whether a backend can run on this machine, and if not, why not."""
+
+    ok: bool
+    reason: str = ""
+
+
+def _always_available() -> Availability:
+    return Availability(True)
+
+
+@dataclass(frozen=True)
+class BackendSpec:
+    """A light description of a backend; building one must not import the compiler.
+
+    ``load`` is ``"module:attribute"`` (imported at the first compile) or the implementation itself: either a plain
+    function ``(gm, example_inputs, **options) -> callable`` or an object that follows :class:`Backend`.
+    """
+
+    name: str
+    summary: str
+    load: str | Callable[..., Any] | Any
+    requires: tuple[str, ...] = ()  # PEP 508, checked against installed metadata without importing
+    install: str = ""  # the exact command that makes the backend available
+    probe: Callable[[], Availability] = _always_available
+    graph: Literal["torch", "aten"] = "torch"
+    training: bool = False
+    dynamic_shapes: bool = False
+    devices: tuple[str, ...] = ("cpu",)
+    dtypes: tuple[str, ...] = ("float32",)
+    options: type | None = None  # a dataclass; None: the backend takes no options
+    modes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # mode -> the options it stands for
+    fingerprint: Callable[[], str] = str
+    priority: int = 0  # higher is preferred by ``backend=None``
+    unverified: str = ""  # why the adapter could not be tried by its authors, if so
+    api: int = API_VERSION
+
+
+@dataclass(frozen=True)
+class Tombstone:
+    """A retired name that still answers usefully."""
+
+    name: str
+    reason: str
+    successor: str
+
+
+@dataclass(frozen=True)
+class CompileRequest:
+    """Everything besides the graph that a backend may want to know."""
+
+    backend: str
+    options: Any = None  # an instance of ``spec.options``
+    mode: str | None = None
+    dynamic: bool | None = None
+    strict: bool = False
+    phase: Literal["inference", "forward", "backward"] = "inference"
+    fingerprint: str = ""
+    static_inputs: tuple[int, ...] = ()  # positions of parameters and buffers among the inputs
+
+
+@runtime_checkable
+class CompiledGraph(Protocol):
+    """Takes the graph's flat inputs, returns the flat tuple of its outputs."""
+
+    report: GraphReport
+
+    def __call__(self, *args: Any) -> Sequence[Any]: ...
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """The full form of an implementation; a plain function is the short form."""
+
+    def supports(self, node: Any) -> Literal[True] | str:
+        """``True``, or the reason why ``node`` (a ``torch.fx.Node`` with ``meta["val"]``) cannot be compiled."""
+
+    def compile(self, gm: Any, example_inputs: Sequence[Any], request: CompileRequest) -> Callable[..., Sequence[Any]]:
+        """Compile ``gm``, all of whose nodes were supported."""
