@@ -1,0 +1,155 @@
+"""One ``torch.compile``-style front door for every compiler that is installed.
+
+Importing this package imports neither a backend nor torch's own compiler.  The front door itself is imported when its
+first name is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+# ``torchmux.config`` is the object, not the module: a submodule is bound to its package only while it is first
+# imported, and this line rebinds the name right after that.
+from .config import config
+
+if TYPE_CHECKING:
+    from torchmux.frontend.api import (
+        allow_in_graph,
+        assume_constant_result,
+        compile,
+        disable,
+        disallow_in_graph,
+        explain,
+        graph_break,
+        is_compiling,
+        mark_dynamic,
+        report,
+        reset,
+    )
+    from torchmux.registry import (
+        Availability,
+        BackendConflict,
+        BackendInfo,
+        BackendSpec,
+        BackendUnavailable,
+        CompilationFailed,
+        CompileRequest,
+        FallbackRefused,
+        GraphReport,
+        InvalidOption,
+        InvalidSpec,
+        NumericsError,
+        Placement,
+        Tombstone,
+        TorchmuxError,
+        UnknownBackend,
+        Unsupported,
+        backends,
+        list_backends,
+        list_mode_options,
+        list_options,
+        lookup_backend,
+        register_backend,
+        unregister_backend,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Availability",
+    "BackendConflict",
+    "BackendInfo",
+    "BackendSpec",
+    "BackendUnavailable",
+    "CompilationFailed",
+    "CompileRequest",
+    "FallbackRefused",
+    "GraphReport",
+    "InvalidOption",
+    "InvalidSpec",
+    "NumericsError",
+    "Placement",
+    "Tombstone",
+    "TorchmuxError",
+    "UnknownBackend",
+    "Unsupported",
+    "__version__",
+    "allow_in_graph",
+    "assume_constant_result",
+    "backends",
+    "compile",
+    "config",
+    "disable",
+    "disallow_in_graph",
+    "explain",
+    "graph_break",
+    "is_compiling",
+    "list_backends",
+    "list_mode_options",
+    "list_options",
+    "lookup_backend",
+    "mark_dynamic",
+    "register_backend",
+    "report",
+    "reset",
+    "unregister_backend",
+]
+
+_HOMES = {
+    "torchmux.frontend.api": (
+        "allow_in_graph",
+        "assume_constant_result",
+        "compile",
+        "disable",
+        "disallow_in_graph",
+        "explain",
+        "graph_break",
+        "is_compiling",
+        "mark_dynamic",
+        "report",
+        "reset",
+    ),
+    "torchmux.registry": (
+        "Availability",
+        "BackendConflict",
+        "BackendInfo",
+        "BackendSpec",
+        "BackendUnavailable",
+        "CompilationFailed",
+        "CompileRequest",
+        "FallbackRefused",
+        "GraphReport",
+        "InvalidOption",
+        "InvalidSpec",
+        "NumericsError",
+        "Placement",
+        "Tombstone",
+        "TorchmuxError",
+        "UnknownBackend",
+        "Unsupported",
+        "list_backends",
+        "list_mode_options",
+        "list_options",
+        "lookup_backend",
+        "register_backend",
+        "unregister_backend",
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "backends":
+        # A function to call and the package of the backends at once; see its own text.
+        return importlib.import_module("torchmux.backends")
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'torchmux' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value  # the next access does not come here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
