@@ -1,0 +1,76 @@
+"""C helpers of collections: the comparison and the union of OrderedDict, and the counting loop of Counter."""
+
+import collections
+
+from .mappings import dict_eq, view_reversed
+from .tables import method_polyfill, polyfill
+
+_VIEWS = tuple(type(view) for view in (lambda d: (d.keys(), d.values(), d.items()))(collections.OrderedDict()))
+
+
+def ordered_dict_eq(a, b):
+    """Two OrderedDicts are equal only when their keys also come in the same order."""
+    if not dict_eq(a, b):
+        return False
+    if isinstance(b, collections.OrderedDict):
+        for key, other in zip(a, b):
+            if not (key is other or key == other):
+                return False
+    return True
+
+
+@method_polyfill(collections.OrderedDict, "__eq__")
+def ordered_dict_eq_method(self, other, /):
+    return ordered_dict_eq(self, other) if isinstance(other, dict) else NotImplemented
+
+
+@method_polyfill(collections.OrderedDict, "__ne__")
+def ordered_dict_ne_method(self, other, /):
+    return not ordered_dict_eq(self, other) if isinstance(other, dict) else NotImplemented
+
+
+@method_polyfill(collections.OrderedDict, "__or__")
+def ordered_dict_or(self, other, /):
+    if not isinstance(self, dict) or not isinstance(other, dict):
+        return NotImplemented
+    merged = type(self)(self)
+    merged.update(other)
+    return merged
+
+
+@method_polyfill(collections.OrderedDict, "__ror__")
+def ordered_dict_ror(self, other, /):
+    if not isinstance(other, dict):
+        return NotImplemented
+    merged = type(self)(other)
+    merged.update(self)
+    return merged
+
+
+@method_polyfill(collections.OrderedDict, "__ior__")
+def ordered_dict_ior(self, other, /):
+    self.update(other)
+    return self
+
+
+@method_polyfill(collections.OrderedDict, "fromkeys")
+def ordered_dict_fromkeys(cls, iterable, value=None):
+    result = cls()
+    for key in iterable:
+        result[key] = value
+    return result
+
+
+@method_polyfill(collections.OrderedDict, "__reversed__")
+def ordered_dict_reversed(self, /):
+    return iter(list(self)[::-1])
+
+
+for _view in _VIEWS:
+    method_polyfill(_view, "__reversed__")(view_reversed)
+
+
+@polyfill(collections._count_elements)
+def count_elements(mapping, iterable, /):
+    for item in iterable:
+        mapping[item] = mapping.get(item, 0) + 1
