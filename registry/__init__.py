@@ -1,0 +1,59 @@
+"""Who can compile: descriptions of backends, where they come from, whether they can run here, and with which options.
+
+Nothing in this package imports a compiler, or torch, before a graph is compiled.
+"""
+
+from .errors import (
+    BackendConflict,
+    BackendUnavailable,
+    CompilationFailed,
+    FallbackRefused,
+    InvalidOption,
+    InvalidSpec,
+    NumericsError,
+    TorchmuxError,
+    UnknownBackend,
+    Unsupported,
+)
+from .info import BackendInfo
+from .lookup import backends, list_backends, list_mode_options, list_options, lookup_backend, refresh
+from .options import OptionInfo
+from .register import register_backend, unregister_backend
+from .report import GraphReport, Placement
+from .resolve import ResolvedBackend, resolve
+from .spec import ANY, API_VERSION, Availability, Backend, BackendSpec, CompiledGraph, CompileRequest, Tombstone
+
+__all__ = [
+    "ANY",
+    "API_VERSION",
+    "Availability",
+    "Backend",
+    "BackendConflict",
+    "BackendInfo",
+    "BackendSpec",
+    "BackendUnavailable",
+    "CompilationFailed",
+    "CompileRequest",
+    "CompiledGraph",
+    "FallbackRefused",
+    "GraphReport",
+    "InvalidOption",
+    "InvalidSpec",
+    "NumericsError",
+    "OptionInfo",
+    "Placement",
+    "ResolvedBackend",
+    "Tombstone",
+    "TorchmuxError",
+    "UnknownBackend",
+    "Unsupported",
+    "backends",
+    "list_backends",
+    "list_mode_options",
+    "list_options",
+    "lookup_backend",
+    "refresh",
+    "register_backend",
+    "resolve",
+    "unregister_backend",
+]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -47,3 +49,32 @@ class GraphReport:
         if not self.placements:
             return 1.0
         return 1.0 - len(self.fallbacks) / len(self.placements)
+
+
+def place_all(graph: Any, placed_on: str, reason: str | None = None) -> list[Placement]:
+    """A placement on ``placed_on`` for every node of a ``torch.fx.Graph`` that computes something."""
+    return [
+        Placement(node.name, operator_name(node), placed_on, reason, source_line(node))
+        for node in graph.nodes
+        if node.op in ("call_function", "call_method", "call_module")
+    ]
+
+
+def operator_name(node: Any) -> str:
+    """What an FX node calls, as a person would write it: ``aten.add.Tensor``, ``torch.relu``, ``Tensor.view``."""
+    target = node.target
+    if node.op == "call_method":
+        return f"Tensor.{target}"
+    if isinstance(target, str) or hasattr(target, "overloadpacket"):
+        return str(target)
+    name = getattr(target, "__qualname__", None) or getattr(target, "__name__", None)
+    if name is None:
+        return str(target)
+    module = (getattr(target, "__module__", None) or "").removeprefix("_")  # operator's functions live in _operator
+    return f"{module}.{name}" if module and module != "builtins" else name
+
+
+def source_line(node: Any) -> str | None:
+    """``file:line`` of the innermost user frame that an FX node came from, when the capture noted it."""
+    found = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+    return f"{found[-1][0]}:{found[-1][1]}" if found else None

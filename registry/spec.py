@@ -10,6 +10,9 @@ from .report import GraphReport
 
 API_VERSION = 1
 
+ANY = "*"
+"""In ``BackendSpec.devices`` or ``dtypes``: whatever torch has."""
+
 
 @dataclass(frozen=True)
 class Availability:
@@ -28,13 +31,17 @@ class BackendSpec:
     """A light description of a backend; building one must not import the compiler.
 
     ``load`` is ``"module:attribute"`` (imported at the first compile) or the implementation itself: either a plain
-    function ``(gm, example_inputs, **options) -> callable`` or an object that follows :class:`Backend`.
+    function ``(gm, example_inputs, **options) -> callable``, an object that follows :class:`Backend`, or a class of
+    such objects, of which one is made without arguments.
+
+    ``requires`` holds PEP 508 strings; one may list alternatives: ``"onnxruntime>=1.20 | onnxruntime-gpu>=1.20"``.
+    ``probe`` must be cheap, must not import the compiler, and must not take what ``requires`` lists for granted.
     """
 
     name: str
     summary: str
     load: str | Callable[..., Any] | Any
-    requires: tuple[str, ...] = ()  # PEP 508, checked against installed metadata without importing
+    requires: tuple[str, ...] = ()  # checked against installed metadata without importing
     install: str = ""  # the exact command that makes the backend available
     probe: Callable[[], Availability] = _always_available
     graph: Literal["torch", "aten"] = "torch"
@@ -52,7 +59,7 @@ class BackendSpec:
 
 @dataclass(frozen=True)
 class Tombstone:
-    """A retired name that still answers usefully."""
+    """A retired name that still answers usefully: ``successor`` is a backend's name, or a phrase after "Use"."""
 
     name: str
     reason: str

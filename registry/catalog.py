@@ -1,0 +1,134 @@
+"""Every backend this process knows: those of installed distributions, and those it registered itself."""
+
+from __future__ import annotations
+
+import threading
+
+from . import availability
+from .discovery import Candidate, discover
+from .errors import BackendConflict, TorchmuxError, UnknownBackend
+from .names import did_you_mean, listed, normalize
+from .spec import Tombstone
+
+
+class Catalog:
+    """Names to candidates.  Installed distributions are looked up at the first use, and again after a refresh."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._installed: dict[str, list[Candidate]] | None = None
+        self._registered: dict[str, Candidate] = {}
+        self._removed: set[tuple[str, str | None]] = set()  # (name, distribution)
+
+    def names(self) -> list[str]:
+        """All names that answer somehow, sorted."""
+        with self._lock:
+            known = {*self._registered, *self._read_installed()}
+            return sorted(name for name in known if self._candidates(name))
+
+    def find(self, name: str) -> Candidate:
+        """The one candidate for ``name``.
+
+        A backend registered by this process comes before installed ones, and one that describes itself to torchmux
+        before one that is only known to torch; a retired name yields to a backend that has it now.
+
+        Raises:
+            UnknownBackend: nobody offers it; the message holds the nearest names.
+            BackendConflict: two distributions do; the message names both.
+        """
+        with self._lock:
+            candidates = self._candidates(normalize(name))
+        if not candidates:
+            raise self._unknown(name)
+        own = [c for c in candidates if not c.foreign]
+        foreign = [c for c in candidates if c.foreign]
+        chosen = own or foreign
+        if len(own) == 1 and foreign and _is_retired(own[0]):
+            chosen = foreign
+        if len(chosen) > 1:
+            raise _conflict(normalize(name), chosen)
+        return chosen[0]
+
+    def add(self, candidate: Candidate) -> None:
+        """Register a backend in this process.
+
+        Raises:
+            BackendConflict: the name is taken.
+        """
+        with self._lock:
+            # A retired name is free to be taken, and so is one that only torch knows.
+            others = [c for c in self._candidates(candidate.name) if not c.foreign and not _is_retired(c)]
+            if others:
+                raise BackendConflict(
+                    f"The name {candidate.name!r} is taken by {others[0].source}. Choose another name, or call "
+                    f"torchmux.unregister_backend({candidate.name!r}) first."
+                )
+            self._registered[candidate.name] = candidate
+
+    def remove(self, name: str, distribution: str | None = None) -> None:
+        """Forget a name in this process, or only what one distribution offers under it.
+
+        Raises:
+            UnknownBackend: there is nothing of that name, or nothing from that distribution.
+        """
+        wanted = normalize(name)
+        with self._lock:
+            candidates = self._candidates(wanted)
+            if distribution is not None:
+                offered = [c.distribution for c in candidates]
+                candidates = [c for c in candidates if c.distribution == distribution]
+                if not candidates and offered:
+                    raise UnknownBackend(
+                        f"{distribution!r} registers no backend {name!r}; it comes from "
+                        f"{listed(d or 'this process' for d in offered)}."
+                    )
+            if not candidates:
+                raise self._unknown(name)
+            for candidate in candidates:
+                if candidate.distribution is None:
+                    del self._registered[wanted]
+                else:
+                    self._removed.add((wanted, candidate.distribution))
+
+    def refresh(self) -> None:
+        """Look again at what is installed.  What was registered or removed by this process stays so."""
+        with self._lock:
+            self._installed = None
+        availability.forget()
+
+    def _read_installed(self) -> dict[str, list[Candidate]]:
+        if self._installed is None:
+            self._installed = discover()
+        return self._installed
+
+    def _candidates(self, name: str) -> list[Candidate]:
+        if name in self._registered:
+            return [self._registered[name]]
+        return [c for c in self._read_installed().get(name, []) if (name, c.distribution) not in self._removed]
+
+    def _unknown(self, name: str) -> UnknownBackend:
+        known = self.names()
+        return UnknownBackend(
+            f"No backend is called {name!r}.{did_you_mean(normalize(name), known)} Known are {listed(known)}; "
+            "`python -m torchmux backends` says what each of them needs."
+        )
+
+
+def _is_retired(candidate: Candidate) -> bool:
+    try:
+        return isinstance(candidate.describe(), Tombstone)
+    except TorchmuxError:
+        return False
+
+
+def _conflict(name: str, candidates: list[Candidate]) -> BackendConflict:
+    sources = " and ".join(c.source for c in candidates)
+    last = candidates[-1].distribution
+    return BackendConflict(
+        f"The backend {name!r} is registered by {sources}. Remove one, with `python -m pip uninstall {last}` for good "
+        f"or torchmux.unregister_backend({name!r}, distribution={last!r}) for this process."
+    )
+
+
+CATALOG = Catalog()
+"""The catalog of this process."""

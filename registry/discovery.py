@@ -1,0 +1,135 @@
+"""Which backends installed distributions offer, read from entry points without importing what they name."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from .errors import BackendUnavailable, InvalidSpec, TorchmuxError
+from .names import normalize
+from .options import TorchOptions
+from .spec import ANY, BackendSpec, Tombstone
+from .validate import as_spec
+
+OUR_GROUP = "torchmux.backends"
+TORCH_GROUP = "torch_dynamo_backends"
+
+FOREIGN_PRIORITY = -1000
+"""Below every backend that describes itself."""
+
+# Our own backends stand in torch's group too, for torch.compile; here they would be seen twice.
+_PUBLISHED = "torchmux.registry.published"
+
+
+class Candidate:
+    """One offer to be the backend of some name.  What it names is imported when :meth:`describe` is first called."""
+
+    def __init__(
+        self,
+        name: str,
+        source: str,
+        load: Callable[[], Any],
+        *,
+        distribution: str | None = None,
+        distribution_version: str | None = None,
+        foreign: bool = False,
+    ) -> None:
+        self.name = normalize(name)
+        self.source = source  # for messages
+        self.distribution = distribution  # None: registered by this process
+        self.distribution_version = distribution_version
+        self.foreign = foreign
+        self._load = load
+        self._lock = threading.Lock()
+        self._description: BackendSpec | Tombstone | None = None
+        self._failure: tuple[type[TorchmuxError], str, BaseException | None] | None = None
+
+    def describe(self) -> BackendSpec | Tombstone:
+        """The description, imported once.
+
+        Raises:
+            BackendUnavailable: importing it raised; the cause is chained.
+            InvalidSpec: it is not a valid description, or one for another version of the contract.
+        """
+        with self._lock:
+            if self._description is None and self._failure is None:
+                try:
+                    self._description = self._describe()
+                except TorchmuxError as error:
+                    self._failure = (type(error), str(error), error.__cause__)
+        if self._failure is not None:
+            kind, message, cause = self._failure
+            raise kind(message) from cause
+        assert self._description is not None
+        return self._description
+
+    def _describe(self) -> BackendSpec | Tombstone:
+        try:
+            found = self._load()
+        except (Exception, SystemExit) as error:
+            raise BackendUnavailable(
+                f"{self.source} registers the backend {self.name!r}, but importing it raised "
+                f"{type(error).__name__}: {error}. Repair that installation, or remove it with: "
+                f"python -m pip uninstall {self.distribution}"
+            ) from error
+        try:
+            return as_spec(found, self.name, self.source)
+        except TorchmuxError:
+            raise
+        except Exception as error:  # a description that breaks even its own checks
+            raise InvalidSpec(
+                f"{self.source} describes the backend {self.name!r} in a way that cannot be read: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+
+def discover() -> dict[str, list[Candidate]]:
+    """All offers of the installed distributions, by normalized name."""
+    found: dict[str, list[Candidate]] = {}
+    for entry in importlib.metadata.entry_points(group=OUR_GROUP):
+        found.setdefault(normalize(entry.name), []).append(_ours(entry))
+    for entry in importlib.metadata.entry_points(group=TORCH_GROUP):
+        if entry.module != _PUBLISHED:
+            found.setdefault(normalize(entry.name), []).append(_foreign(entry))
+    return found
+
+
+def _ours(entry: importlib.metadata.EntryPoint) -> Candidate:
+    name, version = _distribution(entry)
+    return Candidate(
+        entry.name, f"{name} {version} ({entry.value})", entry.load, distribution=name, distribution_version=version
+    )
+
+
+def _foreign(entry: importlib.metadata.EntryPoint) -> Candidate:
+    """A function registered for ``torch.compile``: importing it may import a compiler, so nothing is asked of it."""
+    name, version = _distribution(entry)
+    spec = BackendSpec(
+        name=normalize(entry.name),
+        summary=f"registered with torch.compile by {name}; torchmux knows nothing about it",
+        load=f"{entry.module}:{entry.attr}",
+        graph="torch",
+        training=True,
+        dynamic_shapes=True,
+        devices=(ANY,),
+        dtypes=(ANY,),
+        options=TorchOptions,
+        priority=FOREIGN_PRIORITY,
+        fingerprint=lambda: f"{name} {version}",
+    )
+    return Candidate(
+        entry.name,
+        f"{name} {version} ({entry.value})",
+        lambda: spec,
+        distribution=name,
+        distribution_version=version,
+        foreign=True,
+    )
+
+
+def _distribution(entry: importlib.metadata.EntryPoint) -> tuple[str, str]:
+    if entry.dist is None:
+        return "an unknown distribution", ""
+    return entry.dist.name, entry.dist.version

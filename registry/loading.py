@@ -1,0 +1,53 @@
+"""From a description to the implementation it names; this is where compilers get imported."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import Any
+
+from .errors import BackendUnavailable, InvalidSpec
+from .identity import SameObject
+from .spec import Backend, BackendSpec
+from .validate import is_implementation
+
+
+def load_implementation(spec: BackendSpec) -> Any:
+    """The function or :class:`Backend` object that ``spec.load`` stands for; loaded once for each description.
+
+    Raises:
+        BackendUnavailable: importing it raised; the cause is chained.
+        InvalidSpec: there is no such attribute, or it cannot compile.
+    """
+    return _load(SameObject(spec))
+
+
+@functools.lru_cache(maxsize=256)
+def _load(key: SameObject) -> Any:
+    spec: BackendSpec = key.value
+    found = import_attribute(spec.load, spec) if isinstance(spec.load, str) else spec.load
+    if isinstance(found, type) and isinstance(found, Backend):
+        found = found()
+    if not (is_implementation(found) or callable(found)):
+        raise InvalidSpec(
+            f"{spec.name} loads {spec.load!r}, which is {found!r} ({type(found).__name__}): neither a "
+            "function (gm, example_inputs, **options) nor an object with supports(node) and "
+            "compile(gm, example_inputs, request)."
+        )
+    return found
+
+
+def import_attribute(path: str, spec: BackendSpec) -> Any:
+    """Import ``"module:attribute"`` for ``spec``; errors as in :func:`load_implementation`."""
+    module_name, _, attribute = path.partition(":")
+    try:
+        found = importlib.import_module(module_name)
+    except Exception as error:
+        hint = f" Install what it needs with: {spec.install}" if spec.install else ""
+        raise BackendUnavailable(
+            f"{spec.name} cannot be used: importing {module_name} raised {type(error).__name__}: {error}.{hint}"
+        ) from error
+    try:
+        return functools.reduce(getattr, attribute.split("."), found)
+    except AttributeError as error:
+        raise InvalidSpec(f"{spec.name} loads {path!r}, but {module_name} has no {attribute!r}.") from error

@@ -1,0 +1,100 @@
+"""The functions with which users and tools look around: what there is, with which options, and one of it by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .catalog import CATALOG
+from .errors import InvalidOption
+from .info import BackendInfo, rows
+from .names import did_you_mean, listed
+from .options import OptionInfo, mode_table, option_table
+from .resolve import known_spec, resolve, usable_spec
+from .spec import CompiledGraph
+
+
+def backends() -> list[BackendInfo]:
+    """All known backends with what is known about each, those that can run here first, the best before the others.
+
+    Nothing is compiled and no compiler is imported.  A broken plugin is listed with its error.
+    """
+    return rows(CATALOG)
+
+
+def list_backends(*, foreign: bool = False) -> list[str]:
+    """The names of the backends that can run here, best first.
+
+    With ``foreign``, those follow that are registered with torch alone: whether they can run is not known.
+    """
+    listing = rows(CATALOG)
+    usable = [row.name for row in listing if row.available]
+    return usable + [row.name for row in listing if row.foreign] if foreign else usable
+
+
+def list_options(backend: Any = None) -> dict[str, OptionInfo]:
+    """The options that a backend takes, by name; ``None`` is the best backend here.
+
+    Raises:
+        UnknownBackend: no such name.
+        TorchmuxError: the name answers with another error, as in :func:`torchmux.compile`.
+    """
+    return option_table(_spec(backend))
+
+
+def list_mode_options(mode: str | None = None, backend: Any = None) -> dict[str, Any]:
+    """The options that ``mode`` stands for in a backend, or those of every mode when it is ``None``.
+
+    Raises:
+        InvalidOption: the backend has no such mode.
+        UnknownBackend: no such name.
+        TorchmuxError: the name answers with another error, as in :func:`torchmux.compile`.
+    """
+    spec = _spec(backend)
+    modes = mode_table(spec)
+    if mode is None:
+        return modes
+    if mode not in modes:
+        raise InvalidOption(
+            f"{spec.name} has no mode {mode!r}.{did_you_mean(mode, modes)} Its modes are {listed(modes)}."
+        )
+    return modes[mode]
+
+
+def lookup_backend(name: str) -> Callable[..., CompiledGraph]:
+    """A backend as a function ``(gm, example_inputs, *, mode=None, options=None) -> callable``.
+
+    The function compiles one captured graph, for training if gradients are on and an input wants one.
+
+    Raises:
+        TorchmuxError: the name cannot be used here, as in :func:`torchmux.compile`.
+    """
+    usable_spec(name)
+    return compiler_function(name)
+
+
+def compiler_function(name: str) -> Callable[..., CompiledGraph]:
+    """:func:`lookup_backend` without looking: errors come when the function is called."""
+
+    def compile_graph(
+        gm: Any, example_inputs: Sequence[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None
+    ) -> CompiledGraph:
+        import torch
+
+        training = torch.is_grad_enabled() and any(
+            isinstance(value, torch.Tensor) and value.requires_grad for value in example_inputs
+        )
+        return resolve(name, mode=mode, options=options).compile(gm, example_inputs, training=training)
+
+    compile_graph.__name__ = compile_graph.__qualname__ = f"torchmux_{name}"
+    compile_graph.__doc__ = f"Compile a captured graph with torchmux's backend {name!r}."
+    return compile_graph
+
+
+def refresh() -> None:
+    """Look again at what is installed, for instance after ``pip install`` in a running notebook."""
+    CATALOG.refresh()
+
+
+def _spec(backend: Any) -> Any:
+    return usable_spec(None) if backend is None else known_spec(backend)

@@ -1,0 +1,97 @@
+"""Running the short form of a backend: a function ``(gm, example_inputs, **options) -> callable``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .errors import CompilationFailed, FallbackRefused
+from .options import TorchOptions, as_keywords
+from .report import GraphReport, place_all
+from .spec import ANY, BackendSpec, CompiledGraph, CompileRequest
+
+
+class PlainGraph:
+    """The callable a plain function returned, with the report of how it came to be."""
+
+    __slots__ = ("function", "report")
+
+    def __init__(self, function: Callable[..., Sequence[Any]], report: GraphReport) -> None:
+        self.function = function
+        self.report = report
+
+    def __call__(self, *args: Any) -> Sequence[Any]:
+        return self.function(*args)
+
+
+def compile_plain(
+    function: Callable[..., Any],
+    spec: BackendSpec,
+    gm: Any,
+    example_inputs: Sequence[Any],
+    request: CompileRequest,
+    *,
+    training: bool,
+) -> CompiledGraph:
+    """Hand the whole graph to ``function``, or to eager where ``spec`` says that it cannot take it.
+
+    Raises:
+        FallbackRefused: eager would have run it and the request is strict.
+        CompilationFailed: what ``function`` returned cannot be called.
+    """
+    report = GraphReport(backend=spec.name, phase="training" if training else "inference", partitions=1)
+    refusal = _refusal(spec, example_inputs, training)
+    if refusal is not None:
+        if request.strict:
+            raise FallbackRefused(
+                f"strict=True, and {spec.name} would not run this graph: {refusal}. Without strict, eager runs it; "
+                "torchmux.backends() says what each backend takes."
+            )
+        report.partitions = 0
+        report.placements = place_all(gm.graph, "eager", refusal)
+        return PlainGraph(gm, report)
+    report.placements = place_all(gm.graph, spec.name)  # before the call: a backend may rewrite the graph in place
+    started = time.perf_counter()
+    compiled = function(gm, list(example_inputs), **_keywords(request))
+    report.compile_seconds = time.perf_counter() - started
+    if not callable(compiled):
+        raise CompilationFailed(
+            f"{spec.name} returned {compiled!r} ({type(compiled).__name__}) for a graph. A backend must return a "
+            "callable that takes the graph's inputs and returns the tuple of its outputs."
+        )
+    if isinstance(getattr(compiled, "report", None), GraphReport):
+        return compiled  # it knows better what ran where
+    return PlainGraph(compiled, report)
+
+
+def _keywords(request: CompileRequest) -> dict[str, Any]:
+    if not isinstance(request.options, TorchOptions):
+        return as_keywords(request.options)
+    # As torch.compile does: the two keywords are left out where the user gave nothing.
+    keywords: dict[str, Any] = {}
+    if request.mode is not None and request.mode != "default":
+        keywords["mode"] = request.mode
+    if request.options:
+        keywords["options"] = as_keywords(request.options)
+    return keywords
+
+
+def _refusal(spec: BackendSpec, example_inputs: Sequence[Any], training: bool) -> str | None:
+    """Why the description forbids to hand over a graph with these inputs, or ``None``."""
+    import torch
+
+    if training and not spec.training:
+        return f"{spec.name} does not train"
+    for value in example_inputs:
+        if isinstance(value, torch.SymInt) and not spec.dynamic_shapes:
+            return f"{spec.name} takes no symbolic sizes"
+        if not isinstance(value, torch.Tensor):
+            continue
+        if ANY not in spec.devices and value.device.type not in spec.devices:
+            return f"{spec.name} does not run on {value.device.type}"
+        # Integers and booleans are indices and masks; the list of dtypes is about what is computed in.
+        name = str(value.dtype).removeprefix("torch.")
+        if (value.is_floating_point() or value.is_complex()) and ANY not in spec.dtypes and name not in spec.dtypes:
+            return f"{spec.name} does not compute in {name}"
+    return None

@@ -1,0 +1,67 @@
+"""Adding backends to this process, and taking them out again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+from .catalog import CATALOG
+from .discovery import Candidate
+from .errors import InvalidSpec
+from .spec import BackendSpec, Tombstone
+from .validate import as_spec, describe, is_implementation
+
+_T = TypeVar("_T")
+_SOURCE = "register_backend() in this process"
+
+
+@overload
+def register_backend(backend: _T, /, *, name: str | None = None, **fields: Any) -> _T: ...
+@overload
+def register_backend(backend: None = None, /, *, name: str | None = None, **fields: Any) -> Callable[[_T], _T]: ...
+def register_backend(backend: Any = None, /, *, name: str | None = None, **fields: Any) -> Any:
+    """Register a backend for this process; returns what it was given, so that it serves as a decorator too.
+
+    Forms::
+
+        register_backend(spec)                             # a BackendSpec or a Tombstone
+        register_backend(function, name="mine")            # (gm, example_inputs, **options) -> callable
+
+        @register_backend                                  # the function's own name
+        @register_backend(name="mine", options=MyOptions)  # any field of BackendSpec
+
+    A class is registered like a function if it has ``supports`` and ``compile``; one object of it is made, without
+    arguments, at the first compile.
+
+    Raises:
+        InvalidSpec: it cannot be a backend, or a field is wrong.
+        BackendConflict: the name is taken.
+    """
+    if backend is None:
+        return lambda decorated: register_backend(decorated, name=name, **fields)
+    if isinstance(backend, (BackendSpec, Tombstone)):
+        if name is not None or fields:
+            raise InvalidSpec(f"The description of {backend.name!r} is complete; pass it without further fields.")
+        description = as_spec(backend, backend.name, _SOURCE)
+    elif is_implementation(backend):
+        spec = describe(backend, name, **fields)
+        description = as_spec(spec, spec.name, _SOURCE)
+    else:
+        raise InvalidSpec(
+            f"{backend!r} ({type(backend).__name__}) cannot be registered: a backend is a BackendSpec, a function "
+            "(gm, example_inputs, **options), or a class or object with supports(node) and "
+            "compile(gm, example_inputs, request)."
+        )
+    CATALOG.add(Candidate(description.name, _SOURCE, lambda: description))
+    return backend
+
+
+def unregister_backend(name: str, *, distribution: str | None = None) -> None:
+    """Forget a backend in this process; with ``distribution``, only what that distribution offers under the name.
+
+    Code that is compiled already keeps working.
+
+    Raises:
+        UnknownBackend: there is nothing to forget.
+    """
+    CATALOG.remove(name, distribution)
