@@ -1,5 +1,8 @@
 """The builtin functions that iterate: all, any, enumerate, zip, map, filter, sum, min, max, sorted, reversed, iter."""
 
+# Loops, not `all` and `any` of generators: a polyfill is traced, and a generator is one more frame to trace.
+# ruff: noqa: SIM110
+
 import builtins
 import math
 import sys
@@ -176,26 +179,31 @@ def sum_(iterable, /, start=0):
         raise TypeError("sum() can't sum bytearray [use b''.join(seq) instead]")
     total = start
     if _COMPENSATED_SUM:
-        if type(total) is int:
-            for item in iterator:
-                total = total + item
-                if type(item) is not int and type(item) is not bool:
-                    break
-            else:
+        while type(total) is int:
+            item = next(iterator, _MISSING)
+            if item is _MISSING:
                 return total
+            total = total + item
+            if type(item) is not int and type(item) is not bool:
+                break
         if type(total) is float:
             total, finished = _sum_floats(total, iterator)
             if finished:
                 return total
-    for item in iterator:
+    while True:
+        item = next(iterator, _MISSING)
+        if item is _MISSING:
+            return total
         total = total + item
-    return total
 
 
 def _sum_floats(total, iterator):
     """Sum on from a float with Neumaier's compensation, up to the first item that is no number: (sum, at the end)."""
     lost = 0.0
-    for item in iterator:
+    while True:
+        item = next(iterator, _MISSING)
+        if item is _MISSING:
+            return _compensate(total, lost), True
         if type(item) is float:
             rounded = total + item
             if abs(total) >= abs(item):
@@ -207,7 +215,6 @@ def _sum_floats(total, iterator):
             total += float(item)
         else:
             return _compensate(total, lost) + item, False
-    return _compensate(total, lost), True
 
 
 def _compensate(total, lost):

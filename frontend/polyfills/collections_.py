@@ -13,7 +13,7 @@ def ordered_dict_eq(a, b):
     if not dict_eq(a, b):
         return False
     if isinstance(b, collections.OrderedDict):
-        for key, other in zip(a, b):
+        for key, other in zip(a, b, strict=True):
             if not (key is other or key == other):
                 return False
     return True

@@ -23,7 +23,7 @@ class Product(Iterator):
             self.finished = not self.advance()
         if self.finished:
             raise StopIteration
-        return tuple([pool[index] for pool, index in zip(self.pools, self.indices)])
+        return tuple([pool[index] for pool, index in zip(self.pools, self.indices, strict=True)])
 
     def advance(self):
         if self.indices is None:
@@ -167,17 +167,22 @@ class Batched(Iterator):
         self.strict = strict
 
     def __next__(self):
-        batch = []
-        while self.iterator is not None and len(batch) < self.size:
-            item = next(self.iterator, _MISSING)
-            if item is _MISSING:
-                self.iterator = None
-            else:
-                batch.append(item)
-        if not batch:
+        if self.iterator is None:
             raise StopIteration
-        if self.strict and len(batch) < self.size:
-            raise ValueError("batched(): incomplete batch")
+        batch = []
+        try:
+            while len(batch) < self.size:
+                item = next(self.iterator, _MISSING)
+                if item is _MISSING:
+                    break
+                batch.append(item)
+            if not batch:
+                raise StopIteration
+            if self.strict and len(batch) < self.size:
+                raise ValueError("batched(): incomplete batch")
+        except BaseException:
+            self.iterator = None
+            raise
         return tuple(batch)
 
 

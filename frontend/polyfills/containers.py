@@ -3,6 +3,9 @@
 Items are compared as C code does it: the very same object is equal to itself, whatever its `==` says.
 """
 
+# Loops, not `all` and `any` of generators: a polyfill is traced, and a generator is one more frame to trace.
+# ruff: noqa: SIM110
+
 import sys
 
 from .builtins_ import sorted_

@@ -4,6 +4,8 @@ import functools
 
 from .tables import polyfill
 
+_MISSING = object()
+
 
 @polyfill(functools.reduce)
 def reduce(function, iterable, /, *initial):
@@ -20,6 +22,8 @@ def reduce(function, iterable, /, *initial):
             result = next(iterator)
         except StopIteration:
             raise TypeError("reduce() of empty iterable with no initial value") from None
-    for item in iterator:
+    while True:
+        item = next(iterator, _MISSING)
+        if item is _MISSING:
+            return result
         result = function(result, item)
-    return result

@@ -440,5 +440,5 @@ def tee(iterable, n=2, /):
         return ()
     reader = iter(iterable)
     if not hasattr(reader, "__copy__"):
-        reader = Tee(reader, [])
+        reader = Tee(iter(reader), [])
     return tuple([reader] + [reader.__copy__() for _ in range(n - 1)])

@@ -1,5 +1,8 @@
 """Methods of dictionaries and their views that compare, combine or iterate."""
 
+# Loops, not `all` and `any` of generators: a polyfill is traced, and a generator is one more frame to trace.
+# ruff: noqa: SIM110
+
 from .tables import method_polyfill
 
 _MISSING = object()

@@ -42,7 +42,7 @@ def not_(a, /):
 
 @polyfill(operator.truth)
 def truth(a, /):
-    return True if a else False
+    return bool(a)
 
 
 @polyfill(operator.is_)
@@ -269,11 +269,9 @@ def count_of(a, b, /):
 
 @polyfill(operator.indexOf)
 def index_of(a, b, /):
-    index = 0
-    for item in a:
+    for index, item in enumerate(a):
         if item is b or item == b:
             return index
-        index += 1
     raise ValueError("sequence.index(x): x not in sequence")
 
 

@@ -3,6 +3,9 @@
 The methods take any iterables, the operators only sets. Results are plain sets and frozensets, also for subclasses.
 """
 
+# Loops, not `all` and `any` of generators: a polyfill is traced, and a generator is one more frame to trace.
+# ruff: noqa: SIM110
+
 from .tables import method_polyfill
 
 _SETS = (set, frozenset)
