@@ -1,0 +1,207 @@
+"""Branches, loops, `else` of loops, unpacking, chained comparisons, conditional expressions."""
+
+import torch
+
+from .corpus import case, tensor
+
+
+@case()
+def case_if_on_shape(x):
+    if x.shape[0] > 2:
+        return x + 1
+    return x - 1
+
+
+@case()
+def case_if_on_tensor_value(x):
+    if x.sum() > 0:
+        y = x * 2
+    else:
+        y = x * 3
+    return y + 1
+
+
+@case()
+def case_while_on_tensor_value(x):
+    steps = 0
+    while x.abs().max() > 0.5:
+        x = x / 2
+        steps += 1
+    return x, steps
+
+
+@case()
+def case_for_range(x):
+    for i in range(4):
+        x = x * i + 1
+    return x
+
+
+@case()
+def case_for_else_break(x):
+    for i in range(5):
+        if i == 3:
+            x = x + i
+            break
+    else:
+        x = x * 0
+    return x
+
+
+@case()
+def case_for_else_no_break(x):
+    for i in range(3):
+        if i > 7:
+            break
+        x = x + i
+    else:
+        x = x * 2
+    return x
+
+
+@case()
+def case_while_else_continue(x):
+    n = 0
+    while n < 6:
+        n += 1
+        if n % 2:
+            continue
+        x = x + n
+    else:
+        x = -x
+    return x, n
+
+
+@case()
+def case_nested_loops_break_outer(x):
+    found = None
+    for i in range(3):
+        for j in range(3):
+            if i * j == 2:
+                found = (i, j)
+                break
+            x = x + i - j
+        if found:
+            break
+    return x, found
+
+
+@case()
+def case_iterate_rows(x):
+    total = torch.zeros(4)
+    for row in x:
+        total = total + row.relu()
+    return total
+
+
+@case()
+def case_unpack_rows(x):
+    a, *rest = x
+    first, second = rest
+    return a + second, first
+
+
+@case()
+def case_unpack_nested(x):
+    (a, b), [c, *d] = (x, x + 1), [x.sin(), 1, 2]
+    return a + b + c, d
+
+
+@case()
+def case_swap(x):
+    a, b = x, x * 2
+    a, b = b, a
+    return a - b
+
+
+@case()
+def case_chained_comparison(x):
+    n = x.size(1)
+    if 1 < n <= 4 != 5:
+        return x.exp()
+    return x
+
+
+@case()
+def case_conditional_expression(x):
+    scale = 2 if x.dim() == 2 else 3
+    return x * scale if scale else x
+
+
+@case()
+def case_and_or_values(x):
+    name = None or "" or "name"
+    width = x.shape[1] and x.shape[0]
+    return x + len(name), width, (0 or []), (1 and None)
+
+
+@case()
+def case_walrus(x):
+    if (n := x.numel()) > 10:
+        return x * n
+    return x, n
+
+
+@case(inputs=lambda: (tensor(), None))
+def case_none_argument(x, bias):
+    if bias is not None:
+        x = x + bias
+    return x * 2
+
+
+@case(inputs=lambda: (tensor(), "gelu"))
+def case_string_dispatch(x, kind):
+    if kind == "relu":
+        return x.relu()
+    elif kind in ("gelu", "silu"):
+        return torch.nn.functional.gelu(x)
+    raise ValueError(kind)
+
+
+@case(inputs=lambda: (tensor(), True, 3))
+def case_flags(x, flag, n):
+    while flag:
+        x = x + n
+        n -= 1
+        flag = n > 0
+    return x, n, flag
+
+
+@case()
+def case_assert_passes(x):
+    assert x.dim() == 2, "two dimensions"
+    return x.t()
+
+
+@case()
+def case_augmented_assignment_rebinds(x):
+    y = x
+    n = 5
+    n //= 2
+    n **= 3
+    y = y + n
+    return y, n
+
+
+@case()
+def case_break_in_the_middle_of_work(x):
+    y = x * 2
+    print(end="")
+    z = y + 1
+    print(end="")
+    return z * y
+
+
+@case()
+def case_item_then_branch(x):
+    n = int(x.sum().item())
+    return x[:1] if n % 2 else x[:2], n
+
+
+@case()
+def case_del_local(x):
+    y = x + 1
+    del x
+    x = y * 2
+    del y
+    return x

@@ -1,0 +1,190 @@
+"""The registry of snippets for differential testing, and what decides whether two runs of one did the same.
+
+A snippet is a function that mixes tensors with one feature of Python. It is run eagerly and compiled, on inputs made
+anew for each run, and everything that can be seen afterwards must agree: what it returned or raised, the inputs, the
+globals that it changes, and which of all these are the same object or share memory.
+"""
+
+import copy
+import importlib
+import pathlib
+import sys
+import types
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+CASES = {}
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    function: Any
+    # Whether torch's own Dynamo captures it with fullgraph=True; None where that is not known.
+    one_graph: bool | None
+    inputs: Any
+    # Names of globals of its module that it changes: compared after each run and put back.
+    changes: tuple
+
+    @property
+    def module(self):
+        return sys.modules[self.function.__module__]
+
+
+def tensor():
+    """The input of most snippets: distinct values of both signs, exact in float32."""
+    return (torch.arange(12, dtype=torch.float32).reshape(3, 4) - 4.5) / 4
+
+
+def only_tensor():
+    return (tensor(),)
+
+
+def case(one_graph=None, inputs=only_tensor, changes=()):
+    """Register a function named ``case_...`` as a snippet."""
+
+    def register(function):
+        name = function.__name__.removeprefix("case_")
+        assert name not in CASES, f"two snippets are named {name}"
+        CASES[name] = Case(name, function, one_graph, inputs, changes)
+        return function
+
+    return register
+
+
+def load():
+    """All snippets, by name."""
+    for path in sorted(pathlib.Path(__file__).parent.glob("cases_*.py")):
+        importlib.import_module(f"{__package__}.{path.stem}")
+    return CASES
+
+
+def run(case, function, calls=2):
+    """What `calls` calls of `function` on the same inputs left behind, one outcome for each."""
+    torch.manual_seed(0)
+    arguments = case.inputs()
+    saved = {name: copy.deepcopy(getattr(case.module, name)) for name in case.changes}
+    originals = {name: getattr(case.module, name) for name in case.changes}
+    outcomes = []
+    try:
+        for name, value in saved.items():
+            setattr(case.module, name, value)
+        for _ in range(calls):
+            torch.manual_seed(1)
+            try:
+                result, error = function(*arguments), None
+            except Exception as raised:
+                result, error = None, raised.with_traceback(None)
+            seen = {
+                "result": result,
+                "error": error,
+                "arguments": arguments,
+                "globals": {name: getattr(case.module, name) for name in case.changes},
+                "grad enabled": torch.is_grad_enabled(),
+                "random": torch.rand(2),
+            }
+            # Copied in one piece, so that what is one object stays one object.
+            outcomes.append(copy.deepcopy(seen))
+    finally:
+        for name, value in originals.items():
+            setattr(case.module, name, value)
+        torch.set_grad_enabled(True)
+    return outcomes
+
+
+# Private attributes of a module that hold its state; the others hold hooks under running numbers.
+_MODULE_STATE = ("_parameters", "_buffers", "_modules")
+
+
+def assert_same(a, b, path="", memo=None):
+    """Fail unless two values are alike all the way down, bit for bit, sharing the same objects in the same places."""
+    memo = {} if memo is None else memo
+    assert type(a) is type(b), f"{path}: {type(a).__name__} and {type(b).__name__}"
+    if isinstance(a, (bool, int, str, bytes, complex, types.NoneType, type, range, slice, types.ModuleType)):
+        assert a == b, f"{path}: {a!r} and {b!r}"
+        return
+    if isinstance(a, float):
+        assert a.hex() == b.hex(), f"{path}: {a!r} and {b!r}"
+        return
+    if isinstance(a, tuple):
+        assert len(a) == len(b), f"{path}: {len(a)} and {len(b)} items"
+        for index, (x, y) in enumerate(zip(a, b, strict=True)):
+            assert_same(x, y, f"{path}[{index}]", memo)
+        if hasattr(a, "__dict__"):
+            assert_same(vars(a), vars(b), path, memo)
+        return
+    if _met_before(memo, "object", id(a), id(b), path):
+        return
+    # What is compared must live as long as the memo that knows it by its address.
+    memo.setdefault("alive", []).append((a, b))
+    if isinstance(a, torch.Tensor):
+        _same_tensors(a, b, path, memo)
+    elif isinstance(a, dict):
+        _same_dicts(a, b, path, memo)
+    elif isinstance(a, (set, frozenset)):
+        assert a == b, f"{path}: {a!r} and {b!r}"
+    elif isinstance(a, torch.nn.Module):
+        kept = [name for name in vars(a) if not name.startswith("_") or name in _MODULE_STATE]
+        other = [name for name in vars(b) if not name.startswith("_") or name in _MODULE_STATE]
+        _same_dicts({n: vars(a)[n] for n in kept}, {n: vars(b)[n] for n in other}, path, memo)
+    elif isinstance(a, BaseException):
+        assert str(a) == str(b), f"{path}: {a!r} and {b!r}"
+        assert type(a.__cause__) is type(b.__cause__), f"{path}: caused by {a.__cause__!r} and {b.__cause__!r}"
+    elif isinstance(a, types.FunctionType):
+        assert a.__code__ is b.__code__, f"{path}: functions {a.__qualname__} and {b.__qualname__}"
+        cells = [[cell.cell_contents for cell in function.__closure__ or ()] for function in (a, b)]
+        assert_same(*cells, f"{path}.__closure__", memo)
+    else:
+        _same_objects(a, b, path, memo)
+
+
+def _met_before(memo, kind, a, b, path):
+    """Whether the pair is known; it is an error when one of the two is known as the partner of another."""
+    known = memo.setdefault((kind, "a", a), b), memo.setdefault((kind, "b", b), a)
+    assert known == (b, a), f"{path}: one run uses one {kind} here and elsewhere, the other run does not"
+    known_pairs = memo.setdefault("pairs", set())
+    if (kind, a, b) in known_pairs:
+        return True
+    known_pairs.add((kind, a, b))
+    return False
+
+
+def _same_tensors(a, b, path, memo):
+    for what in ("dtype", "shape", "device", "requires_grad", "layout"):
+        x, y = getattr(a, what), getattr(b, what)
+        assert x == y, f"{path}.{what}: {x} and {y}"
+    assert a.stride() == b.stride(), f"{path}: strides {a.stride()} and {b.stride()}"
+    bits = [t.detach().contiguous().reshape(-1).view(torch.uint8) for t in (a, b)]
+    assert torch.equal(*bits), f"{path}: {a} and {b}"
+    if a.numel():
+        storages = [t.untyped_storage().data_ptr() for t in (a, b)]
+        _met_before(memo, "memory", *storages, path)
+    if a.is_leaf and b.is_leaf:
+        assert_same(a.grad, b.grad, f"{path}.grad", memo)
+    assert_same(vars(a), vars(b), path, memo)
+
+
+def _same_dicts(a, b, path, memo):
+    assert list(a) == list(b), f"{path}: keys {list(a)} and {list(b)}"
+    for key in a:
+        assert_same(a[key], b[key], f"{path}[{key!r}]", memo)
+
+
+def _same_objects(a, b, path, memo):
+    compared = False
+    if isinstance(a, (list, torch.Size)) or hasattr(type(a), "popleft"):
+        compared = True
+        assert_same(tuple(a), tuple(b), path, memo)
+    if hasattr(a, "__dict__"):
+        compared = True
+        _same_dicts(vars(a), vars(b), path, memo)
+    for cls in type(a).__mro__:
+        for name in cls.__dict__.get("__slots__", ()):
+            compared = True
+            assert hasattr(a, name) == hasattr(b, name), f"{path}.{name} is set in one run only"
+            if hasattr(a, name):
+                assert_same(getattr(a, name), getattr(b, name), f"{path}.{name}", memo)
+    if not compared:
+        assert a == b, f"{path}: {a!r} and {b!r}"
