@@ -1,0 +1,105 @@
+"""Which values of an ATen graph share memory, read from operator schemas.
+
+In a functional graph memory is shared only through view operators, whose schema marks the result as an alias of an
+argument.  So every value has one root: the placeholder, constant or computed value whose memory it shows.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from torchmux import torch_internals as internals
+
+
+def is_view(node: Node) -> bool:
+    """Whether ``node`` only shows the memory of one of its arguments."""
+    return viewed(node) is not None
+
+
+def viewed(node: Node) -> Node | None:
+    """The argument whose memory ``node`` shows, or None if it makes its own.
+
+    An element of a tuple of views (``split(x)[0]``) shows what the tuple shows.
+    """
+    if node.op != "call_function":
+        return None
+    if node.target is operator.getitem:
+        base = node.args[0]
+        return base if isinstance(base, Node) and is_view(base) else None
+    if not isinstance(node.target, internals.OpOverload):
+        return None
+    schema = internals.operator_schema(node.target)
+    marks = [r.alias_info for r in schema.returns]
+    if not marks or marks[0] is None or marks[0].is_write:
+        return None
+    for position, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None:
+            value = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
+            return value if isinstance(value, Node) else None
+    return None
+
+
+def writes(node: Node) -> bool:
+    """Whether ``node`` changes one of its arguments (``add_``, ``copy_``, a ``batch_norm`` with running statistics)."""
+    return (
+        node.op == "call_function"
+        and isinstance(node.target, internals.OpOverload)
+        and internals.operator_schema(node.target).is_mutable
+    )
+
+
+def roots(graph: Graph) -> dict[Node, Node]:
+    """Each node's root, itself if it makes its own memory."""
+    found: dict[Node, Node] = {}
+    for node in graph.nodes:
+        base = viewed(node)
+        found[node] = node if base is None else found[base]
+    return found
+
+
+def split_off_output_views(graph: Graph) -> set[Node]:
+    """Make the views that a caller can tell from copies separate nodes, and return those.
+
+    If an output shares memory with an input or with another output, a compiler that returns fresh tensors would break
+    that.  The chain of views between the shared memory and such an output is copied to the end of the graph; the
+    copies are to be run by torch, while a compiler may still take the originals for its own use.
+    """
+    output = next(n for n in reversed(graph.nodes) if n.op == "output")
+    root = roots(graph)
+    distinct: dict[Node, set[Node]] = {}
+    for node in output.all_input_nodes:
+        distinct.setdefault(root[node], set()).add(node)
+
+    copies: dict[Node, Node] = {}
+
+    def copy(node: Node) -> Node:
+        if node is root[node]:
+            return node
+        if node not in copies:
+            with graph.inserting_before(output):
+                copies[node] = graph.node_copy(node, lambda n: copy(n) if n is viewed(node) else n)
+        return copies[node]
+
+    for base, shown in distinct.items():
+        if base.op in ("placeholder", "get_attr") or len(shown) > 1:
+            for node in shown:
+                if node is not base:
+                    output.replace_input_with(node, copy(node))
+    graph.eliminate_dead_code()
+    return set(copies.values())
+
+
+def overlap_of(tensors: list[Any]) -> bool:
+    """Whether two of these values are tensors on the same storage."""
+    seen: set[int] = set()
+    for tensor in tensors:
+        if isinstance(tensor, torch.Tensor):
+            address = tensor.untyped_storage().data_ptr()
+            if address and address in seen:
+                return True
+            seen.add(address)
+    return False

@@ -1,0 +1,90 @@
+"""Turning a partition into one callable: compiled parts and loose operators in straight-line Python.
+
+The generated function names each step, and drops every value after its last use.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch.fx import Graph, GraphModule, Node
+
+from .partition import Part, Partition
+
+
+def extract(part: Part, gm: GraphModule) -> GraphModule:
+    """``part`` as a graph module of its own: flat inputs, a flat tuple of outputs, ``meta["val"]`` on every node.
+
+    Constants of ``gm`` that the part reads stay ``get_attr`` nodes.
+    """
+    graph = Graph()
+    copied: dict[Node, Node] = {}
+    for value in part.inputs:
+        if value.op == "get_attr":
+            copied[value] = graph.node_copy(value)
+        else:
+            copied[value] = graph.placeholder(value.name)
+            copied[value].meta = dict(value.meta)
+    for node in part.nodes:
+        copied[node] = graph.node_copy(node, copied.__getitem__)
+    graph.output(tuple(copied[n] for n in part.outputs))
+    _placeholders_first(graph)
+    return GraphModule(gm, graph)
+
+
+def _placeholders_first(graph: Graph) -> None:
+    for node in [n for n in graph.nodes if n.op == "get_attr"]:
+        last = next((n for n in reversed(graph.nodes) if n.op == "placeholder"), None)
+        if last is not None:
+            last.append(node)
+
+
+def inputs_of(part: Part) -> list[Node]:
+    """The values that the caller hands to the compiled part, in order."""
+    return [v for v in part.inputs if v.op != "get_attr"]
+
+
+def assemble(gm: GraphModule, split: Partition, compiled: Mapping[int, Callable[..., Any]]) -> Callable[..., Any]:
+    """The whole graph as one function of its flat inputs that returns the flat outputs.
+
+    ``compiled`` maps ``id(part)`` to the code of that part.  A graph that is one part, with the same inputs and
+    outputs, becomes that part's code itself.
+    """
+    output = next(n for n in reversed(gm.graph.nodes) if n.op == "output")
+    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    if len(split.steps) == 1 and isinstance(split.steps[0], Part):
+        only = split.steps[0]
+        if inputs_of(only) == placeholders and list(output.args[0]) == only.outputs:
+            return compiled[id(only)]
+
+    graph = Graph()
+    copied: dict[Node, Node] = {}
+    for node in gm.graph.nodes:
+        if node.op in ("placeholder", "get_attr"):
+            copied[node] = graph.node_copy(node)
+    for number, step in enumerate(split.steps):
+        if isinstance(step, Node):
+            copied[step] = graph.node_copy(step, copied.__getitem__)
+            continue
+        function = _named(compiled[id(step)], f"part_{number}")
+        call = graph.call_function(function, tuple(copied[v] for v in inputs_of(step)))
+        for position, node in enumerate(step.outputs):
+            copied[node] = graph.call_function(operator.getitem, (call, position))
+    graph.output(_copy(output.args[0], copied))
+    return GraphModule(gm, graph).forward
+
+
+def _copy(values: Sequence[Any], copied: Mapping[Node, Node]) -> tuple[Any, ...]:
+    return tuple(copied[v] if isinstance(v, Node) else v for v in values)
+
+
+def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """A plain function with a name, which is what generated code can refer to."""
+
+    def part(*args: Any) -> Any:
+        return function(*args)
+
+    part.__name__ = part.__qualname__ = name
+    return part

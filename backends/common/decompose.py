@@ -1,0 +1,87 @@
+"""Which ATen operators a backend wants to see: decomposition tables and operators that stay whole.
+
+A table maps an ``OpOverload`` to the function that expresses it by smaller operators.  Random operators are in no
+table: rewriting them would draw other numbers than eager does for the same seed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from torchmux import torch_internals as internals
+
+Table = dict[Any, Callable[..., Any]]
+
+
+@functools.cache
+def core_aten() -> Mapping[Any, Callable[..., Any]]:
+    """torch's table down to the core ATen operators, without random operators.  Shared: copy before changing it."""
+    table = torch.export.default_decompositions()
+    return {op: function for op, function in table.items() if not is_random(op)}
+
+
+def is_random(op: Any) -> bool:
+    """Whether ``op`` draws from a random number generator."""
+    return torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
+
+
+def table_for(implementation: Any) -> Table:
+    """The table that ``implementation`` asks for by its optional ``decompositions`` (a mapping or a method)."""
+    wanted = getattr(implementation, "decompositions", None)
+    if wanted is None:
+        return dict(core_aten())
+    return dict(wanted() if callable(wanted) else wanted)
+
+
+def whole_operators(implementation: Any) -> frozenset[Any]:
+    """The composite operators that ``implementation`` takes in one piece: its optional ``keep_whole``."""
+    wanted = getattr(implementation, "keep_whole", None)
+    if wanted is None:
+        return frozenset()
+    return frozenset(wanted() if callable(wanted) else wanted)
+
+
+def can_stay_whole(op: Any) -> bool:
+    """Whether tracing could record the composite operator ``op`` itself.
+
+    Only operators that neither write to nor return views of their arguments qualify: the rest of the pipeline reads
+    aliasing from schemas, and a composite operator's schema may not tell all of it.
+    """
+    if not isinstance(op, internals.OpOverload) or not op.has_kernel_for_dispatch_key(
+        internals.DispatchKey.CompositeImplicitAutograd
+    ):
+        return False
+    schema = internals.operator_schema(op)
+    return not schema.is_mutable and all(a.alias_info is None for a in (*schema.arguments, *schema.returns))
+
+
+@contextlib.contextmanager
+def kept_whole(operators: Iterable[Any]) -> Iterator[None]:
+    """While this lasts, tracing below autograd records these composite operators instead of what they consist of.
+
+    The tracer asks an operator to decompose itself and records it when the answer is ``NotImplemented``; so that
+    answer is installed as its composite kernel.  It holds for the whole process while it lasts.
+    """
+    saved = []
+    key = internals.DispatchKey.CompositeImplicitAutograd
+    for op in operators:
+        kernels = internals.python_kernels(op)
+        saved.append((op, dict(kernels)))
+        kernels[key] = _decline
+        internals.forget_dispatch(op)
+    try:
+        yield
+    finally:
+        for op, kernels in saved:
+            internals.python_kernels(op).clear()
+            internals.python_kernels(op).update(kernels)
+            internals.forget_dispatch(op)
+
+
+def _decline(*args: Any, **kwargs: Any) -> Any:
+    return NotImplemented

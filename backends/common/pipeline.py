@@ -1,0 +1,347 @@
+"""From a captured graph and a backend to a callable with a report.
+
+``captured graph -> AOT split -> decomposition -> partition by supports(node) -> compile each part -> one callable``.
+
+What a node of the report can be: run by the backend, or run by torch for a reason that is told.  Nodes that compute
+nothing are in no report: views that end up outside of a part, sizes, checks, elements of tuples, and the copies that
+write results back to mutated inputs, which torch does around any compiler.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from torchmux import torch_internals as internals
+from torchmux.registry.errors import CompilationFailed, FallbackRefused, TorchmuxError
+from torchmux.registry.report import GraphReport, Placement
+from torchmux.registry.spec import BackendSpec, CompileRequest
+
+from . import aliasing, aot, decompose, lines, symbols
+from .assemble import assemble, extract, inputs_of
+from .partition import Part, partition, takes_element
+from .runtime import Compiled, eager_when_overlap_differs, without_autocast
+
+log = logging.getLogger("torchmux.fallback")
+
+_CHECKS = ("_assert", "sym_constrain_range")
+
+
+def compile_graph(
+    implementation: Any,
+    spec: BackendSpec,
+    gm: GraphModule,
+    example_inputs: Sequence[Any],
+    request: CompileRequest,
+    *,
+    training: bool,
+) -> Compiled:
+    """Compile a captured graph with one backend.
+
+    Args:
+        implementation: what ``spec.load`` stands for: a function ``(gm, example_inputs, **options)``, which takes
+            every node, or an object with ``supports(node)`` and ``compile(gm, example_inputs, request)``.
+        gm: a graph of torch-level calls on lifted inputs, each with ``meta["example_value"]``.
+        example_inputs: the tensors and numbers of the call, in the order of the placeholders.
+        training: whether gradients are recorded.
+
+    ``compile`` gets ATen graphs whose nodes have ``meta["val"]``; its example inputs are fake except at
+    ``request.static_inputs``, where an inference graph has the real parameters and buffers.
+
+    Returns:
+        A callable on the flat inputs that returns the flat outputs, with ``.report``.
+
+    Raises:
+        FallbackRefused: ``request.strict`` and some node would not run in the backend.
+        CompilationFailed: ``request.strict`` and the backend, or tracing for it, raised.
+    """
+    start = time.perf_counter()
+    training = training or (aot.changes_grad_mode(gm) and any(_requires_grad(v) for v in example_inputs))
+    report = GraphReport(spec.name, phase="training" if training else "inference")
+    work = _Work(implementation, spec, gm, list(example_inputs), request, training, report)
+    lines.attach(gm)
+    reason = _refusal(spec, gm, training)
+    if reason is not None:
+        run = work.run_captured(reason)
+    elif spec.graph == "torch":
+        run = work.compile_captured()
+    else:
+        run = work.compile_aten()
+    report.compile_seconds = time.perf_counter() - start
+    work.tell()
+    return Compiled(run, report)
+
+
+def _refusal(spec: BackendSpec, gm: GraphModule, training: bool) -> str | None:
+    """Why ``spec`` cannot take the graph as a whole, if so."""
+    if training and not spec.training:
+        return f"{spec.name} does not train"
+    if not spec.dynamic_shapes:
+        for node in gm.graph.nodes:
+            if node.op == "placeholder" and isinstance(node.meta.get("example_value"), torch.SymInt):
+                return f"{spec.name} takes no dynamic sizes"
+    return None
+
+
+def _requires_grad(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+@dataclass
+class _Work:
+    """One captured graph on its way to one backend."""
+
+    implementation: Any
+    spec: BackendSpec
+    gm: GraphModule
+    example_inputs: list[Any]
+    request: CompileRequest
+    training: bool
+    report: GraphReport
+    refusals: dict[str, str] = field(default_factory=dict)  # "node (where)" -> reason
+
+    # --- the graph as a whole -------------------------------------------------------------------------------------
+
+    def compile_captured(self) -> Callable[..., Sequence[Any]]:
+        """Give the captured graph itself to a backend that wants torch-level calls."""
+        nodes = _operators(self.gm)
+        if not self._is_plain:
+            for node in nodes:
+                answer = self.implementation.supports(node)
+                if answer is not True:
+                    # Parts of a torch-level graph may write to what other parts read: it is compiled whole or not.
+                    return self.run_captured(f"{node.name}: {answer}")
+        try:
+            run = self._compile(self.gm, self.example_inputs, self.request)
+        except TorchmuxError:
+            raise
+        except Exception as error:
+            self._check_failure(error)
+            return self.run_captured(_failure(error))
+        self._place(nodes, self.spec.name)
+        self.report.partitions = 1
+        return run
+
+    def run_captured(self, reason: str) -> Callable[..., Sequence[Any]]:
+        """Leave the whole captured graph to torch."""
+        self.report.placements.clear()
+        self._place(_operators(self.gm), "eager", reason)
+        self._check_strict()
+        return self.gm.forward
+
+    def compile_aten(self) -> Callable[..., Sequence[Any]]:
+        """Trace the captured graph to ATen, and compile what comes out."""
+        try:
+            return self._trace_and_compile()
+        except TorchmuxError:
+            raise
+        except Exception as error:
+            self._check_failure(error)
+            return self.run_captured(_failure(error))
+
+    def _trace_and_compile(self) -> Callable[..., Sequence[Any]]:
+        mode, fakes = aot.fake_inputs(self.gm, self.example_inputs)
+        table = decompose.table_for(self.implementation)
+        if not self.training:
+            whole = decompose.whole_operators(self.implementation)
+            try:
+                traced = aot.trace_inference(self.gm, mode, fakes, self.example_inputs, table, whole)
+            except aot.NeedsAutograd as why:
+                self.report.notes.append(f"traced by AOTAutograd: {why}")
+            else:
+                static = {p: self.example_inputs[p] for p in self.request.static_inputs}
+                run = without_autocast(self._lower(traced.gm, fakes, "inference", static))
+                if not traced.mutates:
+                    return run
+                return eager_when_overlap_differs(run, self.gm, self.example_inputs, strict=self.request.strict)
+
+        def lower(part: GraphModule, inputs: Sequence[Any], backward: bool) -> Callable[..., Sequence[Any]]:
+            phase = "backward" if backward else "forward" if self.training else "inference"
+            return self._lower(part, inputs, phase, {})
+
+        with internals.tracing_with(mode):
+            run = aot.through_autograd(self.gm, fakes, table, lower, training=self.training)
+            mutates = internals.inputs_are_mutated()
+        if not mutates:
+            return run
+        return eager_when_overlap_differs(run, self.gm, self.example_inputs, strict=self.request.strict)
+
+    # --- one ATen graph -------------------------------------------------------------------------------------------
+
+    def _lower(self, gm: GraphModule, inputs: Sequence[Any], phase: Any, static: dict[int, Any]) -> Callable[..., Any]:
+        """Partition a functional ATen graph, compile its parts, and put the result together."""
+        _drop_lifts(gm)
+        symbols.hoist(gm.graph)
+        outside = aliasing.split_off_output_views(gm.graph)
+        refused: dict[Node, str] = {}
+
+        def supported(node: Node) -> bool:
+            if node in outside or _is_glue(node):
+                return False
+            answer = self._supports(node)
+            if answer is not True:
+                refused[node] = answer
+            return answer is True
+
+        split = partition(gm.graph, supported, trivial=aliasing.is_view, ordered=_is_ordered, last=_writes_back)
+        positions = {n: i for i, n in enumerate(n for n in gm.graph.nodes if n.op == "placeholder")}
+        compiled: dict[int, Callable[..., Any]] = {}
+        for step in split.steps:
+            if isinstance(step, Part):
+                constants = {
+                    i: static[positions[v]] for i, v in enumerate(inputs_of(step)) if positions.get(v) in static
+                }
+                compiled[id(step)] = self._compile_part(step, gm, phase, constants)
+            elif step in refused:
+                self._place([step], "eager", refused[step])
+        self._check_strict()
+        return assemble(gm, split, compiled)
+
+    def _compile_part(self, part: Part, gm: GraphModule, phase: Any, constants: dict[int, Any]) -> Callable[..., Any]:
+        """The backend's code for one part, or the part run by torch if the backend raises."""
+        module = extract(part, gm)
+        inputs = [constants.get(i, v.meta.get("val")) for i, v in enumerate(inputs_of(part))]
+        request = dataclasses.replace(self.request, phase=phase, static_inputs=tuple(constants))
+        nodes = [n for n in part.nodes if takes_element(n) is None]
+        try:
+            run = self._compile(module, inputs, request)
+        except TorchmuxError:
+            raise
+        except Exception as error:
+            self._check_failure(error)
+            self._place(nodes, "eager", _failure(error))
+            return module.forward
+        self._place(nodes, self.spec.name)
+        self.report.partitions += 1
+        self.report.cache_hits += bool(getattr(run, "cache_hit", False))
+        return run
+
+    # --- the backend ----------------------------------------------------------------------------------------------
+
+    @property
+    def _is_plain(self) -> bool:
+        return not hasattr(self.implementation, "compile")
+
+    def _supports(self, node: Node) -> Any:
+        if self._is_plain:
+            return True
+        for value in torch.utils._pytree.tree_leaves(node.meta.get("val")):
+            if isinstance(value, torch.Tensor) and value.device.type not in self.spec.devices:
+                return f"{self.spec.name} does not run on {value.device.type}"
+        return self.implementation.supports(node)
+
+    def _compile(self, gm: GraphModule, inputs: Sequence[Any], request: CompileRequest) -> Callable[..., Any]:
+        if not self._is_plain:
+            return self.implementation.compile(gm, inputs, request)
+        options = request.options
+        return self.implementation(gm, inputs, **(vars(options) if options is not None else {}))
+
+    # --- telling --------------------------------------------------------------------------------------------------
+
+    def _place(self, nodes: Sequence[Node], placed_on: str, reason: str | None = None) -> None:
+        for node in nodes:
+            where = lines.line_of(node)
+            self.report.placements.append(Placement(node.name, _operator_name(node), placed_on, reason, where))
+
+    def _check_strict(self) -> None:
+        if self.request.strict and self.report.fallbacks:
+            raise FallbackRefused(
+                f"strict=True, and {self.spec.name} would leave {len(self.report.fallbacks)} of "
+                f"{len(self.report.placements)} operators to torch: {_describe(self.report.fallbacks)}. "
+                f"Call without strict to let torch run them, or choose a backend that supports them."
+            )
+
+    def _check_failure(self, error: Exception) -> None:
+        if self.request.strict:
+            raise CompilationFailed(
+                f"{self.spec.name} failed to compile a graph of {len(_operators(self.gm))} operators: "
+                f"{_failure(error)}. Call without strict to let torch run it."
+            ) from error
+        log.debug("%s raised while compiling", self.spec.name, exc_info=error)
+
+    def tell(self) -> None:
+        """One line for a graph that the backend does not run whole."""
+        fallbacks = self.report.fallbacks
+        if fallbacks:
+            log.warning(
+                "%s: torch runs %d of %d operators: %s",
+                self.spec.name,
+                len(fallbacks),
+                len(self.report.placements),
+                _describe(fallbacks),
+            )
+
+
+def _operators(gm: GraphModule) -> list[Node]:
+    """The nodes of a torch-level graph that a report counts."""
+    return [n for n in gm.graph.nodes if n.op.startswith("call_") and takes_element(n) is None]
+
+
+def _operator_name(node: Node) -> str:
+    target = node.target
+    if isinstance(target, str):
+        return f"Tensor.{target}"
+    if isinstance(target, internals.OpOverload):
+        return str(target)
+    return f"{getattr(target, '__module__', None) or 'builtins'}.{getattr(target, '__name__', target)}"
+
+
+def _describe(fallbacks: Sequence[Placement], limit: int = 5) -> str:
+    """The fallbacks in a few words, those with one reason together."""
+    groups: dict[str | None, dict[str, list[Placement]]] = {}
+    for placement in fallbacks:
+        groups.setdefault(placement.reason, {}).setdefault(placement.op, []).append(placement)
+    return "; ".join(f"{_operators_in_words(ops, limit)}: {reason}" for reason, ops in groups.items())
+
+
+def _operators_in_words(groups: dict[str, list[Placement]], limit: int) -> str:
+    words = []
+    for op, placements in list(groups.items())[:limit]:
+        times = f" ({len(placements)} times)" if len(placements) > 1 else ""
+        where = next((f" at {p.where}" for p in placements if p.where), "")
+        words.append(f"{op}{times}{where}")
+    if len(groups) > limit:
+        words.append(f"{len(groups) - limit} more")
+    return ", ".join(words)
+
+
+def _failure(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:300]}"
+
+
+def _is_check(node: Node) -> bool:
+    name = getattr(node.target, "__name__", "")
+    return name.startswith(_CHECKS)
+
+
+def _is_glue(node: Node) -> bool:
+    return symbols.is_symbolic(node) or _is_check(node) or _writes_back(node)
+
+
+def _writes_back(node: Node) -> bool:
+    return node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder"
+
+
+def _is_ordered(node: Node) -> bool:
+    return decompose.is_random(node.target) or aliasing.writes(node)
+
+
+def _drop_lifts(gm: GraphModule) -> None:
+    """Read constants directly: with no mutation left, the copy that protects them is needed for outputs only."""
+    output = next(n for n in reversed(gm.graph.nodes) if n.op == "output")
+    root = aliasing.roots(gm.graph)
+    returned = {root[n] for n in output.all_input_nodes}
+    for node in list(gm.graph.nodes):
+        if node.target is torch.ops.aten.lift_fresh_copy.default and node not in returned:
+            constant = node.args[0]
+            constant.meta.setdefault("val", node.meta["val"])
+            node.replace_all_uses_with(constant)
+            gm.graph.erase_node(node)

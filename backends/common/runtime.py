@@ -1,0 +1,78 @@
+"""What surrounds compiled code when it is called."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from torchmux import torch_internals as internals
+from torchmux.registry.errors import FallbackRefused
+from torchmux.registry.report import GraphReport
+
+log = logging.getLogger("torchmux.fallback")
+
+
+class Compiled:
+    """A compiled graph: call it with the flat inputs, get the flat outputs; ``report`` says what ran where."""
+
+    __slots__ = ("report", "run")
+
+    def __init__(self, run: Callable[..., Sequence[Any]], report: GraphReport):
+        self.run = run
+        self.report = report
+
+    def __call__(self, *args: Any) -> Sequence[Any]:
+        return self.run(*args)
+
+
+def without_autocast(run: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
+    """``run`` with autocast switched off: the casts of the capture are in the graph already."""
+
+    def call(*args: Any) -> Sequence[Any]:
+        if internals.is_any_autocast_enabled():
+            with internals.disable_autocast():
+                return run(*args)
+        return run(*args)
+
+    return call
+
+
+def sharing(args: Sequence[Any]) -> tuple[int, ...]:
+    """Which tensors share a storage: for each of them the position of the first one on the same storage.
+
+    Two calls with equal answers have the same overlaps between their inputs, as far as storages tell.
+    """
+    first: dict[int, int] = {}
+    answer = []
+    for position, value in enumerate(args):
+        if isinstance(value, torch.Tensor):
+            address = value.untyped_storage().data_ptr()
+            answer.append(first.setdefault(address, position) if address else position)
+    return tuple(answer)
+
+
+def eager_when_overlap_differs(
+    run: Callable[..., Sequence[Any]], captured: Any, example_inputs: Sequence[Any], *, strict: bool
+) -> Callable[..., Sequence[Any]]:
+    """Guard code that writes to its inputs: it holds only for inputs that overlap as they did when it was compiled.
+
+    Other calls run the captured graph in torch, and are logged.
+
+    Raises:
+        FallbackRefused: on such a call, if ``strict``.
+    """
+    expected = sharing(example_inputs)
+
+    def call(*args: Any) -> Sequence[Any]:
+        if sharing(args) == expected:
+            return run(*args)
+        message = "inputs that the graph changes in place overlap in memory otherwise than when it was compiled"
+        if strict:
+            raise FallbackRefused(f"strict=True, and this call would run in torch: {message}.")
+        log.warning("torch runs this call: %s", message)
+        return captured.forward(*args)
+
+    return call

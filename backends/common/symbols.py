@@ -1,0 +1,86 @@
+"""Sizes that are computed in a graph, rewritten so that they depend on the graph's inputs alone.
+
+A traced graph may read a size from a value in its middle (``view(x, [sym_size(y, 0), -1])``).  Such a node runs in
+Python, between two compiled parts; left alone it would cut every graph with a dynamic size to pieces.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node, Proxy
+
+from torchmux import torch_internals as internals
+
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def is_symbolic(node: Node) -> bool:
+    """Whether ``node`` is a number that is known only when the graph runs."""
+    return isinstance(node.meta.get("val"), _SYMBOLIC)
+
+
+def hoist(graph: Graph) -> None:
+    """Recompute, right after the inputs, each size that the inputs' own sizes determine."""
+    computed = [n for n in graph.nodes if n.op == "call_function" and is_symbolic(n)]
+    if not computed:
+        return
+    placeholders = [n for n in graph.nodes if n.op == "placeholder"]
+    first = next(n for n in graph.nodes if n.op != "placeholder")
+    with graph.inserting_before(first):
+        symbols = _bind(graph, placeholders)
+        made: dict[Any, Any] = {}
+        for node in computed:
+            expr = node.meta["val"].node.expr
+            if any(s not in symbols for s in expr.free_symbols):
+                continue  # depends on data: stays where it is
+            if expr not in made:
+                value = internals.rebuild_symbolic(expr, {s: symbols[s] for s in expr.free_symbols})
+                made[expr] = value.node if isinstance(value, Proxy) else value
+            _replace(node, made[expr])
+    _fill_values(graph)
+    graph.eliminate_dead_code()
+
+
+def _bind(graph: Graph, placeholders: list[Node]) -> dict[Any, Proxy]:
+    """Every symbol that is itself an input or a size of one, as a proxy; made where the caller inserts."""
+    symbols: dict[Any, Proxy] = {}
+    for node in placeholders:
+        value = node.meta.get("val")
+        if isinstance(value, _SYMBOLIC) and value.node.expr.is_symbol:
+            symbols.setdefault(value.node.expr, Proxy(node))
+    for node in placeholders:
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            continue
+        for position, size in enumerate(value.shape):
+            if isinstance(size, torch.SymInt) and size.node.expr.is_symbol and size.node.expr not in symbols:
+                read = graph.call_function(torch.ops.aten.sym_size.int, (node, position))
+                read.meta["val"] = size
+                symbols[size.node.expr] = Proxy(read)
+    return symbols
+
+
+def _replace(node: Node, value: Any) -> None:
+    if isinstance(value, Node):
+        node.replace_all_uses_with(value)
+        if "val" not in value.meta:
+            value.meta["val"] = node.meta["val"]
+        return
+
+    def constant(argument: Node) -> Any:
+        return value if argument is node else argument
+
+    for user in list(node.users):
+        user.args = torch.fx.map_arg(user.args, constant)
+        user.kwargs = torch.fx.map_arg(user.kwargs, constant)
+
+
+def _fill_values(graph: Graph) -> None:
+    """Give the intermediate steps of rebuilt expressions their symbolic value."""
+    for node in graph.nodes:
+        if node.op == "call_function" and "val" not in node.meta:
+            args = torch.fx.map_arg(node.args, lambda n: n.meta["val"])
+            kwargs = torch.fx.map_arg(node.kwargs, lambda n: n.meta["val"])
+            node.meta["val"] = node.target(*args, **kwargs)

@@ -1,0 +1,267 @@
+"""Every private name of torch in use, in one place.
+
+Tried on torch 2.11 and 2.13.  ``tests/test_torch_internals.py`` walks this file on the installed torch, so that a
+release that moves a name is noticed here and nowhere else.  Importing it imports neither ``torch._dynamo`` nor
+``torch._inductor``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+# --- frontend: the PEP 523 hook and the guards in C++ -------------------------------------------------------------
+from torch._C._dynamo import eval_frame as eval_frame
+from torch._C._dynamo.guards import (
+    GlobalStateGuard as GlobalStateGuard,
+    RootGuardManager as RootGuardManager,
+    TensorGuards as TensorGuards,
+)
+
+FrameAction = eval_frame._FrameAction
+FrameExecStrategy = eval_frame._FrameExecStrategy
+set_eval_frame = eval_frame.set_eval_frame
+set_code_exec_strategy = eval_frame.set_code_exec_strategy
+reset_code = eval_frame.reset_code
+
+# --- frontend: operators that are C functions -----------------------------------------------------------------------
+VariableFunctions = torch._C._VariableFunctions
+c_nn = torch._C._nn
+set_grad_enabled = torch._C._set_grad_enabled
+TensorBase = torch._C.TensorBase
+
+
+def c_operator_modules() -> list[Any]:
+    """The C modules whose functions are operators on tensors."""
+    return [torch._C._nn, torch._C._linalg, torch._C._special, torch._C._fft]
+
+
+def parameter_meta() -> type:
+    """The metaclass that answers ``isinstance(x, nn.Parameter)``."""
+    return torch.nn.parameter._ParameterMeta
+
+
+# --- frontend: fake tensors and symbolic shapes ---------------------------------------------------------------------
+
+
+def fake_tensor_mode(*, symbolic: bool) -> Any:
+    """A FakeTensorMode; with a ShapeEnv only if ``symbolic``, since that doubles the cost of propagation."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    return FakeTensorMode(shape_env=ShapeEnv() if symbolic else None, allow_non_fake_inputs=False)
+
+
+def fake_tensor_errors() -> dict[str, type[BaseException]]:
+    """The exceptions by which fake propagation says that it cannot know."""
+    from torch._subclasses import fake_tensor
+    from torch.fx.experimental import symbolic_shapes
+
+    return {
+        "data_dependent": fake_tensor.DataDependentOutputException,
+        "dynamic_output": fake_tensor.DynamicOutputShapeException,
+        "unsupported": fake_tensor.UnsupportedFakeTensorException,
+        "guard": symbolic_shapes.GuardOnDataDependentSymNode,
+    }
+
+
+def guards_source_base() -> type:
+    """The class that ShapeEnv wants sources to derive from."""
+    from torch._guards import Source
+
+    return Source
+
+
+def tracing_context(fake_mode: Any) -> Any:
+    """Context manager under which torch's AOTAutograd finds the fake mode of the capture."""
+    from torch._guards import TracingContext, tracing
+
+    return tracing(TracingContext(fake_mode))
+
+
+def is_functorch_active() -> bool:
+    """Whether the program is inside a functorch transform (vmap, grad, ...)."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def torch_function_mode_depth() -> int:
+    return torch._C._len_torch_function_stack()
+
+
+# --- backends: operators and dispatch -------------------------------------------------------------------------------
+OpOverload = torch._ops.OpOverload
+DispatchKey = torch._C.DispatchKey
+below_autograd = torch._C._AutoDispatchBelowAutograd
+disable_autocast = torch._C._DisableAutocast
+is_any_autocast_enabled = torch._C._is_any_autocast_enabled
+
+
+def python_kernels(op: Any) -> dict[Any, Any]:
+    """The Python kernels of an operator by dispatch key; after changing them call ``forget_dispatch(op)``."""
+    return op.py_kernels
+
+
+def forget_dispatch(op: Any) -> None:
+    """Drop the operator's memory of which kernel serves which dispatch key."""
+    op._dispatch_cache.clear()
+
+
+def operator_schema(op: Any) -> Any:
+    """The ``FunctionSchema`` of an operator overload."""
+    return op._schema
+
+
+# --- backends: fake tensors and symbolic sizes ----------------------------------------------------------------------
+
+
+def is_fake(value: Any) -> bool:
+    """Whether ``value`` is a FakeTensor."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return isinstance(value, FakeTensor)
+
+
+def active_fake_mode() -> Any:
+    """The FakeTensorMode of the compilation in progress, or None."""
+    from torch._guards import TracingContext
+
+    context = TracingContext.try_get()
+    return context.fake_mode if context is not None else None
+
+
+def new_fake_mode() -> Any:
+    """A FakeTensorMode without symbolic sizes, for graphs that come without one."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+def rebuild_symbolic(expr: Any, symbols: dict[Any, Any]) -> Any:
+    """Evaluate a sympy expression by Python operators on ``symbols`` (symbol -> anything with operators)."""
+    from torch.utils._sympy.interp import sympy_interp
+    from torch.utils._sympy.reference import PythonReferenceAnalysis
+
+    return sympy_interp(PythonReferenceAnalysis, symbols, expr)
+
+
+# --- backends: AOTAutograd, which brings torch._dynamo along --------------------------------------------------------
+
+
+def aot_autograd() -> Any:
+    """``aot_module_simplified``."""
+    from torch._functorch.aot_autograd import aot_module_simplified
+
+    return aot_module_simplified
+
+
+def min_cut_partition() -> Any:
+    """The partitioner that decides what backward recomputes."""
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    return min_cut_rematerialization_partition
+
+
+def tracing_with(fake_mode: Any) -> Any:
+    """The tracing context that AOTAutograd works in: the active one if it has this fake mode, or a new one."""
+    import contextlib
+
+    from torch._guards import TracingContext
+
+    active = TracingContext.try_get()
+    if active is not None and active.fake_mode is fake_mode:
+        return contextlib.nullcontext()
+    return tracing_context(fake_mode)
+
+
+def inputs_are_mutated() -> bool:
+    """Whether the graph that AOTAutograd compiled last in this tracing context writes to its inputs."""
+    from torch._guards import TracingContext
+
+    context = TracingContext.try_get()
+    metadata = context.fw_metadata if context is not None else None
+    return metadata is not None and any(i.mutates_data or i.mutates_metadata for i in metadata.input_info)
+
+
+def functorch_config() -> Any:
+    """The settings of AOTAutograd."""
+    from torch._functorch import config
+
+    return config
+
+
+# --- backends: torch's own compiler, for the peer adapter only -------------------------------------------------------
+
+
+def inductor_compile_fx() -> Any:
+    """The module ``torch._inductor.compile_fx``."""
+    from torch._inductor import compile_fx
+
+    return compile_fx
+
+
+def inductor_config() -> Any:
+    """The settings of torch's Inductor."""
+    from torch._inductor import config
+
+    return config
+
+
+# --- backends: the ONNX exporter -------------------------------------------------------------------------------------
+
+
+def onnx_registry() -> Any:
+    """The exporter's operators by name; one object for the process, since filling it takes half a second."""
+    global _onnx_registry
+    if _onnx_registry is None:
+        import logging
+
+        from torch.onnx._internal.exporter import _registration
+
+        # It warns about every torchvision operator when torchvision is absent, which concerns nobody here.
+        log = logging.getLogger(_registration.__name__)
+        level = log.level
+        log.setLevel(logging.ERROR)
+        try:
+            _onnx_registry = _registration.ONNXRegistry.from_torchlib()
+        finally:
+            log.setLevel(level)
+    return _onnx_registry
+
+
+_onnx_registry: Any = None
+
+
+def onnx_exporter() -> Any:
+    """The module that translates ATen nodes: ``_translate_fx_graph``, ``torch_dtype_to_onnx_dtype`` and ``TorchTensor``."""
+    from torch.onnx._internal.exporter import _core
+
+    return _core
+
+
+def onnx_dispatch(node: Any) -> tuple[Any, str]:
+    """The exporter's function for an ATen node, or None and the reason."""
+    from torch.onnx._internal.exporter import _dispatching
+
+    return _dispatching.dispatch(node, onnx_registry())
+
+
+def onnx_type_promotion(gm: Any) -> None:
+    """Insert the casts that ATen's type promotion implies, in place."""
+    from torch.onnx._internal.exporter import _fx_passes
+
+    _fx_passes.insert_type_promotion_nodes(gm)
+
+
+def onnx_versions() -> tuple[int, int]:
+    """The IR version and the operator set that the exporter writes."""
+    from torch.onnx._internal.exporter import _constants
+
+    return _constants.ONNX_IR_VERSION, _constants.TORCHLIB_OPSET
+
+
+def onnx_add_opset_imports(model: Any) -> None:
+    """Declare the operator sets that ``model`` uses."""
+    from torch.onnx._internal.exporter import _ir_passes
+
+    _ir_passes.add_opset_imports(model)
