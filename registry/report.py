@@ -67,7 +67,7 @@ def operator_name(node: Any) -> str:
         return f"Tensor.{target}"
     if isinstance(target, str) or hasattr(target, "overloadpacket"):
         return str(target)
-    name = getattr(target, "__qualname__", None) or getattr(target, "__name__", None)
+    name = getattr(target, "__name__", None)
     if name is None:
         return str(target)
     module = (getattr(target, "__module__", None) or "").removeprefix("_")  # operator's functions live in _operator

@@ -1,0 +1,65 @@
+"""What all tests share: a cache of their own, a catalog that is put back, and other interpreters to run things in."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from torchmux.registry import availability, catalog
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Artifacts of the tests, and of the processes they start, stay out of the user's cache."""
+    from torchmux.config import config
+
+    folder = tmp_path_factory.mktemp("cache")
+    found = os.environ.get("TORCHMUX_CACHE_DIR")
+    os.environ["TORCHMUX_CACHE_DIR"] = str(folder)
+    with config.patch(cache_dir=folder):
+        yield folder
+    if found is None:
+        del os.environ["TORCHMUX_CACHE_DIR"]
+    else:
+        os.environ["TORCHMUX_CACHE_DIR"] = found
+
+
+@pytest.fixture
+def own_catalog(monkeypatch: pytest.MonkeyPatch) -> Iterator[catalog.Catalog]:
+    """The catalog of the process, looked up anew for one test and put back after it."""
+    for name, value in vars(catalog.Catalog()).items():
+        monkeypatch.setattr(catalog.CATALOG, name, value)
+    availability.forget()
+    yield catalog.CATALOG
+    availability.forget()
+
+
+RunPython = Callable[..., str]
+
+
+@pytest.fixture
+def run_python(tmp_path: Path) -> RunPython:
+    """``run_python(code, path=[...], python=...)`` runs code outside of the checkout and returns what it printed."""
+
+    def run(code: str, *, path: tuple[Path, ...] = (), python: str = sys.executable) -> str:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))}
+        result = subprocess.run(
+            [python, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+        )
+        assert result.returncode == 0, f"exit status {result.returncode}\n{result.stdout}\n{result.stderr}"
+        return result.stdout
+
+    return run
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu"):
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.skip("needs an NVIDIA GPU")
