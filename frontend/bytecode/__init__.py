@@ -1,0 +1,36 @@
+"""Python bytecode: reading it, normalizing it, and writing the code that CPython runs in place of the user's.
+
+Nothing outside this package knows one CPython version from another.  Raw instructions (``parse``) go through the
+version's table into one set of micro-ops (``normalize``), which the interpreter follows; what the interpreter captured
+becomes a code object again through trampolines and resume functions.
+"""
+
+from .assemble import assemble
+from .effects import after, in_handler, pops_pushes, stack_shapes
+from .instruction import CellName, Handler, Instruction, parse
+from .liveness import live_locals, reads_frame
+from .normalize import NULL_BELOW_CALLABLE, Op, Program, normalize
+from .resume import resume_code, resume_origin
+from .trampoline import break_trampoline, return_trampoline
+
+__all__ = [
+    "CellName",
+    "Handler",
+    "Instruction",
+    "NULL_BELOW_CALLABLE",
+    "Op",
+    "Program",
+    "after",
+    "assemble",
+    "break_trampoline",
+    "in_handler",
+    "live_locals",
+    "normalize",
+    "parse",
+    "pops_pushes",
+    "reads_frame",
+    "resume_code",
+    "resume_origin",
+    "return_trampoline",
+    "stack_shapes",
+]

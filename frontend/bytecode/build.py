@@ -1,0 +1,168 @@
+"""Writing new instructions: the few phrases that made code is put together from, in the running version's words."""
+
+from .instruction import TERMINATORS, CellName, Handler, Instruction
+from .tables import CURRENT as TABLE
+
+# A loop's exhaustion jumps over these, but they have to be there.
+FOR_ITER_END = TABLE.FOR_ITER_END
+
+
+class Builder:
+    """A growing list of instructions that all come from one place in the source."""
+
+    def __init__(self, positions):
+        self.positions = positions
+        self.instructions = []
+
+    def emit(self, op, argval=None, arg=None, target=None, handler=None):
+        """Append one instruction and return it; ``arg`` is only for flag bits beside a name."""
+        if argval.__class__ is int and arg is None and op != "LOAD_CONST":
+            arg = argval
+        instruction = Instruction(op, arg, argval, target, handler, self.positions)
+        self.instructions.append(instruction)
+        return instruction
+
+    def extend(self, instructions):
+        """Append instructions that exist already."""
+        self.instructions.extend(instructions)
+
+    def prologue(self, cellvars, free_count):
+        """What every function starts with: its closure, its cells, and the check for interrupts."""
+        if free_count:
+            self.emit("COPY_FREE_VARS", free_count)
+        for name in cellvars:
+            self.emit("MAKE_CELL", name)
+        self.emit("RESUME", 0)
+
+    def begin_call(self, push_callable):
+        """Push the callable, by the given function, with the NULL on the side where this version wants it."""
+        if TABLE.NULL_BELOW_CALLABLE:
+            self.emit("PUSH_NULL")
+        push_callable()
+        if not TABLE.NULL_BELOW_CALLABLE:
+            self.emit("PUSH_NULL")
+
+    def end_call(self, count):
+        """Call what ``begin_call`` pushed with the ``count`` values above it."""
+        for op in TABLE.BEFORE_CALL:
+            self.emit(op, count)
+        self.emit("CALL", count)
+
+    def load_cell(self, name):
+        """Push the cell itself."""
+        self.emit(TABLE.LOAD_CELL, CellName(name))
+
+    def take(self, name):
+        """Push a bound local and unbind it, so that the frame does not keep the value alive."""
+        for op in TABLE.TAKE_FAST:
+            self.emit(op, name)
+
+    def closure(self, code):
+        """Push a function of ``code`` that shares this frame's cells."""
+        if not code.co_freevars:
+            self.emit("LOAD_CONST", code)
+            self.emit("MAKE_FUNCTION", 0)
+            return
+        for name in code.co_freevars:
+            self.load_cell(name)
+        self.emit("BUILD_TUPLE", len(code.co_freevars))
+        self.emit("LOAD_CONST", code)
+        for op, arg in TABLE.MAKE_CLOSURE:
+            self.emit(op, arg)
+
+    def push_stack(self, names):
+        """Push the locals of these names, bottom first; None stands for a NULL."""
+        for name in names:
+            if name is None:
+                self.emit("PUSH_NULL")
+            else:
+                self.take(name)
+
+    def enter(self, body, entry):
+        """Append ``body`` so that control goes on at its instruction ``entry``."""
+        if entry.op == "MAKE_CELL":
+            # An inlined comprehension's own cell: the instruction before it has emptied the slot.
+            self.emit("DELETE_FAST", CellName(entry.argval))
+        if entry is not body[0]:
+            self.emit("JUMP_FORWARD", entry, target=entry)
+        self.extend(body)
+
+
+def entry_index(instructions, index):
+    """Where to enter ``index``: a call is entered at the instructions that belong to it."""
+    while index < len(instructions) and instructions[index].op in TABLE.CALL_PREFIXES:
+        index += 1
+    while index and instructions[index - 1].op in TABLE.CALL_PREFIXES:
+        index -= 1
+    return index
+
+
+def plain_attribute(instruction):
+    """(op, flag bits) of an attribute read in method form without that form, else None.
+
+    Whether the method form pushes a method and its object or a NULL and the attribute shows only when it runs, so
+    where the stack has to be known the plain form stands in for it.
+    """
+    return TABLE.plain_attribute(instruction)
+
+
+def null_after_attribute(builder):
+    """Put the NULL of a call beside the attribute on top of the stack."""
+    builder.emit("PUSH_NULL")
+    if TABLE.NULL_BELOW_CALLABLE:
+        builder.emit("SWAP", 2)
+
+
+def free_names(instructions):
+    """The cells that these instructions touch."""
+    names = set()
+    for instruction in instructions:
+        values = instruction.argval if type(instruction.argval) is tuple else (instruction.argval,)
+        if instruction.op in _DEREF_OPS:
+            names.add(instruction.argval)
+        elif "_FAST" in instruction.op:
+            names.update(value.cell for value in values if type(value) is CellName)
+    return names
+
+
+_DEREF_OPS = frozenset(
+    "LOAD_CLOSURE LOAD_DEREF STORE_DEREF DELETE_DEREF MAKE_CELL LOAD_CLASSDEREF LOAD_FROM_DICT_OR_DEREF".split()
+)
+
+
+def copy_code(instructions, entry):
+    """{index: copy} of what control can come to from index ``entry``, in the original's order.
+
+    Whatever falls through to its neighbour still does, and no jump changes its direction.
+    """
+    number = {id(instruction): index for index, instruction in enumerate(instructions)}
+    kept = sorted(_reachable(instructions, entry, number))
+    copies = {index: instructions[index].copy() for index in kept}
+    handlers = {}
+    for copy in copies.values():
+        if copy.target is not None:
+            copy.target = copy.argval = copies[number[id(copy.target)]]
+        old = copy.handler
+        if old is not None:
+            new = handlers.get(id(old))
+            if new is None:
+                new = handlers[id(old)] = Handler(copies[number[id(old.target)]], old.depth, old.lasti)
+            copy.handler = new
+    return copies
+
+
+def _reachable(instructions, entry, number):
+    seen, work = set(), [entry]
+    while work:
+        index = work.pop()
+        while index not in seen and index < len(instructions):
+            seen.add(index)
+            instruction = instructions[index]
+            if instruction.target is not None:
+                work.append(number[id(instruction.target)])
+            if instruction.handler is not None:
+                work.append(number[id(instruction.handler.target)])
+            if instruction.op in TERMINATORS:
+                break
+            index += 1
+    return seen

@@ -1,0 +1,179 @@
+"""From one CPython version's instructions to the one micro-op set that the interpreter knows."""
+
+from .identity import CodeMap
+from .instruction import CellName, parse
+from .tables import CURRENT as TABLE
+from .tables.common import CELL_FAST_OPS, unsupported
+
+NULL_BELOW_CALLABLE = TABLE.NULL_BELOW_CALLABLE
+
+
+class Op:
+    """One micro-op.
+
+    ``target`` is an index into ``Program.ops``; ``handler`` is None or (target, stack depth, push the raising
+    offset?); ``index`` is the raw instruction that the op is part of.
+    """
+
+    __slots__ = ("name", "arg", "target", "index", "handler", "line")
+
+    def __init__(self, name, arg, target, index, handler, line):
+        self.name = name
+        self.arg = arg
+        self.target = target
+        self.index = index
+        self.handler = handler
+        self.line = line
+
+    def __repr__(self):
+        return "<%s %r%s>" % (self.name, self.arg, "" if self.target is None else " to %d" % self.target)
+
+
+class Program:
+    """A code object as micro-ops, together with the raw instructions that they came from.
+
+    ``first_op[i]`` is the first micro-op at or after raw instruction ``i`` (there is one more entry than there are
+    raw instructions).  It holds everything of the code object that the analyses need, but not the code object.
+    """
+
+    __slots__ = (
+        "instructions",
+        "ops",
+        "first_op",
+        "varnames",
+        "cellvars",
+        "freevars",
+        "argument_count",
+        "rebound_cells",
+        "memo",
+    )
+
+    def __init__(self, code, instructions, rebound_cells):
+        self.instructions = instructions
+        self.ops = []
+        self.first_op = []
+        self.varnames = code.co_varnames
+        self.cellvars = code.co_cellvars
+        self.freevars = code.co_freevars
+        self.argument_count = code.co_argcount
+        # Cell variables whose slot an inlined comprehension uses for a variable of its own.
+        self.rebound_cells = rebound_cells
+        # What the analyses found out, by their name.
+        self.memo = {}
+
+
+class _State:
+    """What one instruction leaves for a later one."""
+
+    __slots__ = ("kwnames",)
+
+    def __init__(self):
+        self.kwnames = ()
+
+
+_programs = CodeMap()
+_RULES_WITH_CELLS = {**TABLE.RULES, **TABLE.CELL_RULES}
+_FAST_OPS = (*CELL_FAST_OPS, *TABLE.PAIRS)
+_HAS_TARGET = frozenset(
+    "JUMP POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE JUMP_IF_TRUE_OR_POP"
+    " JUMP_IF_FALSE_OR_POP FOR_ITER SEND".split()
+)
+
+
+def normalize(code):
+    """The ``Program`` of ``code``; made once per code object."""
+    program = _programs.get(code)
+    if program is None:
+        program = _normalize(code)
+        _programs.set(code, program)
+    return program
+
+
+def _normalize(code):
+    instructions = parse(code)
+    rules = TABLE.RULES
+    rebound = frozenset()
+    if code.co_cellvars or code.co_freevars:
+        rules = _RULES_WITH_CELLS
+        rebound = _rebound_cells(instructions)
+        if rebound:
+            rules = _without_rebound(rules, instructions, rebound)
+    program = Program(code, instructions, rebound)
+    ops, first_op, state = program.ops, program.first_op, _State()
+    linked = []
+    for index, instruction in enumerate(instructions):
+        first_op.append(len(ops))
+        rule = rules.get(instruction.op, unsupported)
+        if rule is None:
+            continue
+        line = instruction.positions[0]
+        handler = instruction.handler
+        target = instruction.target
+        if rule.__class__ is str:
+            op = Op(rule, instruction.argval, None, index, handler, line)
+            ops.append(op)
+            if target is not None:
+                op.arg = None
+                linked.append((op, target))
+            continue
+        for name, arg in rule(instruction, state):
+            op = Op(name, arg, None, index, handler, line)
+            ops.append(op)
+            if target is not None and name in _HAS_TARGET:
+                linked.append((op, target))
+    first_op.append(len(ops))
+    if linked or code.co_exceptiontable:
+        _link(program, linked, code.co_exceptiontable)
+    return program
+
+
+def _link(program, linked, has_handlers):
+    first_op = program.first_op
+    number = {id(instruction): index for index, instruction in enumerate(program.instructions)}
+    for op, target in linked:
+        index = number[id(target)]
+        if op.name == "FOR_ITER":
+            index += TABLE.FOR_ITER_SKIP
+        op.target = first_op[index]
+    if has_handlers:
+        resolved = {}
+        for op in program.ops:
+            handler = op.handler
+            if handler is not None:
+                entry = resolved.get(id(handler))
+                if entry is None:
+                    target = first_op[number[id(handler.target)]]
+                    entry = resolved[id(handler)] = (target, handler.depth, handler.lasti)
+                op.handler = entry
+
+
+def _rebound_cells(instructions):
+    """Cells that an inlined comprehension moves out of their slots, to put its own variable there.
+
+    Between the two moves the slot is not what its name says, and telling a cell from a value would take a flow
+    analysis, so every use of such a slot other than through its cell is left to CPython.
+    """
+    return frozenset(
+        instruction.argval.cell
+        for instruction in instructions
+        if instruction.op == "LOAD_FAST_AND_CLEAR" and type(instruction.argval) is CellName
+    )
+
+
+def _without_rebound(rules, instructions, rebound):
+    body = next((i.offset for i in instructions if i.op == "RESUME"), 0)
+
+    def guarded(rule):
+        def check(instruction, state):
+            names = instruction.argval if type(instruction.argval) is tuple else (instruction.argval,)
+            if any(name in rebound and type(name) is CellName for name in names):
+                return unsupported(instruction, state)
+            return ((rule, instruction.argval),) if type(rule) is str else rule(instruction, state)
+
+        return check
+
+    def make_cell(instruction, state):
+        return unsupported(instruction, state) if instruction.offset > body and instruction.argval in rebound else ()
+
+    changed = {op: guarded(rules[op]) for op in _FAST_OPS if op in rules}
+    return {**rules, **changed, "MAKE_CELL": make_cell}

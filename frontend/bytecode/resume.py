@@ -1,0 +1,101 @@
+"""Resume functions: the rest of a function from one instruction on, as a function of its own."""
+
+import inspect
+
+from .assemble import assemble
+from .build import Builder, copy_code, entry_index, free_names
+from .identity import CodeMap
+from .instruction import Instruction
+from .liveness import reads_frame, zero_argument_super
+from .normalize import normalize
+
+_origins = CodeMap()
+GENERATOR_FLAGS = (
+    inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+)
+_ARGUMENT_FLAGS = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+_FUNCTION_FLAGS = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS
+_SUSPENDING = frozenset({"YIELD_VALUE", "SEND", "RETURN_GENERATOR"})
+
+
+def resume_origin(code):
+    """(original code, raw instruction index) of a resume code, None for any other code."""
+    return _origins.get(code)
+
+
+def resume_code(code, index, stack, locals_):
+    """The code of a function that goes on in ``code`` at raw instruction ``index``.
+
+    Its parameters are the stack's entries that are not NULL (``stack`` marks the NULLs with True), bottom first, then
+    the locals named by ``locals_``; every other local is unbound.  All cells of ``code`` that are still needed are
+    free variables.
+    """
+    check_function(code)
+    program = normalize(code)
+    start = entry_index(program.instructions, index)
+    copies = copy_code(program.instructions, start)
+    if any(copy.op in _SUSPENDING for copy in copies.values()):
+        raise ValueError("the rest of a generator cannot run as a plain function: %s" % code.co_qualname)
+    body, entry = _with_super_arguments(program, copies, start)
+    parameters = stack_names(stack, locals_)
+    cells = (*code.co_cellvars, *code.co_freevars)
+    used = cells if reads_frame(program) else free_names(body)
+    freevars = [name for name in cells if name in used]
+
+    builder = Builder(entry.positions)
+    builder.prologue((), len(freevars))
+    builder.push_stack(parameters)
+    builder.enter(body, entry)
+    resumed = assemble(
+        builder.instructions,
+        code,
+        argnames=(*[name for name in parameters if name is not None], *locals_),
+        cellvars=(),
+        freevars=freevars,
+        flags=code.co_flags & ~GENERATOR_FLAGS & ~_ARGUMENT_FLAGS | _FUNCTION_FLAGS,
+    )
+    _origins.set(resumed, (code, index))
+    return resumed
+
+
+def check_function(code):
+    """Only a function's own locals and stack can be moved; a module or class body lives in a dict."""
+    if code.co_flags & _FUNCTION_FLAGS != _FUNCTION_FLAGS:
+        raise ValueError("%s is not the code of a function" % code.co_qualname)
+
+
+def stack_names(stack, taken, prefix="__stack_"):
+    """A local's name for every stack entry, None for a NULL, such that none is in ``taken``."""
+    while any(name.startswith(prefix) for name in taken):
+        prefix = "_" + prefix
+    names, count = [], 0
+    for null in stack:
+        names.append(None if null else "%s%d" % (prefix, count))
+        count += not null
+    return names
+
+
+def _with_super_arguments(program, copies, start):
+    """([instruction], the one to enter at), with ``super()`` spelled out as ``super(__class__, self)``.
+
+    Without arguments it looks for ``self`` in the frame's first slot, where a resume function has something else.
+    """
+    entry, body = copies[start], []
+    for index, copy in copies.items():
+        if zero_argument_super(program, index):
+            if not zero_argument_super(program, index - 1):
+                body.extend(_super_arguments(program, copy))
+                if index == start:
+                    entry = body[-2]
+            copy.arg = copy.argval = 2
+        body.append(copy)
+    return body, entry
+
+
+def _super_arguments(program, call):
+    first = program.varnames[0]
+    load = "LOAD_DEREF" if first in program.cellvars else "LOAD_FAST"
+    return [
+        Instruction(op, None, name, None, call.handler, call.positions)
+        for op, name in (("LOAD_DEREF", "__class__"), (load, first))
+    ]

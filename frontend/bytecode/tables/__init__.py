@@ -1,0 +1,21 @@
+"""One module per CPython version: everything that differs between them is data in one of these tables.
+
+``CURRENT`` is the table of the running interpreter.  Supporting a new CPython means adding a module here; it must
+define what ``py311`` defines, and nothing else in this package (or outside it) asks for the version.
+"""
+
+import importlib
+import sys
+
+SUPPORTED = ((3, 11), (3, 12), (3, 13))
+
+
+def _load():
+    version = sys.version_info[:2]
+    if version not in SUPPORTED:
+        names = ", ".join("%d.%d" % v for v in SUPPORTED)
+        raise ImportError("no bytecode table for CPython %d.%d (there are tables for %s)" % (*version, names))
+    return importlib.import_module(".py%d%d" % version, __name__)
+
+
+CURRENT = _load()

@@ -1,0 +1,205 @@
+"""Trampolines: code that stands in for a function, runs the captured part, and hands the rest back to CPython."""
+
+import inspect
+
+from .assemble import assemble
+from .build import (
+    FOR_ITER_END,
+    Builder,
+    copy_code,
+    entry_index,
+    null_after_attribute,
+    plain_attribute,
+)
+from .effects import NULL, VALUE, after, in_handler
+from .instruction import TERMINATORS, Handler
+from .liveness import live_locals
+from .normalize import normalize
+from .resume import GENERATOR_FLAGS, check_function, stack_names
+
+
+def return_trampoline(code, frame_fn, args):
+    """Code with the signature of ``code`` that returns ``frame_fn(*args)``.
+
+    ``args`` is a list of ("local", name) for the value of an argument and ("cell", name) for a cell itself.
+    """
+    check_function(code)
+    builder = Builder((code.co_firstlineno, code.co_firstlineno, None, None))
+    _call_frame(builder, code, frame_fn, args)
+    builder.emit("RETURN_VALUE")
+    return _assemble(builder, code)
+
+
+def break_trampoline(code, frame_fn, args, index, stack, locals_, resumes):
+    """Code with the signature of ``code`` that runs the captured part up to raw instruction ``index``.
+
+    ``frame_fn(*args)`` returns the stack's values (without the NULLs, which ``stack`` marks with True), bottom first,
+    then the values of ``locals_``.  The instruction itself runs here, under its original handler, and the function
+    goes on in ``resumes(next_index, stack, locals_)``, called for each way control may leave the instruction.  With
+    None for ``resumes`` the rest runs as it stands in ``code``, without being captured again.
+    """
+    check_function(code)
+    if code.co_flags & GENERATOR_FLAGS:
+        raise ValueError("%s is a generator: it cannot end in a call" % code.co_qualname)
+    program = normalize(code)
+    if in_handler(program, index):
+        raise ValueError("%s handles an exception at instruction %d" % (code.co_qualname, index))
+    start = entry_index(program.instructions, index)
+    builder = Builder(program.instructions[start].positions)
+    _call_frame(builder, code, frame_fn, args)
+    _restore_state(builder, code, stack, locals_)
+    if resumes is None or _touches_rebound_cell(program, start):
+        copies = copy_code(program.instructions, start)
+        builder.enter(list(copies.values()), copies[start])
+    else:
+        _Break(builder, program, start, stack, locals_, resumes).write()
+    return _assemble(builder, code)
+
+
+def _assemble(builder, code):
+    return assemble(builder.instructions, code, flags=code.co_flags & ~GENERATOR_FLAGS)
+
+
+def _spill_names(stack, varnames):
+    return stack_names(stack, varnames, "__spill_")
+
+
+def _call_frame(builder, code, frame_fn, args):
+    builder.prologue(code.co_cellvars, len(code.co_freevars))
+    builder.begin_call(lambda: builder.emit("LOAD_CONST", frame_fn))
+    for kind, name in args:
+        if kind == "cell":
+            builder.load_cell(name)
+        elif name in code.co_cellvars or name not in code.co_varnames:
+            builder.emit("LOAD_DEREF", name)
+        else:
+            builder.emit("LOAD_FAST", name)
+    builder.end_call(len(args))
+
+
+def _restore_state(builder, code, stack, locals_):
+    """Unpack what the captured part returned into the locals and onto the stack."""
+    spilled = _spill_names(stack, code.co_varnames)
+    values = [name for name in spilled if name is not None]
+    builder.emit("UNPACK_SEQUENCE", len(values) + len(locals_))
+    for name in (*values, *locals_):
+        builder.emit("STORE_FAST", name)
+    for name in _argument_names(code):
+        if name not in locals_ and name not in code.co_cellvars:
+            builder.emit("DELETE_FAST", name)
+    builder.push_stack(spilled)
+
+
+def _argument_names(code):
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_varnames[:count]
+
+
+def _touches_rebound_cell(program, index):
+    ops = program.ops[program.first_op[index] : program.first_op[index + 1]]
+    return bool(program.rebound_cells) and any(op.name == "UNSUPPORTED" for op in ops)
+
+
+class _Break:
+    """Writes the instruction at which the captured part ends, and what comes after it."""
+
+    def __init__(self, builder, program, start, stack, locals_, resumes):
+        self.builder = builder
+        self.program = program
+        self.start = start
+        self.resumes = resumes
+        first = program.first_op[start]
+        # The call's prefixes have no ops, so the op says which instruction ends the group.
+        self.last = max(start, program.ops[first].index) if first < len(program.ops) else start
+        self.ops = program.ops[first : program.first_op[self.last + 1]]
+        self.stack = tuple(NULL if null else VALUE for null in stack)
+        self.bound = set(locals_)
+
+    def write(self):
+        """The instruction, a call for each way to go on, and the handler's code if it has a handler."""
+        falls, jumps, jumped_to = self._effects()
+        handler, copies = self._copy_handler()
+        jump = self._instruction(handler)
+        if falls is not None:
+            next_index = self._index_of_op(self.program.first_op[self.last + 1])
+            self._continue(next_index, falls)
+        if jumps is not None:
+            landing = len(self.builder.instructions)
+            if jump is not None:
+                for op in FOR_ITER_END if jump.op == "FOR_ITER" else ():
+                    self.builder.emit(op)
+            self._continue(self._index_of_op(jumped_to), jumps)
+            if jump is not None:
+                jump.target = jump.argval = self.builder.instructions[landing]
+        self.builder.extend(copies)
+
+    def _index_of_op(self, op):
+        return self.program.ops[op].index
+
+    def _effects(self):
+        """The stack where the instruction falls through and where it jumps, and the op it jumps to."""
+        stack, jumps, target = self.stack, None, None
+        for op in self.ops:
+            null_local = VALUE if op.arg in self.bound else NULL
+            raw = self.program.instructions[op.index]
+            popped = stack[-1] if stack else None
+            stack, jumped = after(op, stack, raw, null_local)
+            if op.name == "STORE_FAST":
+                (self.bound.discard if popped == NULL else self.bound.add)(op.arg)
+            elif op.name in ("DELETE_FAST", "LOAD_FAST_AND_CLEAR"):
+                self.bound.discard(op.arg)
+            if jumped is not None:
+                jumps, target = jumped, op.target
+            if stack is None:
+                break
+        return stack, jumps, target
+
+    def _copy_handler(self):
+        """The original handler and all code it leads to: an exception raised here is CPython's to handle."""
+        handler = self.program.instructions[self.last].handler
+        if handler is None:
+            return None, ()
+        number = self.program.instructions.index(handler.target)
+        copies = copy_code(self.program.instructions, number)
+        return Handler(copies[number], handler.depth, handler.lasti), copies.values()
+
+    def _instruction(self, handler):
+        """Write the original instruction; returns it if its jump target has still to be set."""
+        jump = None
+        for original in self.program.instructions[self.start : self.last + 1]:
+            if original.op in TERMINATORS and original.target is not None:
+                continue
+            copy = original.copy()
+            copy.handler = handler
+            # The way on is always below.
+            copy.op = copy.op.replace("JUMP_BACKWARD_IF", "JUMP_FORWARD_IF")
+            plain = plain_attribute(original)
+            if plain is not None:
+                copy.op, copy.arg = plain
+            self.builder.extend([copy])
+            if plain is not None:
+                null_after_attribute(self.builder)
+            if copy.target is not None:
+                jump = copy
+        return jump
+
+    def _continue(self, next_index, stack):
+        """Call the resume function for ``next_index`` with the stack and the locals as they now are."""
+        builder = self.builder
+        live = live_locals(self.program, next_index)
+        passed = tuple(name for name in self.program.varnames if name in self.bound and name in live)
+        nulls = tuple(mark == NULL for mark in stack)
+        # A NULL is stored like any value: that is how it leaves the stack.
+        spilled = _spill_names([False] * len(stack), self.program.varnames)
+        for name in reversed(spilled):
+            builder.emit("STORE_FAST", name)
+        for name in sorted(self.bound.difference(passed)):
+            builder.emit("DELETE_FAST", name)
+        resumed = self.resumes(next_index, nulls, passed)
+        builder.begin_call(lambda: builder.closure(resumed))
+        arguments = [*[name for name, null in zip(spilled, nulls) if not null], *passed]
+        for name in arguments:
+            builder.take(name)
+        builder.end_call(len(arguments))
+        builder.emit("RETURN_VALUE")
