@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from torchmux.registry.spec import BackendSpec
-
-from .eager import ALL_DEVICES, ALL_DTYPES
+from torchmux.registry.spec import ANY, BackendSpec
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -34,7 +32,7 @@ SPEC = BackendSpec(
     graph="aten",
     training=True,
     dynamic_shapes=True,
-    devices=ALL_DEVICES,
-    dtypes=ALL_DTYPES,
+    devices=(ANY,),
+    dtypes=(ANY,),
     priority=10,
 )

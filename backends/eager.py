@@ -8,17 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from torchmux.registry.spec import BackendSpec
+from torchmux.registry.spec import ANY, BackendSpec
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
-
-ALL_DEVICES = ("cpu", "cuda", "mps", "xpu", "meta")
-ALL_DTYPES = (
-    "float64", "float32", "float16", "bfloat16", "complex64", "complex128",
-    "int64", "int32", "int16", "int8", "uint8", "bool",
-)  # fmt: skip
-
 
 def compile(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Sequence[Any]]:
     """The captured graph's own code."""
@@ -32,7 +25,7 @@ SPEC = BackendSpec(
     graph="torch",
     training=True,
     dynamic_shapes=True,
-    devices=ALL_DEVICES,
-    dtypes=ALL_DTYPES,
+    devices=(ANY,),
+    dtypes=(ANY,),
     priority=0,
 )

@@ -21,8 +21,10 @@ from torch.fx import GraphModule, Node
 
 from torchmux import torch_internals as internals
 from torchmux.registry.errors import CompilationFailed, FallbackRefused, TorchmuxError
-from torchmux.registry.report import GraphReport, Placement
-from torchmux.registry.spec import BackendSpec, CompileRequest
+from torchmux.registry.options import as_keywords
+from torchmux.registry.plain import compile_plain
+from torchmux.registry.report import GraphReport, Placement, operator_name
+from torchmux.registry.spec import ANY, BackendSpec, CompiledGraph, CompileRequest
 
 from . import aliasing, aot, decompose, lines, symbols
 from .assemble import assemble, extract, inputs_of
@@ -42,7 +44,7 @@ def compile_graph(
     request: CompileRequest,
     *,
     training: bool,
-) -> Compiled:
+) -> CompiledGraph:
     """Compile a captured graph with one backend.
 
     Args:
@@ -62,6 +64,9 @@ def compile_graph(
         FallbackRefused: ``request.strict`` and some node would not run in the backend.
         CompilationFailed: ``request.strict`` and the backend, or tracing for it, raised.
     """
+    plain = not hasattr(implementation, "compile")
+    if plain and spec.graph == "torch":
+        return compile_plain(implementation, spec, gm, example_inputs, request, training=training)
     start = time.perf_counter()
     training = training or (aot.changes_grad_mode(gm) and any(_requires_grad(v) for v in example_inputs))
     report = GraphReport(spec.name, phase="training" if training else "inference")
@@ -112,14 +117,13 @@ class _Work:
     def compile_captured(self) -> Callable[..., Sequence[Any]]:
         """Give the captured graph itself to a backend that wants torch-level calls."""
         nodes = _operators(self.gm)
-        if not self._is_plain:
-            for node in nodes:
-                answer = self.implementation.supports(node)
-                if answer is not True:
-                    # Parts of a torch-level graph may write to what other parts read: it is compiled whole or not.
-                    return self.run_captured(f"{node.name}: {answer}")
+        for node in nodes:
+            answer = self.implementation.supports(node)
+            if answer is not True:
+                # Parts of a torch-level graph may write to what other parts read: it is compiled whole or not.
+                return self.run_captured(f"{node.name}: {answer}")
         try:
-            run = self._compile(self.gm, self.example_inputs, self.request)
+            run = self.implementation.compile(self.gm, self.example_inputs, self.request)
         except TorchmuxError:
             raise
         except Exception as error:
@@ -232,23 +236,25 @@ class _Work:
     def _supports(self, node: Node) -> Any:
         if self._is_plain:
             return True
-        for value in torch.utils._pytree.tree_leaves(node.meta.get("val")):
-            if isinstance(value, torch.Tensor) and value.device.type not in self.spec.devices:
+        for value in _values(node):
+            if isinstance(value, torch.Tensor) and not self._runs_on(value.device.type):
                 return f"{self.spec.name} does not run on {value.device.type}"
         return self.implementation.supports(node)
 
+    def _runs_on(self, device: str) -> bool:
+        return ANY in self.spec.devices or device in self.spec.devices
+
     def _compile(self, gm: GraphModule, inputs: Sequence[Any], request: CompileRequest) -> Callable[..., Any]:
-        if not self._is_plain:
-            return self.implementation.compile(gm, inputs, request)
-        options = request.options
-        return self.implementation(gm, inputs, **(vars(options) if options is not None else {}))
+        if self._is_plain:
+            return self.implementation(gm, inputs, **as_keywords(request.options))
+        return self.implementation.compile(gm, inputs, request)
 
     # --- telling --------------------------------------------------------------------------------------------------
 
     def _place(self, nodes: Sequence[Node], placed_on: str, reason: str | None = None) -> None:
         for node in nodes:
             where = lines.line_of(node)
-            self.report.placements.append(Placement(node.name, _operator_name(node), placed_on, reason, where))
+            self.report.placements.append(Placement(node.name, operator_name(node), placed_on, reason, where))
 
     def _check_strict(self) -> None:
         if self.request.strict and self.report.fallbacks:
@@ -284,15 +290,6 @@ def _operators(gm: GraphModule) -> list[Node]:
     return [n for n in gm.graph.nodes if n.op.startswith("call_") and takes_element(n) is None]
 
 
-def _operator_name(node: Node) -> str:
-    target = node.target
-    if isinstance(target, str):
-        return f"Tensor.{target}"
-    if isinstance(target, internals.OpOverload):
-        return str(target)
-    return f"{getattr(target, '__module__', None) or 'builtins'}.{getattr(target, '__name__', target)}"
-
-
 def _describe(fallbacks: Sequence[Placement], limit: int = 5) -> str:
     """The fallbacks in a few words, those with one reason together."""
     groups: dict[str | None, dict[str, list[Placement]]] = {}
@@ -310,6 +307,11 @@ def _operators_in_words(groups: dict[str, list[Placement]], limit: int) -> str:
     if len(groups) > limit:
         words.append(f"{len(groups) - limit} more")
     return ", ".join(words)
+
+
+def _values(node: Node) -> tuple[Any, ...]:
+    value = node.meta.get("val")
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
 def _failure(error: BaseException) -> str:

@@ -1,0 +1,99 @@
+"""The peer: torch's own Inductor on our captured graphs, for comparison and for what nothing else compiles.
+
+It brings its own AOT split, decompositions, cache and compiler pool, and imports ``torch._dynamo``; no other module
+here uses either.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from torchmux.registry.errors import InvalidOption
+from torchmux.registry.names import did_you_mean
+from torchmux.registry.options import FreeOptions
+from torchmux.registry.spec import Availability, BackendSpec
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
+# What torch.compile's modes stand for; a test compares it with the installed torch.
+MODES: Mapping[str, Mapping[str, Any]] = {
+    "reduce-overhead": {"triton.cudagraphs": True},
+    "max-autotune-no-cudagraphs": {"max_autotune": True, "coordinate_descent_tuning": True},
+    "max-autotune": {"max_autotune": True, "coordinate_descent_tuning": True, "triton.cudagraphs": True},
+}
+
+
+def compile(gm: GraphModule, example_inputs: Sequence[Any], **options: Any) -> Callable[..., Sequence[Any]]:
+    """Compile with ``torch._inductor``; ``options`` are names of its settings, as in ``torch.compile(options=...)``.
+
+    Raises:
+        InvalidOption: Inductor has no such setting, or its type is another one.  It is checked here, at the first
+            compile, because knowing the settings takes the import of Inductor.
+    """
+    from torchmux import torch_internals as internals
+
+    from .common.aot import fake_inputs
+
+    checked = _checked(options, internals.inductor_config())
+    mode, fakes = fake_inputs(gm, example_inputs)
+    with internals.tracing_with(mode):
+        return internals.inductor_compile_fx().compile_fx(gm, fakes, config_patches=checked or None)
+
+
+def _checked(options: Mapping[str, Any], config: Any) -> dict[str, Any]:
+    known = config.get_config_copy()
+    checked = {}
+    for given, value in options.items():
+        name = given.replace("-", "_")
+        if name not in known:
+            raise InvalidOption(
+                f"inductor has no option {given!r}.{did_you_mean(name, known)} Its options are the settings in "
+                f"torch._inductor.config, dots included ('triton.cudagraphs')."
+            )
+        current = known[name]
+        if type(current) in (bool, int, float, str) and not isinstance(value, type(current)):
+            raise InvalidOption(
+                f"The option {given!r} of inductor takes {type(current).__name__}, "
+                f"not {value!r} ({type(value).__name__})."
+            )
+        checked[name] = value
+    return checked
+
+
+def probe() -> Availability:
+    """Inductor builds C++ on every machine, so it needs a compiler."""
+    chosen = os.environ.get("CXX")
+    candidates = [shlex.split(chosen)[0]] if chosen and chosen.strip() else ["g++", "clang++"]
+    if any(shutil.which(c) for c in candidates):
+        return Availability(True)
+    wanted = " or ".join(candidates)
+    return Availability(False, f"inductor needs a C++ compiler, and {wanted} is not on PATH; install g++ or set CXX")
+
+
+def fingerprint() -> str:
+    import torch
+
+    return f"torch {torch.__version__}"
+
+
+SPEC = BackendSpec(
+    name="inductor",
+    summary="torch's own compiler: C++ on CPU, Triton on GPU",
+    load="torchmux.backends.inductor:compile",
+    requires=("torch>=2.11",),
+    probe=probe,
+    graph="torch",
+    training=True,
+    dynamic_shapes=True,
+    devices=("cpu", "cuda", "xpu"),
+    dtypes=("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"),
+    options=FreeOptions,
+    modes=MODES,
+    fingerprint=fingerprint,
+    priority=50,
+)
