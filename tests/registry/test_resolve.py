@@ -115,9 +115,7 @@ def test_report_places_every_operation():
 def test_report_points_at_the_users_line():
     gm = graph()
     for node in gm.graph.nodes:
-        node.meta["stack_trace"] = (
-            '  File "lib.py", line 3, in outer\n  File "user.py", line 7, in f\n    y()\n'
-        )
+        node.meta["stack_trace"] = '  File "lib.py", line 3, in outer\n  File "user.py", line 7, in f\n    y()\n'
     placements = resolve(SPEC).compile(gm, [torch.ones(1)], training=False).report.placements
     assert {p.where for p in placements} == {"user.py:7"}
 

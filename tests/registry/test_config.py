@@ -1,0 +1,81 @@
+"""The settings and their patches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import torchmux
+from torchmux.config import Config, config
+
+
+def test_one_object():
+    assert torchmux.config is config
+    assert isinstance(config, Config)
+
+
+@pytest.mark.parametrize(
+    "form", [lambda: config.patch(recompile_limit=1), lambda: config.patch({"recompile_limit": 1})]
+)
+def test_patch_as_context_manager(form):
+    before = config.recompile_limit
+    with form() as patched:
+        assert patched is config
+        assert config.recompile_limit == 1 != before
+        with config.patch(recompile_limit=2, suppress_errors=True):
+            assert (config.recompile_limit, config.suppress_errors) == (2, True)
+        assert (config.recompile_limit, config.suppress_errors) == (1, False)
+    assert config.recompile_limit == before
+
+
+def test_patch_as_decorator_holds_for_every_call():
+    @config.patch(recompile_limit=1)
+    def inside():
+        return config.recompile_limit
+
+    before = config.recompile_limit
+    assert [inside(), config.recompile_limit, inside(), config.recompile_limit] == [1, before, 1, before]
+
+
+def test_patch_is_undone_by_an_exception():
+    before = config.to_dict()
+    with pytest.raises(ZeroDivisionError), config.patch(recompile_limit=1):
+        raise ZeroDivisionError
+    assert config.to_dict() == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "message"),
+    [
+        ({"recompile_limt": 1}, AttributeError, "no setting 'recompile_limt'. Did you mean 'recompile_limit'"),
+        ({"suppress_errors": True, "zzz": 1}, AttributeError, "The settings are: recompile_limit, "),
+        ({"suppress_errors": True, "recompile_limit": "8"}, TypeError, r"recompile_limit is int, not '8' \(str\)"),
+        ({"suppress_errors": 1}, TypeError, "suppress_errors is bool, not 1"),
+        ({"recompile_limit": True}, TypeError, "recompile_limit is int, not True"),
+    ],
+)
+def test_a_wrong_patch_changes_nothing(changes, kind, message):
+    before = config.to_dict()
+    with pytest.raises(kind, match=message), config.patch(changes):
+        pytest.fail("must not be entered")
+    assert config.to_dict() == before
+
+
+def test_setting_an_unknown_name():
+    with pytest.raises(AttributeError, match="Did you mean 'cache_dir'"):
+        config.cache_dri = "x"
+    assert not hasattr(config, "cache_dri")
+
+
+def test_cache_dir(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHMUX_CACHE_DIR", str(tmp_path / "own"))
+    assert Config().cache_dir == tmp_path / "own"
+    monkeypatch.delenv("TORCHMUX_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert Config().cache_dir == tmp_path / "torchmux"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert Config().cache_dir == tmp_path / ".cache" / "torchmux"
+    with config.patch(cache_dir="~/here"):
+        assert config.cache_dir == Path(tmp_path / "here")
