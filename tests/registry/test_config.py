@@ -15,12 +15,10 @@ def test_one_object():
     assert isinstance(config, Config)
 
 
-@pytest.mark.parametrize(
-    "form", [lambda: config.patch(recompile_limit=1), lambda: config.patch({"recompile_limit": 1})]
-)
-def test_patch_as_context_manager(form):
+@pytest.mark.parametrize(("changes", "more"), [((), {"recompile_limit": 1}), (({"recompile_limit": 1},), {})])
+def test_patch_as_context_manager(changes, more):
     before = config.recompile_limit
-    with form() as patched:
+    with config.patch(*changes, **more) as patched:
         assert patched is config
         assert config.recompile_limit == 1 != before
         with config.patch(recompile_limit=2, suppress_errors=True):
