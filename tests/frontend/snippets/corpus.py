@@ -5,6 +5,7 @@ anew for each run, and everything that can be seen afterwards must agree: what i
 globals that it changes, and which of all these are the same object or share memory.
 """
 
+import collections
 import copy
 import importlib
 import pathlib
@@ -61,37 +62,47 @@ def load():
     return CASES
 
 
-def run(case, function, calls=2):
-    """What `calls` calls of `function` on the same inputs left behind, one outcome for each."""
-    torch.manual_seed(0)
-    arguments = case.inputs()
-    saved = {name: copy.deepcopy(getattr(case.module, name)) for name in case.changes}
-    originals = {name: getattr(case.module, name) for name in case.changes}
-    outcomes = []
-    try:
-        for name, value in saved.items():
-            setattr(case.module, name, value)
-        for _ in range(calls):
-            torch.manual_seed(1)
-            try:
-                result, error = function(*arguments), None
-            except Exception as raised:
-                result, error = None, raised.with_traceback(None)
-            seen = {
-                "result": result,
-                "error": error,
-                "arguments": arguments,
-                "globals": {name: getattr(case.module, name) for name in case.changes},
-                "grad enabled": torch.is_grad_enabled(),
-                "random": torch.rand(2),
-            }
-            # Copied in one piece, so that what is one object stays one object.
-            outcomes.append(copy.deepcopy(seen))
-    finally:
-        for name, value in originals.items():
-            setattr(case.module, name, value)
-        torch.set_grad_enabled(True)
-    return outcomes
+class Runner:
+    """One way to run a snippet, with inputs and globals of its own, called as often as wanted."""
+
+    def __init__(self, case, function):
+        torch.manual_seed(0)
+        self.case = case
+        self.function = function
+        self.arguments = case.inputs()
+        self.globals = {name: copy.deepcopy(getattr(case.module, name)) for name in case.changes}
+
+    def call(self):
+        """Call once; everything that can be seen afterwards."""
+        module = self.case.module
+        originals = {name: getattr(module, name) for name in self.case.changes}
+        vars(module).update(self.globals)
+        torch.manual_seed(1)
+        result = error = None
+        try:
+            result = self.function(*self.arguments)
+        except Exception as raised:
+            error = raised.with_traceback(None)
+        finally:
+            grad_mode = torch.is_grad_enabled()
+            torch.set_grad_enabled(True)
+            self.globals = {name: vars(module).get(name) for name in originals}
+            vars(module).update(originals)
+        return {
+            "result": result,
+            "error": error,
+            "arguments": self.arguments,
+            "globals": self.globals,
+            "grad mode": grad_mode,
+            "random": torch.rand(2),
+        }
+
+
+def assert_alike(case, function, calls=2):
+    """Fail unless `function` does what the snippet does, call by call, on inputs that live as long as the calls."""
+    expected, actual = Runner(case, case.function), Runner(case, function)
+    for number in range(1, calls + 1):
+        assert_same(expected.call(), actual.call(), f"call {number}: ")
 
 
 # Private attributes of a module that hold its state; the others hold hooks under running numbers.
@@ -101,7 +112,7 @@ _MODULE_STATE = ("_parameters", "_buffers", "_modules")
 def assert_same(a, b, path="", memo=None):
     """Fail unless two values are alike all the way down, bit for bit, sharing the same objects in the same places."""
     memo = {} if memo is None else memo
-    assert type(a) is type(b), f"{path}: {type(a).__name__} and {type(b).__name__}"
+    assert _class(a) is _class(b), f"{path}: {type(a).__name__} and {type(b).__name__}"
     if isinstance(a, (bool, int, str, bytes, complex, types.NoneType, type, range, slice, types.ModuleType)):
         assert a == b, f"{path}: {a!r} and {b!r}"
         return
@@ -121,7 +132,7 @@ def assert_same(a, b, path="", memo=None):
     memo.setdefault("alive", []).append((a, b))
     if isinstance(a, torch.Tensor):
         _same_tensors(a, b, path, memo)
-    elif isinstance(a, dict):
+    elif type(a) is dict:
         _same_dicts(a, b, path, memo)
     elif isinstance(a, (set, frozenset)):
         assert a == b, f"{path}: {a!r} and {b!r}"
@@ -138,6 +149,12 @@ def assert_same(a, b, path="", memo=None):
         assert_same(*cells, f"{path}.__closure__", memo)
     else:
         _same_objects(a, b, path, memo)
+
+
+def _class(value):
+    # A parametrized module has a class of its own, made for it from the one it had.
+    cls = type(value)
+    return cls.__base__ if issubclass(cls, torch.nn.Module) and "parametrizations" in vars(value)["_modules"] else cls
 
 
 def _met_before(memo, kind, a, b, path):
@@ -174,17 +191,33 @@ def _same_dicts(a, b, path, memo):
 
 def _same_objects(a, b, path, memo):
     compared = False
-    if isinstance(a, (list, torch.Size)) or hasattr(type(a), "popleft"):
+    if isinstance(a, dict):
+        compared = True
+        _same_dicts(a, b, path, memo)
+    elif isinstance(a, (list, collections.deque)):
         compared = True
         assert_same(tuple(a), tuple(b), path, memo)
-    if hasattr(a, "__dict__"):
+    elif hasattr(type(a), "__next__") and type(a).__module__ == "builtins":
+        # Where an iterator of a container stands is told only by what pickles it.
         compared = True
-        _same_dicts(vars(a), vars(b), path, memo)
-    for cls in type(a).__mro__:
-        for name in cls.__dict__.get("__slots__", ()):
-            compared = True
-            assert hasattr(a, name) == hasattr(b, name), f"{path}.{name} is set in one run only"
-            if hasattr(a, name):
-                assert_same(getattr(a, name), getattr(b, name), f"{path}.{name}", memo)
+        assert_same(a.__reduce__(), b.__reduce__(), path, memo)
+    attributes, others = _attributes(a), _attributes(b)
+    if attributes is not None:
+        compared = True
+        _same_dicts(attributes, others, path, memo)
     if not compared:
         assert a == b, f"{path}: {a!r} and {b!r}"
+
+
+def _attributes(value):
+    """The instance attributes of an object, in slots too; None when its class has no room for any."""
+    found = dict(vars(value)) if hasattr(value, "__dict__") else None
+    for cls in type(value).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            found = {} if found is None else found
+            if name in ("__dict__", "__weakref__"):
+                continue
+            if hasattr(value, name):
+                found[name] = getattr(value, name)
+    return found

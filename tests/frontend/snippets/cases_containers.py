@@ -1,0 +1,315 @@
+"""Lists, tuples, dictionaries, sets, deques and their kin, made inside and given from outside."""
+
+import collections
+
+import torch
+
+from .corpus import case, tensor
+
+
+@case()
+def case_list_building(x):
+    items = [x]
+    items.append(x + 1)
+    items.extend([x + 2, 5])
+    items.insert(0, "first")
+    last = items.pop()
+    del items[1]
+    return items, last, len(items)
+
+
+@case()
+def case_list_slices(x):
+    items = [x * i for i in range(5)]
+    items[1:3] = [x]
+    items[::2] = [0, 1]
+    return items, items[::-1], items[-1:]
+
+
+@case()
+def case_list_arithmetic(x):
+    items = [x] + [1, 2]
+    items += (3,)
+    items *= 2
+    return items, [0] * 3, 2 in items[1:3], items.count(3), [1, 2, 3].index(2)
+
+
+@case()
+def case_list_of_tensors_to_stack(x):
+    return torch.stack([x, x + 1]), torch.cat((x, x), dim=1), torch.stack(tuple(x))
+
+
+@case()
+def case_list_sort(x):
+    items = [3, 1, 2]
+    items.sort(key=lambda n: -n)
+    names = sorted({"b": 1, "a": 2})
+    return items, names, [x * n for n in sorted(items, reverse=True)]
+
+
+@case()
+def case_list_comparison(x):
+    return [1, 2] < [1, 3], (1, 2) == (1, 2), [1] != [1, 2], [x, 1] == [x, 1], x + 1
+
+
+@case()
+def case_tuples(x):
+    t = (x, 1) + (2,)
+    return t, t[1:], t * 2, t.index(2), hash((1, 2)) == hash((1, 2)), ()
+
+
+@case()
+def case_dict_building(x):
+    d = {"a": x, 1: "one"}
+    d["b"] = d["a"] + 1
+    d.update(c=3, **{"d": 4})
+    popped = d.pop(1)
+    d.setdefault("e", []).append(x)
+    return d, popped, d.get("nothing"), d.get("c", 0), "a" in d, len(d)
+
+
+@case()
+def case_dict_iteration(x):
+    d = {"w": x, "b": x.sum(), "n": 2}
+    keys = list(d)
+    pairs = [(k, v) for k, v in d.items()]  # noqa: C416
+    return keys, pairs, list(d.values())[-1], list(reversed(d))
+
+
+@case()
+def case_dict_merge(x):
+    a = {"x": x, "n": 1}
+    b = {"n": 2, "m": 3}
+    c = a | b
+    a |= {"z": 0}
+    return c, a, {**b, **a}
+
+
+@case()
+def case_dict_with_tuple_keys(x):
+    d = {(i, j): i * j for i in range(2) for j in range(2)}
+    return x + d[1, 1], d
+
+
+@case()
+def case_dict_changed_while_iterated(x):
+    d = {"a": x}
+    for key in d:
+        d[key + "b"] = x
+    return d
+
+
+@case()
+def case_dict_fromkeys(x):
+    return dict.fromkeys("ab", x), dict(zip("ab", [x, 1])), dict([("k", x)])  # noqa: B905, C406
+
+
+@case()
+def case_sets(x):
+    s = {1, 2, 3}
+    s.add(4)
+    s.discard(9)
+    s |= {7}
+    return x + len(s), s & {1, 7}, s - {1}, s ^ {1, 99}, s >= {1, 2}, frozenset(s), s.isdisjoint({5})
+
+
+@case()
+def case_set_of_shapes(x):
+    shapes = {tuple(t.shape) for t in (x, x + 1, x.t())}
+    return x, sorted(shapes)
+
+
+@case()
+def case_defaultdict(x):
+    d = collections.defaultdict(list)
+    for i, row in enumerate(x):
+        d[i % 2].append(row)
+    return dict(d), len(d[5])
+
+
+@case()
+def case_counter(x):
+    counts = collections.Counter("abracadabra")
+    counts.update("aa")
+    return x * counts["a"], counts.most_common(2), counts["z"]
+
+
+@case()
+def case_deque(x):
+    d = collections.deque([x, 1], maxlen=3)
+    d.append(2)
+    d.appendleft(x + 1)
+    d.rotate(1)
+    return list(d), d.popleft(), len(d)
+
+
+@case()
+def case_ordered_dict(x):
+    d = collections.OrderedDict(a=x, b=2)
+    d.move_to_end("a")
+    return d, list(d), d.popitem(last=False)
+
+
+@case()
+def case_chain_map(x):
+    m = collections.ChainMap({"a": 1}, {"a": 2, "b": 3})
+    return x + m["a"] + m["b"], sorted(m)
+
+
+Point = collections.namedtuple("Point", ["x", "y"], defaults=[0])
+
+
+@case()
+def case_namedtuple(x):
+    p = Point(x, y=2)
+    q = p._replace(y=p.y + 1)
+    a, b = q
+    return p, q, a * b, p._fields, q[1], Point(x).y, isinstance(p, tuple)
+
+
+@case(inputs=lambda: (tensor(), Point(torch.ones(4), 3)))
+def case_namedtuple_argument(x, point):
+    return Point(x + point.x, point.y * 2)
+
+
+@case(inputs=lambda: (tensor(), [1, torch.ones(4), "a"]))
+def case_list_argument_is_read(x, items):
+    return x + items[1] * items[0], items[-1] * 2, len(items)
+
+
+@case(inputs=lambda: (tensor(), [torch.ones(4), 2]))
+def case_list_argument_is_changed(x, items):
+    items.append(x + items[0])
+    items[1] += 5
+    return items
+
+
+@case(inputs=lambda: (tensor(), {"w": torch.ones(4), "n": 1}))
+def case_dict_argument_is_changed(x, d):
+    d["y"] = x * d["w"]
+    d["n"] += 1
+    del d["w"]
+    return d["y"]
+
+
+@case(inputs=lambda: (tensor(), {1, 2}))
+def case_set_argument_is_changed(x, s):
+    s.add(len(s) * 10)
+    s.discard(1)
+    return x + len(s)
+
+
+@case(inputs=lambda: (tensor(), collections.deque([1, 2])))
+def case_deque_argument_is_changed(x, d):
+    d.append(x + d.popleft())
+    return len(d)
+
+
+@case(inputs=lambda: (tensor(), {"a": [1, {"b": torch.ones(4)}]}))
+def case_nested_argument_is_changed(x, tree):
+    tree["a"][1]["b"] = x + tree["a"][1]["b"]
+    tree["a"].append(tree["a"][0])
+    return tree["a"][1]
+
+
+def shared_lists():
+    inner = [torch.ones(4)]
+    return tensor(), [inner, inner]
+
+
+@case(inputs=shared_lists)
+def case_one_list_in_two_places(x, outer):
+    outer[0].append(x)
+    return len(outer[1]), outer[1][-1] + 1, outer[0] is outer[1]
+
+
+def same_tensor_twice():
+    x = tensor()
+    return x, x
+
+
+@case(inputs=same_tensor_twice)
+def case_one_tensor_as_two_arguments(x, y):
+    x.add_(1)
+    return x is y, x + y
+
+
+@case()
+def case_list_in_itself(x):
+    items = [x]
+    items.append(items)
+    return items[1][1][0] + 1
+
+
+@case()
+def case_list_identity_in_results(x):
+    items = [x + 1]
+    return items, items, {"again": items}
+
+
+@case()
+def case_argument_is_returned(x):
+    return x, [x], x.view(-1)
+
+
+@case()
+def case_membership(x):
+    names = ["a", "b"]
+    return x + ("a" in names), "c" not in names, 2 in (1, 2), "k" in {"k": x}, "el" in "hello"
+
+
+@case()
+def case_bool_of_containers(x):
+    return [bool(c) for c in ([], [0], {}, {"a": 1}, (), (0,), set(), "", "a")], x if [] else x + 1
+
+
+@case()
+def case_unhashable_key(x):
+    return {[1]: x}
+
+
+@case()
+def case_tensor_keys(x):
+    y = x + 1
+    d = {x: "x", y: "y"}
+    return d[x], d[y], len({x, y, x})
+
+
+@case()
+def case_copy_of_containers(x):
+    a = [x, [1]]
+    b = a.copy()
+    c = list(a)
+    b[1].append(2)
+    c[0] = 0
+    return a, b, c
+
+
+class Bag(dict):
+    def __getattr__(self, name):
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def total(self):
+        return sum(self.values())
+
+
+@case()
+def case_dict_subclass(x):
+    bag = Bag(a=x, b=2)
+    bag["c"] = 3
+    return bag.a + bag.b, bag.total(), bag
+
+
+class Stack(list):
+    def push(self, item):
+        self.append(item)
+        return self
+
+
+@case()
+def case_list_subclass(x):
+    stack = Stack([x]).push(1).push(x + 1)
+    return stack, len(stack), stack[-1]
