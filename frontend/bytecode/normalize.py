@@ -1,4 +1,9 @@
-"""From one CPython version's instructions to the one micro-op set that the interpreter knows."""
+"""From one CPython version's instructions to the one micro-op set that the interpreter knows.
+
+Calls keep CPython's own layout: ``[NULL, callable, args...]`` where ``NULL_BELOW_CALLABLE``, else
+``[callable, NULL, args...]``.  In both, a call without a NULL has ``[callable, first argument, args...]``, and the first
+argument is not in the count: comprehensions, ``assert`` and ``__exit__`` are called so.
+"""
 
 from .identity import CodeMap
 from .instruction import CellName, parse
