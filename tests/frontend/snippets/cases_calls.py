@@ -15,24 +15,24 @@ def everything(a, /, b, *rest, c=1, **extra):
     return a + b * c, rest, extra
 
 
-@case()
+@case(one_graph=True)
 def case_defaults(x):
     return scaled(x), scaled(x, 3), scaled(x, bias=1), scaled(scale=4, x=x)
 
 
-@case()
+@case(one_graph=True)
 def case_all_kinds_of_arguments(x):
     return everything(x, 2, 3, 4, c=5, d=6)
 
 
-@case()
+@case(one_graph=True)
 def case_star_call(x):
     args = (x, 3)
     options = {"c": 2, "z": x.sum()}
     return everything(*args, *[7, 8], **options)
 
 
-@case()
+@case(one_graph=True)
 def case_merged_keywords(x):
     return dict(**{"a": x}, **{"b": x + 1})
 
@@ -43,28 +43,28 @@ def case_duplicate_keyword(x):
     return scaled(x, bias=2, **options)
 
 
-@case()
+@case(one_graph=False)
 def case_missing_argument(x):
     return everything(x + 1)
 
 
-@case()
+@case(one_graph=False)
 def case_unexpected_keyword(x):
     return scaled(x, size=3)
 
 
-@case()
+@case(one_graph=False)
 def case_too_many_arguments(x):
     return scaled(x, 1, 2)
 
 
-@case()
+@case(one_graph=False)
 def case_not_callable(x):
     n = x.dim()
     return n(x)
 
 
-@case()
+@case(one_graph=True)
 def case_recursion(x):
     def power(base, n):
         return base if n == 1 else base * power(base, n - 1)
@@ -80,12 +80,12 @@ def odd(x, n):
     return -x if n == 0 else even(x * 2, n - 1)
 
 
-@case()
+@case(one_graph=True)
 def case_mutual_recursion(x):
     return even(x, 5)
 
 
-@case()
+@case(one_graph=True)
 def case_lambda(x):
     double = lambda t, n=2: t * n  # noqa: E731
     return double(x), (lambda *a: sum(a))(x, 1, 2)
@@ -130,36 +130,36 @@ def decorated_twice(x):
     return x - 1
 
 
-@case()
+@case(one_graph=True)
 def case_decorators(x):
     return decorated(x), decorated_twice(x), decorated.__name__, decorated.__doc__
 
 
-@case()
+@case(one_graph=True)
 def case_bound_method_as_value(x):
     add = x.add
     size = x.size
     return add(1), size(0)
 
 
-@case()
+@case(one_graph=True)
 def case_unbound_tensor_method(x):
     return torch.Tensor.mul(x, 2), torch.Tensor.size(x, 1)
 
 
-@case(inputs=lambda: (tensor(), [torch.sin, torch.cos, lambda t: t + 1]))
+@case(one_graph=True, inputs=lambda: (tensor(), [torch.sin, torch.cos, lambda t: t + 1]))
 def case_functions_in_a_list(x, functions):
     for function in functions:
         x = function(x)
     return x
 
 
-@case()
+@case(one_graph=True)
 def case_function_attributes(x):
     return scaled.__name__, scaled.__defaults__, scaled.__kwdefaults__, x + scaled.__code__.co_argcount
 
 
-@case()
+@case(one_graph=True)
 def case_mutable_default(x):
     def collect(item, into=[]):  # noqa: B006
         into.append(item)
@@ -169,22 +169,22 @@ def case_mutable_default(x):
     return collect(x + 1)
 
 
-@case()
+@case(one_graph=True)
 def case_getattr_call(x):
     return getattr(x, "relu")(), getattr(torch, "sin")(x), getattr(x, "nothing", 5)  # noqa: B009
 
 
-@case()
+@case(one_graph=True)
 def case_call_result_of_call(x):
     return (lambda n: lambda t: t * n)(3)(x)
 
 
-@case()
+@case(one_graph=True)
 def case_builtin_functions(x):
     return max(x.shape), min(3, x.dim()), abs(-2), divmod(7, 2), pow(2, 5), round(2.567, 1), x + sum(x.shape)
 
 
-@case(inputs=lambda: (tensor(), scaled))
+@case(one_graph=True, inputs=lambda: (tensor(), scaled))
 def case_function_argument(x, function):
     return function(x, bias=x)
 
@@ -194,12 +194,12 @@ def table(n):
     return tuple(i * i for i in range(n))
 
 
-@case()
+@case(one_graph=True)
 def case_cached_function(x):
     return x * table(4)[2] + table(4)[1]
 
 
-@case()
+@case(one_graph=True)
 def case_many_locals(x):
     a = b = c = x
     d, e, f = a + 1, b + 2, c + 3

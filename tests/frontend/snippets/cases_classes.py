@@ -42,19 +42,19 @@ def plain_inputs():
     return tensor(), Plain(torch.ones(4), 3)
 
 
-@case()
+@case(one_graph=True)
 def case_object_made_inside(x):
     p = Plain(x, 2)
     p.n += 1
     return p.scaled(), p.kind, p
 
 
-@case(inputs=plain_inputs)
+@case(one_graph=True, inputs=plain_inputs)
 def case_object_is_read(x, p):
     return x * p.n + p.x, p.scaled(), p(x)
 
 
-@case(inputs=plain_inputs)
+@case(one_graph=True, inputs=plain_inputs)
 def case_object_is_changed(x, p):
     p.x = x + p.x
     p.n += 1
@@ -62,41 +62,41 @@ def case_object_is_changed(x, p):
     return p.scaled()
 
 
-@case(inputs=plain_inputs)
+@case(one_graph=False, inputs=plain_inputs)
 def case_attribute_is_deleted(x, p):
     del p.n
     return x + hasattr(p, "n"), hasattr(p, "x")
 
 
-@case(inputs=plain_inputs)
+@case(one_graph=True, inputs=plain_inputs)
 def case_property(x, p):
     p.doubled = x
     return p.doubled, p.x
 
 
-@case(inputs=plain_inputs)
+@case(one_graph=True, inputs=plain_inputs)
 def case_class_and_static_methods(x, p):
     return Plain.of(x).scaled(), p.of(x).n, Plain.helper(x), p.helper(x)
 
 
-@case(inputs=plain_inputs)
+@case(one_graph=False, inputs=plain_inputs)
 def case_missing_attribute(x, p):
     return x + p.nothing
 
 
-@case(inputs=plain_inputs)
+@case(one_graph=True, inputs=plain_inputs)
 def case_getattr_setattr(x, p):
     setattr(p, "a" + "b", x * 2)
     return getattr(p, "ab"), getattr(p, "zz", None), vars(p).keys() >= {"x", "ab"}  # noqa: B009
 
 
-@case(inputs=plain_inputs)
+@case(one_graph=True, inputs=plain_inputs)
 def case_object_dict(x, p):
     p.__dict__["extra"] = x
     return p.extra + 1, sorted(p.__dict__)
 
 
-@case(inputs=plain_inputs)
+@case(one_graph=True, inputs=plain_inputs)
 def case_is_and_isinstance(x, p):
     q = p
     return (
@@ -141,12 +141,12 @@ class Diamond(Left, Right):
         self.ready = True
 
 
-@case()
+@case(one_graph=True)
 def case_super(x):
     return Left(x).forward(), Left(x).name()
 
 
-@case()
+@case(one_graph=True)
 def case_diamond(x):
     d = Diamond(x)
     return d.forward(), d.name(), [c.__name__ for c in Diamond.__mro__], super(Left, d).name()
@@ -199,7 +199,7 @@ class Vector:
     __hash__ = None
 
 
-@case()
+@case(one_graph=False)
 def case_operators_of_class(x):
     v = Vector(x)
     w = v + v + 1
@@ -207,12 +207,12 @@ def case_operators_of_class(x):
     return (1 + v).x, w.x, (v * 3).x, (-v).x, v @ w
 
 
-@case()
+@case(one_graph=False)
 def case_operator_not_implemented(x):
     return Vector(x) * "a"
 
 
-@case()
+@case(one_graph=True)
 def case_container_protocol_of_class(x):
     v = Vector(x)
     v["end"] = x[:1]
@@ -226,14 +226,14 @@ class Slotted:
         self.x = x
 
 
-@case(inputs=lambda: (tensor(), Slotted(torch.ones(4))))
+@case(one_graph=True, inputs=lambda: (tensor(), Slotted(torch.ones(4))))
 def case_slots(x, s):
     s.n = 3
     s.x = s.x + x
     return s.x * s.n, hasattr(Slotted(x), "n")
 
 
-@case()
+@case(one_graph=False)
 def case_slots_refuse(x):
     s = Slotted(x)
     s.other = 1
@@ -251,7 +251,7 @@ class Dynamic:
         raise AttributeError(name)
 
 
-@case(inputs=lambda: (tensor(), Dynamic()))
+@case(one_graph=True, inputs=lambda: (tensor(), Dynamic()))
 def case_getattr_hook(x, d):
     return x * d.times_3 + d.known, hasattr(d, "nothing")
 
@@ -262,7 +262,7 @@ class Recording:
         object.__setattr__(self, "last", name)
 
 
-@case(inputs=lambda: (tensor(), Recording()))
+@case(one_graph=True, inputs=lambda: (tensor(), Recording()))
 def case_setattr_hook(x, r):
     r.a = x + 1
     r.b = 2
@@ -279,7 +279,7 @@ class Watching:
         return super().__getattribute__(name)
 
 
-@case(inputs=lambda: (tensor(), Watching()))
+@case(one_graph=True, inputs=lambda: (tensor(), Watching()))
 def case_getattribute_hook(x, w):
     return x + w.magic + w.value
 
@@ -302,7 +302,7 @@ class Described:
         self.level = level
 
 
-@case(inputs=lambda: (tensor(), Described(3)))
+@case(one_graph=True, inputs=lambda: (tensor(), Described(3)))
 def case_descriptor(x, d):
     before = d.level
     d.level = 50
@@ -320,7 +320,7 @@ class Hiding:
     value = Once()
 
 
-@case()
+@case(one_graph=True)
 def case_descriptor_is_hidden(x):
     h = Hiding()
     before = h.value
@@ -349,20 +349,20 @@ class Ordered:
     rank: int
 
 
-@case()
+@case(one_graph=True)
 def case_dataclass(x):
     p = Pair(x)
     p.c.append(1)
     return p, p.total, Pair(x, b=3).total
 
 
-@case(inputs=lambda: (tensor(), Pair(torch.ones(4), 3)))
+@case(one_graph=True, inputs=lambda: (tensor(), Pair(torch.ones(4), 3)))
 def case_dataclass_argument(x, p):
     p.b += 1
     return x * p.b + p.a
 
 
-@case()
+@case(one_graph=True)
 def case_frozen_dataclass(x):
     f = Frozen(3)
     try:
@@ -371,7 +371,7 @@ def case_frozen_dataclass(x):
         return x + f.n, str(error), f == Frozen(3), {f: 1}[Frozen(3)]
 
 
-@case()
+@case(one_graph=False)
 def case_ordered_dataclass(x):
     return x, Ordered(1) < Ordered(2), max([Ordered(3), Ordered(5)]).rank
 
@@ -390,13 +390,13 @@ class Level(enum.IntEnum):
     HIGH = 2
 
 
-@case()
+@case(one_graph=True)
 def case_enum(x):
     c = Color(2)
     return x + c.value, c.name, c is Color.BLUE, Color["RED"], c.shifted, [m.name for m in Color]
 
 
-@case(inputs=lambda: (tensor(), Color.RED, Level.HIGH))
+@case(one_graph=True, inputs=lambda: (tensor(), Color.RED, Level.HIGH))
 def case_enum_argument(x, color, level):
     if color is Color.RED and level > Level.LOW:
         return x * level, {Color.RED: "r"}[color]
@@ -419,7 +419,7 @@ class Stamped(metaclass=Meta):
         self.n = n
 
 
-@case()
+@case(one_graph=False)
 def case_metaclass(x):
     s = Stamped(3)
     return x * s.n, s.stamped, Stamped.title
@@ -437,7 +437,7 @@ class Tagged(Registry, tag="t"):
     pass
 
 
-@case()
+@case(one_graph=True)
 def case_class_attributes(x):
     t = Tagged()
     t.count += 1
@@ -456,13 +456,13 @@ class Interned:
         self.given = n
 
 
-@case()
+@case(one_graph=True)
 def case_new(x):
     i = Interned(3)
     return x + i.n, i
 
 
-@case()
+@case(one_graph=False)
 def case_class_body_runs(x):
     class Local:
         n = x.dim()
@@ -474,12 +474,12 @@ def case_class_body_runs(x):
     return Local().get(), Local.values
 
 
-@case(inputs=lambda: (tensor(), Plain))
+@case(one_graph=True, inputs=lambda: (tensor(), Plain))
 def case_class_argument(x, cls):
     return cls(x, 4).scaled(), cls.__name__, cls.kind
 
 
-@case()
+@case(one_graph=True)
 def case_bound_methods_are_equal(x):
     p = Plain(x)
     method = p.scaled
@@ -492,13 +492,13 @@ def linked():
     return tensor(), a
 
 
-@case(inputs=linked)
+@case(one_graph=True, inputs=linked)
 def case_cycle_of_objects(x, a):
     a.other.x = a.x + x
     return a.other.other is a, a.other.scaled()
 
 
-@case()
+@case(one_graph=False)
 def case_object_with_hash(x):
     class Key:
         def __init__(self, n):
@@ -513,7 +513,7 @@ def case_object_with_hash(x):
     return x * {Key(1): 5}[Key(1)], len({Key(1), Key(1), Key(2)})
 
 
-@case()
+@case(one_graph=False)
 def case_str_and_format_of_object(x):
     class Named:
         def __str__(self):
@@ -525,7 +525,7 @@ def case_str_and_format_of_object(x):
     return x, str(Named()), f"{Named():wide}", f"{Named()!s}"
 
 
-@case(inputs=plain_inputs)
+@case(one_graph=False, inputs=plain_inputs)
 def case_object_changed_then_break(x, p):
     p.x = x * 2
     print(end="")

@@ -5,7 +5,7 @@ import torch
 from .corpus import case
 
 
-@case()
+@case(one_graph=True)
 def case_closure_reads(x):
     scale = x.size(0)
 
@@ -15,7 +15,7 @@ def case_closure_reads(x):
     return inner(x)
 
 
-@case()
+@case(one_graph=True)
 def case_nonlocal(x):
     count = 0
 
@@ -27,7 +27,7 @@ def case_nonlocal(x):
     return step(step(x)), count
 
 
-@case()
+@case(one_graph=True)
 def case_nonlocal_tensor(x):
     total = torch.zeros(4)
 
@@ -40,19 +40,19 @@ def case_nonlocal_tensor(x):
     return total
 
 
-@case()
+@case(one_graph=True)
 def case_late_binding(x):
     functions = [lambda t: t + i for i in range(3)]  # noqa: B023
     return [function(x) for function in functions]
 
 
-@case()
+@case(one_graph=True)
 def case_bound_by_default(x):
     functions = [lambda t, i=i: t + i for i in range(3)]
     return [function(x) for function in functions]
 
 
-@case()
+@case(one_graph=True)
 def case_two_closures_share_a_cell(x):
     value = x
 
@@ -68,7 +68,7 @@ def case_two_closures_share_a_cell(x):
     return get(), value
 
 
-@case()
+@case(one_graph=True)
 def case_returned_closure(x):
     y = x * 2
 
@@ -78,7 +78,7 @@ def case_returned_closure(x):
     return later, later(x)
 
 
-@case()
+@case(one_graph=True)
 def case_returned_counter(x):
     count = 0
 
@@ -91,7 +91,7 @@ def case_returned_counter(x):
     return x + counter(), counter
 
 
-@case()
+@case(one_graph=True)
 def case_three_levels(x):
     a = 1
 
@@ -121,7 +121,7 @@ def make_scaler(scale):
 scaler_of_two = make_scaler(2)
 
 
-@case()
+@case(one_graph=True)
 def case_global_closure(x):
     return scaler_of_two(x)
 
@@ -136,7 +136,7 @@ def make_accumulator():
     return accumulate, total
 
 
-@case(inputs=lambda: (torch.ones(2), *make_accumulator()))
+@case(one_graph=True, inputs=lambda: (torch.ones(2), *make_accumulator()))
 def case_closure_from_outside_is_changed(x, accumulate, total):
     accumulate(x * 2)
     return x + accumulate(x), total[-1]
@@ -153,12 +153,12 @@ def make_stepper():
     return step
 
 
-@case(inputs=lambda: (torch.ones(2), make_stepper()))
+@case(one_graph=True, inputs=lambda: (torch.ones(2), make_stepper()))
 def case_cell_from_outside_is_changed(x, step):
     return step(x), step(x) * 2
 
 
-@case()
+@case(one_graph=False)
 def case_unbound_cell(x):
     def reader():
         return later
@@ -168,14 +168,14 @@ def case_unbound_cell(x):
     return reader()
 
 
-@case()
+@case(one_graph=False)
 def case_deleted_local(x):
     y = x + 1
     del y
     return y  # noqa: F821
 
 
-@case()
+@case(one_graph=False)
 def case_class_in_function_uses_cell(x):
     scale = 3
 
@@ -186,7 +186,7 @@ def case_class_in_function_uses_cell(x):
     return Local().apply(x)
 
 
-@case()
+@case(one_graph=True)
 def case_recursive_closure(x):
     def walk(tree):
         if isinstance(tree, (list, tuple)):
@@ -196,7 +196,7 @@ def case_recursive_closure(x):
     return walk([x, (x * 2, [x * 3])])
 
 
-@case()
+@case(one_graph=True)
 def case_cell_of_an_argument(x):
     def change():
         nonlocal x

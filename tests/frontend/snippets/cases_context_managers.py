@@ -24,14 +24,14 @@ def with_grad():
     return (tensor().requires_grad_(),)
 
 
-@case(inputs=with_grad)
+@case(one_graph=True, inputs=with_grad)
 def case_no_grad(x):
     with torch.no_grad():
         y = x * 2
     return y, x * 3
 
 
-@case(inputs=with_grad)
+@case(one_graph=True, inputs=with_grad)
 def case_enable_grad_inside_no_grad(x):
     with torch.no_grad():
         a = x + 1
@@ -41,7 +41,7 @@ def case_enable_grad_inside_no_grad(x):
     return a, b, c, torch.is_grad_enabled()
 
 
-@case(inputs=with_grad)
+@case(one_graph=True, inputs=with_grad)
 def case_set_grad_enabled(x):
     with torch.set_grad_enabled(False):
         y = x * 2
@@ -50,13 +50,13 @@ def case_set_grad_enabled(x):
     return y, z
 
 
-@case(inputs=with_grad)
+@case(one_graph=True, inputs=with_grad)
 def case_set_grad_enabled_and_left(x):
     torch.set_grad_enabled(False)
     return x * 2
 
 
-@case(inputs=with_grad)
+@case(one_graph=True, inputs=with_grad)
 def case_no_grad_decorator(x):
     @torch.no_grad()
     def inner(t):
@@ -65,21 +65,21 @@ def case_no_grad_decorator(x):
     return inner(x), x + 1
 
 
-@case(inputs=with_grad)
+@case(one_graph=False, inputs=with_grad)
 def case_inference_mode(x):
     with torch.inference_mode():
         y = x * 2
     return y.is_inference(), y.sum().item()
 
 
-@case()
+@case(one_graph=True)
 def case_autocast(x):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         y = x @ x.t()
     return y, x @ x.t()
 
 
-@case(inputs=with_grad)
+@case(one_graph=False, inputs=with_grad)
 def case_break_inside_no_grad(x):
     with torch.no_grad():
         y = x * 2
@@ -88,13 +88,13 @@ def case_break_inside_no_grad(x):
     return y, z, x + z
 
 
-@case(inputs=with_grad)
+@case(one_graph=True, inputs=with_grad)
 def case_return_inside_no_grad(x):
     with torch.no_grad():
         return x * 2
 
 
-@case()
+@case(one_graph=True)
 def case_user_context(x):
     log = []
     with Logged(log, "a") as context:
@@ -102,7 +102,7 @@ def case_user_context(x):
     return x, log
 
 
-@case()
+@case(one_graph=True)
 def case_nested_contexts(x):
     log = []
     with Logged(log, "a"), Logged(log, "b"):
@@ -110,7 +110,7 @@ def case_nested_contexts(x):
     return x, log
 
 
-@case()
+@case(one_graph=True)
 def case_context_suppresses(x):
     log = []
     with Logged(log, "s", swallow=True):
@@ -119,7 +119,7 @@ def case_context_suppresses(x):
     return x, log
 
 
-@case()
+@case(one_graph=True)
 def case_context_lets_through(x):
     log = []
     try:
@@ -130,14 +130,14 @@ def case_context_lets_through(x):
     return x, log
 
 
-@case(inputs=lambda: (tensor(), []))
+@case(one_graph=False, inputs=lambda: (tensor(), []))
 def case_uncaught_through_context(x, log):
     with Logged(log, "u"):
         log.append(x + 1)
         raise KeyError("out")
 
 
-@case()
+@case(one_graph=True)
 def case_return_in_context(x):
     log = []
 
@@ -148,7 +148,7 @@ def case_return_in_context(x):
     return work(), log
 
 
-@case()
+@case(one_graph=True)
 def case_break_and_continue_in_context(x):
     log = []
     for i in range(4):
@@ -172,7 +172,7 @@ def noting(log, value):
         log.append("after")
 
 
-@case()
+@case(one_graph=True)
 def case_contextmanager(x):
     log = []
     with noting(log, x * 2) as y:
@@ -180,7 +180,7 @@ def case_contextmanager(x):
     return x, log
 
 
-@case()
+@case(one_graph=True)
 def case_contextmanager_swallows(x):
     log = []
     with noting(log, 1):
@@ -188,7 +188,7 @@ def case_contextmanager_swallows(x):
     return x, log
 
 
-@case()
+@case(one_graph=True)
 def case_suppress(x):
     with contextlib.suppress(KeyError, IndexError):
         x = x + 1
@@ -196,13 +196,13 @@ def case_suppress(x):
     return x
 
 
-@case()
+@case(one_graph=True)
 def case_nullcontext(x):
     with contextlib.nullcontext(x + 1) as y:
         return y * 2
 
 
-@case()
+@case(one_graph=True)
 def case_exit_stack(x):
     log = []
     with contextlib.ExitStack() as stack:
@@ -213,7 +213,7 @@ def case_exit_stack(x):
     return x, log
 
 
-@case()
+@case(one_graph=False)
 def case_break_in_user_context(x):
     log = []
     with Logged(log, "b"):
@@ -223,14 +223,14 @@ def case_break_in_user_context(x):
     return z, log
 
 
-@case(inputs=lambda: (tensor(), Logged([], "given")))
+@case(one_graph=False, inputs=lambda: (tensor(), Logged([], "given")))
 def case_context_object_from_outside(x, context):
     with context:
         x = x + 1
     return x
 
 
-@case()
+@case(one_graph=False)
 def case_context_without_exit(x):
     class Half:
         def __enter__(self):
@@ -240,7 +240,7 @@ def case_context_without_exit(x):
         return x
 
 
-@case()
+@case(one_graph=True)
 def case_contextmanager_as_decorator(x):
     log = []
 

@@ -5,14 +5,14 @@ import torch
 from .corpus import case, tensor
 
 
-@case()
+@case(one_graph=True)
 def case_if_on_shape(x):
     if x.shape[0] > 2:
         return x + 1
     return x - 1
 
 
-@case()
+@case(one_graph=False)
 def case_if_on_tensor_value(x):
     if x.sum() > 0:
         y = x * 2
@@ -21,7 +21,7 @@ def case_if_on_tensor_value(x):
     return y + 1
 
 
-@case()
+@case(one_graph=False)
 def case_while_on_tensor_value(x):
     steps = 0
     while x.abs().max() > 0.5:
@@ -30,14 +30,14 @@ def case_while_on_tensor_value(x):
     return x, steps
 
 
-@case()
+@case(one_graph=True)
 def case_for_range(x):
     for i in range(4):
         x = x * i + 1
     return x
 
 
-@case()
+@case(one_graph=True)
 def case_for_else_break(x):
     for i in range(5):
         if i == 3:
@@ -48,7 +48,7 @@ def case_for_else_break(x):
     return x
 
 
-@case()
+@case(one_graph=True)
 def case_for_else_no_break(x):
     for i in range(3):
         if i > 7:
@@ -59,7 +59,7 @@ def case_for_else_no_break(x):
     return x
 
 
-@case()
+@case(one_graph=True)
 def case_while_else_continue(x):
     n = 0
     while n < 6:
@@ -72,7 +72,7 @@ def case_while_else_continue(x):
     return x, n
 
 
-@case()
+@case(one_graph=True)
 def case_nested_loops_break_outer(x):
     found = None
     for i in range(3):
@@ -86,7 +86,7 @@ def case_nested_loops_break_outer(x):
     return x, found
 
 
-@case()
+@case(one_graph=True)
 def case_iterate_rows(x):
     total = torch.zeros(4)
     for row in x:
@@ -94,27 +94,27 @@ def case_iterate_rows(x):
     return total
 
 
-@case()
+@case(one_graph=True)
 def case_unpack_rows(x):
     a, *rest = x
     first, second = rest
     return a + second, first
 
 
-@case()
+@case(one_graph=True)
 def case_unpack_nested(x):
     (a, b), [c, *d] = (x, x + 1), [x.sin(), 1, 2]
     return a + b + c, d
 
 
-@case()
+@case(one_graph=True)
 def case_swap(x):
     a, b = x, x * 2
     a, b = b, a
     return a - b
 
 
-@case()
+@case(one_graph=True)
 def case_chained_comparison(x):
     n = x.size(1)
     if 1 < n <= 4 != 5:
@@ -122,34 +122,34 @@ def case_chained_comparison(x):
     return x
 
 
-@case()
+@case(one_graph=True)
 def case_conditional_expression(x):
     scale = 2 if x.dim() == 2 else 3
     return x * scale if scale else x
 
 
-@case()
+@case(one_graph=True)
 def case_and_or_values(x):
     name = None or "" or "name"
     width = x.shape[1] and x.shape[0]
     return x + len(name), width, (0 or []), (1 and None)
 
 
-@case()
+@case(one_graph=True)
 def case_walrus(x):
     if (n := x.numel()) > 10:
         return x * n
     return x, n
 
 
-@case(inputs=lambda: (tensor(), None))
+@case(one_graph=True, inputs=lambda: (tensor(), None))
 def case_none_argument(x, bias):
     if bias is not None:
         x = x + bias
     return x * 2
 
 
-@case(inputs=lambda: (tensor(), "gelu"))
+@case(one_graph=True, inputs=lambda: (tensor(), "gelu"))
 def case_string_dispatch(x, kind):
     if kind == "relu":
         return x.relu()
@@ -158,7 +158,7 @@ def case_string_dispatch(x, kind):
     raise ValueError(kind)
 
 
-@case(inputs=lambda: (tensor(), True, 3))
+@case(one_graph=True, inputs=lambda: (tensor(), True, 3))
 def case_flags(x, flag, n):
     while flag:
         x = x + n
@@ -167,13 +167,13 @@ def case_flags(x, flag, n):
     return x, n, flag
 
 
-@case()
+@case(one_graph=True)
 def case_assert_passes(x):
     assert x.dim() == 2, "two dimensions"
     return x.t()
 
 
-@case()
+@case(one_graph=True)
 def case_augmented_assignment_rebinds(x):
     y = x
     n = 5
@@ -183,7 +183,7 @@ def case_augmented_assignment_rebinds(x):
     return y, n
 
 
-@case()
+@case(one_graph=False)
 def case_break_in_the_middle_of_work(x):
     y = x * 2
     print(end="")
@@ -192,13 +192,13 @@ def case_break_in_the_middle_of_work(x):
     return z * y
 
 
-@case()
+@case(one_graph=False)
 def case_item_then_branch(x):
     n = int(x.sum().item())
     return x[:1] if n % 2 else x[:2], n
 
 
-@case()
+@case(one_graph=True)
 def case_del_local(x):
     y = x + 1
     del x

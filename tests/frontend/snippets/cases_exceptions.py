@@ -22,7 +22,7 @@ def failing(x, kind):
     return x
 
 
-@case()
+@case(one_graph=True)
 def case_raise_and_catch(x):
     try:
         failing(x, "value")
@@ -31,7 +31,7 @@ def case_raise_and_catch(x):
     return x
 
 
-@case()
+@case(one_graph=False)
 def case_exception_object(x):
     try:
         failing(x, "custom")
@@ -39,7 +39,7 @@ def case_exception_object(x):
         return error.x + error.code, str(error), error.args
 
 
-@case()
+@case(one_graph=False)
 def case_handler_order(x):
     seen = []
     for kind in ("value", "key", "custom", "none"):
@@ -58,19 +58,19 @@ def case_handler_order(x):
     return x, seen
 
 
-@case()
+@case(one_graph=False)
 def case_uncaught(x):
     y = x + 1
     failing(y, "key")
     return y
 
 
-@case()
+@case(one_graph=False)
 def case_uncaught_custom(x):
     raise CustomError(x.dim(), x * 2)
 
 
-@case()
+@case(one_graph=False)
 def case_reraise(x):
     try:
         failing(x, "value")
@@ -79,7 +79,7 @@ def case_reraise(x):
         raise
 
 
-@case()
+@case(one_graph=False)
 def case_raise_from(x):
     try:
         failing(x, "key")
@@ -87,7 +87,7 @@ def case_raise_from(x):
         raise RuntimeError("wrapped") from error
 
 
-@case()
+@case(one_graph=False)
 def case_raise_from_none(x):
     try:
         failing(x, "key")
@@ -95,7 +95,7 @@ def case_raise_from_none(x):
         raise RuntimeError("alone") from None
 
 
-@case()
+@case(one_graph=True)
 def case_context_is_kept(x):
     try:
         try:
@@ -106,7 +106,7 @@ def case_context_is_kept(x):
         return x + 1, type(error.__context__).__name__, error.__cause__
 
 
-@case()
+@case(one_graph=True)
 def case_finally_runs_on_return(x):
     log = []
 
@@ -119,7 +119,7 @@ def case_finally_runs_on_return(x):
     return work(), log
 
 
-@case()
+@case(one_graph=True)
 def case_finally_overrides_return(x):
     def work():
         try:
@@ -130,7 +130,7 @@ def case_finally_overrides_return(x):
     return work()
 
 
-@case()
+@case(one_graph=True)
 def case_finally_in_loop(x):
     log = []
     for i in range(4):
@@ -145,7 +145,7 @@ def case_finally_in_loop(x):
     return x, log
 
 
-@case()
+@case(one_graph=True)
 def case_nested_try(x):
     log = []
     try:
@@ -160,7 +160,7 @@ def case_nested_try(x):
     return x * len(log), log
 
 
-@case()
+@case(one_graph=True)
 def case_exception_from_inlined_call(x):
     def deep(n):
         if n == 0:
@@ -173,17 +173,17 @@ def case_exception_from_inlined_call(x):
         return x + len(str(error))
 
 
-@case()
+@case(one_graph=False)
 def case_name_of_handler_is_deleted(x):
     error = "before"
     try:
         failing(x, "value")
-    except ValueError as error:
+    except ValueError as error:  # noqa: F841
         pass
     return x, error
 
 
-@case()
+@case(one_graph=True)
 def case_bare_except(x):
     try:
         x = x + {}["nothing"]
@@ -192,7 +192,7 @@ def case_bare_except(x):
     return x
 
 
-@case()
+@case(one_graph=True)
 def case_index_error_of_list(x):
     try:
         return [x][3]
@@ -200,7 +200,7 @@ def case_index_error_of_list(x):
         return x, str(error)
 
 
-@case()
+@case(one_graph=True)
 def case_key_error_of_dict(x):
     try:
         return {"a": x}["b"]
@@ -208,7 +208,7 @@ def case_key_error_of_dict(x):
         return x, error.args
 
 
-@case()
+@case(one_graph=True)
 def case_attribute_error(x):
     try:
         return x.nothing
@@ -216,7 +216,7 @@ def case_attribute_error(x):
         return x + 1
 
 
-@case()
+@case(one_graph=True)
 def case_zero_division(x):
     try:
         return x * (1 // (x.dim() - 2))
@@ -224,7 +224,7 @@ def case_zero_division(x):
         return x, str(error)
 
 
-@case()
+@case(one_graph=True)
 def case_type_error_of_operands(x):
     try:
         return x.dim() + "a"
@@ -232,12 +232,12 @@ def case_type_error_of_operands(x):
         return x, str(error)
 
 
-@case()
+@case(one_graph=False)
 def case_wrong_shapes(x):
     return x @ x
 
 
-@case()
+@case(one_graph=False)
 def case_wrong_shapes_caught(x):
     try:
         y = x @ x
@@ -246,23 +246,23 @@ def case_wrong_shapes_caught(x):
     return y
 
 
-@case()
+@case(one_graph=False)
 def case_assertion_error(x):
     assert x.size(0) == 4, f"expected 4 rows, got {x.size(0)}"
     return x
 
 
-@case()
+@case(one_graph=False)
 def case_not_implemented(x):
     raise NotImplementedError
 
 
-@case()
+@case(one_graph=False)
 def case_raise_what_is_no_exception(x):
     raise 5  # noqa: B016
 
 
-@case(inputs=lambda: (tensor(), []))
+@case(one_graph=False, inputs=lambda: (tensor(), []))
 def case_changes_before_the_error_remain(x, log):
     log.append(x + 1)
     x.add_(1)
@@ -270,13 +270,13 @@ def case_changes_before_the_error_remain(x, log):
     raise ValueError("after changes")
 
 
-@case()
+@case(one_graph=False)
 def case_unpack_error(x):
     a, b = x
     return a + b
 
 
-@case()
+@case(one_graph=False)
 def case_except_star(x):
     seen = []
     try:
@@ -288,7 +288,7 @@ def case_except_star(x):
     return x + 1, seen
 
 
-@case()
+@case(one_graph=True)
 def case_raise_class(x):
     try:
         raise ValueError
@@ -296,7 +296,7 @@ def case_raise_class(x):
         return x, error.args
 
 
-@case()
+@case(one_graph=False)
 def case_isinstance_of_caught(x):
     caught = None
     try:
@@ -306,7 +306,7 @@ def case_isinstance_of_caught(x):
     return x, isinstance(caught, RuntimeError)
 
 
-@case()
+@case(one_graph=False)
 def case_add_note(x):
     try:
         failing(x, "value")
@@ -315,7 +315,7 @@ def case_add_note(x):
         return x + len(error.__notes__)
 
 
-@case()
+@case(one_graph=True)
 def case_loop_retries(x):
     attempts = 0
     while True:

@@ -21,7 +21,7 @@ def noted(log, items):
         log.append("closed")
 
 
-@case()
+@case(one_graph=True)
 def case_generator_in_for(x):
     total = x
     for y in powers(x, 3):
@@ -29,17 +29,17 @@ def case_generator_in_for(x):
     return total
 
 
-@case()
+@case(one_graph=True)
 def case_generator_to_list(x):
     return list(powers(x, 3)), tuple(powers(x, 2))
 
 
-@case()
+@case(one_graph=True)
 def case_generator_expression(x):
     return sum(row.sum() for row in x), max(i * 2 for i in range(3))
 
 
-@case()
+@case(one_graph=True)
 def case_generator_next(x):
     generator = powers(x, 2)
     first = next(generator)
@@ -47,14 +47,14 @@ def case_generator_next(x):
     return first, second, next(generator, "end")
 
 
-@case()
+@case(one_graph=False)
 def case_generator_exhausted(x):
     generator = powers(x, 1)
     next(generator)
     next(generator)
 
 
-@case()
+@case(one_graph=True)
 def case_generator_send(x):
     def running(t):
         total = t
@@ -70,7 +70,7 @@ def case_generator_send(x):
     return generator.send(x)
 
 
-@case()
+@case(one_graph=True)
 def case_generator_throw(x):
     def careful(t):
         try:
@@ -83,7 +83,7 @@ def case_generator_throw(x):
     return generator.throw(KeyError("thrown"))
 
 
-@case()
+@case(one_graph=True)
 def case_generator_close(x):
     log = []
     generator = noted(log, [1, 2, 3])
@@ -92,7 +92,7 @@ def case_generator_close(x):
     return y, log
 
 
-@case()
+@case(one_graph=True)
 def case_generator_left_early(x):
     log = []
     generator = noted(log, [1, 2, 3])
@@ -104,7 +104,7 @@ def case_generator_left_early(x):
     return x, log
 
 
-@case()
+@case(one_graph=False)
 def case_yield_from(x):
     def inner():
         yield x
@@ -120,7 +120,7 @@ def case_yield_from(x):
     return next(generator), next(generator), generator.send("sent"), list(generator)
 
 
-@case()
+@case(one_graph=True)
 def case_generator_return_value(x):
     def gives():
         yield x
@@ -134,7 +134,7 @@ def case_generator_return_value(x):
         return stop.value
 
 
-@case()
+@case(one_graph=True)
 def case_laziness_order(x):
     log = []
 
@@ -154,7 +154,7 @@ def case_laziness_order(x):
     return x, log
 
 
-@case()
+@case(one_graph=True)
 def case_infinite_generator(x):
     def naturals():
         n = 0
@@ -169,7 +169,7 @@ def case_infinite_generator(x):
     return x
 
 
-@case()
+@case(one_graph=True)
 def case_generator_raises(x):
     def failing():
         yield x
@@ -184,7 +184,7 @@ def case_generator_raises(x):
     return seen
 
 
-@case()
+@case(one_graph=False)
 def case_stop_iteration_in_generator(x):
     def wrong():
         yield x
@@ -223,29 +223,29 @@ class OldSequence:
         return index * 10
 
 
-@case()
+@case(one_graph=True)
 def case_iterator_class(x):
     for n in Countdown(3):
         x = x + n
     return x, list(Countdown(2)), 1 in Countdown(3)
 
 
-@case()
+@case(one_graph=True)
 def case_iterable_with_generator_method(x):
     return [row + 1 for row in Rows(x)], sum(Rows(x))
 
 
-@case()
+@case(one_graph=True)
 def case_old_sequence_protocol(x):
     return [x + item for item in OldSequence()], 10 in OldSequence()
 
 
-@case(inputs=lambda: (tensor(), iter([1, 2, 3])))
+@case(one_graph=False, inputs=lambda: (tensor(), iter([1, 2, 3])))
 def case_iterator_argument_is_consumed(x, iterator):
     return x + next(iterator)
 
 
-@case(inputs=lambda: (tensor(), Countdown(5)))
+@case(one_graph=True, inputs=lambda: (tensor(), Countdown(5)))
 def case_iterator_object_is_changed(x, countdown):
     for n in countdown:
         if n == 2:
@@ -254,7 +254,7 @@ def case_iterator_object_is_changed(x, countdown):
     return x
 
 
-@case()
+@case(one_graph=True)
 def case_tree_walk(x):
     def leaves(tree):
         for node in tree:
@@ -266,14 +266,14 @@ def case_tree_walk(x):
     return torch.stack(list(leaves([x, [x + 1, [x + 2]], x + 3])))
 
 
-@case()
+@case(one_graph=True)
 def case_zip_of_generators(x):
     left, right = powers(x, 3), powers(x + 1, 2)
     pairs = [a - b for a, b in zip(left, right)]  # noqa: B905
     return pairs, list(left)
 
 
-@case()
+@case(one_graph=True)
 def case_empty_generator(x):
     def nothing():
         return
@@ -282,7 +282,7 @@ def case_empty_generator(x):
     return x + len(list(nothing()))
 
 
-@case()
+@case(one_graph=False)
 def case_break_inside_generator_loop(x):
     parts = []
     for y in powers(x, 3):

@@ -13,7 +13,7 @@ import torch
 from .corpus import case, tensor
 
 
-@case()
+@case(one_graph=True)
 def case_enumerate_zip(x):
     total = x
     for i, (row, n) in enumerate(zip(x, (1, 2, 3), strict=True), start=1):
@@ -21,32 +21,32 @@ def case_enumerate_zip(x):
     return total
 
 
-@case()
+@case(one_graph=True)
 def case_zip_shortest(x):
     return list(zip(x, [1, 2])), dict(zip(("a", "b"), (x, 2)))  # noqa: B905
 
 
-@case()
+@case(one_graph=False)
 def case_zip_strict_fails(x):
     return list(zip(x, [1, 2], strict=True))
 
 
-@case()
+@case(one_graph=True)
 def case_map_filter(x):
     return list(map(operator.add, [x, 1], [2, 3])), list(filter(None, [0, 1, "", "a"])), list(map(torch.sin, x))
 
 
-@case()
+@case(one_graph=True)
 def case_all_any(x):
     return x + all(n > 2 for n in x.shape), any([]), all([]), any(t.dim() == 1 for t in x)
 
 
-@case()
+@case(one_graph=True)
 def case_sum_of_tensors(x):
     return sum([x, x * 2]), sum(x), sum((x, x), start=1)
 
 
-@case()
+@case(one_graph=False)
 def case_min_max_key(x):
     tensors = [x, x[:1], x[:, :2]]
     return max(tensors, key=lambda t: t.numel()), min(tensors, key=torch.Tensor.numel), max([], default=x)
@@ -57,37 +57,37 @@ def case_max_of_nothing(x):
     return max(x.shape[2:])
 
 
-@case()
+@case(one_graph=True)
 def case_sorted_reversed(x):
     order = sorted(range(3), key=lambda i: (i % 2, -i))
     return [x[i] for i in order], list(reversed([x, 1])), list(reversed(range(3)))
 
 
-@case()
+@case(one_graph=True)
 def case_iter_with_sentinel(x):
     values = [1, 2, 0, 4]
     return x, list(iter(lambda: values.pop(0), 0)), values
 
 
-@case()
+@case(one_graph=True)
 def case_reduce(x):
     return functools.reduce(lambda a, b: a @ b, [x, x.t(), x]), functools.reduce(operator.mul, x.shape, 1)
 
 
-@case()
+@case(one_graph=True)
 def case_chain_islice(x):
     items = itertools.chain([x], (x + 1, x + 2), [3])
     return list(itertools.islice(items, 1, 4, 2)), list(itertools.chain.from_iterable([[1], "ab"]))
 
 
-@case()
+@case(one_graph=True)
 def case_product_permutations(x):
     for a, b in itertools.product((1, 2), repeat=2):
         x = x + a * b
     return x, list(itertools.permutations("abc", 2)), list(itertools.combinations(range(3), 2))
 
 
-@case()
+@case(one_graph=True)
 def case_count_cycle_repeat(x):
     signs = itertools.cycle([1, -1])
     for n, sign, one in zip(itertools.count(2), signs, itertools.repeat(1, 3)):  # noqa: B905
@@ -95,23 +95,23 @@ def case_count_cycle_repeat(x):
     return x
 
 
-@case()
+@case(one_graph=True)
 def case_accumulate(x):
     return list(itertools.accumulate(x)), list(itertools.accumulate([1, 2, 3], operator.mul, initial=2))
 
 
-@case()
+@case(one_graph=True)
 def case_groupby(x):
     groups = {key: list(group) for key, group in itertools.groupby([1, 1, 2, 1], key=lambda n: n % 2)}
     return x + len(groups), groups
 
 
-@case()
+@case(one_graph=True)
 def case_pairwise_zip_longest(x):
     return [b - a for a, b in itertools.pairwise(x)], list(itertools.zip_longest([1], [2, 3], fillvalue=x))
 
 
-@case()
+@case(one_graph=True)
 def case_takewhile_dropwhile(x):
     small = list(itertools.takewhile(lambda n: n < 3, itertools.count()))
     return (
@@ -121,19 +121,19 @@ def case_takewhile_dropwhile(x):
     )
 
 
-@case()
+@case(one_graph=True)
 def case_tee(x):
     a, b = itertools.tee(x + i for i in range(3))
     next(a)
     return [p - q for p, q in zip(a, b)]  # noqa: B905
 
 
-@case()
+@case(one_graph=True)
 def case_starmap_filterfalse(x):
     return list(itertools.starmap(torch.add, [(x, 1), (x, x)])), list(itertools.filterfalse(lambda n: n % 2, range(5)))
 
 
-@case()
+@case(one_graph=True)
 def case_operator_functions(x):
     return (
         operator.add(x, 1),
@@ -144,7 +144,7 @@ def case_operator_functions(x):
     )
 
 
-@case()
+@case(one_graph=True)
 def case_itemgetter(x):
     second = operator.itemgetter(1)
     both = operator.itemgetter("a", "b")
@@ -159,7 +159,7 @@ class Box:
         return self.value * n + bias
 
 
-@case()
+@case(one_graph=True)
 def case_attrgetter_methodcaller(x):
     box = Box(x)
     return operator.attrgetter("value.shape")(box), operator.methodcaller("scaled", 2, bias=1)(box)
@@ -168,23 +168,23 @@ def case_attrgetter_methodcaller(x):
 get_shape = operator.attrgetter("shape")
 
 
-@case()
+@case(one_graph=False)
 def case_global_attrgetter(x):
     return x + get_shape(x)[0]
 
 
-@case()
+@case(one_graph=True)
 def case_math_functions(x):
     head = x.shape[-1]
     return x / math.sqrt(head), math.ceil(head / 3), math.log2(head), math.prod(x.shape), math.pi * head, math.inf > 1
 
 
-@case()
+@case(one_graph=False)
 def case_math_on_item(x):
     return math.exp(x.sum().item()), x * math.floor(2.7)
 
 
-@case()
+@case(one_graph=False)
 def case_copy_module(x):
     tree = {"a": [x, 1]}
     shallow, deep = copy.copy(tree), copy.deepcopy([1, {"k": (2, 3)}])
@@ -199,20 +199,20 @@ class Config:
     names: list = dataclasses.field(default_factory=list)
 
 
-@case()
+@case(one_graph=True)
 def case_dataclasses_replace(x):
     config = dataclasses.replace(Config(), size=8)
     return x * config.size * config.scale, dataclasses.asdict(config), [f.name for f in dataclasses.fields(config)]
 
 
-@case()
+@case(one_graph=True)
 def case_typing_cast(x):
     y = typing.cast(torch.Tensor, x + 1)
     z: int = 3
     return y * z
 
 
-@case()
+@case(one_graph=False)
 def case_cached_property(x):
     class Owner:
         calls = 0
@@ -226,7 +226,7 @@ def case_cached_property(x):
     return owner.value + owner.value, owner.calls
 
 
-@case()
+@case(one_graph=True)
 def case_singledispatch_style_table(x):
     table = {int: lambda t: t + 1, float: lambda t: t * 2, str: lambda t: t - 1}
     for value in (1, 2.0, "s"):
@@ -234,14 +234,14 @@ def case_singledispatch_style_table(x):
     return x
 
 
-@case(inputs=lambda: (tensor(), map(lambda n: n * 2, [1, 2])))
+@case(one_graph=False, inputs=lambda: (tensor(), map(lambda n: n * 2, [1, 2])))
 def case_map_from_outside(x, numbers):
     for n in numbers:
         x = x + n
     return x
 
 
-@case()
+@case(one_graph=False)
 def case_random_seeded(x):
     torch.manual_seed(3)
     return x + torch.rand(4), torch.randn(2), torch.randint(0, 9, (3,)), torch.randperm(4)

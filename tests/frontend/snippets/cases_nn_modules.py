@@ -30,22 +30,22 @@ class MLP(nn.Module):
         return (y, seen) if return_all else y
 
 
-@case(inputs=with_module(lambda: nn.Linear(4, 2)))
+@case(one_graph=True, inputs=with_module(lambda: nn.Linear(4, 2)))
 def case_linear(x, module):
     return module(x), module.weight.shape, module.in_features
 
 
-@case(inputs=with_module(MLP))
+@case(one_graph=True, inputs=with_module(MLP))
 def case_own_module(x, module):
     return module(x), module(x, return_all=True)[1]
 
 
-@case(inputs=with_module(lambda: nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))))
+@case(one_graph=True, inputs=with_module(lambda: nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))))
 def case_sequential(x, module):
     return module(x), module[0](x), len(module), [type(m).__name__ for m in module], module[-1].weight
 
 
-@case(inputs=with_module(lambda: nn.ModuleDict({"a": nn.Linear(4, 4), "b": nn.Identity()})))
+@case(one_graph=True, inputs=with_module(lambda: nn.ModuleDict({"a": nn.Linear(4, 4), "b": nn.Identity()})))
 def case_module_dict(x, modules):
     for name, module in modules.items():
         x = module(x)
@@ -54,7 +54,7 @@ def case_module_dict(x, modules):
     return x, "a" in modules, list(modules.keys())
 
 
-@case(inputs=with_module(lambda: nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])))
+@case(one_graph=True, inputs=with_module(lambda: nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])))
 def case_module_list(x, modules):
     for i, module in enumerate(modules):
         x = module(x) + i
@@ -75,17 +75,17 @@ class Counting(nn.Module):
         return x + self.total / self.calls + self.steps
 
 
-@case(inputs=with_module(Counting))
+@case(one_graph=True, inputs=with_module(Counting))
 def case_buffers_are_updated(x, module):
     return module(x)
 
 
-@case(inputs=with_module(lambda: nn.BatchNorm1d(4)))
+@case(one_graph=True, inputs=with_module(lambda: nn.BatchNorm1d(4)))
 def case_batch_norm_training(x, module):
     return module(x), module.num_batches_tracked
 
 
-@case(inputs=with_module(lambda: nn.BatchNorm1d(4).eval()))
+@case(one_graph=True, inputs=with_module(lambda: nn.BatchNorm1d(4).eval()))
 def case_batch_norm_evaluation(x, module):
     return module(x)
 
@@ -101,17 +101,17 @@ class Modal(nn.Module):
         return x * 2
 
 
-@case(inputs=with_module(Modal))
+@case(one_graph=True, inputs=with_module(Modal))
 def case_training_flag(x, module):
     return module(x), module.training
 
 
-@case(inputs=with_module(lambda: Modal().eval()))
+@case(one_graph=True, inputs=with_module(lambda: Modal().eval()))
 def case_evaluation_flag(x, module):
     return module(x), module.dropout.training
 
 
-@case(inputs=with_module(Modal))
+@case(one_graph=True, inputs=with_module(Modal))
 def case_mode_changes_inside(x, module):
     module.eval()
     y = module(x)
@@ -131,7 +131,7 @@ class Tied(nn.Module):
         return self.out(self.embed(tokens) + x), self.out.weight is self.embed.weight
 
 
-@case(inputs=with_module(Tied))
+@case(one_graph=True, inputs=with_module(Tied))
 def case_tied_weights(x, module):
     return module(x)
 
@@ -143,7 +143,7 @@ def hooked():
     return module
 
 
-@case(inputs=with_module(hooked))
+@case(one_graph=True, inputs=with_module(hooked))
 def case_forward_hooks(x, module):
     return module(x)
 
@@ -155,12 +155,12 @@ def logging_hook():
     return module
 
 
-@case(inputs=with_module(logging_hook))
+@case(one_graph=True, inputs=with_module(logging_hook))
 def case_hook_with_effect(x, module):
     return module(x), len(module.seen)
 
 
-@case(inputs=with_module(MLP))
+@case(one_graph=False, inputs=with_module(MLP))
 def case_hook_registered_inside(x, module):
     handle = module.layers[0].register_forward_hook(lambda m, args, output: output + 1)
     y = module(x)
@@ -168,38 +168,38 @@ def case_hook_registered_inside(x, module):
     return y, module(x)
 
 
-@case(inputs=with_module(MLP))
+@case(one_graph=True, inputs=with_module(MLP))
 def case_walk_parameters(x, module):
     total = sum(p.sum() for p in module.parameters())
     names = [name for name, _ in module.named_parameters()]
     return x + total, names, sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
-@case(inputs=with_module(MLP))
+@case(one_graph=True, inputs=with_module(MLP))
 def case_walk_modules(x, module):
     kinds = [type(m).__name__ for m in module.modules()]
     return x, kinds, [name for name, _ in module.named_children()], isinstance(module.head[0], nn.LayerNorm)
 
 
-@case(inputs=with_module(MLP))
+@case(one_graph=True, inputs=with_module(MLP))
 def case_state_dict_inside(x, module):
     state = module.state_dict()
     return x * state["layers.0.weight"].sum(), list(state)
 
 
-@case(inputs=with_module(MLP))
+@case(one_graph=True, inputs=with_module(MLP))
 def case_method_of_submodule(x, module):
     return module.layers[0].forward(x), module.get_submodule("head.0")(x), module.extra_repr()
 
 
-@case(inputs=with_module(MLP))
+@case(one_graph=True, inputs=with_module(MLP))
 def case_attribute_set_on_module(x, module):
     module.scale = module.scale * 2
     module.last = x + 1
     return module(x)
 
 
-@case(inputs=with_module(MLP))
+@case(one_graph=False, inputs=with_module(MLP))
 def case_module_attribute_missing(x, module):
     return module.nothing(x)
 
@@ -219,7 +219,7 @@ class Gated(nn.Module):
         return x if self.inner is None else self.inner(x)
 
 
-@case(inputs=with_module(lambda: Gated(Gated())))
+@case(one_graph=True, inputs=with_module(lambda: Gated(Gated())))
 def case_optional_submodule(x, module):
     return module(x), module.inner.inner is None
 
@@ -239,7 +239,7 @@ class Wrapper(nn.Module):
         return self.inner(*args, **kwargs)
 
 
-@case(inputs=with_module(lambda: Wrapper(nn.Linear(4, 3))))
+@case(one_graph=True, inputs=with_module(lambda: Wrapper(nn.Linear(4, 3))))
 def case_module_getattr_hook(x, module):
     return module(x) + module.bias, module.out_features
 
@@ -252,7 +252,7 @@ class Overridden(nn.Module):
         return x * 2
 
 
-@case(inputs=with_module(Overridden))
+@case(one_graph=True, inputs=with_module(Overridden))
 def case_module_call_overridden(x, module):
     return module(x)
 
@@ -272,64 +272,67 @@ class Breaking(nn.Module):
         return x
 
 
-@case(inputs=with_module(Breaking))
+@case(one_graph=False, inputs=with_module(Breaking))
 def case_break_in_module(x, module):
     return module(x) * 2, module.note
 
 
-@case(inputs=with_module(lambda: nn.ParameterList([nn.Parameter(torch.ones(4)) for _ in range(2)])))
+@case(one_graph=True, inputs=with_module(lambda: nn.ParameterList([nn.Parameter(torch.ones(4)) for _ in range(2)])))
 def case_parameter_list(x, parameters):
     for p in parameters:
         x = x * p
     return x, len(parameters)
 
 
-@case(inputs=with_module(lambda: nn.LSTM(4, 3, batch_first=True)))
+@case(one_graph=False, inputs=with_module(lambda: nn.LSTM(4, 3, batch_first=True)))
 def case_lstm(x, module):
     output, (h, c) = module(x.unsqueeze(0))
     return output, h, c
 
 
-@case(inputs=with_module(lambda: nn.MultiheadAttention(4, 2, batch_first=True)))
+@case(one_graph=True, inputs=with_module(lambda: nn.MultiheadAttention(4, 2, batch_first=True)))
 def case_attention_module(x, module):
     y, weights = module(x[None], x[None], x[None])
     return y, weights
 
 
-@case(inputs=with_module(lambda: nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)))
+@case(one_graph=True, inputs=with_module(lambda: nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)))
 def case_transformer_layer(x, module):
     return module(x[None])
 
 
-@case(inputs=with_module(lambda: nn.Sequential(nn.Conv1d(3, 2, 3, padding=1), nn.MaxPool1d(2), nn.Flatten())))
+@case(
+    one_graph=True,
+    inputs=with_module(lambda: nn.Sequential(nn.Conv1d(3, 2, 3, padding=1), nn.MaxPool1d(2), nn.Flatten())),
+)
 def case_convolution(x, module):
     return module(x[None])
 
 
-@case(inputs=with_module(lambda: nn.Linear(4, 1)))
+@case(one_graph=False, inputs=with_module(lambda: nn.Linear(4, 1)))
 def case_loss_and_backward(x, module):
     loss = nn.functional.mse_loss(module(x), torch.ones(3, 1))
     loss.backward()
     return loss.detach(), module.weight.grad
 
 
-@case()
+@case(one_graph=False)
 def case_module_made_inside(x):
     layer = nn.Linear(4, 2)
     return layer(x), layer.training
 
 
-@case()
+@case(one_graph=True)
 def case_functional_activation_by_name(x):
     return getattr(nn.functional, "silu")(x), nn.ReLU()(x), nn.GELU()(x)  # noqa: B009
 
 
-@case(inputs=with_module(lambda: nn.utils.parametrizations.weight_norm(nn.Linear(4, 2))))
+@case(one_graph=True, inputs=with_module(lambda: nn.utils.parametrizations.weight_norm(nn.Linear(4, 2))))
 def case_parametrized(x, module):
     return module(x)
 
 
-@case(inputs=with_module(MLP))
+@case(one_graph=False, inputs=with_module(MLP))
 def case_zero_grad_and_requires_grad(x, module):
     module.requires_grad_(False)
     y = module(x)
@@ -352,6 +355,6 @@ class Cache(nn.Module):
         return torch.cat(self.keys), self.table[key]
 
 
-@case(inputs=with_module(Cache))
+@case(one_graph=True, inputs=with_module(Cache))
 def case_module_with_cache(x, module):
     return module(x)

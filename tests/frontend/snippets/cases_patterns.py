@@ -46,32 +46,32 @@ def pattern_case(*steps):
     return lambda: (tensor(), list(steps))
 
 
-@case(inputs=pattern_case(0, None, -2, 3, 1.5, "relu"))
+@case(one_graph=True, inputs=pattern_case(0, None, -2, 3, 1.5, "relu"))
 def case_match_literals(x, steps):
     return [apply(x, step) for step in steps]
 
 
-@case(inputs=pattern_case(["chain", 1, "relu", ["chain", 2]], ("chain",)))
+@case(one_graph=True, inputs=pattern_case(["chain", 1, "relu", ["chain", 2]], ("chain",)))
 def case_match_sequences(x, steps):
     return [apply(x, step) for step in steps]
 
 
-@case(inputs=pattern_case({"add": 2}, {"op": "mul", "by": (2, 3), "more": 0}))
+@case(one_graph=True, inputs=pattern_case({"add": 2}, {"op": "mul", "by": (2, 3), "more": 0}))
 def case_match_mappings(x, steps):
     return [apply(x, step) for step in steps]
 
 
-@case(inputs=pattern_case(Scale(3), Shift(1, True)))
+@case(one_graph=True, inputs=pattern_case(Scale(3), Shift(1, True)))
 def case_match_classes(x, steps):
     return [apply(x, step) for step in steps]
 
 
-@case(inputs=pattern_case({"add": 1, "and": 2}))
+@case(one_graph=False, inputs=pattern_case({"add": 1, "and": 2}))
 def case_match_nothing(x, steps):
     return [apply(x, step) for step in steps]
 
 
-@case()
+@case(one_graph=True)
 def case_match_shape(x):
     match x.shape:
         case (rows, 4):
@@ -80,14 +80,14 @@ def case_match_shape(x):
             return x
 
 
-@case()
+@case(one_graph=True)
 def case_match_captures(x):
     match [1, [2, 3, 4], {"k": "v"}]:
         case [a, [b, *c] as inner, {"k": str(d)}]:
             return x + a + b, c, inner, d
 
 
-@case()
+@case(one_graph=True)
 def case_match_falls_through(x):
     match x.dim():
         case 5:

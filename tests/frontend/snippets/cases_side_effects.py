@@ -16,14 +16,14 @@ class State:
     steps = 0
 
 
-@case(changes=["COUNTER"])
+@case(one_graph=True, changes=["COUNTER"])
 def case_global_counter(x):
     global COUNTER
     COUNTER += 1
     return x + COUNTER
 
 
-@case(changes=["LAST"])
+@case(one_graph=True, changes=["LAST"])
 def case_global_tensor(x):
     global LAST
     previous = LAST
@@ -31,21 +31,21 @@ def case_global_tensor(x):
     return previous
 
 
-@case(changes=["LOG"])
+@case(one_graph=True, changes=["LOG"])
 def case_global_list(x):
     LOG.append(x.sum())
     LOG.append(len(LOG))
     return x + len(LOG)
 
 
-@case(changes=["TABLE"])
+@case(one_graph=True, changes=["TABLE"])
 def case_global_dict(x):
     TABLE["n"] += 1
     TABLE["x"] = x
     return TABLE["n"] * x
 
 
-@case(changes=["COUNTER", "LOG"])
+@case(one_graph=False, changes=["COUNTER", "LOG"])
 def case_order_around_break(x):
     global COUNTER
     LOG.append(("before", COUNTER))
@@ -57,7 +57,7 @@ def case_order_around_break(x):
     return y * COUNTER
 
 
-@case(changes=["COUNTER"])
+@case(one_graph=True, changes=["COUNTER"])
 def case_global_in_callee(x):
     def bump():
         global COUNTER
@@ -67,7 +67,7 @@ def case_global_in_callee(x):
     return x + bump() + bump(), COUNTER
 
 
-@case(changes=["LOG"])
+@case(one_graph=False, changes=["LOG"])
 def case_effects_before_error(x):
     LOG.append("one")
     y = x + 1
@@ -75,7 +75,7 @@ def case_effects_before_error(x):
     raise RuntimeError("after effects")
 
 
-@case(inputs=lambda: (tensor(), State()))
+@case(one_graph=True, inputs=lambda: (tensor(), State()))
 def case_instance_hides_class_attribute(x, state):
     state.steps += 1
     return x + state.steps, State.steps
@@ -89,7 +89,7 @@ def case_arguments_refer_to_one_another(x, items, table):
     return items[0]["items"] is items
 
 
-@case(inputs=lambda: (tensor(), [1, 2]))
+@case(one_graph=True, inputs=lambda: (tensor(), [1, 2]))
 def case_new_object_is_stored(x, items):
     made = {"x": x * 2}
     items.append(made)
@@ -97,7 +97,7 @@ def case_new_object_is_stored(x, items):
     return made
 
 
-@case(inputs=lambda: (tensor(), [3, 1, 2]))
+@case(one_graph=False, inputs=lambda: (tensor(), [3, 1, 2]))
 def case_list_argument_is_reordered(x, items):
     items.sort()
     items.reverse()
@@ -106,7 +106,7 @@ def case_list_argument_is_reordered(x, items):
     return x * first
 
 
-@case(inputs=lambda: (tensor(), [1]))
+@case(one_graph=True, inputs=lambda: (tensor(), [1]))
 def case_argument_is_cleared_and_refilled(x, items):
     n = items[0]
     items.clear()
@@ -114,13 +114,13 @@ def case_argument_is_cleared_and_refilled(x, items):
     return x * n
 
 
-@case(inputs=lambda: (tensor(), torch.zeros(3, 4)))
+@case(one_graph=True, inputs=lambda: (tensor(), torch.zeros(3, 4)))
 def case_buffer_is_updated(x, buffer):
     buffer.mul_(0.9).add_(x, alpha=0.1)
     return buffer + x
 
 
-@case(inputs=lambda: (tensor(), torch.zeros(3, 4), []))
+@case(one_graph=True, inputs=lambda: (tensor(), torch.zeros(3, 4), []))
 def case_tensor_change_and_list_change(x, buffer, items):
     items.append(buffer)
     buffer.add_(x)
@@ -128,7 +128,7 @@ def case_tensor_change_and_list_change(x, buffer, items):
     return items[0] is buffer
 
 
-@case(inputs=lambda: (tensor(), {"a": 1}))
+@case(one_graph=True, inputs=lambda: (tensor(), {"a": 1}))
 def case_effect_is_undone(x, table):
     table["temporary"] = x
     y = table["temporary"] + 1
@@ -136,20 +136,20 @@ def case_effect_is_undone(x, table):
     return y
 
 
-@case()
+@case(one_graph=False)
 def case_python_random(x):
     random.seed(4)
     return x * random.random(), random.randint(0, 9), random.choice([1, 2, 3])
 
 
-@case()
+@case(one_graph=False)
 def case_print_in_the_middle(x):
     y = x + 1
     print(end="")
     return y * 2
 
 
-@case(inputs=lambda: (tensor(), []))
+@case(one_graph=True, inputs=lambda: (tensor(), []))
 def case_callback_in_argument(x, calls):
     def callback(value):
         calls.append(value)
@@ -158,14 +158,14 @@ def case_callback_in_argument(x, calls):
     return callback(callback(x)), len(calls)
 
 
-@case(changes=["TABLE"])
+@case(one_graph=True, changes=["TABLE"])
 def case_global_object_is_replaced(x):
     global TABLE
     TABLE = {"n": TABLE["n"] + 1, "x": x}
     return x + TABLE["n"]
 
 
-@case(inputs=lambda: (tensor(), [0]))
+@case(one_graph=False, inputs=lambda: (tensor(), [0]))
 def case_loop_of_effects_and_breaks(x, items):
     for i in range(3):
         items[0] += i
@@ -175,7 +175,7 @@ def case_loop_of_effects_and_breaks(x, items):
     return x
 
 
-@case(changes=["LOG"])
+@case(one_graph=True, changes=["LOG"])
 def case_alias_of_global(x):
     alias = LOG
     alias.append(x)

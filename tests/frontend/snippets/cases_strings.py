@@ -5,13 +5,13 @@ import torch
 from .corpus import case, tensor
 
 
-@case()
+@case(one_graph=True)
 def case_f_string(x):
     name, n = "rows", x.size(0)
     return x + n, f"{name}={n}", f"{n:>5}|{n!r}|{name!r:<8}|{3.14159:.2f}|{n=}"
 
 
-@case()
+@case(one_graph=True)
 def case_f_string_nested(x):
     width = 6
     return x, f"{'a':*^{width}}", f"{{literal}} {x.dim() + 1}"
@@ -22,7 +22,7 @@ def case_percent_and_format(x):
     return x, "%s has %d" % ("x", x.dim()), "{0}-{1}-{0}-{k}".format(1, 2, k="v"), format(255, "x")  # noqa: UP030, UP031, UP032
 
 
-@case()
+@case(one_graph=True)
 def case_string_methods(x):
     parts = "layer.0.weight".split(".")
     return (
@@ -38,12 +38,12 @@ def case_string_methods(x):
     )
 
 
-@case()
+@case(one_graph=True)
 def case_join_of_generator(x):
     return x, "-".join(str(n) for n in x.shape), ",".join(map(str, range(3)))
 
 
-@case()
+@case(one_graph=True)
 def case_string_iteration(x):
     n = 0
     for letter in "abc":
@@ -51,34 +51,34 @@ def case_string_iteration(x):
     return x + n, list("xy"), chr(n % 26 + 97)
 
 
-@case()
+@case(one_graph=True)
 def case_string_comparison(x):
     return x + ("a" < "b"), max("banana"), sorted("cab"), "ab" == "ab"
 
 
-@case()
+@case(one_graph=True)
 def case_dtype_and_shape_to_string(x):
     return x, str(x.dtype), f"{tuple(x.shape)}", repr(x.device), str(torch.Size([1, 2]))
 
 
-@case(inputs=lambda: (tensor(), "scale=2"))
+@case(one_graph=True, inputs=lambda: (tensor(), "scale=2"))
 def case_parse_string_argument(x, text):
     key, _, value = text.partition("=")
     return {key: x * int(value)}
 
 
-@case()
+@case(one_graph=False)
 def case_str_of_tensor(x):
     return x + len(str(x.sum())), f"{x.sum().item():.3f}"
 
 
-@case()
+@case(one_graph=False)
 def case_bytes(x):
     data = b"ab" + bytes([99])
     return x + data[0], data.decode(), "é".encode()
 
 
-@case()
+@case(one_graph=True)
 def case_int_of_bad_string(x):
     try:
         return x + int("three")
@@ -86,6 +86,6 @@ def case_int_of_bad_string(x):
         return str(error)
 
 
-@case()
+@case(one_graph=True)
 def case_repr_of_containers(x):
     return x, repr([1, "a", (2.5, None)]), str({"k": {1}}), ascii("ü")
