@@ -59,7 +59,7 @@ SHARED = [1]
         (ValueError("a"), KeyError("a")),
         (torch.nn.Linear(1, 1), torch.nn.Linear(1, 1).eval()),
         (collections.deque([1]), collections.deque([2])),
-        (lambda: 0, lambda: 0),
+        (lambda: 0, lambda: 1),
     ],
 )
 def test_a_difference_is_seen(a, b):
