@@ -130,6 +130,18 @@ _DEREF_OPS = frozenset(
 )
 
 
+def copy_instruction(instruction):
+    """A copy that does not depend on what the frame's first slot holds.
+
+    ``LOAD_SUPER_ATTR`` has the class and the instance on its stack, but for ``super()`` without arguments it ignores
+    them and looks into the frame, unless bit 1 says that they were written out.
+    """
+    copy = instruction.copy()
+    if copy.op == "LOAD_SUPER_ATTR":
+        copy.arg |= 2
+    return copy
+
+
 def copy_code(instructions, entry):
     """{index: copy} of what control can come to from index ``entry``, in the original's order.
 
@@ -137,7 +149,7 @@ def copy_code(instructions, entry):
     """
     number = {id(instruction): index for index, instruction in enumerate(instructions)}
     kept = sorted(_reachable(instructions, entry, number))
-    copies = {index: instructions[index].copy() for index in kept}
+    copies = {index: copy_instruction(instructions[index]) for index in kept}
     handlers = {}
     for copy in copies.values():
         if copy.target is not None:

@@ -55,6 +55,9 @@ def resume_code(code, index, stack, locals_):
         flags=code.co_flags & ~GENERATOR_FLAGS & ~_ARGUMENT_FLAGS | _FUNCTION_FLAGS,
     )
     _origins.set(resumed, (code, index))
+    if reads_frame(program):
+        # The rest may no longer name what reads the frame: it may hold it already.
+        normalize(resumed).memo["reads_frame"] = True
     return resumed
 
 

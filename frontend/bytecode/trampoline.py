@@ -7,6 +7,7 @@ from .build import (
     FOR_ITER_END,
     Builder,
     copy_code,
+    copy_instruction,
     entry_index,
     null_after_attribute,
     plain_attribute,
@@ -170,11 +171,11 @@ class _Break:
         for original in self.program.instructions[self.start : self.last + 1]:
             if original.op in TERMINATORS and original.target is not None:
                 continue
-            copy = original.copy()
+            copy = copy_instruction(original)
             copy.handler = handler
             # The way on is always below.
             copy.op = copy.op.replace("JUMP_BACKWARD_IF", "JUMP_FORWARD_IF")
-            plain = plain_attribute(original)
+            plain = plain_attribute(copy)
             if plain is not None:
                 copy.op, copy.arg = plain
             self.builder.extend([copy])

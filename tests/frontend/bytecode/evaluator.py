@@ -6,6 +6,7 @@ as it is there, which is what a captured part of a function hands to the trampol
 
 import builtins
 import collections.abc
+import inspect
 import operator
 import types
 
@@ -58,6 +59,14 @@ def check(right, *what):
     """Fail the test, not the evaluated function."""
     if not right:
         raise Wrong(*what)
+
+
+class Unfinished:
+    """A function whose closure a later op will set; from Python there is no making it before."""
+
+    def __init__(self, code):
+        self.code = code
+        self.attributes = {}
 
 
 class Evaluator:
@@ -291,9 +300,8 @@ class Evaluator:
         annotations = self.pop() if op.arg & 4 else ()
         kwdefaults = self.pop() if op.arg & 2 else None
         defaults = self.pop() if op.arg & 1 else None
-        # CPython makes the function first and sets its closure after; through the constructor both come at once.
         if len(closure) != len(code.co_freevars):
-            self.push((code, {}))
+            self.push(Unfinished(code))
             return
         self.push(self.function(code, closure, annotations, kwdefaults, defaults))
 
@@ -306,15 +314,14 @@ class Evaluator:
     def SET_FUNCTION_ATTRIBUTE(self, op):
         value, function = self.pop_many(2)
         if op.arg == 8:
-            code, attributes = function
-            function = self.function(code, value)
-            for name, attribute in attributes.items():
+            unfinished, function = function, self.function(function.code, value)
+            for name, attribute in unfinished.attributes.items():
                 setattr(function, name, attribute)
         name = {1: "__defaults__", 2: "__kwdefaults__", 4: "__annotations__"}.get(op.arg)
         if name == "__annotations__":
             value = dict(zip(value[::2], value[1::2], strict=True))
-        if name is not None and isinstance(function, tuple):
-            function[1][name] = value
+        if isinstance(function, Unfinished) and name is not None:
+            function.attributes[name] = value
         elif name is not None:
             setattr(function, name, value)
         self.push(function)
@@ -589,8 +596,6 @@ def bind(function, args, kwargs):
 
 
 def _bind_arguments(function, args, kwargs):
-    import inspect
-
     bound = inspect.signature(function).bind(*args, **kwargs)
     bound.apply_defaults()
     return dict(bound.arguments)
@@ -608,17 +613,19 @@ def states(function, args=(), kwargs=None):
     found = {}
 
     def before(frame, index):
-        if index not in found and not in_handler(frame.program, index):
+        if any(isinstance(value, Unfinished) for value in frame.stack) or in_handler(frame.program, index):
+            return
+        if index not in found:
             found[index] = tuple(value is NULL for value in frame.stack), frozenset(frame.locals)
 
-    outcome = None
     try:
-        outcome = evaluate(function, args, kwargs, before)
-    except (Wrong, Unsupported):
+        evaluate(function, args, kwargs, before)
+    except Wrong:
         raise
-    except Exception as error:
-        outcome = error
-    return found, outcome
+    except Exception:
+        # Whether it is the function's own or the end of what is supported: the states before it count.
+        return found
+    return found
 
 
 def stop_at(index):

@@ -114,5 +114,5 @@ def test_targets_of_jumps_and_handlers_are_ops():
 
 def test_states_start_with_an_empty_stack():
     function, make_args, keywords = CASES["loops-0"]
-    found, _ = states(function, make_args(), keywords)
+    found = states(function, make_args(), keywords)
     assert next(iter(found.values())) == ((), frozenset({"n"}))
