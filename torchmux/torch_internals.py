@@ -107,6 +107,18 @@ def forget_dispatch(op: Any) -> None:
     op._dispatch_cache.clear()
 
 
+def run_kernel(op: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call the C++ kernel that serves ``key``, whatever Python kernels there are."""
+    return op._op_dk(key, *args, **kwargs)
+
+
+def is_composite(op: Any) -> bool:
+    """Whether ``op`` consists of other operators, also for autograd.  Some names exist in TorchScript only: False."""
+    return torch._C._dispatch_has_kernel(op.name()) and op.has_kernel_for_dispatch_key(
+        DispatchKey.CompositeImplicitAutograd
+    )
+
+
 def operator_schema(op: Any) -> Any:
     """The ``FunctionSchema`` of an operator overload."""
     return op._schema
@@ -232,18 +244,20 @@ def onnx_registry() -> Any:
 _onnx_registry: Any = None
 
 
-def onnx_exporter() -> Any:
-    """The module that translates ATen nodes: ``_translate_fx_graph``, ``torch_dtype_to_onnx_dtype`` and ``TorchTensor``."""
+def onnx_translate(graph: Any, model: Any) -> dict[str, Any]:
+    """Write an ATen graph into the ``onnx_ir`` model ``model``; returns its values by the names of the nodes."""
     from torch.onnx._internal.exporter import _core
 
-    return _core
+    return _core._translate_fx_graph(
+        graph, model, graph_like=model.graph, owned_graphs={}, lower="at_conversion", registry=onnx_registry()
+    )
 
 
-def onnx_dispatch(node: Any) -> tuple[Any, str]:
-    """The exporter's function for an ATen node, or None and the reason."""
-    from torch.onnx._internal.exporter import _dispatching
-
-    return _dispatching.dispatch(node, onnx_registry())
+def onnx_operators() -> dict[str, list[bool]]:
+    """The operators that the exporter has, by ``OpOverload.name()``: for each way to write it, whether it is complex."""
+    return {
+        name: [way.is_complex for way in ways] for name, ways in onnx_registry().functions.items() if type(name) is str
+    }
 
 
 def onnx_type_promotion(gm: Any) -> None:
@@ -265,3 +279,26 @@ def onnx_add_opset_imports(model: Any) -> None:
     from torch.onnx._internal.exporter import _ir_passes
 
     _ir_passes.add_opset_imports(model)
+
+
+def local_guard_source() -> Any:
+    from torch._guards import GuardSource
+
+    return GuardSource.LOCAL
+
+
+def dim_bounds(low: int | None, high: int | None) -> Any:
+    """The constraint that a dimension lies between two bounds (None: open)."""
+    from torch.fx.experimental.symbolic_shapes import StrictMinMaxConstraint
+    from torch.utils._sympy.numbers import int_oo
+    from torch.utils._sympy.value_ranges import ValueRanges
+
+    bounds = ValueRanges(lower=2 if low is None else low, upper=int_oo if high is None else high)
+    return StrictMinMaxConstraint(vr=bounds, warn_only=False)
+
+
+def shape_guard_namespace() -> dict[str, Any]:
+    """The names that printed shape guards use besides their variables."""
+    from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
+
+    return dict(SYMPY_INTERP)

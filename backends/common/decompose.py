@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from torchmux import torch_internals as internals
 
@@ -52,9 +53,7 @@ def can_stay_whole(op: Any) -> bool:
     Only operators that neither write to nor return views of their arguments qualify: the rest of the pipeline reads
     aliasing from schemas, and a composite operator's schema may not tell all of it.
     """
-    if not isinstance(op, internals.OpOverload) or not op.has_kernel_for_dispatch_key(
-        internals.DispatchKey.CompositeImplicitAutograd
-    ):
+    if not isinstance(op, internals.OpOverload) or not internals.is_composite(op):
         return False
     schema = internals.operator_schema(op)
     return not schema.is_mutable and all(a.alias_info is None for a in (*schema.arguments, *schema.returns))
@@ -64,15 +63,16 @@ def can_stay_whole(op: Any) -> bool:
 def kept_whole(operators: Iterable[Any]) -> Iterator[None]:
     """While this lasts, tracing below autograd records these composite operators instead of what they consist of.
 
-    The tracer asks an operator to decompose itself and records it when the answer is ``NotImplemented``; so that
-    answer is installed as its composite kernel.  It holds for the whole process while it lasts.
+    The tracer asks an operator to decompose itself and records it when the answer is ``NotImplemented``; so a
+    composite kernel is installed that gives the tracer this answer.  Fake tensors ask too, to learn what comes out;
+    for them it does decompose.  It holds for the whole process while it lasts.
     """
     saved = []
     key = internals.DispatchKey.CompositeImplicitAutograd
     for op in operators:
         kernels = internals.python_kernels(op)
         saved.append((op, dict(kernels)))
-        kernels[key] = _decline
+        kernels[key] = functools.partial(_decline_to_tracer, op)
         internals.forget_dispatch(op)
     try:
         yield
@@ -83,5 +83,7 @@ def kept_whole(operators: Iterable[Any]) -> Iterator[None]:
             internals.forget_dispatch(op)
 
 
-def _decline(*args: Any, **kwargs: Any) -> Any:
-    return NotImplemented
+def _decline_to_tracer(op: Any, *args: Any, **kwargs: Any) -> Any:
+    if get_proxy_mode() is not None:
+        return NotImplemented
+    return internals.run_kernel(op, internals.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)

@@ -29,6 +29,7 @@ from torchmux.registry.spec import ANY, BackendSpec, CompiledGraph, CompileReque
 from . import aliasing, aot, decompose, lines, symbols
 from .assemble import assemble, extract, inputs_of
 from .partition import Part, partition, takes_element
+from .refusal import NodesRefused
 from .runtime import Compiled, eager_when_overlap_differs, without_autocast
 
 log = logging.getLogger("torchmux.fallback")
@@ -100,6 +101,15 @@ def _requires_grad(value: Any) -> bool:
 
 
 @dataclass
+class _Attempt:
+    """What came of compiling the parts of one split."""
+
+    compiled: dict[int, Callable[..., Any]] = field(default_factory=dict)  # by id(part)
+    placed: list[tuple[list[Node], str, str | None]] = field(default_factory=list)  # nodes, where, reason
+    refused: dict[Node, str] = field(default_factory=dict)
+
+
+@dataclass
 class _Work:
     """One captured graph on its way to one backend."""
 
@@ -110,7 +120,6 @@ class _Work:
     request: CompileRequest
     training: bool
     report: GraphReport
-    refusals: dict[str, str] = field(default_factory=dict)  # "node (where)" -> reason
 
     # --- the graph as a whole -------------------------------------------------------------------------------------
 
@@ -152,6 +161,10 @@ class _Work:
 
     def _trace_and_compile(self) -> Callable[..., Sequence[Any]]:
         mode, fakes = aot.fake_inputs(self.gm, self.example_inputs)
+        with internals.tracing_with(mode):
+            return self._split_and_compile(mode, fakes)
+
+    def _split_and_compile(self, mode: Any, fakes: Sequence[Any]) -> Callable[..., Sequence[Any]]:
         table = decompose.table_for(self.implementation)
         if not self.training:
             whole = decompose.whole_operators(self.implementation)
@@ -170,10 +183,8 @@ class _Work:
             phase = "backward" if backward else "forward" if self.training else "inference"
             return self._lower(part, inputs, phase, {})
 
-        with internals.tracing_with(mode):
-            run = aot.through_autograd(self.gm, fakes, table, lower, training=self.training)
-            mutates = internals.inputs_are_mutated()
-        if not mutates:
+        run = aot.through_autograd(self.gm, fakes, table, lower, training=self.training)
+        if not internals.inputs_are_mutated():
             return run
         return eager_when_overlap_differs(run, self.gm, self.example_inputs, strict=self.request.strict)
 
@@ -184,48 +195,64 @@ class _Work:
         _drop_lifts(gm)
         symbols.hoist(gm.graph)
         outside = aliasing.split_off_output_views(gm.graph)
+        placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+        written = {n.args[0] for n in gm.graph.nodes if _writes_back(n)}
+        constants = {placeholders[p]: v for p, v in static.items() if placeholders[p] not in written}
         refused: dict[Node, str] = {}
 
         def supported(node: Node) -> bool:
             if node in outside or _is_glue(node):
                 return False
-            answer = self._supports(node)
+            answer = refused.get(node) or self._supports(node)
             if answer is not True:
                 refused[node] = answer
             return answer is True
 
-        split = partition(gm.graph, supported, trivial=aliasing.is_view, ordered=_is_ordered, last=_writes_back)
-        positions = {n: i for i, n in enumerate(n for n in gm.graph.nodes if n.op == "placeholder")}
-        compiled: dict[int, Callable[..., Any]] = {}
-        for step in split.steps:
-            if isinstance(step, Part):
-                constants = {
-                    i: static[positions[v]] for i, v in enumerate(inputs_of(step)) if positions.get(v) in static
-                }
-                compiled[id(step)] = self._compile_part(step, gm, phase, constants)
-            elif step in refused:
-                self._place([step], "eager", refused[step])
-        self._check_strict()
-        return assemble(gm, split, compiled)
+        def ordered(node: Node) -> bool:
+            # A random operator that a backend takes draws nothing; one left to torch must draw in its turn.
+            return aliasing.writes(node) or (node in refused and decompose.is_random(node.target))
 
-    def _compile_part(self, part: Part, gm: GraphModule, phase: Any, constants: dict[int, Any]) -> Callable[..., Any]:
-        """The backend's code for one part, or the part run by torch if the backend raises."""
+        while True:
+            split = partition(gm.graph, supported, trivial=aliasing.is_view, ordered=ordered, last=_writes_back)
+            attempt = _Attempt()
+            for part in split.parts:
+                self._compile_part(part, gm, phase, constants, attempt)
+            if not attempt.refused:
+                break
+            refused.update(attempt.refused)
+        for step in split.steps:
+            if isinstance(step, Node) and step in refused:
+                self._place([step], "eager", refused[step])
+        for nodes, placed_on, reason in attempt.placed:
+            self._place(nodes, placed_on, reason)
+        self.report.partitions += sum(placed_on != "eager" for _, placed_on, _ in attempt.placed)
+        self.report.cache_hits += sum(bool(getattr(run, "cache_hit", False)) for run in attempt.compiled.values())
+        self._check_strict()
+        return assemble(gm, split, attempt.compiled)
+
+    def _compile_part(
+        self, part: Part, gm: GraphModule, phase: Any, constants: dict[Node, Any], attempt: _Attempt
+    ) -> None:
+        """The backend's code for one part; torch's own if the backend raises."""
         module = extract(part, gm)
-        inputs = [constants.get(i, v.meta.get("val")) for i, v in enumerate(inputs_of(part))]
-        request = dataclasses.replace(self.request, phase=phase, static_inputs=tuple(constants))
+        copies = {n.name: o for n, o in zip(_calls(module), part.nodes, strict=True)}
+        taken = inputs_of(part)
+        static = tuple(i for i, v in enumerate(taken) if v in constants)
+        request = dataclasses.replace(self.request, phase=phase, static_inputs=static)
         nodes = [n for n in part.nodes if takes_element(n) is None]
         try:
-            run = self._compile(module, inputs, request)
+            run = self._compile(module, [constants.get(v, v.meta.get("val")) for v in taken], request)
+        except NodesRefused as refusal:
+            attempt.refused.update((copies[name], reason) for name, reason in refusal.reasons.items())
         except TorchmuxError:
             raise
         except Exception as error:
             self._check_failure(error)
-            self._place(nodes, "eager", _failure(error))
-            return module.forward
-        self._place(nodes, self.spec.name)
-        self.report.partitions += 1
-        self.report.cache_hits += bool(getattr(run, "cache_hit", False))
-        return run
+            attempt.placed.append((nodes, "eager", _failure(error)))
+            attempt.compiled[id(part)] = extract(part, gm).forward
+        else:
+            attempt.placed.append((nodes, self.spec.name, None))
+            attempt.compiled[id(part)] = run
 
     # --- the backend ----------------------------------------------------------------------------------------------
 
@@ -285,6 +312,10 @@ class _Work:
             )
 
 
+def _calls(gm: GraphModule) -> list[Node]:
+    return [n for n in gm.graph.nodes if n.op.startswith("call_")]
+
+
 def _operators(gm: GraphModule) -> list[Node]:
     """The nodes of a torch-level graph that a report counts."""
     return [n for n in gm.graph.nodes if n.op.startswith("call_") and takes_element(n) is None]
@@ -330,10 +361,6 @@ def _is_glue(node: Node) -> bool:
 
 def _writes_back(node: Node) -> bool:
     return node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder"
-
-
-def _is_ordered(node: Node) -> bool:
-    return decompose.is_random(node.target) or aliasing.writes(node)
 
 
 def _drop_lifts(gm: GraphModule) -> None:

@@ -1,0 +1,45 @@
+"""ONNX Runtime: captured ATen graphs through torch's ONNX exporter, run with IO binding.
+
+* ``operators`` says what the exporter can translate,
+* ``translate`` makes an ONNX model of a graph,
+* ``session`` runs it on torch's own memory,
+* ``compiler`` puts these together, with the artifact cache.
+
+Importing this package imports none of onnxruntime, onnxscript and torch.onnx.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+from torchmux.registry.spec import BackendSpec
+
+from .options import OnnxrtOptions
+
+
+def fingerprint() -> str:
+    """The versions that decide what is exported and how it runs."""
+    found = []
+    for name in ("onnxruntime", "onnxruntime-gpu", "onnxscript", "onnx"):
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return ", ".join(found)
+
+
+SPEC = BackendSpec(
+    name="onnxrt",
+    summary="ONNX Runtime through torch's ONNX exporter; inference on CPU",
+    load="torchmux.backends.onnxrt.compiler:OnnxRuntime",
+    requires=("onnxruntime>=1.20 | onnxruntime-gpu>=1.20", "onnxscript>=0.5", "onnx>=1.17"),
+    install='python -m pip install "onnxruntime>=1.20" "onnxscript>=0.5" "onnx>=1.17"',
+    graph="aten",
+    training=False,
+    dynamic_shapes=True,
+    devices=("cpu",),
+    dtypes=("float32", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"),
+    options=OnnxrtOptions,
+    fingerprint=fingerprint,
+    priority=40,
+)

@@ -1,0 +1,179 @@
+"""Compiling one part of a graph with onnxruntime."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from torchmux.registry.spec import CompileRequest
+
+from ..common.cache import default_cache, graph_key
+from ..common.partition import takes_element
+from ..common.refusal import NodesRefused
+from . import fingerprint
+from . import operators as onnx_operators
+from .options import OnnxrtOptions
+from .session import OnnxFunction, Result, check_types, make_session
+from .translate import to_onnx
+
+_MODEL, _REFUSED = b"M", b"R"
+
+
+class OnnxRuntime:
+    """The backend object; see :class:`torchmux.registry.spec.Backend`."""
+
+    def __init__(self) -> None:
+        self._fingerprint = fingerprint()
+
+    def decompositions(self) -> dict[Any, Any]:
+        """torch's table without what the exporter translates itself."""
+        return onnx_operators.decompositions(self._fingerprint)
+
+    def keep_whole(self) -> frozenset[Any]:
+        """Composite operators that ONNX has in one piece."""
+        return onnx_operators.whole(self._fingerprint)
+
+    def supports(self, node: Node) -> Literal[True] | str:
+        return onnx_operators.supports(node, self._fingerprint)
+
+    def compile(self, gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> OnnxFunction:
+        """A session for ``gm``.  The exported model is kept in the artifact cache; it holds no weights.
+
+        Raises:
+            NodesRefused: the exporter or the runtime does not take some nodes.
+        """
+        options = request.options if request.options is not None else OnnxrtOptions()
+        count = len(gm.graph.find_nodes(op="placeholder"))
+        results = [Result.of(n.meta["val"]) for n in _outputs(gm)]
+        constants = _frozen(example_inputs, request) if options.freeze else {}
+        key = graph_key(gm, request.fingerprint or self._fingerprint, sorted(constants), list(options.providers))
+        constants.update(_lift_constants(gm, count))
+        stored = self._load(key, gm)
+        model = stored if stored is not None else self._export(gm, constants, options, key)
+        session = make_session(model, options, constants)
+        check_types(session, results)
+        return OnnxFunction(session, count, results, constants, cache_hit=stored is not None)
+
+    def _load(self, key: str, gm: GraphModule) -> bytes | None:
+        cache = default_cache()
+        stored = cache.load(key) if cache is not None else None
+        if stored is None:
+            return None
+        if stored[:1] == _MODEL:
+            return stored[1:]
+        nodes = list(gm.graph.nodes)
+        raise NodesRefused({nodes[int(at)].name: reason for at, reason in json.loads(stored[1:]).items()})
+
+    def _export(self, gm: GraphModule, constants: dict[int, torch.Tensor], options: OnnxrtOptions, key: str) -> bytes:
+        """Export ``gm`` and try the model; find the nodes to blame if that fails."""
+        nodes = list(gm.graph.nodes)
+        # Exporting inserts the casts of type promotion; the search for a culprit needs the graph as it was.
+        untouched = _copy(gm)
+        try:
+            model = to_onnx(gm, list(constants))
+            check_types(make_session(model, options, constants), [Result.of(n.meta["val"]) for n in _outputs(untouched)])
+        except Exception as error:
+            culprits = _culprits(untouched, options)
+            if not culprits:
+                raise
+            self._store(key, _REFUSED + json.dumps(culprits).encode())
+            raise NodesRefused({nodes[at].name: reason for at, reason in culprits.items()}) from error
+        self._store(key, _MODEL + model)
+        return model
+
+    def _store(self, key: str, payload: bytes) -> None:
+        cache = default_cache()
+        if cache is not None:
+            cache.store(key, payload)
+
+
+def _outputs(gm: GraphModule) -> list[Node]:
+    output = next(n for n in reversed(gm.graph.nodes) if n.op == "output")
+    return list(output.args[0])
+
+
+def _frozen(example_inputs: Sequence[Any], request: CompileRequest) -> dict[int, torch.Tensor]:
+    """Parameters and buffers as the session takes them: detached, contiguous."""
+    return {p: example_inputs[p].detach().contiguous() for p in request.static_inputs}
+
+
+def _lift_constants(gm: GraphModule, count: int) -> dict[int, torch.Tensor]:
+    """Make the tensors that the graph holds placeholders after the ``count`` others; returns them by position."""
+    constants: dict[int, torch.Tensor] = {}
+    for node in gm.graph.find_nodes(op="get_attr"):
+        last = gm.graph.find_nodes(op="placeholder")
+        tensor = getattr(gm, node.target)
+        with gm.graph.inserting_before(node) if not last else gm.graph.inserting_after(last[-1]):
+            lifted = gm.graph.placeholder(node.name)
+        lifted.meta = {"val": node.meta.get("val", tensor)}
+        node.replace_all_uses_with(lifted)
+        gm.graph.erase_node(node)
+        constants[count + len(constants)] = tensor.detach().contiguous()
+    return constants
+
+
+def _copy(gm: GraphModule) -> GraphModule:
+    graph = Graph()
+    copied: dict[Node, Node] = {}
+    for node in gm.graph.nodes:
+        copied[node] = graph.node_copy(node, copied.__getitem__)
+    return GraphModule(gm, graph)
+
+
+# By the key of the graph that consists of one node: why it is refused, or None.  Filled only when something failed.
+_tried: dict[str, str | None] = {}
+
+
+def _culprits(gm: GraphModule, options: OnnxrtOptions) -> dict[int, str]:
+    """Try every node of ``gm`` in a model of its own: positions in the graph of those that fail, and why."""
+    found: dict[int, str] = {}
+    for position, node in enumerate(gm.graph.nodes):
+        if node.op != "call_function" or takes_element(node) is not None:
+            continue
+        single = _alone(node)
+        key = graph_key(single, "", list(options.providers))
+        if key not in _tried:
+            _tried[key] = _why_not(single, options)
+        reason = _tried[key]
+        if reason is not None:
+            found[position] = reason
+    return found
+
+
+def _alone(node: Node) -> GraphModule:
+    """A graph that consists of ``node``."""
+    graph = Graph()
+    copied: dict[Node, Node] = {}
+    for value in node.all_input_nodes:
+        copied[value] = graph.placeholder(value.name)
+        copied[value].meta = {"val": value.meta["val"]}
+    only = graph.node_copy(node, copied.__getitem__)
+    value = node.meta["val"]
+    results = [only]
+    if isinstance(value, (tuple, list)):
+        results = []
+        for position, element in enumerate(value):
+            if isinstance(element, torch.Tensor):
+                taken = graph.call_function(operator.getitem, (only, position))
+                taken.meta = {"val": element}
+                results.append(taken)
+    graph.output(tuple(results))
+    return GraphModule({}, graph)
+
+
+def _why_not(gm: GraphModule, options: OnnxrtOptions) -> str | None:
+    results = [Result.of(n.meta["val"]) for n in _outputs(gm)]
+    try:
+        check_types(make_session(to_onnx(gm, ()), options, {}), results)
+    except Exception as error:
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        text = " ".join(str(cause).split())
+        return f"{type(cause).__name__}: {text[:200]}"
+    return None

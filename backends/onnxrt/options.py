@@ -1,0 +1,66 @@
+"""The options of the onnxrt backend, with onnxruntime's own names where it has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from torchmux.registry.errors import InvalidOption
+from torchmux.registry.names import did_you_mean, listed
+
+CPU = "CPUExecutionProvider"
+
+
+@dataclass(frozen=True)
+class OnnxrtOptions:
+    """How sessions are made.
+
+    Raises:
+        InvalidOption: a provider that the installed onnxruntime does not have, or a negative number of threads.
+    """
+
+    providers: tuple[str, ...] = field(
+        default=(CPU,),
+        metadata={
+            "help": "execution providers, preferred first; each must be available. Nodes go to the CPU only if "
+            "CPUExecutionProvider is listed"
+        },
+    )
+    graph_optimization_level: Literal["disabled", "basic", "extended", "all"] = field(
+        default="all", metadata={"help": "how far onnxruntime rewrites the graph"}
+    )
+    intra_op_num_threads: int | None = field(
+        default=None, metadata={"help": "threads within an operator; None: torch.get_num_threads() at compile time"}
+    )
+    inter_op_num_threads: int = field(
+        default=1, metadata={"help": "operators run at once; more than 1 turns on parallel execution"}
+    )
+    freeze: bool = field(
+        default=False,
+        metadata={
+            "help": "in inference, take parameters and buffers for constants, so that onnxruntime packs and folds "
+            "them; you promise that their values do not change"
+        },
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("intra_op_num_threads", "inter_op_num_threads"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidOption(f"The option {name!r} of onnxrt takes a number from 1, not {value}.")
+        if not self.providers:
+            raise InvalidOption(f"The option 'providers' of onnxrt needs at least one name, such as {CPU!r}.")
+        if self.providers != (CPU,):  # the default needs no import of onnxruntime
+            _check_providers(self.providers)
+
+
+def _check_providers(providers: tuple[str, ...]) -> None:
+    import onnxruntime
+
+    available = onnxruntime.get_available_providers()
+    for name in providers:
+        if name not in available:
+            raise InvalidOption(
+                f"onnxruntime {onnxruntime.__version__} here has no provider {name!r}.{did_you_mean(name, available)} "
+                f"It has {listed(available)}; others come with other builds of onnxruntime."
+            )
