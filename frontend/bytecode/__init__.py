@@ -14,10 +14,10 @@ from .resume import resume_code, resume_origin
 from .trampoline import break_trampoline, return_trampoline
 
 __all__ = [
+    "NULL_BELOW_CALLABLE",
     "CellName",
     "Handler",
     "Instruction",
-    "NULL_BELOW_CALLABLE",
     "Op",
     "Program",
     "after",

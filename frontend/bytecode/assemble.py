@@ -136,7 +136,7 @@ class _Rows:
     def resolve_jumps(self):
         """Settle jump arguments and instruction sizes; leaves ``starts`` (in code units, one more than rows)."""
         codes, args = self.codes, self.args
-        sizes = [1 + CACHES[code] + _prefixes(arg) for code, arg in zip(codes, args)]
+        sizes = [1 + CACHES[code] + _prefixes(arg) for code, arg in zip(codes, args, strict=True)]
         while True:
             starts, at = [], 0
             for size in sizes:
@@ -150,7 +150,7 @@ class _Rows:
                 if backward:
                     distance = -distance
                 if distance < 0:
-                    raise ValueError("%r jumps the wrong way" % self.owners[row])
+                    raise ValueError(f"{self.owners[row]!r} jumps the wrong way")
                 args[row] = distance
                 size = 1 + CACHES[codes[row]] + _prefixes(distance)
                 # Sizes only grow, so that this ends.
@@ -163,7 +163,7 @@ class _Rows:
 
     def code_bytes(self):
         out = bytearray()
-        for code, arg, size in zip(self.codes, self.args, self.sizes):
+        for code, arg, size in zip(self.codes, self.args, self.sizes, strict=True):
             caches = CACHES[code]
             for shift in range(8 * (size - caches - 1), 0, -8):
                 out.append(_EXTENDED_ARG)
@@ -177,7 +177,7 @@ class _Rows:
     def exception_table(self):
         out = bytearray()
         handler, begin = None, 0
-        for owner, start in zip(self.owners, self.starts):
+        for owner, start in zip(self.owners, self.starts[:-1], strict=True):
             if owner.handler is not handler:
                 if handler is not None:
                     self._exception_entry(out, begin, start, handler)

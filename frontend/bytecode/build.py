@@ -126,7 +126,15 @@ def free_names(instructions):
 
 
 _DEREF_OPS = frozenset(
-    "LOAD_CLOSURE LOAD_DEREF STORE_DEREF DELETE_DEREF MAKE_CELL LOAD_CLASSDEREF LOAD_FROM_DICT_OR_DEREF".split()
+    {
+        "LOAD_CLOSURE",
+        "LOAD_DEREF",
+        "STORE_DEREF",
+        "DELETE_DEREF",
+        "MAKE_CELL",
+        "LOAD_CLASSDEREF",
+        "LOAD_FROM_DICT_OR_DEREF",
+    }
 )
 
 
@@ -140,6 +148,34 @@ def copy_instruction(instruction):
     if copy.op == "LOAD_SUPER_ATTR":
         copy.arg |= 2
     return copy
+
+
+def checked_loads(instructions, bound):
+    """The same instructions, with every local that is not in ``bound`` loaded by an opcode that looks whether it is.
+
+    The compiler knew what was bound on every way from the function's start; made code starts elsewhere.
+    """
+    checked = []
+    for instruction in instructions:
+        checked.append(instruction)
+        if instruction.op == "LOAD_FAST" and _may_be_unbound(instruction.argval, bound):
+            instruction.op = TABLE.LOAD_FAST_CHECK
+        elif instruction.op in TABLE.PAIRS and any(_may_be_unbound(name, bound) for name in instruction.argval):
+            checked.append(_split(instruction, bound))
+    return checked
+
+
+def _may_be_unbound(name, bound):
+    return type(name) is str and name not in bound
+
+
+def _split(pair, bound):
+    """Make a pair its first half; returns the second."""
+    second = pair.copy()
+    for half, op, name in zip((pair, second), TABLE.PAIRS[pair.op], pair.argval, strict=True):
+        checks = op == "LOAD_FAST" and _may_be_unbound(name, bound)
+        half.op, half.argval, half.arg = TABLE.LOAD_FAST_CHECK if checks else op, name, None
+    return second
 
 
 def copy_code(instructions, entry):

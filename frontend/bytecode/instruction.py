@@ -28,7 +28,7 @@ class Handler:
     Consecutive instructions that share one ``Handler`` object are one entry of the table.
     """
 
-    __slots__ = ("target", "depth", "lasti")
+    __slots__ = ("depth", "lasti", "target")
 
     def __init__(self, target, depth, lasti):
         self.target = target
@@ -36,7 +36,7 @@ class Handler:
         self.lasti = lasti
 
     def __repr__(self):
-        return "Handler(%r, depth=%d, lasti=%s)" % (self.target, self.depth, self.lasti)
+        return f"Handler({self.target!r}, depth={self.depth}, lasti={self.lasti})"
 
 
 class Instruction:
@@ -47,7 +47,7 @@ class Instruction:
     the same as ``arg``.
     """
 
-    __slots__ = ("op", "arg", "argval", "target", "handler", "positions", "offset")
+    __slots__ = ("arg", "argval", "handler", "offset", "op", "positions", "target")
 
     def __init__(self, op, arg=None, argval=None, target=None, handler=None, positions=NO_POSITION, offset=-1):
         self.op = op
@@ -60,13 +60,11 @@ class Instruction:
 
     def copy(self):
         """The same instruction as another object; its target and handler are still the original's."""
-        return Instruction(
-            self.op, self.arg, self.argval, self.target, self.handler, self.positions, self.offset
-        )
+        return Instruction(self.op, self.arg, self.argval, self.target, self.handler, self.positions, self.offset)
 
     def __repr__(self):
-        value = "to %d" % self.target.offset if self.target is not None else repr(self.argval)
-        return "<%d %s %s>" % (self.offset, self.op, value)
+        value = f"to {self.target.offset}" if self.target is not None else repr(self.argval)
+        return f"<{self.offset} {self.op} {value}>"
 
 
 # How the oparg of each opcode is to be read.
@@ -134,10 +132,14 @@ def slot_names(code):
     cells = code.co_cellvars
     plain = code.co_varnames
     names = [*plain, *[name for name in cells if name not in plain], *code.co_freevars]
-    fast = [CellName(n) if i >= len(plain) or n in cells else n for i, n in enumerate(names)] if cells else [
-        *plain,
-        *map(CellName, code.co_freevars),
-    ]
+    fast = (
+        [CellName(n) if i >= len(plain) or n in cells else n for i, n in enumerate(names)]
+        if cells
+        else [
+            *plain,
+            *map(CellName, code.co_freevars),
+        ]
+    )
     return fast, names
 
 

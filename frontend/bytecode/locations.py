@@ -13,7 +13,7 @@ def encode_locations(rows, first_line):
     """The table for assembled ``rows``."""
     out = bytearray()
     line = first_line
-    runs = zip([owner.positions for owner in rows.owners], rows.sizes)
+    runs = zip([owner.positions for owner in rows.owners], rows.sizes, strict=True)
     if TABLE.LOCATIONS_MERGE:
         runs = [(position, sum(size for _, size in run)) for position, run in groupby(runs, itemgetter(0))]
     for position, units in runs:

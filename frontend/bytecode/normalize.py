@@ -1,14 +1,14 @@
 """From one CPython version's instructions to the one micro-op set that the interpreter knows.
 
 Calls keep CPython's own layout: ``[NULL, callable, args...]`` where ``NULL_BELOW_CALLABLE``, else
-``[callable, NULL, args...]``.  In both, a call without a NULL has ``[callable, first argument, args...]``, and the first
-argument is not in the count: comprehensions, ``assert`` and ``__exit__`` are called so.
+``[callable, NULL, args...]``.  In both, a call without a NULL has ``[callable, first argument, args...]``, and the
+first argument is not in the count: comprehensions, ``assert`` and ``__exit__`` are called so.
 """
 
 from .identity import CodeMap
 from .instruction import CellName, parse
 from .tables import CURRENT as TABLE
-from .tables.common import CELL_FAST_OPS, unsupported
+from .tables.common import FAST_OPS, unsupported
 
 NULL_BELOW_CALLABLE = TABLE.NULL_BELOW_CALLABLE
 
@@ -20,7 +20,7 @@ class Op:
     offset?); ``index`` is the raw instruction that the op is part of.
     """
 
-    __slots__ = ("name", "arg", "target", "index", "handler", "line")
+    __slots__ = ("arg", "handler", "index", "line", "name", "target")
 
     def __init__(self, name, arg, target, index, handler, line):
         self.name = name
@@ -31,7 +31,8 @@ class Op:
         self.line = line
 
     def __repr__(self):
-        return "<%s %r%s>" % (self.name, self.arg, "" if self.target is None else " to %d" % self.target)
+        target = "" if self.target is None else f" to {self.target}"
+        return f"<{self.name} {self.arg!r}{target}>"
 
 
 class Program:
@@ -42,15 +43,15 @@ class Program:
     """
 
     __slots__ = (
-        "instructions",
-        "ops",
-        "first_op",
-        "varnames",
-        "cellvars",
-        "freevars",
         "argument_count",
-        "rebound_cells",
+        "cellvars",
+        "first_op",
+        "freevars",
+        "instructions",
         "memo",
+        "ops",
+        "rebound_cells",
+        "varnames",
     )
 
     def __init__(self, code, instructions, rebound_cells):
@@ -78,10 +79,19 @@ class _State:
 
 _programs = CodeMap()
 _RULES_WITH_CELLS = {**TABLE.RULES, **TABLE.CELL_RULES}
-_FAST_OPS = (*CELL_FAST_OPS, *TABLE.PAIRS)
+_ALL_FAST_OPS = (*FAST_OPS, *TABLE.PAIRS)
 _HAS_TARGET = frozenset(
-    "JUMP POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE JUMP_IF_TRUE_OR_POP"
-    " JUMP_IF_FALSE_OR_POP FOR_ITER SEND".split()
+    {
+        "JUMP",
+        "POP_JUMP_IF_TRUE",
+        "POP_JUMP_IF_FALSE",
+        "POP_JUMP_IF_NONE",
+        "POP_JUMP_IF_NOT_NONE",
+        "JUMP_IF_TRUE_OR_POP",
+        "JUMP_IF_FALSE_OR_POP",
+        "FOR_ITER",
+        "SEND",
+    }
 )
 
 
@@ -180,5 +190,5 @@ def _without_rebound(rules, instructions, rebound):
     def make_cell(instruction, state):
         return unsupported(instruction, state) if instruction.offset > body and instruction.argval in rebound else ()
 
-    changed = {op: guarded(rules[op]) for op in _FAST_OPS if op in rules}
+    changed = {op: guarded(rules[op]) for op in _ALL_FAST_OPS if op in rules}
     return {**rules, **changed, "MAKE_CELL": make_cell}

@@ -3,7 +3,7 @@
 import inspect
 
 from .assemble import assemble
-from .build import Builder, copy_code, entry_index, free_names
+from .build import Builder, checked_loads, copy_code, entry_index, free_names
 from .identity import CodeMap
 from .instruction import Instruction
 from .liveness import reads_frame, zero_argument_super
@@ -35,8 +35,9 @@ def resume_code(code, index, stack, locals_):
     start = entry_index(program.instructions, index)
     copies = copy_code(program.instructions, start)
     if any(copy.op in _SUSPENDING for copy in copies.values()):
-        raise ValueError("the rest of a generator cannot run as a plain function: %s" % code.co_qualname)
+        raise ValueError(f"the rest of a generator cannot run as a plain function: {code.co_qualname}")
     body, entry = _with_super_arguments(program, copies, start)
+    body = checked_loads(body, locals_)
     parameters = stack_names(stack, locals_)
     cells = (*code.co_cellvars, *code.co_freevars)
     used = cells if reads_frame(program) else free_names(body)
@@ -64,7 +65,7 @@ def resume_code(code, index, stack, locals_):
 def check_function(code):
     """Only a function's own locals and stack can be moved; a module or class body lives in a dict."""
     if code.co_flags & _FUNCTION_FLAGS != _FUNCTION_FLAGS:
-        raise ValueError("%s is not the code of a function" % code.co_qualname)
+        raise ValueError(f"{code.co_qualname} is not the code of a function")
 
 
 def stack_names(stack, taken, prefix="__stack_"):
@@ -73,7 +74,7 @@ def stack_names(stack, taken, prefix="__stack_"):
         prefix = "_" + prefix
     names, count = [], 0
     for null in stack:
-        names.append(None if null else "%s%d" % (prefix, count))
+        names.append(None if null else f"{prefix}{count}")
         count += not null
     return names
 

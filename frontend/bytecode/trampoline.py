@@ -6,6 +6,7 @@ from .assemble import assemble
 from .build import (
     FOR_ITER_END,
     Builder,
+    checked_loads,
     copy_code,
     copy_instruction,
     entry_index,
@@ -41,17 +42,17 @@ def break_trampoline(code, frame_fn, args, index, stack, locals_, resumes):
     """
     check_function(code)
     if code.co_flags & GENERATOR_FLAGS:
-        raise ValueError("%s is a generator: it cannot end in a call" % code.co_qualname)
+        raise ValueError(f"{code.co_qualname} is a generator: it cannot end in a call")
     program = normalize(code)
     if in_handler(program, index):
-        raise ValueError("%s handles an exception at instruction %d" % (code.co_qualname, index))
+        raise ValueError(f"{code.co_qualname} handles an exception at instruction {index}")
     start = entry_index(program.instructions, index)
     builder = Builder(program.instructions[start].positions)
     _call_frame(builder, code, frame_fn, args)
     _restore_state(builder, code, stack, locals_)
     if resumes is None or _touches_rebound_cell(program, start):
         copies = copy_code(program.instructions, start)
-        builder.enter(list(copies.values()), copies[start])
+        builder.enter(checked_loads(copies.values(), locals_), copies[start])
     else:
         _Break(builder, program, start, stack, locals_, resumes).write()
     return _assemble(builder, code)
@@ -115,6 +116,7 @@ class _Break:
         self.last = max(start, program.ops[first].index) if first < len(program.ops) else start
         self.ops = program.ops[first : program.first_op[self.last + 1]]
         self.stack = tuple(NULL if null else VALUE for null in stack)
+        self.passed_in = locals_
         self.bound = set(locals_)
 
     def write(self):
@@ -163,7 +165,8 @@ class _Break:
             return None, ()
         number = self.program.instructions.index(handler.target)
         copies = copy_code(self.program.instructions, number)
-        return Handler(copies[number], handler.depth, handler.lasti), copies.values()
+        code = checked_loads(copies.values(), self.passed_in)
+        return Handler(copies[number], handler.depth, handler.lasti), code
 
     def _instruction(self, handler):
         """Write the original instruction; returns it if its jump target has still to be set."""
@@ -199,7 +202,7 @@ class _Break:
             builder.emit("DELETE_FAST", name)
         resumed = self.resumes(next_index, nulls, passed)
         builder.begin_call(lambda: builder.closure(resumed))
-        arguments = [*[name for name, null in zip(spilled, nulls) if not null], *passed]
+        arguments = [*[name for name, null in zip(spilled, nulls, strict=True) if not null], *passed]
         for name in arguments:
             builder.take(name)
         builder.end_call(len(arguments))

@@ -13,9 +13,9 @@ SUPPORTED = ((3, 11), (3, 12), (3, 13))
 def _load():
     version = sys.version_info[:2]
     if version not in SUPPORTED:
-        names = ", ".join("%d.%d" % v for v in SUPPORTED)
-        raise ImportError("no bytecode table for CPython %d.%d (there are tables for %s)" % (*version, names))
-    return importlib.import_module(".py%d%d" % version, __name__)
+        names = ", ".join(f"{major}.{minor}" for major, minor in SUPPORTED)
+        raise ImportError(f"no bytecode table for CPython {version[0]}.{version[1]} (there are tables for {names})")
+    return importlib.import_module(f".py{version[0]}{version[1]}", __name__)
 
 
 CURRENT = _load()

@@ -8,22 +8,22 @@ A rule says which micro-ops one raw instruction becomes.  It is one of
   instruction leaves for a later one (``KW_NAMES``).
 """
 
-CELL_FAST_OPS = ("LOAD_FAST", "STORE_FAST", "DELETE_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR")
+FAST_OPS = ("LOAD_FAST", "STORE_FAST", "DELETE_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR")
 
 BINARY_OPERATORS = (
-    "+", "&", "//", "<<", "@", "*", "%", "|", "**", ">>", "-", "/", "^",
-    "+=", "&=", "//=", "<<=", "@=", "*=", "%=", "|=", "**=", ">>=", "-=", "/=", "^=",
-)
+    "+", "&", "//", "<<", "@", "*", "%", "|", "**", ">>", "-", "/", "^", "+=", "&=", "//=", "<<=", "@=", "*=",
+    "%=", "|=", "**=", ">>=", "-=", "/=", "^=",
+)  # fmt: skip
 
 INTRINSICS_1 = (
-    "INVALID", "PRINT", "IMPORT_STAR", "STOPITERATION_ERROR", "ASYNC_GEN_WRAP", "UNARY_POSITIVE", "LIST_TO_TUPLE",
-    "TYPEVAR", "PARAMSPEC", "TYPEVARTUPLE", "SUBSCRIPT_GENERIC", "TYPEALIAS",
-)
+    "INVALID", "PRINT", "IMPORT_STAR", "STOPITERATION_ERROR", "ASYNC_GEN_WRAP", "UNARY_POSITIVE",
+    "LIST_TO_TUPLE", "TYPEVAR", "PARAMSPEC", "TYPEVARTUPLE", "SUBSCRIPT_GENERIC", "TYPEALIAS",
+)  # fmt: skip
 
 INTRINSICS_2 = (
-    "INVALID", "PREP_RERAISE_STAR", "TYPEVAR_WITH_BOUND", "TYPEVAR_WITH_CONSTRAINTS", "SET_FUNCTION_TYPE_PARAMS",
-    "SET_TYPEPARAM_DEFAULT",
-)
+    "INVALID", "PREP_RERAISE_STAR", "TYPEVAR_WITH_BOUND", "TYPEVAR_WITH_CONSTRAINTS",
+    "SET_FUNCTION_TYPE_PARAMS", "SET_TYPEPARAM_DEFAULT",
+)  # fmt: skip
 
 CONVERSIONS = (None, "s", "r", "a")
 
@@ -92,9 +92,9 @@ GET_ITER GET_LEN MATCH_MAPPING MATCH_SEQUENCE MATCH_KEYS MATCH_CLASS
 RETURN_VALUE SET_FUNCTION_ATTRIBUTE LOAD_BUILD_CLASS LOAD_ASSERTION_ERROR IMPORT_NAME IMPORT_FROM SETUP_ANNOTATIONS
 PUSH_EXC_INFO POP_EXCEPT RERAISE RAISE_VARARGS CHECK_EXC_MATCH CHECK_EG_MATCH WITH_EXCEPT_START BEFORE_WITH
 RETURN_GENERATOR GET_YIELD_FROM_ITER
-""".split()
+"""
 
-RULES = {name: name for name in _SAME}
+RULES = {name: name for name in _SAME.split()}
 RULES.update(
     {
         "RESUME": None,

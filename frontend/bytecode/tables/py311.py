@@ -35,6 +35,9 @@ MAKE_CLOSURE = (("MAKE_FUNCTION", 8),)
 # Pushes a local and unbinds it.
 TAKE_FAST = ("LOAD_FAST", "DELETE_FAST")
 
+# Pushes a local that may be unbound.  (From 3.12 on LOAD_FAST does not look.)
+LOAD_FAST_CHECK = "LOAD_FAST"
+
 # Do neighbouring instructions from one place share an entry of the location table?
 LOCATIONS_MERGE = False
 
@@ -73,7 +76,7 @@ RULES = {
 }
 for _condition in ("TRUE", "FALSE", "NONE", "NOT_NONE"):
     for _direction in ("FORWARD", "BACKWARD"):
-        RULES["POP_JUMP_%s_IF_%s" % (_direction, _condition)] = "POP_JUMP_IF_" + _condition
+        RULES[f"POP_JUMP_{_direction}_IF_{_condition}"] = "POP_JUMP_IF_" + _condition
 
 # Rules that replace those above in code that has cells or free variables.
 CELL_RULES = {}

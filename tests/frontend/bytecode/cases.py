@@ -1,5 +1,8 @@
 """Functions of every shape, each with inputs made anew: what the bytecode package must keep the meaning of."""
 
+# What a linter would write more simply is here for the bytecode that it makes.
+# ruff: noqa: B023, C416, E731, F841, PIE800, PIE804, SIM117, UP008
+
 import contextlib
 import dataclasses
 
@@ -60,7 +63,7 @@ class Derived(Base):
         return text + f" Derived({self.extra})"
 
     def captured(self):
-        later = lambda: self.extra  # noqa: E731
+        later = lambda: self.extra
         return super().describe(), later(), super().double
 
     def indirect(self):
@@ -247,7 +250,7 @@ def closures(a, b):
 
 @case(lambda: (1, 2), z=5)
 def signature(a, b=7, /, c=8, *rest, d=9, **others):
-    cell = lambda: (a, rest)  # noqa: E731
+    cell = lambda: (a, rest)
     return a, b, c, rest, d, others, cell()
 
 
@@ -440,14 +443,14 @@ def deep_expression(a):
 @case(lambda: (3,))
 def rebound_cell(y):
     x = 1
-    g = lambda: x  # noqa: E731
+    g = lambda: x
     inner = [x for x in range(y)]
     return inner, g(), x
 
 
 @case(lambda: (3,))
 def comprehension_closures(n):
-    made = [lambda: i for i in range(n)]  # noqa: B023
+    made = [lambda: i for i in range(n)]
     after = n + 1
     return [f() for f in made], after
 

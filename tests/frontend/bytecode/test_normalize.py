@@ -5,7 +5,8 @@ import pytest
 from torchmux.frontend.bytecode import after, normalize, stack_shapes
 
 from .cases import CASES
-from .evaluator import NULL, Unsupported, Wrong, evaluate, states
+from .evaluator import NULL, Unsupported, Wrong
+from .frames import evaluate, states
 
 
 def outcome(function, *args, **kwargs):

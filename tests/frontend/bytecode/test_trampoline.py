@@ -22,12 +22,14 @@ from torchmux.frontend.bytecode import (
 )
 
 from .cases import CASES, many_locals
-from .evaluator import NULL, Evaluator, Stopped, evaluate, states, stop_at
+from .evaluator import NULL, Evaluator, Stopped
+from .frames import evaluate, states, stop_at
 from .test_normalize import outcome
 
 
 def with_code(function, code):
-    made = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    scope, name, closure = function.__globals__, function.__name__, function.__closure__
+    made = types.FunctionType(code, scope, name, function.__defaults__, closure)
     made.__kwdefaults__ = function.__kwdefaults__
     return made
 
@@ -175,7 +177,7 @@ def test_return_trampoline_keeps_the_signature(name):
         return Evaluator(code, function.__globals__, plain, cells).run()
 
     again = with_code(function, return_trampoline(code, frame_fn, kinds))
-    for attribute in ("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_firstlineno", "co_name"):
+    for attribute in ("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_firstlineno"):
         assert getattr(again.__code__, attribute) == getattr(code, attribute)
     assert outcome(again, *make_args(), **keywords) == outcome(function, *make_args(), **keywords)
 
@@ -216,7 +218,7 @@ def test_no_clash_with_the_parameters_of_a_resume_code():
     index = next(i for i, ins in enumerate(normalize(code).instructions) if ins.op == "BINARY_OP")
     first = resume_code(code, index, (False, False), ())
     program = normalize(first)
-    second_load = [i for i, ins in enumerate(program.instructions) if ins.argval == "__stack_1"][0]
+    second_load = next(i for i, ins in enumerate(program.instructions) if ins.argval == "__stack_1")
     second = resume_code(first, second_load, (False,), ("__stack_1",))
     assert second.co_varnames[:2] == ("___stack_0", "__stack_1")
     assert types.FunctionType(second, {})(7, 5) == 2
@@ -246,9 +248,7 @@ def test_handlers_are_told():
         return x
 
     program = normalize(function.__code__)
-    where = {
-        ins.argval: in_handler(program, i) for i, ins in enumerate(program.instructions) if ins.op == "LOAD_CONST"
-    }
+    where = {ins.argval: in_handler(program, i) for i, ins in enumerate(program.instructions) if ins.op == "LOAD_CONST"}
     assert where["handled"] and not where["body"]
     handled = next(i for i, ins in enumerate(program.instructions) if ins.argval == "handled")
     with pytest.raises(ValueError, match="handles an exception"):
@@ -272,7 +272,7 @@ def test_dead_values_are_released_before_the_rest_runs():
         c = Tracked()
         probe(c)
         c = None
-        b = a = None
+        b = a = None  # noqa: F841
         gc.collect()
         return seen[0]()
 
@@ -283,9 +283,7 @@ def test_dead_values_are_released_before_the_rest_runs():
     program = normalize(code)
     call = next(i for i, ins in enumerate(program.instructions) if ins.op == "CALL")
     stack, bound = _state_at(function, call)
-    trampoline = cut(
-        code, function.__globals__, call, stack, bound, lambda *where: resume_code(code, *where)
-    )
+    trampoline = cut(code, function.__globals__, call, stack, bound, lambda *where: resume_code(code, *where))
     assert with_code(function, trampoline)(1, 2, probe) is None
 
 
@@ -309,7 +307,19 @@ def test_wide_operands():
     found = states(function, (4,))
     for index in list(found)[:: len(found) // 40]:
         stack, bound = found[index]
-        trampoline = cut(
-            code, function.__globals__, index, stack, bound, lambda *where: resume_code(code, *where)
-        )
+        trampoline = cut(code, function.__globals__, index, stack, bound, lambda *where: resume_code(code, *where))
         assert with_code(function, trampoline)(4) == expected
+
+
+def test_a_local_that_was_not_handed_on_is_unbound():
+    def function(a, b):
+        c = a
+        c, b = b, c
+        return [a, b, c, a + b]
+
+    code = function.__code__
+    program = normalize(code)
+    first_load = next(i for i, ins in enumerate(program.instructions) if ins.op == "RESUME") + 1
+    resumed = resume_code(code, first_load, (), ("b",))
+    with pytest.raises(UnboundLocalError):
+        types.FunctionType(resumed, {})(2)
