@@ -21,7 +21,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torchmux import torch_internals as internals
 
 from . import aliasing
-from .decompose import Table, kept_whole
+from .decompose import Table, honest_batch_norm, kept_whole
 
 # Called with a functional ATen graph, its fake inputs and whether it is the backward graph; returns the code for it.
 Lower = Callable[[GraphModule, Sequence[Any], bool], Callable[..., Sequence[Any]]]
@@ -60,7 +60,7 @@ def trace_inference(
     Raises:
         NeedsAutograd: mutation and aliasing meet, so that only AOTAutograd gets it right.
     """
-    table = {op: function for op, function in table.items() if op not in whole}
+    table = {**{op: function for op, function in table.items() if op not in whole}, **honest_batch_norm()}
     with _tracing(mode):
         # Aliases, so that an operator that changes a tensor's sizes leaves the capture's own tensors as they are.
         inputs = [f.detach() if isinstance(f, torch.Tensor) else f for f in fakes]

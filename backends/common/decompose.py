@@ -31,6 +31,22 @@ def is_random(op: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
 
 
+def honest_batch_norm() -> Table:
+    """``native_batch_norm`` updates its running statistics, which its schema does not say; its successors' do."""
+    return {torch.ops.aten.native_batch_norm.default: _native_batch_norm}
+
+
+def _native_batch_norm(
+    input: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    aten = torch.ops.aten
+    if mean is None:
+        return aten._native_batch_norm_legit.no_stats(input, weight, bias, training, momentum, eps)
+    if training:
+        return aten._native_batch_norm_legit(input, weight, bias, mean, variance, training, momentum, eps)
+    return aten._native_batch_norm_legit_no_training(input, weight, bias, mean, variance, momentum, eps)
+
+
 def table_for(implementation: Any) -> Table:
     """The table that ``implementation`` asks for by its optional ``decompositions`` (a mapping or a method)."""
     wanted = getattr(implementation, "decompositions", None)

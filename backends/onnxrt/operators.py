@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -109,9 +110,12 @@ def _draws_nothing(node: Node) -> bool:
 
 
 def _values(node: Node) -> list[Any]:
-    """What goes into the node and what comes out, as far as it is known."""
+    """What goes into the node and what comes out and is used, as far as it is known."""
     out = node.meta.get("val")
-    results = list(out) if isinstance(out, (tuple, list)) else [out]
+    if isinstance(out, (tuple, list)):
+        results = [u.meta.get("val") for u in node.users if u.target is operator.getitem]
+    else:
+        results = [out]
     return [n.meta.get("val") for n in node.all_input_nodes] + results
 
 

@@ -25,6 +25,8 @@ def to_onnx(gm: GraphModule, constants: Sequence[int]) -> bytes:
     from onnxscript import ir
 
     internals.onnx_type_promotion(gm)
+    for node in gm.graph.nodes:
+        node.meta.setdefault("nn_module_stack", {})  # the exporter warns about each node that has none
     version, opset = internals.onnx_versions()
     graph = ir.Graph([], [], nodes=[], name="torchmux", opset_imports={"": opset})
     model = ir.Model(graph, ir_version=version, producer_name="torchmux")
