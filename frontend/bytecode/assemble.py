@@ -41,6 +41,7 @@ class _Names:
         self.name_index = {name: i for i, name in enumerate(self.names)}
         self.fast_index = {name: i for i, name in enumerate(self.varnames)}
         self.cell_index = {}
+        self.cell_slots = frozenset()
 
     def collect_fast(self, instructions):
         """Give every plain local its slot; the cells' slots come after all of them."""
@@ -64,6 +65,7 @@ class _Names:
         for name in self.cellvars:
             if name in fast:
                 self.cell_index[name] = fast[name]
+        self.cell_slots = {*self.cell_index.items(), *[(name, slots + i) for i, name in enumerate(extra)]}
 
     def const(self, value, arg):
         # Constants are told apart by identity alone: 1, 1.0 and True are equal, and so are 0.0 and -0.0.
@@ -83,8 +85,12 @@ class _Names:
             self.names.append(name)
         return index
 
-    def fast(self, name):
-        return self.cell_index[name] if type(name) is CellName else self.fast_index[name]
+    def fast(self, name, arg):
+        return self.cell(name, arg) if type(name) is CellName else self.fast_index[name]
+
+    def cell(self, name, arg):
+        # A class body may have a cell and a free variable of one name (``__class__``): only the slot tells them apart.
+        return arg if (name, arg) in self.cell_slots else self.cell_index[name]
 
     def arg(self, instruction, code, kind):
         """The oparg of an instruction that is no jump and names no two locals."""
@@ -94,9 +100,9 @@ class _Names:
             shift = SHIFTS[code]
             return self.name(instruction.argval) << shift | (instruction.arg or 0) & ((1 << shift) - 1)
         if kind == FAST:
-            return self.fast(instruction.argval)
+            return self.fast(instruction.argval, instruction.arg)
         if kind == DEREF:
-            return self.cell_index[instruction.argval]
+            return self.cell(instruction.argval, instruction.arg)
         if kind == COMPARE and instruction.arg is None:
             return _CMP_OP.index(instruction.argval) << COMPARE_SHIFT
         return instruction.arg or 0
@@ -117,7 +123,8 @@ class _Rows:
                 jumps.append((row, kind == BACKWARD))
                 arg = 0
             elif kind == FAST_PAIR:
-                first, second = map(names.fast, instruction.argval)
+                old = instruction.arg or 0
+                first, second = map(names.fast, instruction.argval, (old >> 4, old & 15))
                 if first > 15 or second > 15:
                     # Each half of a pair has four bits; what does not fit is written as two instructions.
                     one, two = TABLE.PAIRS[instruction.op]

@@ -1,0 +1,202 @@
+"""The front door's functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from torchmux import torch_internals as ti
+from torchmux.registry import resolve
+from torchmux.registry.errors import InvalidOption
+
+from . import breaks, hook
+from .breaks import GraphBreak
+from .compiled import call, compiled_function, compiled_module
+from .explain import Explainer, Explanation, Report, explanation_of, report_of
+from .handlers import classify
+from .handlers.table import handles
+from .values.base import Value
+from .values.constants import ConstValue
+
+
+def compile(
+    model: Any = None,
+    *,
+    backend: Any = None,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    disable: bool = False,
+    strict: bool = False,
+) -> Any:
+    """Compile a function, method or ``nn.Module``; also a decorator, with or without arguments.
+
+    ``backend`` is a name from :func:`torchmux.list_backends`, a :class:`torchmux.BackendSpec`, a callable
+    ``(gm, example_inputs, **options)``, or None for the best available one.  Capture and compilation happen at the first
+    call, and again when a guard fails.
+
+    * ``fullgraph``: a graph break is an :class:`~torchmux.Unsupported` error that points at the user's line.
+    * ``dynamic``: None makes a size symbolic after it has changed, True at once, False never.
+    * ``mode`` and ``options``: the backend's own; only one of the two.
+    * ``strict``: any operator that would not run in the backend is a :class:`~torchmux.FallbackRefused` error.
+    * ``disable``: return ``model`` unchanged.
+
+    Raises UnknownBackend, BackendUnavailable and InvalidOption at once; at the first call, Unsupported,
+    FallbackRefused and CompilationFailed.
+    """
+    if model is None:
+
+        def decorate(fn: Any) -> Any:
+            return compile(
+                fn, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options, disable=disable,
+                strict=strict,
+            )  # fmt: skip
+
+        return decorate
+    if not callable(model):
+        raise InvalidOption(f"compile() takes a function, a method or an nn.Module, not a {type(model).__name__}.")
+    if disable:
+        return model
+    resolved = resolve(backend, mode=mode, options=options, dynamic=dynamic, strict=strict)
+
+    def compile_graph(gm: Any, inputs: list, training: bool, static: tuple[int, ...]) -> Callable:
+        return resolved.compile(gm, inputs, training=training, static_inputs=static)
+
+    session = hook.session_for(
+        (resolved.key, fullgraph, dynamic),
+        lambda: hook.Session(compile_graph, fullgraph=fullgraph, dynamic=dynamic),
+    )
+    return _wrap(model, session)
+
+
+def _wrap(model: Any, session: hook.Session) -> Any:
+    if isinstance(model, torch.nn.Module):
+        return compiled_module(getattr(type(model), "_torchmux_original", model), session)
+    return compiled_function(getattr(model, "_torchmux_original", model), session)
+
+
+def _record(compiled: Any) -> hook.Record:
+    owner = type(compiled) if isinstance(compiled, torch.nn.Module) else compiled
+    record = getattr(owner, "_torchmux_record", None)
+    if record is None:
+        raise TypeError(f"report() takes what torchmux.compile returned, not a plain {type(compiled).__name__}")
+    return record
+
+
+def report(compiled: Any) -> Report:
+    """What a compiled function or module has done so far: graphs, placements, fallbacks, breaks, recompilations.
+
+    Raises TypeError for anything that ``compile`` did not return.
+    """
+    return report_of(_record(compiled))
+
+
+def explain(fn: Any, *, backend: Any = "eager", dynamic: bool | None = None) -> Explainer:
+    """Capture ``fn`` and say what became of it: ``explain(fn)(*args, **kwargs)`` runs it once and returns an
+    :class:`~torchmux.frontend.explain.Explanation`.  Code compiled for other callers is not used.
+    """
+    resolved = resolve(backend, dynamic=dynamic)
+    original = getattr(type(fn) if isinstance(fn, torch.nn.Module) else fn, "_torchmux_original", fn)
+
+    def run(*args: Any, **kwargs: Any) -> Explanation:
+        session = hook.Session(
+            lambda gm, inputs, training, static: resolved.compile(gm, inputs, training=training, static_inputs=static),
+            fullgraph=False,
+            dynamic=dynamic,
+        )
+        record = hook.Record()
+        call(session, record, original, args, kwargs)
+        return explanation_of(record)
+
+    return run
+
+
+def reset() -> None:
+    """Forget all compiled code of this process; the next calls capture anew."""
+    hook.reset()
+
+
+def disable(fn: Any = None, *, reason: str = "") -> Any:
+    """Keep a function out of every graph: calling it is a graph break, and it and what it calls run in eager.
+
+    As a function or a decorator.
+    """
+    if fn is None:
+        return lambda inner: disable(inner, reason=reason)
+
+    import functools
+
+    @functools.wraps(fn)
+    def disabled(*args: Any, **kwargs: Any) -> Any:
+        previous = ti.set_eval_frame(None)
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            ti.set_eval_frame(previous)
+
+    disabled._torchmux_disable = True  # type: ignore[attr-defined]
+    return disabled
+
+
+def graph_break() -> None:
+    """End the graph here; does nothing in eager mode."""
+
+
+def is_compiling() -> bool:
+    """True where the code is being captured, False in eager mode."""
+    return False
+
+
+def allow_in_graph(fn: Any) -> Any:
+    """Take ``fn`` (or each of a list) into graphs as one operator, without looking inside; returns it."""
+    for each in fn if isinstance(fn, (list, tuple)) else [fn]:
+        _check_callable(each, "allow_in_graph")
+        classify.allow_in_graph(each)
+    return fn
+
+
+def disallow_in_graph(fn: Any) -> Any:
+    """Break the graph wherever ``fn`` (or each of a list) is called; returns it."""
+    for each in fn if isinstance(fn, (list, tuple)) else [fn]:
+        _check_callable(each, "disallow_in_graph")
+        classify.disallow_in_graph(each)
+    return fn
+
+
+def assume_constant_result(fn: Any) -> Any:
+    """Call ``fn`` while compiling and take its result for a constant; returns it."""
+    _check_callable(fn, "assume_constant_result")
+    classify.assume_constant(fn)
+    return fn
+
+
+def _check_callable(fn: Any, name: str) -> None:
+    if not callable(fn):
+        raise TypeError(f"{name}() takes a callable, not a {type(fn).__name__}")
+
+
+def mark_dynamic(tensor: torch.Tensor, index: Any, *, min: int | None = None, max: int | None = None) -> None:
+    """Make dimension ``index`` (or each of several) of an input symbolic from the first compilation on.
+
+    ``min`` and ``max`` bound the size, inclusive; a call outside them is compiled anew.  Raises IndexError for a dimension that
+    the tensor does not have.
+    """
+    marked = dict(getattr(tensor, "_torchmux_dynamic", None) or {})
+    for each in index if isinstance(index, (list, tuple)) else [index]:
+        if not -tensor.dim() <= each < tensor.dim():
+            raise IndexError(f"mark_dynamic: dimension {each} of a tensor with {tensor.dim()} dimensions")
+        marked[each % tensor.dim()] = (min, max)
+    tensor._torchmux_dynamic = marked  # type: ignore[attr-defined]
+
+
+@handles(graph_break)
+def _trace_graph_break(tr: Any, *args: Value) -> Value:
+    raise GraphBreak(breaks.ASKED_FOR, "torchmux.graph_break()")
+
+
+@handles(is_compiling)
+def _trace_is_compiling(tr: Any) -> Value:
+    return ConstValue(True)

@@ -1,0 +1,198 @@
+"""From a frame to a compiled entry: attempts, graph breaks, the backend's call, the code that replaces the frame."""
+
+from __future__ import annotations
+
+import threading
+import time
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torchmux import torch_internals as ti
+
+from . import breaks, logs
+from .breaks import BreakRecord, GraphBreak
+from .bytecode import break_trampoline, live_locals, resume_code, return_trampoline
+from .guards import CompiledGuards
+from .output import Output
+from .recorder import NeedsShapeEnv
+from .shapes import DynamicDims, add_shape_guards
+from .trace import Trace
+from .values.base import NULL, Value
+from .values.constants import ConstValue
+
+_MAX_ATTEMPTS = 8
+
+
+class _Running(threading.local):
+    """Which compiled callable is running in this thread: graphs that run are noted in its record."""
+
+    owner: dict[Any, None] | None = None
+
+
+running = _Running()
+
+
+@dataclass(eq=False)
+class Captured:
+    """What one frame became."""
+
+    code: types.CodeType  # runs in place of the frame's code
+    guards: CompiledGuards | None = None
+    graph: Any = None  # GraphModule, if there were operators
+    compiled: Any = None  # the backend's callable
+    op_count: int = 0
+    broke: BreakRecord | None = None
+    capture_seconds: float = 0.0
+    text: str = ""
+
+
+@dataclass
+class CodeState:
+    """What is remembered of one code object under one compile() call, over all its compilations."""
+
+    seen: dict[str, Any] = field(default_factory=dict)  # input -> sizes seen, for automatic dynamic shapes
+    entries: list[Captured] = field(default_factory=list)
+    runs_eager: bool = False
+
+
+# (code, index, stack, locals) -> resume code, so that every compilation of a frame resumes in the same code object
+_resume_codes: dict[tuple, tuple[types.CodeType, types.CodeType]] = {}
+
+
+def _resume(code: types.CodeType) -> Callable:
+    def make(index: int, stack: tuple[bool, ...], locals_: tuple[str, ...]) -> types.CodeType:
+        key = (id(code), index, tuple(stack), tuple(locals_))
+        found = _resume_codes.get(key)
+        if found is None:
+            # the original code is kept with it, so that its id stays its own
+            found = _resume_codes[key] = (resume_code(code, index, stack, locals_), code)
+        return found[0]
+
+    return make
+
+
+def forget_resume_codes() -> None:
+    _resume_codes.clear()
+
+
+def capture(
+    frame: Any,
+    state: CodeState,
+    compile_graph: Callable[[Any, list, bool, tuple[int, ...]], Callable],
+    *,
+    dynamic: bool | None,
+    automatic: bool,
+    fullgraph: bool,
+) -> Captured:
+    """Capture ``frame`` and compile its graph.
+
+    ``compile_graph(gm, example_inputs, training, static_inputs)`` is the backend.  Raises GraphBreak when nothing of
+    the frame can be captured, or, with ``fullgraph``, at the first break.
+    """
+    started = time.perf_counter()
+    code = frame.f_code
+    dims = DynamicDims(state.seen, dynamic, automatic)
+    seen_before = dict(state.seen)
+    symbolic, stop_at, broke = False, None, None
+    for _ in range(_MAX_ATTEMPTS):
+        state.seen.clear()
+        state.seen.update(seen_before)
+        tr = Trace(code, frame.f_locals, frame.f_globals, dims, symbolic=symbolic, stop_at=stop_at)
+        try:
+            result = tr.run()
+            break
+        except NeedsShapeEnv:
+            symbolic = True
+        except GraphBreak as stop:
+            if fullgraph or stop_at is not None and tr.step >= stop_at or tr.frame is not None:
+                raise
+            stop_at, broke = tr.step, stop
+        except RecursionError as error:
+            raise GraphBreak(breaks.TOO_DEEP, "Python's recursion limit was reached while tracing", error) from None
+    else:
+        raise broke or GraphBreak(breaks.INSTRUCTION, "the frame does not come to the same break twice")
+    if result is None:
+        assert broke is not None
+        captured = _finish_break(tr, code, broke, compile_graph)
+    else:
+        captured = _finish_return(tr, code, result, compile_graph)
+    captured.capture_seconds = time.perf_counter() - started
+    logs.captured(code, captured)
+    return captured
+
+
+def _finish_return(tr: Trace, code: types.CodeType, result: Value, compile_graph: Callable) -> Captured:
+    out = Output(tr)
+    text = out.value(result) if not isinstance(result, ConstValue) else result.rebuild(out)
+    out.replay_effects()
+    out.restore_state()
+    captured, frame_fn = _compile(tr, out, text, code, compile_graph)
+    captured.code = return_trampoline(code, frame_fn, list(out.arguments))
+    return captured
+
+
+def _finish_break(tr: Trace, code: types.CodeType, broke: GraphBreak, compile_graph: Callable) -> Captured:
+    root, index = tr.root, tr.break_index
+    out = Output(tr)
+    stack = [value is NULL for value in root.stack]
+    live = live_locals(root.program, index)
+    kept: list[tuple[str, Value]] = []
+    for name in sorted(live):
+        value = tr.root_local(name)
+        if value is not None:
+            kept.append((name, value))
+    parts = [out.value(v) for v in root.stack if v is not NULL] + [out.value(v) for _, v in kept]
+    out.replay_effects()
+    out.restore_state()
+    text = "(" + ", ".join(parts) + ("," if len(parts) == 1 else "") + ")"
+    captured, frame_fn = _compile(tr, out, text, code, compile_graph)
+    captured.broke = breaks.record(broke)
+    names = [name for name, _ in kept]
+    captured.code = break_trampoline(code, frame_fn, list(out.arguments), index, stack, names, _resume(code))
+    return captured
+
+
+def _compile(
+    tr: Trace, out: Output, result: str, code: types.CodeType, compile_graph: Callable
+) -> tuple[Captured, Callable]:
+    """Close the graph, hand it to the backend, and write the frame function."""
+    captured = Captured(code, op_count=tr.op_count)
+    runner = None
+    if tr.op_count or out.graph_outputs:
+        captured.graph = tr.finish(out.graph_outputs)
+        example_inputs = [tr.real_inputs[node] for node, _ in tr.inputs]
+        static = tuple(i for i, (node, _) in enumerate(tr.inputs) if node in tr.static_inputs)
+        with ti.tracing_context(tr.fake_mode):
+            captured.compiled = compile_graph(captured.graph, example_inputs, _is_training(tr, example_inputs), static)
+        runner = _runner(captured)
+    function, captured.text = out.assemble(result, "frame_" + _identifier(code.co_name), runner)
+    ti.set_code_exec_strategy(function.__code__, ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.DEFAULT))
+    add_shape_guards(tr.guards, tr.shape_env, tr.shape_inputs)
+    captured.guards = CompiledGuards(tr.guards)
+    return captured, function
+
+
+def _is_training(tr: Trace, inputs: list[Any]) -> bool:
+    import torch
+
+    return tr.initial_grad and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs)
+
+
+def _runner(captured: Captured) -> Callable:
+    """A function that runs the compiled graph with the frame hook off for it and all that it calls."""
+    compiled, local = captured.compiled, running
+
+    def run_graph(*inputs: Any) -> Any:
+        owner = local.owner
+        if owner is not None:
+            owner.setdefault(captured)
+        return compiled(*inputs)
+
+    ti.set_code_exec_strategy(run_graph.__code__, ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.SKIP))
+    return run_graph
+
+
+def _identifier(name: str) -> str:
+    return "".join(c if c.isalnum() else "_" for c in name).strip("_") or "lambda"

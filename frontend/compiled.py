@@ -1,0 +1,110 @@
+"""What ``compile()`` returns: callables and modules that run under the frame hook."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from torchmux import torch_internals as ti
+
+from .capture import running
+from .hook import Record, Session
+
+set_eval_frame = ti.set_eval_frame
+
+
+def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: dict) -> Any:
+    """Run ``fn`` with the hook on; the record is what ``report`` shows."""
+    outer, running.owner = running.owner, record
+    previous = set_eval_frame(session.callback)
+    try:
+        return fn(*args, **kwargs)
+    finally:
+        set_eval_frame(previous)
+        running.owner = outer
+        if record.must_raise is not None:
+            _raise_pending(record)
+
+
+def _raise_pending(record: Record) -> None:
+    """fullgraph met an operator that fails in tracing: right if eager failed too, an error of its own if it did not."""
+    import sys
+
+    error, record.must_raise = record.must_raise, None
+    if sys.exc_info()[0] is None and error is not None:
+        raise error
+
+
+def compiled_function(fn: Callable, session: Session) -> Callable:
+    """A function that runs ``fn`` captured."""
+    record = Record()
+
+    @functools.wraps(fn)
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        outer, running.owner = running.owner, record
+        previous = set_eval_frame(session.callback)
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            set_eval_frame(previous)
+            running.owner = outer
+            if record.must_raise is not None:
+                _raise_pending(record)
+
+    compiled._torchmux_original = fn  # type: ignore[attr-defined]
+    compiled._torchmux_record = record  # type: ignore[attr-defined]
+    compiled._torchmux_session = session  # type: ignore[attr-defined]
+    return compiled
+
+
+class CompiledModule(torch.nn.Module):
+    """Mixin of the class that a compiled module has.
+
+    A compiled module shares its ``__dict__`` with the original and derives from the original's class: the same
+    parameters under the same names, the same hooks, attributes read and written in one place.  Only calling it differs.
+    """
+
+    _torchmux_original: torch.nn.Module
+    _torchmux_record: Record
+    _torchmux_session: Session
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Keeps class-creation hooks of the original's class from running for the derived one."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        cls = type(self)
+        return call(cls._torchmux_session, cls._torchmux_record, cls._torchmux_original, args, kwargs)
+
+    @property
+    def _orig_mod(self) -> torch.nn.Module:
+        return type(self)._torchmux_original
+
+    def __deepcopy__(self, memo: dict) -> torch.nn.Module:
+        cls = type(self)
+        return compiled_module(copy.deepcopy(cls._torchmux_original, memo), cls._torchmux_session)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # a pickle holds the module alone: compiled code belongs to this process
+        return type(self)._torchmux_original.__reduce_ex__(protocol)
+
+
+def compiled_module(module: torch.nn.Module, session: Session) -> torch.nn.Module:
+    """A module that runs ``module`` captured."""
+    cls = type(module)
+    namespace = {
+        "__module__": cls.__module__,
+        "__qualname__": cls.__qualname__,
+        "__doc__": cls.__doc__,
+        "_torchmux_original": module,
+        "_torchmux_record": Record(),
+        "_torchmux_session": session,
+    }
+    derived = types.new_class(cls.__name__, (CompiledModule, cls), exec_body=lambda ns: ns.update(namespace))
+    made = object.__new__(derived)
+    object.__setattr__(made, "__dict__", module.__dict__)
+    return made

@@ -1,0 +1,398 @@
+"""Builtin functions that need the tracer's representation; the rest are polyfills."""
+
+from __future__ import annotations
+
+import builtins
+import copy
+import functools
+import operator
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import breaks
+from ..breaks import GraphBreak
+from ..protocols import _BINARY, _COMPARE, _INPLACE, _UNARY
+from ..values.base import MISSING, Raised, Value
+from ..values.classes import ClassValue, RealValue
+from ..values.constants import ConstValue, SymValue
+from ..values.functions import FunctionValue, PartialValue
+from ..values.iterators import IteratorValue
+from ..values.objects import InstanceDictValue, ObjectValue
+from ..values.sequences import TupleValue
+from ..values.tensors import TensorValue
+from .table import handles
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+NONE = ConstValue(None)
+
+
+@handles(len, operator.length_hint)
+def len_(tr: Trace, value: Value) -> Value:
+    return value.length(tr)
+
+
+@handles(isinstance)
+def isinstance_(tr: Trace, value: Value, cls: Value) -> Value:
+    return ConstValue(_isinstance(tr, value, cls))
+
+
+def _isinstance(tr: Trace, value: Value, cls: Value) -> bool:
+    if isinstance(cls, TupleValue):
+        return any(_isinstance(tr, value, each) for each in cls.unpack(tr))
+    real = cls.real()
+    if isinstance(real, types.UnionType):
+        return any(_isinstance(tr, value, tr.lift(each)) for each in real.__args__)
+    if isinstance(cls, ClassValue):
+        check = tr.static_lookup(type(real), "__instancecheck__")
+        if isinstance(check, types.FunctionType) and _is_user_code(check):
+            return tr.wrap(check, None).call(tr, [cls, value], {}).truth(tr)
+        return tr.is_instance(value, real)
+    if real is not MISSING:
+        existing = value.real()
+        if existing is not MISSING:
+            return isinstance(existing, real)
+        if hasattr(real, "__origin__"):
+            return issubclass(value.pytype(), real.__origin__)
+    raise GraphBreak(breaks.OPERATION, f"isinstance(..., {cls.describe()})")
+
+
+def _is_user_code(function: types.FunctionType) -> bool:
+    module = function.__module__ or ""
+    return not module.startswith(("abc", "typing", "enum", "torch", "collections", "_py_abc"))
+
+
+@handles(issubclass)
+def issubclass_(tr: Trace, cls: Value, other: Value) -> Value:
+    if isinstance(other, TupleValue):
+        return ConstValue(any(issubclass_(tr, cls, each).truth(tr) for each in other.unpack(tr)))
+    try:
+        return ConstValue(issubclass(cls.real(), other.real()))
+    except TypeError as error:
+        raise Raised(tr.exception(error)) from None
+
+
+@handles(getattr)
+def getattr_(tr: Trace, value: Value, name: Value, *default: Value) -> Value:
+    try:
+        return value.getattr(tr, name.const(tr))
+    except Raised as raised:
+        if default and issubclass(raised.value.pytype(), AttributeError):
+            return default[0]
+        raise
+
+
+@handles(hasattr)
+def hasattr_(tr: Trace, value: Value, name: Value) -> Value:
+    try:
+        value.getattr(tr, name.const(tr))
+    except Raised as raised:
+        if issubclass(raised.value.pytype(), AttributeError):
+            return ConstValue(False)
+        raise
+    return ConstValue(True)
+
+
+@handles(setattr)
+def setattr_(tr: Trace, value: Value, name: Value, new: Value) -> Value:
+    value.setattr(tr, name.const(tr), new)
+    return NONE
+
+
+@handles(delattr)
+def delattr_(tr: Trace, value: Value, name: Value) -> Value:
+    value.delattr(tr, name.const(tr))
+    return NONE
+
+
+@handles(callable)
+def callable_(tr: Trace, value: Value) -> Value:
+    return ConstValue(hasattr(value.pytype(), "__call__"))
+
+
+@handles(iter)
+def iter_(tr: Trace, value: Value, *sentinel: Value) -> Value:
+    if sentinel:
+        polyfill = tr.polyfill(iter)
+        if polyfill is not None:
+            return polyfill.call(tr, [value, *sentinel], {})
+        raise GraphBreak(breaks.C_FUNCTION, "iter(callable, sentinel)")
+    return value.iter(tr)
+
+
+@handles(next)
+def next_(tr: Trace, value: Value, *default: Value) -> Value:
+    if not isinstance(value, (IteratorValue, ObjectValue)):
+        raise Raised(tr.make_exception(TypeError, f"{value.pytype().__name__!r} object is not an iterator"))
+    if isinstance(value, ObjectValue) and not default:
+        return value.call_method(tr, "__next__", [], {})
+    if hasattr(value, "send") and not default:
+        return value.send(tr, NONE)  # a generator's return value travels in its StopIteration
+    element = value.next(tr)
+    if element is not None:
+        return element
+    if default:
+        return default[0]
+    raise Raised(tr.make_exception(StopIteration))
+
+
+@handles(id)
+def id_(tr: Trace, value: Value) -> Value:
+    real = value.real()
+    if real is MISSING or not isinstance(value, RealValue):
+        raise GraphBreak(breaks.OPERATION, f"id() of {value.describe()}")
+    return ConstValue(id(real))
+
+
+@handles(hash)
+def hash_(tr: Trace, value: Value) -> Value:
+    if isinstance(value, ObjectValue):
+        method = value.special(tr, "__hash__")
+        if method is not None:
+            return method.call(tr, [], {})
+    if value.is_const():
+        return tr.fold(hash, [value.const(tr)], {})
+    raise GraphBreak(breaks.OPERATION, f"hash() of {value.describe()}")
+
+
+@handles(repr)
+def repr_(tr: Trace, value: Value) -> Value:
+    return tr.convert(value, "r")
+
+
+@handles(ascii)
+def ascii_(tr: Trace, value: Value) -> Value:
+    return tr.convert(value, "a")
+
+
+@handles(format)
+def format_(tr: Trace, value: Value, *spec: Value) -> Value:
+    return tr.format(value, spec[0] if spec else None)
+
+
+@handles(abs)
+def abs_(tr: Trace, value: Value) -> Value:
+    return _numeric(tr, abs, "__abs__", [value])
+
+
+@handles(round)
+def round_(tr: Trace, value: Value, *digits: Value, **named: Value) -> Value:
+    return _numeric(tr, round, "__round__", [value, *digits, *named.values()])
+
+
+@handles(divmod)
+def divmod_(tr: Trace, left: Value, right: Value) -> Value:
+    return TupleValue([tr.binary("//", left, right), tr.binary("%", left, right)])
+
+
+@handles(pow)
+def pow_(tr: Trace, base: Value, exponent: Value, *modulus: Value) -> Value:
+    if modulus:
+        return tr.fold(pow, [base.const(tr), exponent.const(tr), modulus[0].const(tr)], {})
+    return tr.binary("**", base, exponent)
+
+
+def _numeric(tr: Trace, function: Any, name: str, args: list[Value]) -> Value:
+    value = args[0]
+    if isinstance(value, TensorValue):
+        if function is round:
+            return tr.emit("call_function", torch.round, args[:1], {"decimals": args[1]} if len(args) > 1 else {})
+        return tr.emit("call_function", torch.abs, args, {})
+    if isinstance(value, SymValue) and function is abs:
+        return value if (value.sym >= 0) else tr.unary("-", value)
+    if isinstance(value, ObjectValue):
+        method = value.special(tr, name)
+        if method is not None:
+            return method.call(tr, args[1:], {})
+    return tr.fold(function, [a.const(tr) for a in args], {})
+
+
+@handles(vars)
+def vars_(tr: Trace, value: Value) -> Value:
+    return value.getattr(tr, "__dict__")
+
+
+@handles(dir)
+def dir_(tr: Trace, value: Value) -> Value:
+    real = value.real()
+    if isinstance(real, (type, types.ModuleType)):
+        return tr.lift(dir(real))
+    raise GraphBreak(breaks.C_FUNCTION, "dir()")
+
+
+@handles(globals)
+def globals_(tr: Trace) -> Value:
+    raise GraphBreak(breaks.C_FUNCTION, "globals()")
+
+
+@handles(breakpoint, print, input, open, eval, exec, compile, locals)
+def _outside(tr: Trace, *args: Value, **kwargs: Value) -> Value:
+    raise GraphBreak(breaks.C_FUNCTION, "a builtin that acts on the world outside the graph")
+
+
+@handles(sys.getrecursionlimit)
+def recursion_limit(tr: Trace) -> Value:
+    return ConstValue(sys.getrecursionlimit())
+
+
+@handles(sys.intern)
+def intern_(tr: Trace, value: Value) -> Value:
+    return value
+
+
+# --- attributes by the base protocol ------------------------------------------------------------------------------------------
+
+
+@handles(object.__setattr__)
+def object_setattr(tr: Trace, owner: Value, name: Value, value: Value) -> Value:
+    if not isinstance(owner, ObjectValue):
+        raise GraphBreak(breaks.OPERATION, f"object.__setattr__ on {owner.describe()}")
+    owner.set_plain(tr, name.const(tr), value)
+    return NONE
+
+
+@handles(object.__new__)
+def object_new(tr: Trace, cls: Value, *args: Value, **kwargs: Value) -> Value:
+    from ..values.classes import allocate
+
+    return allocate(tr, cls.real(), list(args), kwargs)
+
+
+@handles(dict.__new__, list.__new__, set.__new__, BaseException.__new__)
+def container_new(tr: Trace, cls: Value, *args: Value, **kwargs: Value) -> Value:
+    from ..values.classes import allocate
+
+    real = cls.real()
+    if real in (dict, list, set):
+        return cls.call(tr, [], {})
+    return allocate(tr, real, list(args) if issubclass(real, BaseException) else [], {})
+
+
+@handles(tuple.__new__)
+def tuple_new(tr: Trace, cls: Value, *items: Value) -> Value:
+    values = items[0].unpack(tr) if items else []
+    real = cls.real()
+    if real is tuple or hasattr(real, "_fields"):
+        return TupleValue(values, cls=real)
+    return ObjectValue(real, storage=TupleValue(values))
+
+
+@handles(str.__new__, int.__new__, float.__new__)
+def scalar_new(tr: Trace, cls: Value, *args: Value) -> Value:
+    real = cls.real()
+    base = next(b for b in (str, int, float) if issubclass(real, b))
+    storage = tr.fold(base, [a.const(tr) for a in args], {})
+    return storage if real is base else ObjectValue(real, storage=storage)
+
+
+@handles(type.__new__, type.__init__, builtins.__build_class__)
+def make_class(tr: Trace, *args: Value, **kwargs: Value) -> Value:
+    raise GraphBreak(breaks.C_FUNCTION, "making a class")
+
+
+# --- functools, copy, operator ----------------------------------------------------------------------------------------------
+
+
+@handles(functools.wraps)
+def wraps_(tr: Trace, wrapped: Value, *args: Value, **kwargs: Value) -> Value:
+    return PartialValue(tr.wrap(functools.update_wrapper, None), [], {"wrapped": wrapped})
+
+
+@handles(functools.update_wrapper)
+def update_wrapper(tr: Trace, wrapper: Value, wrapped: Value, *args: Value, **kwargs: Value) -> Value:
+    if isinstance(wrapper, FunctionValue):
+        for name in ("__name__", "__qualname__"):
+            try:
+                wrapper.setattr(tr, name, wrapped.getattr(tr, name))
+            except (Raised, GraphBreak):
+                continue
+        wrapper.attrs["__wrapped__"] = wrapped
+    return wrapper
+
+
+@handles(copy.copy)
+def copy_(tr: Trace, value: Value) -> Value:
+    if isinstance(value, (ConstValue, RealValue, FunctionValue, TupleValue)):
+        return value
+    if isinstance(value, ObjectValue) and value.special(tr, "__copy__") is None:
+        if value.storage(tr) is not None or isinstance(value.obj, torch.nn.Module):
+            raise GraphBreak(breaks.C_FUNCTION, f"copy.copy of {value.describe()}")
+        made = ObjectValue(value.cls)
+        for key, element in _attributes(tr, value):
+            made.attrs[key] = element
+        return made
+    if isinstance(value, TensorValue):
+        raise GraphBreak(breaks.C_FUNCTION, "copy.copy of a tensor")
+    name = "__copy__" if isinstance(value, ObjectValue) else "copy"
+    return value.call_method(tr, name, [], {})
+
+
+def _attributes(tr: Trace, value: ObjectValue) -> list[tuple[str, Value]]:
+    snapshot = InstanceDictValue(value).snapshot(tr)
+    return [(k.const(tr), snapshot.getitem(tr, k)) for k in snapshot.unpack(tr)]
+
+
+for _symbol, _entry in _BINARY.items():
+    handles(_entry[0])(lambda tr, a, b, _s=_symbol: tr.binary(_s, a, b))
+for _symbol, _pair in _INPLACE.items():
+    handles(_pair[0])(lambda tr, a, b, _s=_symbol: tr.binary(_s, a, b))
+for _symbol, _entry in _COMPARE.items():
+    handles(_entry[0])(lambda tr, a, b, _s=_symbol: tr.compare(_s, a, b))
+for _symbol, _single in _UNARY.items():
+    handles(_single[0])(lambda tr, a, _s=_symbol: tr.unary(_s, a))
+
+
+@handles(operator.not_)
+def not_(tr: Trace, value: Value) -> Value:
+    return ConstValue(not value.truth(tr))
+
+
+@handles(operator.truth)
+def truth(tr: Trace, value: Value) -> Value:
+    return ConstValue(value.truth(tr))
+
+
+@handles(operator.is_)
+def is_(tr: Trace, left: Value, right: Value) -> Value:
+    return ConstValue(tr.is_same(left, right))
+
+
+@handles(operator.is_not)
+def is_not(tr: Trace, left: Value, right: Value) -> Value:
+    return ConstValue(not tr.is_same(left, right))
+
+
+@handles(operator.getitem)
+def getitem(tr: Trace, owner: Value, key: Value) -> Value:
+    return owner.getitem(tr, key)
+
+
+@handles(operator.setitem)
+def setitem(tr: Trace, owner: Value, key: Value, value: Value) -> Value:
+    owner.setitem(tr, key, value)
+    return NONE
+
+
+@handles(operator.delitem)
+def delitem(tr: Trace, owner: Value, key: Value) -> Value:
+    owner.delitem(tr, key)
+    return NONE
+
+
+@handles(operator.contains)
+def contains(tr: Trace, owner: Value, item: Value) -> Value:
+    return ConstValue(owner.contains(tr, item).truth(tr))
+
+
+@handles(operator.abs)
+def operator_abs(tr: Trace, value: Value) -> Value:
+    return abs_(tr, value)
+
+
+@handles(operator.index)
+def index(tr: Trace, value: Value) -> Value:
+    return value if isinstance(value, SymValue) else tr.fold(operator.index, [value.const(tr)], {})

@@ -1,0 +1,214 @@
+"""Calling builtin classes."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import breaks
+from ..breaks import GraphBreak
+from ..values.base import Value
+from ..values.constants import ConstValue, SymValue
+from ..values.functions import MethodValue, PartialValue
+from ..values.iterators import CountIterator, EnumerateIterator, MapIterator, ZipIterator
+from ..values.mappings import DictValue, SetValue
+from ..values.methods import call_builtin_method
+from ..values.objects import ExceptionValue, ObjectValue, SuperValue
+from ..values.sequences import ListValue, SliceValue, TupleValue
+from ..values.tensors import TensorValue
+from .table import constructs
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+Args = list[Value]
+Kwargs = dict[str, Value]
+NONE = ConstValue(None)
+
+
+@constructs(list)
+def list_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    return ListValue(args[0].unpack(tr) if args else [])
+
+
+@constructs(tuple)
+def tuple_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    if args and isinstance(args[0], TupleValue) and args[0].cls is tuple:
+        return args[0]
+    return TupleValue(args[0].unpack(tr) if args else [])
+
+
+@constructs(torch.Size)
+def size(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    return TupleValue(args[0].unpack(tr) if args else [], cls=torch.Size)
+
+
+@constructs(dict, collections.OrderedDict)
+def dict_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    result = DictValue({}, cls=cls)
+    call_builtin_method(tr, result, cls, "update", args, kwargs)
+    return result
+
+
+@constructs(collections.defaultdict)
+def defaultdict(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    result = DictValue({}, cls=cls)
+    if args and not (args[0].is_const() and args[0].const(tr) is None):
+        result.default_factory = args[0]
+    call_builtin_method(tr, result, dict, "update", args[1:], kwargs)
+    return result
+
+
+@constructs(set, frozenset)
+def set_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    items = args[0].unpack(tr) if args else []
+    return SetValue(_unique(tr, items), cls=cls)
+
+
+def _unique(tr: Trace, items: list[Value]) -> dict[Any, Value]:
+    entries: dict[Any, Value] = {}
+    for item in items:
+        entries.setdefault(item.hash_key(tr), item)
+    return entries
+
+
+@constructs(range)
+def range_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    return tr.fold(range, [a.const(tr) for a in args], {})
+
+
+@constructs(slice)
+def slice_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) == 1:
+        return SliceValue(NONE, args[0], NONE)
+    return SliceValue(args[0], args[1], args[2] if len(args) > 2 else NONE)
+
+
+@constructs(bool)
+def bool_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    return ConstValue(args[0].truth(tr) if args else False)
+
+
+@constructs(int, float, complex)
+def number(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) == 1 and not kwargs:
+        value = args[0]
+        if isinstance(value, SymValue) and value.pytype() is cls:
+            return value
+        if isinstance(value, SymValue) and cls is float:
+            return tr.emit("call_function", torch.sym_float, [value], {})
+        if isinstance(value, TensorValue):
+            return value.call_method(tr, f"__{cls.__name__}__", [], {})
+        if isinstance(value, ObjectValue) and (found := value.special(tr, f"__{cls.__name__}__")) is not None:
+            return found.call(tr, [], {})
+    return tr.fold(cls, [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()})
+
+
+@constructs(str)
+def str_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) == 1 and not kwargs:
+        return tr.convert(args[0], "s")
+    return tr.fold(str, [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()})
+
+
+@constructs(bytes, torch.device, torch.finfo, torch.iinfo)
+def constant(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    return tr.fold(cls, [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()})
+
+
+@constructs(type)
+def type_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) != 1:
+        raise GraphBreak(breaks.C_FUNCTION, "making a class with type()")
+    return tr.lift(args[0].pytype())
+
+
+@constructs(object)
+def object_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    return ObjectValue(object)
+
+
+@constructs(super)
+def super_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    if args:
+        return SuperValue(args[0].real(), args[1])
+    frame = tr.frame
+    assert frame is not None
+    own = frame.cells["__class__"].read(tr)
+    assert own is not None
+    first = frame.code.co_varnames[0]
+    owner = frame.cells[first].read(tr) if first in frame.cells else frame.locals.get(first) or tr.load_argument(first)
+    return SuperValue(own.real(), owner)  # type: ignore[arg-type]
+
+
+@constructs(enumerate)
+def enumerate_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    start = args[1] if len(args) > 1 else kwargs.get("start", ConstValue(0))
+    return EnumerateIterator((args or [kwargs["iterable"]])[0].iter(tr), start.const(tr))
+
+
+@constructs(zip)
+def zip_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    strict = "strict" in kwargs and kwargs["strict"].truth(tr)
+    return ZipIterator([a.iter(tr) for a in args], strict)
+
+
+@constructs(map)
+def map_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    return MapIterator(args[0], [a.iter(tr) for a in args[1:]])
+
+
+@constructs(itertools.count)
+def count(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    start = args[0] if args else kwargs.get("start", ConstValue(0))
+    return CountIterator(start, args[1] if len(args) > 1 else kwargs.get("step", ConstValue(1)))
+
+
+@constructs(functools.partial)
+def partial(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    function, *rest = args
+    if isinstance(function, PartialValue):
+        return PartialValue(function.function, [*function.args, *rest], {**function.kwargs, **kwargs})
+    return PartialValue(function, rest, dict(kwargs))
+
+
+@constructs(types.MethodType)
+def method(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    return MethodValue(args[0], args[1])
+
+
+@constructs(types.MappingProxyType)
+def mapping_proxy(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    raise GraphBreak(breaks.C_FUNCTION, "types.MappingProxyType()")
+
+
+@constructs(property, staticmethod, classmethod, functools.cached_property)
+def descriptor(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    raise GraphBreak(breaks.C_FUNCTION, f"making a {cls.__name__}")
+
+
+@constructs(torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+def tensor(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    if cls is torch.Tensor and len(args) == 1 and isinstance(args[0], TensorValue):
+        return tr.emit("call_method", "detach", args, {})
+    raise GraphBreak(breaks.OPERATION, f"creating a {cls.__qualname__} in the compiled function")
+
+
+def exception(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    """A builtin exception class: its constructor only keeps its arguments."""
+    made = ExceptionValue(cls, list(args))
+    for name, value in kwargs.items():
+        made.attrs[name] = value
+    return made
+
+
+def handler_of(cls: type) -> Any:
+    """The handler of a class that has none of its own in the table."""
+    if issubclass(cls, BaseException) and cls.__module__ == "builtins":
+        return exception
+    return None

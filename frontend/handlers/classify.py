@@ -1,0 +1,197 @@
+"""Which torch callables are operators of the graph, which are ordinary Python to trace through, which end the graph.
+
+An operator is what computes tensors from tensors without touching any other state: the C functions of the public
+namespaces, and the Python functions of ``torch.nn.functional`` and ``torch.functional``, which backends expect whole.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchmux import torch_internals as ti
+
+from .. import breaks
+from ..sources import Source
+from ..values.base import Value
+from ..values.classes import DisabledValue, RealValue
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+# C functions of torch's namespaces that are not operators: they read or change global state, or leave torch.
+_NOT_OPERATORS = frozenset(
+    {"set_default_dtype", "get_default_dtype", "manual_seed", "seed", "initial_seed", "save", "load", "set_num_threads",
+     "get_num_threads", "compile", "vmap", "from_numpy", "frombuffer", "typename", "is_grad_enabled", "set_grad_enabled",
+     "is_inference_mode_enabled", "is_tensor", "is_storage", "set_default_device", "get_default_device", "fork", "wait",
+     "parse_schema", "parse_ir", "parse_type_comment", "import_ir_module", "set_flush_denormal", "init_num_threads",
+     "from_dlpack", "to_dlpack", "set_anomaly_enabled", "is_anomaly_enabled", "get_rng_state", "set_rng_state",
+     "is_floating_point", "is_complex", "is_nonzero", "numel", "result_type", "promote_types", "can_cast", "is_signed",
+     "is_inference", "is_conj", "is_neg", "is_same_size", "sym_int", "sym_not", "sym_max", "sym_min", "sym_float", "sym_ite",
+     "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "broadcast_shapes", "set_printoptions",
+     "get_device_module", "get_file_path", "prepare_multiprocessing_environment", "set_warn_always",
+     "is_warn_always_enabled", "is_deterministic_algorithms_warn_only_enabled", "get_deterministic_debug_mode",
+     "set_deterministic_debug_mode", "get_float32_matmul_precision", "set_float32_matmul_precision", "cond", "while_loop",
+     "autocast_increment_nesting", "autocast_decrement_nesting", "clear_autocast_cache", "is_autocast_enabled",
+     "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype", "is_autocast_cache_enabled",
+     "set_autocast_cache_enabled", "is_autocast_cpu_enabled", "get_autocast_gpu_dtype", "get_autocast_cpu_dtype",
+     "set_autocast_cpu_enabled", "set_autocast_gpu_dtype", "set_autocast_cpu_dtype", "default_generator", "align_tensors"}
+)  # fmt: skip
+_PYTHON_OPERATOR_MODULES = frozenset({"torch.nn.functional", "torch.functional", "torch._jit_internal", "torch.nn.init"})
+_TRACED_ANYWAY = frozenset({"multi_head_attention_forward"})
+
+
+@functools.cache
+def _operators() -> dict[int, Any]:
+    """Every operator by id; the objects are kept, so the ids stay theirs."""
+    found: dict[int, Any] = {}
+    namespaces = [torch, torch.nn.functional, torch.linalg, torch.special, torch.fft, ti.VariableFunctions]
+    for namespace in [*namespaces, *ti.c_operator_modules()]:
+        for name in dir(namespace):
+            if name in _NOT_OPERATORS or (name.startswith("__")):
+                continue
+            obj = getattr(namespace, name, None)
+            if isinstance(obj, types.BuiltinFunctionType):
+                if name.startswith("_") and namespace is torch:
+                    continue
+                found[id(obj)] = obj
+            elif isinstance(obj, types.FunctionType) and obj.__module__ in _PYTHON_OPERATOR_MODULES:
+                if obj.__module__ != "torch.nn.init" and name not in _TRACED_ANYWAY:
+                    found[id(obj)] = obj
+    return found
+
+
+_allowed: dict[int, Any] = {}
+_disallowed: dict[int, Any] = {}
+_constant: dict[int, Any] = {}
+
+
+def allow_in_graph(fn: Any) -> None:
+    _disallowed.pop(id(fn), None)
+    _allowed[id(fn)] = fn
+
+
+def disallow_in_graph(fn: Any) -> None:
+    _allowed.pop(id(fn), None)
+    _disallowed[id(fn)] = fn
+
+
+def assume_constant(fn: Any) -> None:
+    _constant[id(fn)] = fn
+
+
+def is_disabled(fn: Any) -> str | None:
+    """Why a Python function must not be traced, if it says so itself."""
+    if fn.__dict__.get("_torchmux_disable"):
+        return "is marked with torchmux.disable"
+    if fn.__dict__.get("_torchdynamo_disable"):
+        return "is marked with torch.compiler.disable"
+    return None
+
+
+class OperatorValue(RealValue):
+    """An operator: calling it makes a node."""
+
+    __slots__ = ()
+
+    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return tr.emit("call_function", self.obj, args, kwargs)
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        return tr.wrap(getattr(self.obj, name), None)
+
+
+class ConstantResultValue(RealValue):
+    """A function marked with ``assume_constant_result``: called while compiling, its result is baked in."""
+
+    __slots__ = ()
+
+    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        plain = [a.const(tr) for a in args]
+        return tr.lift_result(self.obj(*plain, **{k: v.const(tr) for k, v in kwargs.items()}))
+
+
+def function_value(obj: Any, source: Source | None) -> Value | None:
+    """The value of a callable that is an operator, is marked, or has a handler of its own; None otherwise."""
+    key = id(obj)
+    if key in _disallowed:
+        return DisabledValue(obj, f"{getattr(obj, '__qualname__', obj)} is disallowed in graphs", source=source)
+    if key in _constant:
+        return ConstantResultValue(obj, source)
+    if key in _allowed:
+        return OperatorValue(obj, source)
+    if _has_handler(obj):
+        from ..values.classes import BuiltinValue
+
+        return BuiltinValue(obj, source)
+    if key in _operators():
+        return OperatorValue(obj, source)
+    if isinstance(obj, types.FunctionType):
+        reason = _refused_module(obj.__module__ or "")
+        if reason:
+            return DisabledValue(obj, f"{obj.__module__}.{obj.__qualname__} {reason}", breaks.TORCH_STATE, source)
+    return None
+
+
+def _has_handler(obj: Any) -> bool:
+    from .table import FUNCTIONS
+
+    try:
+        return obj in FUNCTIONS
+    except TypeError:
+        return False
+
+
+# Python parts of torch (and of the library) that must not be traced: they steer the machinery that traces.
+_REFUSED = {
+    "torch._dynamo": "belongs to another tracer",
+    "torch._inductor": "belongs to a compiler",
+    "torch.fx": "builds graphs",
+    "torch._functorch": "transforms functions",
+    "torch.autograd": "runs autograd",
+    "torch.distributed": "communicates",
+    "torch.utils.checkpoint": "runs autograd",
+    "torch.jit": "compiles TorchScript",
+    "torch.multiprocessing": "starts processes",
+    "torch._higher_order_ops": "takes functions as operands",
+    "torch.func": "transforms functions",
+    "torch.random": "works on global random state",
+    "torch.serialization": "reads files",
+    "torch.cuda": "works on the device's state",
+    "torchmux": "belongs to torchmux",
+    "logging": "writes a log",
+    "warnings": "issues a warning",
+    "inspect": "inspects the running program",
+    "traceback": "inspects the running program",
+    "random": "works on global random state",
+    "threading": "works on threads",
+    "subprocess": "starts processes",
+    "numpy": "computes outside torch",
+}
+_TRACED_PARTS = ("torch.autograd.grad_mode", "torch.autograd.profiler", "torchmux.frontend.polyfills", "torch.cuda.amp")
+
+
+@functools.cache
+def _refused_module(module: str) -> str | None:
+    if module.startswith(_TRACED_PARTS):
+        return None
+    parts = module.split(".")
+    for count in range(len(parts), 0, -1):
+        reason = _REFUSED.get(".".join(parts[:count]))
+        if reason:
+            return reason
+    return None
+
+
+def is_operator_object(obj: Any) -> bool:
+    """``torch.ops.namespace.name`` and its overloads, custom operators included."""
+    return type(obj).__module__ in ("torch._ops", "torch._library.custom_ops") and callable(obj)
+
+
+def operator_value(obj: Any, source: Source | None) -> Value:
+    if "HigherOrder" in type(obj).__mro__[-2].__name__ or any("HigherOrder" in c.__name__ for c in type(obj).__mro__):
+        return DisabledValue(obj, f"{obj} takes functions as operands", breaks.TORCH_STATE, source)
+    return OperatorValue(obj, source)

@@ -1,0 +1,219 @@
+"""torch functions that are questions about the program, switches, or context managers rather than operators."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import breaks
+from ..breaks import GraphBreak
+from ..values.base import Raised, Value
+from ..values.constants import ConstValue, SymValue
+from ..values.contexts import GRAD_CLASSES, AutocastValue, GradModeValue, NullContextValue
+from ..values.objects import ObjectValue
+from ..values.sequences import TupleValue
+from ..values.tensors import TensorValue
+from .table import constructs, handles
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+NONE = ConstValue(None)
+TRUE, FALSE = ConstValue(True), ConstValue(False)
+
+
+# --- what the program asks about itself ---------------------------------------------------------------------------------------
+
+
+@handles(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
+def is_compiling(tr: Trace) -> Value:
+    return TRUE
+
+
+@handles(
+    torch.jit.is_scripting, torch.jit.is_tracing, torch.compiler.is_exporting, torch.onnx.is_in_onnx_export,
+    torch._jit_internal.is_scripting,
+)  # fmt: skip
+def is_other_tracer(tr: Trace, *args: Value) -> Value:
+    return FALSE
+
+
+handles(torch._C._get_tracing_state)(lambda tr: NONE)
+
+
+@handles(torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic)
+def has_torch_function(tr: Trace, *args: Value) -> Value:
+    return FALSE  # inputs with an override are refused when they are read
+
+
+@handles(torch._C._log_api_usage_once)
+def log_api_usage(tr: Trace, *args: Value) -> Value:
+    return NONE
+
+
+@handles(torch.is_tensor)
+def is_tensor(tr: Trace, value: Value) -> Value:
+    return ConstValue(issubclass(value.pytype(), torch.Tensor))
+
+
+@handles(torch.is_grad_enabled)
+def is_grad_enabled(tr: Trace) -> Value:
+    return ConstValue(tr.grad_enabled)
+
+
+def _question(function: Any) -> None:
+    def answer(tr: Trace, *args: Value, **kwargs: Value) -> Value:
+        return tr.lift(function(*(a.const(tr) for a in args), **{k: v.const(tr) for k, v in kwargs.items()}))
+
+    handles(function)(answer)
+
+
+# Their answers are covered by the global-state guard, or cannot change while the process lives.
+for _function in (
+    torch.is_inference_mode_enabled, torch.get_default_dtype, torch.are_deterministic_algorithms_enabled,
+    torch.get_num_threads, torch.cuda.is_available, torch.cuda.device_count, torch.is_autocast_enabled,
+    torch.get_autocast_dtype, torch.is_autocast_cache_enabled, torch.get_float32_matmul_precision,
+    torch.amp.is_autocast_available, torch.is_deterministic_algorithms_warn_only_enabled,
+    torch.cuda.is_bf16_supported, torch.backends.mps.is_available, torch.promote_types, torch.can_cast,
+):  # fmt: skip
+    _question(_function)
+
+
+def _method_question(function: Any, name: str) -> None:
+    handles(function)(lambda tr, input: input.call_method(tr, name, [], {}))
+
+
+for _function, _name in (
+    (torch.is_floating_point, "is_floating_point"), (torch.is_complex, "is_complex"), (torch.is_signed, "is_signed"),
+    (torch.is_conj, "is_conj"), (torch.is_neg, "is_neg"), (torch.is_inference, "is_inference"), (torch.numel, "numel"),
+):  # fmt: skip
+    _method_question(_function, _name)
+
+
+@handles(torch.is_same_size)
+def is_same_size(tr: Trace, left: Value, right: Value) -> Value:
+    return ConstValue(tr.equal(left.getattr(tr, "shape"), right.getattr(tr, "shape")))
+
+
+@handles(torch.result_type)
+def result_type(tr: Trace, *values: Value, **named: Value) -> Value:
+    return ConstValue(torch.result_type(*(v.fake(tr) for v in [*values, *named.values()])))
+
+
+@handles(torch.broadcast_shapes)
+def broadcast_shapes(tr: Trace, *shapes: Value) -> Value:
+    result = torch.broadcast_shapes(*(s.const(tr) for s in shapes))
+    return TupleValue([ConstValue(s) for s in result], cls=torch.Size)
+
+
+# --- symbolic numbers -----------------------------------------------------------------------------------------------------------
+
+
+def _symbolic_rounding(function: Any, method: str) -> None:
+    def answer(tr: Trace, value: Value) -> Value:
+        if isinstance(value, SymValue):
+            return tr.emit("call_function", function, [value], {})
+        if isinstance(value, TensorValue):
+            return value.call_method(tr, f"__{method}__", [], {})
+        if isinstance(value, ObjectValue) and (found := value.special(tr, f"__{method}__")) is not None:
+            return found.call(tr, [], {})
+        return tr.fold(function, [value.const(tr)], {})
+
+    handles(function)(answer)
+
+
+for _function, _name in (
+    (torch.sym_int, "int"), (torch.sym_float, "float"), (math.floor, "floor"), (math.ceil, "ceil"), (math.trunc, "trunc"),
+):  # fmt: skip
+    _symbolic_rounding(_function, _name)
+
+
+@handles(torch.sym_max, torch.sym_min, torch.sym_not)
+def _symbolic(tr: Trace, *args: Value) -> Value:
+    raise GraphBreak(breaks.OPERATION, "torch.sym_* called by the program itself")
+
+
+# --- what ends the graph -----------------------------------------------------------------------------------------------------------
+
+
+def _refuse(function: Any, name: str) -> None:
+    def answer(tr: Trace, *args: Value, **kwargs: Value) -> Value:
+        raise GraphBreak(breaks.TORCH_STATE, name)
+
+    handles(function)(answer)
+
+
+for _module in (torch, torch._C):
+    for _name in (
+        "manual_seed", "seed", "initial_seed", "set_default_dtype", "set_default_device", "get_default_device", "save",
+        "load", "set_num_threads", "use_deterministic_algorithms", "set_rng_state", "get_rng_state", "from_numpy",
+        "set_float32_matmul_precision", "frombuffer", "is_nonzero",
+    ):  # fmt: skip
+        if hasattr(_module, _name) and getattr(_module, _name).__class__ is not property:
+            _refuse(getattr(_module, _name), f"torch.{_name}")
+
+
+# --- grad mode and autocast -----------------------------------------------------------------------------------------------------------
+
+
+@constructs(*GRAD_CLASSES)
+def grad_mode(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    previous = tr.grad_enabled
+    if cls is torch.set_grad_enabled:
+        mode = (args or list(kwargs.values()))[0].truth(tr)
+        tr.set_grad(mode)  # it acts at once, also without "with"
+        return GradModeValue(cls, mode, previous)
+    made = GradModeValue(cls, cls is torch.enable_grad, previous)
+    if args:  # used as a decorator without parentheses
+        return made.call(tr, args, kwargs)
+    return made
+
+
+@handles(torch._C._set_grad_enabled)
+def c_set_grad_enabled(tr: Trace, mode: Value) -> Value:
+    tr.set_grad(mode.truth(tr))
+    return NONE
+
+
+@constructs(torch.autocast, torch.amp.autocast_mode.autocast)
+def autocast(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    names = ("device_type", "dtype", "enabled", "cache_enabled")
+    given: dict[str, Any] = {n: a.const(tr) for n, a in zip(names, args, strict=False)}
+    given.update({k: v.const(tr) for k, v in kwargs.items()})
+    try:
+        real = torch.autocast(**given)
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise Raised(tr.exception(error)) from None
+    return AutocastValue(cls, (real.device, real.fast_dtype, real._enabled, real._cache_enabled))
+
+
+@constructs(contextlib.nullcontext)
+def nullcontext(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    result = (args or list(kwargs.values()) or [NONE])[0]
+    return NullContextValue(cls, result)
+
+
+@constructs(torch.autograd.profiler.record_function)
+def record_function(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return NullContextValue(cls, NONE)  # an annotation of the profile; a compiled graph is one event
+
+
+@constructs(torch.Generator)
+def generator(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    raise GraphBreak(breaks.TORCH_STATE, "making a torch.Generator")
+
+
+# --- other constructors that are operators in disguise -----------------------------------------------------------------------------
+
+
+@handles(torch.Tensor.size)
+def tensor_size(tr: Trace, owner: Value, *args: Value) -> Value:
+    return owner.call_method(tr, "size", list(args), {})
+
+
+@handles(torch.Tensor.dim)
+def tensor_dim(tr: Trace, owner: Value) -> Value:
+    return owner.call_method(tr, "dim", [], {})

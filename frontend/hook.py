@@ -1,0 +1,252 @@
+"""The PEP 523 hook: decides for every frame that runs under a compiled callable whether it is captured."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import sysconfig
+import threading
+import types
+import weakref
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+
+import torchmux
+from torchmux import torch_internals as ti
+from torchmux.config import config
+from torchmux.registry.errors import TorchmuxError, Unsupported
+
+from . import breaks, logs
+from .breaks import BreakRecord, GraphBreak
+from .capture import Captured, CodeState, capture, forget_resume_codes, running
+from .values.base import Raised
+
+log = logging.getLogger("torchmux")
+_lock = threading.RLock()
+
+_DEFAULT, _SKIP, _RUN = ti.FrameAction.DEFAULT, ti.FrameAction.SKIP, ti.FrameAction.DEFAULT
+
+
+class _Decision:
+    """What the C hook reads from a callback's result."""
+
+    def __init__(self, guarded_code: Any, action: Any, apply_to_code: bool) -> None:
+        self.guarded_code = guarded_code
+        self.frame_exec_strategy = ti.FrameExecStrategy(action, _DEFAULT)
+        self.apply_to_code = apply_to_code
+        self.skip_reason = None
+
+
+_SKIP_FRAME = _Decision(None, _SKIP, False)
+_SKIP_CODE = _Decision(None, _SKIP, True)
+
+
+class _GuardManager:
+    """Our guard function in the shape that the C hook expects."""
+
+    def __init__(self, check: Callable[[dict], bool]) -> None:
+        self.root = ti.RootGuardManager()
+        self.root.add_lambda_guard(check, ["torchmux guard"], None)
+        self.cache_entry = None
+        self.extra_state = None
+        self.diff_guard_root = None
+
+
+class _GuardedCode:
+    def __init__(self, captured: Captured) -> None:
+        assert captured.guards is not None
+        self.code = captured.code
+        self.guard_manager = _GuardManager(captured.guards.check)
+        self.compile_id = None
+        self.trace_annotation = f"torchmux {captured.code.co_name}"
+
+
+def _library_prefixes() -> tuple[str, ...]:
+    """Folders whose code is never a user's: the standard library, torchmux itself, torch's machinery."""
+    torch_root = os.path.dirname(torch.__file__) + os.sep
+    own = [os.path.dirname(m.__file__) + os.sep for m in (torchmux, sys.modules[__package__]) if m.__file__]
+    return (*own, torch_root, sysconfig.get_paths()["stdlib"] + os.sep, "<torchmux", "<frozen", "<eval_with_key>", "<fx-generated")
+
+
+_LIBRARY = _library_prefixes()
+_SITE_PACKAGES = tuple({sysconfig.get_paths()["purelib"] + os.sep, sysconfig.get_paths()["platlib"] + os.sep})
+# torch.nn layers and the like are as good as a user's; the call machinery of Module is shared by every module there is.
+_TORCH_CAPTURED = tuple(
+    os.path.join(os.path.dirname(torch.__file__), *p) + (os.sep if not p[-1].endswith(".py") else "")
+    for p in (("nn", "modules"), ("nn", "functional.py"), ("ao", "nn"))
+)
+_TORCH_SKIPPED = (os.path.join(os.path.dirname(torch.__file__), "nn", "modules", "module.py"),)
+
+
+def is_library(filename: str) -> bool:
+    """Whether frames of this file run as they are."""
+    if filename.startswith(_TORCH_CAPTURED):
+        return filename in _TORCH_SKIPPED
+    if filename.startswith(_LIBRARY):
+        return not filename.startswith(_SITE_PACKAGES) or filename.startswith(_LIBRARY[:3])
+    return False
+
+
+_GENERATOR_LIKE = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR
+
+
+class Session:
+    """Everything that equal ``compile()`` calls share: the backend, its settings and the code compiled for them."""
+
+    def __init__(self, compile_graph: Callable, *, fullgraph: bool, dynamic: bool | None) -> None:
+        self.compile_graph = compile_graph
+        self.fullgraph = fullgraph
+        self.dynamic = dynamic
+        self.states: dict[int, tuple[types.CodeType, CodeState]] = {}
+        self.callback = _Callback(self)
+
+    def state(self, code: types.CodeType) -> CodeState:
+        found = self.states.get(id(code))
+        if found is None:
+            found = self.states[id(code)] = (code, CodeState())
+        return found[1]
+
+
+_sessions: weakref.WeakValueDictionary[Hashable, Session] = weakref.WeakValueDictionary()
+_all_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+def session_for(key: Hashable, make: Callable[[], Session]) -> Session:
+    """The session of an equal earlier ``compile()`` call, or a new one."""
+    with _lock:
+        found = _sessions.get(key)
+        if found is None:
+            found = _sessions[key] = make()
+            _all_sessions.add(found)
+        return found
+
+
+def reset() -> None:
+    """Forget all compiled code."""
+    with _lock:
+        for session in list(_all_sessions):
+            for code, _ in session.states.values():
+                ti.reset_code(code)
+            session.states.clear()
+        forget_resume_codes()
+
+
+class Record(dict[Any, None]):
+    """What ran under one compiled callable: its captures, in order, its breaks and recompilations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.breaks: dict[BreakRecord, None] = {}
+        self.recompiles: list[str] = []
+        self.must_raise: Unsupported | None = None
+
+
+class _Callback:
+    """Called by the C hook for frames that have no compiled code whose guards hold."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = weakref.ref(session)
+        self._torchdynamo_orig_backend = session  # what the C hook compares to find a code's entries
+
+    def __call__(self, frame: Any, cache_entry: Any, frame_state: dict) -> Any:
+        code = frame.f_code
+        if is_library(code.co_filename) or code.co_flags & _GENERATOR_LIKE:
+            return _SKIP_CODE if is_library(code.co_filename) else _SKIP_FRAME
+        session = self._session()
+        if session is None:
+            return _SKIP_FRAME
+        with _lock:
+            return _convert(session, frame, running.owner)
+
+
+def _convert(session: Session, frame: Any, record: Any) -> _Decision:
+    code = frame.f_code
+    state = session.state(code)
+    if state.runs_eager:
+        return _SKIP_FRAME
+    if state.entries:
+        reason = _recompile_reason(state, frame)
+        if isinstance(record, Record):
+            record.recompiles.append(f"{code.co_qualname}: {reason}")
+        logs.emit("recompiles", f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})", reason)
+        if len(state.entries) >= config.recompile_limit:
+            return _limit_reached(session, state, code, reason)
+    try:
+        captured = capture(
+            frame,
+            state,
+            session.compile_graph,
+            dynamic=session.dynamic,
+            automatic=config.automatic_dynamic_shapes and config.assume_static_by_default,
+            fullgraph=session.fullgraph,
+        )
+    except GraphBreak as stop:
+        return _whole_frame_break(session, state, code, stop, record)
+    except (TorchmuxError, KeyboardInterrupt) as error:
+        if isinstance(error, TorchmuxError) and config.suppress_errors:
+            log.warning("%s runs in eager: %s", code.co_qualname, error)
+            state.runs_eager = True
+            return _SKIP_FRAME
+        raise
+    except Exception as error:
+        return _internal_error(session, state, code, error, record)
+    if captured.broke is not None and isinstance(record, Record):
+        record.breaks.setdefault(captured.broke)
+    if captured.graph is None and captured.broke is None and not session.fullgraph:
+        return _SKIP_FRAME  # no operator in it: nothing to gain
+    state.entries.append(captured)
+    if isinstance(record, Record) and captured.graph is not None:
+        record.setdefault(captured)
+    return _Decision(_GuardedCode(captured), _RUN, False)
+
+
+def _recompile_reason(state: CodeState, frame: Any) -> str:
+    locals_ = frame.f_locals
+    reasons = [entry.guards.why_not(locals_) for entry in reversed(state.entries) if entry.guards is not None]
+    return reasons[0] if reasons else "?"
+
+
+def _limit_reached(session: Session, state: CodeState, code: types.CodeType, reason: str) -> _Decision:
+    where = f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
+    message = (
+        f"{where} was compiled {len(state.entries)} times, which is torchmux.config.recompile_limit; the guard that "
+        f"failed last: {reason}. Its new calls run in eager. Make what changes a tensor or mark it with "
+        f"torchmux.mark_dynamic, or raise the limit."
+    )
+    if session.fullgraph:
+        raise Unsupported(message)
+    state.runs_eager = True
+    log.warning(message)
+    return _SKIP_FRAME
+
+
+_USER_ERRORS = (breaks.EXCEPTION, breaks.OPERATOR_FAILED)
+
+
+def _whole_frame_break(session: Session, state: CodeState, code: types.CodeType, stop: GraphBreak, record: Any) -> _Decision:
+    """Nothing of the frame was captured: it runs as it is, the functions it calls are captured on their own."""
+    entry = breaks.record(stop, whole_frame=True)
+    logs.emit("graph_breaks", f"{code.co_qualname} runs in eager", entry.message())
+    if isinstance(record, Record):
+        record.breaks.setdefault(entry)
+    if session.fullgraph:
+        error = Unsupported(f"fullgraph=True, but the graph breaks. {entry.message()}")
+        if stop.kind in _USER_ERRORS and isinstance(record, Record):
+            record.must_raise = error  # eager raises the program's own exception; if it does not, this one is raised
+            return _SKIP_FRAME
+        raise error from stop.cause
+    return _SKIP_FRAME
+
+
+def _internal_error(session: Session, state: CodeState, code: types.CodeType, error: Exception, record: Any) -> _Decision:
+    stop = GraphBreak(breaks.INTERNAL, f"{type(error).__name__}: {error}", error)
+    stop.frames.append((code.co_filename, code.co_firstlineno, code.co_name))
+    if isinstance(error, Raised):
+        stop.reason = f"an exception of the program got lost: {error.value.describe()}"
+    if session.fullgraph:
+        raise Unsupported(f"fullgraph=True, but {breaks.record(stop).message()}") from error
+    log.warning("%s runs in eager: %s", code.co_qualname, breaks.record(stop).message(), exc_info=error)
+    return _whole_frame_break(session, state, code, stop, record)

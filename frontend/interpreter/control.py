@@ -1,0 +1,74 @@
+"""Jumps and loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..values.constants import ConstValue
+from .frame import Frame, op
+
+
+def _is_none(frame: Frame) -> bool:
+    value = frame.pop()
+    return isinstance(value, ConstValue) and value.value is None
+
+
+@op("JUMP")
+def jump(frame: Frame, ins: Any) -> None:
+    frame.pc = ins.target
+
+
+@op("POP_JUMP_IF_TRUE")
+def pop_jump_if_true(frame: Frame, ins: Any) -> None:
+    if frame.pop().truth(frame.tr):
+        frame.pc = ins.target
+
+
+@op("POP_JUMP_IF_FALSE")
+def pop_jump_if_false(frame: Frame, ins: Any) -> None:
+    if not frame.pop().truth(frame.tr):
+        frame.pc = ins.target
+
+
+@op("POP_JUMP_IF_NONE")
+def pop_jump_if_none(frame: Frame, ins: Any) -> None:
+    if _is_none(frame):
+        frame.pc = ins.target
+
+
+@op("POP_JUMP_IF_NOT_NONE")
+def pop_jump_if_not_none(frame: Frame, ins: Any) -> None:
+    if not _is_none(frame):
+        frame.pc = ins.target
+
+
+@op("JUMP_IF_TRUE_OR_POP")
+def jump_if_true_or_pop(frame: Frame, ins: Any) -> None:
+    if frame.stack[-1].truth(frame.tr):
+        frame.pc = ins.target
+    else:
+        frame.pop()
+
+
+@op("JUMP_IF_FALSE_OR_POP")
+def jump_if_false_or_pop(frame: Frame, ins: Any) -> None:
+    if frame.stack[-1].truth(frame.tr):
+        frame.pop()
+    else:
+        frame.pc = ins.target
+
+
+@op("GET_ITER")
+def get_iter(frame: Frame, ins: Any) -> None:
+    frame.push(frame.pop().iter(frame.tr))
+
+
+@op("FOR_ITER")
+def for_iter(frame: Frame, ins: Any) -> None:
+    element = frame.stack[-1].next(frame.tr)
+    if element is not None:
+        frame.push(element)
+        return
+    if ins.arg:
+        frame.pop()
+    frame.pc = ins.target

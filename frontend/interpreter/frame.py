@@ -1,0 +1,172 @@
+"""One frame: stack, locals, cells and the loop that dispatches micro-ops to handlers."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..breaks import TOO_DEEP, GraphBreak
+from ..bytecode import normalize
+from ..values.base import Raised, Value
+from ..values.constants import ConstValue
+from ..values.functions import CellValue
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+# A handler returns None to go on, or (finished, value): True for a return, False for a yield.
+Handler = Callable[["Frame", Any], "tuple[bool, Value] | None"]
+HANDLERS: dict[str, Handler] = {}
+
+MAX_DEPTH = 150
+
+
+def op(*names: str) -> Callable[[Handler], Handler]:
+    """Register the handler of one or several micro-ops."""
+
+    def register(handler: Handler) -> Handler:
+        for name in names:
+            HANDLERS[name] = handler
+        return handler
+
+    return register
+
+
+class StopAtBreak(Exception):
+    """The root frame has come to the instruction at which an earlier attempt found a graph break."""
+
+
+class Frame:
+    """An activation of a function in the traced program.
+
+    ``cells`` are the frame's own cell variables and its closure, by name.  The root frame is the one that the compiled
+    code replaces: only there can a graph end and the rest be resumed.
+    """
+
+    __slots__ = (
+        "at", "cells", "code", "depth", "handled", "is_root", "locals", "namespace", "parent", "pc", "program", "stack",
+        "tr", "yielding",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        tr: Trace,
+        code: types.CodeType,
+        namespace: dict,
+        locals_: dict[str, Value],
+        closure: tuple[CellValue, ...] = (),
+        parent: Frame | None = None,
+    ) -> None:
+        self.tr = tr
+        self.code = code
+        self.program = normalize(code)
+        self.namespace = namespace
+        self.locals = locals_
+        self.stack: list[Value] = []
+        self.pc = 0
+        self.at = 0
+        self.parent = parent
+        self.depth = parent.depth + 1 if parent else 0
+        self.is_root = parent is None
+        self.handled: list[Value] = []  # exceptions being handled, innermost last
+        self.yielding = False
+        self.cells: dict[str, CellValue] = {}
+        for name in code.co_cellvars:
+            self.cells[name] = CellValue(locals_.get(name))
+        for name, cell in zip(code.co_freevars, closure, strict=True):
+            self.cells[name] = cell
+        if self.depth > MAX_DEPTH:
+            raise GraphBreak(TOO_DEEP, f"{code.co_qualname} is called {MAX_DEPTH} levels deep")
+
+    # --- the stack ------------------------------------------------------------------------------------------------------
+
+    def push(self, value: Value) -> None:
+        self.stack.append(value)
+
+    def pop(self) -> Value:
+        return self.stack.pop()
+
+    def popn(self, count: int) -> list[Value]:
+        if not count:
+            return []
+        values = self.stack[-count:]
+        del self.stack[-count:]
+        return values
+
+    @property
+    def line(self) -> int:
+        return self.program.ops[self.at].line or self.code.co_firstlineno
+
+    # --- running --------------------------------------------------------------------------------------------------------
+
+    def run(self) -> Value:
+        """Run to the end; the function's result."""
+        _, value = self._loop()
+        return value
+
+    def resume(self, value: Value | None, error: Raised | None) -> tuple[bool, Value]:
+        """Go on with a generator: with a sent ``value``, or by raising ``error`` where it is suspended."""
+        self.parent = self.tr.frame
+        if error is not None:
+            return self._loop(error)
+        if self.yielding:
+            assert value is not None
+            self.push(value)
+        self.yielding = True
+        return self._loop()
+
+    def _loop(self, error: Raised | None = None) -> tuple[bool, Value]:
+        tr, ops = self.tr, self.program.ops
+        outer, tr.frame = tr.frame, self
+        try:
+            if error is not None:
+                self.unwind(error)
+            while True:
+                try:
+                    if self.is_root:
+                        return self._run_root(ops)
+                    handlers = HANDLERS
+                    while True:
+                        self.at = pc = self.pc
+                        self.pc = pc + 1
+                        instruction = ops[pc]
+                        result = handlers[instruction.name](self, instruction)
+                        if result is not None:
+                            return result
+                except Raised as raised:
+                    self.unwind(raised)
+        except GraphBreak as stop:
+            if not tr.in_polyfill(self.code):
+                stop.frames.append((self.code.co_filename, self.line, self.code.co_name))
+            raise
+        finally:
+            tr.frame = outer
+
+    def _run_root(self, ops: list) -> tuple[bool, Value]:
+        """As the loop of other frames, but counting raw instructions, so that a break can be found again."""
+        tr, previous = self.tr, -1
+        while True:
+            self.at = pc = self.pc
+            instruction = ops[pc]
+            if instruction.index != previous or ops[pc - 1].index != instruction.index:
+                previous = instruction.index
+                tr.step += 1
+                if tr.step == tr.stop_at:
+                    raise StopAtBreak
+            self.pc = pc + 1
+            result = HANDLERS[instruction.name](self, instruction)
+            if result is not None:
+                return result
+
+    def unwind(self, raised: Raised) -> None:
+        """Go to the handler that covers the current instruction, or let the exception leave the frame."""
+        handler = self.program.ops[self.at].handler
+        if handler is None:
+            raise raised
+        target, depth, lasti = handler
+        del self.stack[depth:]
+        if lasti:
+            self.push(ConstValue(self.at))
+        self.push(raised.value)
+        self.pc = target

@@ -1,0 +1,225 @@
+"""Writes the Python function that runs in place of the captured part of a frame.
+
+It loads the graph's inputs, calls the compiled graph, replays side effects and rebuilds what lives on.  Being plain
+source text, it is the same for every CPython version and can be read (``TORCHMUX_LOGS=bytecode``).
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from typing import Any
+
+from torchmux import torch_internals as ti
+
+from .breaks import NOT_REBUILDABLE, GraphBreak
+from .sources import CellSource, Loader, LocalSource, Names, Source
+from .trace import Trace
+from .values.base import Value
+from .values.constants import ConstValue
+from .values.functions import CellValue
+from .values.mappings import DictValue, SetValue
+from .values.objects import _DELETED, ObjectValue
+from .values.sequences import ListValue
+from .values.tensors import TensorValue
+
+_BUILDING = "<building>"
+
+
+class Output:
+    """The function under construction: ``before`` runs ahead of the graph, ``after`` behind it."""
+
+    def __init__(self, tr: Trace) -> None:
+        self.tr = tr
+        self.names = Names()
+        self.before: list[str] = []
+        self.after: list[str] = []
+        self.arguments: dict[tuple[str, str], str] = {}  # ("local" | "cell", name) -> parameter
+        self.loader = Loader(self.names, self.before, self._root)
+        self.graph_outputs: list[Value] = []
+        self._outputs: dict[Value, str] = {}
+        self._memo: dict[Value, str] = {}
+        self._count = 0
+
+    # --- expressions --------------------------------------------------------------------------------------------------------
+
+    def _root(self, source: LocalSource | CellSource) -> str:
+        if isinstance(source, CellSource):
+            return self._parameter("cell", source.name)
+        if source.cell:
+            return self._parameter("cell", source.name) + ".cell_contents"
+        return self._parameter("local", source.name)
+
+    def _parameter(self, kind: str, name: str) -> str:
+        key = (kind, name)
+        if key not in self.arguments:
+            self.arguments[key] = f"{'cell' if kind == 'cell' else 'arg'}_{name.strip('.')}"
+        return self.arguments[key]
+
+    def load(self, source: Source) -> str:
+        return self.loader.load(source)
+
+    def value(self, value: Value) -> str:
+        """The expression that is this value behind the graph; one object stays one object."""
+        known = self._memo.get(value)
+        if known is _BUILDING:
+            raise GraphBreak(NOT_REBUILDABLE, f"{value.describe()} contains itself")
+        if known is not None:
+            return known
+        if isinstance(value, ConstValue):
+            return value.rebuild(self)
+        if value.source is not None:
+            text = self.load(value.source)
+        else:
+            self._memo[value] = _BUILDING
+            text = value.rebuild(self)
+            if self._memo[value] is not _BUILDING:
+                return self._memo[value]  # a shell that rebuild() made
+            if not text.isidentifier():
+                text = self.temporary(text)
+        self._memo[value] = text
+        return text
+
+    def container(self, opening: str, closing: str, items: list[Value]) -> str:
+        if opening == "(" and not items:
+            return "()"
+        return opening + ", ".join(map(self.value, items)) + closing
+
+    def temporary(self, text: str) -> str:
+        self._count += 1
+        name = f"r{self._count}"
+        self.line(f"{name} = {text}")
+        return name
+
+    def shell(self, value: Value, text: str) -> str:
+        """Make the object first and fill it afterwards, so that what it contains may refer to it."""
+        if value.source is not None:
+            return self.load(value.source)
+        name = self.temporary(text)
+        self._memo[value] = name
+        return name
+
+    def line(self, text: str) -> None:
+        self.after.append(text)
+
+    def graph_output(self, value: Value) -> str:
+        """A tensor or symbolic number that the graph computes."""
+        name = self._outputs.get(value)
+        if name is None:
+            name = self._outputs[value] = f"out{len(self.graph_outputs)}"
+            self.graph_outputs.append(value)
+        return name
+
+    # --- objects --------------------------------------------------------------------------------------------------------------
+
+    def attributes(self, variable: str, owner: ObjectValue) -> None:
+        setter = self.names.const(object.__setattr__)
+        for name, value in owner.attrs.items():
+            if value is _DELETED:
+                if owner.source is not None:
+                    self.line(f"{self.names.const(object.__delattr__)}({variable}, {name!r})")
+            elif issubclass(owner.cls, BaseException):
+                self.line(f"{variable}.{name} = {self.value(value)}")
+            else:
+                self.line(f"{setter}({variable}, {name!r}, {self.value(value)})")
+
+    def fill(self, variable: str, storage: Value) -> None:
+        """Give an object whose class derives from a container the container's contents."""
+        if isinstance(storage, DictValue):
+            self._fill_dict(variable, storage)
+        elif isinstance(storage, ListValue):
+            self.line(f"{self.names.const(list)}.extend({variable}, {self.container('[', ']', storage.items(self.tr))})")
+        elif isinstance(storage, SetValue):
+            self.line(f"{self.names.const(set)}.update({variable}, {self.container('[', ']', list(storage.entries.values()))})")
+
+    def _fill_dict(self, variable: str, storage: DictValue) -> None:
+        base = self.names.const(collections.OrderedDict if issubclass(storage.cls, collections.OrderedDict) else dict)
+        storage.values(self.tr)
+        for key, element in storage.entries.values():
+            self.line(f"{base}.__setitem__({variable}, {self.value(key)}, {self.value(element)})")
+
+    # --- side effects -----------------------------------------------------------------------------------------------------------
+
+    def replay_effects(self) -> None:
+        """Write the final state of everything that changed outside the frame.
+
+        First every new content is rebuilt, then it is written, so that no write is seen by a later read.
+        """
+        writes: list[Callable[[], None]] = []
+        for value in self.tr.effects.changed_values:
+            assert value.source is not None
+            writes.append(self._write(value, self.load(value.source)))
+        for (_, name), (namespace, value) in self.tr.effects.globals.items():
+            text = f"{self.names.const(namespace)}[{name!r}] = {self.value(value)}"
+            writes.append(lambda text=text: self.line(text))
+        for write in writes:
+            write()
+
+    def _write(self, value: Value, target: str) -> Callable[[], None]:
+        if isinstance(value, ListValue):
+            text = self.container("[", "]", value.items(self.tr))
+            return lambda: self.line(f"{self.names.const(list)}.__setitem__({target}, slice(None), {text})")
+        if isinstance(value, DictValue):
+            return self._write_dict(value, target)
+        if isinstance(value, SetValue):
+            text = self.container("[", "]", list(value.entries.values()))
+            return lambda: (self.line(f"{target}.clear()"), self.line(f"{target}.update({text})"))  # type: ignore[func-returns-value]
+        if isinstance(value, CellValue):
+            if value.contents is None:
+                return lambda: self.line(f"del {target}.cell_contents")
+            text = self.value(value.contents)
+            return lambda: self.line(f"{target}.cell_contents = {text}")
+        assert isinstance(value, ObjectValue)
+        for contents in value.attrs.values():
+            if contents is not _DELETED:
+                self.value(contents)
+        return lambda: self.attributes(target, value)
+
+    def _write_dict(self, value: DictValue, target: str) -> Callable[[], None]:
+        base = self.names.const(collections.OrderedDict if issubclass(value.cls, collections.OrderedDict) else dict)
+        value.values(self.tr)
+        pairs = [(self.value(key), self.value(element)) for key, element in value.entries.values()]
+
+        def write() -> None:
+            self.line(f"{base}.clear({target})")
+            for key, element in pairs:
+                self.line(f"{base}.__setitem__({target}, {key}, {element})")
+
+        return write
+
+    def restore_state(self) -> None:
+        """Enter for real the regions in which the graph ended."""
+        tr = self.tr
+        for context in tr.active_contexts:
+            self.line(f"{self.value(context)}.__enter__()")
+            previous = getattr(context, "previous", None)
+            if previous is not None and context.source is None:
+                self.line(f"{self.value(context)}.prev = {previous}")
+        if tr.final_grad != tr.initial_grad:
+            self.line(f"{self.names.const(ti.set_grad_enabled)}({tr.final_grad})")
+
+    # --- the function -----------------------------------------------------------------------------------------------------------
+
+    def inputs(self) -> list[str]:
+        """The expressions for the graph's inputs; call after the graph is finished."""
+        return [self.load(source) for _, source in self.tr.inputs]
+
+    def assemble(self, result: str, name: str, run_graph: Callable | None) -> tuple[Callable, str]:
+        """Compile the function; the callable and its text."""
+        lines = []
+        if run_graph is not None:
+            inputs = self.inputs()
+            self.names.namespace["run_graph"] = run_graph
+            targets = ", ".join(f"out{i}" for i in range(len(self.graph_outputs)))
+            comma = "," if len(self.graph_outputs) == 1 else ""
+            call = f"run_graph({', '.join(inputs)})"
+            lines.append(f"{targets}{comma} = {call}" if targets else call)
+        lines = [*self.before, *lines, *self.after, f"return {result}"]
+        parameters = ", ".join(self.arguments.values())
+        text = f"def {name}({parameters}):\n" + "\n".join("    " + line for line in lines) + "\n"
+        namespace = self.names.namespace
+        exec(compile(text, f"<torchmux {name}>", "exec"), namespace)
+        return namespace[name], text
+
+
+__all__ = ["Any", "Output", "TensorValue"]

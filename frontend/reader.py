@@ -1,0 +1,398 @@
+"""Reads existing objects into values, and guards what it reads.
+
+``wrap`` is the one door: it dispatches on the object's class, remembers what it has made (so that one object is one
+value, however it is reached) and adds the guards that make the value true for later calls.
+"""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import contextvars
+import enum
+import functools
+import inspect
+import threading
+import types
+import typing
+from typing import Any
+
+import torch
+
+from . import breaks
+from .breaks import GraphBreak
+from .guards import GuardSet
+from .handlers import classify
+from .sources import Source, attr, const_source, global_source
+from .values.base import MISSING, Raised, Value
+from .values.classes import BuiltinValue, ClassValue, DisabledValue, PythonModuleValue
+from .values.constants import CONST_TYPES, ConstValue
+from .values.contexts import wrap_context
+from .values.functions import CellValue, CodeValue, FunctionValue, MethodValue, PartialValue, wrap_function
+from .values.mappings import wrap_dict, wrap_set
+from .values.modules import wrap_module
+from .values.objects import BuiltinMethodValue, ExceptionValue, ObjectValue
+from .values.sequences import Lazy, ListValue, RangeValue, SliceValue, TupleValue, wrap_list, wrap_tuple
+from .values.tensors import TensorValue
+
+_MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
+_DATA_DESCRIPTOR: dict[type, bool] = {}
+_STATIC: dict[tuple[type, str], Any] = {}
+_C_FUNCTIONS = (
+    types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
+    types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
+)  # fmt: skip
+_WEAK_TYPES = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType, types.FrameType, types.TracebackType)
+# Parts of the typing machinery are instances that a program may only pass on or compare.
+_INERT_TYPES = (
+    typing.TypeVar, type(list[int]), types.UnionType, type(typing.Optional[int]), type(typing.Any), inspect.Signature,
+    inspect.Parameter, torch.Generator, torch.cuda.Stream if hasattr(torch.cuda, "Stream") else torch.Generator,
+    type(threading.Lock()), property, staticmethod, classmethod,
+)  # fmt: skip
+
+
+class Reader:
+    """The reading half of a trace."""
+
+    guards: GuardSet
+    tensor_input: Any
+    make_exception: Any
+    effects: Any
+
+    def __init__(self) -> None:
+        self._memo: dict[int, Value] = {}
+        self._keep: list[Any] = []  # what _memo has ids of must stay alive
+        self._global_guards: set[tuple[int, str]] = set()
+
+    # --- the one door -----------------------------------------------------------------------------------------------------
+
+    def wrap(self, obj: Any, source: Source | None) -> Value:
+        """The value of an existing object reached by ``source`` (None: known without a guard)."""
+        cls = type(obj)
+        if cls in CONST_TYPES:
+            return self._wrap_const(obj, source)
+        known = self._memo.get(id(obj))
+        if known is not None:
+            if source is not None and known.source is not None and known.source != source:
+                self.guards.same(source, known.source)
+            elif source is not None and known.source is None:
+                self._guard_again(known, obj, source)
+            return known
+        value = self._wrap_new(obj, cls, source)
+        self._memo[id(obj)] = value
+        self._keep.append(obj)
+        return value
+
+    def _guard_again(self, known: Value, obj: Any, source: Source) -> None:
+        """An object first met without a path is now met with one: its identity is what matters."""
+        if isinstance(known, (FunctionValue, ClassValue, BuiltinValue, PythonModuleValue, DisabledValue)) or known.real() is obj:
+            self.guards.is_object(source, obj)
+
+    def _wrap_const(self, obj: Any, source: Source | None) -> Value:
+        if source is not None:
+            if type(obj) is int and self.wants_symbolic(obj, source):  # type: ignore[attr-defined]
+                return self.int_input(obj, source)  # type: ignore[attr-defined]
+            self.guards.equals(source, obj)
+        return ConstValue(obj, source)
+
+    def _wrap_new(self, obj: Any, cls: type, source: Source | None) -> Value:
+        if isinstance(obj, torch.Tensor):
+            return self._wrap_tensor(obj, source)
+        if cls is types.FunctionType:
+            return self._wrap_python_function(obj, source)
+        if isinstance(obj, type):
+            self._identity(obj, source)
+            return ClassValue(obj, source)
+        if isinstance(obj, torch.nn.Module):
+            return wrap_module(self, obj, source)  # type: ignore[arg-type]
+        if cls is list:
+            return wrap_list(self, obj, source)  # type: ignore[arg-type]
+        if cls is tuple or cls is torch.Size or (isinstance(obj, tuple) and hasattr(cls, "_fields")):
+            return wrap_tuple(self, obj, source)  # type: ignore[arg-type]
+        if cls in _MAPPINGS:
+            return wrap_dict(self, obj, source)  # type: ignore[arg-type]
+        if cls in (set, frozenset):
+            return wrap_set(self, obj, source)  # type: ignore[arg-type]
+        if isinstance(obj, enum.Enum):
+            self._identity(obj, source)
+            return ConstValue(obj, source)
+        return self._wrap_rare(obj, cls, source)
+
+    def _wrap_rare(self, obj: Any, cls: type, source: Source | None) -> Value:
+        if cls is types.MethodType:
+            if source is not None:
+                self.guards.type_is(source, types.MethodType)
+            function = self.wrap(obj.__func__, source and attr(source, "__func__"))
+            return MethodValue(function, self.wrap(obj.__self__, source and attr(source, "__self__")), source)
+        if isinstance(obj, _C_FUNCTIONS):
+            return self._wrap_c_function(obj, source)
+        if cls is types.ModuleType or isinstance(obj, types.ModuleType):
+            self._identity(obj, source)
+            return PythonModuleValue(obj, source)
+        if cls is functools.partial:
+            return self._wrap_partial(obj, source)
+        if isinstance(obj, functools._lru_cache_wrapper):
+            return self.wrap(obj.__wrapped__, source and attr(source, "__wrapped__"))
+        if cls is types.CellType:
+            return CellValue(source=source, obj=obj)
+        if cls is range:
+            self.guards_equal(source, obj)
+            return RangeValue(obj, source)
+        if cls is slice:
+            parts = [self.wrap(getattr(obj, n), source and attr(source, n)) for n in ("start", "stop", "step")]
+            return SliceValue(*parts, source=source)
+        if cls is types.CodeType:
+            self._identity(obj, source)
+            return CodeValue(obj)
+        if cls is types.MappingProxyType:
+            if source is not None:
+                self.guards.type_is(source, cls)
+            inner = dict(obj)
+            return wrap_dict(self, inner, None)  # type: ignore[arg-type]
+        if cls in (type({}.keys()), type({}.values()), type({}.items())):
+            raise GraphBreak(breaks.OPERATION, f"a dictionary view from outside ({source.words() if source else '?'})")
+        context = wrap_context(self, obj, source)  # type: ignore[arg-type]
+        if context is not None:
+            return context
+        if classify.is_operator_object(obj):
+            self._identity(obj, source)
+            return classify.operator_value(obj, source)
+        if isinstance(obj, _WEAK_TYPES) or isinstance(obj, contextvars.ContextVar):
+            raise GraphBreak(breaks.OPERATION, f"a {cls.__name__} from outside ({source.words() if source else '?'})")
+        if isinstance(obj, BaseException):
+            self.guards_type(source, cls)
+            return ExceptionValue(cls, [self.lift(a) for a in obj.args], obj)
+        if isinstance(obj, _INERT_TYPES) or cls.__module__ == "typing":
+            self._identity(obj, source)
+            return DisabledValue(obj, f"calling a {cls.__name__}", breaks.OPERATION, source)
+        return self._wrap_object(obj, cls, source)
+
+    def _wrap_object(self, obj: Any, cls: type, source: Source | None) -> Value:
+        """An object of a class that nothing above knows: its attributes are guarded as they are read."""
+        self.guards_type(source, cls)
+        return ObjectValue(cls, obj, source or const_source(obj, cls.__name__))
+
+    def _wrap_tensor(self, obj: torch.Tensor, source: Source | None) -> Value:
+        if type(obj) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+            raise GraphBreak(breaks.SUBCLASS, f"{source.words() if source else 'a constant'} is a {type(obj).__qualname__}")
+        if source is None:
+            source = const_source(obj, "constant tensor")
+        return self.tensor_input(obj, source, static=isinstance(obj, torch.nn.Parameter))
+
+    def _wrap_python_function(self, obj: Any, source: Source | None) -> Value:
+        special = classify.function_value(obj, source)
+        if special is not None:
+            self._identity(obj, source)
+            return special
+        if (disabled := classify.is_disabled(obj)) is not None:
+            self._identity(obj, source)
+            return DisabledValue(obj, f"{obj.__qualname__} {disabled}", source=source)
+        return wrap_function(self, obj, source)  # type: ignore[arg-type]
+
+    def _wrap_c_function(self, obj: Any, source: Source | None) -> Value:
+        operator_value = classify.function_value(obj, source)
+        if operator_value is not None:
+            self._identity(obj, source)
+            return operator_value
+        owner = getattr(obj, "__self__", None)
+        if isinstance(obj, (types.BuiltinMethodType, types.MethodWrapperType)) and owner is not None:
+            if not isinstance(owner, (types.ModuleType, type)):
+                return self._wrap_bound_c_method(obj, owner, source)
+        self._identity(obj, source)
+        return BuiltinValue(obj, source)
+
+    def _wrap_bound_c_method(self, obj: Any, owner: Any, source: Source | None) -> Value:
+        """``some_list.append``, kept somewhere: method ``__name__`` of its ``__self__``."""
+        if source is not None:
+            self.guards.type_is(source, type(obj))
+            self.guards.add(source, f"{{0}}.__name__ == {obj.__name__!r}", (), f"is method {obj.__name__}")
+        value = self.wrap(owner, source and attr(source, "__self__"))
+        if isinstance(value, ConstValue):
+            return value.getattr(self, obj.__name__)  # type: ignore[arg-type]
+        if isinstance(value, TensorValue):
+            return value.getattr(self, obj.__name__)  # type: ignore[arg-type]
+        return BuiltinMethodValue(value, type(owner), obj.__name__, source)
+
+    def _wrap_partial(self, obj: functools.partial, source: Source | None) -> Value:
+        self.guards_type(source, functools.partial)
+        args = self.wrap(obj.args, source and attr(source, "args"))
+        kwargs = self.wrap(obj.keywords, source and attr(source, "keywords"))
+        function = self.wrap(obj.func, source and attr(source, "func"))
+        named = {k.const(self): kwargs.getitem(self, k) for k in kwargs.unpack(self)}  # type: ignore[arg-type]
+        return PartialValue(function, args.unpack(self), named, source)  # type: ignore[arg-type]
+
+    # --- variations -------------------------------------------------------------------------------------------------------
+
+    def wrap_registered(self, obj: Any, source: Source | None, table: str) -> Value:
+        """A parameter, buffer or submodule: tensors among them are static inputs."""
+        if isinstance(obj, torch.Tensor) and id(obj) not in self._memo and source is not None:
+            value = self.tensor_input(obj, source, static=True)
+            self._memo[id(obj)] = value
+            return value
+        return self.wrap(obj, source)
+
+    def wrap_global(self, obj: Any, source: Source) -> Value:
+        """A global: functions, classes and modules are guarded by identity."""
+        if isinstance(obj, types.FunctionType):
+            if id(obj) not in self._memo:
+                self.guards.is_object(source, obj)
+                return self.wrap(obj, None)
+            self.guards.is_object(source, obj)
+            return self._memo[id(obj)]
+        return self.wrap(obj, source)
+
+    def wrap_fixed(self, obj: Any, source: Source) -> Value:
+        """An item of a tuple that is itself guarded by identity: constants in it need no guard of their own."""
+        if type(obj) in CONST_TYPES:
+            return ConstValue(obj)
+        return self.wrap(obj, source)
+
+    def wrap_key(self, key: Any, source: Source | None) -> Value:
+        """A dictionary key: it is guarded with the dictionary, not here."""
+        if type(key) in CONST_TYPES or isinstance(key, enum.Enum):
+            return ConstValue(key)
+        if isinstance(key, tuple) and type(key) is tuple:
+            return TupleValue([self.wrap_key(k, None) for k in key])
+        if isinstance(key, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)):
+            return self.wrap(key, None)
+        known = self._memo.get(id(key))
+        if known is not None:
+            return known
+        return self.wrap(key, source)
+
+    def wrap_storage(self, owner: ObjectValue) -> Value | None:
+        """The builtin contents of an existing object whose class derives from a builtin class."""
+        obj, source = owner.obj, owner.source
+        if isinstance(obj, dict):
+            return wrap_dict(self, obj, source, raw=True)  # type: ignore[arg-type]
+        if isinstance(obj, list):
+            value = wrap_list(self, obj, source)  # type: ignore[arg-type]
+            return value
+        if isinstance(obj, tuple):
+            return TupleValue(wrap_tuple(self, tuple(obj), None)._items, cls=tuple, lazy=True)  # type: ignore[arg-type]
+        if isinstance(obj, (set, frozenset)):
+            return wrap_set(self, obj, source)  # type: ignore[arg-type]
+        for base in (str, int, float):
+            if isinstance(obj, base):
+                if source is not None:
+                    self.guards.add(source, "{0} == {1}", (base(obj),), f"== {base(obj)!r}")
+                return ConstValue(base(obj))
+        return None
+
+    def force(self, element: Any) -> Value:
+        """The value of a container's element that has not been looked at yet."""
+        return self.wrap(element.obj, element.source) if isinstance(element, Lazy) else element
+
+    def memo_of(self, obj: Any) -> Value | None:
+        return self._memo.get(id(obj))
+
+    def stable(self, key: Any) -> Any:
+        """The real object of a hash key, for a guard."""
+        if isinstance(key, Value):
+            real = key.real()
+            if real is MISSING:
+                raise GraphBreak(breaks.OPERATION, f"{key.describe()} as the key of an existing dictionary")
+            return real
+        return key
+
+    def lift(self, obj: Any) -> Value:
+        """The value of an object that tracing computed: constants, and containers of them."""
+        cls = type(obj)
+        if cls in CONST_TYPES or isinstance(obj, enum.Enum):
+            return ConstValue(obj)
+        if cls in (tuple, torch.Size) or (isinstance(obj, tuple) and hasattr(cls, "_fields")):
+            return TupleValue([self.lift(x) for x in obj], cls=cls)
+        if cls is list:
+            return ListValue([self.lift(x) for x in obj])
+        if cls is range:
+            return RangeValue(obj)
+        if cls is slice:
+            return SliceValue(self.lift(obj.start), self.lift(obj.stop), self.lift(obj.step))
+        if cls in (dict, collections.OrderedDict):
+            value = wrap_dict(self, obj, None)  # type: ignore[arg-type]
+            value.values(self)  # type: ignore[arg-type]
+            return value
+        if cls in (set, frozenset):
+            return wrap_set(self, obj, None)  # type: ignore[arg-type]
+        return self.wrap(obj, None)
+
+    def lift_constant(self, obj: Any) -> Value:
+        """A constant of a code object."""
+        if type(obj) in CONST_TYPES:
+            return ConstValue(obj)
+        return CodeValue(obj) if isinstance(obj, types.CodeType) else self.lift(obj)
+
+    # --- classes ------------------------------------------------------------------------------------------------------------
+
+    def static_lookup(self, cls: type, name: str) -> Any:
+        """What the method resolution order of ``cls`` has under ``name``, unbound; MISSING if nothing.
+
+        Looked up once per trace and class, because the same handful of names is asked for thousands of times.
+        """
+        for base in cls.__mro__:
+            found = base.__dict__.get(name, MISSING)
+            if found is not MISSING:
+                return found
+        return MISSING
+
+    def is_data_descriptor(self, raw: Any) -> bool:
+        cls = type(raw)
+        found = _DATA_DESCRIPTOR.get(cls)
+        if found is None:
+            found = _DATA_DESCRIPTOR[cls] = hasattr(cls, "__set__") or hasattr(cls, "__delete__")
+        return found
+
+    def guard_class_attribute(self, cls: type, name: str, raw: Any) -> None:
+        """The class must still find the same function under this name."""
+        if (id(cls), name) in self._global_guards:
+            return
+        self._global_guards.add((id(cls), name))
+        source = const_source(cls, cls.__qualname__)
+        if isinstance(raw, classmethod):
+            self.guards.add(source, f"{{0}}.{name}.__func__ is {{1}}", (raw.__func__,), f"has the same {name}")
+        else:
+            self.guards.add(source, f"{{0}}.{name} is {{1}}", (raw,), f"has the same {name}")
+
+    def guard_no_global_hooks(self, module: types.ModuleType, names: tuple[str, ...]) -> None:
+        if (id(module), "hooks") in self._global_guards:
+            return
+        self._global_guards.add((id(module), "hooks"))
+        source = const_source(module, module.__name__)
+        condition = "not (" + " or ".join(f"{{0}}.{name}" for name in names) + ")"
+        self.guards.add(source, condition, (), "has no global module hooks")
+
+    # --- globals ------------------------------------------------------------------------------------------------------------
+
+    def load_global(self, frame: Any, name: str) -> Value:
+        namespace = frame.namespace
+        written = self.effects.global_value(namespace, name)
+        if written is not None:
+            return written
+        if name in namespace:
+            obj = namespace[name]
+            if self.in_polyfill(frame.code):  # type: ignore[attr-defined]
+                return self.wrap(obj, None)
+            return self.wrap_global(obj, global_source(namespace, name))
+        found = getattr(builtins, name, MISSING)
+        if found is MISSING:
+            raise Raised(self.make_exception(NameError, f"name {name!r} is not defined"))
+        key = (id(namespace), name)
+        if key not in self._global_guards and not self.in_polyfill(frame.code):  # type: ignore[attr-defined]
+            self._global_guards.add(key)
+            where = const_source(namespace, f"globals of {namespace.get('__name__')}")
+            self.guards.add(where, f"{name!r} not in {{0}}", (), f"has no {name}")
+        return self.wrap(found, None)
+
+    # --- guard shorthands ---------------------------------------------------------------------------------------------------
+
+    def _identity(self, obj: Any, source: Source | None) -> None:
+        if source is not None:
+            self.guards.is_object(source, obj)
+
+    def guards_type(self, source: Source | None, cls: type) -> None:
+        if source is not None:
+            self.guards.type_is(source, cls)
+
+    def guards_equal(self, source: Source | None, obj: Any) -> None:
+        if source is not None:
+            self.guards.equals(source, obj)

@@ -1,0 +1,279 @@
+"""Records operators into a ``torch.fx`` graph while fake tensors tell what they return."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+import torch.fx
+
+from torchmux import torch_internals as ti
+
+from . import breaks
+from .breaks import GraphBreak
+from .guards import GuardSet, TensorGuard
+from .shapes import DynamicDims, ShapeSource, symbolic_context
+from .sources import Source, call
+from .values.base import Value
+from .values.constants import ConstValue, SymValue, sym_result
+from .values.sequences import ListValue, TupleValue
+from .values.tensors import TensorValue, is_plain_tensor
+
+_FAKE_ERRORS: dict[str, type[BaseException]] = {}
+
+
+class NeedsShapeEnv(Exception):
+    """The trace met its first symbolic size; it starts again with a ShapeEnv."""
+
+
+class GraphRecorder:
+    """The graph under construction, its inputs and the fake mode."""
+
+    guards: GuardSet
+
+    def __init__(self, dims: DynamicDims, symbolic: bool) -> None:
+        self.graph = torch.fx.Graph()
+        self.dims = dims
+        self.symbolic = symbolic
+        self.fake_mode = ti.fake_tensor_mode(symbolic=symbolic)
+        self.shape_env = self.fake_mode.shape_env
+        self.inputs: list[tuple[Any, Source]] = []  # (placeholder, how the compiled frame loads it), in graph order
+        self.real_inputs: dict[Any, Any] = {}  # placeholder -> the tensor or number of this call
+        self.static_inputs: set[Any] = set()  # placeholders of parameters and buffers
+        self.shape_inputs: list[tuple[Any, Source]] = []  # (fake tensor or SymInt, source), for shape guards
+        self.input_values: dict[Any, TensorValue] = {}
+        self.grad_enabled = torch.is_grad_enabled()
+        self.op_count = 0
+        self._symbol_nodes: dict[Any, Any] = {}
+        self._last_placeholder: Any = None
+        self._input_fakes: dict[int, TensorValue] = {}
+
+    # --- inputs -----------------------------------------------------------------------------------------------------------
+
+    def _placeholder(self, name: str) -> Any:
+        graph = self.graph
+        context = graph.inserting_after(self._last_placeholder) if self._last_placeholder is not None else (
+            graph.inserting_before(next(iter(graph.nodes), None)) if len(graph.nodes) else None
+        )
+        if context is None:
+            node = graph.placeholder(name)
+        else:
+            with context:
+                node = graph.placeholder(name)
+        self._last_placeholder = node
+        return node
+
+    def tensor_input(self, tensor: torch.Tensor, source: Source, static: bool = False) -> TensorValue:
+        """Make ``tensor`` an input of the graph; its metadata is guarded, its dynamic dimensions symbolic."""
+        if not is_plain_tensor(tensor):
+            raise GraphBreak(breaks.SUBCLASS, f"{source.words()} is a {type(tensor).__qualname__}")
+        if tensor.is_quantized or tensor.layout is not torch.strided:
+            raise GraphBreak(breaks.SUBCLASS, f"{source.words()} is not a plain strided tensor ({tensor.layout})")
+        dims = None if static else self.dims.of_tensor(tensor, source)
+        if dims and not self.symbolic:
+            raise NeedsShapeEnv
+        shape_source = ShapeSource(f"t{len(self.shape_inputs)}")
+        try:
+            with _grad(True):
+                example = self.fake_mode.from_tensor(
+                    tensor,
+                    static_shapes=not dims,
+                    source=shape_source,
+                    symbolic_context=symbolic_context(tensor, dims) if dims else None,
+                )
+        except Exception as error:
+            raise GraphBreak(breaks.SUBCLASS, f"{source.words()} cannot be made a fake tensor: {error}", error) from None
+        for index, size in enumerate(example.shape):
+            self._bind_symbol(size, call(source, f"{{0}}.size({index})", f"size {index} of {{0}}"), tensor.shape[index])
+        node = self._placeholder(_name(source))
+        node.meta["example_value"] = example
+        value = TensorValue(node, example, source, type(tensor), is_input=True)
+        self.inputs.append((node, source))
+        self.real_inputs[node] = tensor
+        self.input_values[node] = value
+        self._input_fakes[id(example)] = value
+        if static:
+            self.static_inputs.add(node)
+        self.shape_inputs.append((example, source))
+        self.guards.tensors[source] = TensorGuard(
+            source,
+            tensor,
+            [None if isinstance(s, torch.SymInt) else s for s in example.shape],
+            [None if isinstance(s, torch.SymInt) else s for s in example.stride()],
+        )
+        return value
+
+    def _bind_symbol(self, size: Any, source: Source, real: int) -> None:
+        """Symbolic sizes are inputs of their own, before the tensors that have them."""
+        if not isinstance(size, torch.SymInt):
+            return
+        expr = size.node.expr
+        if not expr.is_symbol or expr in self._symbol_nodes:
+            return
+        node = self._placeholder(str(expr))
+        node.meta["example_value"] = size
+        self._symbol_nodes[expr] = node
+        self.inputs.append((node, source))
+        self.real_inputs[node] = real
+
+    def int_input(self, number: int, source: Source) -> Value:
+        """An integer argument that has been seen to change: symbolic."""
+        if not self.symbolic:
+            raise NeedsShapeEnv
+        shape_source = ShapeSource(f"t{len(self.shape_inputs)}")
+        symbol = self.shape_env.create_unspecified_symbol(number, source=shape_source)
+        sym = self.shape_env.create_symintnode(symbol, hint=number, source=shape_source)
+        self.shape_inputs.append((sym, source))
+        self._bind_symbol(sym, source, number)
+        return SymValue(sym, self._symbol_nodes[sym.node.expr], source)
+
+    # --- sizes --------------------------------------------------------------------------------------------------------------
+
+    def size_value(self, owner: TensorValue, dim: int) -> Value:
+        rank = owner.example.dim()
+        if not -rank <= dim < rank:
+            message = f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})"
+            raise breaks.GraphBreak(breaks.OPERATOR_FAILED, message)
+        return self.sym_property(owner, "size", dim, owner.example.shape[dim])
+
+    def sym_property(self, owner: TensorValue, method: str, dim: int | None, value: Any) -> Value:
+        """A size, stride, element count or storage offset: a constant, an input symbol, or a node that asks for it."""
+        if not isinstance(value, torch.SymInt):
+            return ConstValue(value)
+        known = self._symbol_nodes.get(value.node.expr)
+        if known is None and not value.node.expr.is_number:
+            args = (owner.node,) if dim is None else (owner.node, dim)
+            known = self._node("call_method", method, args, {})
+            known.meta["example_value"] = value
+        return sym_result(self, value, known)  # type: ignore[arg-type]
+
+    # --- operators ------------------------------------------------------------------------------------------------------------
+
+    def emit(self, kind: str, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """Record one operator (``kind`` is ``call_function`` or ``call_method``) and say what it returns."""
+        fx_args = tuple(a.arg(self) for a in args)  # type: ignore[arg-type]
+        fx_kwargs = {k: v.arg(self) for k, v in kwargs.items()}  # type: ignore[arg-type]
+        fake_args = [a.fake(self) for a in args]  # type: ignore[arg-type]
+        fake_kwargs = {k: v.fake(self) for k, v in kwargs.items()}  # type: ignore[arg-type]
+        result = self._propagate(kind, target, fake_args, fake_kwargs)
+        if isinstance(result, torch.Tensor):
+            for value in (*args, *kwargs.values()):
+                if isinstance(value, TensorValue) and value.example is result:
+                    self._node(kind, target, fx_args, fx_kwargs).meta["example_value"] = result
+                    self.op_count += 1
+                    return value  # an in-place operator returns the object itself
+        node = self._node(kind, target, fx_args, fx_kwargs)
+        node.meta["example_value"] = result
+        self.op_count += 1
+        return self.wrap_result(result, node)
+
+    def _node(self, kind: str, target: Any, args: tuple, kwargs: dict) -> Any:
+        node = self.graph.create_node(kind, target, args, kwargs)
+        node.meta["source_line"] = self.user_line()
+        return node
+
+    def user_line(self) -> str:
+        return "?"
+
+    def _propagate(self, kind: str, target: Any, args: list, kwargs: dict) -> Any:
+        try:
+            with self.fake_mode:
+                if kind == "call_method":
+                    return getattr(args[0], target)(*args[1:], **kwargs)
+                return target(*args, **kwargs)
+        except Exception as error:
+            raise self._propagation_break(kind, target, error) from None
+
+    def _propagation_break(self, kind: str, target: Any, error: Exception) -> GraphBreak:
+        if not _FAKE_ERRORS:
+            _FAKE_ERRORS.update(ti.fake_tensor_errors())
+        name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+        if isinstance(error, (_FAKE_ERRORS["data_dependent"], _FAKE_ERRORS["guard"])):
+            return GraphBreak(breaks.TENSOR_TO_PYTHON, f"{name} needs the value of a tensor", error)
+        if isinstance(error, _FAKE_ERRORS["dynamic_output"]):
+            return GraphBreak(breaks.DYNAMIC_OUTPUT, f"{name}", error)
+        if isinstance(error, (_FAKE_ERRORS["unsupported"], NotImplementedError)):
+            return GraphBreak(breaks.NO_FAKE, f"{name}: {error}", error)
+        return GraphBreak(breaks.OPERATOR_FAILED, f"{name}: {type(error).__name__}: {error}", error)
+
+    def wrap_result(self, result: Any, node: Any) -> Value:
+        """The value of an operator's result; elements of a tuple get their own nodes."""
+        if isinstance(result, torch.Tensor):
+            known = self._input_fakes.get(id(result))
+            if known is not None:
+                return known
+            return TensorValue(node, result)
+        if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return sym_result(self, result, node)  # type: ignore[arg-type]
+        if isinstance(result, (tuple, list)):
+            items = []
+            for index, element in enumerate(result):
+                child = self._node("call_function", operator.getitem, (node, index), {})
+                child.meta["example_value"] = element
+                items.append(self.wrap_result(element, child))
+            return ListValue(items) if isinstance(result, list) else TupleValue(items, cls=type(result))
+        return ConstValue(result)
+
+    def set_grad(self, enabled: bool) -> None:
+        """``torch.set_grad_enabled`` inside the graph; tracing goes on under the new mode."""
+        if enabled != self.grad_enabled:
+            self._node("call_function", ti.set_grad_enabled, (enabled,), {})
+            self.grad_enabled = enabled
+            ti.set_grad_enabled(enabled)
+
+    # --- the end --------------------------------------------------------------------------------------------------------------
+
+    def finish(self, outputs: list[Value]) -> torch.fx.GraphModule:
+        """Close the graph with a flat tuple of outputs and drop what nothing needs."""
+        self.graph.output(tuple(value.arg(self) for value in outputs))  # type: ignore[arg-type]
+        for node in reversed(list(self.graph.nodes)):
+            if not node.users and _is_droppable(node):
+                self.graph.erase_node(node)
+        used = []
+        for node, source in self.inputs:
+            if node.users:
+                used.append((node, source))
+            else:
+                self.graph.erase_node(node)
+        self.inputs = used
+        module = torch.fx.GraphModule(torch.nn.Module(), self.graph)
+        module.graph.lint()
+        return module
+
+
+def _is_droppable(node: Any) -> bool:
+    """Nodes that only take a result apart or compute a size: they cannot have an effect."""
+    if node.op == "call_method":
+        return node.target in ("size", "stride", "numel", "storage_offset")
+    if node.op != "call_function":
+        return False
+    if node.target is operator.getitem:
+        return not isinstance(node.meta.get("example_value"), torch.Tensor) or isinstance(
+            node.args[0].meta.get("example_value") if isinstance(node.args[0], torch.fx.Node) else None, (tuple, list)
+        )
+    return isinstance(node.meta.get("example_value"), (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool))
+
+
+def _name(source: Source) -> str:
+    text = source.words()
+    for table in ("_parameters", "_buffers", "_modules"):
+        text = text.replace(f".{table}[", "[")
+    cleaned = "".join(c if c.isalnum() else "_" for c in text)
+    while "__" in cleaned:
+        cleaned = cleaned.replace("__", "_")
+    return "l_" + cleaned.strip("_")
+
+
+class _grad:
+    """Grad mode for a block, without the cost of torch's context manager objects."""
+
+    def __init__(self, enabled: bool) -> None:
+        self.enabled = enabled
+
+    def __enter__(self) -> None:
+        self.previous = torch.is_grad_enabled()
+        ti.set_grad_enabled(self.enabled)
+
+    def __exit__(self, *_: Any) -> None:
+        ti.set_grad_enabled(self.previous)

@@ -1,0 +1,311 @@
+"""One attempt to capture one frame: interpreter, reader, recorder, guards and effects around a single graph."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from typing import Any
+
+import torch
+
+from torchmux import torch_internals as ti
+from torchmux.config import config
+
+from . import breaks, polyfills
+from .breaks import GraphBreak
+from .bytecode import in_handler
+from .effects import Effects
+from .guards import GuardSet
+from .handlers import builtins_, classes, torch_  # each fills the tables
+from .handlers.table import CLASSES, FOLDABLE, FUNCTIONS
+from .interpreter import Frame
+from .interpreter.frame import StopAtBreak
+from .protocols import Protocols
+from .reader import Reader
+from .recorder import GraphRecorder
+from .shapes import DynamicDims
+from .sources import CellSource, LocalSource, Source
+from .values.base import MISSING, Raised, Value
+from .values.classes import ClassValue
+from .values.constants import ConstValue, SymValue
+from .values.contexts import AutocastValue, ContextValue
+from .values.functions import CellValue, FunctionValue, bind
+from .values.mappings import DictValue
+from .values.objects import ExceptionValue, InstanceDictValue, ObjectValue
+from .values.sequences import TupleValue
+
+_POLYFILL_GLOBALS = {id(module.__dict__) for module in polyfills.MODULES}
+_POLYFILL_FILES = {module.__file__ for module in polyfills.MODULES}
+_MAX_UNROLLED = 100_000
+_ = (builtins_, torch_)
+
+
+class Trace(GraphRecorder, Reader, Protocols):
+    """The state of one attempt.
+
+    ``stop_at`` is the step (a count of raw instructions of the root frame) at which an earlier attempt met a graph
+    break; this attempt ends there, so that nothing of the failed instruction is in the graph.
+    """
+
+    def __init__(
+        self,
+        code: types.CodeType,
+        frame_locals: dict[str, Any],
+        frame_globals: dict[str, Any],
+        dims: DynamicDims,
+        *,
+        symbolic: bool,
+        stop_at: int | None,
+    ) -> None:
+        GraphRecorder.__init__(self, dims, symbolic)
+        Reader.__init__(self)
+        self.config = config
+        self.code = code
+        self.guards = GuardSet()
+        self.effects = Effects()
+        self.frame: Frame | None = None
+        self.step = 0
+        self.stop_at = stop_at
+        self.active_contexts: list[ContextValue] = []
+        self.has_autocast = False
+        self._arguments = frame_locals
+        self._argument_names = _argument_names(code)
+        self._forgotten: set[str] = set()
+        self._polyfills: dict[int, Value | None] = {}
+        self.root = self._make_root(frame_globals)
+
+    def _make_root(self, frame_globals: dict[str, Any]) -> Frame:
+        code = self.code
+        closure = []
+        for name in code.co_freevars:
+            cell = CellValue(source=CellSource(name))
+            cell.contents_source = LocalSource(name, cell=True)
+            if name in self._arguments:
+                cell.obj = types.CellType(self._arguments[name])
+            closure.append(cell)
+        root = Frame(self, code, frame_globals, {}, tuple(closure))
+        for name in code.co_cellvars:
+            cell = root.cells[name]
+            cell.source = CellSource(name)
+            if name in self._argument_names:
+                cell.contents_source = LocalSource(name)
+                cell.obj = types.CellType(self._arguments[name])
+        return root
+
+    # --- running ----------------------------------------------------------------------------------------------------------
+
+    def run(self) -> Value | None:
+        """Interpret the root frame; its result, or None when it stopped at the known break."""
+        initial_grad = torch.is_grad_enabled()
+        rng = torch.get_rng_state() if torch.default_generator.device.type == "cpu" else None
+        self.initial_grad = initial_grad
+        try:
+            result = self.root.run()
+            self._close_contexts()
+            return result
+        except StopAtBreak:
+            self.break_index = self.root.program.ops[self.root.pc].index
+            if in_handler(self.root.program, self.break_index):
+                raise GraphBreak(breaks.SUSPENDED, "graph break while an exception is being handled") from None
+            self._close_contexts()
+            return None
+        except Raised as raised:
+            error = GraphBreak(breaks.EXCEPTION, self._describe_exception(raised))
+            error.frames.append((self.code.co_filename, self.root.line, self.code.co_name))
+            raise error from None
+        finally:
+            for context in reversed(self.active_contexts):
+                if isinstance(context, AutocastValue):
+                    context.restore()
+            ti.set_grad_enabled(initial_grad)
+            if rng is not None:
+                torch.set_rng_state(rng)
+
+    def _close_contexts(self) -> None:
+        """Leave open regions inside the graph; the compiled frame enters the real ones after it."""
+        self.final_grad = self.grad_enabled
+        for context in reversed(self.active_contexts):
+            context.close_in_graph(self)
+        self.set_grad(self.initial_grad)
+
+    def _describe_exception(self, raised: Raised) -> str:
+        value = raised.value
+        name = value.pytype().__name__
+        if isinstance(value, ExceptionValue):
+            try:
+                return f"{name}({', '.join(repr(a.const(self)) for a in value.args.items(self))})"
+            except (GraphBreak, Raised):
+                pass
+        return name
+
+    def user_line(self) -> str:
+        """``file:line`` of the innermost frame that is not library code of the tracer itself."""
+        frame = self.frame
+        while frame is not None and (frame.code.co_filename in _POLYFILL_FILES or "/torch/nn/" in frame.code.co_filename):
+            if frame.parent is None:
+                break
+            frame = frame.parent
+        return f"{frame.code.co_filename}:{frame.line}" if frame is not None else "?"
+
+    def check_budget(self, count: int) -> None:
+        if count > _MAX_UNROLLED:
+            raise GraphBreak(breaks.TOO_DEEP, f"an iterator gave more than {_MAX_UNROLLED} items")
+
+    # --- the root's arguments -------------------------------------------------------------------------------------------------
+
+    def load_argument(self, name: str) -> Value | None:
+        """An argument of the root frame, read (and so guarded) on first use."""
+        if name in self._forgotten or name not in self._argument_names or name not in self._arguments:
+            return None
+        return self.wrap_argument(self._arguments[name], LocalSource(name))
+
+    def wrap_argument(self, obj: Any, source: Source) -> Value:
+        return self.wrap(obj, source)
+
+    def forget_argument(self, name: str) -> None:
+        self._forgotten.add(name)
+
+    def root_local(self, name: str) -> Value | None:
+        """What local ``name`` of the root frame holds now."""
+        value = self.root.locals.get(name)
+        return value if value is not None else self.load_argument(name)
+
+    def wants_symbolic(self, number: int, source: Source) -> bool:
+        """Whether an integer argument is symbolic (only arguments: module attributes hardly ever count)."""
+        root = source.root()
+        return isinstance(root, LocalSource) and source.depth() <= 2 and self.dims.is_dynamic_int(number, source)
+
+    def enter_module(self, module: Value) -> None:
+        self._register_buffers_static(module)
+
+    def _register_buffers_static(self, module: Any) -> None:
+        """Nothing to do ahead of time: registered tensors become static inputs when they are read."""
+
+    # --- calls ----------------------------------------------------------------------------------------------------------------
+
+    def inline(self, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """Run a Python function of the traced program in a frame of its own."""
+        code = function.code
+        flags = code.co_flags
+        if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+            raise GraphBreak(breaks.SUSPENDED, f"{function.qualname} is a coroutine")
+        locals_ = bind(self, function, args, kwargs)
+        frame = Frame(self, code, function.globals, locals_, function.closure, parent=self.frame)
+        if flags & inspect.CO_GENERATOR:
+            from .values.iterators import GeneratorValue
+
+            return GeneratorValue(frame)
+        return frame.run()
+
+    def function_handler(self, obj: Any) -> Any:
+        try:
+            return FUNCTIONS.get(obj)
+        except TypeError:
+            return None
+
+    def class_handler(self, cls: type) -> Any:
+        handler = CLASSES.get(cls)
+        if handler is not None:
+            return handler
+        found = classes.handler_of(cls)
+        if found is None and (polyfill := self.polyfill(cls)) is not None:
+            return lambda tr, cls, args, kwargs: polyfill.call(tr, args, kwargs)
+        return found
+
+    def polyfill(self, obj: Any) -> Value | None:
+        """The plain Python function or class that is traced in place of a C one."""
+        key = id(obj)
+        if key not in self._polyfills:
+            found = polyfills.lookup(obj)
+            value = None
+            if found is not None:
+                function, leading = found
+                value = self.wrap(function, None)
+                if leading:
+                    from .values.functions import PartialValue
+
+                    value = PartialValue(value, [self.lift(a) for a in leading], {})
+            self._polyfills[key] = value
+        return self._polyfills[key]
+
+    def method_polyfill(self, cls: type, name: str) -> Value | None:
+        for base in cls.__mro__:
+            found = polyfills.METHOD_POLYFILLS.get((base, name))
+            if found is not None:
+                return self.wrap(found, None)
+            if name in base.__dict__:
+                return None
+        return None
+
+    def in_polyfill(self, code: types.CodeType) -> bool:
+        return code.co_filename in _POLYFILL_FILES
+
+    def is_foldable(self, obj: Any) -> bool:
+        try:
+            return obj in FOLDABLE
+        except TypeError:
+            return False
+
+    def fold(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Value:
+        """Call a pure function on plain objects; what it raises is the program's own exception."""
+        try:
+            result = function(*args, **kwargs)
+        except Exception as error:
+            raise Raised(self.exception(error)) from None
+        return self.lift(result)
+
+    def fold_product(self, values: list[Value]) -> Value:
+        product: Value = ConstValue(1)
+        for value in values:
+            product = self.binary("*", product, value)
+        return product
+
+    def lift_result(self, obj: Any) -> Value:
+        """The result of a function that was called while compiling: constants and tensors that are baked in."""
+        return self.lift(obj)
+
+    def as_mapping(self, value: Value) -> DictValue | None:
+        """The dictionary behind a value that C code would read as one, whatever its class overrides."""
+        if isinstance(value, DictValue):
+            return value
+        if isinstance(value, InstanceDictValue):
+            return value.snapshot(self)  # type: ignore[return-value]
+        if isinstance(value, ObjectValue) and issubclass(value.cls, dict):
+            overridden = [self.static_lookup(value.cls, n) for n in ("keys", "__getitem__", "__iter__")]
+            if not any(isinstance(f, types.FunctionType) for f in overridden):
+                storage = value.storage(self)
+                return storage if isinstance(storage, DictValue) else None
+        return None
+
+    # --- exceptions -----------------------------------------------------------------------------------------------------------
+
+    def make_exception(self, cls: type, *message: str) -> Value:
+        return ExceptionValue(cls, [ConstValue(m) for m in message])
+
+    def make_exception_from_values(self, cls: type, args: list[Value]) -> Value:
+        return ExceptionValue(cls, args)
+
+    def exception(self, error: BaseException) -> Value:
+        """The value of an exception that a folded call raised."""
+        try:
+            return ExceptionValue(type(error), [self.lift(a) for a in error.args])
+        except (GraphBreak, Raised):
+            return ExceptionValue(type(error), [ConstValue(str(error))])
+
+    def as_exception(self, args: list[Value]) -> Value:
+        """What ``raise X`` or ``generator.throw(X)`` raises: an exception object or an instance of a class."""
+        value = args[1] if len(args) > 1 and issubclass(args[1].pytype(), BaseException) else args[0]
+        if isinstance(value, ClassValue) and issubclass(value.obj, BaseException):
+            return value.call(self, [], {})
+        if not issubclass(value.pytype(), BaseException):
+            return self.make_exception(TypeError, "exceptions must derive from BaseException")
+        return value
+
+
+def _argument_names(code: types.CodeType) -> frozenset[str]:
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return frozenset(code.co_varnames[:count])
+
+
+__all__ = ["MISSING", "SymValue", "Trace", "TupleValue"]

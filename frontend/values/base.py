@@ -1,0 +1,156 @@
+"""What a symbolic value can be asked; every kind of Python object is a subclass.
+
+A value that does not understand a question ends the graph (:class:`~torchmux.frontend.breaks.GraphBreak`); it never
+guesses.  Questions that Python answers with an exception raise :class:`Raised`, which the interpreter routes through
+the traced program's own ``try`` blocks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..breaks import NOT_REBUILDABLE, OPERATION, GraphBreak
+
+if TYPE_CHECKING:
+    from ..output import Output
+    from ..sources import Source
+    from ..trace import Trace
+
+
+class Raised(Exception):
+    """An exception of the traced program, as a value, on its way through the interpreter."""
+
+    def __init__(self, value: Value) -> None:
+        super().__init__(value)
+        self.value = value
+
+
+class Value:
+    """One object of the traced program.  ``source`` is None for what the trace itself created."""
+
+    __slots__ = ("source",)
+
+    def __init__(self, source: Source | None = None) -> None:
+        self.source = source
+
+    # --- what it is ---------------------------------------------------------------------------------------------
+
+    def pytype(self) -> type:
+        """The Python class of the object."""
+        raise NotImplementedError(type(self).__name__)
+
+    def is_const(self) -> bool:
+        """Whether :meth:`const` gives a plain Python object without specializing anything."""
+        return False
+
+    def const(self, tr: Trace) -> Any:
+        """The Python object itself, for code that needs it; symbolic integers are specialized by a guard."""
+        raise self.not_understood(f"a plain Python value is needed, not {self.describe()}")
+
+    def real(self) -> Any:
+        """The one existing object that this value stands for, or ``MISSING``."""
+        return MISSING
+
+    def describe(self) -> str:
+        where = f" {self.source.words()}" if self.source is not None else ""
+        return f"{self.pytype().__name__}{where}"
+
+    def not_understood(self, reason: str) -> GraphBreak:
+        return GraphBreak(OPERATION, reason)
+
+    # --- Python protocols -----------------------------------------------------------------------------------------
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        raise self.not_understood(f"attribute {name!r} of {self.describe()}")
+
+    def setattr(self, tr: Trace, name: str, value: Value) -> None:
+        raise self.not_understood(f"setting attribute {name!r} of {self.describe()}")
+
+    def delattr(self, tr: Trace, name: str) -> None:
+        raise self.not_understood(f"deleting attribute {name!r} of {self.describe()}")
+
+    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        raise self.not_understood(f"calling {self.describe()}")
+
+    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self.getattr(tr, name).call(tr, args, kwargs)
+
+    def truth(self, tr: Trace) -> bool:
+        raise self.not_understood(f"truth of {self.describe()}")
+
+    def length(self, tr: Trace) -> Value:
+        raise self.not_understood(f"len() of {self.describe()}")
+
+    def getitem(self, tr: Trace, key: Value) -> Value:
+        raise self.not_understood(f"indexing {self.describe()}")
+
+    def setitem(self, tr: Trace, key: Value, value: Value) -> None:
+        raise self.not_understood(f"setting an item of {self.describe()}")
+
+    def delitem(self, tr: Trace, key: Value) -> None:
+        raise self.not_understood(f"deleting an item of {self.describe()}")
+
+    def contains(self, tr: Trace, item: Value) -> Value:
+        from .constants import ConstValue
+
+        for candidate in self.unpack(tr):
+            if candidate is item or tr.equal(candidate, item):
+                return ConstValue(True)
+        return ConstValue(False)
+
+    def iter(self, tr: Trace) -> Value:
+        """An iterator value (it has :meth:`next`)."""
+        raise self.not_understood(f"iterating over {self.describe()}")
+
+    def next(self, tr: Trace) -> Value | None:
+        """The iterator's next item, or None at its end."""
+        raise self.not_understood(f"next() of {self.describe()}")
+
+    def unpack(self, tr: Trace) -> list[Value]:
+        """All items, in order."""
+        iterator, items = self.iter(tr), []
+        while (element := iterator.next(tr)) is not None:
+            items.append(element)
+            tr.check_budget(len(items))
+        return items
+
+    def hash_key(self, tr: Trace) -> Any:
+        """A Python object with the hash and equality that the real object has as a dictionary key."""
+        raise self.not_understood(f"{self.describe()} as a dictionary key")
+
+    # --- leaving the trace ------------------------------------------------------------------------------------------
+
+    def arg(self, tr: Trace) -> Any:
+        """The ``torch.fx`` argument that stands for this value."""
+        raise self.not_understood(f"{self.describe()} as an argument of an operator")
+
+    def fake(self, tr: Trace) -> Any:
+        """The Python object to propagate with: fake tensors, symbolic integers, constants."""
+        raise self.not_understood(f"{self.describe()} as an argument of an operator")
+
+    def rebuild(self, out: Output) -> str:
+        """The expression that makes the object after the graph has run; only for values without a source."""
+        raise GraphBreak(NOT_REBUILDABLE, f"{self.describe()} was made inside the graph and has to live on after it")
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "<missing>"
+
+
+MISSING: Any = _Missing()
+
+
+class NullValue(Value):
+    """CPython's NULL on the stack, part of its call convention."""
+
+    __slots__ = ()
+
+    def pytype(self) -> type:
+        return _Missing
+
+    def describe(self) -> str:
+        return "NULL"
+
+
+NULL = NullValue()

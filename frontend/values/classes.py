@@ -1,0 +1,289 @@
+"""Classes, builtin functions and Python modules: values that stand for one existing, shared object."""
+
+from __future__ import annotations
+
+import collections
+import enum
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..breaks import C_FUNCTION, DISABLED, OPERATION, GraphBreak
+from ..sources import Source, attr, const_source
+from .base import MISSING, Raised, Value
+from .constants import CONST_TYPES, ConstValue
+from .objects import ExceptionValue, ObjectValue
+from .sequences import TupleValue
+
+if TYPE_CHECKING:
+    from ..output import Output
+    from ..trace import Trace
+
+
+class RealValue(Value):
+    """A value that is one existing object, compared by identity."""
+
+    __slots__ = ("obj",)
+
+    def __init__(self, obj: Any, source: Source | None = None) -> None:
+        self.obj = obj
+        self.source = source
+
+    def pytype(self) -> type:
+        return type(self.obj)
+
+    def real(self) -> Any:
+        return self.obj
+
+    def describe(self) -> str:
+        return getattr(self.obj, "__qualname__", None) or getattr(self.obj, "__name__", None) or repr(self.obj)[:60]
+
+    def truth(self, tr: Trace) -> bool:
+        return True
+
+    def hash_key(self, tr: Trace) -> Any:
+        return self.obj
+
+    def rebuild(self, out: Output) -> str:
+        return out.names.const(self.obj)
+
+
+class ClassValue(RealValue):
+    """A class.  Calling it makes an object."""
+
+    __slots__ = ()
+
+    def is_const(self) -> bool:
+        return True
+
+    def const(self, tr: Trace) -> Any:
+        return self.obj
+
+    def arg(self, tr: Trace) -> Any:
+        return self.obj
+
+    def fake(self, tr: Trace) -> Any:
+        return self.obj
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        cls = self.obj
+        if name in ("__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__doc__"):
+            return tr.lift(getattr(cls, name))
+        raw = tr.static_lookup(cls, name)
+        if raw is MISSING:
+            return self._from_metaclass(tr, name)
+        source = attr(self.source or const_source(cls, cls.__qualname__), name)
+        if isinstance(raw, types.FunctionType):
+            tr.guard_class_attribute(cls, name, raw)
+            return tr.wrap(raw, None)
+        if isinstance(raw, classmethod):
+            from .functions import MethodValue
+
+            tr.guard_class_attribute(cls, name, raw)
+            return MethodValue(tr.wrap(raw.__func__, None), self)
+        if isinstance(raw, staticmethod):
+            return tr.wrap(raw.__func__, source)
+        if isinstance(raw, (types.ClassMethodDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType)):
+            return tr.wrap(getattr(cls, name), None)
+        if isinstance(raw, property) or hasattr(type(raw), "__get__"):
+            getter = tr.static_lookup(type(raw), "__get__")
+            if isinstance(getter, types.FunctionType):
+                return tr.wrap(getter, None).call(tr, [tr.wrap(raw, None), ConstValue(None), self], {})
+        if isinstance(cls, enum.EnumMeta):
+            return tr.lift(getattr(cls, name))
+        return tr.wrap(getattr(cls, name), source)
+
+    def _from_metaclass(self, tr: Trace, name: str) -> Value:
+        meta = type(self.obj)
+        raw = tr.static_lookup(meta, name)
+        if isinstance(raw, types.FunctionType):
+            from .functions import MethodValue
+
+            return MethodValue(tr.wrap(raw, None), self)
+        if isinstance(raw, property):
+            return tr.wrap(raw.fget, None).call(tr, [self], {})
+        if raw is not MISSING:
+            value = getattr(self.obj, name)
+            if isinstance(value, types.BuiltinMethodType) or type(value) in CONST_TYPES or callable(value):
+                return tr.wrap(value, None)
+            raise GraphBreak(OPERATION, f"attribute {name!r} of class {self.obj.__qualname__}")
+        custom = tr.static_lookup(meta, "__getattr__")
+        if isinstance(custom, types.FunctionType):
+            return tr.wrap(custom, None).call(tr, [self, ConstValue(name)], {})
+        raise Raised(tr.make_exception(AttributeError, f"type object {self.obj.__name__!r} has no attribute {name!r}"))
+
+    def setattr(self, tr: Trace, name: str, value: Value) -> None:
+        raise GraphBreak(OPERATION, f"setting attribute {name!r} of class {self.obj.__qualname__}")
+
+    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        handler = tr.class_handler(self.obj)
+        if handler is not None:
+            return handler(tr, self.obj, args, kwargs)
+        return self.instantiate(tr, args, kwargs)
+
+    def instantiate(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """``type.__call__``: allocate, then initialize."""
+        cls = self.obj
+        meta_call = tr.static_lookup(type(cls), "__call__")
+        if isinstance(meta_call, types.FunctionType) and not isinstance(cls, enum.EnumMeta):
+            return tr.wrap(meta_call, None).call(tr, [self, *args], kwargs)
+        if isinstance(cls, enum.EnumMeta):
+            return tr.fold(cls, [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()})
+        if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+            return self._namedtuple(tr, args, kwargs)
+        if issubclass(cls, (torch.Tensor, torch.nn.Module, torch.autograd.Function)):
+            raise GraphBreak(OPERATION, f"creating a {cls.__qualname__} in the compiled function")
+        new = tr.static_lookup(cls, "__new__")
+        new = new.__func__ if isinstance(new, staticmethod) else new
+        if isinstance(new, types.FunctionType):
+            made = tr.wrap(new, None).call(tr, [self, *args], kwargs)
+        else:
+            made = allocate(tr, cls, args, kwargs)
+        if issubclass(made.pytype(), cls):
+            init = tr.static_lookup(cls, "__init__")
+            if isinstance(init, types.FunctionType):
+                tr.guard_class_attribute(cls, "__init__", init)
+                tr.wrap(init, None).call(tr, [made, *args], kwargs)
+            elif isinstance(made, ObjectValue) and init is not object.__init__:
+                made.call_c_method(tr, init.__objclass__, "__init__", args, kwargs)
+            elif init is object.__init__ and (args or kwargs) and not isinstance(new, types.FunctionType):
+                if made.pytype().__new__ is object.__new__:
+                    raise Raised(tr.make_exception(TypeError, f"{cls.__name__}() takes no arguments"))
+        return made
+
+    def _namedtuple(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        cls = self.obj
+        new = tr.static_lookup(cls, "__new__")
+        new = new.__func__ if isinstance(new, staticmethod) else new
+        if new.__code__.co_filename.startswith("<string>") or new.__code__.co_filename.startswith("<collections"):
+            from .functions import FunctionValue, bind
+
+            function = tr.wrap(new, None)
+            assert isinstance(function, FunctionValue)
+            bound = bind(tr, function, [self, *args], kwargs)
+            return TupleValue([bound[name] for name in cls._fields], cls=cls)
+        return tr.wrap(new, None).call(tr, [self, *args], kwargs)
+
+
+def allocate(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``cls.__new__`` where C defines it: an object with the storage of its builtin base."""
+    from .mappings import DictValue, SetValue
+    from .sequences import ListValue
+
+    if getattr(cls, "__abstractmethods__", None):
+        names = ", ".join(sorted(cls.__abstractmethods__))  # type: ignore[attr-defined]
+        plural = "s" if len(cls.__abstractmethods__) > 1 else ""  # type: ignore[attr-defined]
+        message = f"Can't instantiate abstract class {cls.__name__} with abstract method{plural} {names}"
+        raise Raised(tr.make_exception(TypeError, message))
+    if issubclass(cls, BaseException):
+        return ExceptionValue(cls, list(args))
+    if issubclass(cls, dict):
+        base = collections.OrderedDict if issubclass(cls, collections.OrderedDict) else dict
+        return ObjectValue(cls, storage=DictValue({}, cls=base))
+    if issubclass(cls, list):
+        return ObjectValue(cls, storage=ListValue([]))
+    if issubclass(cls, set):
+        return ObjectValue(cls, storage=SetValue({}))
+    if issubclass(cls, tuple):
+        return ObjectValue(cls, storage=TupleValue(args[0].unpack(tr) if args else []))
+    for base in (str, int, float):
+        if issubclass(cls, base):
+            return ObjectValue(cls, storage=tr.fold(base, [a.const(tr) for a in args], {}))
+    owner = next(c for c in cls.__mro__ if "__new__" in c.__dict__)
+    if owner is not object and owner.__module__ not in ("typing", "abc"):
+        raise GraphBreak(C_FUNCTION, f"creating a {cls.__qualname__}")
+    return ObjectValue(cls)
+
+
+class BuiltinValue(RealValue):
+    """A function written in C (or a class's C method, unbound)."""
+
+    __slots__ = ()
+
+    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        obj = self.obj
+        handler = tr.function_handler(obj)
+        if handler is not None:
+            return handler(tr, *args, **kwargs)
+        polyfill = tr.polyfill(obj)
+        if polyfill is not None:
+            return polyfill.call(tr, args, kwargs)
+        if isinstance(obj, (types.MethodDescriptorType, types.WrapperDescriptorType)) and args:
+            return self._unbound(tr, args, kwargs)
+        if tr.is_foldable(obj) and all(a.is_const() for a in args) and all(v.is_const() for v in kwargs.values()):
+            return tr.fold(obj, [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()})
+        bound = getattr(obj, "__self__", None)
+        if isinstance(bound, type) and isinstance(obj, types.BuiltinMethodType):
+            polyfill = tr.method_polyfill(bound, obj.__name__)
+            if polyfill is not None:
+                return polyfill.call(tr, [tr.lift(bound), *args], kwargs)
+        module = getattr(obj, "__module__", None) or ""
+        raise GraphBreak(C_FUNCTION, f"{module + '.' if module else ''}{self.describe()}")
+
+    def _unbound(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """``list.append(x, 1)``: the class's own method, whatever the object's class overrides."""
+        owner, cls, name = args[0], self.obj.__objclass__, self.obj.__name__
+        if isinstance(owner, ObjectValue):
+            return owner.call_c_method(tr, cls, name, args[1:], kwargs)
+        if isinstance(owner, ClassValue):
+            if name == "__call__" and cls is type:
+                return owner.instantiate(tr, args[1:], kwargs)
+            raise GraphBreak(C_FUNCTION, f"{cls.__name__}.{name} on a class")
+        if cls is object and name in ("__getattribute__", "__setattr__", "__eq__", "__ne__", "__hash__", "__init__"):
+            return self._object_method(tr, name, owner, args[1:])
+        return owner.call_method(tr, name, args[1:], kwargs)
+
+    def _object_method(self, tr: Trace, name: str, owner: Value, args: list[Value]) -> Value:
+        if name == "__getattribute__":
+            return owner.getattr(tr, args[0].const(tr))
+        if name == "__eq__":
+            return ConstValue(owner is args[0])
+        raise GraphBreak(C_FUNCTION, f"object.{name}")
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        try:
+            value = getattr(self.obj, name)
+        except AttributeError as error:
+            raise Raised(tr.exception(error)) from None
+        return tr.wrap(value, None)
+
+
+class PythonModuleValue(RealValue):
+    """An imported Python module; its attributes are globals and guarded as such."""
+
+    __slots__ = ()
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        module = self.obj
+        namespace = module.__dict__
+        written = tr.effects.global_value(namespace, name)
+        if written is not None:
+            return written
+        if name in namespace:
+            source = attr(const_source(module, module.__name__), name)
+            return tr.wrap_global(namespace[name], source)
+        try:
+            return tr.wrap(getattr(module, name), attr(const_source(module, module.__name__), name))
+        except AttributeError as error:
+            raise Raised(tr.exception(error)) from None
+
+    def setattr(self, tr: Trace, name: str, value: Value) -> None:
+        tr.effects.store_global(self.obj.__dict__, name, value)
+
+
+class DisabledValue(RealValue):
+    """A callable that ends the graph when it is called."""
+
+    __slots__ = ("kind", "reason")
+
+    def __init__(self, obj: Any, reason: str, kind: str = DISABLED, source: Source | None = None) -> None:
+        super().__init__(obj, source)
+        self.reason = reason
+        self.kind = kind
+
+    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        raise GraphBreak(self.kind, self.reason)
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        return tr.wrap(getattr(self.obj, name), None)

@@ -1,0 +1,201 @@
+"""Constants: numbers, strings, None, dtypes, devices, enum members; and symbolic integers."""
+
+from __future__ import annotations
+
+import enum
+import operator
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..breaks import C_FUNCTION, OPERATION, GraphBreak
+from .base import Raised, Value
+
+if TYPE_CHECKING:
+    from ..output import Output
+    from ..trace import Trace
+
+# Types whose instances are immutable, compare by value, and can be baked into a graph.
+CONST_TYPES: frozenset[type] = frozenset(
+    {
+        type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented),
+        torch.dtype, torch.device, torch.layout, torch.memory_format, type(torch.finfo(torch.float32)),
+        type(torch.iinfo(torch.int32)), type(torch.per_tensor_affine),
+    }
+)  # fmt: skip
+
+# Kept out of folding: they return fresh mutable objects, read the outside world, or take unbounded time.
+_UNSAFE_METHODS = frozenset({"__reduce__", "__reduce_ex__", "__getattribute__", "__init_subclass__", "__setattr__"})
+
+
+def is_const_object(obj: Any) -> bool:
+    cls = type(obj)
+    return cls in CONST_TYPES or isinstance(obj, enum.Enum)
+
+
+class ConstValue(Value):
+    """A constant; guarded (if it came from outside) when it is read."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any, source: Any = None) -> None:
+        self.value = value
+        self.source = source
+
+    def pytype(self) -> type:
+        return type(self.value)
+
+    def is_const(self) -> bool:
+        return True
+
+    def const(self, tr: Trace) -> Any:
+        return self.value
+
+    def real(self) -> Any:
+        return self.value
+
+    def describe(self) -> str:
+        return f"constant {self.value!r:.60}"
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        value = self.value
+        if isinstance(value, enum.Enum):
+            static = tr.static_lookup(type(value), name)
+            if isinstance(static, types.FunctionType):
+                from .functions import FunctionValue, MethodValue
+
+                return MethodValue(FunctionValue.of(tr, static), self)
+            if isinstance(static, property) and isinstance(static.fget, types.FunctionType):
+                from .functions import FunctionValue
+
+                return FunctionValue.of(tr, static.fget).call(tr, [self], {})
+        try:
+            result = getattr(value, name)
+        except AttributeError as error:
+            raise Raised(tr.exception(error)) from None
+        if callable(result) and not isinstance(result, type):
+            return ConstMethodValue(self, name)
+        return tr.lift(result)
+
+    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        raise Raised(tr.make_exception(TypeError, f"{type(self.value).__name__!r} object is not callable"))
+
+    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if isinstance(self.value, enum.Enum):
+            return self.getattr(tr, name).call(tr, args, kwargs)
+        if name in _UNSAFE_METHODS:
+            raise GraphBreak(C_FUNCTION, f"{type(self.value).__name__}.{name}")
+        if name == "join" and isinstance(self.value, str) and len(args) == 1 and not args[0].is_const():
+            parts = [part.const(tr) for part in args[0].unpack(tr)]
+            return tr.fold(self.value.join, [parts], {})
+        return tr.fold(getattr(self.value, name), [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()})
+
+    def truth(self, tr: Trace) -> bool:
+        return bool(self.value)
+
+    def length(self, tr: Trace) -> Value:
+        return tr.fold(len, [self.value], {})
+
+    def getitem(self, tr: Trace, key: Value) -> Value:
+        return tr.fold(operator.getitem, [self.value, key.const(tr)], {})
+
+    def contains(self, tr: Trace, item: Value) -> Value:
+        return tr.fold(operator.contains, [self.value, item.const(tr)], {})
+
+    def iter(self, tr: Trace) -> Value:
+        from .iterators import SequenceIterator
+
+        if not isinstance(self.value, (str, bytes)):
+            raise Raised(tr.make_exception(TypeError, f"{type(self.value).__name__!r} object is not iterable"))
+        return SequenceIterator([ConstValue(c) for c in self.value])
+
+    def hash_key(self, tr: Trace) -> Any:
+        return self.value
+
+    def arg(self, tr: Trace) -> Any:
+        return self.value
+
+    def fake(self, tr: Trace) -> Any:
+        return self.value
+
+    def rebuild(self, out: Output) -> str:
+        value = self.value
+        if type(value) in (int, str, bool, type(None), bytes):
+            return repr(value)
+        return out.names.const(value)
+
+
+class ConstMethodValue(Value):
+    """A method of a constant, not called yet."""
+
+    __slots__ = ("name", "owner")
+
+    def __init__(self, owner: ConstValue, name: str) -> None:
+        self.owner = owner
+        self.name = name
+        self.source = None
+
+    def pytype(self) -> type:
+        return types.BuiltinMethodType
+
+    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self.owner.call_method(tr, self.name, args, kwargs)
+
+    def truth(self, tr: Trace) -> bool:
+        return True
+
+    def rebuild(self, out: Output) -> str:
+        return f"{out.value(self.owner)}.{self.name}"
+
+
+class SymValue(Value):
+    """A size or integer that is symbolic: ``sym`` is torch's SymInt/SymFloat/SymBool, ``node`` its place in the graph."""
+
+    __slots__ = ("node", "sym")
+
+    def __init__(self, sym: Any, node: Any, source: Any = None) -> None:
+        self.sym = sym
+        self.node = node
+        self.source = source
+
+    def pytype(self) -> type:
+        return {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}[type(self.sym)]
+
+    def describe(self) -> str:
+        return f"symbolic {self.pytype().__name__} {self.sym}"
+
+    def const(self, tr: Trace) -> Any:
+        return self.pytype()(self.sym)  # specializes: ShapeEnv records the equality as a guard
+
+    def truth(self, tr: Trace) -> bool:
+        return bool(self.sym != 0) if isinstance(self.sym, torch.SymInt) else bool(self.sym)
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        if name in ("real", "numerator"):
+            return self
+        return ConstValue(self.const(tr)).getattr(tr, name)
+
+    def hash_key(self, tr: Trace) -> Any:
+        return self.const(tr)
+
+    def arg(self, tr: Trace) -> Any:
+        return self.node
+
+    def fake(self, tr: Trace) -> Any:
+        return self.sym
+
+    def rebuild(self, out: Output) -> str:
+        return out.graph_output(self)
+
+
+def sym_result(tr: Trace, result: Any, node: Any) -> Value:
+    """Wrap the result of an operator on symbolic numbers; what turned out constant becomes a constant."""
+    if not isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return ConstValue(result)
+    expr = result.node.expr
+    if expr.is_number or expr in (True, False):
+        return ConstValue(SymValue(result, node).const(tr))
+    if node is None:
+        raise GraphBreak(OPERATION, f"the symbolic number {expr} has no place in the graph")
+    return SymValue(result, node)

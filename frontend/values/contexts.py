@@ -1,0 +1,189 @@
+"""torch's own context managers: grad mode, autocast, and those that do nothing to a graph."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..breaks import TORCH_STATE, GraphBreak
+from ..sources import Source, attr
+from .base import Value
+from .constants import ConstValue
+from .objects import BuiltinMethodValue
+
+if TYPE_CHECKING:
+    from ..output import Output
+    from ..trace import Trace
+
+GRAD_CLASSES = (torch.no_grad, torch.enable_grad, torch.set_grad_enabled)
+_enter_autocast = torch.amp.autocast_mode._enter_autocast
+_exit_autocast = torch.amp.autocast_mode._exit_autocast
+
+
+class ContextValue(Value):
+    """A context manager that the tracer carries out itself.
+
+    While it is entered it stands on ``tr.active_contexts``; if the graph ends inside it, the compiled frame enters the
+    real one before it goes on.
+    """
+
+    __slots__ = ()
+
+    def enter(self, tr: Trace) -> Value:
+        raise NotImplementedError
+
+    def leave(self, tr: Trace) -> None:
+        raise NotImplementedError
+
+    def truth(self, tr: Trace) -> bool:
+        return True
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        if name in ("__enter__", "__exit__", "clone", "__call__"):
+            return BuiltinMethodValue(self, self.pytype(), name)
+        return super().getattr(tr, name)
+
+    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "__enter__":
+            result = self.enter(tr)
+            tr.active_contexts.append(self)
+            return result
+        if name == "__exit__":
+            self.leave(tr)
+            if self in tr.active_contexts:
+                tr.active_contexts.remove(self)
+            return ConstValue(None)
+        return super().call_method(tr, name, args, kwargs)
+
+    def close_in_graph(self, tr: Trace) -> None:
+        """The graph ends inside the context: leave it inside the graph, the compiled frame enters it for real."""
+        self.leave(tr)
+
+
+class GradModeValue(ContextValue):
+    """``no_grad``, ``enable_grad`` or ``set_grad_enabled(mode)``."""
+
+    __slots__ = ("cls", "mode", "previous")
+
+    def __init__(self, cls: type, mode: bool, previous: bool, source: Source | None = None) -> None:
+        self.cls = cls
+        self.mode = mode
+        self.previous = previous
+        self.source = source
+
+    def pytype(self) -> type:
+        return self.cls
+
+    def enter(self, tr: Trace) -> Value:
+        if self.cls is not torch.set_grad_enabled:
+            self.previous = tr.grad_enabled
+        tr.set_grad(self.mode)
+        return ConstValue(None)
+
+    def leave(self, tr: Trace) -> None:
+        tr.set_grad(self.previous)
+
+    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "clone":
+            return GradModeValue(self.cls, self.mode, tr.grad_enabled)
+        if name == "__call__":
+            return self.call(tr, args, kwargs)
+        return super().call_method(tr, name, args, kwargs)
+
+    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """As a decorator: the same Python function that torch returns."""
+        wrapper = tr.lift(torch.utils._contextlib.context_decorator)
+        return wrapper.call(tr, [BuiltinMethodValue(self, self.cls, "clone"), *args], kwargs)
+
+    def rebuild(self, out: Output) -> str:
+        cls = out.names.const(self.cls)
+        variable = out.shell(self, f"{cls}({self.mode})" if self.cls is torch.set_grad_enabled else f"{cls}()")
+        out.line(f"{variable}.prev = {self.previous}")
+        return variable
+
+
+class AutocastValue(ContextValue):
+    """``torch.autocast``: an enter and an exit node in the graph."""
+
+    __slots__ = ("arguments", "cls", "node", "real_mode")
+
+    def __init__(self, cls: type, arguments: tuple[str, Any, bool, bool], source: Source | None = None) -> None:
+        self.cls = cls
+        self.arguments = arguments
+        self.node: Any = None
+        self.real_mode: Any = None
+        self.source = source
+
+    def pytype(self) -> type:
+        return self.cls
+
+    def enter(self, tr: Trace) -> Value:
+        self.real_mode = _enter_autocast(*self.arguments)
+        self.node = tr._node("call_function", _enter_autocast, self.arguments, {})
+        tr.has_autocast = True
+        return self
+
+    def leave(self, tr: Trace) -> None:
+        if self.node is None:
+            raise GraphBreak(TORCH_STATE, "leaving an autocast region that was entered before a graph break")
+        tr._node("call_function", _exit_autocast, (self.node,), {})
+        _exit_autocast(self.real_mode)
+        self.node = None
+
+    def restore(self) -> None:
+        """Leave the real region after the trace failed inside it."""
+        if self.node is not None:
+            _exit_autocast(self.real_mode)
+            self.node = None
+
+    def rebuild(self, out: Output) -> str:
+        device, dtype, enabled, cache = self.arguments
+        dtype_text = "None" if dtype is None else out.names.const(dtype)
+        text = f"{out.names.const(torch.autocast)}({device!r}, {dtype_text}, {enabled}, {cache})"
+        return out.shell(self, text)
+
+
+class NullContextValue(ContextValue):
+    """A context manager without effect on what is computed (``nullcontext``, profiler annotations)."""
+
+    __slots__ = ("cls", "result")
+
+    def __init__(self, cls: type, result: Value, source: Source | None = None) -> None:
+        self.cls = cls
+        self.result = result
+        self.source = source
+
+    def pytype(self) -> type:
+        return self.cls
+
+    def enter(self, tr: Trace) -> Value:
+        return self.result
+
+    def leave(self, tr: Trace) -> None:
+        pass
+
+    def rebuild(self, out: Output) -> str:
+        return out.shell(self, f"{out.names.const(contextlib.nullcontext)}({out.value(self.result)})")
+
+
+def wrap_context(tr: Trace, obj: Any, source: Source | None) -> Value | None:
+    """The value of an existing context manager object, if it is one of torch's."""
+    cls = type(obj)
+    if cls in GRAD_CLASSES:
+        if source is not None:
+            tr.guards.type_is(source, cls)
+            tr.guards.equals(attr(source, "prev"), obj.prev)
+        if cls is torch.set_grad_enabled:
+            if source is not None:
+                tr.guards.equals(attr(source, "mode"), obj.mode)
+            return GradModeValue(cls, obj.mode, obj.prev, source)
+        return GradModeValue(cls, cls is torch.enable_grad, obj.prev, source)
+    if isinstance(obj, torch.autocast):
+        raise GraphBreak(TORCH_STATE, "an autocast object made outside the compiled function")
+    if cls is contextlib.nullcontext:
+        if source is not None:
+            tr.guards.type_is(source, cls)
+        return NullContextValue(cls, tr.wrap(obj.enter_result, source and attr(source, "enter_result")), source)
+    return None

@@ -1,0 +1,384 @@
+"""Python functions, cells, bound methods, partials: what a call inlines."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from typing import TYPE_CHECKING, Any
+
+from ..breaks import DISABLED, GraphBreak
+from ..sources import Source, attr, call, const_source, item
+from .base import MISSING, Raised, Value
+from .constants import ConstValue
+from .sequences import TupleValue
+
+if TYPE_CHECKING:
+    from ..output import Output
+    from ..trace import Trace
+
+
+class CellValue(Value):
+    """A closure cell.  ``contents`` is None while the cell is empty; ``source`` is the cell object's own."""
+
+    __slots__ = ("contents", "contents_source", "obj")
+
+    def __init__(self, contents: Value | None = None, source: Source | None = None, obj: Any = None) -> None:
+        self.contents = contents
+        self.source = source
+        self.obj = obj  # the real cell, read on first use
+        self.contents_source: Source | None = None
+
+    def pytype(self) -> type:
+        return types.CellType
+
+    def read(self, tr: Trace) -> Value | None:
+        if self.contents is None and self.obj is not None:
+            source = self.contents_source or (attr(self.source, "cell_contents") if self.source else None)
+            try:
+                contents = self.obj.cell_contents
+            except ValueError:
+                return None
+            self.contents = tr.wrap(contents, source)
+        return self.contents
+
+    def write(self, tr: Trace, value: Value | None) -> None:
+        if self.source is not None:
+            tr.effects.changed(self)
+        self.obj = None
+        self.contents = value
+
+    def rebuild(self, out: Output) -> str:
+        variable = out.shell(self, f"{out.names.const(types.CellType)}()")
+        if self.contents is not None:
+            out.line(f"{variable}.cell_contents = {out.value(self.contents)}")
+        return variable
+
+
+class FunctionValue(Value):
+    """A Python function: an existing one (``fn``) or one that the trace defined."""
+
+    __slots__ = ("attrs", "closure", "code", "defaults", "fn", "globals", "kwdefaults", "name", "qualname")
+
+    def __init__(
+        self,
+        code: types.CodeType,
+        globals_: dict,
+        name: str,
+        qualname: str,
+        defaults: list[Value] | None = None,
+        kwdefaults: dict[str, Value] | None = None,
+        closure: tuple[CellValue, ...] = (),
+        fn: Any = None,
+        source: Source | None = None,
+    ) -> None:
+        self.code = code
+        self.globals = globals_
+        self.name = name
+        self.qualname = qualname
+        self.defaults = defaults or []
+        self.kwdefaults = kwdefaults or {}
+        self.closure = closure
+        self.fn = fn
+        self.source = source
+        self.attrs: dict[str, Value] = {}
+
+    @staticmethod
+    def of(tr: Trace, fn: Any) -> Value:
+        """The value of a function that is known without a guard (reached through a guarded class)."""
+        return tr.wrap(fn, None)
+
+    def pytype(self) -> type:
+        return types.FunctionType
+
+    def real(self) -> Any:
+        return self.fn if self.fn is not None else MISSING
+
+    def describe(self) -> str:
+        return f"function {self.qualname}"
+
+    def truth(self, tr: Trace) -> bool:
+        return True
+
+    def hash_key(self, tr: Trace) -> Any:
+        return self.fn if self.fn is not None else self
+
+    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if self.fn is not None and getattr(self.fn, "_torchmux_disable", None):
+            raise GraphBreak(DISABLED, f"{self.qualname} is marked with torchmux.disable")
+        return tr.inline(self, args, kwargs)
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        if name in self.attrs:
+            return self.attrs[name]
+        if name in ("__name__", "__qualname__"):
+            return ConstValue(getattr(self, name.strip("_")))
+        if name == "__defaults__":
+            return TupleValue(list(self.defaults)) if self.defaults else ConstValue(None)
+        if name == "__code__":
+            return CodeValue(self.code)
+        if name == "__class__":
+            return tr.lift(types.FunctionType)
+        if name == "__call__":
+            return self
+        if name == "__get__":
+            return BoundGet(self)
+        if self.fn is None:
+            if name == "__doc__":
+                return ConstValue(self.code.co_consts[0] if self.code.co_consts and isinstance(self.code.co_consts[0], str) else None)
+            if name == "__module__":
+                return ConstValue(self.globals.get("__name__"))
+            if name == "__dict__":
+                from .mappings import DictValue
+
+                return DictValue({key: (ConstValue(key), value) for key, value in self.attrs.items()})
+            raise Raised(tr.make_exception(AttributeError, f"'function' object has no attribute {name!r}"))
+        try:
+            obj = getattr(self.fn, name)
+        except AttributeError as error:
+            if self.source is not None:
+                tr.guards.add(self.source, "not hasattr({0}, {1})", (tr.stable(name),), f"has no attribute {name}")
+            raise Raised(tr.exception(error)) from None
+        base = self.source or const_source(self.fn, self.qualname)
+        return tr.wrap(obj, attr(base, name))
+
+    def setattr(self, tr: Trace, name: str, value: Value) -> None:
+        if self.fn is not None:
+            raise self.not_understood(f"setting attribute {name!r} of {self.describe()}")
+        if name in ("__name__", "__qualname__"):
+            setattr(self, name.strip("_"), value.const(tr))
+        else:
+            self.attrs[name] = value
+
+    def rebuild(self, out: Output) -> str:
+        if self.fn is not None:
+            return out.names.const(self.fn)
+        names = out.names
+        variable = out.temporary(
+            f"{names.const(types.FunctionType)}({names.const(self.code)}, {names.const(self.globals)}, {self.name!r}, "
+            f"None, {out.container('(', ',)' if len(self.closure) == 1 else ')', list(self.closure)) if self.closure else 'None'})"
+        )
+        if self.qualname != self.name:
+            out.line(f"{variable}.__qualname__ = {self.qualname!r}")
+        if self.defaults:
+            out.line(f"{variable}.__defaults__ = {out.container('(', ',)', self.defaults)}")
+        if self.kwdefaults:
+            pairs = ", ".join(f"{k!r}: {out.value(v)}" for k, v in self.kwdefaults.items())
+            out.line(f"{variable}.__kwdefaults__ = {{{pairs}}}")
+        for key, value in self.attrs.items():
+            out.line(f"{variable}.{key} = {out.value(value)}")
+        return variable
+
+
+def wrap_function(tr: Trace, fn: types.FunctionType, source: Source | None) -> FunctionValue:
+    """An existing Python function; its code is guarded now, defaults and closure as they are read."""
+    base = source or const_source(fn, fn.__qualname__)
+    if source is not None:
+        tr.guards.add(attr(source, "__code__"), "{0} is {1}", (fn.__code__,), f"is that of {fn.__qualname__}")
+    value = FunctionValue(fn.__code__, fn.__globals__, fn.__name__, fn.__qualname__, fn=fn, source=source)
+    if fn.__closure__:
+        cells = []
+        for index, cell in enumerate(fn.__closure__):
+            cell_source = call(base, f"{{0}}.__closure__[{index}]", f"cell {fn.__code__.co_freevars[index]} of {{0}}")
+            cells.append(tr.wrap(cell, cell_source))
+        value.closure = tuple(cells)
+    if fn.__defaults__:
+        defaults = attr(base, "__defaults__")
+        tr.guards.is_object(defaults, fn.__defaults__)
+        value.defaults = [tr.wrap_fixed(d, item(defaults, i)) for i, d in enumerate(fn.__defaults__)]
+    if fn.__kwdefaults__:
+        kwdefaults = attr(base, "__kwdefaults__")
+        value.kwdefaults = {k: tr.wrap(d, item(kwdefaults, k)) for k, d in fn.__kwdefaults__.items()}
+    return value
+
+
+class CodeValue(Value):
+    """A code object, for programs that ask for argument names."""
+
+    __slots__ = ("code",)
+
+    def __init__(self, code: types.CodeType) -> None:
+        self.code = code
+        self.source = None
+
+    def pytype(self) -> type:
+        return types.CodeType
+
+    def real(self) -> Any:
+        return self.code
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        return tr.lift(getattr(self.code, name))
+
+    def rebuild(self, out: Output) -> str:
+        return out.names.const(self.code)
+
+
+class BoundGet(Value):
+    """``function.__get__``: makes a bound method."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: FunctionValue) -> None:
+        self.function = function
+        self.source = None
+
+    def pytype(self) -> type:
+        return types.MethodWrapperType
+
+    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if args[0].is_const() and args[0].const(tr) is None:
+            return self.function
+        return MethodValue(self.function, args[0])
+
+
+class MethodValue(Value):
+    """A bound method of a Python function."""
+
+    __slots__ = ("function", "owner")
+
+    def __init__(self, function: Value, owner: Value, source: Source | None = None) -> None:
+        self.function = function
+        self.owner = owner
+        self.source = source
+
+    def pytype(self) -> type:
+        return types.MethodType
+
+    def describe(self) -> str:
+        return f"method {getattr(self.function, 'qualname', self.function.describe())}"
+
+    def truth(self, tr: Trace) -> bool:
+        return True
+
+    def hash_key(self, tr: Trace) -> Any:
+        return (self.function.hash_key(tr), self.owner.hash_key(tr))
+
+    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self.function.call(tr, [self.owner, *args], kwargs)
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        if name == "__func__":
+            return self.function
+        if name == "__self__":
+            return self.owner
+        if name == "__call__":
+            return self
+        return self.function.getattr(tr, name)
+
+    def rebuild(self, out: Output) -> str:
+        method = out.names.const(types.MethodType)
+        return f"{method}({out.value(self.function)}, {out.value(self.owner)})"
+
+
+class PartialValue(Value):
+    """A ``functools.partial`` object."""
+
+    __slots__ = ("args", "function", "kwargs")
+
+    def __init__(self, function: Value, args: list[Value], kwargs: dict[str, Value], source: Source | None = None) -> None:
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+        self.source = source
+
+    def pytype(self) -> type:
+        return functools.partial
+
+    def truth(self, tr: Trace) -> bool:
+        return True
+
+    def hash_key(self, tr: Trace) -> Any:
+        return self
+
+    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self.function.call(tr, [*self.args, *args], {**self.kwargs, **kwargs})
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        from .mappings import DictValue
+
+        if name == "func":
+            return self.function
+        if name == "args":
+            return TupleValue(list(self.args))
+        if name == "keywords":
+            return DictValue({k: (ConstValue(k), v) for k, v in self.kwargs.items()})
+        raise Raised(tr.make_exception(AttributeError, f"'functools.partial' object has no attribute {name!r}"))
+
+    def rebuild(self, out: Output) -> str:
+        parts = [out.value(v) for v in [self.function, *self.args]]
+        parts += [f"{name}={out.value(v)}" for name, v in self.kwargs.items()]
+        return f"{out.names.const(functools.partial)}({', '.join(parts)})"
+
+
+def bind(tr: Trace, fn: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> dict[str, Value]:
+    """Match a call's arguments to parameters as CPython does, or raise its TypeError."""
+    code = fn.code
+    positional = code.co_argcount
+    names = code.co_varnames
+    keyword_only = code.co_kwonlyargcount
+    bound: dict[str, Value] = dict(zip(names[:positional], args, strict=False))
+    slot = positional + keyword_only
+    if code.co_flags & inspect.CO_VARARGS:
+        bound[names[slot]] = TupleValue(list(args[positional:]))
+        slot += 1
+    elif len(args) > positional:
+        raise Raised(_too_many(tr, fn, len(args)))
+    extra: dict[str, Value] = {}
+    accepted = names[code.co_posonlyargcount : positional + keyword_only]
+    for name, value in kwargs.items():
+        if name in accepted:
+            if name in bound:
+                message = f"{fn.qualname}() got multiple values for argument '{name}'"
+                raise Raised(tr.make_exception(TypeError, message))
+            bound[name] = value
+        else:
+            extra[name] = value
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        from .mappings import DictValue
+
+        bound[names[slot]] = DictValue({k: (ConstValue(k), v) for k, v in extra.items()})
+    elif extra:
+        message = f"{fn.qualname}() got an unexpected keyword argument '{next(iter(extra))}'"
+        raise Raised(tr.make_exception(TypeError, message))
+    if len(bound) < slot:
+        _fill_defaults(tr, fn, bound)
+    return bound
+
+
+def _fill_defaults(tr: Trace, fn: FunctionValue, bound: dict[str, Value]) -> None:
+    code = fn.code
+    names, positional = code.co_varnames, code.co_argcount
+    first_default = positional - len(fn.defaults)
+    missing = []
+    for index in range(positional):
+        if names[index] not in bound:
+            if index >= first_default:
+                bound[names[index]] = fn.defaults[index - first_default]
+            else:
+                missing.append(names[index])
+    kind = "positional"
+    if not missing:
+        for name in names[positional : positional + code.co_kwonlyargcount]:
+            if name not in bound:
+                if name in fn.kwdefaults:
+                    bound[name] = fn.kwdefaults[name]
+                else:
+                    kind = "keyword-only"
+                    missing.append(name)
+    if missing:
+        quoted = [f"'{name}'" for name in missing]
+        listed = quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])}{',' if len(quoted) > 2 else ''} and {quoted[-1]}"
+        plural = "s" if len(missing) > 1 else ""
+        message = f"{fn.qualname}() missing {len(missing)} required {kind} argument{plural}: {listed}"
+        raise Raised(tr.make_exception(TypeError, message))
+
+
+def _too_many(tr: Trace, fn: FunctionValue, given: int) -> Value:
+    positional, optional = fn.code.co_argcount, len(fn.defaults)
+    takes = f"from {positional - optional} to {positional}" if optional else str(positional)
+    plural = "" if positional == 1 and not optional else "s"
+    verb = "was" if given == 1 else "were"
+    return tr.make_exception(
+        TypeError, f"{fn.qualname}() takes {takes} positional argument{plural} but {given} {verb} given"
+    )

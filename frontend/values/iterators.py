@@ -1,0 +1,352 @@
+"""Iterators.  Those that can outlive a graph break know how to rebuild themselves at the position they have reached."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from ..breaks import NOT_REBUILDABLE, SUSPENDED, GraphBreak
+from .base import Raised, Value
+from .constants import ConstValue
+
+if TYPE_CHECKING:
+    from ..output import Output
+    from ..trace import Trace
+    from .sequences import SequenceValue
+
+
+class IteratorValue(Value):
+    __slots__ = ()
+
+    def iter(self, tr: Trace) -> Value:
+        return self
+
+    def truth(self, tr: Trace) -> bool:
+        return True
+
+    def hash_key(self, tr: Trace) -> Any:
+        return self
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        from .objects import builtin_method
+
+        return builtin_method(tr, self, name)
+
+    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "__iter__":
+            return self
+        if name == "__next__":
+            element = self.next(tr)
+            if element is None:
+                raise Raised(tr.make_exception(StopIteration))
+            return element
+        return super().call_method(tr, name, args, kwargs)
+
+
+class SequenceIterator(IteratorValue):
+    """Over a fixed list of values."""
+
+    __slots__ = ("items", "position")
+
+    def __init__(self, items: list[Value]) -> None:
+        self.items = items
+        self.position = 0
+        self.source = None
+
+    def pytype(self) -> type:
+        return type(iter(()))
+
+    def next(self, tr: Trace) -> Value | None:
+        if self.position >= len(self.items):
+            return None
+        self.position += 1
+        return self.items[self.position - 1]
+
+    def rebuild(self, out: Output) -> str:
+        return f"iter({out.container('[', ']', self.items[self.position :])})"
+
+
+class LiveIterator(IteratorValue):
+    """Over a list or tuple value; like Python's, it sees what is appended meanwhile."""
+
+    __slots__ = ("owner", "position")
+
+    def __init__(self, owner: SequenceValue) -> None:
+        self.owner = owner
+        self.position = 0
+        self.source = None
+
+    def pytype(self) -> type:
+        return type(iter([])) if self.owner.pytype() is list else type(iter(()))
+
+    def next(self, tr: Trace) -> Value | None:
+        if self.position >= len(self.owner._items):
+            return None
+        self.position += 1
+        return self.owner.at(tr, self.position - 1)
+
+    def rebuild(self, out: Output) -> str:
+        variable = out.temporary(f"iter({out.value(self.owner)})")
+        out.line(f"{variable}.__setstate__({self.position})")
+        return variable
+
+
+class RangeIterator(IteratorValue):
+    __slots__ = ("position", "value")
+
+    def __init__(self, value: range) -> None:
+        self.value = value
+        self.position = 0
+        self.source = None
+
+    def pytype(self) -> type:
+        return type(iter(range(0)))
+
+    def next(self, tr: Trace) -> Value | None:
+        if self.position >= len(self.value):
+            return None
+        self.position += 1
+        return ConstValue(self.value[self.position - 1])
+
+    def rebuild(self, out: Output) -> str:
+        return f"iter({self.value[self.position :]!r})"
+
+
+class EnumerateIterator(IteratorValue):
+    __slots__ = ("count", "inner")
+
+    def __init__(self, inner: Value, count: int) -> None:
+        self.inner = inner
+        self.count = count
+        self.source = None
+
+    def pytype(self) -> type:
+        return enumerate
+
+    def next(self, tr: Trace) -> Value | None:
+        from .sequences import TupleValue
+
+        element = self.inner.next(tr)
+        if element is None:
+            return None
+        self.count += 1
+        return TupleValue([ConstValue(self.count - 1), element])
+
+    def rebuild(self, out: Output) -> str:
+        return f"enumerate({out.value(self.inner)}, {self.count})"
+
+
+class ZipIterator(IteratorValue):
+    __slots__ = ("inners", "strict")
+
+    def __init__(self, inners: list[Value], strict: bool) -> None:
+        self.inners = inners
+        self.strict = strict
+        self.source = None
+
+    def pytype(self) -> type:
+        return zip
+
+    def next(self, tr: Trace) -> Value | None:
+        from .sequences import TupleValue
+
+        row: list[Value] = []
+        for position, inner in enumerate(self.inners):
+            element = inner.next(tr)
+            if element is None:
+                if self.strict:
+                    self._check_lengths(tr, position)
+                return None
+            row.append(element)
+        return TupleValue(row) if row else None
+
+    def _check_lengths(self, tr: Trace, position: int) -> None:
+        if position:
+            before = "argument 1" if position == 1 else f"arguments 1-{position}"
+            raise Raised(tr.make_exception(ValueError, f"zip() argument {position + 1} is shorter than {before}"))
+        for later, inner in enumerate(self.inners[1:], 2):
+            if inner.next(tr) is not None:
+                before = "argument 1" if later == 2 else f"arguments 1-{later - 1}"
+                raise Raised(tr.make_exception(ValueError, f"zip() argument {later} is longer than {before}"))
+
+    def rebuild(self, out: Output) -> str:
+        inner = ", ".join(map(out.value, self.inners))
+        return f"zip({inner}, strict=True)" if self.strict else f"zip({inner})"
+
+
+class MapIterator(IteratorValue):
+    __slots__ = ("function", "inners")
+
+    def __init__(self, function: Value, inners: list[Value]) -> None:
+        self.function = function
+        self.inners = inners
+        self.source = None
+
+    def pytype(self) -> type:
+        return map
+
+    def next(self, tr: Trace) -> Value | None:
+        args = []
+        for inner in self.inners:
+            element = inner.next(tr)
+            if element is None:
+                return None
+            args.append(element)
+        return self.function.call(tr, args, {})
+
+    def rebuild(self, out: Output) -> str:
+        return f"map({', '.join(map(out.value, [self.function, *self.inners]))})"
+
+
+class CountIterator(IteratorValue):
+    """``itertools.count``, which has no end and so cannot be a generator that is drained."""
+
+    __slots__ = ("step", "value")
+
+    def __init__(self, value: Value, step: Value) -> None:
+        self.value = value
+        self.step = step
+        self.source = None
+
+    def pytype(self) -> type:
+        return itertools.count
+
+    def next(self, tr: Trace) -> Value | None:
+        current = self.value
+        self.value = tr.binary("+", current, self.step)
+        return current
+
+    def rebuild(self, out: Output) -> str:
+        count = out.names.const(itertools.count)
+        return f"{count}({out.value(self.value)}, {out.value(self.step)})"
+
+
+class UserIterator(IteratorValue):
+    """An object with ``__next__``, or the sequence protocol of one with only ``__getitem__``."""
+
+    __slots__ = ("owner", "position")
+
+    def __init__(self, owner: Value, by_index: bool) -> None:
+        self.owner = owner
+        self.position = 0 if by_index else -1
+        self.source = None
+
+    def pytype(self) -> type:
+        return self.owner.pytype()
+
+    def next(self, tr: Trace) -> Value | None:
+        try:
+            if self.position < 0:
+                return self.owner.call_method(tr, "__next__", [], {})
+            self.position += 1
+            return self.owner.getitem(tr, ConstValue(self.position - 1))
+        except Raised as raised:
+            if issubclass(raised.value.pytype(), StopIteration if self.position < 0 else (IndexError, StopIteration)):
+                return None
+            raise
+
+    def rebuild(self, out: Output) -> str:
+        if self.position < 0:
+            return out.value(self.owner)
+        variable = out.temporary(f"iter({out.value(self.owner)})")
+        out.line(f"{variable}.__setstate__({self.position})")
+        return variable
+
+
+class GeneratorValue(IteratorValue):
+    """A running generator: a suspended frame of the interpreter."""
+
+    __slots__ = ("done", "frame", "running", "started")
+
+    def __init__(self, frame: Any) -> None:
+        self.frame = frame
+        self.started = False
+        self.done = False
+        self.running = False
+        self.source = None
+
+    def pytype(self) -> type:
+        import types
+
+        return types.GeneratorType
+
+    def next(self, tr: Trace) -> Value | None:
+        try:
+            return self.send(tr, ConstValue(None))
+        except Raised as raised:
+            if raised.value.pytype() is StopIteration:
+                return None
+            raise
+
+    def send(self, tr: Trace, value: Value) -> Value:
+        if self.done:
+            raise Raised(tr.make_exception(StopIteration))
+        if not self.started and not (value.is_const() and value.const(tr) is None):
+            raise Raised(tr.make_exception(TypeError, "can't send non-None value to a just-started generator"))
+        return self._resume(tr, value, None)
+
+    def throw(self, tr: Trace, error: Raised) -> Value:
+        if self.done or not self.started:
+            self.done = True
+            raise error
+        return self._resume(tr, None, error)
+
+    def _resume(self, tr: Trace, value: Value | None, error: Raised | None) -> Value:
+        if self.running:
+            raise Raised(tr.make_exception(ValueError, "generator already executing"))
+        self.running = True
+        self.started = True
+        try:
+            finished, result = self.frame.resume(value, error)
+        except Raised as raised:
+            self.done = True
+            if raised.value.pytype() is StopIteration:
+                raise Raised(tr.make_exception(RuntimeError, "generator raised StopIteration")) from None
+            raise
+        except GraphBreak:
+            self.done = True
+            raise
+        finally:
+            self.running = False
+        if finished:
+            self.done = True
+            raise Raised(tr.make_exception_from_values(StopIteration, [] if _is_none(result) else [result]))
+        return result
+
+    def close(self, tr: Trace) -> None:
+        if self.done:
+            return
+        if not self.started:
+            self.done = True
+            return
+        try:
+            self.throw(tr, Raised(tr.make_exception(GeneratorExit)))
+        except Raised as raised:
+            if issubclass(raised.value.pytype(), (GeneratorExit, StopIteration)):
+                return
+            raise
+        raise Raised(tr.make_exception(RuntimeError, "generator ignored GeneratorExit"))
+
+    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "send":
+            return self.send(tr, args[0])
+        if name == "close":
+            self.close(tr)
+            return ConstValue(None)
+        if name == "throw":
+            return self.throw(tr, Raised(tr.as_exception(args)))
+        return super().call_method(tr, name, args, kwargs)
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        if name.startswith("gi_"):
+            raise GraphBreak(SUSPENDED, f"{name} of a generator")
+        return super().getattr(tr, name)
+
+    def rebuild(self, out: Output) -> str:
+        if self.done:
+            return "iter(())"
+        raise GraphBreak(NOT_REBUILDABLE, f"generator {self.frame.code.co_name} is suspended in the middle")
+
+
+def _is_none(value: Value) -> bool:
+    return isinstance(value, ConstValue) and value.value is None

@@ -1,0 +1,305 @@
+"""Methods of the builtin containers, as the interpreter runs them.
+
+What is written here needs the representation; everything else (``index``, ``sort``, set algebra, comparisons) is a
+polyfill in plain Python.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING, Any
+
+from ..breaks import C_FUNCTION, GraphBreak
+from .base import Raised, Value
+from .constants import ConstValue
+from .iterators import SequenceIterator
+from .mappings import DictValue, DictViewValue, SetValue
+from .sequences import ListValue, SequenceValue, TupleValue
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+NONE = ConstValue(None)
+
+
+def call_builtin_method(
+    tr: Trace, owner: Value, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]
+) -> Value:
+    """Call the method that builtin class ``cls`` has under ``name``, on ``owner``'s builtin contents."""
+    for kind, table in _TABLES:
+        if isinstance(owner, kind) and name in table:
+            return table[name](tr, owner, *args, **kwargs)
+    if name in _DUNDERS:
+        return _DUNDERS[name](tr, owner, *args, **kwargs)
+    polyfill = tr.method_polyfill(cls, name)
+    if polyfill is not None:
+        return polyfill.call(tr, [owner, *args], kwargs)
+    if not hasattr(cls, name):
+        raise Raised(tr.make_exception(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'"))
+    if owner.is_const() and all(a.is_const() for a in args) and not kwargs:
+        return tr.fold(getattr(owner.const(tr), name), [a.const(tr) for a in args], {})
+    raise GraphBreak(C_FUNCTION, f"{cls.__name__}.{name}")
+
+
+# --- any container -------------------------------------------------------------------------------------------------------
+
+
+def _delitem(tr: Trace, owner: Value, key: Value) -> Value:
+    owner.delitem(tr, key)
+    return NONE
+
+
+def _setitem(tr: Trace, owner: Value, key: Value, value: Value) -> Value:
+    owner.setitem(tr, key, value)
+    return NONE
+
+
+_DUNDERS: dict[str, Any] = {
+    "__len__": lambda tr, owner: owner.length(tr),
+    "__iter__": lambda tr, owner: owner.iter(tr),
+    "__getitem__": lambda tr, owner, key: owner.getitem(tr, key),
+    "__setitem__": _setitem,
+    "__delitem__": _delitem,
+    "__contains__": lambda tr, owner, item: owner.contains(tr, item),
+    "__bool__": lambda tr, owner: ConstValue(owner.truth(tr)),
+    "__eq__": lambda tr, owner, other: ConstValue(tr.equal(owner, other)),
+    "__ne__": lambda tr, owner, other: ConstValue(not tr.equal(owner, other)),
+    "__init__": lambda tr, owner, *args, **kwargs: _init(tr, owner, *args, **kwargs),
+    "__hash__": lambda tr, owner: ConstValue(hash(owner.hash_key(tr))),
+}
+
+
+def _init(tr: Trace, owner: Value, *args: Value, **kwargs: Value) -> Value:
+    if isinstance(owner, DictValue):
+        owner.replace(tr, {})
+        _dict_update(tr, owner, *args, **kwargs)
+    elif isinstance(owner, ListValue):
+        owner.replace(tr, args[0].unpack(tr) if args else [])
+    elif isinstance(owner, SetValue) and owner.cls is set:
+        owner.replace(tr, {})
+        _set_update(tr, owner, *args)
+    return NONE
+
+
+# --- lists ---------------------------------------------------------------------------------------------------------------
+
+
+def _append(tr: Trace, owner: ListValue, value: Value) -> Value:
+    tr.effects.changed(owner)
+    owner._items.append(value)
+    return NONE
+
+
+def _extend(tr: Trace, owner: ListValue, other: Value) -> Value:
+    owner.replace(tr, [*owner.items(tr), *other.unpack(tr)])
+    return NONE
+
+
+def _insert(tr: Trace, owner: ListValue, index: Value, value: Value) -> Value:
+    items = list(owner.items(tr))
+    items.insert(index.const(tr), value)
+    owner.replace(tr, items)
+    return NONE
+
+
+def _list_pop(tr: Trace, owner: ListValue, index: Value = ConstValue(-1)) -> Value:
+    items = list(owner.items(tr))
+    try:
+        element = items.pop(index.const(tr))
+    except IndexError as error:
+        raise Raised(tr.exception(error)) from None
+    owner.replace(tr, items)
+    return element
+
+
+def _list_clear(tr: Trace, owner: ListValue) -> Value:
+    owner.replace(tr, [])
+    return NONE
+
+
+def _list_reverse(tr: Trace, owner: ListValue) -> Value:
+    owner.replace(tr, owner.items(tr)[::-1])
+    return NONE
+
+
+_LIST: dict[str, Any] = {
+    "append": _append,
+    "extend": _extend,
+    "insert": _insert,
+    "pop": _list_pop,
+    "clear": _list_clear,
+    "copy": lambda tr, owner: ListValue(owner.unpack(tr)),
+    "reverse": _list_reverse,
+    "__reversed__": lambda tr, owner: SequenceIterator(owner.unpack(tr)[::-1]),
+    "__iadd__": lambda tr, owner, other: (_extend(tr, owner, other), owner)[1],
+}
+
+_SEQUENCE: dict[str, Any] = {
+    "__add__": lambda tr, owner, other: tr.binary("+", owner, other),
+    "__mul__": lambda tr, owner, other: tr.binary("*", owner, other),
+    "__rmul__": lambda tr, owner, other: tr.binary("*", owner, other),
+}
+
+
+# --- dictionaries ----------------------------------------------------------------------------------------------------------
+
+
+def _get(tr: Trace, owner: DictValue, key: Value, default: Value = NONE) -> Value:
+    return owner.lookup(tr, key) or default
+
+
+def _setdefault(tr: Trace, owner: DictValue, key: Value, default: Value = NONE) -> Value:
+    found = owner.lookup(tr, key)
+    if found is None:
+        owner.setitem(tr, key, default)
+        return default
+    return found
+
+
+def _dict_pop(tr: Trace, owner: DictValue, key: Value, *default: Value, **named: Value) -> Value:
+    found = owner.lookup(tr, key)
+    if found is None:
+        fallback = [*default, *named.values()]
+        if fallback:
+            return fallback[0]
+        raise Raised(tr.make_exception_from_values(KeyError, [key]))
+    owner.delitem(tr, key)
+    return found
+
+
+def _popitem(tr: Trace, owner: DictValue, last: Value = ConstValue(True)) -> Value:
+    keys = owner.keys(tr)
+    if not keys:
+        message = "dictionary is empty" if issubclass(owner.cls, collections.OrderedDict) else "popitem(): dictionary is empty"
+        raise Raised(tr.make_exception(KeyError, message))
+    key = keys[-1 if last.truth(tr) else 0]
+    element = owner.getitem(tr, key)
+    owner.delitem(tr, key)
+    return TupleValue([key, element])
+
+
+def _dict_update(tr: Trace, owner: DictValue, *others: Value, **kwargs: Value) -> Value:
+    for other in others:
+        for key, element in pairs(tr, other):
+            owner.setitem(tr, key, element)
+    for name, element in kwargs.items():
+        owner.setitem(tr, ConstValue(name), element)
+    return NONE
+
+
+def pairs(tr: Trace, other: Value) -> list[tuple[Value, Value]]:
+    """What ``dict(other)`` would take as keys and values: a mapping, or an iterable of pairs."""
+    mapping = tr.as_mapping(other)
+    if mapping is not None:
+        return list(zip(mapping.keys(tr), mapping.values(tr), strict=True))
+    if hasattr(other.pytype(), "keys"):
+        return [(key, other.getitem(tr, key)) for key in other.call_method(tr, "keys", [], {}).unpack(tr)]
+    result = []
+    for pair in other.unpack(tr):
+        key, element = pair.unpack(tr)
+        result.append((key, element))
+    return result
+
+
+def _dict_clear(tr: Trace, owner: DictValue) -> Value:
+    owner.replace(tr, {})
+    return NONE
+
+
+def _dict_copy(tr: Trace, owner: DictValue) -> Value:
+    owner.values(tr)
+    copy = DictValue(dict(zip(map(lambda k: k.hash_key(tr), owner.keys(tr)), owner.entries.values(), strict=True)), cls=owner.cls)
+    copy.default_factory = owner.default_factory
+    return copy
+
+
+def _move_to_end(tr: Trace, owner: DictValue, key: Value, last: Value = ConstValue(True)) -> Value:
+    element = owner.getitem(tr, key)
+    hashed = key.hash_key(tr)
+    entries = dict(owner.entries)
+    entry = (entries.pop(hashed)[0], element)
+    owner.replace(tr, {**entries, hashed: entry} if last.truth(tr) else {hashed: entry, **entries})
+    return NONE
+
+
+_DICT: dict[str, Any] = {
+    "get": _get,
+    "keys": lambda tr, owner: DictViewValue(owner, "keys"),
+    "values": lambda tr, owner: DictViewValue(owner, "values"),
+    "items": lambda tr, owner: DictViewValue(owner, "items"),
+    "setdefault": _setdefault,
+    "pop": _dict_pop,
+    "popitem": _popitem,
+    "update": _dict_update,
+    "clear": _dict_clear,
+    "copy": _dict_copy,
+    "__copy__": _dict_copy,
+    "move_to_end": _move_to_end,
+    "__reversed__": lambda tr, owner: SequenceIterator(owner.keys(tr)[::-1]),
+    "__ior__": lambda tr, owner, other: (_dict_update(tr, owner, other), owner)[1],
+}
+
+
+# --- sets --------------------------------------------------------------------------------------------------------------------
+
+
+def _add(tr: Trace, owner: SetValue, value: Value) -> Value:
+    owner.replace(tr, {**owner.entries, **{value.hash_key(tr): value}, **owner.entries})
+    return NONE
+
+
+def _discard(tr: Trace, owner: SetValue, value: Value) -> Value:
+    hashed = value.hash_key(tr)
+    owner.replace(tr, {key: element for key, element in owner.entries.items() if key != hashed})
+    return NONE
+
+
+def _remove(tr: Trace, owner: SetValue, value: Value) -> Value:
+    if value.hash_key(tr) not in owner.entries:
+        raise Raised(tr.make_exception_from_values(KeyError, [value]))
+    return _discard(tr, owner, value)
+
+
+def _set_pop(tr: Trace, owner: SetValue) -> Value:
+    items = owner.unpack(tr)
+    if not items:
+        raise Raised(tr.make_exception(KeyError, "pop from an empty set"))
+    if len(items) > 1:
+        raise GraphBreak(C_FUNCTION, "set.pop: which element it takes depends on the set's history")
+    owner.replace(tr, {})
+    return items[0]
+
+
+def _set_update(tr: Trace, owner: SetValue, *others: Value) -> Value:
+    entries = dict(owner.entries)
+    for other in others:
+        for value in other.unpack(tr):
+            entries.setdefault(value.hash_key(tr), value)
+    owner.replace(tr, entries)
+    return NONE
+
+
+def _set_clear(tr: Trace, owner: SetValue) -> Value:
+    owner.replace(tr, {})
+    return NONE
+
+
+_SET: dict[str, Any] = {
+    "add": _add,
+    "discard": _discard,
+    "remove": _remove,
+    "pop": _set_pop,
+    "update": _set_update,
+    "clear": _set_clear,
+    "copy": lambda tr, owner: SetValue(dict(owner.entries), cls=owner.cls),
+}
+
+_VIEW: dict[str, Any] = {"__reversed__": lambda tr, owner: SequenceIterator(owner.unpack(tr)[::-1])}
+
+_TABLES: list[tuple[type, dict[str, Any]]] = [
+    (ListValue, _LIST),
+    (SequenceValue, _SEQUENCE),
+    (DictValue, _DICT),
+    (SetValue, _SET),
+    (DictViewValue, _VIEW),
+]

@@ -1,0 +1,197 @@
+"""``nn.Module`` objects: submodules, parameters and buffers by the shortest guarded path; calls with their hooks."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn.modules import module as nn_module
+
+from ..breaks import OPERATION, GraphBreak
+from ..sources import Source, attr, const_source, item
+from .base import MISSING, Raised, Value
+from .constants import ConstValue
+from .objects import ObjectValue, bind_class_attribute
+
+if TYPE_CHECKING:
+    from ..output import Output
+    from ..trace import Trace
+
+_TABLES = ("_parameters", "_buffers", "_modules")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_GLOBAL_HOOKS = (
+    "_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks", "_global_forward_pre_hooks",
+)  # fmt: skip
+_NO_HOOKS = "not ({0}._forward_hooks or {0}._forward_pre_hooks or {0}._backward_hooks or {0}._backward_pre_hooks)"
+_CALL_IMPL = nn_module.Module._call_impl
+_WRAPPED_CALL_IMPL = nn_module.Module._wrapped_call_impl
+
+
+class NNModuleValue(ObjectValue):
+    """An existing module."""
+
+    __slots__ = ()
+
+    def _getattr_with_fallback(self, tr: Trace, name: str) -> Value:
+        if tr.static_lookup(self.cls, "__getattr__") is not torch.nn.Module.__getattr__:
+            return super()._getattr_with_fallback(tr, name)
+        found = self.find(tr, name)
+        if found is not None:
+            return found
+        registered = self.registered(tr, name)
+        if registered is not None:
+            return registered
+        message = f"{self.cls.__name__!r} object has no attribute {name!r}"
+        raise Raised(tr.make_exception(AttributeError, message))
+
+    def find(self, tr: Trace, name: str) -> Value | None:
+        # a registered name is never in the instance's own dictionary: Module.__setattr__ sees to that
+        if name not in self.attrs and name not in self.obj.__dict__:
+            raw = tr.static_lookup(self.cls, name)
+            if raw is MISSING:
+                return None
+        return super().find(tr, name)
+
+    def registered(self, tr: Trace, name: str) -> Value | None:
+        """A parameter, buffer or submodule."""
+        own = self.obj.__dict__
+        for table in _TABLES:
+            contents = own.get(table)
+            if contents is None:
+                continue
+            written = self._written_table(tr, table)
+            if written is not None:
+                found = written.lookup(tr, ConstValue(name))
+                if found is not None:
+                    return found
+            elif name in contents:
+                source = item(attr(self.source, table), name) if self.source else None
+                return tr.wrap_registered(contents[name], source, table)
+        return None
+
+    def _written_table(self, tr: Trace, table: str) -> Any:
+        """The table as a dictionary value, if the trace has already changed it."""
+        value = tr.memo_of(self.obj.__dict__[table])
+        return value if value is not None and not tr.effects.is_clean(value) else None
+
+    def setattr(self, tr: Trace, name: str, value: Value) -> None:
+        custom = tr.static_lookup(self.cls, "__setattr__")
+        if custom is not torch.nn.Module.__setattr__:
+            super().setattr(tr, name, value)
+            return
+        if issubclass(value.pytype(), (torch.nn.Parameter, torch.nn.Module)):
+            raise GraphBreak(OPERATION, f"registering {name!r} on {self.describe()} in the compiled function")
+        own = self.obj.__dict__
+        if name in own["_parameters"] or name in own["_modules"]:
+            raise GraphBreak(OPERATION, f"replacing the registered {name!r} of {self.describe()}")
+        if name in own["_buffers"]:
+            source = attr(self.source, "_buffers") if self.source else None
+            tr.wrap(own["_buffers"], source).setitem(tr, ConstValue(name), value)
+            return
+        self.set_plain(tr, name, value)
+
+    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        raw_call = tr.static_lookup(self.cls, "__call__")
+        if raw_call is not _WRAPPED_CALL_IMPL:
+            return bind_class_attribute(tr, self, self.cls, "__call__", raw_call).call(tr, args, kwargs)
+        own = self.obj.__dict__
+        if own.get("_compiled_call_impl") is not None:
+            raise GraphBreak(OPERATION, f"{self.describe()} was compiled in place by Module.compile")
+        if any(own.get(table) for table in _HOOKS) or any(getattr(nn_module, table) for table in _GLOBAL_HOOKS):
+            return tr.wrap(_CALL_IMPL, None).call(tr, [self, *args], kwargs)
+        if self.source is not None:
+            tr.guards.add(self.source, _NO_HOOKS, (), "has no hooks")
+        tr.guard_no_global_hooks(nn_module, _GLOBAL_HOOKS)
+        tr.enter_module(self)
+        return self.getattr(tr, "forward").call(tr, args, kwargs)
+
+    def special(self, tr: Trace, name: str) -> Value | None:
+        if name == "__getitem__" and isinstance(self.obj, torch.nn.ModuleList):
+            return ModuleListItem(self)
+        return super().special(tr, name)
+
+    def rebuild(self, out: Output) -> str:
+        raise GraphBreak(OPERATION, f"{self.describe()} has no path that the compiled frame could load it by")
+
+
+class ModuleListItem(Value):
+    """``ModuleList.__getitem__``: an index is one guarded path; a slice is the submodules, as a tuple-like list."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: NNModuleValue) -> None:
+        self.owner = owner
+        self.source = None
+
+    def pytype(self) -> type:
+        return types.MethodType
+
+    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        from .sequences import SliceValue
+
+        owner, key = self.owner, args[0]
+        children = list(owner.obj._modules)
+        if isinstance(key, SliceValue):
+            picked = children[key.const(tr)]
+            table = attr(owner.source, "_modules") if owner.source else None
+            if table is not None:
+                tr.guards.add(table, "tuple({0}) == {1}", (tuple(children),), "has the same submodules")
+            return ModuleSliceValue([self._child(tr, name) for name in picked])
+        index = key.const(tr)
+        if not -len(children) <= index < len(children):
+            raise Raised(tr.make_exception(IndexError, f"index {index} is out of range"))
+        if index < 0 and owner.source is not None:
+            tr.guards.add(attr(owner.source, "_modules"), f"len({{0}}) == {len(children)}", (), f"has {len(children)} submodules")
+        return self._child(tr, str(range(len(children))[index]))
+
+    def _child(self, tr: Trace, name: str) -> Value:
+        child = self.owner.registered(tr, name)
+        assert child is not None
+        return child
+
+
+class ModuleSliceValue(Value):
+    """A ``ModuleList`` that slicing another one made: nothing but its submodules."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: list[Value]) -> None:
+        self.items = items
+        self.source = None
+
+    def pytype(self) -> type:
+        return torch.nn.ModuleList
+
+    def truth(self, tr: Trace) -> bool:
+        return bool(self.items)
+
+    def length(self, tr: Trace) -> Value:
+        return ConstValue(len(self.items))
+
+    def iter(self, tr: Trace) -> Value:
+        from .iterators import SequenceIterator
+
+        return SequenceIterator(self.items)
+
+    def getitem(self, tr: Trace, key: Value) -> Value:
+        from .sequences import SliceValue
+
+        if isinstance(key, SliceValue):
+            return ModuleSliceValue(self.items[key.const(tr)])
+        try:
+            return self.items[key.const(tr)]
+        except IndexError:
+            raise Raised(tr.make_exception(IndexError, f"index {key.const(tr)} is out of range")) from None
+
+    def rebuild(self, out: Output) -> str:
+        return f"{out.names.const(torch.nn.ModuleList)}({out.container('[', ']', self.items)})"
+
+
+def wrap_module(tr: Trace, obj: torch.nn.Module, source: Source | None) -> Value:
+    """An existing module, guarded by its exact class."""
+    if isinstance(obj, torch.jit.ScriptModule):
+        raise GraphBreak(OPERATION, f"{type(obj).__qualname__} is a TorchScript module")
+    if source is not None:
+        tr.guards.type_is(source, type(obj))
+    return NNModuleValue(type(obj), obj, source or const_source(obj, type(obj).__name__))

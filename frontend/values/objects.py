@@ -1,0 +1,640 @@
+"""Objects of Python classes: the attribute protocol, special methods, and objects that the trace creates."""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..breaks import C_FUNCTION, NOT_REBUILDABLE, OPERATION, GraphBreak
+from ..sources import Source, attr, call, const_source
+from .base import MISSING, Raised, Value
+from .constants import ConstValue
+from .sequences import TupleValue
+
+if TYPE_CHECKING:
+    from ..output import Output
+    from ..trace import Trace
+
+_DELETED: Any = object()
+_SLOT_WRAPPERS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType)
+
+
+class BuiltinMethodValue(Value):
+    """A method that a C class defines, bound to a value."""
+
+    __slots__ = ("cls", "name", "owner")
+
+    def __init__(self, owner: Value, cls: type, name: str, source: Source | None = None) -> None:
+        self.owner = owner
+        self.cls = cls
+        self.name = name
+        self.source = source
+
+    def pytype(self) -> type:
+        return types.BuiltinMethodType
+
+    def describe(self) -> str:
+        return f"method {self.cls.__name__}.{self.name}"
+
+    def truth(self, tr: Trace) -> bool:
+        return True
+
+    def hash_key(self, tr: Trace) -> Any:
+        return (self.name, self.owner.hash_key(tr))
+
+    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if isinstance(self.owner, ObjectValue):
+            return self.owner.call_c_method(tr, self.cls, self.name, args, kwargs)
+        return self.owner.call_method(tr, self.name, args, kwargs)
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        if name == "__self__":
+            return self.owner
+        if name == "__name__":
+            return ConstValue(self.name)
+        return super().getattr(tr, name)
+
+    def rebuild(self, out: Output) -> str:
+        return f"{out.value(self.owner)}.{self.name}"
+
+
+def builtin_method(tr: Trace, owner: Value, name: str) -> Value:
+    """Attribute ``name`` of a value whose class is a builtin container or iterator."""
+    cls = owner.pytype()
+    if name == "__class__":
+        return tr.lift(cls)
+    if not hasattr(cls, name):
+        raise Raised(tr.make_exception(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'"))
+    return BuiltinMethodValue(owner, cls, name)
+
+
+def class_attribute(tr: Trace, owner: Value, cls: type, name: str) -> Value | None:
+    """What ``owner.name`` finds on its class, bound to ``owner``; None if the class has no such attribute."""
+    raw = tr.static_lookup(cls, name)
+    if raw is MISSING:
+        return None
+    return bind_class_attribute(tr, owner, cls, name, raw)
+
+
+def bind_class_attribute(tr: Trace, owner: Value, cls: type, name: str, raw: Any) -> Value:
+    """The descriptor protocol for an attribute found on a class."""
+    if isinstance(raw, types.FunctionType):
+        tr.guard_class_attribute(cls, name, raw)
+        return _MethodValue()(tr.wrap(raw, None), owner)
+    if isinstance(raw, property):
+        tr.guard_class_attribute(cls, name, raw)
+        if raw.fget is None:
+            raise Raised(tr.make_exception(AttributeError, f"unreadable attribute {name!r}"))
+        return tr.wrap(raw.fget, None).call(tr, [owner], {})
+    if isinstance(raw, staticmethod):
+        return tr.wrap(raw.__func__, attr(const_source(cls, cls.__qualname__), name))
+    if isinstance(raw, classmethod):
+        tr.guard_class_attribute(cls, name, raw)
+        return _MethodValue()(tr.wrap(raw.__func__, None), tr.lift(cls))
+    if isinstance(raw, functools.cached_property):
+        return _cached_property(tr, owner, raw)
+    if isinstance(raw, _SLOT_WRAPPERS) or isinstance(raw, types.BuiltinFunctionType):
+        if isinstance(raw, types.BuiltinFunctionType):
+            return tr.wrap(raw, None)
+        return BuiltinMethodValue(owner, raw.__objclass__, name)
+    if isinstance(raw, (types.GetSetDescriptorType, types.MemberDescriptorType)):
+        raise GraphBreak(OPERATION, f"attribute {name!r} of {owner.describe()}")
+    getter = tr.static_lookup(type(raw), "__get__")
+    source = attr(const_source(cls, cls.__qualname__), name)
+    if isinstance(getter, types.FunctionType):
+        holder = next(c for c in cls.__mro__ if name in c.__dict__)
+        path = call(const_source(holder, holder.__qualname__), f"{{0}}.__dict__[{name!r}]", f"{{0}}.{name}")
+        return tr.wrap(getter, None).call(tr, [tr.wrap(raw, path), owner, tr.lift(cls)], {})
+    if getter is not MISSING and not isinstance(raw, type):
+        raise GraphBreak(C_FUNCTION, f"descriptor {name!r} of {cls.__qualname__}")
+    return tr.wrap(raw, source)
+
+
+def _MethodValue() -> Any:
+    from .functions import MethodValue
+
+    return MethodValue
+
+
+def _cached_property(tr: Trace, owner: Value, raw: functools.cached_property) -> Value:
+    value = tr.wrap(raw.func, None).call(tr, [owner], {})
+    assert isinstance(owner, ObjectValue) and raw.attrname is not None
+    owner.store(tr, raw.attrname, value)
+    return value
+
+
+class ObjectValue(Value):
+    """An object of a Python class: an existing one (``obj``) or one that the trace created (``obj`` is MISSING).
+
+    ``attrs`` holds what the trace wrote, over what the real object has; ``storage`` is the builtin part of an object
+    whose class derives from dict, list, tuple, set, str or int.
+    """
+
+    __slots__ = ("_storage", "attrs", "cls", "obj")
+
+    def __init__(self, cls: type, obj: Any = MISSING, source: Source | None = None, storage: Value | None = None) -> None:
+        self.cls = cls
+        self.obj = obj
+        self.source = source
+        self.attrs: dict[str, Any] = {}
+        self._storage = storage
+
+    def pytype(self) -> type:
+        return self.cls
+
+    def real(self) -> Any:
+        return self.obj
+
+    def truth(self, tr: Trace) -> bool:
+        if (found := self.special(tr, "__bool__")) is not None:
+            return found.call(tr, [], {}).truth(tr)
+        if (found := self.special(tr, "__len__")) is not None:
+            return found.call(tr, [], {}).truth(tr)
+        storage = self.storage(tr)
+        return storage.truth(tr) if storage is not None else True
+
+    def storage(self, tr: Trace) -> Value | None:
+        """The value of the builtin base, made when it is first needed."""
+        if self._storage is None and self.obj is not MISSING:
+            self._storage = tr.wrap_storage(self)
+        return self._storage
+
+    # --- attributes -----------------------------------------------------------------------------------------------------
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        custom = tr.static_lookup(self.cls, "__getattribute__")
+        if isinstance(custom, types.FunctionType):
+            return tr.wrap(custom, None).call(tr, [self, ConstValue(name)], {})
+        return self._getattr_with_fallback(tr, name)
+
+    def _getattr_with_fallback(self, tr: Trace, name: str) -> Value:
+        found = self.find(tr, name)
+        if found is not None:
+            return found
+        fallback = tr.static_lookup(self.cls, "__getattr__")
+        if isinstance(fallback, types.FunctionType):
+            tr.guard_class_attribute(self.cls, "__getattr__", fallback)
+            return tr.wrap(fallback, None).call(tr, [self, ConstValue(name)], {})
+        raise Raised(tr.make_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}"))
+
+    def find(self, tr: Trace, name: str) -> Value | None:
+        """``object.__getattribute__``, with None for AttributeError."""
+        raw = tr.static_lookup(self.cls, name)
+        if raw is not MISSING and tr.is_data_descriptor(raw):
+            return self._data_descriptor(tr, name, raw)
+        own = self.own(tr, name, shadows=raw is not MISSING)
+        if own is not None:
+            return own
+        if raw is MISSING:
+            return None
+        return bind_class_attribute(tr, self, self.cls, name, raw)
+
+    def _data_descriptor(self, tr: Trace, name: str, raw: Any) -> Value | None:
+        if name == "__class__":
+            return tr.lift(self.cls)
+        if name == "__dict__":
+            return InstanceDictValue(self)
+        if isinstance(raw, types.MemberDescriptorType):
+            return self.own(tr, name, slot=raw)
+        if name == "__doc__":
+            return tr.lift(self.cls.__doc__)
+        return bind_class_attribute(tr, self, self.cls, name, raw)
+
+    def own(self, tr: Trace, name: str, slot: Any = None, shadows: bool = False) -> Value | None:
+        """An attribute of the instance itself (its ``__dict__``, or ``slot``); None if it has none.
+
+        ``shadows``: the class has the name too, so its absence from the instance must be guarded.
+        """
+        written = self.attrs.get(name)
+        if written is not None:
+            return None if written is _DELETED else written
+        if self.obj is MISSING:
+            return None
+        obj = MISSING
+        if slot is not None:
+            try:
+                obj = slot.__get__(self.obj)
+            except AttributeError:
+                self._guard_absent(tr, name)
+                return None
+        else:
+            namespace = getattr(self.obj, "__dict__", None)
+            if namespace is not None:
+                obj = namespace.get(name, MISSING)
+        if obj is MISSING:
+            if getattr(self.obj, "__dict__", None) is not None:
+                self._guard_absent(tr, name)
+            return None
+        return tr.wrap(obj, self.own_source(name))
+
+    def own_source(self, name: str) -> Source | None:
+        return attr(self.source, name) if self.source is not None else None
+
+    def _guard_absent(self, tr: Trace, name: str) -> None:
+        if self.source is not None:
+            if getattr(self.obj, "__dict__", None) is not None:
+                tr.guards.add(attr(self.source, "__dict__"), f"{name!r} not in {{0}}", (), f"has no attribute {name}")
+            else:
+                tr.guards.add(self.source, f"not hasattr({{0}}, {name!r})", (), f"has no attribute {name}")
+
+    def setattr(self, tr: Trace, name: str, value: Value) -> None:
+        custom = tr.static_lookup(self.cls, "__setattr__")
+        if isinstance(custom, types.FunctionType):
+            tr.wrap(custom, None).call(tr, [self, ConstValue(name), value], {})
+            return
+        self.set_plain(tr, name, value)
+
+    def set_plain(self, tr: Trace, name: str, value: Value) -> None:
+        """``object.__setattr__``."""
+        raw = tr.static_lookup(self.cls, name)
+        if isinstance(raw, property):
+            if raw.fset is None:
+                message = f"property {name!r} of {self.cls.__name__!r} object has no setter"
+                raise Raised(tr.make_exception(AttributeError, message))
+            tr.wrap(raw.fset, None).call(tr, [self, value], {})
+            return
+        if raw is not MISSING and not isinstance(raw, types.MemberDescriptorType) and tr.is_data_descriptor(raw):
+            setter = tr.static_lookup(type(raw), "__set__")
+            if isinstance(setter, types.FunctionType):
+                tr.wrap(setter, None).call(tr, [tr.wrap(raw, None), self, value], {})
+                return
+            raise GraphBreak(OPERATION, f"setting {name!r} of {self.describe()}")
+        if not self._accepts(name, raw):
+            raise Raised(tr.make_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}"))
+        self.store(tr, name, value)
+
+    def _accepts(self, name: str, raw: Any) -> bool:
+        return isinstance(raw, types.MemberDescriptorType) or self.cls.__dictoffset__ != 0
+
+    def store(self, tr: Trace, name: str, value: Any) -> None:
+        """Write the instance's own attribute, without any protocol."""
+        if self.obj is not MISSING:
+            tr.effects.changed(self)
+        self.attrs.pop(name, None)  # re-inserting keeps the order in which CPython would have them
+        self.attrs[name] = value
+
+    def delattr(self, tr: Trace, name: str) -> None:
+        custom = tr.static_lookup(self.cls, "__delattr__")
+        if isinstance(custom, types.FunctionType):
+            tr.wrap(custom, None).call(tr, [self, ConstValue(name)], {})
+            return
+        self.delete_plain(tr, name)
+
+    def delete_plain(self, tr: Trace, name: str) -> None:
+        raw = tr.static_lookup(self.cls, name)
+        if isinstance(raw, property) and raw.fdel is not None:
+            tr.wrap(raw.fdel, None).call(tr, [self], {})
+            return
+        slot = raw if isinstance(raw, types.MemberDescriptorType) else None
+        if self.own(tr, name, slot) is None:
+            raise Raised(tr.make_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}"))
+        self.store(tr, name, _DELETED)
+
+    # --- special methods ------------------------------------------------------------------------------------------------
+
+    def special(self, tr: Trace, name: str) -> Value | None:
+        """The special method that the class defines in Python, bound; None for C definitions."""
+        raw = tr.static_lookup(self.cls, name)
+        if raw is MISSING or isinstance(raw, _SLOT_WRAPPERS) or raw is None:
+            return None
+        return bind_class_attribute(tr, self, self.cls, name, raw)
+
+    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        found = self.special(tr, "__call__")
+        if found is None:
+            if tr.static_lookup(self.cls, "__call__") is MISSING:
+                raise Raised(tr.make_exception(TypeError, f"{self.cls.__name__!r} object is not callable"))
+            raise GraphBreak(C_FUNCTION, f"calling {self.describe()}")
+        return found.call(tr, args, kwargs)
+
+    def _through(self, tr: Trace, name: str, args: list[Value], builtin: Any) -> Value:
+        found = self.special(tr, name)
+        if found is not None:
+            return found.call(tr, args, {})
+        storage = self.storage(tr)
+        if storage is None:
+            if tr.static_lookup(self.cls, name) is MISSING:
+                raise Raised(tr.make_exception(TypeError, _MISSING_PROTOCOL.get(name, "unsupported: {0}").format(self.cls.__name__)))
+            raise GraphBreak(C_FUNCTION, f"{self.cls.__name__}.{name}")
+        return builtin(storage)
+
+    def length(self, tr: Trace) -> Value:
+        return self._through(tr, "__len__", [], lambda s: s.length(tr))
+
+    def getitem(self, tr: Trace, key: Value) -> Value:
+        if (
+            self.special(tr, "__getitem__") is None
+            and (missing := self.special(tr, "__missing__")) is not None
+            and (storage := self.storage(tr)) is not None
+            and not storage.contains(tr, key).truth(tr)
+        ):
+            return missing.call(tr, [key], {})
+        return self._through(tr, "__getitem__", [key], lambda s: s.getitem(tr, key))
+
+    def setitem(self, tr: Trace, key: Value, value: Value) -> None:
+        self._through(tr, "__setitem__", [key, value], lambda s: s.setitem(tr, key, value))
+
+    def delitem(self, tr: Trace, key: Value) -> None:
+        self._through(tr, "__delitem__", [key], lambda s: s.delitem(tr, key))
+
+    def contains(self, tr: Trace, item: Value) -> Value:
+        if self.special(tr, "__contains__") is not None or self.storage(tr) is not None:
+            found = self._through(tr, "__contains__", [item], lambda s: s.contains(tr, item))
+            return ConstValue(found.truth(tr))
+        return super().contains(tr, item)
+
+    def iter(self, tr: Trace) -> Value:
+        from .iterators import UserIterator
+
+        found = self.special(tr, "__iter__")
+        if found is not None:
+            iterator = found.call(tr, [], {})
+            return iterator if not isinstance(iterator, ObjectValue) else UserIterator(iterator, by_index=False)
+        storage = self.storage(tr)
+        if storage is not None:
+            return storage.iter(tr)
+        if self.special(tr, "__getitem__") is not None:
+            return UserIterator(self, by_index=True)
+        raise Raised(tr.make_exception(TypeError, f"{self.cls.__name__!r} object is not iterable"))
+
+    def next(self, tr: Trace) -> Value | None:
+        from .iterators import UserIterator
+
+        return UserIterator(self, by_index=False).next(tr)
+
+    def hash_key(self, tr: Trace) -> Any:
+        raw = tr.static_lookup(self.cls, "__hash__")
+        if raw is object.__hash__ or raw is torch.nn.Module.__hash__:
+            return self
+        storage = self.storage(tr)
+        if storage is not None and not isinstance(raw, types.FunctionType):
+            return storage.hash_key(tr)
+        raise GraphBreak(OPERATION, f"{self.describe()} as a dictionary key: its class defines __hash__")
+
+    def call_c_method(self, tr: Trace, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """A method that C class ``cls`` defines: ``object``'s own, or one of the builtin base."""
+        if cls is object:
+            return self._object_method(tr, name, args)
+        storage = self.storage(tr)
+        if storage is not None:
+            from .methods import call_builtin_method
+
+            if name in ("__getattribute__", "__setattr__", "__delattr__"):
+                return self._object_method(tr, name, args)
+            return call_builtin_method(tr, storage, cls, name, args, kwargs)
+        raise GraphBreak(C_FUNCTION, f"{cls.__name__}.{name}")
+
+    def _object_method(self, tr: Trace, name: str, args: list[Value]) -> Value:
+        if name in ("__init__", "__init_subclass__"):
+            return ConstValue(None)
+        if name == "__setattr__":
+            self.set_plain(tr, args[0].const(tr), args[1])
+            return ConstValue(None)
+        if name == "__delattr__":
+            self.delete_plain(tr, args[0].const(tr))
+            return ConstValue(None)
+        if name == "__getattribute__":
+            found = self.find(tr, args[0].const(tr))
+            if found is None:
+                message = f"{self.cls.__name__!r} object has no attribute {args[0].const(tr)!r}"
+                raise Raised(tr.make_exception(AttributeError, message))
+            return found
+        if name == "__eq__":
+            return ConstValue(True) if args[0] is self else ConstValue(NotImplemented)
+        if name == "__ne__":
+            equal = tr.equal(self, args[0])
+            return ConstValue(not equal)
+        raise GraphBreak(C_FUNCTION, f"object.{name}")
+
+    # --- leaving the trace ----------------------------------------------------------------------------------------------
+
+    def is_const(self) -> bool:
+        return False
+
+    def const(self, tr: Trace) -> Any:
+        storage = self.storage(tr)
+        if storage is not None and storage.is_const():
+            return self.cls(storage.const(tr))
+        raise self.not_understood(f"a plain Python value is needed, not {self.describe()}")
+
+    def arg(self, tr: Trace) -> Any:
+        storage = self.storage(tr)
+        if storage is not None:
+            return storage.arg(tr)
+        return super().arg(tr)
+
+    def fake(self, tr: Trace) -> Any:
+        storage = self.storage(tr)
+        if storage is not None:
+            return storage.fake(tr)
+        return super().fake(tr)
+
+    def rebuild(self, out: Output) -> str:
+        if self.obj is not MISSING:
+            return out.names.const(self.obj)
+        cls = out.names.const(self.cls)
+        storage = self._storage
+        if storage is not None and isinstance(storage, (TupleValue, ConstValue)):
+            base = out.names.const(storage.pytype())
+            variable = out.shell(self, f"{base}.__new__({cls}, {out.value(storage)})")
+        else:
+            maker = out.names.const(_allocator(self.cls))
+            variable = out.shell(self, f"{maker}({cls})")
+            if storage is not None:
+                out.fill(variable, storage)
+        out.attributes(variable, self)
+        return variable
+
+
+_MISSING_PROTOCOL = {
+    "__len__": "object of type '{0}' has no len()",
+    "__getitem__": "'{0}' object is not subscriptable",
+    "__setitem__": "'{0}' object does not support item assignment",
+    "__delitem__": "'{0}' object doesn't support item deletion",
+}
+
+
+def _allocator(cls: type) -> Any:
+    """The C ``__new__`` that allocates an instance of ``cls``."""
+    for base in cls.__mro__:
+        new = base.__dict__.get("__new__")
+        if isinstance(new, types.BuiltinFunctionType):
+            return new
+    raise GraphBreak(NOT_REBUILDABLE, f"an object of class {cls.__qualname__} cannot be allocated without its constructor")
+
+
+class ExceptionValue(ObjectValue):
+    """An exception object; ``args`` is what ``BaseException.args`` holds."""
+
+    __slots__ = ("args",)
+
+    def __init__(self, cls: type, args: list[Value], obj: Any = MISSING) -> None:
+        super().__init__(cls, obj)
+        self.args = TupleValue(args)
+
+    def own(self, tr: Trace, name: str, slot: Any = None, shadows: bool = False) -> Value | None:
+        return self.attrs.get(name) or (None if self.obj is MISSING else super().own(tr, name, slot, shadows))
+
+    def find(self, tr: Trace, name: str) -> Value | None:
+        if name in self.attrs:
+            return self.attrs[name]
+        if name == "args":
+            return self.args
+        if name in ("__cause__", "__context__", "__traceback__"):
+            return ConstValue(None)
+        if name == "__suppress_context__":
+            return ConstValue(False)
+        if name == "value" and issubclass(self.cls, StopIteration):
+            items = self.args.items(tr)
+            return items[0] if items else ConstValue(None)
+        if name == "with_traceback":
+            return BuiltinMethodValue(self, BaseException, name)
+        return super().find(tr, name)
+
+    def set_plain(self, tr: Trace, name: str, value: Value) -> None:
+        if name == "args":
+            self.args = TupleValue(value.unpack(tr))
+        elif name in ("__cause__", "__context__", "__traceback__", "__suppress_context__"):
+            self.attrs[name] = value
+        else:
+            super().set_plain(tr, name, value)
+
+    def call_c_method(self, tr: Trace, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "__init__":
+            self.args = TupleValue(args)
+            return ConstValue(None)
+        if name == "with_traceback":
+            return self
+        if name in ("__str__", "__repr__"):
+            exception = (KeyError if issubclass(self.cls, KeyError) else Exception)(*self.args.const(tr))
+            return ConstValue(str(exception) if name == "__str__" else f"{self.cls.__name__}{repr(exception)[len(type(exception).__name__) :]}")
+        return super().call_c_method(tr, object if cls is BaseException else cls, name, args, kwargs)
+
+    def truth(self, tr: Trace) -> bool:
+        return True
+
+    def rebuild(self, out: Output) -> str:
+        allocate = out.names.const(BaseException.__new__)
+        variable = out.shell(self, f"{allocate}({out.names.const(self.cls)})")
+        out.line(f"{variable}.args = {out.value(self.args)}")
+        out.attributes(variable, self)
+        return variable
+
+
+class InstanceDictValue(Value):
+    """``obj.__dict__`` as the program sees it: reads and writes go to the instance's own attributes."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: ObjectValue) -> None:
+        self.owner = owner
+        self.source = None
+
+    def pytype(self) -> type:
+        return dict
+
+    def _names(self, tr: Trace) -> list[str]:
+        owner = self.owner
+        real = [] if owner.obj is MISSING else list(vars(owner.obj))
+        if real and owner.source is not None:
+            source = attr(owner.source, "__dict__")
+            tr.guards.add(source, "tuple({0}) == {1}", (tuple(real),), "has the same attributes")
+        names = [n for n in real if owner.attrs.get(n) is not _DELETED]
+        return names + [n for n, v in owner.attrs.items() if n not in names and v is not _DELETED]
+
+    def getitem(self, tr: Trace, key: Value) -> Value:
+        found = self.owner.own(tr, key.const(tr))
+        if found is None:
+            raise Raised(tr.make_exception_from_values(KeyError, [key]))
+        return found
+
+    def setitem(self, tr: Trace, key: Value, value: Value) -> None:
+        self.owner.store(tr, key.const(tr), value)
+
+    def delitem(self, tr: Trace, key: Value) -> None:
+        self.getitem(tr, key)
+        self.owner.store(tr, key.const(tr), _DELETED)
+
+    def contains(self, tr: Trace, item: Value) -> Value:
+        return ConstValue(self.owner.own(tr, item.const(tr), shadows=True) is not None)
+
+    def snapshot(self, tr: Trace) -> Value:
+        """A dict value with the present contents, for reading methods."""
+        from .mappings import DictValue
+
+        return DictValue({n: (ConstValue(n), self.owner.own(tr, n)) for n in self._names(tr)})
+
+    def truth(self, tr: Trace) -> bool:
+        return bool(self._names(tr))
+
+    def length(self, tr: Trace) -> Value:
+        return ConstValue(len(self._names(tr)))
+
+    def iter(self, tr: Trace) -> Value:
+        return self.snapshot(tr).iter(tr)
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        return builtin_method(tr, self, name)
+
+    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "get":
+            return self.owner.own(tr, args[0].const(tr), shadows=True) or (args[1] if len(args) > 1 else ConstValue(None))
+        if name == "update":
+            from .methods import pairs
+
+            for key, value in [p for other in args for p in pairs(tr, other)]:
+                self.setitem(tr, key, value)
+            for key_name, value in kwargs.items():
+                self.owner.store(tr, key_name, value)
+            return ConstValue(None)
+        if name == "pop":
+            found = self.owner.own(tr, args[0].const(tr))
+            if found is None and len(args) > 1:
+                return args[1]
+            self.delitem(tr, args[0])
+            assert found is not None
+            return found
+        if name in ("keys", "values", "items", "copy", "__iter__", "__len__"):
+            return self.snapshot(tr).call_method(tr, name, args, kwargs)
+        if name in ("__getitem__", "__setitem__", "__contains__", "__delitem__"):
+            return getattr(self, name.strip("_"))(tr, *args) or ConstValue(None)
+        return super().call_method(tr, name, args, kwargs)
+
+
+class SuperValue(Value):
+    """``super(cls, owner)``."""
+
+    __slots__ = ("cls", "owner")
+
+    def __init__(self, cls: type, owner: Value) -> None:
+        self.cls = cls
+        self.owner = owner
+        self.source = None
+
+    def pytype(self) -> type:
+        return super
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        real = self.owner.real()
+        start = real if isinstance(real, type) else self.owner.pytype()
+        mro = start.__mro__
+        for cls in mro[mro.index(self.cls) + 1 :]:
+            if name in cls.__dict__:
+                raw = cls.__dict__[name]
+                if isinstance(real, type):
+                    return self._on_class(tr, cls, name, raw)
+                return bind_class_attribute(tr, self.owner, cls, name, raw)
+        raise Raised(tr.make_exception(AttributeError, f"'super' object has no attribute {name!r}"))
+
+    def _on_class(self, tr: Trace, cls: type, name: str, raw: Any) -> Value:
+        if isinstance(raw, classmethod):
+            return _MethodValue()(tr.wrap(raw.__func__, None), self.owner)
+        if isinstance(raw, staticmethod):
+            return tr.wrap(raw.__func__, None)
+        return tr.wrap(getattr(cls, name), None)
+
+    def setattr(self, tr: Trace, name: str, value: Value) -> None:
+        raise GraphBreak(OPERATION, "setting an attribute through super()")

@@ -1,0 +1,250 @@
+"""Tensors: a node of the graph beside a fake tensor that knows dtype, shape, strides and device."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..breaks import DATA_DEPENDENT_BRANCH, OPERATION, TENSOR_TO_PYTHON, TORCH_STATE, GraphBreak
+from ..sources import attr
+from .base import Raised, Value
+from .constants import ConstValue
+
+if TYPE_CHECKING:
+    from ..output import Output
+    from ..trace import Trace
+
+# Methods that hand data to Python: their result depends on values, not on shapes.
+_TO_PYTHON = frozenset(
+    {"item", "tolist", "numpy", "data_ptr", "__bool__", "__int__", "__float__", "__index__", "__array__", "__dlpack__",
+     "__complex__", "storage", "untyped_storage", "__reduce_ex__", "__repr__", "__str__", "__format__"}
+)  # fmt: skip
+# Methods that work on autograd's or Python's state rather than computing a tensor.
+_STATEFUL = frozenset(
+    {"backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad", "share_memory_", "set_",
+     "__setstate__", "names", "rename_", "apply_", "map_", "map2_", "module_load", "__deepcopy__", "resize_", "resize_as_"}
+)  # fmt: skip
+# In-place methods that change the shape or strides of the object itself; on an input this would outlive the graph.
+_METADATA_IN_PLACE = frozenset(
+    {"t_", "transpose_", "squeeze_", "unsqueeze_", "as_strided_", "swapaxes_", "swapdims_", "requires_grad_", "detach_"}
+)
+_CONST_PROPERTIES = frozenset(
+    {"dtype", "device", "layout", "is_sparse", "is_quantized", "is_cuda", "is_cpu", "is_meta", "is_mps", "is_xpu",
+     "requires_grad", "is_leaf", "is_mkldnn", "is_nested", "itemsize", "names", "output_nr", "is_sparse_csr",
+     "is_mtia", "is_ipu", "is_xla", "is_maia", "is_vulkan", "retains_grad"}
+)  # fmt: skip
+_TENSOR_PROPERTIES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
+_CONST_METHODS = frozenset(
+    {"dim", "ndimension", "is_floating_point", "is_complex", "is_contiguous", "is_signed", "element_size", "get_device",
+     "is_inference", "is_conj", "is_neg", "is_shared", "is_pinned", "is_coalesced", "has_names"}
+)  # fmt: skip
+_SHAPE_METHODS = frozenset({"size", "stride", "numel", "nelement", "storage_offset", "sym_size", "sym_numel", "__len__"})
+
+_TENSOR_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+def is_plain_tensor(obj: Any) -> bool:
+    return type(obj) in _TENSOR_CLASSES
+
+
+class TensorValue(Value):
+    """A tensor of the traced program.
+
+    ``node`` is the graph node that computes it; ``example`` the fake tensor; ``cls`` the class that the program sees.
+    """
+
+    __slots__ = ("cls", "example", "is_input", "node")
+
+    def __init__(self, node: Any, example: Any, source: Any = None, cls: type = torch.Tensor, is_input: bool = False) -> None:
+        self.node = node
+        self.example = example
+        self.source = source
+        self.cls = cls
+        self.is_input = is_input
+
+    def pytype(self) -> type:
+        return self.cls
+
+    def describe(self) -> str:
+        shape = "x".join(map(str, self.example.shape)) or "scalar"
+        dtype = str(self.example.dtype).removeprefix("torch.")
+        return f"tensor {self.source.words() if self.source else self.node.name} ({dtype}, {shape})"
+
+    def const(self, tr: Trace) -> Any:
+        raise GraphBreak(TENSOR_TO_PYTHON, f"the value of {self.describe()} is needed in Python")
+
+    def truth(self, tr: Trace) -> bool:
+        raise GraphBreak(DATA_DEPENDENT_BRANCH, f"the branch depends on the value of {self.describe()}")
+
+    def arg(self, tr: Trace) -> Any:
+        return self.node
+
+    def fake(self, tr: Trace) -> Any:
+        return self.example
+
+    def hash_key(self, tr: Trace) -> Any:
+        return self  # tensors hash by identity
+
+    # --- attributes ---------------------------------------------------------------------------------------------------
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        if name in _CONST_PROPERTIES:
+            return ConstValue(getattr(self.example, name))
+        if name == "shape":
+            return self.sizes(tr)
+        if name == "ndim":
+            return ConstValue(self.example.dim())
+        if name == "nbytes":
+            return tr.binary("*", self._shape_method(tr, "numel", []), ConstValue(self.example.element_size()))
+        if name in _TENSOR_PROPERTIES:
+            return tr.emit("call_function", getattr, [self, ConstValue(name)], {})
+        if name == "grad":
+            return self._grad(tr)
+        if name == "__class__":
+            return tr.lift(self.cls)
+        if name == "grad_fn":
+            if self.example.grad_fn is None:
+                return ConstValue(None)
+            raise GraphBreak(OPERATION, f"grad_fn of {self.describe()}")
+        if name in ("__dict__", "_backward_hooks", "_base", "_version"):
+            raise GraphBreak(OPERATION, f"{name} of {self.describe()}")
+        if self.source is not None and self.is_input:
+            real = tr.real_inputs[self.node]
+            if name in real.__dict__:
+                return tr.wrap(real.__dict__[name], attr(self.source, name))
+        if not hasattr(torch.Tensor, name):
+            message = f"'{self.cls.__name__}' object has no attribute '{name}'"
+            raise Raised(tr.make_exception(AttributeError, message))
+        return TensorMethodValue(self, name)
+
+    def _grad(self, tr: Trace) -> Value:
+        if self.source is None or not self.is_input:
+            return ConstValue(None) if not self.example.is_leaf else self._refuse("grad")
+        return tr.wrap(tr.real_inputs[self.node].grad, attr(self.source, "grad"))
+
+    def _refuse(self, name: str) -> Value:
+        raise GraphBreak(OPERATION, f"{name} of {self.describe()}")
+
+    def setattr(self, tr: Trace, name: str, value: Value) -> None:
+        raise GraphBreak(OPERATION, f"setting attribute {name!r} of {self.describe()}")
+
+    def sizes(self, tr: Trace) -> Value:
+        from .sequences import TupleValue
+
+        return TupleValue([self.size(tr, d) for d in range(self.example.dim())], cls=torch.Size)
+
+    def size(self, tr: Trace, dim: int) -> Value:
+        return tr.size_value(self, dim)
+
+    # --- methods --------------------------------------------------------------------------------------------------------
+
+    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name in _SHAPE_METHODS and not kwargs:
+            return self._shape_method(tr, name, args)
+        if name in _CONST_METHODS:
+            result = getattr(self.example, name)(*(a.const(tr) for a in args), **{k: v.const(tr) for k, v in kwargs.items()})
+            return ConstValue(result)
+        if name in _TO_PYTHON:
+            return self._to_python(tr, name, args)
+        if name in _STATEFUL:
+            raise GraphBreak(TORCH_STATE, f"Tensor.{name} on {self.describe()}")
+        if name == "requires_grad_" and self._already_requires_grad(tr, args, kwargs):
+            return self
+        if name in _METADATA_IN_PLACE and self.is_input:
+            raise GraphBreak(OPERATION, f"Tensor.{name} changes the shape, strides or autograd state of input {self.describe()}")
+        if name == "type" and not args and not kwargs:
+            return ConstValue(self.example.type())
+        if name in ("__setitem__", "__getitem__", "__delitem__"):
+            return getattr(self, name.strip("_"))(tr, *args) or ConstValue(None)
+        if name == "__contains__":
+            return self.contains(tr, *args)
+        if name == "__iter__":
+            return self.iter(tr)
+        return tr.emit("call_method", name, [self, *args], kwargs)
+
+    def _already_requires_grad(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> bool:
+        wanted = args[0].const(tr) if args else kwargs["requires_grad"].const(tr) if kwargs else True
+        return self.example.requires_grad == wanted
+
+    def _shape_method(self, tr: Trace, name: str, args: list[Value]) -> Value:
+        from .sequences import TupleValue
+
+        example = self.example
+        if name in ("size", "sym_size"):
+            return self.sizes(tr) if not args else self.size(tr, args[0].const(tr))
+        if name == "__len__":
+            if example.dim() == 0:
+                raise Raised(tr.make_exception(TypeError, "len() of a 0-d tensor"))
+            return self.size(tr, 0)
+        if name == "stride":
+            if args:
+                return tr.sym_property(self, "stride", args[0].const(tr), example.stride(args[0].const(tr)))
+            return TupleValue([tr.sym_property(self, "stride", d, s) for d, s in enumerate(example.stride())])
+        if name in ("numel", "nelement", "sym_numel"):
+            return tr.sym_property(self, "numel", None, example.numel())
+        return tr.sym_property(self, "storage_offset", None, example.storage_offset())
+
+    def _to_python(self, tr: Trace, name: str, args: list[Value]) -> Value:
+        if name == "__bool__":
+            self.truth(tr)
+        if name == "item" and tr.config.capture_scalar_outputs:
+            return tr.emit("call_method", "item", [self, *args], {})
+        raise GraphBreak(TENSOR_TO_PYTHON, f"Tensor.{name} on {self.describe()}")
+
+    def length(self, tr: Trace) -> Value:
+        return self._shape_method(tr, "__len__", [])
+
+    def getitem(self, tr: Trace, key: Value) -> Value:
+        return tr.emit("call_function", operator.getitem, [self, key], {})
+
+    def setitem(self, tr: Trace, key: Value, value: Value) -> None:
+        tr.emit("call_function", operator.setitem, [self, key, value], {})
+
+    def contains(self, tr: Trace, item: Value) -> Value:
+        raise GraphBreak(TENSOR_TO_PYTHON, f"membership in {self.describe()}")
+
+    def iter(self, tr: Trace) -> Value:
+        from .iterators import SequenceIterator
+
+        return SequenceIterator(self.unpack(tr))
+
+    def unpack(self, tr: Trace) -> list[Value]:
+        if self.example.dim() == 0:
+            raise Raised(tr.make_exception(TypeError, "iteration over a 0-d tensor"))
+        return tr.emit("call_method", "unbind", [self], {}).unpack(tr)
+
+    def rebuild(self, out: Output) -> str:
+        return out.graph_output(self)
+
+
+class TensorMethodValue(Value):
+    """A tensor's method, not called yet."""
+
+    __slots__ = ("name", "owner")
+
+    def __init__(self, owner: TensorValue, name: str) -> None:
+        self.owner = owner
+        self.name = name
+        self.source = None
+
+    def pytype(self) -> type:
+        return type(torch.Tensor.add)
+
+    def describe(self) -> str:
+        return f"method {self.name} of {self.owner.describe()}"
+
+    def truth(self, tr: Trace) -> bool:
+        return True
+
+    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self.owner.call_method(tr, self.name, args, kwargs)
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        if name == "__self__":
+            return self.owner
+        return tr.lift(getattr(getattr(torch.Tensor, self.name), name))
+
+    def rebuild(self, out: Output) -> str:
+        return f"{out.value(self.owner)}.{self.name}"

@@ -1,0 +1,49 @@
+"""The parser and the dispatch to one command."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import sys
+from collections.abc import Sequence
+
+import torchmux
+
+from . import backends, demo, explain
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status is 0 when all is well, 1 when something is wrong, 2 for a misused command."""
+    arguments = _parser().parse_args(argv)
+    try:
+        status: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except torchmux.TorchmuxError as error:
+        print(f"torchmux: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader, such as `head`, has what it wanted.  Python would complain again when it closes the stream.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="torchmux", description="One front door for every compiler of PyTorch.")
+    parser.add_argument("--version", action="version", version=_version())
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in (backends, explain, demo):
+        command.add_to(commands)
+    return parser
+
+
+def _version() -> str:
+    try:
+        torch = f"torch {importlib.metadata.version('torch')}"
+    except importlib.metadata.PackageNotFoundError:
+        torch = "without torch"
+    return f"torchmux {torchmux.__version__} ({torch}, Python {platform.python_version()})"

@@ -1,0 +1,34 @@
+"""Where output goes: tables for people at a terminal, whole lines for pipes and files."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+# Wider than any line of ours, so that nothing is cut or wrapped in a file.
+_UNLIMITED = 4000
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that wraps at a terminal, and only there."""
+    made = Console(stderr=stderr, highlight=False, soft_wrap=False)
+    if not made.is_terminal:
+        made = Console(stderr=stderr, highlight=False, soft_wrap=False, width=_UNLIMITED)
+    return made
+
+
+def show(*renderables: RenderableType) -> None:
+    """Print to stdout; strings are taken literally, square brackets included."""
+    out = console()
+    for renderable in renderables:
+        if isinstance(renderable, str):
+            renderable = Text(renderable)
+        if out.is_terminal:
+            out.print(renderable)
+            continue
+        # Tables pad every cell; a file need not hold the blanks at the ends of its lines.
+        with out.capture() as captured:
+            out.print(renderable)
+        sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
