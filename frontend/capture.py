@@ -13,7 +13,7 @@ from torchmux import torch_internals as ti
 
 from . import breaks, logs
 from .breaks import BreakRecord, GraphBreak
-from .bytecode import break_trampoline, live_locals, resume_code, return_trampoline
+from .bytecode import break_trampoline, in_handler, live_locals, resume_code, return_trampoline
 from .guards import CompiledGuards
 from .output import Output
 from .recorder import NeedsShapeEnv
@@ -115,6 +115,11 @@ def capture(
         raise broke or GraphBreak(breaks.INSTRUCTION, "the frame does not come to the same break twice")
     if result is None:
         assert broke is not None
+        if in_handler(tr.root.program, tr.break_index):
+            broke.reason += " (while an exception is being handled, where a frame cannot be resumed)"
+            raise broke
+        if not tr.op_count and broke.kind in (breaks.EXCEPTION, breaks.OPERATOR_FAILED):
+            raise broke  # eager raises the exception, and there is no graph to keep
         captured = _finish_break(tr, code, broke, compile_graph)
     else:
         captured = _finish_return(tr, code, result, compile_graph)

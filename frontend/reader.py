@@ -11,7 +11,6 @@ import collections
 import contextvars
 import enum
 import functools
-import inspect
 import threading
 import types
 import typing
@@ -45,8 +44,8 @@ _C_FUNCTIONS = (
 _WEAK_TYPES = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType, types.FrameType, types.TracebackType)
 # Parts of the typing machinery are instances that a program may only pass on or compare.
 _INERT_TYPES = (
-    typing.TypeVar, type(list[int]), types.UnionType, type(typing.Optional[int]), type(typing.Any), inspect.Signature,
-    inspect.Parameter, torch.Generator, torch.cuda.Stream if hasattr(torch.cuda, "Stream") else torch.Generator,
+    typing.TypeVar, type(list[int]), types.UnionType, type(typing.Optional[int]), type(typing.Any),
+    torch.Generator, torch.cuda.Stream if hasattr(torch.cuda, "Stream") else torch.Generator,
     type(threading.Lock()), property, staticmethod, classmethod,
 )  # fmt: skip
 

@@ -13,7 +13,6 @@ from torchmux.config import config
 
 from . import breaks, polyfills
 from .breaks import GraphBreak
-from .bytecode import in_handler
 from .effects import Effects
 from .guards import GuardSet
 from .handlers import builtins_, classes, torch_  # each fills the tables
@@ -105,13 +104,11 @@ class Trace(GraphRecorder, Reader, Protocols):
             return result
         except StopAtBreak:
             self.break_index = self.root.program.ops[self.root.pc].index
-            if in_handler(self.root.program, self.break_index):
-                raise GraphBreak(breaks.SUSPENDED, "graph break while an exception is being handled") from None
             self._close_contexts()
             return None
         except Raised as raised:
             error = GraphBreak(breaks.EXCEPTION, self._describe_exception(raised))
-            error.frames.append((self.code.co_filename, self.root.line, self.code.co_name))
+            error.frames = raised.frames
             raise error from None
         finally:
             for context in reversed(self.active_contexts):

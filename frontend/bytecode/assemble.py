@@ -18,6 +18,7 @@ from .instruction import (
     SHIFTS,
     TERMINATORS,
     CellName,
+    FreeName,
 )
 from .locations import encode_locations
 from .tables import CURRENT as TABLE
@@ -41,7 +42,7 @@ class _Names:
         self.name_index = {name: i for i, name in enumerate(self.names)}
         self.fast_index = {name: i for i, name in enumerate(self.varnames)}
         self.cell_index = {}
-        self.cell_slots = frozenset()
+        self.free_index = {}
 
     def collect_fast(self, instructions):
         """Give every plain local its slot; the cells' slots come after all of them."""
@@ -55,17 +56,15 @@ class _Names:
             else:
                 continue
             for name in names:
-                if name not in fast and type(name) is not CellName:
+                if name not in fast and not isinstance(name, CellName):
                     fast[name] = len(self.varnames)
                     self.varnames.append(name)
         extra = [name for name in self.cellvars if name not in fast]
         slots = len(self.varnames)
-        for i, name in enumerate([*extra, *self.freevars]):
-            self.cell_index[name] = slots + i
-        for name in self.cellvars:
-            if name in fast:
-                self.cell_index[name] = fast[name]
-        self.cell_slots = {*self.cell_index.items(), *[(name, slots + i) for i, name in enumerate(extra)]}
+        self.free_index = {name: slots + len(extra) + i for i, name in enumerate(self.freevars)}
+        cells = {name: slots + i for i, name in enumerate(extra)}
+        cells.update((name, fast[name]) for name in self.cellvars if name in fast)
+        self.cell_index = {**self.free_index, **cells}
 
     def const(self, value, arg):
         # Constants are told apart by identity alone: 1, 1.0 and True are equal, and so are 0.0 and -0.0.
@@ -85,12 +84,11 @@ class _Names:
             self.names.append(name)
         return index
 
-    def fast(self, name, arg):
-        return self.cell(name, arg) if type(name) is CellName else self.fast_index[name]
+    def fast(self, name):
+        return self.cell(name) if isinstance(name, CellName) else self.fast_index[name]
 
-    def cell(self, name, arg):
-        # A class body may have a cell and a free variable of one name (``__class__``): only the slot tells them apart.
-        return arg if (name, arg) in self.cell_slots else self.cell_index[name]
+    def cell(self, name):
+        return self.free_index[name] if type(name) is FreeName else self.cell_index[name]
 
     def arg(self, instruction, code, kind):
         """The oparg of an instruction that is no jump and names no two locals."""
@@ -100,9 +98,9 @@ class _Names:
             shift = SHIFTS[code]
             return self.name(instruction.argval) << shift | (instruction.arg or 0) & ((1 << shift) - 1)
         if kind == FAST:
-            return self.fast(instruction.argval, instruction.arg)
+            return self.fast(instruction.argval)
         if kind == DEREF:
-            return self.cell(instruction.argval, instruction.arg)
+            return self.cell(instruction.argval)
         if kind == COMPARE and instruction.arg is None:
             return _CMP_OP.index(instruction.argval) << COMPARE_SHIFT
         return instruction.arg or 0
@@ -120,11 +118,11 @@ class _Rows:
             code = _OPMAP[instruction.op]
             kind = KINDS[code]
             if kind >= FORWARD:
+                # Two jumps across each other may both be long or both be short: start from what they were.
                 jumps.append((row, kind == BACKWARD))
-                arg = 0
+                arg = instruction.arg or 0
             elif kind == FAST_PAIR:
-                old = instruction.arg or 0
-                first, second = map(names.fast, instruction.argval, (old >> 4, old & 15))
+                first, second = map(names.fast, instruction.argval)
                 if first > 15 or second > 15:
                     # Each half of a pair has four bits; what does not fit is written as two instructions.
                     one, two = TABLE.PAIRS[instruction.op]

@@ -2,6 +2,7 @@
 
 from .instruction import TERMINATORS, CellName, Handler, Instruction
 from .tables import CURRENT as TABLE
+from .tables.common import DEREF_OPS
 
 # A loop's exhaustion jumps over these, but they have to be there.
 FOR_ITER_END = TABLE.FOR_ITER_END
@@ -82,7 +83,8 @@ class Builder:
         """Append ``body`` so that control goes on at its instruction ``entry``."""
         if entry.op == "MAKE_CELL":
             # An inlined comprehension's own cell: the instruction before it has emptied the slot.
-            self.emit("DELETE_FAST", CellName(entry.argval))
+            name = entry.argval
+            self.emit("DELETE_FAST", name if isinstance(name, CellName) else CellName(name))
         if entry is not body[0]:
             self.emit("JUMP_FORWARD", entry, target=entry)
         self.extend(body)
@@ -118,24 +120,11 @@ def free_names(instructions):
     names = set()
     for instruction in instructions:
         values = instruction.argval if type(instruction.argval) is tuple else (instruction.argval,)
-        if instruction.op in _DEREF_OPS:
+        if instruction.op in DEREF_OPS or instruction.op == "MAKE_CELL":
             names.add(instruction.argval)
         elif "_FAST" in instruction.op:
-            names.update(value.cell for value in values if type(value) is CellName)
+            names.update(value.cell for value in values if isinstance(value, CellName))
     return names
-
-
-_DEREF_OPS = frozenset(
-    {
-        "LOAD_CLOSURE",
-        "LOAD_DEREF",
-        "STORE_DEREF",
-        "DELETE_DEREF",
-        "MAKE_CELL",
-        "LOAD_CLASSDEREF",
-        "LOAD_FROM_DICT_OR_DEREF",
-    }
-)
 
 
 def copy_instruction(instruction):
@@ -190,6 +179,7 @@ def copy_code(instructions, entry):
     for copy in copies.values():
         if copy.target is not None:
             copy.target = copy.argval = copies[number[id(copy.target)]]
+            copy.arg = None
         old = copy.handler
         if old is not None:
             new = handlers.get(id(old))

@@ -22,6 +22,12 @@ class CellName(str):
         return self
 
 
+class FreeName(CellName):
+    """The name of a free variable in code that also has a cell of that name."""
+
+    __slots__ = ()
+
+
 class Handler:
     """An exception-table entry: where control goes, how deep the stack stays, whether the raising offset is pushed.
 
@@ -127,20 +133,21 @@ _EXTENDED_ARG = opcode.EXTENDED_ARG
 _CMP_OP = opcode.cmp_op
 
 
+def two_cells(code):
+    """The names that are both a cell of ``code`` and a free variable: two slots, two cells."""
+    return frozenset(code.co_cellvars).intersection(code.co_freevars)
+
+
 def slot_names(code):
     """(names for plain locals' opcodes, names for cells' opcodes) of all local slots, in slot order."""
-    cells = code.co_cellvars
-    plain = code.co_varnames
-    names = [*plain, *[name for name in cells if name not in plain], *code.co_freevars]
-    fast = (
-        [CellName(n) if i >= len(plain) or n in cells else n for i, n in enumerate(names)]
-        if cells
-        else [
-            *plain,
-            *map(CellName, code.co_freevars),
-        ]
-    )
-    return fast, names
+    plain, cells = code.co_varnames, code.co_cellvars
+    slots = [*plain, *[name for name in cells if name not in plain]]
+    count = len(plain)
+    fast = [CellName(name) if i >= count or name in cells else name for i, name in enumerate(slots)]
+    for name in code.co_freevars:
+        slots.append(FreeName(name) if name in cells else name)
+        fast.append(FreeName(name) if name in cells else CellName(name))
+    return fast, slots
 
 
 def _varint(table, at):

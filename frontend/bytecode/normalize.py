@@ -6,9 +6,9 @@ first argument is not in the count: comprehensions, ``assert`` and ``__exit__`` 
 """
 
 from .identity import CodeMap
-from .instruction import CellName, parse
+from .instruction import CellName, parse, two_cells
 from .tables import CURRENT as TABLE
-from .tables.common import FAST_OPS, unsupported
+from .tables.common import DEREF_OPS, FAST_OPS, unsupported
 
 NULL_BELOW_CALLABLE = TABLE.NULL_BELOW_CALLABLE
 
@@ -62,7 +62,7 @@ class Program:
         self.cellvars = code.co_cellvars
         self.freevars = code.co_freevars
         self.argument_count = code.co_argcount
-        # Cell variables whose slot an inlined comprehension uses for a variable of its own.
+        # Names of cells that are not told apart by name: ops that use them are UNSUPPORTED.
         self.rebound_cells = rebound_cells
         # What the analyses found out, by their name.
         self.memo = {}
@@ -79,7 +79,6 @@ class _State:
 
 _programs = CodeMap()
 _RULES_WITH_CELLS = {**TABLE.RULES, **TABLE.CELL_RULES}
-_ALL_FAST_OPS = (*FAST_OPS, *TABLE.PAIRS)
 _HAS_TARGET = frozenset(
     {
         "JUMP",
@@ -110,9 +109,9 @@ def _normalize(code):
     rebound = frozenset()
     if code.co_cellvars or code.co_freevars:
         rules = _RULES_WITH_CELLS
-        rebound = _rebound_cells(instructions)
+        rebound = _rebound_cells(instructions, code)
         if rebound:
-            rules = _without_rebound(rules, instructions, rebound)
+            rules = _without_rebound(rules, instructions, rebound, two_cells(code))
     program = Program(code, instructions, rebound)
     ops, first_op, state = program.ops, program.first_op, _State()
     linked = []
@@ -162,26 +161,28 @@ def _link(program, linked, has_handlers):
                 op.handler = entry
 
 
-def _rebound_cells(instructions):
-    """Cells that an inlined comprehension moves out of their slots, to put its own variable there.
+def _rebound_cells(instructions, code):
+    """Cells whose name says not enough: all uses of them that could be mistaken are left to CPython.
 
-    Between the two moves the slot is not what its name says, and telling a cell from a value would take a flow
-    analysis, so every use of such a slot other than through its cell is left to CPython.
+    An inlined comprehension may move a cell out of its slot and put its own variable there; between the two moves the
+    slot is not what its name says, and telling a cell from a value would take a flow analysis.  Where its variable is
+    a cell and the function has a free variable of that name, there are even two cells of one name.
     """
-    return frozenset(
+    moved = {
         instruction.argval.cell
         for instruction in instructions
-        if instruction.op == "LOAD_FAST_AND_CLEAR" and type(instruction.argval) is CellName
-    )
+        if instruction.op == "LOAD_FAST_AND_CLEAR" and isinstance(instruction.argval, CellName)
+    }
+    return frozenset(moved) | two_cells(code)
 
 
-def _without_rebound(rules, instructions, rebound):
+def _without_rebound(rules, instructions, rebound, doubled):
     body = next((i.offset for i in instructions if i.op == "RESUME"), 0)
 
     def guarded(rule):
         def check(instruction, state):
             names = instruction.argval if type(instruction.argval) is tuple else (instruction.argval,)
-            if any(name in rebound and type(name) is CellName for name in names):
+            if any(name in doubled or name in rebound and isinstance(name, CellName) for name in names):
                 return unsupported(instruction, state)
             return ((rule, instruction.argval),) if type(rule) is str else rule(instruction, state)
 
@@ -190,5 +191,5 @@ def _without_rebound(rules, instructions, rebound):
     def make_cell(instruction, state):
         return unsupported(instruction, state) if instruction.offset > body and instruction.argval in rebound else ()
 
-    changed = {op: guarded(rules[op]) for op in _ALL_FAST_OPS if op in rules}
+    changed = {op: guarded(rules[op]) for op in (*FAST_OPS, *DEREF_OPS, *TABLE.PAIRS) if op in rules}
     return {**rules, **changed, "MAKE_CELL": make_cell}

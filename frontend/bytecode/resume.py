@@ -5,7 +5,7 @@ import inspect
 from .assemble import assemble
 from .build import Builder, checked_loads, copy_code, entry_index, free_names
 from .identity import CodeMap
-from .instruction import Instruction
+from .instruction import Instruction, two_cells
 from .liveness import reads_frame, zero_argument_super
 from .normalize import normalize
 
@@ -31,6 +31,8 @@ def resume_code(code, index, stack, locals_):
     free variables.
     """
     check_function(code)
+    if two_cells(code):
+        raise ValueError(f"{code.co_qualname} has two cells of one name")
     program = normalize(code)
     start = entry_index(program.instructions, index)
     copies = copy_code(program.instructions, start)

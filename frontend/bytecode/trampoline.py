@@ -14,7 +14,7 @@ from .build import (
     plain_attribute,
 )
 from .effects import NULL, VALUE, after, in_handler
-from .instruction import TERMINATORS, Handler
+from .instruction import TERMINATORS, Handler, two_cells
 from .liveness import live_locals
 from .normalize import normalize
 from .resume import GENERATOR_FLAGS, check_function, stack_names
@@ -50,7 +50,7 @@ def break_trampoline(code, frame_fn, args, index, stack, locals_, resumes):
     builder = Builder(program.instructions[start].positions)
     _call_frame(builder, code, frame_fn, args)
     _restore_state(builder, code, stack, locals_)
-    if resumes is None or _touches_rebound_cell(program, start):
+    if resumes is None or two_cells(code) or _touches_rebound_cell(program, start):
         copies = copy_code(program.instructions, start)
         builder.enter(checked_loads(copies.values(), locals_), copies[start])
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import copy
 import functools
+import inspect
 import operator
 import sys
 import types
@@ -18,7 +19,7 @@ from ..protocols import _BINARY, _COMPARE, _INPLACE, _UNARY
 from ..values.base import MISSING, Raised, Value
 from ..values.classes import ClassValue, RealValue
 from ..values.constants import ConstValue, SymValue
-from ..values.functions import FunctionValue, PartialValue
+from ..values.functions import FunctionValue, MethodValue, PartialValue
 from ..values.iterators import IteratorValue
 from ..values.objects import InstanceDictValue, ObjectValue
 from ..values.sequences import TupleValue
@@ -242,6 +243,17 @@ def recursion_limit(tr: Trace) -> Value:
 @handles(sys.intern)
 def intern_(tr: Trace, value: Value) -> Value:
     return value
+
+
+@handles(inspect.signature)
+def signature(tr: Trace, target: Value) -> Value:
+    """The signature of a function is fixed by its code and defaults, which are guarded."""
+    bound = isinstance(target, MethodValue)
+    function = target.function if isinstance(target, MethodValue) else target
+    real = function.real()
+    if not isinstance(real, types.FunctionType):
+        raise GraphBreak(breaks.C_FUNCTION, f"inspect.signature of {target.describe()}")
+    return tr.wrap(inspect.signature(types.MethodType(real, object()) if bound else real), None)
 
 
 # --- attributes by the base protocol ------------------------------------------------------------------------------------------

@@ -184,7 +184,7 @@ def method(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
 
 @constructs(types.MappingProxyType)
 def mapping_proxy(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
-    raise GraphBreak(breaks.C_FUNCTION, "types.MappingProxyType()")
+    return args[0]  # read-only, so the mapping itself does
 
 
 @constructs(property, staticmethod, classmethod, functools.cached_property)

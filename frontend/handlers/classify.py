@@ -164,7 +164,6 @@ _REFUSED = {
     "torchmux": "belongs to torchmux",
     "logging": "writes a log",
     "warnings": "issues a warning",
-    "inspect": "inspects the running program",
     "traceback": "inspects the running program",
     "random": "works on global random state",
     "threading": "works on threads",

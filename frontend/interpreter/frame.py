@@ -163,6 +163,8 @@ class Frame:
         """Go to the handler that covers the current instruction, or let the exception leave the frame."""
         handler = self.program.ops[self.at].handler
         if handler is None:
+            if not self.tr.in_polyfill(self.code):
+                raised.frames.append((self.code.co_filename, self.line, self.code.co_name))
             raise raised
         target, depth, lasti = handler
         del self.stack[depth:]

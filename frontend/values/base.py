@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 
 
 class Raised(Exception):
-    """An exception of the traced program, as a value, on its way through the interpreter."""
+    """An exception of the traced program, as a value, on its way through the interpreter.
+
+    ``frames`` are the user's frames it has left, innermost first, as a graph break has them.
+    """
 
     def __init__(self, value: Value) -> None:
         super().__init__(value)
         self.value = value
+        self.frames: list[tuple[str, int, str]] = []
 
 
 class Value:

@@ -43,6 +43,8 @@ class ContextValue(Value):
     def getattr(self, tr: Trace, name: str) -> Value:
         if name in ("__enter__", "__exit__", "clone", "__call__"):
             return BuiltinMethodValue(self, self.pytype(), name)
+        if name == "__class__":
+            return tr.lift(self.pytype())
         return super().getattr(tr, name)
 
     def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:

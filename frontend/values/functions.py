@@ -338,6 +338,7 @@ def bind(tr: Trace, fn: FunctionValue, args: list[Value], kwargs: dict[str, Valu
         from .mappings import DictValue
 
         bound[names[slot]] = DictValue({k: (ConstValue(k), v) for k, v in extra.items()})
+        slot += 1
     elif extra:
         message = f"{fn.qualname}() got an unexpected keyword argument '{next(iter(extra))}'"
         raise Raised(tr.make_exception(TypeError, message))

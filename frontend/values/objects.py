@@ -58,7 +58,9 @@ class BuiltinMethodValue(Value):
         return super().getattr(tr, name)
 
     def rebuild(self, out: Output) -> str:
-        return f"{out.value(self.owner)}.{self.name}"
+        # by the descriptor itself: the owner's class may override the name
+        raw = next(base.__dict__[self.name] for base in self.cls.__mro__ if self.name in base.__dict__)
+        return f"{out.names.const(raw)}.__get__({out.value(self.owner)})"
 
 
 def builtin_method(tr: Trace, owner: Value, name: str) -> Value:
@@ -231,12 +233,19 @@ class ObjectValue(Value):
         return tr.wrap(obj, self.own_source(name))
 
     def own_source(self, name: str) -> Source | None:
-        return attr(self.source, name) if self.source is not None else None
+        """The path to an attribute of the instance; it must not run the class's own ``__getattribute__``."""
+        if self.source is None:
+            return None
+        if self.cls.__getattribute__ is not object.__getattribute__:
+            return call(self.source, f"{{1}}({{0}}, {name!r})", f"{{0}}.{name}", (object.__getattribute__,))
+        return attr(self.source, name)
 
     def _guard_absent(self, tr: Trace, name: str) -> None:
         if self.source is not None:
-            if getattr(self.obj, "__dict__", None) is not None:
-                tr.guards.add(attr(self.source, "__dict__"), f"{name!r} not in {{0}}", (), f"has no attribute {name}")
+            if hasattr(self.obj, "__dict__"):
+                namespace = self.own_source("__dict__")
+                assert namespace is not None
+                tr.guards.add(namespace, f"{name!r} not in {{0}}", (), f"has no attribute {name}")
             else:
                 tr.guards.add(self.source, f"not hasattr({{0}}, {name!r})", (), f"has no attribute {name}")
 
@@ -540,7 +549,8 @@ class InstanceDictValue(Value):
         owner = self.owner
         real = [] if owner.obj is MISSING else list(vars(owner.obj))
         if real and owner.source is not None:
-            source = attr(owner.source, "__dict__")
+            source = owner.own_source("__dict__")
+            assert source is not None
             tr.guards.add(source, "tuple({0}) == {1}", (tuple(real),), "has the same attributes")
         names = [n for n in real if owner.attrs.get(n) is not _DELETED]
         return names + [n for n, v in owner.attrs.items() if n not in names and v is not _DELETED]

@@ -10,6 +10,15 @@ A rule says which micro-ops one raw instruction becomes.  It is one of
 
 FAST_OPS = ("LOAD_FAST", "STORE_FAST", "DELETE_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR")
 
+DEREF_OPS = (
+    "LOAD_CLOSURE",
+    "LOAD_DEREF",
+    "STORE_DEREF",
+    "DELETE_DEREF",
+    "LOAD_CLASSDEREF",
+    "LOAD_FROM_DICT_OR_DEREF",
+)
+
 BINARY_OPERATORS = (
     "+", "&", "//", "<<", "@", "*", "%", "|", "**", ">>", "-", "/", "^", "+=", "&=", "//=", "<<=", "@=", "*=",
     "%=", "|=", "**=", ">>=", "-=", "/=", "^=",
