@@ -7,10 +7,12 @@ argument.  So every value has one root: the placeholder, constant or computed va
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.fx import Graph, Node
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from torchmux import torch_internals as internals
 
@@ -93,13 +95,11 @@ def split_off_output_views(graph: Graph) -> set[Node]:
     return set(copies.values())
 
 
-def overlap_of(tensors: list[Any]) -> bool:
-    """Whether two of these values are tensors on the same storage."""
-    seen: set[int] = set()
-    for tensor in tensors:
-        if isinstance(tensor, torch.Tensor):
-            address = tensor.untyped_storage().data_ptr()
-            if address and address in seen:
-                return True
-            seen.add(address)
-    return False
+def sharing(values: Sequence[Any]) -> tuple[int, ...]:
+    """Which of these tensors, real or fake, share a storage: for each the position of the first one on its storage.
+
+    What is no tensor is left out.  Two lists with equal answers overlap in the same way, as far as storages tell.
+    """
+    first: dict[StorageWeakRef, int] = {}
+    tensors = [v for v in values if isinstance(v, torch.Tensor)]
+    return tuple(first.setdefault(StorageWeakRef(t.untyped_storage()), i) for i, t in enumerate(tensors))

@@ -80,7 +80,7 @@ def trace_inference(
         raise NeedsAutograd("an input's sizes, strides or storage are changed in place")
     if _any_alias(inputs, results):
         raise NeedsAutograd("the graph changes tensors in place and its outputs share memory")
-    if aliasing.overlap_of(list(example_inputs)):
+    if aliasing.sharing(example_inputs) != _no_sharing(example_inputs):
         raise NeedsAutograd("the graph changes an input in place and inputs share memory")
 
     with _tracing(mode):
@@ -101,6 +101,7 @@ def through_autograd(
 
     Returns a function of the graph's flat inputs that takes part in autograd.  The graphs reach ``lower`` decomposed
     by ``table``; memory of the forward pass is never given away, so that backward may run twice where eager may.
+    It must run in the tracing context of the fake inputs; :func:`internals.inputs_are_mutated` then tells the rest.
     """
     aot = internals.aot_autograd()
 
@@ -141,6 +142,10 @@ def _geometry(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return None
     return tuple(value.shape), tuple(value.stride()), StorageWeakRef(value.untyped_storage())
+
+
+def _no_sharing(values: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(range(sum(isinstance(v, torch.Tensor) for v in values)))
 
 
 def _any_alias(inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:

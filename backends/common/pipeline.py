@@ -186,6 +186,8 @@ class _Work:
         run = aot.through_autograd(self.gm, fakes, table, lower, training=self.training)
         if not internals.inputs_are_mutated():
             return run
+        if aliasing.sharing(fakes) != aliasing.sharing(self.example_inputs):
+            raise RuntimeError("the graph changes inputs that overlap in memory, which the capture does not show")
         return eager_when_overlap_differs(run, self.gm, self.example_inputs, strict=self.request.strict)
 
     # --- one ATen graph -------------------------------------------------------------------------------------------
