@@ -182,7 +182,7 @@ def _without_rebound(rules, instructions, rebound, doubled):
     def guarded(rule):
         def check(instruction, state):
             names = instruction.argval if type(instruction.argval) is tuple else (instruction.argval,)
-            if any(name in doubled or name in rebound and isinstance(name, CellName) for name in names):
+            if any(name in doubled or (name in rebound and isinstance(name, CellName)) for name in names):
                 return unsupported(instruction, state)
             return ((rule, instruction.argval),) if type(rule) is str else rule(instruction, state)
 

@@ -467,6 +467,18 @@ def _free_and_local(x):
 CASES["free_and_local-0"] = (_free_and_local(5), lambda: (2,), {})
 
 
+def _two_cells(x):
+    def inner(n):
+        before = x + n
+        made = [lambda: x for x in range(n)]
+        return before, x, [f() for f in made]
+
+    return inner
+
+
+CASES["two_cells-0"] = (_two_cells(5), lambda: (2,), {})
+
+
 def many_locals():
     """More locals and jumps than fit in one byte of operand."""
     lines = ["def many(n):"]
