@@ -1,0 +1,188 @@
+"""``torchmux demo``: real models through every available backend, and a table of what came of it."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import math
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+import torchmux
+
+from .screen import console, show
+
+if TYPE_CHECKING:
+    from torchmux.demo.trial import Trial
+
+_NAMES = ("bert", "gpt2", "llama", "vit", "resnet")
+_STYLES = {"right": "green", "wrong": "bold red", "failed": "bold red", "unavailable": "yellow"}
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "demo",
+        help="run real models through every available backend",
+        description="Run models of transformers, with random weights, through every available backend; exits with 1 "
+        "if any result is wrong. Nothing is downloaded.",
+    )
+    parser.add_argument("--models", nargs="+", choices=_NAMES, default=_NAMES, metavar="MODEL", help=", ".join(_NAMES))
+    parser.add_argument("--backends", nargs="+", metavar="BACKEND", help="these instead of all available ones")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--full-size", dest="size", action="store_const", const="full", help="base sizes; takes long")
+    size.add_argument("--tiny", dest="size", action="store_const", const="tiny", help="as small as it goes")
+    parser.set_defaults(run=run, size="small")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run all trials, then print the table.
+
+    Raises:
+        TorchmuxError: a backend that was asked for by name is unknown or cannot run here.
+    """
+    if importlib.util.find_spec("transformers") is None:
+        print(
+            'torchmux: the demo needs transformers, which is not installed: python -m pip install "torchmux[demo]"',
+            file=sys.stderr,
+        )
+        return 1
+    for name in arguments.backends or ():
+        torchmux.lookup_backend(name)
+    backends, left_out = _backends(arguments.backends)
+    starts: dict[str, float] = {}
+    trials = list(_trials(arguments.models, backends, arguments.size, starts))
+    show(_table(trials), "", *_notes(trials, starts, left_out))
+    return int(any(trial.outcome in ("wrong", "failed") for trial in trials))
+
+
+def _backends(asked_for: list[str] | None) -> tuple[list[str], list[str]]:
+    """The backends to try, and why the others are not."""
+    if asked_for:
+        return asked_for, []
+    chosen, left_out = [], []
+    for row in torchmux.backends():
+        if not row.available:
+            left_out.append(f"{row.name}: {row.error or row.reason}")
+        elif "cpu" not in row.devices and "*" not in row.devices:
+            left_out.append(f"{row.name}: it does not run on the CPU, where these models are")
+        else:
+            chosen.append(row.name)
+    return chosen, left_out
+
+
+def _trials(models: list[str], backends: list[str], size: Any, starts: dict[str, float]) -> Iterator[Trial]:
+    """Each model on each backend, with progress on stderr; fills ``starts`` with the seconds to start each compiler."""
+    from torchmux.demo import models as families, trial
+
+    with _progress(len(backends) + len(models) * len(backends)) as step, trial.empty_caches():
+        for backend in backends:
+            step(f"starting {backend}")
+            # What keeps a backend from starting will keep it from running, and is told there.
+            with contextlib.suppress(Exception):
+                starts[backend] = trial.start(backend)
+        for name in models:
+            subject = trial.subject(families.MODELS[name], size)
+            for backend in backends:
+                step(f"{name} on {backend}")
+                result = trial.run(subject, backend)
+                step.done(result)
+                yield result
+
+
+class _Steps:
+    """Progress: a bar on terminals, and one line for each trial everywhere."""
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self.progress = progress
+        self.task = progress.add_task("", total=total)
+        self.started = 0
+
+    def __call__(self, what: str) -> None:
+        """``what`` begins, and what went before is over."""
+        self.progress.update(self.task, description=what, completed=self.started)
+        self.started += 1
+
+    def done(self, trial: Trial) -> None:
+        """A line for a finished trial."""
+        text = f"{trial.model} on {trial.backend}: {trial.outcome}"
+        if trial.outcome == "right":
+            text += f", first result after {trial.compile_seconds:.1f} s"
+        self.progress.console.print(Text(text, style="dim"))
+
+
+@contextlib.contextmanager
+def _progress(total: int) -> Iterator[_Steps]:
+    screen = console(stderr=True)
+    columns = (
+        SpinnerColumn(),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as progress:
+        yield _Steps(progress, total)
+
+
+def _table(trials: list[Trial]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", collapse_padding=True)
+    table.add_column("model")
+    table.add_column("backend")
+    for title in ("compile s", "speed-up", "error", "of eager's", "its share", "breaks"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("result")
+    previous = None
+    for trial in trials:
+        if previous not in (None, trial.model):
+            table.add_row()
+        previous = trial.model
+        table.add_row(
+            trial.model,
+            trial.backend,
+            _number(trial.compile_seconds, ".1f"),
+            _number(trial.speedup, ".2f"),
+            _number(trial.error, ".1e"),
+            _number(_ratio(trial), ".1f"),
+            _number(trial.share, ".0%"),
+            str(trial.breaks) if trial.graphs or trial.breaks else "-",
+            Text(trial.outcome, style=_STYLES[trial.outcome]),
+        )
+    return table
+
+
+def _ratio(trial: Trial) -> float:
+    return trial.error / trial.eager_error if trial.eager_error else math.nan
+
+
+def _number(value: float, form: str) -> str:
+    return "-" if math.isnan(value) else format(value, form)
+
+
+def _notes(trials: list[Trial], starts: dict[str, float], left_out: list[str]) -> Iterator[str]:
+    """What the columns mean, what went wrong, and what was not tried."""
+    from torchmux.demo.trial import TOLERANCE
+
+    yield (
+        "compile s: until the first result, with empty caches. speed-up: eager's median time over the backend's, "
+        "called in turns."
+    )
+    yield (
+        "error: largest difference from the same model in float64, relative to the largest value; of eager's: as a "
+        f"multiple of eager's own. More than {TOLERANCE:g} is wrong."
+    )
+    yield "its share: operators that the backend ran itself; torch ran the others."
+    if starts:
+        times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in starts.items())
+        yield f"Starting each compiler, once in a process and not in the table: {times}."
+    for trial in trials:
+        if trial.message:
+            yield f"{trial.outcome}: {trial.model} on {trial.backend}: {trial.message}"
+    for reason in left_out:
+        yield f"not tried: {reason}"

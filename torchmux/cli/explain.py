@@ -1,0 +1,163 @@
+"""``torchmux explain``: what of a function is captured, where its graph breaks, and how to mend that."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+import torchmux
+
+from .screen import show
+
+_DESCRIPTION = """\
+Capture a function or a module, run it once with the eager backend, and say which graphs came of it and what broke them.
+
+TARGET is FILE.py:NAME or MODULE:NAME. NAME may have dots; a class that is an nn.Module is made without arguments.
+Each --input is one positional argument: SHAPE or SHAPE:DTYPE, as in 2x3, 1x16:int64 or scalar:float64. Floating-point
+tensors are random; integers are 0 or 1, which every embedding has.
+"""
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "explain",
+        help="show the graphs of a function, and what breaks them",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("target", type=_target, metavar="TARGET", help="FILE.py:NAME or MODULE:NAME")
+    parser.add_argument(
+        "--input", dest="inputs", action="append", default=[], type=_input, metavar="SHAPE[:DTYPE]", help="repeatable"
+    )
+    parser.add_argument("--code", action="store_true", help="print the graphs as Python")
+    parser.add_argument("--guards", action="store_true", help="print what is checked before captured code runs again")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Explain the target; the exit status is 1 when it raises on these inputs, 2 when there is no such thing."""
+    import torch
+
+    module, name = arguments.target
+    try:
+        function = _load(module, name)
+    except (ImportError, OSError, AttributeError, TypeError) as error:
+        print(f"torchmux: cannot load {module}:{name}: {error}", file=sys.stderr)
+        return 2
+    torch.manual_seed(0)
+    inputs = [_tensor(shape, dtype) for shape, dtype in arguments.inputs]
+    try:
+        explanation = torchmux.explain(function)(*inputs)
+    except torchmux.TorchmuxError:
+        raise
+    except Exception as error:
+        print(f"torchmux: {name} raised {type(error).__name__} on these inputs: {error}", file=sys.stderr)
+        return 1
+    show(_summary(explanation), "", _graphs(explanation))
+    for record in explanation.break_reasons:
+        show("", record.message())
+    if arguments.code:
+        for number, graph in enumerate(explanation.graphs, 1):
+            show("", f"graph {number}:", graph.print_readable(print_output=False))
+    if arguments.guards:
+        show("", "guards:", *(f"  {guard}" for guard in explanation.out_guards))
+    return 0
+
+
+def _target(text: str) -> tuple[str, str]:
+    module, colon, name = text.rpartition(":")
+    if not (module and colon and name):
+        raise argparse.ArgumentTypeError(f"{text!r} is not FILE.py:NAME or MODULE:NAME")
+    return module, name
+
+
+def _input(text: str) -> tuple[tuple[int, ...], str]:
+    shape, _, dtype = text.partition(":")
+    if shape != "scalar" and not re.fullmatch(r"\d+(x\d+)*", shape):
+        raise argparse.ArgumentTypeError(f"{text!r} is not SHAPE or SHAPE:DTYPE, such as 2x3 or 1x16:int64")
+    import torch
+
+    dtype = dtype or "float32"
+    if not isinstance(getattr(torch, dtype, None), torch.dtype):
+        raise argparse.ArgumentTypeError(f"torch has no dtype {dtype!r}")
+    return () if shape == "scalar" else tuple(map(int, shape.split("x"))), dtype
+
+
+def _tensor(shape: tuple[int, ...], dtype: str) -> Any:
+    import torch
+
+    kind = getattr(torch, dtype)
+    if kind.is_floating_point or kind.is_complex:
+        return torch.randn(shape, dtype=torch.float32).to(kind)
+    return torch.randint(0, 2, shape).to(kind)
+
+
+def _load(module: str, name: str) -> Any:
+    """The callable that a target names."""
+    found: Any = _import(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    import torch
+
+    if isinstance(found, type) and issubclass(found, torch.nn.Module):
+        found = found().eval()
+    if not callable(found):
+        raise TypeError(f"it is {found!r} ({type(found).__name__}), which cannot be called")
+    return found
+
+
+def _import(module: str) -> ModuleType:
+    if not module.endswith(".py"):
+        # As `python -m` does and an installed command does not.
+        if "" not in sys.path and str(Path.cwd()) not in sys.path:
+            sys.path.insert(0, str(Path.cwd()))
+        return importlib.import_module(module)
+    path = Path(module).resolve()
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {module}")
+    sys.path.insert(0, str(path.parent))  # its neighbours, as when it is run
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = loaded
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def _summary(explanation: Any) -> Text:
+    breaks = explanation.graph_break_count
+    return Text(
+        f"{_count(explanation.graph_count, 'graph')}, {_count(breaks, 'graph break')}, "
+        f"{_count(explanation.op_count, 'operator')}",
+        style="bold yellow" if breaks else "bold green",
+    )
+
+
+def _graphs(explanation: Any) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("graph", justify="right")
+    table.add_column("operators", justify="right")
+    table.add_column("most frequent", overflow="fold")
+    for number, operators in enumerate(explanation.ops_per_graph, 1):
+        frequent = Counter(_name(op) for op in operators).most_common(6)
+        table.add_row(str(number), str(len(operators)), ", ".join(f"{name} {times}" for name, times in frequent))
+    return table
+
+
+def _name(operator: Any) -> str:
+    return operator if isinstance(operator, str) else getattr(operator, "__name__", str(operator))
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
