@@ -15,17 +15,18 @@ from torchmux import torch_internals as ti
 from .capture import running
 from .hook import Record, Session
 
-set_eval_frame = ti.set_eval_frame
+set_eval_frame, set_region = ti.set_eval_frame, ti.set_region
 
 
 def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: dict) -> Any:
     """Run ``fn`` with the hook on; the record is what ``report`` shows."""
     outer, running.owner = running.owner, record
-    previous = set_eval_frame(session.callback)
+    previous, region = set_eval_frame(session.callback), set_region(session.region)
     try:
         return fn(*args, **kwargs)
     finally:
         set_eval_frame(previous)
+        set_region(region)
         running.owner = outer
         if record.must_raise is not None:
             _raise_pending(record)
@@ -42,16 +43,17 @@ def _raise_pending(record: Record) -> None:
 
 def compiled_function(fn: Callable, session: Session) -> Callable:
     """A function that runs ``fn`` captured."""
-    record = Record()
+    record, callback, number = Record(), session.callback, session.region
 
     @functools.wraps(fn)
     def compiled(*args: Any, **kwargs: Any) -> Any:
         outer, running.owner = running.owner, record
-        previous = set_eval_frame(session.callback)
+        previous, region = set_eval_frame(callback), set_region(number)
         try:
             return fn(*args, **kwargs)
         finally:
             set_eval_frame(previous)
+            set_region(region)
             running.owner = outer
             if record.must_raise is not None:
                 _raise_pending(record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import sys
@@ -27,7 +28,7 @@ from .values.base import Raised
 log = logging.getLogger("torchmux")
 _lock = threading.RLock()
 
-_DEFAULT, _SKIP, _RUN = ti.FrameAction.DEFAULT, ti.FrameAction.SKIP, ti.FrameAction.DEFAULT
+_DEFAULT, _SKIP = ti.FrameAction.DEFAULT, ti.FrameAction.SKIP
 
 
 class _Decision:
@@ -45,7 +46,11 @@ _SKIP_CODE = _Decision(None, _SKIP, True)
 
 
 class _GuardManager:
-    """Our guard function in the shape that the C hook expects."""
+    """Our guard function in the shape that the C hook expects.
+
+    torch's own tracer walks all entries of a code object, ours among them, when it compiles the same function; the
+    attributes behind ``root`` are what it reads.
+    """
 
     def __init__(self, check: Callable[[dict], bool]) -> None:
         self.root = ti.RootGuardManager()
@@ -53,6 +58,13 @@ class _GuardManager:
         self.cache_entry = None
         self.extra_state = None
         self.diff_guard_root = None
+        self.id_matched_objs: dict = {}
+        self.closure_vars: dict = {}
+        self.global_scope: dict = {"G": {}}
+        self.code_parts: list[str] = []
+
+    def check_verbose(self, frame_locals: dict) -> Any:
+        return self.root.check_verbose(frame_locals)
 
 
 class _GuardedCode:
@@ -93,6 +105,9 @@ def is_library(filename: str) -> bool:
 _GENERATOR_LIKE = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR
 
 
+_regions = itertools.count(1 << 40)
+
+
 class Session:
     """Everything that equal ``compile()`` calls share: the backend, its settings and the code compiled for them."""
 
@@ -101,6 +116,8 @@ class Session:
         self.fullgraph = fullgraph
         self.dynamic = dynamic
         self.states: dict[int, tuple[types.CodeType, CodeState]] = {}
+        # a bucket of its own for this session's entries: torch's own tracer never sees them, nor we its
+        self.region = next(_regions)
         self.callback = _Callback(self)
 
     def state(self, code: types.CodeType) -> CodeState:
@@ -200,7 +217,7 @@ def _convert(session: Session, frame: Any, record: Any) -> _Decision:
     state.entries.append(captured)
     if isinstance(record, Record) and captured.graph is not None:
         record.setdefault(captured)
-    return _Decision(_GuardedCode(captured), _RUN, False)
+    return _Decision(_GuardedCode(captured), _DEFAULT, False)
 
 
 def _recompile_reason(state: CodeState, frame: Any) -> str:

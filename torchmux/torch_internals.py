@@ -25,6 +25,14 @@ set_eval_frame = eval_frame.set_eval_frame
 set_code_exec_strategy = eval_frame.set_code_exec_strategy
 reset_code = eval_frame.reset_code
 
+
+def _no_isolation(region: int) -> int:
+    return -1
+
+
+# Which bucket of a code object's entries the hook reads and fills (torch 2.13 and later; before that all share one).
+set_region = getattr(eval_frame, "set_eval_frame_isolate_recompiles_id", _no_isolation)
+
 # --- frontend: operators that are C functions -----------------------------------------------------------------------
 VariableFunctions = torch._C._VariableFunctions
 c_nn = torch._C._nn

@@ -134,6 +134,9 @@ def copy_instruction(instruction):
     them and looks into the frame, unless bit 1 says that they were written out.
     """
     copy = instruction.copy()
+    if copy.target is not None:
+        # How far it jumped in the original says nothing here.
+        copy.arg = None
     if copy.op == "LOAD_SUPER_ATTR":
         copy.arg |= 2
     return copy
@@ -179,7 +182,6 @@ def copy_code(instructions, entry):
     for copy in copies.values():
         if copy.target is not None:
             copy.target = copy.argval = copies[number[id(copy.target)]]
-            copy.arg = None
         old = copy.handler
         if old is not None:
             new = handlers.get(id(old))
