@@ -13,6 +13,7 @@ from torchmux.registry.spec import ANY, BackendSpec
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
+
 def compile(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Sequence[Any]]:
     """The captured graph's own code."""
     return gm.forward

@@ -20,7 +20,7 @@ from torchmux.registry.spec import Availability, BackendSpec
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
-# What torch.compile's modes stand for; a test compares it with the installed torch.
+# What the documented modes of torch.compile stand for; a test compares them with the installed torch.
 MODES: Mapping[str, Mapping[str, Any]] = {
     "reduce-overhead": {"triton.cudagraphs": True},
     "max-autotune-no-cudagraphs": {"max_autotune": True, "coordinate_descent_tuning": True},

@@ -262,7 +262,7 @@ def onnx_translate(graph: Any, model: Any) -> dict[str, Any]:
 
 
 def onnx_operators() -> dict[str, list[bool]]:
-    """The operators that the exporter has, by ``OpOverload.name()``: for each way to write it, whether it is complex."""
+    """The exporter's operators, by ``OpOverload.name()``: for each way to write one, whether it is for complex."""
     return {
         name: [way.is_complex for way in ways] for name, ways in onnx_registry().functions.items() if type(name) is str
     }

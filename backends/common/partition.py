@@ -132,7 +132,7 @@ def _crosses(node: Node, level: dict[Node, int], inside: set[Node]) -> bool:
 
 
 def _loosen(nodes: list[Node], inside: set[Node], level: dict[Node, int], trivial: Callable[[Node], bool]) -> None:
-    """Leave trivial nodes to torch where a compiler could only copy: at the end of a part, and in parts of their own."""
+    """Leave trivial nodes to torch where a compiler could only copy: at a part's end, and in parts of their own."""
     for node in reversed(nodes):
         if node not in inside or takes_element(node) is not None or not trivial(node):
             continue

@@ -15,8 +15,7 @@ from torchmux.registry.spec import CompileRequest
 from ..common.cache import default_cache, graph_key
 from ..common.partition import takes_element
 from ..common.refusal import NodesRefused
-from . import fingerprint
-from . import operators as onnx_operators
+from . import fingerprint, operators as onnx_operators
 from .options import OnnxrtOptions
 from .session import OnnxFunction, Result, check_types, make_session
 from .translate import to_onnx
@@ -54,9 +53,10 @@ class OnnxRuntime:
         key = graph_key(gm, request.fingerprint or self._fingerprint, sorted(constants), list(options.providers))
         constants.update(_lift_constants(gm, count))
         stored = self._load(key, gm)
-        model = stored if stored is not None else self._export(gm, constants, options, key)
-        session = make_session(model, options, constants)
-        check_types(session, results)
+        if stored is None:
+            session = self._export(gm, constants, options, key)
+        else:
+            session = _open(stored, constants, options, results)
         return OnnxFunction(session, count, results, constants, cache_hit=stored is not None)
 
     def _load(self, key: str, gm: GraphModule) -> bytes | None:
@@ -69,14 +69,15 @@ class OnnxRuntime:
         nodes = list(gm.graph.nodes)
         raise NodesRefused({nodes[int(at)].name: reason for at, reason in json.loads(stored[1:]).items()})
 
-    def _export(self, gm: GraphModule, constants: dict[int, torch.Tensor], options: OnnxrtOptions, key: str) -> bytes:
-        """Export ``gm`` and try the model; find the nodes to blame if that fails."""
+    def _export(self, gm: GraphModule, constants: dict[int, torch.Tensor], options: OnnxrtOptions, key: str) -> Any:
+        """Export ``gm`` and make a session of the model; find the nodes to blame if that fails."""
         nodes = list(gm.graph.nodes)
+        results = [Result.of(n.meta["val"]) for n in _outputs(gm)]
         # Exporting inserts the casts of type promotion; the search for a culprit needs the graph as it was.
         untouched = _copy(gm)
         try:
             model = to_onnx(gm, list(constants))
-            check_types(make_session(model, options, constants), [Result.of(n.meta["val"]) for n in _outputs(untouched)])
+            session = _open(model, constants, options, results)
         except Exception as error:
             culprits = _culprits(untouched, options)
             if not culprits:
@@ -84,12 +85,18 @@ class OnnxRuntime:
             self._store(key, _REFUSED + json.dumps(culprits).encode())
             raise NodesRefused({nodes[at].name: reason for at, reason in culprits.items()}) from error
         self._store(key, _MODEL + model)
-        return model
+        return session
 
     def _store(self, key: str, payload: bytes) -> None:
         cache = default_cache()
         if cache is not None:
             cache.store(key, payload)
+
+
+def _open(model: bytes, constants: dict[int, torch.Tensor], options: OnnxrtOptions, results: Sequence[Result]) -> Any:
+    session = make_session(model, options, constants)
+    check_types(session, results)
+    return session
 
 
 def _outputs(gm: GraphModule) -> list[Node]:
@@ -169,7 +176,7 @@ def _alone(node: Node) -> GraphModule:
 def _why_not(gm: GraphModule, options: OnnxrtOptions) -> str | None:
     results = [Result.of(n.meta["val"]) for n in _outputs(gm)]
     try:
-        check_types(make_session(to_onnx(gm, ()), options, {}), results)
+        _open(to_onnx(gm, ()), {}, options, results)
     except Exception as error:
         cause: BaseException = error
         while cause.__cause__ is not None:

@@ -181,9 +181,7 @@ class _Binding:
             self.io.bind_output(name, "cpu")
             return None
         out = torch.empty(result.shape, dtype=result.dtype)
-        self.io.bind_output(
-            name, "cpu", 0, ELEMENT[result.dtype], list(result.shape), out.data_ptr() or _nowhere()
-        )
+        self.io.bind_output(name, "cpu", 0, ELEMENT[result.dtype], list(result.shape), out.data_ptr() or _nowhere())
         return out
 
 

@@ -6,6 +6,8 @@ as nothing but a source of graphs.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,11 +19,20 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 
 from torchmux.registry import GraphReport, resolve
 
+_TORCH = os.path.dirname(torch.__file__)
+
 
 class _InliningTracer(Tracer):
-    def __init__(self) -> None:
-        super().__init__()
-        self.record_stack_traces = True
+    """Follows calls of submodules, and notes the line that each node comes from."""
+
+    def create_node(self, *args: Any, **kwargs: Any) -> Any:
+        node = super().create_node(*args, **kwargs)
+        frame = sys._getframe()
+        while frame is not None and (_TORCH in frame.f_code.co_filename or frame.f_code.co_filename == __file__):
+            frame = frame.f_back
+        if frame is not None:
+            node.meta["source_line"] = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        return node
 
     def is_leaf_module(self, m: torch.nn.Module, module_qualified_name: str) -> bool:
         return False
