@@ -218,10 +218,10 @@ class Protocols:
             found = self._symbolic(function, left, right)
             if found is not None:
                 return found
-        if symbol in ("==", "!=") and not objects:
-            return ConstValue(self.equal(left, right) is (symbol == "=="))
         if left.is_const() and right.is_const() and not objects:
             return self.fold(function, [left.const(self), right.const(self)], {})  # type: ignore[arg-type]
+        if symbol in ("==", "!=") and not objects:
+            return ConstValue(self.equal(left, right) is (symbol == "=="))
         if objects:
             return self._rich_compare(symbol, name, reflected, left, right)
         polyfill = self._order_polyfill(left, right, name)

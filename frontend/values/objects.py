@@ -282,7 +282,8 @@ class ObjectValue(Value):
         """Write the instance's own attribute, without any protocol."""
         if self.obj is not MISSING:
             tr.effects.changed(self)
-        self.attrs.pop(name, None)  # re-inserting keeps the order in which CPython would have them
+        if self.attrs.get(name) is _DELETED:
+            del self.attrs[name]  # a name that was deleted comes back as the last one
         self.attrs[name] = value
 
     def delattr(self, tr: Trace, name: str) -> None:
