@@ -34,15 +34,16 @@ _DEFAULT, _SKIP = ti.FrameAction.DEFAULT, ti.FrameAction.SKIP
 class _Decision:
     """What the C hook reads from a callback's result."""
 
-    def __init__(self, guarded_code: Any, action: Any, apply_to_code: bool) -> None:
+    def __init__(self, guarded_code: Any, action: Any, apply_to_code: bool, callees: Any = _DEFAULT) -> None:
         self.guarded_code = guarded_code
-        self.frame_exec_strategy = ti.FrameExecStrategy(action, _DEFAULT)
+        self.frame_exec_strategy = ti.FrameExecStrategy(action, callees)
         self.apply_to_code = apply_to_code
         self.skip_reason = None
 
 
 _SKIP_FRAME = _Decision(None, _SKIP, False)
 _SKIP_CODE = _Decision(None, _SKIP, True)
+_SKIP_CALL = _Decision(None, _SKIP, False, callees=_SKIP)  # the frame and all that it calls
 
 
 class _GuardManager:
@@ -213,7 +214,7 @@ def _convert(session: Session, frame: Any, record: Any) -> _Decision:
     if captured.broke is not None and isinstance(record, Record):
         record.breaks.setdefault(captured.broke)
     if captured.graph is None and captured.broke is None and not session.fullgraph:
-        return _SKIP_FRAME  # no operator in it: nothing to gain
+        return _SKIP_CALL  # no operator in it or in what it calls: nothing to gain
     state.entries.append(captured)
     if isinstance(record, Record) and captured.graph is not None:
         record.setdefault(captured)
