@@ -128,7 +128,7 @@ def free_names(instructions):
 
 
 def copy_instruction(instruction):
-    """A copy that does not depend on what the frame's first slot holds.
+    """A copy that depends neither on where it stands nor on what the frame's first slot holds.
 
     ``LOAD_SUPER_ATTR`` has the class and the instance on its stack, but for ``super()`` without arguments it ignores
     them and looks into the frame, unless bit 1 says that they were written out.
