@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import operator
 import types
 from collections.abc import Callable
@@ -113,14 +114,17 @@ class Protocols:
             if isinstance(left, ListValue) and isinstance(right, ListValue):
                 return ListValue([*left.items(self), *right.items(self)])  # type: ignore[arg-type]
             if isinstance(left, TupleValue) and isinstance(right, TupleValue):
-                size = left.cls is torch.Size and right.cls is torch.Size
-                return TupleValue([*left.items(self), *right.items(self)], cls=torch.Size if size else tuple)  # type: ignore[arg-type]
+                cls = type(_sample(left) + _sample(right))
+                return TupleValue([*left.items(self), *right.items(self)], cls=cls)  # type: ignore[arg-type]
             return None
         if symbol == "*":
             sequence, count = (left, right) if isinstance(left, SequenceValue) else (right, left)
             if isinstance(sequence, SequenceValue) and issubclass(count.pytype(), int):
                 items = sequence.items(self) * count.const(self)  # type: ignore[arg-type]
-                return ListValue(items) if isinstance(sequence, ListValue) else TupleValue(items)
+                if isinstance(sequence, ListValue):
+                    return ListValue(items)
+                assert isinstance(sequence, TupleValue)
+                return TupleValue(items, cls=type(_sample(sequence) * 2 if sequence is left else 2 * _sample(sequence)))
         if isinstance(left, (SetValue, DictViewValue)) and isinstance(right, (SetValue, DictViewValue)) and symbol in _SET_METHODS:
             base = left.as_set(self) if isinstance(left, DictViewValue) else left  # type: ignore[arg-type]
             return base.call_method(self, _SET_METHODS[symbol], [right], {})  # type: ignore[arg-type]
@@ -230,6 +234,7 @@ class Protocols:
         raise GraphBreak(breaks.OPERATION, f"{left.describe()} {symbol} {right.describe()}")
 
     def _order_polyfill(self, left: Value, right: Value, name: str) -> Value | None:
+        left, right = (v.as_set(self) if isinstance(v, DictViewValue) else v for v in (left, right))  # type: ignore[arg-type]
         for base in (list, tuple, set, frozenset):
             if issubclass(left.pytype(), base) and issubclass(right.pytype(), base):
                 polyfill = self.method_polyfill(base, name)  # type: ignore[attr-defined]
@@ -272,6 +277,9 @@ class Protocols:
                 return len(a) == len(b) and all(map(self.equal, a, b))
         if isinstance(left, DictValue) and isinstance(right, DictValue):
             left.values(self), right.values(self)  # type: ignore[arg-type]
+            ordered = issubclass(left.cls, collections.OrderedDict) and issubclass(right.cls, collections.OrderedDict)
+            if ordered and list(left.entries) != list(right.entries):
+                return False
             return left.entries.keys() == right.entries.keys() and all(
                 self.equal(left.entries[k][1], right.entries[k][1]) for k in left.entries
             )
@@ -374,6 +382,11 @@ def _format_args(tr: Any, value: Value) -> Any:
     if isinstance(value, TupleValue):
         return tuple(_text_arg(tr, v) for v in value.items(tr))
     return _text_arg(tr, value)
+
+
+def _sample(value: TupleValue) -> tuple:
+    """A tuple of the same kind; what arithmetic makes of a ``torch.Size`` depends on torch's version."""
+    return torch.Size((1,)) if value.cls is torch.Size else (1,)
 
 
 def _is_not_implemented(value: Value) -> bool:

@@ -55,6 +55,9 @@ class BuiltinMethodValue(Value):
             return self.owner
         if name == "__name__":
             return ConstValue(self.name)
+        if not hasattr(types.BuiltinMethodType, name):
+            message = f"'builtin_function_or_method' object has no attribute {name!r}"
+            raise Raised(tr.make_exception(AttributeError, message))
         return super().getattr(tr, name)
 
     def rebuild(self, out: Output) -> str:
