@@ -349,7 +349,7 @@ class Protocols:
             method = method or value.special(self, "__repr__")  # type: ignore[arg-type]
             if method is not None:
                 return method.call(self, [], {})  # type: ignore[arg-type]
-            from .values.objects import ExceptionValue
+            from .values.exceptions import ExceptionValue
 
             if isinstance(value, ExceptionValue):
                 return value.call_c_method(self, BaseException, "__str__" if conversion == "s" else "__repr__", [], {})  # type: ignore[arg-type]

@@ -28,9 +28,11 @@ from .values.classes import BuiltinValue, ClassValue, DisabledValue, PythonModul
 from .values.constants import CONST_TYPES, ConstValue
 from .values.contexts import wrap_context
 from .values.functions import CellValue, CodeValue, FunctionValue, MethodValue, PartialValue, wrap_function
+from .values.iterators import wrap_iterator
 from .values.mappings import wrap_dict, wrap_set
 from .values.modules import wrap_module
-from .values.objects import BuiltinMethodValue, ExceptionValue, ObjectValue
+from .values.exceptions import wrap_exception
+from .values.objects import BuiltinMethodValue, ObjectValue
 from .values.sequences import Lazy, ListValue, RangeValue, SliceValue, TupleValue, wrap_list, wrap_tuple
 from .values.tensors import TensorValue
 
@@ -103,6 +105,9 @@ class Reader:
             self._identity(obj, source)
             return ClassValue(obj, source)
         if isinstance(obj, torch.nn.Module):
+            if (original := getattr(cls, "_torchmux_original", None)) is not None:
+                self._identity(obj, source)
+                return self.wrap(original, source and attr(source, "_torchmux_original"))
             return wrap_module(self, obj, source)  # type: ignore[arg-type]
         if cls is list:
             return wrap_list(self, obj, source)  # type: ignore[arg-type]
@@ -150,6 +155,8 @@ class Reader:
             return wrap_dict(self, inner, None)  # type: ignore[arg-type]
         if cls in (type({}.keys()), type({}.values()), type({}.items())):
             raise GraphBreak(breaks.OPERATION, f"a dictionary view from outside ({source.words() if source else '?'})")
+        if (iterator := wrap_iterator(self, obj, source)) is not None:  # type: ignore[arg-type]
+            return iterator
         context = wrap_context(self, obj, source)  # type: ignore[arg-type]
         if context is not None:
             return context
@@ -159,8 +166,7 @@ class Reader:
         if isinstance(obj, _WEAK_TYPES) or isinstance(obj, contextvars.ContextVar):
             raise GraphBreak(breaks.OPERATION, f"a {cls.__name__} from outside ({source.words() if source else '?'})")
         if isinstance(obj, BaseException):
-            self.guards_type(source, cls)
-            return ExceptionValue(cls, [self.lift(a) for a in obj.args], obj)
+            return wrap_exception(self, obj, source)  # type: ignore[arg-type]
         if isinstance(obj, _INERT_TYPES) or cls.__module__ == "typing":
             self._identity(obj, source)
             return DisabledValue(obj, f"calling a {cls.__name__}", breaks.OPERATION, source)
@@ -179,6 +185,10 @@ class Reader:
         return self.tensor_input(obj, source, static=isinstance(obj, torch.nn.Parameter))
 
     def _wrap_python_function(self, obj: Any, source: Source | None) -> Value:
+        for name in ("_torchmux_original", "_torchdynamo_orig_callable"):
+            if name in obj.__dict__:  # compiled on its own: here it is part of the caller's graph
+                self._identity(obj, source)
+                return self.wrap(obj.__dict__[name], source and attr(source, name))
         special = classify.function_value(obj, source)
         if special is not None:
             self._identity(obj, source)

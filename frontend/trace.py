@@ -15,7 +15,7 @@ from . import breaks, polyfills
 from .breaks import GraphBreak
 from .effects import Effects
 from .guards import GuardSet
-from .handlers import builtins_, classes, torch_  # each fills the tables
+from .handlers import builtins_, classes, torch_  # noqa: F401 - each fills the tables
 from .handlers.table import CLASSES, FOLDABLE, FUNCTIONS
 from .interpreter import Frame
 from .interpreter.frame import StopAtBreak
@@ -24,19 +24,18 @@ from .reader import Reader
 from .recorder import GraphRecorder
 from .shapes import DynamicDims
 from .sources import CellSource, LocalSource, Source
-from .values.base import MISSING, Raised, Value
+from .values.base import Raised, Value
 from .values.classes import ClassValue
-from .values.constants import ConstValue, SymValue
+from .values.constants import ConstValue
 from .values.contexts import AutocastValue, ContextValue
+from .values.exceptions import ExceptionValue
 from .values.functions import CellValue, FunctionValue, bind
 from .values.mappings import DictValue
-from .values.objects import ExceptionValue, InstanceDictValue, ObjectValue
-from .values.sequences import TupleValue
+from .values.objects import InstanceDictValue, ObjectValue
 
 _POLYFILL_GLOBALS = {id(module.__dict__) for module in polyfills.MODULES}
 _POLYFILL_FILES = {module.__file__ for module in polyfills.MODULES}
 _MAX_UNROLLED = 100_000
-_ = (builtins_, torch_)
 
 
 class Trace(GraphRecorder, Reader, Protocols):
@@ -51,6 +50,7 @@ class Trace(GraphRecorder, Reader, Protocols):
         code: types.CodeType,
         frame_locals: dict[str, Any],
         frame_globals: dict[str, Any],
+        closure: tuple[types.CellType, ...],
         dims: DynamicDims,
         *,
         symbolic: bool,
@@ -71,16 +71,17 @@ class Trace(GraphRecorder, Reader, Protocols):
         self._argument_names = _argument_names(code)
         self._forgotten: set[str] = set()
         self._polyfills: dict[int, Value | None] = {}
-        self.root = self._make_root(frame_globals)
+        self.root = self._make_root(frame_globals, closure)
 
-    def _make_root(self, frame_globals: dict[str, Any]) -> Frame:
+    def _make_root(self, frame_globals: dict[str, Any], real_cells: tuple[types.CellType, ...]) -> Frame:
         code = self.code
         closure = []
-        for name in code.co_freevars:
-            cell = CellValue(source=CellSource(name))
+        for name, real in zip(code.co_freevars, real_cells, strict=True):
+            cell = CellValue(source=CellSource(name), obj=real)
             cell.contents_source = LocalSource(name, cell=True)
-            if name in self._arguments:
-                cell.obj = types.CellType(self._arguments[name])
+            # functions that share the cell are met later, through their own closures
+            self._memo[id(real)] = cell
+            self._keep.append(real)
             closure.append(cell)
         root = Frame(self, code, frame_globals, {}, tuple(closure))
         for name in code.co_cellvars:
@@ -96,7 +97,6 @@ class Trace(GraphRecorder, Reader, Protocols):
     def run(self) -> Value | None:
         """Interpret the root frame; its result, or None when it stopped at the known break."""
         initial_grad = torch.is_grad_enabled()
-        rng = torch.get_rng_state() if torch.default_generator.device.type == "cpu" else None
         self.initial_grad = initial_grad
         try:
             result = self.root.run()
@@ -115,8 +115,6 @@ class Trace(GraphRecorder, Reader, Protocols):
                 if isinstance(context, AutocastValue):
                     context.restore()
             ti.set_grad_enabled(initial_grad)
-            if rng is not None:
-                torch.set_rng_state(rng)
 
     def _close_contexts(self) -> None:
         """Leave open regions inside the graph; the compiled frame enters the real ones after it."""
@@ -154,10 +152,7 @@ class Trace(GraphRecorder, Reader, Protocols):
         """An argument of the root frame, read (and so guarded) on first use."""
         if name in self._forgotten or name not in self._argument_names or name not in self._arguments:
             return None
-        return self.wrap_argument(self._arguments[name], LocalSource(name))
-
-    def wrap_argument(self, obj: Any, source: Source) -> Value:
-        return self.wrap(obj, source)
+        return self.wrap(self._arguments[name], LocalSource(name))
 
     def forget_argument(self, name: str) -> None:
         self._forgotten.add(name)
@@ -171,12 +166,6 @@ class Trace(GraphRecorder, Reader, Protocols):
         """Whether an integer argument is symbolic (only arguments: module attributes hardly ever count)."""
         root = source.root()
         return isinstance(root, LocalSource) and source.depth() <= 2 and self.dims.is_dynamic_int(number, source)
-
-    def enter_module(self, module: Value) -> None:
-        self._register_buffers_static(module)
-
-    def _register_buffers_static(self, module: Any) -> None:
-        """Nothing to do ahead of time: registered tensors become static inputs when they are read."""
 
     # --- calls ----------------------------------------------------------------------------------------------------------------
 
@@ -303,6 +292,3 @@ def _argument_names(code: types.CodeType) -> frozenset[str]:
     count = code.co_argcount + code.co_kwonlyargcount
     count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
     return frozenset(code.co_varnames[:count])
-
-
-__all__ = ["MISSING", "SymValue", "Trace", "TupleValue"]

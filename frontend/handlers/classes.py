@@ -14,11 +14,12 @@ from .. import breaks
 from ..breaks import GraphBreak
 from ..values.base import Value
 from ..values.constants import ConstValue, SymValue
+from ..values.exceptions import ExceptionValue
 from ..values.functions import MethodValue, PartialValue
 from ..values.iterators import CountIterator, EnumerateIterator, MapIterator, ZipIterator
 from ..values.mappings import DictValue, SetValue
 from ..values.methods import call_builtin_method
-from ..values.objects import ExceptionValue, ObjectValue, SuperValue
+from ..values.objects import ObjectValue, SuperValue
 from ..values.sequences import ListValue, SliceValue, TupleValue
 from ..values.tensors import TensorValue
 from .table import constructs

@@ -7,6 +7,7 @@ from typing import Any
 from ..breaks import INSTRUCTION, GraphBreak
 from ..values.base import Raised, Value
 from ..values.constants import ConstValue
+from ..values.exceptions import TracebackValue
 from ..values.sequences import TupleValue
 from .frame import Frame, op
 
@@ -48,7 +49,7 @@ def _matches(frame: Frame, error: Value, wanted: Value) -> bool:
 def raise_varargs(frame: Frame, ins: Any) -> None:
     tr = frame.tr
     if ins.arg == 0:
-        current = _current(frame)
+        current = frame.exception
         if current is None:
             raise Raised(tr.make_exception(RuntimeError, "No active exception to reraise"))
         raise Raised(current)
@@ -58,18 +59,7 @@ def raise_varargs(frame: Frame, ins: Any) -> None:
         is_none = cause.is_const() and cause.const(tr) is None
         error.setattr(tr, "__cause__", cause if is_none else tr.as_exception([cause]))
         error.setattr(tr, "__suppress_context__", ConstValue(True))
-    current = _current(frame)
-    if current is not None and current is not error:
-        error.setattr(tr, "__context__", current)
     raise Raised(error)
-
-
-def _current(frame: Frame | None) -> Value | None:
-    while frame is not None:
-        if frame.handled:
-            return frame.handled[-1]
-        frame = frame.parent
-    return None
 
 
 @op("RERAISE")
@@ -100,7 +90,7 @@ def before_with(frame: Frame, ins: Any) -> None:
 def with_except_start(frame: Frame, ins: Any) -> None:
     error, leave = frame.stack[-1], frame.stack[-4]
     tr = frame.tr
-    frame.push(leave.call(tr, [tr.lift(error.pytype()), error, NONE], {}))
+    frame.push(leave.call(tr, [tr.lift(error.pytype()), error, TracebackValue()], {}))
 
 
 @op("CLEANUP_THROW", "CHECK_EG_MATCH", "PREP_RERAISE_STAR")

@@ -10,6 +10,7 @@ from ..breaks import TOO_DEEP, GraphBreak
 from ..bytecode import normalize
 from ..values.base import Raised, Value
 from ..values.constants import ConstValue
+from ..values.exceptions import ExceptionValue
 from ..values.functions import CellValue
 
 if TYPE_CHECKING:
@@ -98,6 +99,16 @@ class Frame:
     def line(self) -> int:
         return self.program.ops[self.at].line or self.code.co_firstlineno
 
+    @property
+    def exception(self) -> Value | None:
+        """The exception being handled here, or by the nearest caller that handles one."""
+        frame: Frame | None = self
+        while frame is not None:
+            if frame.handled:
+                return frame.handled[-1]
+            frame = frame.parent
+        return None
+
     # --- running --------------------------------------------------------------------------------------------------------
 
     def run(self) -> Value:
@@ -161,6 +172,8 @@ class Frame:
 
     def unwind(self, raised: Raised) -> None:
         """Go to the handler that covers the current instruction, or let the exception leave the frame."""
+        if isinstance(raised.value, ExceptionValue):
+            raised.value.raised_while(self.exception)
         handler = self.program.ops[self.at].handler
         if handler is None:
             if not self.tr.in_polyfill(self.code):

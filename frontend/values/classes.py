@@ -13,7 +13,8 @@ from ..breaks import C_FUNCTION, DISABLED, OPERATION, GraphBreak
 from ..sources import Source, attr, const_source
 from .base import MISSING, Raised, Value
 from .constants import CONST_TYPES, ConstValue
-from .objects import ExceptionValue, ObjectValue
+from .exceptions import ExceptionValue
+from .objects import ObjectValue
 from .sequences import TupleValue
 
 if TYPE_CHECKING:

@@ -479,64 +479,6 @@ def _allocator(cls: type) -> Any:
     raise GraphBreak(NOT_REBUILDABLE, f"an object of class {cls.__qualname__} cannot be allocated without its constructor")
 
 
-class ExceptionValue(ObjectValue):
-    """An exception object; ``args`` is what ``BaseException.args`` holds."""
-
-    __slots__ = ("args",)
-
-    def __init__(self, cls: type, args: list[Value], obj: Any = MISSING) -> None:
-        super().__init__(cls, obj)
-        self.args = TupleValue(args)
-
-    def own(self, tr: Trace, name: str, slot: Any = None, shadows: bool = False) -> Value | None:
-        return self.attrs.get(name) or (None if self.obj is MISSING else super().own(tr, name, slot, shadows))
-
-    def find(self, tr: Trace, name: str) -> Value | None:
-        if name in self.attrs:
-            return self.attrs[name]
-        if name == "args":
-            return self.args
-        if name in ("__cause__", "__context__", "__traceback__"):
-            return ConstValue(None)
-        if name == "__suppress_context__":
-            return ConstValue(False)
-        if name == "value" and issubclass(self.cls, StopIteration):
-            items = self.args.items(tr)
-            return items[0] if items else ConstValue(None)
-        if name == "with_traceback":
-            return BuiltinMethodValue(self, BaseException, name)
-        return super().find(tr, name)
-
-    def set_plain(self, tr: Trace, name: str, value: Value) -> None:
-        if name == "args":
-            self.args = TupleValue(value.unpack(tr))
-        elif name in ("__cause__", "__context__", "__traceback__", "__suppress_context__"):
-            self.attrs[name] = value
-        else:
-            super().set_plain(tr, name, value)
-
-    def call_c_method(self, tr: Trace, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if name == "__init__":
-            self.args = TupleValue(args)
-            return ConstValue(None)
-        if name == "with_traceback":
-            return self
-        if name in ("__str__", "__repr__"):
-            exception = (KeyError if issubclass(self.cls, KeyError) else Exception)(*self.args.const(tr))
-            return ConstValue(str(exception) if name == "__str__" else f"{self.cls.__name__}{repr(exception)[len(type(exception).__name__) :]}")
-        return super().call_c_method(tr, object if cls is BaseException else cls, name, args, kwargs)
-
-    def truth(self, tr: Trace) -> bool:
-        return True
-
-    def rebuild(self, out: Output) -> str:
-        allocate = out.names.const(BaseException.__new__)
-        variable = out.shell(self, f"{allocate}({out.names.const(self.cls)})")
-        out.line(f"{variable}.args = {out.value(self.args)}")
-        out.attributes(variable, self)
-        return variable
-
-
 class InstanceDictValue(Value):
     """``obj.__dict__`` as the program sees it: reads and writes go to the instance's own attributes."""
 

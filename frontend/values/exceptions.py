@@ -1,0 +1,126 @@
+"""Exception objects of the traced program, and the traceback that nobody may look at."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+from ..breaks import OPERATION, GraphBreak
+from ..sources import Source, attr, const_source
+from .base import MISSING, Value
+from .constants import ConstValue
+from .objects import BuiltinMethodValue, ObjectValue
+from .sequences import TupleValue
+
+if TYPE_CHECKING:
+    from ..output import Output
+    from ..trace import Trace
+
+_CHAIN = ("__cause__", "__context__")
+
+
+class TracebackValue(Value):
+    """The traceback of an exception of the trace: there is one, and that is all that can be said of it."""
+
+    __slots__ = ()
+
+    def pytype(self) -> type:
+        return types.TracebackType
+
+    def truth(self, tr: Trace) -> bool:
+        return True
+
+
+class ExceptionValue(ObjectValue):
+    """An exception object; ``args`` is what ``BaseException.args`` holds."""
+
+    __slots__ = ("args",)
+
+    def __init__(self, cls: type, args: list[Value], obj: Any = MISSING, source: Source | None = None) -> None:
+        super().__init__(cls, obj, source)
+        self.args = TupleValue(args)
+
+    def find(self, tr: Trace, name: str) -> Value | None:
+        if name == "args":
+            return self.args
+        if name == "with_traceback":
+            return BuiltinMethodValue(self, BaseException, name)
+        if name in (*_CHAIN, "__suppress_context__", "__traceback__") or self._is_builtin_field(tr, name):
+            return self._field(tr, name)
+        return super().find(tr, name)
+
+    def _is_builtin_field(self, tr: Trace, name: str) -> bool:
+        """Whether a builtin exception class keeps ``name`` in C: ``OSError.errno``, ``StopIteration.value``."""
+        raw = tr.static_lookup(self.cls, name)
+        if not isinstance(raw, (types.MemberDescriptorType, types.GetSetDescriptorType)) or name == "__dict__":
+            return False
+        return raw.__objclass__.__module__ == "builtins"
+
+    def _field(self, tr: Trace, name: str) -> Value:
+        written = self.attrs.get(name)
+        if isinstance(written, Value):
+            return written
+        if name == "value" and issubclass(self.cls, StopIteration):
+            items = self.args.items(tr)
+            return items[0] if items else ConstValue(None)
+        if self.obj is MISSING and name in _CHAIN:
+            return ConstValue(None)
+        if self.obj is MISSING and name == "__suppress_context__":
+            return ConstValue(False)
+        raise GraphBreak(OPERATION, f"{name} of an exception")
+
+    def set_plain(self, tr: Trace, name: str, value: Value) -> None:
+        if name == "args":
+            self.args = TupleValue(value.unpack(tr))
+        elif name in (*_CHAIN, "__suppress_context__"):
+            self.attrs[name] = value
+        elif name == "__traceback__" or self._is_builtin_field(tr, name):
+            raise GraphBreak(OPERATION, f"setting {name} of an exception")
+        else:
+            super().set_plain(tr, name, value)
+
+    def raised_while(self, handled: Value | None) -> None:
+        """Remember, as Python does, which exception was being handled when this one was raised."""
+        if handled is not None and handled is not self and self.obj is MISSING:
+            self.attrs.setdefault("__context__", handled)
+
+    def call_c_method(self, tr: Trace, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "__init__":
+            self.args = TupleValue(args)
+            return ConstValue(None)
+        if name == "with_traceback":
+            return self
+        if name in ("__str__", "__repr__"):
+            return self._text(tr, name)
+        return super().call_c_method(tr, object if cls is BaseException else cls, name, args, kwargs)
+
+    def _text(self, tr: Trace, name: str) -> Value:
+        """As the nearest builtin class writes it: ``KeyError`` and ``OSError`` have words of their own."""
+        base = next(c for c in self.cls.__mro__ if c.__module__ == "builtins")
+        arguments = self.args.const(tr)
+        try:
+            sample = base(*arguments)
+        except Exception as error:
+            raise GraphBreak(OPERATION, f"text of a {self.cls.__name__}", error) from None
+        if sample.args != arguments:
+            raise GraphBreak(OPERATION, f"text of a {self.cls.__name__}")
+        if name == "__str__":
+            return ConstValue(str(sample))
+        return ConstValue(self.cls.__name__ + repr(sample)[len(base.__name__) :])
+
+    def rebuild(self, out: Output) -> str:
+        allocate = out.names.const(BaseException.__new__)
+        variable = out.shell(self, f"{allocate}({out.names.const(self.cls)})")
+        out.line(f"{variable}.args = {out.value(self.args)}")
+        out.attributes(variable, self)
+        return variable
+
+
+def wrap_exception(tr: Trace, obj: BaseException, source: Source | None) -> ExceptionValue:
+    """An existing exception object."""
+    cls = type(obj)
+    if source is not None:
+        tr.guards.type_is(source, cls)
+    args = tr.wrap(obj.args, source and attr(source, "args"))
+    return ExceptionValue(cls, args.unpack(tr), obj, source or const_source(obj, cls.__name__))
+
