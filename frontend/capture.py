@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 import types
@@ -23,6 +24,7 @@ from .values.base import NULL, Value
 from .values.constants import ConstValue
 
 _MAX_ATTEMPTS = 8
+_EXTRA_RECURSION = 3000
 
 
 class _Running(threading.local):
@@ -94,25 +96,15 @@ def capture(
     started = time.perf_counter()
     code = frame.f_code
     dims = DynamicDims(state.seen, dynamic, automatic)
-    seen_before = dict(state.seen)
-    symbolic, stop_at, broke = False, None, None
-    for _ in range(_MAX_ATTEMPTS):
-        state.seen.clear()
-        state.seen.update(seen_before)
-        tr = Trace(code, frame.f_locals, frame.f_globals, dims, symbolic=symbolic, stop_at=stop_at)
-        try:
-            result = tr.run()
-            break
-        except NeedsShapeEnv:
-            symbolic = True
-        except GraphBreak as stop:
-            if fullgraph or stop_at is not None and tr.step >= stop_at or tr.frame is not None:
-                raise
-            stop_at, broke = tr.step, stop
-        except RecursionError as error:
-            raise GraphBreak(breaks.TOO_DEEP, "Python's recursion limit was reached while tracing", error) from None
-    else:
-        raise broke or GraphBreak(breaks.INSTRUCTION, "the frame does not come to the same break twice")
+    limit = sys.getrecursionlimit()
+    # a frame of the program takes several of the interpreter's own
+    sys.setrecursionlimit(limit + _EXTRA_RECURSION)
+    try:
+        tr, result, broke = _trace(frame, dims, fullgraph)
+    except RecursionError as error:
+        raise GraphBreak(breaks.TOO_DEEP, "Python's recursion limit was reached while tracing", error) from None
+    finally:
+        sys.setrecursionlimit(limit)
     if result is None:
         assert broke is not None
         if in_handler(tr.root.program, tr.break_index):
@@ -126,6 +118,27 @@ def capture(
     captured.capture_seconds = time.perf_counter() - started
     logs.captured(code, captured)
     return captured
+
+
+def _trace(frame: Any, dims: DynamicDims, fullgraph: bool) -> tuple[Trace, Value | None, GraphBreak | None]:
+    """Trace until an attempt comes to the end of the frame or to the break that an earlier attempt found."""
+    seen_before = dict(dims.seen)
+    symbolic, stop_at, broke = False, None, None
+    for _ in range(_MAX_ATTEMPTS):
+        dims.seen.clear()
+        dims.seen.update(seen_before)
+        tr = Trace(
+            frame.f_code, frame.f_locals, frame.f_globals, frame.closure or (), dims, symbolic=symbolic, stop_at=stop_at
+        )
+        try:
+            return tr, tr.run(), broke
+        except NeedsShapeEnv:
+            symbolic = True
+        except GraphBreak as stop:
+            if fullgraph or (stop_at is not None and tr.step >= stop_at):
+                raise
+            stop_at, broke = tr.step, stop
+    raise broke or GraphBreak(breaks.INSTRUCTION, "the frame does not come to the same break twice")
 
 
 def _finish_return(tr: Trace, code: types.CodeType, result: Value, compile_graph: Callable) -> Captured:

@@ -91,8 +91,12 @@ class CompiledModule(torch.nn.Module):
         return compiled_module(copy.deepcopy(cls._torchmux_original, memo), cls._torchmux_session)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        # a pickle holds the module alone: compiled code belongs to this process
-        return type(self)._torchmux_original.__reduce_ex__(protocol)
+        return _plain_module, (type(self)._torchmux_original,)
+
+
+def _plain_module(module: torch.nn.Module) -> torch.nn.Module:
+    """What a pickled compiled module comes back as: compiled code belongs to the process that compiled it."""
+    return module
 
 
 def compiled_module(module: torch.nn.Module, session: Session) -> torch.nn.Module:

@@ -7,6 +7,7 @@ evaluated one at a time to say in words which of them failed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -118,7 +119,6 @@ class CompiledGuards:
 
         tensors = list(self._set.tensors.values())
         own = [t for t in tensors if isinstance(t.source, LocalSource)]
-        rest = [t for t in tensors if not isinstance(t.source, LocalSource)]
 
         def emit_tensors(group: list[TensorGuard]) -> None:
             if group:
@@ -133,10 +133,8 @@ class CompiledGuards:
             self._emit(guard, loader, names, lines)
         for guard in ordered[len(arguments) :]:
             self._emit(guard, loader, names, lines)
-        emit_tensors(rest)
-        if len(tensors) > 1:
-            variables = ", ".join(f"id({loader.load(t.source)})" for t in tensors)
-            lines.append(f"if len({{{variables}}}) != {len(tensors)}: return False")
+        if len(tensors) > len(own):
+            emit_tensors(tensors)  # the arguments again: one call also tells that all tensors are different ones
         for variable, source in self._set.shape_roots.items():
             lines.append(f"{variable} = {loader.load(source)}")
         namespace.update(self._set.shape_namespace)
@@ -201,6 +199,8 @@ class CompiledGuards:
             exec("\n".join(loader_lines) or "pass", scope)
             for condition in self._set.shape_conditions:
                 if not eval(condition, scope):
+                    for variable, source in self._set.shape_roots.items():
+                        condition = re.sub(rf"\b{variable}\b", source.words(), condition)
                     return f"shape condition {condition} no longer holds"
         except Exception as error:
             return f"a shape can no longer be read ({type(error).__name__}: {error})"

@@ -7,9 +7,8 @@ source text, it is the same for every CPython version and can be read (``TORCHMU
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable
-from typing import Any
-
+import itertools
+from collections.abc import Callable, Iterator
 from torchmux import torch_internals as ti
 
 from .breaks import NOT_REBUILDABLE, GraphBreak
@@ -18,10 +17,20 @@ from .trace import Trace
 from .values.base import Value
 from .values.constants import ConstValue
 from .values.functions import CellValue
+from .values.iterators import ExistingIterator
 from .values.mappings import DictValue, SetValue
 from .values.objects import _DELETED, ObjectValue
 from .values.sequences import ListValue
-from .values.tensors import TensorValue
+
+
+
+def _advance(iterator: Iterator, count: int, exhausted: bool) -> None:
+    """Take from a real iterator what the trace took from its mirror."""
+    for _ in itertools.islice(iterator, count):
+        pass
+    if exhausted:
+        next(iterator, None)
+
 
 _BUILDING = "<building>"
 
@@ -164,6 +173,9 @@ class Output:
         if isinstance(value, SetValue):
             text = self.container("[", "]", list(value.entries.values()))
             return lambda: (self.line(f"{target}.clear()"), self.line(f"{target}.update({text})"))  # type: ignore[func-returns-value]
+        if isinstance(value, ExistingIterator):
+            advance = self.names.const(_advance)
+            return lambda: self.line(f"{advance}({target}, {value.taken}, {value.exhausted})")
         if isinstance(value, CellValue):
             if value.contents is None:
                 return lambda: self.line(f"del {target}.cell_contents")
@@ -220,6 +232,3 @@ class Output:
         namespace = self.names.namespace
         exec(compile(text, f"<torchmux {name}>", "exec"), namespace)
         return namespace[name], text
-
-
-__all__ = ["Any", "Output", "TensorValue"]

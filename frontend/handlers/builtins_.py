@@ -230,9 +230,17 @@ def globals_(tr: Trace) -> Value:
     raise GraphBreak(breaks.C_FUNCTION, "globals()")
 
 
-@handles(breakpoint, print, input, open, eval, exec, compile, locals)
-def _outside(tr: Trace, *args: Value, **kwargs: Value) -> Value:
-    raise GraphBreak(breaks.C_FUNCTION, "a builtin that acts on the world outside the graph")
+def _outside(function: Any) -> None:
+    """These act on the world outside the graph, so they run between graphs."""
+
+    def refuse(tr: Trace, *args: Value, **kwargs: Value) -> Value:
+        raise GraphBreak(breaks.C_FUNCTION, f"{function.__name__}() acts on the world outside the graph")
+
+    handles(function)(refuse)
+
+
+for _function in (breakpoint, print, input, open, eval, exec, compile, locals):
+    _outside(_function)
 
 
 @handles(sys.getrecursionlimit)

@@ -166,9 +166,14 @@ def push_null(frame: Frame, ins: Any) -> None:
     frame.stack.append(NULL)
 
 
-@op("POP_TOP", "END_FOR")
+@op("POP_TOP")
 def pop_top(frame: Frame, ins: Any) -> None:
     frame.stack.pop()
+
+
+@op("END_FOR")
+def end_for(frame: Frame, ins: Any) -> None:
+    frame.popn(ins.arg)
 
 
 @op("COPY")

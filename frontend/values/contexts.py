@@ -87,6 +87,11 @@ class GradModeValue(ContextValue):
     def leave(self, tr: Trace) -> None:
         tr.set_grad(self.previous)
 
+    def getattr(self, tr: Trace, name: str) -> Value:
+        if name in ("prev", "mode"):
+            return ConstValue(self.previous if name == "prev" else self.mode)
+        return super().getattr(tr, name)
+
     def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "clone":
             return GradModeValue(self.cls, self.mode, tr.grad_enabled)

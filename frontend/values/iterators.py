@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from ..breaks import NOT_REBUILDABLE, SUSPENDED, GraphBreak
+from ..breaks import NOT_REBUILDABLE, OPERATION, SUSPENDED, GraphBreak
+from ..sources import call, item
 from .base import Raised, Value
 from .constants import ConstValue
 
@@ -219,6 +220,95 @@ class CountIterator(IteratorValue):
     def rebuild(self, out: Output) -> str:
         count = out.names.const(itertools.count)
         return f"{count}({out.value(self.value)}, {out.value(self.step)})"
+
+
+class ExistingIterator(IteratorValue):
+    """A builtin iterator made outside, such as the one of a ``for`` loop that a graph break interrupted.
+
+    ``mirror`` iterates over values as the real one would from where it stands; what was taken is replayed on the real
+    one after the graph.
+    """
+
+    __slots__ = ("exhausted", "inner", "mirror", "obj", "taken")
+
+    def __init__(self, obj: Any, mirror: Value, source: Any) -> None:
+        self.obj = obj
+        self.mirror = mirror
+        self.source = source
+        self.taken = 0
+        self.exhausted = False
+        self.inner = False  # another iterator takes from this one, and replaying that one advances both
+
+    def pytype(self) -> type:
+        return type(self.obj)
+
+    def real(self) -> Any:
+        return self.obj
+
+    def next(self, tr: Trace) -> Value | None:
+        if self.inner and tr.frame is not None and tr.frame.stack and tr.frame.stack[-1] is self:
+            raise GraphBreak(OPERATION, "an iterator that another iterator takes from as well")
+        if not self.inner:
+            tr.effects.changed(self)
+        element = self.mirror.next(tr)
+        if element is None:
+            self.exhausted = True
+        else:
+            self.taken += 1
+        return element
+
+
+def wrap_iterator(tr: Trace, obj: Any, source: Any) -> Value | None:
+    """The value of an existing builtin iterator; None for a class whose state cannot be read.
+
+    The state is what ``__reduce__`` tells: the function that makes such an iterator, its arguments, and the position.
+    """
+    from .sequences import wrap_list, wrap_tuple
+
+    cls = type(obj)
+    if cls not in _READABLE or source is None:
+        return None
+    _, args, *position = obj.__reduce__()
+    tr.guards.type_is(source, cls)
+    start = position[0] if position and position[0] is not None else 0
+    arguments = call(source, "{0}.__reduce__()[1]", "{0}")
+    if cls in (enumerate, zip, map):
+        inners = []
+        for index, arg in enumerate(args):
+            if cls is map and index == 0:
+                continue
+            if cls is enumerate and index == 1:
+                tr.guards.equals(item(arguments, 1), arg)
+                continue
+            inner = tr.wrap(arg, item(arguments, index))
+            if isinstance(inner, ExistingIterator):
+                inner.inner = True
+            inners.append(inner)
+        if cls is enumerate:
+            return ExistingIterator(obj, EnumerateIterator(inners[0], args[1]), source)
+        if cls is map:
+            return ExistingIterator(obj, MapIterator(tr.wrap(args[0], item(arguments, 0)), inners), source)
+        strict = bool(position and position[0])
+        tr.guards.add(source, f"(len({{0}}.__reduce__()) > 2) is {strict}", (), "is strict" if strict else "is not strict")
+        return ExistingIterator(obj, ZipIterator(inners, strict), source)
+    tr.guards.add(source, "({0}.__reduce__()[2:] or (None,))[0] == {1}", (position[0] if position else None,), f"stands at {start}")
+    contents = args[0]
+    if isinstance(contents, range):
+        tr.guards.equals(item(arguments, 0), contents)
+        return ExistingIterator(obj, RangeIterator(contents[start:]), source)
+    wrap = {list: wrap_list, tuple: wrap_tuple}.get(type(contents))
+    if wrap is None:
+        return None
+    owner = tr.memo_of(contents) or wrap(tr, contents, item(arguments, 0))
+    mirror = LiveIterator(owner)
+    mirror.position = start
+    return ExistingIterator(obj, mirror, source)
+
+
+_READABLE = (
+    type(iter([])), type(iter(())), type(iter(range(0))), type(iter({})), type(iter({}.values())), type(iter({}.items())),
+    enumerate, zip, map,
+)  # fmt: skip
 
 
 class UserIterator(IteratorValue):

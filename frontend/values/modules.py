@@ -103,7 +103,6 @@ class NNModuleValue(ObjectValue):
         if self.source is not None:
             tr.guards.add(self.source, _NO_HOOKS, (), "has no hooks")
         tr.guard_no_global_hooks(nn_module, _GLOBAL_HOOKS)
-        tr.enter_module(self)
         return self.getattr(tr, "forward").call(tr, args, kwargs)
 
     def special(self, tr: Trace, name: str) -> Value | None:
