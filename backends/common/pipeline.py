@@ -348,8 +348,9 @@ def _values(node: Node) -> tuple[Any, ...]:
 
 
 def _failure(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:300]}"
+    """The exception in one line; what torch.fx adds about the node being traced is left out."""
+    lines_of_it = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines_of_it[0][:300]}" if lines_of_it else type(error).__name__
 
 
 def _is_check(node: Node) -> bool:

@@ -98,7 +98,7 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
 
 
 def _draws_nothing(node: Node) -> bool:
-    rule = _DETERMINISTIC_IF.get(node.target.name())  # type: ignore[union-attr]
+    rule = _DETERMINISTIC_IF.get(node.target.name())
     if rule is None:
         return False
     name, value = rule

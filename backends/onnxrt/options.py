@@ -15,6 +15,10 @@ CPU = "CPUExecutionProvider"
 class OnnxrtOptions:
     """How sessions are made.
 
+    Without ``freeze``, parameters are inputs of every call, so that a change of theirs is seen, and onnxruntime cannot
+    pack them: about 7% on BERT-base (batch 1, 128 tokens, 2 cores: 107 ms a call, 99 ms frozen, 99 ms exported by
+    hand).
+
     Raises:
         InvalidOption: a provider that the installed onnxruntime does not have, or a negative number of threads.
     """

@@ -45,7 +45,7 @@ class Result:
     def of(cls, value: torch.Tensor) -> Result:
         """What the fake tensor ``value`` tells; a result gets eager's order of strides, since views are taken of it."""
         shape = tuple(value.shape) if all(type(s) is int for s in value.shape) else None
-        strides = [_hint(s) for s in value.stride()]
+        strides: list[Any] = [_hint(s) for s in value.stride()]
         usual = tuple(range(len(strides)))
         order = usual if None in strides else tuple(sorted(usual, key=lambda d: (-strides[d], d)))
         return cls(value.dtype, shape, None if order == usual else order)

@@ -240,6 +240,59 @@ def test_constants_in_the_graph_are_fresh_for_each_call() -> None:
     assert torch.equal(first[0], x + torch.tensor([1.0, 2.0]))
 
 
+def update_a_cache(x, keys, values, at):
+    keys.index_copy_(0, at, x)
+    values.index_put_((at,), x * 2)
+    return (x @ keys.t()).softmax(-1) @ values
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "onnxrt"])
+def test_a_cache_that_is_written_in_place(capture, backend: str) -> None:
+    def arguments():
+        return torch.ones(1, 4), torch.zeros(3, 4), torch.ones(3, 4), torch.tensor([1])
+
+    captured = capture(update_a_cache, *arguments())
+    compiled = captured.compile(backend)
+    mine, theirs = arguments(), arguments()
+    torch.testing.assert_close(captured.run(compiled, *mine), update_a_cache(*theirs))
+    assert all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "onnxrt"])
+def test_results_that_are_inputs_constants_or_repeated(capture, backend: str) -> None:
+    def f(x):
+        y = x.sin()
+        return x, y, None, y, 7
+
+    x = torch.randn(3)
+    captured = capture(f, x)
+    got = captured.run(captured.compile(backend), x)
+    assert got[0] is x
+    assert got[1] is got[3]
+    assert got[2:5:2] == (None, 7)
+    torch.testing.assert_close(got[1], x.sin())
+
+
+def test_autocast_inside_the_graph() -> None:
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    entered = graph.call_function(torch.amp.autocast_mode._enter_autocast, ("cpu", torch.bfloat16, True, None))
+    inside = graph.call_function(torch.matmul, (x, x))
+    graph.call_function(torch.amp.autocast_mode._exit_autocast, (entered,))
+    graph.output((inside, graph.call_function(torch.matmul, (x, x))))
+    gm, value = torch.fx.GraphModule({}, graph), torch.randn(4, 4)
+    got = resolve("aot_eager").compile(gm, [value], training=False)(value)
+    assert [t.dtype for t in got] == [torch.bfloat16, torch.float32]
+    assert torch.equal(got[0], value.bfloat16() @ value.bfloat16())
+
+
+def test_inference_mode_around_everything(capture) -> None:
+    x = torch.randn(3)
+    captured = capture(lambda x: x.sin().add_(1), x)
+    with torch.inference_mode():
+        assert torch.equal(captured.run(captured.compile("aot_eager"), x), x.sin() + 1)
+
+
 def test_inference_does_not_import_aot_autograd(run_python) -> None:
     out = run_python(
         """
