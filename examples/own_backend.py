@@ -20,7 +20,7 @@ def check(compiled):
     print(torchmux.report(compiled))
 
 
-# --- 1. a function, as torch.compile takes them: the captured graph in, a callable out -----------------------------------
+# --- 1. a function, as torch.compile takes them: the captured graph in, a callable out -------------------------------
 
 
 @torchmux.register_backend
@@ -34,7 +34,7 @@ check(torchmux.compile(model, backend="printing"))
 # A function need not be registered to be used.
 check(torchmux.compile(model, backend=printing))
 
-# --- 2. a class that takes some operators of an ATen graph and leaves the others to torch ------------------------------
+# --- 2. a class that takes some operators of an ATen graph and leaves the others to torch ----------------------------
 
 
 @dataclass
@@ -81,7 +81,7 @@ except torchmux.FallbackRefused as error:
 else:
     raise AssertionError("strict=True must refuse a graph that is not run whole")
 
-# --- 3. a description that says where the implementation is; it is imported at the first compilation ---------------------
+# --- 3. a description that says where the implementation is; it is imported at the first compilation -----------------
 
 torchmux.register_backend(
     torchmux.BackendSpec(

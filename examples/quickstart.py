@@ -7,12 +7,12 @@ import torch
 
 import torchmux
 
-# --- what there is -----------------------------------------------------------------------------------------------
+# --- what there is ---------------------------------------------------------------------------------------------------
 
 for row in torchmux.backends():
     print(f"{row.name:10} {'yes' if row.available else row.reason}")
 
-# --- a module ----------------------------------------------------------------------------------------------------
+# --- a module --------------------------------------------------------------------------------------------------------
 
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.Linear(32, 4))
@@ -28,7 +28,7 @@ assert all(parameter.grad is not None for parameter in model.parameters())
 
 print(torchmux.report(compiled))
 
-# --- a function that cannot be captured in one graph ----------------------------------------------------------------
+# --- a function that cannot be captured in one graph -----------------------------------------------------------------
 
 
 @torchmux.compile(backend="eager")
@@ -43,7 +43,7 @@ torch.testing.assert_close(scale(-torch.ones(3)), torch.full((3,), -2.0))
 
 print(torchmux.explain(scale)(torch.ones(3)))
 
-# --- the same, forbidden -----------------------------------------------------------------------------------------
+# --- the same, forbidden ---------------------------------------------------------------------------------------------
 
 
 @torchmux.compile(backend="eager", fullgraph=True)

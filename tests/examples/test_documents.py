@@ -1,0 +1,74 @@
+"""What the documents say can be done is done."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import torchmux
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(document: Path) -> list[str]:
+    """The Python in a document, in order."""
+    return re.findall(r"^```python\n(.*?)^```$", document.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+WITH_CODE = [document for document in DOCUMENTS if blocks(document)]
+
+
+@pytest.mark.parametrize("document", WITH_CODE, ids=lambda document: document.name)
+def test_python_runs(document, tmp_path, run_python):
+    """The blocks of one document are one program.  It is a file, since messages quote lines of it."""
+    program = tmp_path / "program.py"
+    program.write_text("\n".join(blocks(document)))
+    run_python(f"import runpy; runpy.run_path({str(program)!r}, run_name='__main__')")
+
+
+def test_there_is_code():
+    assert ROOT / "README.md" in WITH_CODE
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+def test_links_lead_somewhere(document):
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", document.read_text()):
+        assert "://" in target or (document.parent / target).exists(), target
+
+
+def test_the_table_of_backends_is_true():
+    """README lists each backend that this package brings, and what it says of training and sizes is so."""
+    stated = {}
+    for line in (ROOT / "README.md").read_text().splitlines():
+        if match := re.match(r"\| `(\w+)` \|.*\| (\w*) *\| (\w*) *\|$", line):
+            stated[match[1]] = (match[2], match[3])
+    ours = {row.name: row for row in torchmux.backends() if row.distribution == "torchmux"}
+    assert stated.keys() == ours.keys()
+    words = {True: "yes", False: "no"}
+    for name, claims in stated.items():
+        row = ours[name]
+        if not row.retired and not row.unverified:
+            assert claims == (words[row.training], words[row.dynamic_shapes]), name
+
+
+def test_each_backend_and_option_is_described():
+    text = (ROOT / "docs" / "backends.md").read_text()
+    for row in torchmux.backends():
+        if row.distribution == "torchmux":
+            assert f"## `{row.name}`" in text
+            assert all(f"`{option}`" in text for option in row.options), row.name
+
+
+def test_each_public_name_is_documented():
+    text = (ROOT / "docs" / "api.md").read_text() + (ROOT / "docs" / "errors.md").read_text()
+    assert [name for name in torchmux.__all__ if f"`{name}`" not in text and name != "__version__"] == []
+
+
+def test_each_graph_break_is_documented():
+    from torchmux.frontend.breaks import CATALOGUE
+
+    text = (ROOT / "docs" / "errors.md").read_text()
+    assert [kind.id for kind in CATALOGUE.values() if f"| {kind.id} | {kind.what} |" not in text] == []
