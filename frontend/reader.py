@@ -32,7 +32,7 @@ from .values.iterators import wrap_iterator
 from .values.mappings import wrap_dict, wrap_set
 from .values.modules import wrap_module
 from .values.exceptions import wrap_exception
-from .values.objects import BuiltinMethodValue, ObjectValue
+from .values.objects import BuiltinMethodValue, HashedKey, ObjectValue
 from .values.sequences import Lazy, ListValue, RangeValue, SliceValue, TupleValue, wrap_list, wrap_tuple
 from .values.tensors import TensorValue
 
@@ -297,6 +297,8 @@ class Reader:
 
     def stable(self, key: Any) -> Any:
         """The real object of a hash key, for a guard."""
+        if isinstance(key, HashedKey):
+            key = key.value
         if isinstance(key, Value):
             real = key.real()
             if real is MISSING:

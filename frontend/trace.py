@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import types
 from typing import Any
 
@@ -23,7 +24,7 @@ from .protocols import Protocols
 from .reader import Reader
 from .recorder import GraphRecorder
 from .shapes import DynamicDims
-from .sources import CellSource, LocalSource, Source
+from .sources import CellSource, LocalSource, Source, const_source
 from .values.base import Raised, Value
 from .values.classes import ClassValue
 from .values.constants import ConstValue
@@ -71,6 +72,7 @@ class Trace(GraphRecorder, Reader, Protocols):
         self._argument_names = _argument_names(code)
         self._forgotten: set[str] = set()
         self._polyfills: dict[int, Value | None] = {}
+        self._outer_exception = sys.exc_info()[1]
         self.root = self._make_root(frame_globals, closure)
 
     def _make_root(self, frame_globals: dict[str, Any], real_cells: tuple[types.CellType, ...]) -> Frame:
@@ -277,6 +279,16 @@ class Trace(GraphRecorder, Reader, Protocols):
             return ExceptionValue(type(error), [self.lift(a) for a in error.args])
         except (GraphBreak, Raised):
             return ExceptionValue(type(error), [ConstValue(str(error))])
+
+    def handled_exception(self) -> Value | None:
+        """What ``sys.exc_info()`` tells; that the caller of the compiled function handles nothing is guarded."""
+        assert self.frame is not None
+        found = self.frame.exception
+        if found is None:
+            if self._outer_exception is not None:
+                raise GraphBreak(breaks.OPERATION, "an exception that the caller of the compiled function is handling")
+            self.guards.add(const_source(sys, "sys"), "{0}.exc_info()[1] is None", (), "has no exception that is being handled")
+        return found
 
     def as_exception(self, args: list[Value]) -> Value:
         """What ``raise X`` or ``generator.throw(X)`` raises: an exception object or an instance of a class."""

@@ -19,8 +19,10 @@ from ..protocols import _BINARY, _COMPARE, _INPLACE, _UNARY
 from ..values.base import MISSING, Raised, Value
 from ..values.classes import ClassValue, RealValue
 from ..values.constants import ConstValue, SymValue
+from ..values.exceptions import TracebackValue
 from ..values.functions import FunctionValue, MethodValue, PartialValue
 from ..values.iterators import IteratorValue
+from ..values.mappings import DictValue
 from ..values.objects import InstanceDictValue, ObjectValue
 from ..values.sequences import TupleValue
 from ..values.tensors import TensorValue
@@ -239,8 +241,30 @@ def _outside(function: Any) -> None:
     handles(function)(refuse)
 
 
-for _function in (breakpoint, print, input, open, eval, exec, compile, locals):
+for _function in (breakpoint, print, input, open, eval, exec, compile):
     _outside(_function)
+
+
+@handles(sys.exc_info)
+def exc_info(tr: Trace) -> Value:
+    error = tr.handled_exception()
+    return TupleValue([NONE, NONE, NONE] if error is None else [tr.lift(error.pytype()), error, TracebackValue()])
+
+
+@handles(locals)
+def locals_(tr: Trace) -> Value:
+    """A snapshot of the calling frame's variables; the root frame's arguments are read for it."""
+    frame = tr.frame
+    assert frame is not None
+    entries = {}
+    for name in dict.fromkeys((*frame.code.co_varnames, *frame.code.co_cellvars, *frame.code.co_freevars)):
+        if name in frame.cells:
+            value = frame.cells[name].read(tr)
+        else:
+            value = frame.locals.get(name) or (tr.load_argument(name) if frame.is_root else None)
+        if value is not None:
+            entries[name] = (ConstValue(name), value)
+    return DictValue(entries)
 
 
 @handles(sys.getrecursionlimit)

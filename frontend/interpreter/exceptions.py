@@ -49,7 +49,7 @@ def _matches(frame: Frame, error: Value, wanted: Value) -> bool:
 def raise_varargs(frame: Frame, ins: Any) -> None:
     tr = frame.tr
     if ins.arg == 0:
-        current = frame.exception
+        current = tr.handled_exception()
         if current is None:
             raise Raised(tr.make_exception(RuntimeError, "No active exception to reraise"))
         raise Raised(current)

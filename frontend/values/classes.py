@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import enum
+import operator
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from ..sources import Source, attr, const_source
 from .base import MISSING, Raised, Value
 from .constants import CONST_TYPES, ConstValue
 from .exceptions import ExceptionValue
+from .iterators import SequenceIterator
 from .objects import ObjectValue
 from .sequences import TupleValue
 
@@ -117,6 +119,35 @@ class ClassValue(RealValue):
     def setattr(self, tr: Trace, name: str, value: Value) -> None:
         raise GraphBreak(OPERATION, f"setting attribute {name!r} of class {self.obj.__qualname__}")
 
+    def getitem(self, tr: Trace, key: Value) -> Value:
+        cls = self.obj
+        found = tr.static_lookup(type(cls), "__getitem__")
+        if isinstance(cls, enum.EnumMeta):
+            return tr.fold(operator.getitem, [cls, key.const(tr)], {})
+        if isinstance(found, types.FunctionType):
+            return tr.wrap(found, None).call(tr, [self, key], {})
+        if found is MISSING and hasattr(cls, "__class_getitem__"):
+            return self.getattr(tr, "__class_getitem__").call(tr, [key], {})
+        return super().getitem(tr, key)
+
+    def iter(self, tr: Trace) -> Value:
+        found = tr.static_lookup(type(self.obj), "__iter__")
+        if isinstance(self.obj, enum.EnumMeta):
+            return SequenceIterator([tr.lift(member) for member in self.obj])
+        if isinstance(found, types.FunctionType):
+            return tr.wrap(found, None).call(tr, [self], {}).iter(tr)
+        return super().iter(tr)
+
+    def length(self, tr: Trace) -> Value:
+        if isinstance(self.obj, enum.EnumMeta):
+            return ConstValue(len(self.obj))
+        return super().length(tr)
+
+    def contains(self, tr: Trace, item: Value) -> Value:
+        if isinstance(self.obj, enum.EnumMeta):
+            return tr.fold(operator.contains, [self.obj, item.const(tr)], {})
+        return super().contains(tr, item)
+
     def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
         handler = tr.class_handler(self.obj)
         if handler is not None:
@@ -191,8 +222,8 @@ def allocate(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) 
     for base in (str, int, float):
         if issubclass(cls, base):
             return ObjectValue(cls, storage=tr.fold(base, [a.const(tr) for a in args], {}))
-    owner = next(c for c in cls.__mro__ if "__new__" in c.__dict__)
-    if owner is not object and owner.__module__ not in ("typing", "abc"):
+    owner = next(c for c in cls.__mro__ if isinstance(c.__dict__.get("__new__"), types.BuiltinFunctionType))
+    if owner is not object:
         raise GraphBreak(C_FUNCTION, f"creating a {cls.__qualname__}")
     return ObjectValue(cls)
 

@@ -131,6 +131,25 @@ def _cached_property(tr: Trace, owner: Value, raw: functools.cached_property) ->
     return value
 
 
+class HashedKey:
+    """The dictionary key that an object is whose class defines ``__hash__``, and with it ``__eq__``."""
+
+    __slots__ = ("hash", "tr", "value")
+
+    def __init__(self, tr: Trace, value: Value, hashed: int) -> None:
+        self.tr = tr
+        self.value = value
+        self.hash = hash(hashed)
+
+    def __hash__(self) -> int:
+        return self.hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, HashedKey):
+            raise GraphBreak(OPERATION, f"{self.value.describe()} and something of another kind as keys of one dictionary")
+        return self.value is other.value or self.tr.equal(self.value, other.value)
+
+
 class ObjectValue(Value):
     """An object of a Python class: an existing one (``obj``) or one that the trace created (``obj`` is MISSING).
 
@@ -385,7 +404,11 @@ class ObjectValue(Value):
         storage = self.storage(tr)
         if storage is not None and not isinstance(raw, types.FunctionType):
             return storage.hash_key(tr)
-        raise GraphBreak(OPERATION, f"{self.describe()} as a dictionary key: its class defines __hash__")
+        if not isinstance(raw, types.FunctionType):
+            raise GraphBreak(OPERATION, f"{self.describe()} as a dictionary key: C code hashes it")
+        method = self.special(tr, "__hash__")
+        assert method is not None
+        return HashedKey(tr, self, method.call(tr, [], {}).const(tr))
 
     def call_c_method(self, tr: Trace, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """A method that C class ``cls`` defines: ``object``'s own, or one of the builtin base."""
