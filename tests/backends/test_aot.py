@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import operator
 
 import pytest
@@ -10,6 +11,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from torchmux.registry import resolve
+
+
+ONNXRT = pytest.param(
+    "onnxrt", marks=pytest.mark.skipif(importlib.util.find_spec("onnxruntime") is None, reason="needs onnxruntime")
+)
 
 
 class Net(nn.Module):
@@ -246,7 +252,7 @@ def update_a_cache(x, keys, values, at):
     return (x @ keys.t()).softmax(-1) @ values
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", "onnxrt"])
+@pytest.mark.parametrize("backend", ["aot_eager", ONNXRT])
 def test_a_cache_that_is_written_in_place(capture, backend: str) -> None:
     def arguments():
         return torch.ones(1, 4), torch.zeros(3, 4), torch.ones(3, 4), torch.tensor([1])
@@ -258,7 +264,7 @@ def test_a_cache_that_is_written_in_place(capture, backend: str) -> None:
     assert all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", "onnxrt"])
+@pytest.mark.parametrize("backend", ["aot_eager", ONNXRT])
 def test_results_that_are_inputs_constants_or_repeated(capture, backend: str) -> None:
     def f(x):
         y = x.sin()
