@@ -12,7 +12,6 @@ from torch import nn
 
 from torchmux.registry import resolve
 
-
 ONNXRT = pytest.param(
     "onnxrt", marks=pytest.mark.skipif(importlib.util.find_spec("onnxruntime") is None, reason="needs onnxruntime")
 )
