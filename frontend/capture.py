@@ -94,13 +94,23 @@ def capture(
     the frame can be captured, or, with ``fullgraph``, at the first break.
     """
     started = time.perf_counter()
-    code = frame.f_code
     dims = DynamicDims(state.seen, dynamic, automatic)
+    try:
+        captured = _capture(frame, dims, compile_graph, fullgraph, symbolic=False)
+    except NeedsShapeEnv:  # what lives on after the graph was the first to be symbolic
+        captured = _capture(frame, dims, compile_graph, fullgraph, symbolic=True)
+    captured.capture_seconds = time.perf_counter() - started
+    logs.captured(frame.f_code, captured)
+    return captured
+
+
+def _capture(frame: Any, dims: DynamicDims, compile_graph: Callable, fullgraph: bool, *, symbolic: bool) -> Captured:
+    code = frame.f_code
     limit = sys.getrecursionlimit()
     # a frame of the program takes several of the interpreter's own
     sys.setrecursionlimit(limit + _EXTRA_RECURSION)
     try:
-        tr, result, broke = _trace(frame, dims, fullgraph)
+        tr, result, broke = _trace(frame, dims, fullgraph, symbolic)
     except RecursionError as error:
         raise GraphBreak(breaks.TOO_DEEP, "Python's recursion limit was reached while tracing", error) from None
     finally:
@@ -112,18 +122,16 @@ def capture(
             raise broke
         if not tr.op_count and broke.kind in (breaks.EXCEPTION, breaks.OPERATOR_FAILED):
             raise broke  # eager raises the exception, and there is no graph to keep
-        captured = _finish_break(tr, code, broke, compile_graph)
-    else:
-        captured = _finish_return(tr, code, result, compile_graph)
-    captured.capture_seconds = time.perf_counter() - started
-    logs.captured(code, captured)
-    return captured
+        return _finish_break(tr, code, broke, compile_graph)
+    return _finish_return(tr, code, result, compile_graph)
 
 
-def _trace(frame: Any, dims: DynamicDims, fullgraph: bool) -> tuple[Trace, Value | None, GraphBreak | None]:
+def _trace(
+    frame: Any, dims: DynamicDims, fullgraph: bool, symbolic: bool
+) -> tuple[Trace, Value | None, GraphBreak | None]:
     """Trace until an attempt comes to the end of the frame or to the break that an earlier attempt found."""
     seen_before = dict(dims.seen)
-    symbolic, stop_at, broke = False, None, None
+    stop_at, broke = None, None
     for _ in range(_MAX_ATTEMPTS):
         dims.seen.clear()
         dims.seen.update(seen_before)

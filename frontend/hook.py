@@ -104,6 +104,7 @@ def is_library(filename: str) -> bool:
 
 
 _GENERATOR_LIKE = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR
+_FUNCTION = 0x1 | 0x2  # CO_OPTIMIZED, CO_NEWLOCALS: not the body of a class or module
 
 
 _regions = itertools.count(1 << 40)
@@ -174,7 +175,7 @@ class _Callback:
         if is_library(code.co_filename) or code.co_flags & _GENERATOR_LIKE:
             return _SKIP_CODE if is_library(code.co_filename) else _SKIP_FRAME
         session = self._session()
-        if session is None:
+        if session is None or code.co_flags & _FUNCTION != _FUNCTION:
             return _SKIP_FRAME
         with _lock:
             return _convert(session, frame, running.owner)

@@ -16,6 +16,7 @@ from .sources import CellSource, Loader, LocalSource, Names, Source
 from .trace import Trace
 from .values.base import Value
 from .values.constants import ConstValue
+from .values.deques import DequeValue
 from .values.functions import CellValue
 from .values.iterators import ExistingIterator
 from .values.mappings import DictValue, SetValue
@@ -170,6 +171,9 @@ class Output:
             return lambda: self.line(f"{self.names.const(list)}.__setitem__({target}, slice(None), {text})")
         if isinstance(value, DictValue):
             return self._write_dict(value, target)
+        if isinstance(value, DequeValue):
+            text = self.container("[", "]", value.items(self.tr))
+            return lambda: (self.line(f"{target}.clear()"), self.line(f"{target}.extend({text})"))  # type: ignore[func-returns-value]
         if isinstance(value, SetValue):
             text = self.container("[", "]", list(value.entries.values()))
             return lambda: (self.line(f"{target}.clear()"), self.line(f"{target}.update({text})"))  # type: ignore[func-returns-value]

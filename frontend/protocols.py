@@ -14,6 +14,7 @@ from . import breaks
 from .breaks import GraphBreak
 from .values.base import MISSING, Raised, Value
 from .values.constants import ConstValue, SymValue, sym_result
+from .values.deques import DequeValue
 from .values.mappings import DictValue, DictViewValue, SetValue
 from .values.objects import InstanceDictValue, ObjectValue
 from .values.sequences import ListValue, RangeValue, SequenceValue, SliceValue, TupleValue
@@ -146,6 +147,9 @@ class Protocols:
         if isinstance(left, ListValue) and symbol == "*=":
             left.replace(self, left.items(self) * right.const(self))  # type: ignore[arg-type]
             return left
+        if isinstance(left, DequeValue) and symbol == "+=":
+            left.call_method(self, "extend", [right], {})  # type: ignore[arg-type]
+            return left
         if isinstance(left, DictValue) and symbol == "|=":
             left.call_method(self, "update", [right], {})  # type: ignore[arg-type]
             return left
@@ -271,7 +275,7 @@ class Protocols:
         if isinstance(left, SymValue) or isinstance(right, SymValue):
             found = self._symbolic(operator.eq, left, right)
             return found.truth(self) if found is not None else False  # type: ignore[arg-type]
-        for kind, plain in ((TupleValue, tuple), (ListValue, list)):
+        for kind in (TupleValue, ListValue, DequeValue):
             if isinstance(left, kind) and isinstance(right, kind):
                 a, b = left.items(self), right.items(self)  # type: ignore[attr-defined, arg-type]
                 return len(a) == len(b) and all(map(self.equal, a, b))

@@ -31,6 +31,7 @@ from .values.functions import CellValue, CodeValue, FunctionValue, MethodValue, 
 from .values.iterators import wrap_iterator
 from .values.mappings import wrap_dict, wrap_set
 from .values.modules import wrap_module
+from .values.deques import wrap_deque
 from .values.exceptions import wrap_exception
 from .values.objects import BuiltinMethodValue, HashedKey, ObjectValue
 from .values.sequences import Lazy, ListValue, RangeValue, SliceValue, TupleValue, wrap_list, wrap_tuple
@@ -137,6 +138,8 @@ class Reader:
             return self._wrap_partial(obj, source)
         if isinstance(obj, functools._lru_cache_wrapper):
             return self.wrap(obj.__wrapped__, source and attr(source, "__wrapped__"))
+        if cls is collections.deque:
+            return wrap_deque(self, obj, source)  # type: ignore[arg-type]
         if cls is types.CellType:
             return CellValue(source=source, obj=obj)
         if cls is range:

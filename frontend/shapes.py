@@ -38,7 +38,7 @@ class DynamicDims:
                     marked.setdefault(index, (None, None))
         key = source.words()
         previous = self.seen.get(key)
-        if previous is None or len(previous) != len(shape):
+        if not isinstance(previous, tuple) or len(previous) != len(shape):  # an int may have been there
             self.seen[key] = shape
         else:
             merged = tuple(old if old == new else None for old, new in zip(previous, shape, strict=True))
@@ -55,6 +55,8 @@ class DynamicDims:
             return False
         key = source.words()
         previous = self.seen.get(key, number)
+        if isinstance(previous, tuple):  # a tensor was there
+            previous = number
         self.seen[key] = number if previous == number else None
         return (previous != number and self.automatic) or (self.dynamic is True and number not in (0, 1))
 

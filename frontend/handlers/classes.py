@@ -14,6 +14,7 @@ from .. import breaks
 from ..breaks import GraphBreak
 from ..values.base import Value
 from ..values.constants import ConstValue, SymValue
+from ..values.deques import DequeValue
 from ..values.exceptions import ExceptionValue
 from ..values.functions import MethodValue, PartialValue
 from ..values.iterators import CountIterator, EnumerateIterator, MapIterator, ZipIterator
@@ -76,6 +77,13 @@ def _unique(tr: Trace, items: list[Value]) -> dict[Any, Value]:
     for item in items:
         entries.setdefault(item.hash_key(tr), item)
     return entries
+
+
+@constructs(collections.deque)
+def deque(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    given = dict(zip(("iterable", "maxlen"), args, strict=False)) | kwargs
+    items = given["iterable"].unpack(tr) if "iterable" in given else []
+    return DequeValue(items, given["maxlen"].const(tr) if "maxlen" in given else None)
 
 
 @constructs(range)

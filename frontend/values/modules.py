@@ -83,6 +83,9 @@ class NNModuleValue(ObjectValue):
         if issubclass(value.pytype(), (torch.nn.Parameter, torch.nn.Module)):
             raise GraphBreak(OPERATION, f"registering {name!r} on {self.describe()} in the compiled function")
         own = self.obj.__dict__
+        if "_modules" not in own:  # Module.__init__ has not run, or is running
+            super().setattr(tr, name, value)
+            return
         if name in own["_parameters"] or name in own["_modules"]:
             raise GraphBreak(OPERATION, f"replacing the registered {name!r} of {self.describe()}")
         if name in own["_buffers"]:

@@ -598,12 +598,12 @@ class SuperValue(Value):
 
     def getattr(self, tr: Trace, name: str) -> Value:
         real = self.owner.real()
-        start = real if isinstance(real, type) else self.owner.pytype()
-        mro = start.__mro__
+        on_class = isinstance(real, type) and issubclass(real, self.cls)
+        mro = real.__mro__ if on_class else self.owner.pytype().__mro__
         for cls in mro[mro.index(self.cls) + 1 :]:
             if name in cls.__dict__:
                 raw = cls.__dict__[name]
-                if isinstance(real, type):
+                if on_class:
                     return self._on_class(tr, cls, name, raw)
                 return bind_class_attribute(tr, self.owner, cls, name, raw)
         raise Raised(tr.make_exception(AttributeError, f"'super' object has no attribute {name!r}"))

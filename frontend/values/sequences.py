@@ -177,6 +177,10 @@ class TupleValue(SequenceValue):
             return tuple(items)
         return self.cls(*items) if hasattr(self.cls, "_fields") else self.cls(items)
 
+    def const(self, tr: Trace) -> Any:
+        plain = super().const(tr)
+        return torch.Size(plain) if self.cls is torch.Size else plain
+
     def _slice(self, tr: Trace, items: list[Value]) -> Value:
         return TupleValue(items, cls=torch.Size if self.cls is torch.Size else tuple)
 
