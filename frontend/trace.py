@@ -16,7 +16,7 @@ from . import breaks, polyfills
 from .breaks import GraphBreak
 from .effects import Effects
 from .guards import GuardSet
-from .handlers import builtins_, classes, torch_  # noqa: F401 - each fills the tables
+from .handlers import builtins_, classes, copying, torch_  # noqa: F401 - each fills the tables
 from .handlers.table import CLASSES, FOLDABLE, FUNCTIONS
 from .interpreter import Frame
 from .interpreter.frame import StopAtBreak

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import copy
 import functools
 import inspect
 import operator
@@ -23,7 +22,7 @@ from ..values.exceptions import TracebackValue
 from ..values.functions import FunctionValue, MethodValue, PartialValue
 from ..values.iterators import IteratorValue
 from ..values.mappings import DictValue
-from ..values.objects import InstanceDictValue, ObjectValue
+from ..values.objects import ObjectValue
 from ..values.sequences import TupleValue
 from ..values.tensors import TensorValue
 from .table import handles
@@ -338,7 +337,7 @@ def make_class(tr: Trace, *args: Value, **kwargs: Value) -> Value:
     raise GraphBreak(breaks.C_FUNCTION, "making a class")
 
 
-# --- functools, copy, operator ----------------------------------------------------------------------------------------------
+# --- functools, operator ----------------------------------------------------------------------------------------------------
 
 
 @handles(functools.wraps)
@@ -356,28 +355,6 @@ def update_wrapper(tr: Trace, wrapper: Value, wrapped: Value, *args: Value, **kw
                 continue
         wrapper.attrs["__wrapped__"] = wrapped
     return wrapper
-
-
-@handles(copy.copy)
-def copy_(tr: Trace, value: Value) -> Value:
-    if isinstance(value, (ConstValue, RealValue, FunctionValue, TupleValue)):
-        return value
-    if isinstance(value, ObjectValue) and value.special(tr, "__copy__") is None:
-        if value.storage(tr) is not None or isinstance(value.obj, torch.nn.Module):
-            raise GraphBreak(breaks.C_FUNCTION, f"copy.copy of {value.describe()}")
-        made = ObjectValue(value.cls)
-        for key, element in _attributes(tr, value):
-            made.attrs[key] = element
-        return made
-    if isinstance(value, TensorValue):
-        raise GraphBreak(breaks.C_FUNCTION, "copy.copy of a tensor")
-    name = "__copy__" if isinstance(value, ObjectValue) else "copy"
-    return value.call_method(tr, name, [], {})
-
-
-def _attributes(tr: Trace, value: ObjectValue) -> list[tuple[str, Value]]:
-    snapshot = InstanceDictValue(value).snapshot(tr)
-    return [(k.const(tr), snapshot.getitem(tr, k)) for k in snapshot.unpack(tr)]
 
 
 for _symbol, _entry in _BINARY.items():

@@ -164,7 +164,7 @@ class ClassValue(RealValue):
             return tr.fold(cls, [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()})
         if issubclass(cls, tuple) and hasattr(cls, "_fields"):
             return self._namedtuple(tr, args, kwargs)
-        if issubclass(cls, (torch.Tensor, torch.nn.Module, torch.autograd.Function)):
+        if issubclass(cls, (torch.Tensor, torch.autograd.Function)):
             raise GraphBreak(OPERATION, f"creating a {cls.__qualname__} in the compiled function")
         new = tr.static_lookup(cls, "__new__")
         new = new.__func__ if isinstance(new, staticmethod) else new

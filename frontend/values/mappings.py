@@ -25,7 +25,7 @@ _CONST_KEYS = (str, int, bool, float, type(None))
 class DictValue(Value):
     """A dict (``cls`` may be OrderedDict or defaultdict); ``entries`` maps hash keys to (key value, element)."""
 
-    __slots__ = ("_keys_guarded", "cls", "default_factory", "entries", "obj")
+    __slots__ = ("_keys_guarded", "attrs", "cls", "default_factory", "entries", "obj")
 
     def __init__(self, entries: dict[Any, tuple[Value, Any]], source: Source | None = None, cls: type = dict, obj: Any = None) -> None:
         self.entries = entries
@@ -33,6 +33,7 @@ class DictValue(Value):
         self.cls = cls
         self.obj = obj  # the real dict, for one from outside
         self.default_factory: Value | None = None
+        self.attrs: dict[str, Value] = {}  # an OrderedDict has room for attributes
         self._keys_guarded = source is None
 
     def pytype(self) -> type:
@@ -151,7 +152,16 @@ class DictValue(Value):
 
         if name == "default_factory" and self.cls is collections.defaultdict:
             return self.default_factory or ConstValue(None)
+        if name in self.attrs:
+            return self.attrs[name]
+        if self.cls is collections.OrderedDict and self.obj is not None and not hasattr(dict, name) and hasattr(self.obj, name):
+            raise GraphBreak(OPERATION, f"attribute {name!r} of {self.describe()}")
         return builtin_method(tr, self, name)
+
+    def setattr(self, tr: Trace, name: str, value: Value) -> None:
+        if self.cls is not collections.OrderedDict or self.source is not None or hasattr(self.cls, name):
+            super().setattr(tr, name, value)
+        self.attrs[name] = value
 
     def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         from .methods import call_builtin_method
@@ -176,7 +186,13 @@ class DictValue(Value):
         if self.cls is collections.defaultdict:
             factory = out.value(self.default_factory) if self.default_factory else "None"
             return f"{out.names.const(self.cls)}({factory}, {text})"
-        return f"{out.names.const(self.cls)}({text})"
+        text = f"{out.names.const(self.cls)}({text})"
+        if not self.attrs:
+            return text
+        variable = out.shell(self, text)
+        for name, value in self.attrs.items():
+            out.line(f"{variable}.{name} = {out.value(value)}")
+        return variable
 
 
 class SetValue(Value):

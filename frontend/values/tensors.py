@@ -55,7 +55,7 @@ class TensorValue(Value):
     ``node`` is the graph node that computes it; ``example`` the fake tensor; ``cls`` the class that the program sees.
     """
 
-    __slots__ = ("cls", "example", "is_input", "node")
+    __slots__ = ("attrs", "cls", "example", "is_input", "node")
 
     def __init__(self, node: Any, example: Any, source: Any = None, cls: type = torch.Tensor, is_input: bool = False) -> None:
         self.node = node
@@ -63,6 +63,7 @@ class TensorValue(Value):
         self.source = source
         self.cls = cls
         self.is_input = is_input
+        self.attrs: dict[str, Value] = {}  # attributes that the program gave it
 
     def pytype(self) -> type:
         return self.cls
@@ -92,6 +93,8 @@ class TensorValue(Value):
     def getattr(self, tr: Trace, name: str) -> Value:
         if name in _CONST_PROPERTIES:
             return ConstValue(getattr(self.example, name))
+        if name in self.attrs:
+            return self.attrs[name]
         if name == "shape":
             return self.sizes(tr)
         if name == "ndim":
@@ -114,6 +117,8 @@ class TensorValue(Value):
             real = tr.real_inputs[self.node]
             if name in real.__dict__:
                 return tr.wrap(real.__dict__[name], attr(self.source, name))
+            if not hasattr(torch.Tensor, name):
+                tr.guards.add(self.source, f"{name!r} not in {{0}}.__dict__", (), f"has no attribute {name}")
         if not hasattr(torch.Tensor, name):
             message = f"'{self.cls.__name__}' object has no attribute '{name}'"
             raise Raised(tr.make_exception(AttributeError, message))
@@ -128,7 +133,9 @@ class TensorValue(Value):
         raise GraphBreak(OPERATION, f"{name} of {self.describe()}")
 
     def setattr(self, tr: Trace, name: str, value: Value) -> None:
-        raise GraphBreak(OPERATION, f"setting attribute {name!r} of {self.describe()}")
+        if hasattr(torch.Tensor, name) or self.is_input:
+            raise GraphBreak(OPERATION, f"setting attribute {name!r} of {self.describe()}")
+        self.attrs[name] = value
 
     def sizes(self, tr: Trace) -> Value:
         from .sequences import TupleValue
@@ -216,7 +223,12 @@ class TensorValue(Value):
         return tr.emit("call_method", "unbind", [self], {}).unpack(tr)
 
     def rebuild(self, out: Output) -> str:
-        return out.graph_output(self)
+        if not self.attrs:
+            return out.graph_output(self)
+        variable = out.shell(self, out.graph_output(self))
+        for name, value in self.attrs.items():
+            out.line(f"{variable}.{name} = {out.value(value)}")
+        return variable
 
 
 class TensorMethodValue(Value):

@@ -1,3 +1,13 @@
 """Snippets that torch's own Dynamo captures in one graph and torchmux does not for now: name -> reason."""
 
-NOT_YET: dict[str, str] = {}
+_UNBACKED = "needs symbolic numbers that come from a tensor's data"
+
+NOT_YET: dict[str, str] = {
+    "autograd_function": "a custom autograd.Function ends the graph: its backward is Python that would have to be captured too",
+    "comprehension_over_tensor": _UNBACKED,
+    "default_dtype": "a graph is made under one default dtype; changing it in the middle ends the graph",
+    "indexing": _UNBACKED,
+    "item_in_arithmetic": _UNBACKED,
+    "nonzero_shape": _UNBACKED,
+    "numpy_round_trip": "NumPy is not translated to torch; arrays end the graph",
+}

@@ -1,0 +1,123 @@
+"""``copy.copy`` and ``copy.deepcopy`` over values; ``copy``'s own code would ask every object for its address."""
+
+from __future__ import annotations
+
+import copy
+import copyreg
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import breaks
+from ..breaks import GraphBreak
+from ..values.base import Value
+from ..values.classes import RealValue
+from ..values.constants import ConstValue, SymValue
+from ..values.deques import DequeValue
+from ..values.functions import FunctionValue
+from ..values.mappings import DictValue, SetValue
+from ..values.objects import InstanceDictValue, ObjectValue
+from ..values.sequences import ListValue, RangeValue, TupleValue
+from .table import handles
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+_ATOMIC = (ConstValue, SymValue, RealValue, FunctionValue, RangeValue)
+# By any of these a class says how it wants to be copied.
+_PROTOCOL = ("__copy__", "__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
+
+
+def _refuse(function: str, value: Value) -> GraphBreak:
+    return GraphBreak(breaks.C_FUNCTION, f"copy.{function} of {value.describe()}")
+
+
+def _is_plain_object(tr: Trace, value: Value) -> bool:
+    """Whether an object's copy is a new object of its class with its attributes."""
+    if not isinstance(value, ObjectValue) or issubclass(value.cls, (BaseException, torch.nn.Module)):
+        return False
+    custom = value.cls in copyreg.dispatch_table or any(
+        tr.static_lookup(value.cls, name) is not tr.static_lookup(object, name) for name in _PROTOCOL
+    )
+    slots = any("__slots__" in vars(c) for c in value.cls.__mro__)
+    return not custom and not slots and value.cls.__dictoffset__ != 0 and value.storage(tr) is None
+
+
+def _attributes(tr: Trace, value: ObjectValue) -> list[tuple[str, Value]]:
+    snapshot = InstanceDictValue(value).snapshot(tr)
+    return [(k.const(tr), snapshot.getitem(tr, k)) for k in snapshot.unpack(tr)]
+
+
+@handles(copy.copy)
+def copy_(tr: Trace, x: Value) -> Value:
+    if isinstance(x, (*_ATOMIC, TupleValue)):
+        return x
+    if isinstance(x, (ListValue, DictValue, SetValue, DequeValue)):
+        return x if isinstance(x, SetValue) and x.cls is frozenset else x.call_method(tr, "copy", [], {})
+    if isinstance(x, ObjectValue):
+        method = x.special(tr, "__copy__")
+        if method is not None:
+            return method.call(tr, [], {})
+        if _is_plain_object(tr, x):
+            made = ObjectValue(x.cls)
+            made.attrs.update(_attributes(tr, x))
+            return made
+    raise _refuse("copy", x)
+
+
+@handles(copy.deepcopy)
+def deepcopy(tr: Trace, x: Value, *memo: Value) -> Value:
+    if memo:
+        raise GraphBreak(breaks.C_FUNCTION, "copy.deepcopy with a memo")
+    return _deep(tr, x, {})
+
+
+def _deep(tr: Trace, value: Value, memo: dict[Value, Value]) -> Value:
+    if isinstance(value, _ATOMIC):
+        return value
+    known = memo.get(value)
+    if known is not None:
+        return known
+    copier: Any = next((c for kind, c in _COPIERS if isinstance(value, kind)), None)
+    if copier is None and _is_plain_object(tr, value):
+        copier = _object
+    if copier is None:
+        raise _refuse("deepcopy", value)
+    return copier(tr, value, memo)
+
+
+def _list(tr: Trace, value: ListValue, memo: dict[Value, Value]) -> Value:
+    made = memo[value] = ListValue([])
+    made._items.extend(_deep(tr, element, memo) for element in value.unpack(tr))
+    return made
+
+
+def _tuple(tr: Trace, value: TupleValue, memo: dict[Value, Value]) -> Value:
+    items = value.unpack(tr)
+    copied = [_deep(tr, element, memo) for element in items]
+    if value in memo:
+        return memo[value]
+    same = value.cls is tuple and all(a is b for a, b in zip(items, copied, strict=True))
+    if value.cls is not tuple:
+        raise _refuse("deepcopy", value)
+    memo[value] = value if same else TupleValue(copied)
+    return memo[value]
+
+
+def _dict(tr: Trace, value: DictValue, memo: dict[Value, Value]) -> Value:
+    if value.cls is not dict:
+        raise _refuse("deepcopy", value)
+    made = memo[value] = DictValue({})
+    for key, element in zip(value.keys(tr), value.values(tr), strict=True):
+        made.setitem(tr, _deep(tr, key, memo), _deep(tr, element, memo))
+    return made
+
+
+def _object(tr: Trace, value: ObjectValue, memo: dict[Value, Value]) -> Value:
+    made = memo[value] = ObjectValue(value.cls)
+    for name, element in _attributes(tr, value):
+        made.attrs[name] = _deep(tr, element, memo)
+    return made
+
+
+_COPIERS = ((ListValue, _list), (TupleValue, _tuple), (DictValue, _dict))
