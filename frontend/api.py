@@ -48,6 +48,7 @@ def compile(
     FallbackRefused and CompilationFailed.
     """
     if model is None:
+        resolve(backend, mode=mode, options=options, dynamic=dynamic, strict=strict)  # a wrong name is an error here
 
         def decorate(fn: Any) -> Any:
             return compile(

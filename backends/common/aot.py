@@ -20,7 +20,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from torchmux import torch_internals as internals
 
-from . import aliasing
+from . import aliasing, simplify
 from .decompose import Table, honest_batch_norm, kept_whole
 
 # Called with a functional ATen graph, its fake inputs and whether it is the backward graph; returns the code for it.
@@ -75,6 +75,7 @@ def trace_inference(
 
     with _tracing(mode), kept_whole(whole):
         traced = make_fx(run, decomposition_table=table)(*inputs)
+    simplify.drop_detach_in_place(traced.graph)
     if not any(aliasing.writes(n) for n in traced.graph.nodes):
         return Traced(traced, mutates=False)
 

@@ -26,7 +26,7 @@ from torchmux.registry.plain import compile_plain
 from torchmux.registry.report import GraphReport, Placement, operator_name
 from torchmux.registry.spec import ANY, BackendSpec, CompiledGraph, CompileRequest
 
-from . import aliasing, aot, decompose, lines, symbols
+from . import aliasing, aot, decompose, lines, simplify, symbols
 from .assemble import assemble, extract, inputs_of
 from .partition import Part, partition, takes_element
 from .refusal import NodesRefused
@@ -195,6 +195,7 @@ class _Work:
     def _lower(self, gm: GraphModule, inputs: Sequence[Any], phase: Any, static: dict[int, Any]) -> Callable[..., Any]:
         """Partition a functional ATen graph, compile its parts, and put the result together."""
         _drop_lifts(gm)
+        simplify.drop_empty_concatenands(gm.graph)
         symbols.hoist(gm.graph)
         outside = aliasing.split_off_output_views(gm.graph)
         placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]

@@ -33,7 +33,7 @@ def test_onnxrt_without_onnxruntime(without):
     text = message(torchmux.BackendUnavailable, backend="onnxrt")
     assert "onnxrt needs onnxruntime>=1.20" in text
     assert "not installed" in text
-    assert text.endswith('Install it with: python -m pip install "torchmux[onnxrt]"')
+    assert 'Install it with: python -m pip install "onnxruntime' in text
     rows = {row.name: row for row in torchmux.backends()}
     assert rows["onnxrt"].available is False
     assert "onnxruntime" in rows["onnxrt"].reason
