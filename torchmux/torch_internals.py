@@ -45,6 +45,11 @@ def c_operator_modules() -> list[Any]:
     return [torch._C._nn, torch._C._linalg, torch._C._special, torch._C._fft]
 
 
+def tracing_questions() -> list[Any]:
+    """What newer torch asks to know whether the old TorchScript tracer runs."""
+    return [torch._C._is_tracing] if hasattr(torch._C, "_is_tracing") else []
+
+
 def parameter_meta() -> type:
     """The metaclass that answers ``isinstance(x, nn.Parameter)``."""
     return torch.nn.parameter._ParameterMeta

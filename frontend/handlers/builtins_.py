@@ -250,6 +250,11 @@ def exc_info(tr: Trace) -> Value:
     return TupleValue([NONE, NONE, NONE] if error is None else [tr.lift(error.pytype()), error, TracebackValue()])
 
 
+@handles(sys.exception)
+def exception(tr: Trace) -> Value:
+    return tr.handled_exception() or NONE
+
+
 @handles(locals)
 def locals_(tr: Trace) -> Value:
     """A snapshot of the calling frame's variables; the root frame's arguments are read for it."""

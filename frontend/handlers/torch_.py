@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from torchmux import torch_internals as ti
+
 from .. import breaks
 from ..breaks import GraphBreak
 from ..values.base import Raised, Value
@@ -35,7 +37,7 @@ def is_compiling(tr: Trace) -> Value:
 
 @handles(
     torch.jit.is_scripting, torch.jit.is_tracing, torch.compiler.is_exporting, torch.onnx.is_in_onnx_export,
-    torch._jit_internal.is_scripting,
+    torch._jit_internal.is_scripting, *ti.tracing_questions(),
 )  # fmt: skip
 def is_other_tracer(tr: Trace, *args: Value) -> Value:
     return FALSE

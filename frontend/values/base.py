@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..breaks import NOT_REBUILDABLE, OPERATION, GraphBreak
+from ..breaks import C_FUNCTION, NOT_REBUILDABLE, OPERATION, GraphBreak
 
 if TYPE_CHECKING:
     from ..output import Output
@@ -77,7 +77,12 @@ class Value:
         raise self.not_understood(f"calling {self.describe()}")
 
     def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return self.getattr(tr, name).call(tr, args, kwargs)
+        from .objects import BuiltinMethodValue
+
+        method = self.getattr(tr, name)
+        if isinstance(method, BuiltinMethodValue) and method.owner is self:
+            raise GraphBreak(C_FUNCTION, f"method {name!r} of {self.describe()}")  # it would come back here
+        return method.call(tr, args, kwargs)
 
     def truth(self, tr: Trace) -> bool:
         raise self.not_understood(f"truth of {self.describe()}")

@@ -7,7 +7,7 @@ import inspect
 import types
 from typing import TYPE_CHECKING, Any
 
-from ..breaks import DISABLED, GraphBreak
+from ..breaks import C_FUNCTION, DISABLED, GraphBreak
 from ..sources import Source, attr, call, const_source, item
 from .base import MISSING, Raised, Value
 from .constants import ConstValue
@@ -145,7 +145,11 @@ class FunctionValue(Value):
     def setattr(self, tr: Trace, name: str, value: Value) -> None:
         if self.fn is not None:
             raise self.not_understood(f"setting attribute {name!r} of {self.describe()}")
-        if name in ("__name__", "__qualname__"):
+        if name == "__code__" and isinstance(value, CodeValue) and value.code.co_freevars == self.code.co_freevars:
+            self.code = value.code
+        elif name.startswith("__") and name not in ("__name__", "__qualname__", "__doc__", "__module__", "__wrapped__"):
+            raise self.not_understood(f"setting attribute {name!r} of {self.describe()}")
+        elif name in ("__name__", "__qualname__"):
             setattr(self, name.strip("_"), value.const(tr))
         else:
             self.attrs[name] = value
@@ -208,10 +212,29 @@ class CodeValue(Value):
         return self.code
 
     def getattr(self, tr: Trace, name: str) -> Value:
+        from .objects import BuiltinMethodValue
+
+        if name == "replace":
+            return BuiltinMethodValue(self, types.CodeType, name)
         return tr.lift(getattr(self.code, name))
+
+    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name != "replace":
+            return super().call_method(tr, name, args, kwargs)
+        changes = {k: v.const(tr) for k, v in kwargs.items()}
+        if any(type(value) not in (str, int) for value in changes.values()):
+            raise GraphBreak(C_FUNCTION, "code.replace")
+        key = (id(self.code), *changes.items())
+        if key not in _replaced:
+            _replaced[key] = (self.code.replace(**changes), self.code)
+        return CodeValue(_replaced[key][0])
 
     def rebuild(self, out: Output) -> str:
         return out.names.const(self.code)
+
+
+# A changed code object is made once, as what is known of a code goes by its identity; the original keeps its id alive.
+_replaced: dict[tuple, tuple[types.CodeType, types.CodeType]] = {}
 
 
 class BoundGet(Value):

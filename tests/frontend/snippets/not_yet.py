@@ -1,5 +1,7 @@
 """Snippets that torch's own Dynamo captures in one graph and torchmux does not for now: name -> reason."""
 
+import sys
+
 _UNBACKED = "needs symbolic numbers that come from a tensor's data"
 
 NOT_YET: dict[str, str] = {
@@ -11,3 +13,6 @@ NOT_YET: dict[str, str] = {
     "nonzero_shape": _UNBACKED,
     "numpy_round_trip": "NumPy is not translated to torch; arrays end the graph",
 }
+
+if sys.version_info >= (3, 12):
+    NOT_YET["late_binding"] = "the function's own slot of a cell is moved away while an inlined comprehension runs"
