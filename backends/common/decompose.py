@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
+from torch.fx import Node
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from torchmux import torch_internals as internals
@@ -29,6 +30,27 @@ def core_aten() -> Mapping[Any, Callable[..., Any]]:
 def is_random(op: Any) -> bool:
     """Whether ``op`` draws from a random number generator."""
     return torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
+
+
+# The argument that says whether a random operator draws at all, and the value with which it does not.
+_DETERMINISTIC_IF: Mapping[str, tuple[str, Any]] = {
+    "aten::scaled_dot_product_attention": ("dropout_p", 0.0),
+    "aten::dropout": ("train", False),
+    "aten::native_dropout": ("train", False),
+}
+
+
+def draws_nothing(node: Node) -> bool:
+    """Whether ``node``, a call of a random operator, has the arguments with which that draws no number."""
+    rule = _DETERMINISTIC_IF.get(node.target.name())
+    if rule is None:
+        return False
+    name, value = rule
+    for position, argument in enumerate(internals.operator_schema(node.target).arguments):
+        if argument.name == name:
+            given = node.args[position] if position < len(node.args) else node.kwargs.get(name, argument.default_value)
+            return given == value
+    return False
 
 
 def honest_batch_norm() -> Table:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-import operator
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule, Node
 
 from torchmux.registry.spec import CompileRequest
 
 from ..common.cache import default_cache, graph_key
+from ..common.graphs import alone, copy_graph, lift_constants, outputs
 from ..common.partition import takes_element
 from ..common.refusal import NodesRefused
+from ..common.results import Result
 from . import fingerprint, operators as onnx_operators
 from .options import OnnxrtOptions
-from .session import OnnxFunction, Result, check_types, make_session
+from .session import OnnxFunction, check_types, make_session
 from .translate import to_onnx
 
 _MODEL, _REFUSED = b"M", b"R"
@@ -48,10 +49,10 @@ class OnnxRuntime:
         """
         options = request.options if request.options is not None else OnnxrtOptions()
         count = len(gm.graph.find_nodes(op="placeholder"))
-        results = [Result.of(n.meta["val"]) for n in _outputs(gm)]
+        results = [Result.of(n.meta["val"]) for n in outputs(gm)]
         constants = _frozen(example_inputs, request) if options.freeze else {}
         key = graph_key(gm, request.fingerprint or self._fingerprint, sorted(constants), list(options.providers))
-        constants.update(_lift_constants(gm, count))
+        constants.update(lift_constants(gm, count))
         stored = self._load(key, gm)
         if stored is None:
             session = self._export(gm, constants, options, key)
@@ -72,9 +73,9 @@ class OnnxRuntime:
     def _export(self, gm: GraphModule, constants: dict[int, torch.Tensor], options: OnnxrtOptions, key: str) -> Any:
         """Export ``gm`` and make a session of the model; find the nodes to blame if that fails."""
         nodes = list(gm.graph.nodes)
-        results = [Result.of(n.meta["val"]) for n in _outputs(gm)]
+        results = [Result.of(n.meta["val"]) for n in outputs(gm)]
         # Exporting inserts the casts of type promotion; the search for a culprit needs the graph as it was.
-        untouched = _copy(gm)
+        untouched = copy_graph(gm)
         try:
             model = to_onnx(gm, list(constants))
             session = _open(model, constants, options, results)
@@ -99,37 +100,9 @@ def _open(model: bytes, constants: dict[int, torch.Tensor], options: OnnxrtOptio
     return session
 
 
-def _outputs(gm: GraphModule) -> list[Node]:
-    output = next(n for n in reversed(gm.graph.nodes) if n.op == "output")
-    return list(output.args[0])
-
-
 def _frozen(example_inputs: Sequence[Any], request: CompileRequest) -> dict[int, torch.Tensor]:
     """Parameters and buffers as the session takes them: detached, contiguous."""
     return {p: example_inputs[p].detach().contiguous() for p in request.static_inputs}
-
-
-def _lift_constants(gm: GraphModule, count: int) -> dict[int, torch.Tensor]:
-    """Make the tensors that the graph holds placeholders after the ``count`` others; returns them by position."""
-    constants: dict[int, torch.Tensor] = {}
-    for node in gm.graph.find_nodes(op="get_attr"):
-        last = gm.graph.find_nodes(op="placeholder")
-        tensor = getattr(gm, node.target)
-        with gm.graph.inserting_before(node) if not last else gm.graph.inserting_after(last[-1]):
-            lifted = gm.graph.placeholder(node.name)
-        lifted.meta = {"val": node.meta.get("val", tensor)}
-        node.replace_all_uses_with(lifted)
-        gm.graph.erase_node(node)
-        constants[count + len(constants)] = tensor.detach().contiguous()
-    return constants
-
-
-def _copy(gm: GraphModule) -> GraphModule:
-    graph = Graph()
-    copied: dict[Node, Node] = {}
-    for node in gm.graph.nodes:
-        copied[node] = graph.node_copy(node, copied.__getitem__)
-    return GraphModule(gm, graph)
 
 
 # By the key of the graph that consists of one node: why it is refused, or None.  Filled only when something failed.
@@ -142,7 +115,7 @@ def _culprits(gm: GraphModule, options: OnnxrtOptions) -> dict[int, str]:
     for position, node in enumerate(gm.graph.nodes):
         if node.op != "call_function" or takes_element(node) is not None:
             continue
-        single = _alone(node)
+        single = alone(node)
         key = graph_key(single, "", list(options.providers))
         if key not in _tried:
             _tried[key] = _why_not(single, options)
@@ -152,29 +125,8 @@ def _culprits(gm: GraphModule, options: OnnxrtOptions) -> dict[int, str]:
     return found
 
 
-def _alone(node: Node) -> GraphModule:
-    """A graph that consists of ``node``."""
-    graph = Graph()
-    copied: dict[Node, Node] = {}
-    for value in node.all_input_nodes:
-        copied[value] = graph.placeholder(value.name)
-        copied[value].meta = {"val": value.meta["val"]}
-    only = graph.node_copy(node, copied.__getitem__)
-    value = node.meta["val"]
-    results = [only]
-    if isinstance(value, (tuple, list)):
-        results = []
-        for position, element in enumerate(value):
-            if isinstance(element, torch.Tensor):
-                taken = graph.call_function(operator.getitem, (only, position))
-                taken.meta = {"val": element}
-                results.append(taken)
-    graph.output(tuple(results))
-    return GraphModule({}, graph)
-
-
 def _why_not(gm: GraphModule, options: OnnxrtOptions) -> str | None:
-    results = [Result.of(n.meta["val"]) for n in _outputs(gm)]
+    results = [Result.of(n.meta["val"]) for n in outputs(gm)]
     try:
         _open(to_onnx(gm, ()), {}, options, results)
     except Exception as error:

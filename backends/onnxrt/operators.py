@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
@@ -18,7 +17,8 @@ from torch.fx import Node
 from torchmux import torch_internals as internals
 
 from ..common.cache import default_cache, text_key
-from ..common.decompose import can_stay_whole, core_aten, is_random
+from ..common.decompose import can_stay_whole, core_aten, draws_nothing, is_random
+from ..common.graphs import values_in_use
 
 # Composite operators that ONNX has in one piece, or that the exporter writes better whole.  None of them ever returns
 # an argument or a view of one, which an operator kept whole must not do.
@@ -32,13 +32,6 @@ WHOLE = (
 DTYPES = frozenset(
     (torch.float32, torch.float64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
 )
-
-# The argument that says whether a random operator draws at all, and the value with which it does not.
-_DETERMINISTIC_IF: Mapping[str, tuple[str, Any]] = {
-    "aten::scaled_dot_product_attention": ("dropout_p", 0.0),
-    "aten::dropout": ("train", False),
-    "aten::native_dropout": ("train", False),
-}
 
 
 @functools.lru_cache(maxsize=8)
@@ -79,9 +72,9 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return "not an ATen operator"
     if op.name() not in known_operators(fingerprint):
         return "the ONNX exporter has no translation"
-    if is_random(op) and not _draws_nothing(node):
+    if is_random(op) and not draws_nothing(node):
         return "random numbers would not be torch's for the same seed"
-    for value in _values(node):
+    for value in values_in_use(node):
         if isinstance(value, (torch.SymFloat, torch.SymBool)):
             return "a float or bool that is known at run time only would lose precision as an ONNX input"
         if not isinstance(value, torch.Tensor):
@@ -95,28 +88,6 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         if any(type(size) is int and size == 0 for size in value.shape):
             return "onnxruntime's operators are not made for tensors without elements"
     return True
-
-
-def _draws_nothing(node: Node) -> bool:
-    rule = _DETERMINISTIC_IF.get(node.target.name())
-    if rule is None:
-        return False
-    name, value = rule
-    for position, argument in enumerate(internals.operator_schema(node.target).arguments):
-        if argument.name == name:
-            given = node.args[position] if position < len(node.args) else node.kwargs.get(name, argument.default_value)
-            return given == value
-    return False
-
-
-def _values(node: Node) -> list[Any]:
-    """What goes into the node and what comes out and is used, as far as it is known."""
-    out = node.meta.get("val")
-    if isinstance(out, (tuple, list)):
-        results = [u.meta.get("val") for u in node.users if u.target is operator.getitem]
-    else:
-        results = [out]
-    return [n.meta.get("val") for n in node.all_input_nodes] + results
 
 
 def _name(dtype: torch.dtype) -> str:

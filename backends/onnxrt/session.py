@@ -7,11 +7,11 @@ come back through DLPack; nothing is copied except inputs that are not contiguou
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from ..common.results import Result
 from .options import CPU, OnnxrtOptions
 
 # ONNX's numbers for element types (TensorProto.DataType).
@@ -27,33 +27,6 @@ _LEVELS = {
 
 # What onnxruntime gets as the address of a tensor without elements; it does not take a null pointer.
 _NOWHERE = torch.zeros(1, dtype=torch.int64)
-
-
-@dataclass(frozen=True)
-class Result:
-    """What is known of an output.
-
-    ``shape`` is None if it depends on the call; ``order`` lists the dimensions from the largest stride to the
-    smallest, or is None for the usual order.
-    """
-
-    dtype: torch.dtype
-    shape: tuple[int, ...] | None
-    order: tuple[int, ...] | None
-
-    @classmethod
-    def of(cls, value: torch.Tensor) -> Result:
-        """What the fake tensor ``value`` tells; a result gets eager's order of strides, since views are taken of it."""
-        shape = tuple(value.shape) if all(type(s) is int for s in value.shape) else None
-        strides: list[Any] = [_hint(s) for s in value.stride()]
-        usual = tuple(range(len(strides)))
-        order = usual if None in strides else tuple(sorted(usual, key=lambda d: (-strides[d], d)))
-        return cls(value.dtype, shape, None if order == usual else order)
-
-
-def _hint(size: Any) -> int | None:
-    """A size, or the one that a symbolic size had in the first call."""
-    return size if type(size) is int else size.node.hint
 
 
 def make_session(model: bytes, options: OnnxrtOptions, constants: dict[int, torch.Tensor]) -> Any:
@@ -159,7 +132,7 @@ class _Binding:
         if None in outputs:
             made = self.io.get_outputs()
             outputs = [_from_runtime(made[i], results[i]) if t is None else t for i, t in enumerate(outputs)]
-        return tuple(t if r.order is None else _reorder(t, r.order) for t, r in zip(outputs, results, strict=True))
+        return tuple(r.arrange(t) for t, r in zip(outputs, results, strict=True))
 
     def _number(self, position: int, value: int) -> torch.Tensor:
         """A size as the int64 scalar that the model takes, always at the same address."""
@@ -193,9 +166,3 @@ def _from_runtime(value: Any, result: Result) -> torch.Tensor:
     """Share the memory of an OrtValue; DLPack has no bool there, it comes as uint8."""
     tensor = torch.from_dlpack(value)
     return tensor.view(torch.bool) if result.dtype is torch.bool else tensor
-
-
-def _reorder(tensor: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
-    """The same values with the dimensions laid out in ``order``."""
-    back = sorted(range(len(order)), key=order.__getitem__)
-    return tensor.permute(order).contiguous().permute(back)

@@ -1,0 +1,70 @@
+"""Small surgery on ATen graphs that adapters of other runtimes need."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+
+def outputs(gm: GraphModule) -> list[Node]:
+    """The nodes that the graph returns, in order."""
+    output = next(n for n in reversed(gm.graph.nodes) if n.op == "output")
+    return list(output.args[0])
+
+
+def copy_graph(gm: GraphModule) -> GraphModule:
+    """The same graph in nodes of its own, for a consumer that changes what it is given."""
+    graph = Graph()
+    copied: dict[Node, Node] = {}
+    for node in gm.graph.nodes:
+        copied[node] = graph.node_copy(node, copied.__getitem__)
+    return GraphModule(gm, graph)
+
+
+def alone(node: Node) -> GraphModule:
+    """A graph that consists of ``node``: a placeholder for each input, one output for each tensor that it makes."""
+    graph = Graph()
+    copied: dict[Node, Node] = {}
+    for value in node.all_input_nodes:
+        copied[value] = graph.placeholder(value.name)
+        copied[value].meta = {"val": value.meta["val"]}
+    only = graph.node_copy(node, copied.__getitem__)
+    value = node.meta["val"]
+    results = [only]
+    if isinstance(value, (tuple, list)):
+        results = []
+        for position, element in enumerate(value):
+            if isinstance(element, torch.Tensor):
+                taken = graph.call_function(operator.getitem, (only, position))
+                taken.meta = {"val": element}
+                results.append(taken)
+    graph.output(tuple(results))
+    return GraphModule({}, graph)
+
+
+def lift_constants(gm: GraphModule, count: int) -> dict[int, torch.Tensor]:
+    """Make the tensors that the graph holds placeholders after the ``count`` others; returns them by position."""
+    constants: dict[int, torch.Tensor] = {}
+    for node in gm.graph.find_nodes(op="get_attr"):
+        last = gm.graph.find_nodes(op="placeholder")
+        tensor = getattr(gm, node.target)
+        with gm.graph.inserting_before(node) if not last else gm.graph.inserting_after(last[-1]):
+            lifted = gm.graph.placeholder(node.name)
+        lifted.meta = {"val": node.meta.get("val", tensor)}
+        node.replace_all_uses_with(lifted)
+        gm.graph.erase_node(node)
+        constants[count + len(constants)] = tensor.detach().contiguous()
+    return constants
+
+
+def values_in_use(node: Node) -> list[Any]:
+    """What goes into ``node``, and what comes out and is used, as far as it is known: fake tensors and numbers."""
+    out = node.meta.get("val")
+    if isinstance(out, (tuple, list)):
+        results = [u.meta.get("val") for u in node.users if u.target is operator.getitem]
+    else:
+        results = [out]
+    return [n.meta.get("val") for n in node.all_input_nodes] + results

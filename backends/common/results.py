@@ -1,0 +1,42 @@
+"""What is known of a compiled part's outputs, and giving them the strides of eager."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is known of an output.
+
+    ``shape`` is None if it depends on the call; ``order`` lists the dimensions from the largest stride to the
+    smallest, or is None for the usual order.
+    """
+
+    dtype: torch.dtype
+    shape: tuple[int, ...] | None
+    order: tuple[int, ...] | None
+
+    @classmethod
+    def of(cls, value: torch.Tensor) -> Result:
+        """What the fake tensor ``value`` tells; a result gets eager's order of strides, since views are taken of it."""
+        shape = tuple(value.shape) if all(type(s) is int for s in value.shape) else None
+        strides: list[Any] = [_hint(s) for s in value.stride()]
+        usual = tuple(range(len(strides)))
+        order = usual if None in strides else tuple(sorted(usual, key=lambda d: (-strides[d], d)))
+        return cls(value.dtype, shape, None if order == usual else order)
+
+    def arrange(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The contiguous ``tensor``, or the same values with the dimensions laid out in ``order``."""
+        if self.order is None:
+            return tensor
+        back = sorted(range(len(self.order)), key=self.order.__getitem__)
+        return tensor.permute(self.order).contiguous().permute(back)
+
+
+def _hint(size: Any) -> int | None:
+    """A size, or the one that a symbolic size had in the first call."""
+    return size if type(size) is int else size.node.hint
