@@ -132,7 +132,7 @@ def _progress(total: int) -> Iterator[_Steps]:
 
 
 def _table(trials: list[Trial]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", collapse_padding=True)
+    table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("model")
     table.add_column("backend")
     for title in ("compile s", "speed-up", "error", "of eager's", "its share", "breaks"):
