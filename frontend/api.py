@@ -190,7 +190,7 @@ def mark_dynamic(tensor: torch.Tensor, index: Any, *, min: int | None = None, ma
         if not -tensor.dim() <= each < tensor.dim():
             raise IndexError(f"mark_dynamic: dimension {each} of a tensor with {tensor.dim()} dimensions")
         marked[each % tensor.dim()] = (min, max)
-    tensor._torchmux_dynamic = marked  # type: ignore[attr-defined]
+    tensor._torchmux_dynamic = marked
 
 
 @handles(graph_break)

@@ -111,6 +111,6 @@ def compiled_module(module: torch.nn.Module, session: Session) -> torch.nn.Modul
         "_torchmux_session": session,
     }
     derived = types.new_class(cls.__name__, (CompiledModule, cls), exec_body=lambda ns: ns.update(namespace))
-    made = object.__new__(derived)
+    made: torch.nn.Module = object.__new__(derived)
     object.__setattr__(made, "__dict__", module.__dict__)
     return made

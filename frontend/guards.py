@@ -39,12 +39,31 @@ class Guard:
 
 @dataclass
 class TensorGuard:
-    """What a tensor input must look like; ``None`` in sizes and strides means any value."""
+    """A tensor input must look like ``tensor``, except where a size or stride of its ``fake`` twin is symbolic.
+
+    That is read when the check is made, at the end of the trace: a size that the trace turned into a constant on the
+    way is one that the check must hold to.
+    """
 
     source: Source
-    example: Any
-    sizes: list
-    strides: list
+    tensor: Any
+    fake: Any
+
+    @property
+    def sizes(self) -> list:
+        return [_constant(s) for s in self.fake.shape]
+
+    @property
+    def strides(self) -> list:
+        return [_constant(s) for s in self.fake.stride()]
+
+
+def _constant(size: Any) -> int | None:
+    """The number, or None for a symbol that is still open."""
+    node = getattr(size, "node", None)
+    if node is None:
+        return size
+    return int(node.expr) if node.expr.is_number else None
 
 
 @dataclass
@@ -53,6 +72,7 @@ class GuardSet:
 
     guards: dict[tuple, Guard] = field(default_factory=dict)
     tensors: dict[Source, TensorGuard] = field(default_factory=dict)
+    distinct: list[list[Source]] = field(default_factory=list)  # groups of objects no two of which may be one
     shape_conditions: list[str] = field(default_factory=list)  # over the names that `shape_roots` gives
     shape_roots: dict[str, Source] = field(default_factory=dict)
     shape_namespace: dict[str, Any] = field(default_factory=dict)
@@ -64,6 +84,11 @@ class GuardSet:
     def same(self, source: Source, other: Source) -> None:
         """Two paths lead to one object."""
         guard = Guard(source, "{0} is {other}", (), f"is {other.words()}", other)
+        self.guards.setdefault(guard.key(), guard)
+
+    def contains(self, source: Source, base: type, key: Source, present: bool, words: str) -> None:
+        """Whether a dictionary has the object that ``key`` leads to as a key."""
+        guard = Guard(source, f"{{1}}.__contains__({{0}}, {{other}}) is {present}", (base,), words, key)
         self.guards.setdefault(guard.key(), guard)
 
     def type_is(self, source: Source, cls: type) -> None:
@@ -81,6 +106,9 @@ class GuardSet:
         elif type(value) in (int, str) and len(repr(value)) < 60:
             text = repr(value).replace("{", "{{").replace("}", "}}")
             self.add(source, f"{{0}} == {text} and type({{0}}) is {type(value).__name__}", (), f"== {text}")
+        elif type(value) is complex:
+            text = f"({{0}}.real.hex(), {{0}}.imag.hex()) == {(value.real.hex(), value.imag.hex())!r}"
+            self.add(source, "type({0}) is complex and " + text, (), f"== {value!r}")
         elif type(value) is float:
             # 0.0 == -0.0, and a compiled graph may tell them apart
             self.add(source, "type({0}) is float and {0}.hex() == " + repr(value.hex()), (), f"== {value!r}")
@@ -105,13 +133,14 @@ class CompiledGuards:
 
     def _tensor_checker(self, tensors: list[TensorGuard]) -> Any:
         return ti.TensorGuards(
-            *(t.example for t in tensors),
+            *(t.tensor for t in tensors),
             dynamic_dims_sizes=[t.sizes for t in tensors],
             dynamic_dims_strides=[t.strides for t in tensors],
         )
 
     def _build(self) -> Callable[[dict], bool]:
-        names, lines = self._names, []
+        names: Names = self._names
+        lines: list[str] = []
         loader = Loader(names, lines, lambda s: f"L[{s.name!r}]")
         namespace = names.namespace
         global_state = names.const(ti.GlobalStateGuard(), "global_state_")
@@ -157,7 +186,8 @@ class CompiledGuards:
     def why_not(self, frame_locals: dict) -> str:
         """The first guard that fails for these locals, in words; empty if none does."""
         for guard in self._set.guards.values():
-            names, lines = Names(), []
+            names = Names()
+            lines: list[str] = []
             loader = Loader(names, lines, lambda s: f"L[{s.name!r}]")
             try:
                 value = loader.load(guard.source)
@@ -175,7 +205,8 @@ class CompiledGuards:
     def _why_not_tensors(self, frame_locals: dict) -> str:
         scope: dict[str, Any] = {"L": frame_locals}
         for tensor in self._set.tensors.values():
-            names, lines = Names(), []
+            names = Names()
+            lines: list[str] = []
             loader = Loader(names, lines, lambda s: f"L[{s.name!r}]")
             try:
                 variable = loader.load(tensor.source)
@@ -204,7 +235,7 @@ class CompiledGuards:
                     return f"shape condition {condition} no longer holds"
         except Exception as error:
             return f"a shape can no longer be read ({type(error).__name__}: {error})"
-        return "global state (grad mode, autocast, default dtype, determinism or thread count) changed, or two inputs became one tensor"
+        return "global state (grad mode, autocast, default dtype, determinism or thread count) changed, or two inputs became one object"
 
     @property
     def guards(self) -> list[Guard]:

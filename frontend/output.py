@@ -122,16 +122,18 @@ class Output:
 
     # --- objects --------------------------------------------------------------------------------------------------------------
 
-    def attributes(self, variable: str, owner: ObjectValue) -> None:
-        setter = self.names.const(object.__setattr__)
+    def attributes(self, variable: str, owner: ObjectValue) -> list[str]:
+        """The lines that give an object the attributes that the trace wrote."""
+        setter, lines = self.names.const(object.__setattr__), []
         for name, value in owner.attrs.items():
             if value is _DELETED:
                 if owner.source is not None:
-                    self.line(f"{self.names.const(object.__delattr__)}({variable}, {name!r})")
+                    lines.append(f"{self.names.const(object.__delattr__)}({variable}, {name!r})")
             elif issubclass(owner.cls, BaseException):
-                self.line(f"{variable}.{name} = {self.value(value)}")
+                lines.append(f"{variable}.{name} = {self.value(value)}")
             else:
-                self.line(f"{setter}({variable}, {name!r}, {self.value(value)})")
+                lines.append(f"{setter}({variable}, {name!r}, {self.value(value)})")
+        return lines
 
     def fill(self, variable: str, storage: Value) -> None:
         """Give an object whose class derives from a container the container's contents."""
@@ -155,53 +157,41 @@ class Output:
 
         First every new content is rebuilt, then it is written, so that no write is seen by a later read.
         """
-        writes: list[Callable[[], None]] = []
+        self.tr.guard_distinct()
+        writes: list[str] = []
         for value in self.tr.effects.changed_values:
             assert value.source is not None
-            writes.append(self._write(value, self.load(value.source)))
+            writes.extend(self._write(value, self.load(value.source)))
         for (_, name), (namespace, value) in self.tr.effects.globals.items():
-            text = f"{self.names.const(namespace)}[{name!r}] = {self.value(value)}"
-            writes.append(lambda text=text: self.line(text))
-        for write in writes:
-            write()
+            writes.append(f"{self.names.const(namespace)}[{name!r}] = {self.value(value)}")
+        self.after.extend(writes)
 
-    def _write(self, value: Value, target: str) -> Callable[[], None]:
+    def _write(self, value: Value, target: str) -> list[str]:
         if isinstance(value, ListValue):
             text = self.container("[", "]", value.items(self.tr))
-            return lambda: self.line(f"{self.names.const(list)}.__setitem__({target}, slice(None), {text})")
+            return [f"{self.names.const(list)}.__setitem__({target}, slice(None), {text})"]
         if isinstance(value, DictValue):
             return self._write_dict(value, target)
         if isinstance(value, DequeValue):
             text = self.container("[", "]", value.items(self.tr))
-            return lambda: (self.line(f"{target}.clear()"), self.line(f"{target}.extend({text})"))  # type: ignore[func-returns-value]
+            return [f"{target}.clear()", f"{target}.extend({text})"]
         if isinstance(value, SetValue):
             text = self.container("[", "]", list(value.entries.values()))
-            return lambda: (self.line(f"{target}.clear()"), self.line(f"{target}.update({text})"))  # type: ignore[func-returns-value]
+            return [f"{target}.clear()", f"{target}.update({text})"]
         if isinstance(value, ExistingIterator):
-            advance = self.names.const(_advance)
-            return lambda: self.line(f"{advance}({target}, {value.taken}, {value.exhausted})")
+            return [f"{self.names.const(_advance)}({target}, {value.taken}, {value.exhausted})"]
         if isinstance(value, CellValue):
             if value.contents is None:
-                return lambda: self.line(f"del {target}.cell_contents")
-            text = self.value(value.contents)
-            return lambda: self.line(f"{target}.cell_contents = {text}")
+                return [f"del {target}.cell_contents"]
+            return [f"{target}.cell_contents = {self.value(value.contents)}"]
         assert isinstance(value, ObjectValue)
-        for contents in value.attrs.values():
-            if contents is not _DELETED:
-                self.value(contents)
-        return lambda: self.attributes(target, value)
+        return self.attributes(target, value)
 
-    def _write_dict(self, value: DictValue, target: str) -> Callable[[], None]:
+    def _write_dict(self, value: DictValue, target: str) -> list[str]:
         base = self.names.const(collections.OrderedDict if issubclass(value.cls, collections.OrderedDict) else dict)
         value.values(self.tr)
         pairs = [(self.value(key), self.value(element)) for key, element in value.entries.values()]
-
-        def write() -> None:
-            self.line(f"{base}.clear({target})")
-            for key, element in pairs:
-                self.line(f"{base}.__setitem__({target}, {key}, {element})")
-
-        return write
+        return [f"{base}.clear({target})", *(f"{base}.__setitem__({target}, {key}, {element})" for key, element in pairs)]
 
     def restore_state(self) -> None:
         """Enter for real the regions in which the graph ended."""

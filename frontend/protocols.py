@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from torchmux import torch_internals as ti
+
 from . import breaks
 from .breaks import GraphBreak
 from .values.base import MISSING, Raised, Value
@@ -89,7 +91,7 @@ class Protocols:
         return self._dunder(symbol, name, reflected, left, right)
 
     def _fold_binary(self, function: Callable, symbol: str, left: Value, right: Value) -> Value:
-        a, b = left.const(self), right.const(self)  # type: ignore[arg-type]
+        a, b = left.const(self), right.const(self)
         if symbol in ("**", "<<") and isinstance(a, int) and isinstance(b, int) and abs(b) > 10_000:
             raise GraphBreak(breaks.OPERATION, f"{a} {symbol} {b} is too large to compute while compiling")
         return self.fold(function, [a, b], {})
@@ -97,7 +99,7 @@ class Protocols:
     def _symbolic(self, function: Callable, left: Value, right: Value) -> Value | None:
         if not all(isinstance(v, SymValue) or (v.is_const() and isinstance(v.real(), (int, float))) for v in (left, right)):
             return None
-        a, b = left.fake(self), right.fake(self)  # type: ignore[arg-type]
+        a, b = left.fake(self), right.fake(self)
         try:
             result = function(a, b)
         except Exception as error:
@@ -105,33 +107,33 @@ class Protocols:
         if not isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return ConstValue(result)
         if result.node.expr.is_number:
-            return sym_result(self, result, None)  # type: ignore[arg-type]
-        node = self._node("call_function", function, (left.arg(self), right.arg(self)), {})  # type: ignore[attr-defined]
+            return sym_result(self, result, None)
+        node = self._node("call_function", function, (left.arg(self), right.arg(self)), {})
         node.meta["example_value"] = result
-        return sym_result(self, result, node)  # type: ignore[arg-type]
+        return sym_result(self, result, node)
 
     def _containers(self, symbol: str, left: Value, right: Value) -> Value | None:
         if symbol == "+" and isinstance(left, SequenceValue) and isinstance(right, SequenceValue):
             if isinstance(left, ListValue) and isinstance(right, ListValue):
-                return ListValue([*left.items(self), *right.items(self)])  # type: ignore[arg-type]
+                return ListValue([*left.items(self), *right.items(self)])
             if isinstance(left, TupleValue) and isinstance(right, TupleValue):
                 cls = type(_sample(left) + _sample(right))
-                return TupleValue([*left.items(self), *right.items(self)], cls=cls)  # type: ignore[arg-type]
+                return TupleValue([*left.items(self), *right.items(self)], cls=cls)
             return None
         if symbol == "*":
             sequence, count = (left, right) if isinstance(left, SequenceValue) else (right, left)
             if isinstance(sequence, SequenceValue) and issubclass(count.pytype(), int):
-                items = sequence.items(self) * count.const(self)  # type: ignore[arg-type]
+                items = sequence.items(self) * count.const(self)
                 if isinstance(sequence, ListValue):
                     return ListValue(items)
                 assert isinstance(sequence, TupleValue)
                 return TupleValue(items, cls=type(_sample(sequence) * 2 if sequence is left else 2 * _sample(sequence)))
         if isinstance(left, (SetValue, DictViewValue)) and isinstance(right, (SetValue, DictViewValue)) and symbol in _SET_METHODS:
-            base = left.as_set(self) if isinstance(left, DictViewValue) else left  # type: ignore[arg-type]
-            return base.call_method(self, _SET_METHODS[symbol], [right], {})  # type: ignore[arg-type]
+            base = left.as_set(self) if isinstance(left, DictViewValue) else left
+            return base.call_method(self, _SET_METHODS[symbol], [right], {})
         if symbol == "|" and isinstance(left, DictValue) and isinstance(right, DictValue):
-            merged = left.call_method(self, "copy", [], {})  # type: ignore[arg-type]
-            merged.call_method(self, "update", [right], {})  # type: ignore[arg-type]
+            merged = left.call_method(self, "copy", [], {})
+            merged.call_method(self, "update", [right], {})
             return merged
         if symbol == "%" and isinstance(left, ConstValue) and isinstance(left.value, str):
             return self.fold(operator.mod, [left.value, _format_args(self, right)], {})
@@ -142,25 +144,25 @@ class Protocols:
         if isinstance(left, TensorValue):
             return self.emit("call_function", function, [left, right], {})
         if isinstance(left, ListValue) and symbol == "+=":
-            left.call_method(self, "extend", [right], {})  # type: ignore[arg-type]
+            left.call_method(self, "extend", [right], {})
             return left
         if isinstance(left, ListValue) and symbol == "*=":
-            left.replace(self, left.items(self) * right.const(self))  # type: ignore[arg-type]
+            left.replace(self, left.items(self) * right.const(self))
             return left
         if isinstance(left, DequeValue) and symbol == "+=":
-            left.call_method(self, "extend", [right], {})  # type: ignore[arg-type]
+            left.call_method(self, "extend", [right], {})
             return left
         if isinstance(left, DictValue) and symbol == "|=":
-            left.call_method(self, "update", [right], {})  # type: ignore[arg-type]
+            left.call_method(self, "update", [right], {})
             return left
         if isinstance(left, SetValue) and left.cls is set and symbol[:-1] in _SET_METHODS:
-            merged = left.call_method(self, _SET_METHODS[symbol[:-1]], [right], {})  # type: ignore[arg-type]
-            left.replace(self, dict(merged.entries))  # type: ignore[arg-type, attr-defined]
+            merged = left.call_method(self, _SET_METHODS[symbol[:-1]], [right], {})
+            left.replace(self, dict(merged.entries))
             return left
         if isinstance(left, ObjectValue):
             method = self.special_method(left, name)
             if method is not None:
-                result = method.call(self, [right], {})  # type: ignore[arg-type]
+                result = method.call(self, [right], {})
                 if not _is_not_implemented(result):
                     return result
         return self.binary(symbol[:-1], left, right)
@@ -178,7 +180,7 @@ class Protocols:
             method = self.special_method(owner, method_name) if isinstance(owner, ObjectValue) else None
             if method is not None:
                 tried = True
-                result = method.call(self, [other], {})  # type: ignore[arg-type]
+                result = method.call(self, [other], {})
                 if not _is_not_implemented(result):
                     return result
         storages = [self._plain_storage(v) for v in (left, right)]
@@ -192,7 +194,7 @@ class Protocols:
     def _plain_storage(self, value: Value) -> Value:
         """The builtin contents of an object whose class derives from a builtin one."""
         if isinstance(value, ObjectValue):
-            return value.storage(self) or value  # type: ignore[arg-type]
+            return value.storage(self) or value
         return value
 
     def unary(self, symbol: str, value: Value) -> Value:
@@ -201,15 +203,15 @@ class Protocols:
             return self.emit("call_function", function, [value], {})
         if isinstance(value, SymValue):
             result = function(value.sym)
-            node = self._node("call_function", function, (value.node,), {})  # type: ignore[attr-defined]
+            node = self._node("call_function", function, (value.node,), {})
             node.meta["example_value"] = result
-            return sym_result(self, result, node)  # type: ignore[arg-type]
+            return sym_result(self, result, node)
         if isinstance(value, ObjectValue):
             method = self.special_method(value, name)
             if method is not None:
-                return method.call(self, [], {})  # type: ignore[arg-type]
+                return method.call(self, [], {})
         if value.is_const():
-            return self.fold(function, [value.const(self)], {})  # type: ignore[arg-type]
+            return self.fold(function, [value.const(self)], {})
         raise GraphBreak(breaks.OPERATION, f"{symbol}{value.describe()}")
 
     # --- comparison -------------------------------------------------------------------------------------------------------
@@ -227,7 +229,7 @@ class Protocols:
             if found is not None:
                 return found
         if left.is_const() and right.is_const() and not objects:
-            return self.fold(function, [left.const(self), right.const(self)], {})  # type: ignore[arg-type]
+            return self.fold(function, [left.const(self), right.const(self)], {})
         if symbol in ("==", "!=") and not objects:
             return ConstValue(self.equal(left, right) is (symbol == "=="))
         if objects:
@@ -238,10 +240,10 @@ class Protocols:
         raise GraphBreak(breaks.OPERATION, f"{left.describe()} {symbol} {right.describe()}")
 
     def _order_polyfill(self, left: Value, right: Value, name: str) -> Value | None:
-        left, right = (v.as_set(self) if isinstance(v, DictViewValue) else v for v in (left, right))  # type: ignore[arg-type]
+        left, right = (v.as_set(self) if isinstance(v, DictViewValue) else v for v in (left, right))
         for base in (list, tuple, set, frozenset):
             if issubclass(left.pytype(), base) and issubclass(right.pytype(), base):
-                polyfill = self.method_polyfill(base, name)  # type: ignore[attr-defined]
+                polyfill = self.method_polyfill(base, name)
                 if polyfill is not None:
                     return polyfill.call(self, [left, right], {})
         return None
@@ -251,13 +253,13 @@ class Protocols:
             if isinstance(owner, ObjectValue):
                 method = self.special_method(owner, method_name)
                 if method is not None:
-                    result = method.call(self, [other], {})  # type: ignore[arg-type]
+                    result = method.call(self, [other], {})
                     if not _is_not_implemented(result):
                         return result
         if symbol == "!=" and any(
             isinstance(v, ObjectValue) and isinstance(self.static_lookup(v.cls, "__eq__"), types.FunctionType) for v in (left, right)
         ):
-            return ConstValue(not self._rich_compare("==", "__eq__", "__eq__", left, right).truth(self))  # type: ignore[arg-type]
+            return ConstValue(not self._rich_compare("==", "__eq__", "__eq__", left, right).truth(self))
         storages = [self._plain_storage(v) for v in (left, right)]
         if any(s is not v for s, v in zip(storages, (left, right), strict=True)):
             return self.compare(symbol, *storages)
@@ -271,16 +273,16 @@ class Protocols:
         if left is right:
             return True
         if isinstance(left, (TensorValue, ObjectValue)) or isinstance(right, (TensorValue, ObjectValue)):
-            return self.compare("==", left, right).truth(self)  # type: ignore[arg-type]
+            return self.compare("==", left, right).truth(self)
         if isinstance(left, SymValue) or isinstance(right, SymValue):
             found = self._symbolic(operator.eq, left, right)
-            return found.truth(self) if found is not None else False  # type: ignore[arg-type]
+            return found.truth(self) if found is not None else False
         for kind in (TupleValue, ListValue, DequeValue):
             if isinstance(left, kind) and isinstance(right, kind):
-                a, b = left.items(self), right.items(self)  # type: ignore[attr-defined, arg-type]
+                a, b = left.items(self), right.items(self)
                 return len(a) == len(b) and all(map(self.equal, a, b))
         if isinstance(left, DictValue) and isinstance(right, DictValue):
-            left.values(self), right.values(self)  # type: ignore[arg-type]
+            left.values(self), right.values(self)
             ordered = issubclass(left.cls, collections.OrderedDict) and issubclass(right.cls, collections.OrderedDict)
             if ordered and list(left.entries) != list(right.entries):
                 return False
@@ -288,14 +290,14 @@ class Protocols:
                 self.equal(left.entries[k][1], right.entries[k][1]) for k in left.entries
             )
         if isinstance(left, InstanceDictValue) or isinstance(right, InstanceDictValue):
-            pair = [v.snapshot(self) if isinstance(v, InstanceDictValue) else v for v in (left, right)]  # type: ignore[arg-type]
+            pair = [v.snapshot(self) if isinstance(v, InstanceDictValue) else v for v in (left, right)]
             return self.equal(*pair)
         if isinstance(left, SetValue) and isinstance(right, SetValue):
             return left.entries.keys() == right.entries.keys()
         if isinstance(left, SliceValue) and isinstance(right, SliceValue):
             return all(self.equal(getattr(left, n), getattr(right, n)) for n in ("start", "stop", "step"))
         if left.is_const() and right.is_const():
-            return bool(left.const(self) == right.const(self))  # type: ignore[arg-type]
+            return bool(left.const(self) == right.const(self))
         a, b = left.real(), right.real()
         if a is not MISSING and b is not MISSING:
             return bool(a == b) if not isinstance(a, torch.nn.Module) else a is b
@@ -303,7 +305,7 @@ class Protocols:
         if isinstance(left, containers) or isinstance(right, containers):
             return False
         try:
-            return bool(left.hash_key(self) == right.hash_key(self))  # type: ignore[arg-type]
+            return bool(left.hash_key(self) == right.hash_key(self))
         except (GraphBreak, Raised):
             raise GraphBreak(breaks.OPERATION, f"{left.describe()} == {right.describe()}") from None
 
@@ -317,10 +319,16 @@ class Protocols:
                 return True
             # equal numbers and strings may or may not be one object in the running program
             return type(a) is type(b) and isinstance(a, (int, str)) and a == b and not isinstance(a, bool)
-        a, b = left.real(), right.real()
-        if a is MISSING or b is MISSING:
+        if isinstance(left, TensorValue) and isinstance(right, TensorValue):
+            if not (left.is_input and right.is_input) and ti.share_storage(left.example, right.example):
+                raise GraphBreak(breaks.OPERATION, f"whether {left.describe()} is {right.describe()}")
             return False
-        return a is b
+        a, b = left.real(), right.real()
+        if a is not MISSING and a is b:
+            return True
+        if left.pytype() is right.pytype():
+            self.identity_matters(left, right)
+        return False
 
     # --- classes ----------------------------------------------------------------------------------------------------------
 
@@ -334,38 +342,38 @@ class Protocols:
         try:
             return issubclass(own, cls)
         except TypeError as error:
-            raise Raised(self.exception(error)) from None  # type: ignore[attr-defined]
+            raise Raised(self.exception(error)) from None
 
     def special_method(self, owner: Value, name: str) -> Value | None:
         """A special method looked up on the class, bound; None if there is none."""
         if isinstance(owner, ObjectValue):
-            return owner.special(self, name)  # type: ignore[arg-type]
+            return owner.special(self, name)
         if self.static_lookup(owner.pytype(), name) is MISSING:
             return None
-        return owner.getattr(self, name)  # type: ignore[arg-type]
+        return owner.getattr(self, name)
 
     # --- text ---------------------------------------------------------------------------------------------------------------
 
     def convert(self, value: Value, conversion: str) -> Value:
         """``!s``, ``!r`` and ``!a`` of f-strings, and ``str()``/``repr()``."""
         if isinstance(value, ObjectValue):
-            method = value.special(self, "__str__") if conversion == "s" else None  # type: ignore[arg-type]
-            method = method or value.special(self, "__repr__")  # type: ignore[arg-type]
+            method = value.special(self, "__str__") if conversion == "s" else None
+            method = method or value.special(self, "__repr__")
             if method is not None:
-                return method.call(self, [], {})  # type: ignore[arg-type]
+                return method.call(self, [], {})
             from .values.exceptions import ExceptionValue
 
             if isinstance(value, ExceptionValue):
-                return value.call_c_method(self, BaseException, "__str__" if conversion == "s" else "__repr__", [], {})  # type: ignore[arg-type]
+                return value.call_c_method(self, BaseException, "__str__" if conversion == "s" else "__repr__", [], {})
         function = {"s": str, "r": repr, "a": ascii}[conversion]
         return self.fold(function, [_text_arg(self, value)], {})
 
     def format(self, value: Value, spec: Value | None) -> Value:
-        text = "" if spec is None else spec.const(self)  # type: ignore[arg-type]
+        text = "" if spec is None else spec.const(self)
         if isinstance(value, ObjectValue):
-            method = value.special(self, "__format__")  # type: ignore[arg-type]
+            method = value.special(self, "__format__")
             if method is not None:
-                return method.call(self, [ConstValue(text)], {})  # type: ignore[arg-type]
+                return method.call(self, [ConstValue(text)], {})
             value = self.convert(value, "s")
         return self.fold(format, [_text_arg(self, value), text], {})
 

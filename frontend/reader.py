@@ -24,7 +24,7 @@ from .guards import GuardSet
 from .handlers import classify
 from .sources import Source, attr, const_source, global_source
 from .values.base import MISSING, Raised, Value
-from .values.classes import BuiltinValue, ClassValue, DisabledValue, PythonModuleValue
+from .values.classes import BuiltinValue, ClassValue, DisabledValue, PythonModuleValue, RealValue
 from .values.constants import CONST_TYPES, ConstValue
 from .values.contexts import wrap_context
 from .values.functions import CellValue, CodeValue, FunctionValue, MethodValue, PartialValue, wrap_function
@@ -65,6 +65,7 @@ class Reader:
         self._memo: dict[int, Value] = {}
         self._keep: list[Any] = []  # what _memo has ids of must stay alive
         self._global_guards: set[tuple[int, str]] = set()
+        self._distinct: set[type] = set()
 
     # --- the one door -----------------------------------------------------------------------------------------------------
 
@@ -92,8 +93,8 @@ class Reader:
 
     def _wrap_const(self, obj: Any, source: Source | None) -> Value:
         if source is not None:
-            if type(obj) is int and self.wants_symbolic(obj, source):  # type: ignore[attr-defined]
-                return self.int_input(obj, source)  # type: ignore[attr-defined]
+            if type(obj) is int and self.wants_symbolic(obj, source):
+                return self.int_input(obj, source)
             self.guards.equals(source, obj)
         return ConstValue(obj, source)
 
@@ -109,15 +110,15 @@ class Reader:
             if (original := getattr(cls, "_torchmux_original", None)) is not None:
                 self._identity(obj, source)
                 return self.wrap(original, source and attr(source, "_torchmux_original"))
-            return wrap_module(self, obj, source)  # type: ignore[arg-type]
+            return wrap_module(self, obj, source)
         if cls is list:
-            return wrap_list(self, obj, source)  # type: ignore[arg-type]
+            return wrap_list(self, obj, source)
         if cls is tuple or cls is torch.Size or (isinstance(obj, tuple) and hasattr(cls, "_fields")):
-            return wrap_tuple(self, obj, source)  # type: ignore[arg-type]
+            return wrap_tuple(self, obj, source)
         if cls in _MAPPINGS:
-            return wrap_dict(self, obj, source)  # type: ignore[arg-type]
+            return wrap_dict(self, obj, source)
         if cls in (set, frozenset):
-            return wrap_set(self, obj, source)  # type: ignore[arg-type]
+            return wrap_set(self, obj, source)
         if isinstance(obj, enum.Enum):
             self._identity(obj, source)
             return ConstValue(obj, source)
@@ -139,15 +140,15 @@ class Reader:
         if isinstance(obj, functools._lru_cache_wrapper):
             return self.wrap(obj.__wrapped__, source and attr(source, "__wrapped__"))
         if cls is collections.deque:
-            return wrap_deque(self, obj, source)  # type: ignore[arg-type]
+            return wrap_deque(self, obj, source)
         if cls is types.CellType:
             return CellValue(source=source, obj=obj)
         if cls is range:
             self.guards_equal(source, obj)
             return RangeValue(obj, source)
         if cls is slice:
-            parts = [self.wrap(getattr(obj, n), source and attr(source, n)) for n in ("start", "stop", "step")]
-            return SliceValue(*parts, source=source)
+            start, stop, step = (self.wrap(getattr(obj, n), source and attr(source, n)) for n in ("start", "stop", "step"))
+            return SliceValue(start, stop, step, source)
         if cls is types.CodeType:
             self._identity(obj, source)
             return CodeValue(obj)
@@ -155,12 +156,12 @@ class Reader:
             if source is not None:
                 self.guards.type_is(source, cls)
             inner = dict(obj)
-            return wrap_dict(self, inner, None)  # type: ignore[arg-type]
+            return wrap_dict(self, inner, None)
         if cls in (type({}.keys()), type({}.values()), type({}.items())):
             raise GraphBreak(breaks.OPERATION, f"a dictionary view from outside ({source.words() if source else '?'})")
-        if (iterator := wrap_iterator(self, obj, source)) is not None:  # type: ignore[arg-type]
+        if (iterator := wrap_iterator(self, obj, source)) is not None:
             return iterator
-        context = wrap_context(self, obj, source)  # type: ignore[arg-type]
+        context = wrap_context(self, obj, source)
         if context is not None:
             return context
         if classify.is_operator_object(obj):
@@ -169,7 +170,7 @@ class Reader:
         if isinstance(obj, _WEAK_TYPES) or isinstance(obj, contextvars.ContextVar):
             raise GraphBreak(breaks.OPERATION, f"a {cls.__name__} from outside ({source.words() if source else '?'})")
         if isinstance(obj, BaseException):
-            return wrap_exception(self, obj, source)  # type: ignore[arg-type]
+            return wrap_exception(self, obj, source)
         if isinstance(obj, _INERT_TYPES) or cls.__module__ == "typing":
             self._identity(obj, source)
             return DisabledValue(obj, f"calling a {cls.__name__}", breaks.OPERATION, source)
@@ -199,7 +200,7 @@ class Reader:
         if (disabled := classify.is_disabled(obj)) is not None:
             self._identity(obj, source)
             return DisabledValue(obj, f"{obj.__qualname__} {disabled}", source=source)
-        return wrap_function(self, obj, source)  # type: ignore[arg-type]
+        return wrap_function(self, obj, source)
 
     def _wrap_c_function(self, obj: Any, source: Source | None) -> Value:
         operator_value = classify.function_value(obj, source)
@@ -220,9 +221,9 @@ class Reader:
             self.guards.add(source, f"{{0}}.__name__ == {obj.__name__!r}", (), f"is method {obj.__name__}")
         value = self.wrap(owner, source and attr(source, "__self__"))
         if isinstance(value, ConstValue):
-            return value.getattr(self, obj.__name__)  # type: ignore[arg-type]
+            return value.getattr(self, obj.__name__)
         if isinstance(value, TensorValue):
-            return value.getattr(self, obj.__name__)  # type: ignore[arg-type]
+            return value.getattr(self, obj.__name__)
         return BuiltinMethodValue(value, type(owner), obj.__name__, source)
 
     def _wrap_partial(self, obj: functools.partial, source: Source | None) -> Value:
@@ -230,8 +231,8 @@ class Reader:
         args = self.wrap(obj.args, source and attr(source, "args"))
         kwargs = self.wrap(obj.keywords, source and attr(source, "keywords"))
         function = self.wrap(obj.func, source and attr(source, "func"))
-        named = {k.const(self): kwargs.getitem(self, k) for k in kwargs.unpack(self)}  # type: ignore[arg-type]
-        return PartialValue(function, args.unpack(self), named, source)  # type: ignore[arg-type]
+        named = {k.const(self): kwargs.getitem(self, k) for k in kwargs.unpack(self)}
+        return PartialValue(function, args.unpack(self), named, source)
 
     # --- variations -------------------------------------------------------------------------------------------------------
 
@@ -246,11 +247,8 @@ class Reader:
     def wrap_global(self, obj: Any, source: Source) -> Value:
         """A global: functions, classes and modules are guarded by identity."""
         if isinstance(obj, types.FunctionType):
-            if id(obj) not in self._memo:
-                self.guards.is_object(source, obj)
-                return self.wrap(obj, None)
             self.guards.is_object(source, obj)
-            return self._memo[id(obj)]
+            return self.wrap(obj, None)
         return self.wrap(obj, source)
 
     def wrap_fixed(self, obj: Any, source: Source) -> Value:
@@ -265,25 +263,20 @@ class Reader:
             return ConstValue(key)
         if isinstance(key, tuple) and type(key) is tuple:
             return TupleValue([self.wrap_key(k, None) for k in key])
-        if isinstance(key, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)):
-            return self.wrap(key, None)
-        known = self._memo.get(id(key))
-        if known is not None:
-            return known
         return self.wrap(key, source)
 
     def wrap_storage(self, owner: ObjectValue) -> Value | None:
         """The builtin contents of an existing object whose class derives from a builtin class."""
         obj, source = owner.obj, owner.source
         if isinstance(obj, dict):
-            return wrap_dict(self, obj, source, raw=True)  # type: ignore[arg-type]
+            return wrap_dict(self, obj, source, raw=True)
         if isinstance(obj, list):
-            value = wrap_list(self, obj, source)  # type: ignore[arg-type]
+            value = wrap_list(self, obj, source)
             return value
         if isinstance(obj, tuple):
-            return TupleValue(wrap_tuple(self, tuple(obj), None)._items, cls=tuple, lazy=True)  # type: ignore[arg-type]
+            return TupleValue(wrap_tuple(self, tuple(obj), None)._items, cls=tuple, lazy=True)
         if isinstance(obj, (set, frozenset)):
-            return wrap_set(self, obj, source)  # type: ignore[arg-type]
+            return wrap_set(self, obj, source)
         for base in (str, int, float):
             if isinstance(obj, base):
                 if source is not None:
@@ -323,11 +316,11 @@ class Reader:
         if cls is slice:
             return SliceValue(self.lift(obj.start), self.lift(obj.stop), self.lift(obj.step))
         if cls in (dict, collections.OrderedDict):
-            value = wrap_dict(self, obj, None)  # type: ignore[arg-type]
-            value.values(self)  # type: ignore[arg-type]
+            value = wrap_dict(self, obj, None)
+            value.values(self)
             return value
         if cls in (set, frozenset):
-            return wrap_set(self, obj, None)  # type: ignore[arg-type]
+            return wrap_set(self, obj, None)
         return self.wrap(obj, None)
 
     def lift_constant(self, obj: Any) -> Value:
@@ -367,6 +360,45 @@ class Reader:
         else:
             self.guards.add(source, f"{{0}}.{name} is {{1}}", (raw,), f"has the same {name}")
 
+    def is_settled_function(self, fn: types.FunctionType) -> bool:
+        """Whether the code of a function never changes: the library's own, and what stands in for builtins."""
+        return classify.is_settled(fn.__module__ or "") or self.in_polyfill(fn.__code__)
+
+    def guard_lookup(self, cls: type, name: str, raw: Any) -> None:
+        """The class must go on finding ``raw`` under ``name`` (MISSING: nothing), which decides what the protocol does."""
+        if classify.is_settled(str(cls.__module__)) or (id(cls), name) in self._global_guards:
+            return
+        source = const_source(cls, cls.__qualname__)
+        if raw is MISSING and not hasattr(cls, name):
+            self.guards.add(source, f"not hasattr({{0}}, {name!r})", (), f"has no {name}")
+        elif raw is MISSING:  # its metaclass has one
+            self.guards.add(source, f"all({name!r} not in c.__dict__ for c in {{0}}.__mro__)", (), f"has no {name}")
+        elif isinstance(raw, (classmethod, types.FunctionType)) or getattr(cls, name, None) is raw:
+            self.guard_class_attribute(cls, name, raw)
+        self._global_guards.add((id(cls), name))
+
+    def identity_matters(self, *values: Value) -> None:
+        """The trace goes on as if these were other objects than all others that it has met."""
+        for value in values:
+            if value.source is None or isinstance(value, RealValue):
+                continue  # new, or guarded by identity anyway
+            if isinstance(value, FunctionValue):
+                self.guards.is_object(value.source, value.fn)
+            elif not isinstance(value, TensorValue):  # inputs of the graph are always guarded to be distinct
+                self._distinct.add(value.pytype())
+
+    def guard_distinct(self) -> None:
+        """Objects that the trace changed, or asked the identity of, must not become one object that is met twice."""
+        changed = {value.source for value in self.effects.changed_values}
+        groups: dict[type, list[Source]] = {}
+        for obj in self._keep:
+            value = self._memo[id(obj)]
+            if value.source is not None and not isinstance(value, (TensorValue, FunctionValue)):
+                groups.setdefault(type(obj), []).append(value.source)
+        for cls, sources in groups.items():
+            if len(sources) > 1 and (cls in self._distinct or not changed.isdisjoint(sources)):
+                self.guards.distinct.append(sources)
+
     def guard_no_global_hooks(self, module: types.ModuleType, names: tuple[str, ...]) -> None:
         if (id(module), "hooks") in self._global_guards:
             return
@@ -384,14 +416,14 @@ class Reader:
             return written
         if name in namespace:
             obj = namespace[name]
-            if self.in_polyfill(frame.code):  # type: ignore[attr-defined]
+            if self.in_polyfill(frame.code):
                 return self.wrap(obj, None)
             return self.wrap_global(obj, global_source(namespace, name))
         found = getattr(builtins, name, MISSING)
         if found is MISSING:
             raise Raised(self.make_exception(NameError, f"name {name!r} is not defined"))
         key = (id(namespace), name)
-        if key not in self._global_guards and not self.in_polyfill(frame.code):  # type: ignore[attr-defined]
+        if key not in self._global_guards and not self.in_polyfill(frame.code):
             self._global_guards.add(key)
             where = const_source(namespace, f"globals of {namespace.get('__name__')}")
             self.guards.add(where, f"{name!r} not in {{0}}", (), f"has no {name}")

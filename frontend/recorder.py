@@ -96,12 +96,7 @@ class GraphRecorder:
         if static:
             self.static_inputs.add(node)
         self.shape_inputs.append((example, source))
-        self.guards.tensors[source] = TensorGuard(
-            source,
-            tensor,
-            [None if isinstance(s, torch.SymInt) else s for s in example.shape],
-            [None if isinstance(s, torch.SymInt) else s for s in example.stride()],
-        )
+        self.guards.tensors[source] = TensorGuard(source, tensor, example)
         return value
 
     def _bind_symbol(self, size: Any, source: Source, real: int) -> None:
@@ -146,16 +141,16 @@ class GraphRecorder:
             args = (owner.node,) if dim is None else (owner.node, dim)
             known = self._node("call_method", method, args, {})
             known.meta["example_value"] = value
-        return sym_result(self, value, known)  # type: ignore[arg-type]
+        return sym_result(self, value, known)
 
     # --- operators ------------------------------------------------------------------------------------------------------------
 
     def emit(self, kind: str, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Record one operator (``kind`` is ``call_function`` or ``call_method``) and say what it returns."""
-        fx_args = tuple(a.arg(self) for a in args)  # type: ignore[arg-type]
-        fx_kwargs = {k: v.arg(self) for k, v in kwargs.items()}  # type: ignore[arg-type]
-        fake_args = [a.fake(self) for a in args]  # type: ignore[arg-type]
-        fake_kwargs = {k: v.fake(self) for k, v in kwargs.items()}  # type: ignore[arg-type]
+        fx_args = tuple(a.arg(self) for a in args)
+        fx_kwargs = {k: v.arg(self) for k, v in kwargs.items()}
+        fake_args = [a.fake(self) for a in args]
+        fake_kwargs = {k: v.fake(self) for k, v in kwargs.items()}
         result = self._propagate(kind, target, fake_args, fake_kwargs)
         if isinstance(result, torch.Tensor):
             for value in (*args, *kwargs.values()):
@@ -205,7 +200,7 @@ class GraphRecorder:
                 return known
             return TensorValue(node, result)
         if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            return sym_result(self, result, node)  # type: ignore[arg-type]
+            return sym_result(self, result, node)
         if isinstance(result, (tuple, list)):
             items = []
             for index, element in enumerate(result):
@@ -226,7 +221,7 @@ class GraphRecorder:
 
     def finish(self, outputs: list[Value]) -> torch.fx.GraphModule:
         """Close the graph with a flat tuple of outputs and drop what nothing needs."""
-        self.graph.output(tuple(value.arg(self) for value in outputs))  # type: ignore[arg-type]
+        self.graph.output(tuple(value.arg(self) for value in outputs))
         for node in reversed(list(self.graph.nodes)):
             if not node.users and _is_droppable(node):
                 self.graph.erase_node(node)

@@ -124,6 +124,9 @@ def add_shape_guards(guards: GuardSet, shape_env: Any, inputs: list[tuple[Any, S
     """Turn what ShapeEnv assumed into conditions of the guard function."""
     if shape_env is None:
         return
+    for value, source in inputs:
+        if isinstance(value, torch.SymInt) and value.node.expr.is_number:
+            guards.equals(source, int(value))  # an integer that the trace turned into a constant
     placeholders = [value for value, _ in inputs]
     sources = [ShapeSource(f"t{index}") for index in range(len(inputs))]
     helper = shape_env.produce_guards_verbose(placeholders, sources, langs=("python",))[0]

@@ -7,6 +7,7 @@ release that moves a name is noticed here and nowhere else.  Importing it import
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
@@ -32,6 +33,12 @@ def _no_isolation(region: int) -> int:
 
 # Which bucket of a code object's entries the hook reads and fills (torch 2.13 and later; before that all share one).
 set_region = getattr(eval_frame, "set_eval_frame_isolate_recompiles_id", _no_isolation)
+
+
+def retired_guard_class() -> type | None:
+    """How torch's own tracer, where it is loaded and shares our bucket, marks entries that it must pass over."""
+    guards = sys.modules.get("torch._dynamo.guards")
+    return None if guards is None or set_region is not _no_isolation else guards.DeletedGuardManagerWrapper
 
 # --- frontend: operators that are C functions -----------------------------------------------------------------------
 VariableFunctions = torch._C._VariableFunctions
@@ -77,6 +84,11 @@ def fake_tensor_errors() -> dict[str, type[BaseException]]:
         "unsupported": fake_tensor.UnsupportedFakeTensorException,
         "guard": symbolic_shapes.GuardOnDataDependentSymNode,
     }
+
+
+def share_storage(left: Any, right: Any) -> bool:
+    """Whether two tensors are, or are views into, the same memory; works for fake tensors."""
+    return left.untyped_storage()._cdata == right.untyped_storage()._cdata
 
 
 def guards_source_base() -> type:

@@ -260,7 +260,7 @@ def locals_(tr: Trace) -> Value:
     """A snapshot of the calling frame's variables; the root frame's arguments are read for it."""
     frame = tr.frame
     assert frame is not None
-    entries = {}
+    entries: dict[Any, tuple[Value, Any]] = {}
     for name in dict.fromkeys((*frame.code.co_varnames, *frame.code.co_cellvars, *frame.code.co_freevars)):
         if name in frame.cells:
             value = frame.cells[name].read(tr)

@@ -7,6 +7,7 @@ namespaces, and the Python functions of ``torch.nn.functional`` and ``torch.func
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -183,6 +184,15 @@ def _refused_module(module: str) -> str | None:
         if reason:
             return reason
     return None
+
+
+_SETTLED = frozenset({"torch", "torchmux", *sys.stdlib_module_names})
+
+
+@functools.cache
+def is_settled(module: str) -> bool:
+    """Whether a module's classes and functions stay what they are: nobody patches the library itself."""
+    return module.partition(".")[0] in _SETTLED and module != "__main__"
 
 
 def is_operator_object(obj: Any) -> bool:

@@ -100,7 +100,7 @@ def set_function_attribute(frame: Frame, ins: Any) -> None:
 
 def _function_attribute(frame: Frame, function: FunctionValue, flag: int, value: Value) -> None:
     if flag == 8:
-        function.closure = tuple(value.unpack(frame.tr))  # type: ignore[assignment]
+        function.closure = tuple(value.unpack(frame.tr))  # type: ignore[arg-type]
     elif flag == 2:
         function.kwdefaults = {k.const(frame.tr): v for k, v in _pairs(frame.tr, value)}
     elif flag == 1:

@@ -68,7 +68,7 @@ class Frame:
         self.pc = 0
         self.at = 0
         self.parent = parent
-        self.depth = parent.depth + 1 if parent else 0
+        self.depth: int = parent.depth + 1 if parent else 0
         self.is_root = parent is None
         self.handled: list[Value] = []  # exceptions being handled, innermost last
         self.yielding = False

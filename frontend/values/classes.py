@@ -114,6 +114,7 @@ class ClassValue(RealValue):
         custom = tr.static_lookup(meta, "__getattr__")
         if isinstance(custom, types.FunctionType):
             return tr.wrap(custom, None).call(tr, [self, ConstValue(name)], {})
+        tr.guard_lookup(self.obj, name, MISSING)
         raise Raised(tr.make_exception(AttributeError, f"type object {self.obj.__name__!r} has no attribute {name!r}"))
 
     def setattr(self, tr: Trace, name: str, value: Value) -> None:
@@ -133,7 +134,7 @@ class ClassValue(RealValue):
     def iter(self, tr: Trace) -> Value:
         found = tr.static_lookup(type(self.obj), "__iter__")
         if isinstance(self.obj, enum.EnumMeta):
-            return SequenceIterator([tr.lift(member) for member in self.obj])
+            return SequenceIterator(list(map(tr.lift, self.obj)))
         if isinstance(found, types.FunctionType):
             return tr.wrap(found, None).call(tr, [self], {}).iter(tr)
         return super().iter(tr)
@@ -219,9 +220,9 @@ def allocate(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) 
         return ObjectValue(cls, storage=SetValue({}))
     if issubclass(cls, tuple):
         return ObjectValue(cls, storage=TupleValue(args[0].unpack(tr) if args else []))
-    for base in (str, int, float):
-        if issubclass(cls, base):
-            return ObjectValue(cls, storage=tr.fold(base, [a.const(tr) for a in args], {}))
+    for scalar in (str, int, float):
+        if issubclass(cls, scalar):
+            return ObjectValue(cls, storage=tr.fold(scalar, [a.const(tr) for a in args], {}))
     owner = next(c for c in cls.__mro__ if isinstance(c.__dict__.get("__new__"), types.BuiltinFunctionType))
     if owner is not object:
         raise GraphBreak(C_FUNCTION, f"creating a {cls.__qualname__}")
@@ -298,6 +299,7 @@ class PythonModuleValue(RealValue):
         try:
             return tr.wrap(getattr(module, name), attr(const_source(module, module.__name__), name))
         except AttributeError as error:
+            tr.guards.add(const_source(module, module.__name__), f"not hasattr({{0}}, {name!r})", (), f"has no {name}")
             raise Raised(tr.exception(error)) from None
 
     def setattr(self, tr: Trace, name: str, value: Value) -> None:

@@ -101,6 +101,7 @@ class FunctionValue(Value):
         return True
 
     def hash_key(self, tr: Trace) -> Any:
+        tr.identity_matters(self)
         return self.fn if self.fn is not None else self
 
     def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -136,8 +137,8 @@ class FunctionValue(Value):
         try:
             obj = getattr(self.fn, name)
         except AttributeError as error:
-            if self.source is not None:
-                tr.guards.add(self.source, "not hasattr({0}, {1})", (tr.stable(name),), f"has no attribute {name}")
+            base = self.source or const_source(self.fn, self.qualname)
+            tr.guards.add(base, f"not hasattr({{0}}, {name!r})", (), f"has no attribute {name}")
             raise Raised(tr.exception(error)) from None
         base = self.source or const_source(self.fn, self.qualname)
         return tr.wrap(obj, attr(base, name))
@@ -177,15 +178,17 @@ class FunctionValue(Value):
 def wrap_function(tr: Trace, fn: types.FunctionType, source: Source | None) -> FunctionValue:
     """An existing Python function; its code is guarded now, defaults and closure as they are read."""
     base = source or const_source(fn, fn.__qualname__)
+    if source is not None or not tr.is_settled_function(fn):
+        tr.guards.add(attr(base, "__code__"), "{0} is {1}", (fn.__code__,), f"is that of {fn.__qualname__}")
     if source is not None:
-        tr.guards.add(attr(source, "__code__"), "{0} is {1}", (fn.__code__,), f"is that of {fn.__qualname__}")
+        tr.guards.add(attr(source, "__globals__"), "{0} is {1}", (fn.__globals__,), f"are those of {fn.__qualname__}")
     value = FunctionValue(fn.__code__, fn.__globals__, fn.__name__, fn.__qualname__, fn=fn, source=source)
     if fn.__closure__:
         cells = []
         for index, cell in enumerate(fn.__closure__):
             cell_source = call(base, f"{{0}}.__closure__[{index}]", f"cell {fn.__code__.co_freevars[index]} of {{0}}")
             cells.append(tr.wrap(cell, cell_source))
-        value.closure = tuple(cells)
+        value.closure = tuple(cells)  # type: ignore[arg-type]
     if fn.__defaults__:
         defaults = attr(base, "__defaults__")
         tr.guards.is_object(defaults, fn.__defaults__)

@@ -296,16 +296,18 @@ def wrap_iterator(tr: Trace, obj: Any, source: Any) -> Value | None:
     if isinstance(contents, range):
         tr.guards.equals(item(arguments, 0), contents)
         return ExistingIterator(obj, RangeIterator(contents[start:]), source)
-    wrap = {list: wrap_list, tuple: wrap_tuple}.get(type(contents))
-    if wrap is None:
-        return None
-    owner = tr.memo_of(contents) or wrap(tr, contents, item(arguments, 0))
+    owner: Any = tr.memo_of(contents)
+    if owner is None:
+        if type(contents) not in (list, tuple):
+            return None
+        wrap: Any = wrap_list if type(contents) is list else wrap_tuple
+        owner = wrap(tr, contents, item(arguments, 0))
     mirror = LiveIterator(owner)
     mirror.position = start
     return ExistingIterator(obj, mirror, source)
 
 
-_READABLE = (
+_READABLE: tuple[type, ...] = (
     type(iter([])), type(iter(())), type(iter(range(0))), type(iter({})), type(iter({}.values())), type(iter({}.items())),
     enumerate, zip, map,
 )  # fmt: skip

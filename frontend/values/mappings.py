@@ -51,6 +51,9 @@ class DictValue(Value):
         self._keys_guarded = True
         assert self.source is not None
         keys = tuple(self.obj)
+        if any(type(key) is not str for key in keys):
+            kinds = tuple(map(type, keys))  # 1, True and 1.0 are equal
+            tr.guards.add(self.source, "tuple(map(type, {0})) == {1}", (kinds,), "has keys of the same types")
         if all(type(key) in _CONST_KEYS for key in keys):
             tr.guards.add(self.source, "tuple({0}) == {1}", (keys,), f"has the keys {list(keys)!r:.80}".replace("{", "{{").replace("}", "}}"))
         else:
@@ -63,7 +66,7 @@ class DictValue(Value):
         found = self.entries.get(hashed)
         if found is None:
             if not self._keys_guarded:
-                self._guard_presence(tr, hashed, present=False)
+                self._guard_presence(tr, key, hashed, present=False)
             return None
         element = found[1]
         if isinstance(element, Lazy):
@@ -71,15 +74,19 @@ class DictValue(Value):
             self.entries[hashed] = (found[0], element)
         return element
 
-    def _guard_presence(self, tr: Trace, key: Any, present: bool) -> None:
-        words = f"has {'a' if present else 'no'} key {key!r:.60}".replace("{", "{{").replace("}", "}}")
-        tr.guards.add(self.source, "{1} in {0}" if present else "{1} not in {0}", (tr.stable(key),), words)
+    def _guard_presence(self, tr: Trace, key: Value, hashed: Any, present: bool) -> None:
+        assert self.source is not None
+        words = f"has {'a' if present else 'no'} key {key.describe():.60}".replace("{", "{{").replace("}", "}}")
+        if key.source is not None and not key.is_const():
+            tr.guards.contains(self.source, self._base(), key.source, present, words)
+            return
+        tr.guards.add(self.source, f"{{2}}.__contains__({{0}}, {{1}}) is {present}", (tr.stable(hashed), self._base()), words)
 
     def has(self, tr: Trace, key: Value) -> bool:
         hashed = key.hash_key(tr)
         present = hashed in self.entries
         if not self._keys_guarded:
-            self._guard_presence(tr, hashed, present)
+            self._guard_presence(tr, key, hashed, present)
         return present
 
     def keys(self, tr: Trace) -> list[Value]:
@@ -94,7 +101,7 @@ class DictValue(Value):
         return [element for _, element in self.entries.values()]
 
     def truth(self, tr: Trace) -> bool:
-        if not self._keys_guarded and tr.effects.is_clean(self):
+        if not self._keys_guarded and self.source is not None and tr.effects.is_clean(self):
             tr.guards.add(self.source, "{0}" if self.entries else "not {0}", (), "is not empty" if self.entries else "is empty")
         return bool(self.entries)
 

@@ -42,6 +42,10 @@ class NNModuleValue(ObjectValue):
         registered = self.registered(tr, name)
         if registered is not None:
             return registered
+        if self.source is not None:
+            places = " or ".join(f"{name!r} in {{0}}.{table}" for table in ("__dict__", *_TABLES))
+            tr.guards.add(self.source, f"not ({places})", (), f"has no {name}")
+        tr.guard_lookup(self.cls, name, MISSING)
         message = f"{self.cls.__name__!r} object has no attribute {name!r}"
         raise Raised(tr.make_exception(AttributeError, message))
 

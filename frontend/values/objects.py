@@ -190,6 +190,8 @@ class ObjectValue(Value):
 
     def getattr(self, tr: Trace, name: str) -> Value:
         custom = tr.static_lookup(self.cls, "__getattribute__")
+        if not issubclass(self.cls, torch.nn.Module):
+            tr.guard_lookup(self.cls, "__getattribute__", custom)
         if isinstance(custom, types.FunctionType):
             return tr.wrap(custom, None).call(tr, [self, ConstValue(name)], {})
         return self._getattr_with_fallback(tr, name)
@@ -202,6 +204,7 @@ class ObjectValue(Value):
         if isinstance(fallback, types.FunctionType):
             tr.guard_class_attribute(self.cls, "__getattr__", fallback)
             return tr.wrap(fallback, None).call(tr, [self, ConstValue(name)], {})
+        tr.guard_lookup(self.cls, "__getattr__", fallback)
         raise Raised(tr.make_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}"))
 
     def find(self, tr: Trace, name: str) -> Value | None:
@@ -213,6 +216,7 @@ class ObjectValue(Value):
         if own is not None:
             return own
         if raw is MISSING:
+            tr.guard_lookup(self.cls, name, MISSING)
             return None
         return bind_class_attribute(tr, self, self.cls, name, raw)
 
@@ -273,6 +277,7 @@ class ObjectValue(Value):
 
     def setattr(self, tr: Trace, name: str, value: Value) -> None:
         custom = tr.static_lookup(self.cls, "__setattr__")
+        tr.guard_lookup(self.cls, "__setattr__", custom)
         if isinstance(custom, types.FunctionType):
             tr.wrap(custom, None).call(tr, [self, ConstValue(name), value], {})
             return
@@ -310,6 +315,7 @@ class ObjectValue(Value):
 
     def delattr(self, tr: Trace, name: str) -> None:
         custom = tr.static_lookup(self.cls, "__delattr__")
+        tr.guard_lookup(self.cls, "__delattr__", custom)
         if isinstance(custom, types.FunctionType):
             tr.wrap(custom, None).call(tr, [self, ConstValue(name)], {})
             return
@@ -331,6 +337,7 @@ class ObjectValue(Value):
         """The special method that the class defines in Python, bound; None for C definitions."""
         raw = tr.static_lookup(self.cls, name)
         if raw is MISSING or isinstance(raw, _SLOT_WRAPPERS) or raw is None:
+            tr.guard_lookup(self.cls, name, raw)
             return None
         return bind_class_attribute(tr, self, self.cls, name, raw)
 
@@ -400,6 +407,7 @@ class ObjectValue(Value):
     def hash_key(self, tr: Trace) -> Any:
         raw = tr.static_lookup(self.cls, "__hash__")
         if raw is object.__hash__ or raw is torch.nn.Module.__hash__:
+            tr.identity_matters(self)
             return self
         storage = self.storage(tr)
         if storage is not None and not isinstance(raw, types.FunctionType):
@@ -481,7 +489,7 @@ class ObjectValue(Value):
             variable = out.shell(self, f"{maker}({cls})")
             if storage is not None:
                 out.fill(variable, storage)
-        out.attributes(variable, self)
+        out.after.extend(out.attributes(variable, self))
         return variable
 
 

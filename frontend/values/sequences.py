@@ -128,7 +128,10 @@ class ListValue(SequenceValue):
         index = self._index(tr, key)
         items = list(self.items(tr))
         try:
-            items[index] = value.unpack(tr) if isinstance(index, slice) else value
+            if isinstance(index, slice):
+                items[index] = value.unpack(tr)
+            else:
+                items[index] = value
         except (IndexError, ValueError) as error:
             raise Raised(tr.exception(error)) from None
         self.replace(tr, items)

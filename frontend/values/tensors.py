@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Methods that hand data to Python: their result depends on values, not on shapes.
 _TO_PYTHON = frozenset(
     {"item", "tolist", "numpy", "data_ptr", "__bool__", "__int__", "__float__", "__index__", "__array__", "__dlpack__",
-     "__complex__", "storage", "untyped_storage", "__reduce_ex__", "__repr__", "__str__", "__format__"}
+     "__complex__", "is_shared", "is_pinned", "is_coalesced", "has_names", "storage", "untyped_storage", "__reduce_ex__", "__repr__", "__str__", "__format__"}
 )  # fmt: skip
 # Methods that work on autograd's or Python's state rather than computing a tensor.
 _STATEFUL = frozenset(
@@ -35,10 +35,12 @@ _CONST_PROPERTIES = frozenset(
      "requires_grad", "is_leaf", "is_mkldnn", "is_nested", "itemsize", "names", "output_nr", "is_sparse_csr",
      "is_mtia", "is_ipu", "is_xla", "is_maia", "is_vulkan", "retains_grad"}
 )  # fmt: skip
+# Of these, what the guard of an input tensor does not look at.
+_UNGUARDED = frozenset({"is_leaf", "names", "output_nr", "retains_grad"})
 _TENSOR_PROPERTIES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 _CONST_METHODS = frozenset(
     {"dim", "ndimension", "is_floating_point", "is_complex", "is_contiguous", "is_signed", "element_size", "get_device",
-     "is_inference", "is_conj", "is_neg", "is_shared", "is_pinned", "is_coalesced", "has_names"}
+     "is_inference", "is_conj", "is_neg"}
 )  # fmt: skip
 _SHAPE_METHODS = frozenset({"size", "stride", "numel", "nelement", "storage_offset", "sym_size", "sym_numel", "__len__"})
 
@@ -92,7 +94,10 @@ class TensorValue(Value):
 
     def getattr(self, tr: Trace, name: str) -> Value:
         if name in _CONST_PROPERTIES:
-            return ConstValue(getattr(self.example, name))
+            value = getattr(self.example, name)
+            if name in _UNGUARDED and self.is_input:
+                tr.guards.add(self.source, f"{{0}}.{name} == {{1}}", (value,), f"has {name} {value}")
+            return ConstValue(value)
         if name in self.attrs:
             return self.attrs[name]
         if name == "shape":
@@ -191,7 +196,10 @@ class TensorValue(Value):
             return TupleValue([tr.sym_property(self, "stride", d, s) for d, s in enumerate(example.stride())])
         if name in ("numel", "nelement", "sym_numel"):
             return tr.sym_property(self, "numel", None, example.numel())
-        return tr.sym_property(self, "storage_offset", None, example.storage_offset())
+        offset = tr.sym_property(self, "storage_offset", None, example.storage_offset())
+        if self.is_input and isinstance(offset, ConstValue):
+            tr.guards.add(self.source, f"{{0}}.storage_offset() == {offset.value}", (), f"starts at element {offset.value}")
+        return offset
 
     def _to_python(self, tr: Trace, name: str, args: list[Value]) -> Value:
         if name == "__bool__":

@@ -106,3 +106,17 @@ def test_backends_get_torchs_graph_convention():
     assert len(seen["inputs"]) == len(seen["placeholders"]) == 3
     assert any(x is layer.weight for x in seen["inputs"])
     assert isinstance(seen["output"].args[0], tuple)
+
+
+def test_a_size_that_becomes_a_constant_on_the_way_is_guarded():
+    def fn(x):
+        return x.sum() * len([0] * x.shape[0])
+
+    _run(fn, [(torch.ones(n),) for n in (2, 3, 5, 6, 3)])
+
+
+def test_an_integer_that_becomes_a_constant_on_the_way_is_guarded():
+    def fn(x, n):
+        return x * len(range(n))
+
+    _run(fn, [(torch.ones(2), n) for n in (2, 3, 5, 6, 3)])

@@ -1,0 +1,86 @@
+"""The five models on a GPU: run by ``pytest -m gpu`` where there is one."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+import torchmux
+
+from .zoo import NAMES, assert_equal, assert_one_graph, compile_or_skip, inputs_for, make
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+]
+
+
+def _on_gpu(name, dtype=torch.float32):
+    model = make(name).to("cuda", dtype)
+    inputs = {k: v.to("cuda") for k, v in inputs_for(name, model).items()}
+    return model, {k: v.to(dtype) if v.is_floating_point() else v for k, v in inputs.items()}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", NAMES)
+def test_eager_computes_the_same_bits(name, dtype):
+    model, inputs = _on_gpu(name, dtype)
+    compiled = torchmux.compile(model, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        expected = model(**inputs)
+        for _ in range(2):
+            assert_equal(compiled(**inputs), expected)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("name", NAMES)
+def test_inference(name, backend):
+    model, inputs = _on_gpu(name)
+    compiled = compile_or_skip(model, backend)
+    with torch.no_grad():
+        expected, found = model(**inputs), compiled(**inputs)
+    torch.testing.assert_close(found[0], expected[0], rtol=2e-3, atol=2e-3)
+    report = torchmux.report(compiled)
+    assert_one_graph(report)
+    assert not report.fallbacks
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_training_step(name):
+    model, inputs = _on_gpu(name)
+    twin = copy.deepcopy(model)
+    compiled = torchmux.compile(model, backend="aot_eager")
+    for each in (compiled, twin):
+        torch.manual_seed(0)
+        each(**inputs)[0].float().square().mean().backward()
+    for (key, a), (_, b) in zip(model.named_parameters(), twin.named_parameters(), strict=True):
+        assert (a.grad is None) == (b.grad is None), key
+        if a.grad is not None:
+            torch.testing.assert_close(a.grad, b.grad, rtol=1e-3, atol=1e-4)
+
+
+def test_a_device_change_is_guarded():
+    def fn(x):
+        return x * 2 + 1
+
+    compiled = torchmux.compile(fn, backend="eager", fullgraph=True)
+    for device in ("cpu", "cuda", "cpu"):
+        x = torch.ones(3, device=device)
+        assert torch.equal(compiled(x), fn(x))
+    assert torchmux.report(compiled).graph_count == 2
+
+
+def test_autocast_on_the_gpu():
+    layer = torch.nn.Linear(8, 8, device="cuda")
+
+    def fn(x):
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            return layer(x)
+
+    x = torch.randn(4, 8, device="cuda")
+    for backend in ("eager", "aot_eager"):
+        found = torchmux.compile(fn, backend=backend, fullgraph=True)(x)
+        assert found.dtype == torch.bfloat16
+        assert torch.equal(found, fn(x))
