@@ -6,8 +6,9 @@ Cold: each measurement is a process of its own, and the two frontends take turns
 a process, of a function of one operator: it holds the imports.  `import transformers` brings torch.compile's imports
 along, so it is measured without.  *Capture* is the first call of a model after such a start, less a later call of it.
 
-A call: in one process, eager and the two frontends take turns in batches; medians over the batches.  *Overhead* is what
-a compiled call takes beyond eager's, which for models is negative where capture leaves Python work out.
+A call: in one process with one thread, eager and the two frontends take turns in batches; medians over the batches.  The
+models are tiny here, so that what a frontend adds is not lost among the operators; it is less than nothing where capture
+leaves out Python's work.
 """
 
 from __future__ import annotations
@@ -107,15 +108,16 @@ def measure_cold(names: tuple[str, ...], size: str, rounds: int) -> dict[str, di
 # --- calls -----------------------------------------------------------------------------------------------------------
 
 
-def measure_calls(names: tuple[str, ...], size: str, rounds: int) -> dict[str, dict[str, float]]:
+def measure_calls(names: tuple[str, ...], rounds: int) -> dict[str, dict[str, float]]:
     """Microseconds a call, for each program, in eager and under each frontend."""
     import torch
 
     torch.set_grad_enabled(False)
+    torch.set_num_threads(1)
     results = {}
     for name in names:
         note(f"calls: {name}")
-        target, caller = program(name, size)
+        target, caller = program(name, "tiny")
         calls = {"eager": caller(target)}
         calls |= {frontend: caller(compile_with(frontend, target)) for frontend in FRONTENDS}
         for call in calls.values():
@@ -182,7 +184,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="processes for each cold number (3)")
     parser.add_argument("--models", nargs="*", choices=MODELS, default=MODELS, metavar="MODEL", help=", ".join(MODELS))
     parser.add_argument("--programs", nargs="*", choices=SMALL, default=SMALL, metavar="NAME", help=", ".join(SMALL))
-    parser.add_argument("--size", choices=("tiny", "small", "full"), default="full", help="of the models (full)")
+    parser.add_argument(
+        "--size", choices=("tiny", "small", "full"), default="full", help="of the models to capture (full)"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the numbers here too")
     parser.add_argument("--cold", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -190,7 +194,7 @@ def main() -> None:
         print(json.dumps(cold(*arguments.cold)))
         return
     names = (*arguments.programs, *arguments.models)
-    calls = measure_calls(names, arguments.size, arguments.rounds)
+    calls = measure_calls(names, arguments.rounds)
     cold_seconds = measure_cold(names, arguments.size, arguments.rounds)
     show(cold_seconds, calls)
     if arguments.json:
