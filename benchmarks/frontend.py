@@ -6,9 +6,9 @@ Cold: each measurement is a process of its own, and the two frontends take turns
 a process, of a function of one operator: it holds the imports.  `import transformers` brings torch.compile's imports
 along, so it is measured without.  *Capture* is the first call of a model after such a start, less a later call of it.
 
-A call: in one process with one thread, eager and the two frontends take turns in batches; medians over the batches.  The
-models are tiny here, so that what a frontend adds is not lost among the operators; it is less than nothing where capture
-leaves out Python's work.
+A call: in one process with one thread, eager and the two frontends take turns in batches; medians over the batches.
+The models are tiny here, so that what a frontend adds is not lost among the operators; it is less than nothing where
+capture leaves out Python's work.
 """
 
 from __future__ import annotations
@@ -167,9 +167,8 @@ def show(cold_seconds: dict[str, dict[str, float]], calls: dict[str, dict[str, f
             row += [f"{eager:.1f}", *(f"{calls[name][frontend] - eager:+.1f}" for frontend in FRONTENDS)]
         table.add_row(*row)
     console = Console(highlight=False)
-    console.print(
-        "cold capture in seconds, and how many times as long torch takes; a call in microseconds beyond eager's"
-    )
+    console.print("cold capture in seconds, and how many times as long torch takes;")
+    console.print("a call in microseconds: eager's, and what a compiled one takes beyond that")
     console.print(table)
 
 
@@ -184,9 +183,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="processes for each cold number (3)")
     parser.add_argument("--models", nargs="*", choices=MODELS, default=MODELS, metavar="MODEL", help=", ".join(MODELS))
     parser.add_argument("--programs", nargs="*", choices=SMALL, default=SMALL, metavar="NAME", help=", ".join(SMALL))
-    parser.add_argument(
-        "--size", choices=("tiny", "small", "full"), default="full", help="of the models to capture (full)"
-    )
+    parser.add_argument("--size", choices=("tiny", "small", "full"), default="full", help="of captured models (full)")
     parser.add_argument("--json", metavar="FILE", help="write the numbers here too")
     parser.add_argument("--cold", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
