@@ -1,0 +1,49 @@
+"""Apache TVM: captured ATen graphs through Relax.
+
+* ``operators`` says what can go to TVM, asked of TVM's own PyTorch frontend,
+* ``translate`` writes a graph as a Relax function, with ``handlers`` for what that frontend has wrong,
+* ``library`` lets Relax call torch's kernels for matrix products, convolutions and attention,
+* ``mathlib`` and ``schedule`` make vectorized, parallel loops of what TVM fuses around those calls,
+* ``build`` runs TVM's passes, and turns executables into bytes and back,
+* ``check`` compares new code with torch once,
+* ``runtime`` calls it, ``shapes`` keeps one artifact per shape of a dynamic graph,
+* ``compiler`` puts these together, with the artifact cache.
+
+Importing this package does not import tvm.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+from torchmux.registry.spec import BackendSpec
+
+from .options import TvmOptions
+
+
+def fingerprint() -> str:
+    """The versions that decide what is generated; the processor counts through the target."""
+    found = []
+    for name in ("apache-tvm", "apache-tvm-ffi"):
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return ", ".join(found)
+
+
+SPEC = BackendSpec(
+    name="tvm",
+    summary="Apache TVM through Relax, with torch's kernels for matrix products; CPU",
+    load="torchmux.backends.tvm.compiler:Tvm",
+    requires=("apache-tvm>=0.27",),
+    install='python -m pip install "apache-tvm>=0.27"',
+    graph="aten",
+    training=True,
+    dynamic_shapes=True,
+    devices=("cpu",),
+    dtypes=("float32", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"),
+    options=TvmOptions,
+    fingerprint=fingerprint,
+    priority=20,
+)

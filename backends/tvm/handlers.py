@@ -1,0 +1,352 @@
+"""Our own translations, for what TVM's PyTorch frontend gets wrong or slow.
+
+Its converters read positional arguments only (``add(x, y, alpha=2)`` loses the factor), make scalars of the tensor's
+dtype (``n * 0.5`` on integers loses the fraction), and write layer norm by a formula that cancels.  What stands here
+takes shapes and dtypes from what torch says of the node, never from TVM's inference.
+
+A handler is called with the :class:`~.translate.Translator` and the node, and returns a Relax expression, or a list of
+them for an operator with several results (None for results that nobody uses).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from tvm import relax, te, tirx
+
+_ATEN = torch.ops.aten
+
+Handler = Callable[[Any, Node], Any]
+HANDLERS: dict[Any, Handler] = {}
+
+
+def _handles(*ops: Any) -> Callable[[Handler], Handler]:
+    def note(handler: Handler) -> Handler:
+        HANDLERS.update(dict.fromkeys(ops, handler))
+        return handler
+
+    return note
+
+
+# --- the same elements, otherwise arranged ---------------------------------------------------------------------------
+
+
+@_handles(
+    _ATEN.alias.default, _ATEN.clone.default, _ATEN.detach.default, _ATEN.lift_fresh_copy.default,
+)  # fmt: skip
+def _same(t: Any, node: Node) -> Any:
+    return t.env[node.args[0]]
+
+
+@_handles(
+    _ATEN.view.default, _ATEN._unsafe_view.default, _ATEN.reshape.default, _ATEN.unsqueeze.default,
+    _ATEN.squeeze.default, _ATEN.squeeze.dim, _ATEN.squeeze.dims, _ATEN._reshape_alias.default,
+)  # fmt: skip
+def _reshape(t: Any, node: Node) -> Any:
+    return t.reshape(t.env[node.args[0]], t.shape(node))
+
+
+@_handles(_ATEN.permute.default)
+def _permute(t: Any, node: Node) -> Any:
+    rank = node.meta["val"].dim()
+    return t.emit(relax.op.permute_dims(t.env[node.args[0]], [d % rank for d in node.args[1]]))
+
+
+@_handles(_ATEN.transpose.int, _ATEN.t.default)
+def _transpose(t: Any, node: Node) -> Any:
+    rank = node.meta["val"].dim()
+    if rank < 2:
+        return t.env[node.args[0]]
+    first, second = (node.args[1] % rank, node.args[2] % rank) if len(node.args) > 1 else (0, 1)
+    axes = list(range(rank))
+    axes[first], axes[second] = second, first
+    return t.emit(relax.op.permute_dims(t.env[node.args[0]], axes))
+
+
+@_handles(_ATEN.expand.default)
+def _expand(t: Any, node: Node) -> Any:
+    return t.broadcast(t.env[node.args[0]], t.shape(node))
+
+
+@_handles(_ATEN.slice.Tensor)
+def _slice(t: Any, node: Node) -> Any:
+    dim, start, stop, step = t.arguments(node)[1:]
+    size = node.args[0].meta["val"].shape[dim]
+    begin, end, step = slice(start, stop, step).indices(size)
+    return t.strided_slice(t.env[node.args[0]], dim % len(node.args[0].meta["val"].shape), begin, end, step)
+
+
+@_handles(_ATEN.select.int)
+def _select(t: Any, node: Node) -> Any:
+    source, dim, index = node.args
+    shape = source.meta["val"].shape
+    at = index % shape[dim]
+    taken = t.strided_slice(t.env[source], dim % len(shape), at, at + 1, 1)
+    return t.reshape(taken, t.shape(node))
+
+
+@_handles(_ATEN.split.Tensor, _ATEN.split_with_sizes.default, _ATEN.unbind.int)
+def _split(t: Any, node: Node) -> Any:
+    source = node.args[0]
+    dim = (t.arguments(node)[-1]) % source.meta["val"].dim()
+    results, begin = [], 0
+    for value in node.meta["val"]:
+        size = 1 if node.target is _ATEN.unbind.int else value.shape[dim]
+        taken = t.strided_slice(t.env[source], dim, begin, begin + size, 1)
+        results.append(t.reshape(taken, list(value.shape)))
+        begin += size
+    return results
+
+
+@_handles(_ATEN.cat.default)
+def _cat(t: Any, node: Node) -> Any:
+    # A tensor of shape (0,) may stand among others of any rank, and adds nothing.
+    sources = [s for s in node.args[0] if s.meta["val"].numel()]
+    dim = t.arguments(node)[1] % node.meta["val"].dim()
+    parts = [t.cast(t.env[s], node.meta["val"].dtype) for s in sources]
+    return parts[0] if len(parts) == 1 else t.emit(relax.op.concat(parts, axis=dim))
+
+
+# --- dtypes and constants ---------------------------------------------------------------------------------------------
+
+
+@_handles(_ATEN._to_copy.default)
+def _to_copy(t: Any, node: Node) -> Any:
+    return t.cast(t.env[node.args[0]], node.meta["val"].dtype)
+
+
+@_handles(_ATEN.full.default, _ATEN.full_like.default, _ATEN.new_full.default)
+def _full(t: Any, node: Node) -> Any:
+    at = 2 if node.target is _ATEN.new_full.default else 1
+    return t.full(node.args[at], node)
+
+
+@_handles(_ATEN.scalar_tensor.default)
+def _scalar_tensor(t: Any, node: Node) -> Any:
+    return t.full(node.args[0], node)
+
+
+@_handles(
+    _ATEN.zeros.default, _ATEN.zeros_like.default, _ATEN.new_zeros.default,
+)  # fmt: skip
+def _zeros(t: Any, node: Node) -> Any:
+    return t.full(0, node)
+
+
+@_handles(_ATEN.ones.default, _ATEN.ones_like.default, _ATEN.new_ones.default)
+def _ones(t: Any, node: Node) -> Any:
+    return t.full(1, node)
+
+
+@_handles(_ATEN.arange.start_step, _ATEN.arange.start, _ATEN.arange.default)
+def _arange(t: Any, node: Node) -> Any:
+    given = node.args
+    start, step = (0, 1) if len(given) == 1 else (given[0], given[2] if len(given) > 2 else 1)
+    return t.compute(node, lambda i: tirx.const(start, t.dtype(node)) + i.astype(t.dtype(node)) * step)
+
+
+# --- arithmetic with torch's type promotion -------------------------------------------------------------------------
+
+
+def _binary(op: Callable[..., Any]) -> Handler:
+    """An operator that computes in the dtype of its result, or, for a comparison, in the promoted one."""
+
+    def handle(t: Any, node: Node) -> Any:
+        left, right = node.args[:2]
+        dtype = node.meta["val"].dtype
+        if dtype is torch.bool:
+            dtype = torch.result_type(t.value(left), t.value(right))
+        alpha = node.kwargs.get("alpha", 1)
+        a, b = t.operand(left, dtype), t.operand(right, dtype)
+        if alpha != 1:
+            b = t.emit(relax.op.multiply(b, t.scalar(alpha, dtype)))
+        return t.emit(op(a, b))
+
+    return handle
+
+
+for _names, _op in {
+    ("add",): relax.op.add,
+    ("sub",): relax.op.subtract,
+    ("mul",): relax.op.multiply,
+    ("eq",): relax.op.equal,
+    ("ne",): relax.op.not_equal,
+    ("lt",): relax.op.less,
+    ("le",): relax.op.less_equal,
+    ("gt",): relax.op.greater,
+    ("ge",): relax.op.greater_equal,
+}.items():
+    for _name in _names:
+        _packet = getattr(_ATEN, _name)
+        _handles(_packet.Tensor, _packet.Scalar)(_binary(_op))
+_handles(_ATEN.div.Tensor, _ATEN.div.Scalar)(_binary(relax.op.divide))
+
+
+@_handles(_ATEN.rsub.Scalar, _ATEN.rsub.Tensor)
+def _rsub(t: Any, node: Node) -> Any:
+    dtype = node.meta["val"].dtype
+    a, b = t.operand(node.args[0], dtype), t.operand(node.args[1], dtype)
+    alpha = t.arguments(node)[2]
+    if alpha != 1:
+        a = t.emit(relax.op.multiply(a, t.scalar(alpha, dtype)))
+    return t.emit(relax.op.subtract(b, a))
+
+
+@_handles(_ATEN.pow.Tensor_Scalar)
+def _pow(t: Any, node: Node) -> Any:
+    dtype = node.meta["val"].dtype
+    x, exponent = t.operand(node.args[0], dtype), node.args[1]
+    if exponent in (2, 3, 4):
+        square = t.emit(relax.op.multiply(x, x))
+        return square if exponent == 2 else t.emit(relax.op.multiply(square, x if exponent == 3 else square))
+    if exponent == 1:
+        return x
+    if exponent == 0.5:
+        return t.emit(relax.op.sqrt(x))
+    return t.emit(relax.op.power(x, t.scalar(exponent, dtype)))
+
+
+@_handles(_ATEN.where.self)
+def _where(t: Any, node: Node) -> Any:
+    condition, left, right = node.args
+    dtype = node.meta["val"].dtype
+    return t.emit(relax.op.where(t.env[condition], t.operand(left, dtype), t.operand(right, dtype)))
+
+
+@_handles(_ATEN.logical_and.default, _ATEN.logical_or.default, _ATEN.logical_not.default)
+def _logical(t: Any, node: Node) -> Any:
+    given = [t.cast(t.env[a], torch.bool) for a in node.args]
+    name = node.target.overloadpacket.__name__
+    return t.emit(getattr(relax.op, name)(*given))
+
+
+@_handles(_ATEN.reciprocal.default)
+def _reciprocal(t: Any, node: Node) -> Any:
+    dtype = node.meta["val"].dtype
+    return t.emit(relax.op.divide(t.scalar(1, dtype), t.operand(node.args[0], dtype)))
+
+
+@_handles(_ATEN.rsqrt.default)
+def _rsqrt(t: Any, node: Node) -> Any:
+    dtype = node.meta["val"].dtype
+    return t.emit(relax.op.divide(t.scalar(1, dtype), t.emit(relax.op.sqrt(t.operand(node.args[0], dtype)))))
+
+
+@_handles(_ATEN.gelu.default)
+def _gelu(t: Any, node: Node) -> Any:
+    dtype = node.meta["val"].dtype
+    x = t.operand(node.args[0], dtype)
+    c = lambda value: t.scalar(value, dtype)  # noqa: E731
+    mul, add = (lambda a, b: t.emit(relax.op.multiply(a, b))), (lambda a, b: t.emit(relax.op.add(a, b)))
+    if node.kwargs.get("approximate", "none") == "tanh":
+        cubed = mul(mul(mul(x, x), x), c(0.044715))
+        curve = t.emit(relax.op.tanh(mul(add(x, cubed), c(math.sqrt(2 / math.pi)))))
+    else:
+        curve = t.emit(relax.op.erf(mul(x, c(math.sqrt(0.5)))))
+    return mul(mul(x, c(0.5)), add(curve, c(1.0)))
+
+
+# --- reductions and rows -----------------------------------------------------------------------------------------------
+
+
+def _reduction(op: Callable[..., Any]) -> Handler:
+    def handle(t: Any, node: Node) -> Any:
+        source = node.args[0]
+        rank = source.meta["val"].dim()
+        given = t.arguments(node)
+        dims = given[1] if len(given) > 1 and not isinstance(given[1], torch.dtype) else None
+        keep = bool(given[2]) if len(given) > 2 else False
+        dims = [dims] if isinstance(dims, int) else dims
+        axes = sorted(d % rank for d in dims) if dims else list(range(rank))
+        x = t.operand(source, node.meta["val"].dtype)
+        return t.emit(op(x, axis=axes, keepdims=keep)) if rank else x
+
+    return handle
+
+
+_handles(_ATEN.sum.default, _ATEN.sum.dim_IntList)(_reduction(relax.op.sum))
+_handles(_ATEN.mean.default, _ATEN.mean.dim)(_reduction(relax.op.mean))
+_handles(_ATEN.amax.default)(_reduction(relax.op.max))
+_handles(_ATEN.amin.default)(_reduction(relax.op.min))
+
+
+@_handles(_ATEN._softmax.default, _ATEN.softmax.int)
+def _softmax(t: Any, node: Node) -> Any:
+    x = t.operand(node.args[0], node.meta["val"].dtype)
+    rank = node.meta["val"].dim()
+    return t.emit(relax.op.nn.softmax(x, node.args[1] % rank)) if rank else t.full(1, node)
+
+
+@_handles(_ATEN._log_softmax.default, _ATEN.log_softmax.int)
+def _log_softmax(t: Any, node: Node) -> Any:
+    x = t.operand(node.args[0], node.meta["val"].dtype)
+    rank = node.meta["val"].dim()
+    return t.emit(relax.op.nn.log_softmax(x, node.args[1] % rank)) if rank else t.full(0, node)
+
+
+@_handles(_ATEN.layer_norm.default, _ATEN.native_layer_norm.default)
+def _layer_norm(t: Any, node: Node) -> Any:
+    """The three results of ``native_layer_norm``, or the first of them: mean and deviation in two passes of a row."""
+    source, normalized, weight, bias, eps = t.arguments(node)[:5]
+    whole = node.target is _ATEN.layer_norm.default
+    shape = list(source.meta["val"].shape)
+    split = len(shape) - len(normalized)
+    rows, row = shape[:split], shape[split:]
+    columns = math.prod(row)
+    given = [t.env[v] for v in (source, weight, bias) if v is not None]
+
+    def norm(x: Any, *affine: Any) -> Any:
+        def axes(name: str) -> list[Any]:
+            return [te.reduce_axis((0, extent), f"{name}{d}") for d, extent in enumerate(row)]
+
+        k, again = axes("k"), axes("again")
+        total = te.compute(rows, lambda *i: te.sum(x[(*i, *k)], axis=k), "total")
+        mean = te.compute(rows, lambda *i: total[i] / columns, "mean")
+
+        def square(*i: Any) -> Any:
+            distance = x[(*i, *again)] - mean[i]
+            return te.sum(distance * distance, axis=again)
+
+        spread = te.compute(rows, square, "spread")
+        scale = te.compute(rows, lambda *i: 1 / te.sqrt(spread[i] / columns + tirx.const(eps, x.dtype)), "scale")
+
+        def element(*at: Any) -> Any:
+            i, j = at[:split], at[split:]
+            value = (x[at] - mean[i]) * scale[i]
+            rest = list(affine)
+            if weight is not None:
+                value = value * rest.pop(0)[j]
+            if bias is not None:
+                value = value + rest.pop(0)[j]
+            return value
+
+        out = te.compute(shape, element, "out")
+        return out if whole else [out, mean, scale]
+
+    made = t.block_builder.emit_te(norm, *given, primfunc_name_hint="layer_norm")
+    if whole:
+        return made
+    kept = [*rows, *(1 for _ in row)]
+    results = [t.emit(relax.TupleGetItem(made, i)) for i in range(3)]
+    return [results[0], t.reshape(results[1], kept), t.reshape(results[2], kept)]
+
+
+@_handles(_ATEN._native_batch_norm_legit_no_training.default)
+def _batch_norm(t: Any, node: Node) -> Any:
+    source, weight, bias, mean, variance, _, eps = t.arguments(node)
+    dtype = source.meta["val"].dtype
+    shape = [1, -1] + [1] * (source.meta["val"].dim() - 2)
+    shape[1] = source.meta["val"].shape[1]
+    mul, add = (lambda a, b: t.emit(relax.op.multiply(a, b))), (lambda a, b: t.emit(relax.op.add(a, b)))
+    deviation = t.emit(relax.op.sqrt(add(t.env[variance], t.scalar(eps, dtype))))
+    scale = t.emit(relax.op.divide(t.scalar(1, dtype) if weight is None else t.env[weight], deviation))
+    shift = t.emit(relax.op.negative(mul(t.env[mean], scale)))
+    if bias is not None:
+        shift = add(shift, t.env[bias])
+    normalized = add(mul(t.env[source], t.reshape(scale, shape)), t.reshape(shift, shape))
+    return [normalized, None, None]

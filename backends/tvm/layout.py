@@ -1,0 +1,84 @@
+"""How tensors lie in memory, on torch's side and on TVM's, where every tensor is contiguous."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+def memory_order(value: torch.Tensor) -> tuple[int, ...] | None:
+    """The dimensions from the slowest to the fastest, if ``value`` fills its memory without gaps; else None."""
+    order = tuple(sorted(range(value.dim()), key=lambda d: (-value.stride(d), d)))
+    expected = 1
+    for dim in reversed(order):
+        if value.shape[dim] != 1:
+            if value.stride(dim) != expected:
+                return None
+            expected *= value.shape[dim]
+    return order
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A tensor that is handed over: its shape and dtype in torch, and how the other side stores it.
+
+    ``order`` lists torch's dimensions as they are stored, from the slowest to the fastest; None: in their own order.
+    ``wanted`` is the order of strides that torch's own result would have, None if that is the stored one.
+    """
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    order: tuple[int, ...] | None = None
+    wanted: tuple[int, ...] | None = None
+
+    @classmethod
+    def of(cls, value: torch.Tensor) -> Layout:
+        """Stored as torch stores it, where that is without gaps."""
+        order = memory_order(value)
+        usual = tuple(range(value.dim()))
+        if order is None or order == usual:
+            return cls.usual(value)
+        return cls(tuple(value.shape), value.dtype, order)
+
+    @classmethod
+    def usual(cls, value: torch.Tensor) -> Layout:
+        """Stored in the order of the dimensions, whatever torch does."""
+        usual = tuple(range(value.dim()))
+        order = tuple(sorted(usual, key=lambda d: (-value.stride(d), d)))
+        return cls(tuple(value.shape), value.dtype, None, None if order == usual else order)
+
+    @property
+    def is_usual(self) -> bool:
+        return self.order is None and self.wanted is None
+
+    @property
+    def stored_shape(self) -> list[int]:
+        return [self.shape[d] for d in self.order] if self.order is not None else list(self.shape)
+
+    @property
+    def back(self) -> list[int]:
+        """The permutation from the stored order of dimensions to torch's."""
+        return _inverse(self.order) if self.order is not None else list(range(len(self.shape)))
+
+    def is_memory_of(self, value: torch.Tensor) -> bool:
+        """Whether the bytes of ``value``, from its start, are the stored ones."""
+        return value.storage_offset() == 0 and memory_order(value) is not None
+
+    def hand_over(self, tensor: torch.Tensor) -> torch.Tensor:
+        """``tensor`` as it is to be stored; copied only if it lies otherwise."""
+        stored = tensor if self.order is None else tensor.permute(self.order)
+        return stored if stored.is_contiguous() else stored.contiguous()
+
+    def take_back(self, stored: torch.Tensor) -> torch.Tensor:
+        """The tensor that torch would have made."""
+        if self.order is not None:
+            return stored.permute(self.back)
+        if self.wanted is not None:
+            return stored.permute(self.wanted).contiguous().permute(_inverse(self.wanted))
+        return stored
+
+
+def _inverse(order: Any) -> list[int]:
+    return sorted(range(len(order)), key=order.__getitem__)

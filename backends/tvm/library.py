@@ -1,0 +1,164 @@
+"""torch's own kernels, called from Relax.
+
+A call carries a *recipe*: the operator, its arguments, and for each tensor argument how to view the memory that TVM
+hands over.  Views are free in torch, so a transposed weight or a split of heads is a view of what TVM has anyway, and
+nothing is copied.  A recipe is a string constant in the compiled artifact; the function for it is made once.
+
+Arguments are written ``["t", index, view]`` (a tensor; ``view`` is ``[size, stride, offset]`` or null), ``["l", ...]``
+(a list), ``["d", name]`` (a dtype) or ``["c", constant]``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+CALL_INTO = "torchmux.tvm.call_into"
+"""The packed function ``(recipe, *tensors, out)`` that fills ``out``, whose memory TVM plans."""
+
+CALL = "torchmux.tvm.call"
+"""The packed function ``(recipe, *tensors)`` that returns tensors which torch allocated."""
+
+_ATEN = torch.ops.aten
+
+# Operators with a kernel that writes its result where it is told; the result is contiguous.
+INTO = {
+    _ATEN.mm.default: _ATEN.mm.out,
+    _ATEN.addmm.default: _ATEN.addmm.out,
+    _ATEN.bmm.default: _ATEN.bmm.out,
+    _ATEN.baddbmm.default: _ATEN.baddbmm.out,
+}
+
+# Operators whose kernels bring their own memory.
+RETURNING = frozenset(
+    (
+        _ATEN.convolution.default,
+        _ATEN.convolution_backward.default,
+        _ATEN.scaled_dot_product_attention.default,
+        _ATEN._scaled_dot_product_flash_attention_for_cpu.default,
+        _ATEN._scaled_dot_product_flash_attention_for_cpu_backward.default,
+    )
+)
+
+
+# Operators that read where data says.  TVM's code for them does not look whether that is inside the tensor, torch's
+# raises IndexError: they are torch's whatever the options say.
+INDEXING = frozenset(
+    (
+        _ATEN.embedding.default,
+        _ATEN.gather.default,
+        _ATEN.index.Tensor,
+        _ATEN.index_select.default,
+        _ATEN.embedding_dense_backward.default,
+        _ATEN.index_put.default,
+        _ATEN.scatter.src,
+        _ATEN.scatter.value,
+        _ATEN.scatter_add.default,
+    )
+)
+
+
+def has_kernel(op: Any) -> bool:
+    """Whether a recipe can call ``op``."""
+    return op in INTO or op in RETURNING or op in INDEXING
+
+
+def recipe(op: Any, arguments: Sequence[Any], keywords: dict[str, Any], kept: Sequence[int | None], order: Any) -> str:
+    """The text of a call.
+
+    Args:
+        op: the ``OpOverload``.
+        arguments, keywords: encoded arguments.
+        kept: which results are wanted, by position; ``[None]`` for an operator with one result.
+        order: for each of them the order of dimensions in memory, or null for the usual one.
+    """
+    return json.dumps([op.name(), arguments, keywords, list(kept), list(order)])
+
+
+def encode(value: Any, tensor: Callable[[Any], list[Any]]) -> Any:
+    """An operator's argument; ``tensor`` encodes a graph node.
+
+    Raises:
+        ValueError: an argument that a recipe cannot carry.
+    """
+    if isinstance(value, torch.fx.Node):
+        return tensor(value)
+    if isinstance(value, (list, tuple)):
+        return ["l", *(encode(v, tensor) for v in value)]
+    if isinstance(value, torch.dtype):
+        return ["d", str(value).removeprefix("torch.")]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return ["c", value]
+    raise ValueError(f"an argument of type {type(value).__name__}")
+
+
+def _decode(code: Any, tensors: Sequence[torch.Tensor]) -> Any:
+    kind = code[0]
+    if kind == "t":
+        view = code[2]
+        tensor = tensors[code[1]]
+        return tensor if view is None else tensor.as_strided(*view)
+    if kind == "l":
+        return [_decode(c, tensors) for c in code[1:]]
+    if kind == "d":
+        return getattr(torch, code[1])
+    return code[1]
+
+
+def _overload(name: str) -> Any:
+    packet, _, overload = name.removeprefix("aten::").partition(".")
+    return getattr(getattr(_ATEN, packet), overload or "default")
+
+
+def _make(text: str) -> Callable[[Sequence[torch.Tensor]], Any]:
+    """The function for a recipe: takes the tensors (and the one to fill, if the operator fills one)."""
+    name, arguments, keywords, kept, orders = json.loads(text)
+    op = _overload(name)
+    into = INTO.get(op)
+    if into is not None:
+
+        def fill(tensors: Sequence[torch.Tensor]) -> None:
+            given = [_decode(c, tensors) for c in arguments]
+            into(*given, **{k: _decode(c, tensors) for k, c in keywords.items()}, out=tensors[-1])
+
+        return fill
+
+    def call(tensors: Sequence[torch.Tensor]) -> Any:
+        given = [_decode(c, tensors) for c in arguments]
+        made = op(*given, **{k: _decode(c, tensors) for k, c in keywords.items()})
+        if kept == [None]:
+            return _compact(made, orders[0])
+        return [_compact(made[i], order) for i, order in zip(kept, orders, strict=True)]
+
+    return call
+
+
+def _compact(tensor: torch.Tensor, order: Sequence[int] | None) -> torch.Tensor:
+    """The memory of a result as TVM takes it: contiguous, with the dimensions in the order that was foreseen."""
+    return (tensor if order is None else tensor.permute(order)).contiguous()
+
+
+_made: dict[str, Callable[[Sequence[torch.Tensor]], Any]] = {}
+
+
+def _run(text: str, *tensors: torch.Tensor) -> Any:
+    function = _made.get(text)
+    if function is None:
+        function = _made[text] = _make(text)
+    return function(tensors)
+
+
+def _run_into(text: str, *tensors: torch.Tensor) -> None:
+    _run(text, *tensors)
+
+
+def register() -> None:
+    """Make the packed functions known to TVM; needed before an artifact is run."""
+    import tvm_ffi
+
+    for name, function in ((CALL, _run), (CALL_INTO, _run_into)):
+        converted = tvm_ffi.convert_func(function, tensor_cls=torch.Tensor)
+        tvm_ffi.register_global_func(name, converted, override=True)

@@ -1,0 +1,103 @@
+"""Which ATen nodes can go to TVM: asked of the converters of TVM's own PyTorch frontend, besides our handlers."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch.fx import Node
+
+from torchmux import torch_internals as internals
+
+from ..common.aliasing import writes
+from ..common.decompose import can_stay_whole, core_aten, is_random
+from . import library
+from .handlers import HANDLERS
+from .translate import DTYPES, converters
+
+# Composite operators that are one kernel in torch, or one loop over rows in TVM.
+WHOLE = ("scaled_dot_product_attention", "layer_norm", "softmax.int", "log_softmax.int")
+
+_DETERMINISTIC_IF: dict[str, tuple[str, Any]] = {
+    "aten::scaled_dot_product_attention": ("dropout_p", 0.0),
+    "aten::_scaled_dot_product_flash_attention_for_cpu": ("dropout_p", 0.0),
+    "aten::native_dropout": ("train", False),
+}
+
+
+@functools.cache
+def _converted() -> frozenset[str]:
+    return converters()
+
+
+def known(op: Any) -> bool:
+    """Whether some way leads from ``op`` to Relax."""
+    return op in HANDLERS or library.has_kernel(op) or op.__name__ in _converted()
+
+
+@functools.cache
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """torch's table without what goes to TVM as it is."""
+    return {op: function for op, function in core_aten().items() if not known(op)}
+
+
+@functools.cache
+def whole() -> frozenset[Any]:
+    """The composite operators to keep in one piece."""
+    found = set()
+    for name in WHOLE:
+        packet, _, overload = name.partition(".")
+        op = getattr(getattr(torch.ops.aten, packet), overload or "default")
+        if can_stay_whole(op):
+            found.add(op)
+    return frozenset(found)
+
+
+def supports(node: Node) -> Literal[True] | str:
+    """Whether ``node`` may go to TVM, or why not; translation and the check of results have the last word."""
+    op = node.target
+    if not isinstance(op, internals.OpOverload):
+        return "not an ATen operator"
+    if not known(op):
+        return "TVM's PyTorch frontend has no converter"
+    if writes(node):
+        return "it writes to its arguments"
+    if is_random(op) and not _draws_nothing(node):
+        return "random numbers would not be torch's for the same seed"
+    for value in _values(node):
+        if isinstance(value, (torch.SymFloat, torch.SymBool)):
+            return "a float or bool that is known at run time only"
+        if not isinstance(value, torch.Tensor):
+            continue
+        if value.layout is not torch.strided:
+            return f"TVM has no {value.layout} tensors"
+        if value.dtype not in DTYPES:
+            return f"no code for {str(value.dtype).removeprefix('torch.')} that rounds as torch does"
+        if any(type(size) is int and size == 0 for size in value.shape):
+            return "Relax gives a size of zero another meaning"
+    return True
+
+
+def _draws_nothing(node: Node) -> bool:
+    rule = _DETERMINISTIC_IF.get(node.target.name())
+    if rule is None:
+        return False
+    name, value = rule
+    for position, argument in enumerate(internals.operator_schema(node.target).arguments):
+        if argument.name == name:
+            given = node.args[position] if position < len(node.args) else node.kwargs.get(name, argument.default_value)
+            return given == value
+    return False
+
+
+def _values(node: Node) -> list[Any]:
+    """What goes into the node and what comes out and is used, as far as it is known."""
+    out = node.meta.get("val")
+    if isinstance(out, (tuple, list)):
+        results = [u.meta.get("val") for u in node.users if u.target is operator.getitem]
+    else:
+        results = [out]
+    return [n.meta.get("val") for n in node.all_input_nodes] + results

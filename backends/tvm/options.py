@@ -1,0 +1,73 @@
+"""The options of the tvm backend, with TVM's own names where it has them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Literal
+
+from torchmux.registry.errors import InvalidOption
+
+
+@dataclass(frozen=True)
+class TvmOptions:
+    """How a graph is compiled.
+
+    Raises:
+        InvalidOption: a target that is no JSON object or is not for a CPU, or a number out of its range.
+    """
+
+    library: Literal["torch", "none"] = field(
+        default="torch",
+        metadata={
+            "help": "who runs matrix products, convolutions and attention: torch's own kernels, called from Relax on "
+            "shared memory, or code that TVM generates, which is many times slower unless it is tuned"
+        },
+    )
+    target: str | None = field(
+        default=None,
+        metadata={
+            "help": 'a TVM target as JSON, such as \'{"kind": "llvm", "mcpu": "znver4"}\'; None: this processor. '
+            "Only CPU targets of kind llvm run here"
+        },
+    )
+    opt_level: int = field(default=3, metadata={"help": "TVM's optimization level, 0 to 3"})
+    shape_limit: int = field(
+        default=8,
+        metadata={
+            "help": "how many shapes a graph with symbolic sizes is compiled for, one artifact each; torch runs the "
+            "shapes that come after"
+        },
+    )
+    check: bool = field(
+        default=True,
+        metadata={
+            "help": "before new code is used, compare it with torch once, on made-up inputs; operators that TVM's "
+            "importer gets wrong go to torch. Code from the cache was compared when it was made"
+        },
+    )
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.opt_level <= 3:
+            raise InvalidOption(f"The option 'opt_level' of tvm takes a number from 0 to 3, not {self.opt_level}.")
+        if self.shape_limit < 1:
+            raise InvalidOption(f"The option 'shape_limit' of tvm takes a number from 1, not {self.shape_limit}.")
+        if self.target is not None:
+            _check_target(self.target)
+
+
+def _check_target(text: str) -> None:
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        parsed = None
+    if not isinstance(parsed, dict) or "kind" not in parsed:
+        raise InvalidOption(
+            f"The option 'target' of tvm takes a JSON object with a \"kind\", such as '{{\"kind\": \"llvm\"}}', "
+            f"not {text!r}."
+        )
+    if parsed["kind"] != "llvm":
+        raise InvalidOption(
+            f"tvm compiles for the CPU here, with a target of kind 'llvm', not {parsed['kind']!r}; a GPU is not "
+            f"supported by this adapter."
+        )

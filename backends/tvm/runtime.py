@@ -1,0 +1,71 @@
+"""Calling a compiled part on torch's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from . import build, threads
+from .layout import Layout
+
+
+class TvmFunction:
+    """A compiled part: takes tensors, returns tensors; may be called from several threads.
+
+    ``cache_hit`` says whether the code came from the artifact cache, ``notes`` is for the report.
+    """
+
+    def __init__(
+        self,
+        executable: Any,
+        inputs: Sequence[Layout],
+        outputs: Sequence[Layout],
+        constants: Sequence[torch.Tensor],
+        *,
+        cache_hit: bool,
+        notes: Sequence[str],
+    ) -> None:
+        self.cache_hit = cache_hit
+        self.notes = tuple(notes)
+        self._executable = executable
+        self._inputs = tuple(inputs)
+        self._outputs = tuple(outputs)
+        self._constants = tuple(constants)
+        self._unusual = tuple(i for i, layout in enumerate(outputs) if not layout.is_usual)
+        self._free: list[Any] = []
+        self._copied: tuple[int, ...] | None = None  # outputs that show memory of something else, once known
+
+    def __call__(self, *args: Any) -> tuple[torch.Tensor, ...]:
+        given = [
+            layout.hand_over(value) for layout, value in zip(self._inputs, (*args, *self._constants), strict=True)
+        ]
+        try:
+            main = self._free.pop()
+        except IndexError:
+            main = build.machine(self._executable)
+        try:
+            threads.follow_torch()
+            with torch.no_grad():
+                results = list(main(*given))
+        finally:
+            self._free.append(main)
+        if self._copied is None:
+            self._copied = _sharing(given, results)
+        for position in self._copied:
+            results[position] = results[position].clone()
+        for position in self._unusual:
+            results[position] = self._outputs[position].take_back(results[position])
+        return tuple(results)
+
+
+def _sharing(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> tuple[int, ...]:
+    """Results on the memory of an input or of an earlier result: Relax reshapes without copying."""
+    seen = {t.data_ptr() for t in inputs}
+    found = []
+    for position, result in enumerate(results):
+        if result.data_ptr() in seen:
+            found.append(position)
+        seen.add(result.data_ptr())
+    return tuple(found)

@@ -1,0 +1,285 @@
+"""A CPU schedule for the kernels between library calls: pointwise chains, reductions, softmax, norms, transposes.
+
+TVM's own default is one thread and one loop nest per operator.  Here
+
+* producers that are cheap, or that have one reader, are computed where they are read;
+* what shares its leading dimensions runs row by row: a row of every stage at a time, so that it stays in cache;
+* a reduction runs in several lanes, which are combined at the end;
+* the outermost loop is divided among threads, if the work is worth it.
+
+Innermost loops are left plain: with elementary functions written out (``mathlib``) LLVM vectorizes them, tails included.
+A kernel that a step does not fit keeps what the steps before made of it; every step preserves its meaning.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+
+LANES = 32
+"""Partial results of a reduction that run beside each other: two vector registers of the widest kind."""
+
+COLUMNS = 64
+"""Sums of columns that run beside each other."""
+
+WORTH_THREADS = 16 * 1024
+"""Elements from which a kernel is worth waking other threads."""
+
+
+def mark(module: tvm.IRModule) -> tvm.IRModule:
+    """Let TVM's fusion join operators that reduce rows with what is around them.
+
+    Fusion goes by a pattern that every kernel is marked with.  One that keeps leading dimensions and reduces trailing
+    ones is marked as if it were injective, since the schedule runs whole groups of such kernels row by row.
+    """
+    for name, function in module.functions_items():
+        if isinstance(function, tirx.PrimFunc) and _is_by_rows(function):
+            module[name] = function.with_attr("op_pattern", 2)
+    return module
+
+
+def apply(module: tvm.IRModule) -> tvm.IRModule:
+    """Schedule every kernel of ``module``."""
+    for name, function in module.functions_items():
+        if isinstance(function, tirx.PrimFunc):
+            module[name] = scheduled(function)
+    return module
+
+
+def scheduled(function: Any) -> Any:
+    """``function`` with a schedule; as it is if it is no plain loop nest."""
+    schedule = s_tir.Schedule(function)
+    try:
+        root = schedule.get_sblock("root")
+        _inline(schedule, root)
+        stages = _stages(schedule, root)
+    except Exception:  # TVM has one class of error for all that a primitive does not take
+        return function
+    if not stages:
+        return function
+    done = _by_rows(schedule, stages) if len(stages) > 1 else None
+    if done is None:
+        for stage in stages:
+            _alone(schedule, stage)
+        done = schedule
+    return done.mod["main"]
+
+
+# --- what a kernel consists of ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Stage:
+    """One block: its loops' extents by kind, spatial ones first."""
+
+    block: Any
+    spatial: list[int]
+    reduced: list[int]
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.spatial) * math.prod(self.reduced)
+
+
+def _stages(schedule: Any, root: Any) -> list[_Stage]:
+    """The blocks in order; empty if one of them is not spatial loops followed by reduction loops of known extent."""
+    found = []
+    for block in schedule.get_child_blocks(root):
+        stage = _stage(schedule, block)
+        if stage is None:
+            return []
+        found.append(stage)
+    return found
+
+
+def _stage(schedule: Any, block: Any) -> _Stage | None:
+    kinds, extents = [], []
+    for variable in schedule.get(block).iter_vars:
+        if variable.iter_type not in (0, 2) or not isinstance(variable.dom.extent, tirx.IntImm):
+            return None
+        kinds.append(variable.iter_type == 2)
+        extents.append(int(variable.dom.extent))
+    if kinds != sorted(kinds) or len(schedule.get_loops(block)) != len(kinds):
+        return None
+    split = kinds.count(False)
+    return _Stage(block, extents[:split], extents[split:])
+
+
+def _is_by_rows(function: Any) -> bool:
+    """Whether some block reduces, none reduces everything, and all share a leading dimension."""
+    schedule = s_tir.Schedule(function)
+    try:
+        stages = _stages(schedule, schedule.get_sblock("root"))
+    except Exception:
+        return False
+    reductions = [stage for stage in stages if stage.reduced]
+    if not reductions or not all(_reduces_neighbours(schedule, stage) for stage in reductions):
+        return False
+    return math.prod(_common(stages)) > 1
+
+
+def _common(stages: list[_Stage]) -> list[int]:
+    """The leading spatial extents that all stages share; without a reduction the innermost loop is left out."""
+    by_rows = any(stage.reduced for stage in stages)
+    shortest: list[int] | None = None
+    for stage in stages:
+        own = stage.spatial if by_rows else stage.spatial[:-1]
+        if shortest is None:
+            shortest = own
+            continue
+        same = 0
+        while same < min(len(own), len(shortest)) and own[same] == shortest[same]:
+            same += 1
+        shortest = shortest[:same]
+    return shortest or []
+
+
+def _reduces_neighbours(schedule: Any, stage: _Stage) -> bool:
+    """Whether the reduction runs along what lies side by side in the largest tensor it reads."""
+    block = schedule.get(stage.block)
+    reduced = [v.var for v in block.iter_vars if v.iter_type == 2]
+    reads = [r for r in block.reads if r.region]
+    if not reads:
+        return False
+    largest = max(reads, key=lambda r: len(r.region))
+    found: list[Any] = []
+    tvm_ffi.structural_walk(largest.region[-1].min, (tirx.Var, found.append), order="post")
+    return any(v.same_as(r) for v in found for r in reduced)
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+
+def _inline(schedule: Any, root: Any) -> None:
+    """Compute producers where they are read, unless that would repeat something costly."""
+    changed = True
+    while changed:
+        changed = False
+        for block in schedule.get_child_blocks(root):
+            if _is_costly(schedule.get(block)) and len(schedule.get_consumers(block)) > 1:
+                continue
+            try:
+                schedule.compute_inline(block)
+            except Exception:  # a reduction, an output, or read in another way
+                continue
+            changed = True
+            break
+
+
+def _is_costly(block: Any) -> bool:
+    """Whether the block computes an elementary function or divides."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(block.body, ((tirx.Div, tvm.ir.Call), found.append), order="post")
+    return bool(found)
+
+
+def _by_rows(schedule: Any, stages: list[_Stage]) -> Any:
+    """Run all stages row by row; None if they do not share rows."""
+    common = _common(stages)
+    rows = math.prod(common)
+    if rows < 2:
+        return None
+    trial = schedule.copy()
+    try:
+        stages = _with_lanes(trial, stages)
+        last = stages[-1]
+        row = trial.fuse(*trial.get_loops(last.block)[: len(common)])
+        for stage in reversed(stages[:-1]):
+            trial.compute_at(stage.block, row, preserve_unit_loops=True)
+            expected = math.prod(stage.spatial[len(common) :]) * math.prod(stage.reduced)
+            if _inner_size(trial, stage.block, row) > expected:
+                return None  # it would be computed again for every row
+        if sum(stage.size for stage in stages) >= WORTH_THREADS:
+            trial.parallel(row)
+        for stage in stages:
+            _lanes_innermost(trial, stage, 1)
+    except Exception:
+        return None
+    return trial
+
+
+def _with_lanes(schedule: Any, stages: list[_Stage]) -> list[_Stage]:
+    """Divide the reductions that are long enough into lanes."""
+    result = []
+    for stage in stages:
+        length = math.prod(stage.reduced) if stage.reduced else 0
+        if not length or length % LANES or length < 2 * LANES or not _reduces_neighbours(schedule, stage):
+            result.append(stage)
+            continue
+        loops = schedule.get_loops(stage.block)[len(stage.spatial) :]
+        whole = schedule.fuse(*loops)
+        _, lane = schedule.split(whole, [None, LANES])
+        partial = schedule.rfactor(lane, len(stage.spatial))
+        result.append(_Stage(partial, [*stage.spatial, LANES], [length // LANES]))
+        result.append(_Stage(stage.block, stage.spatial, [LANES]))
+    return result
+
+
+def _inner_size(schedule: Any, block: Any, row: Any) -> int:
+    size, inside = 1, False
+    for loop in schedule.get_loops(block):
+        if inside:
+            size *= int(schedule.get(loop).extent)
+        inside = inside or schedule.get(loop).loop_var.same_as(schedule.get(row).loop_var)
+    return size
+
+
+def _lanes_innermost(schedule: Any, stage: _Stage, outer: int) -> None:
+    """Below the first ``outer`` loops, run a reduction around its spatial loops, with its initial value set before."""
+    if not stage.reduced:
+        return
+    loops = schedule.get_loops(stage.block)
+    carrying = _reduction_loops(schedule, stage.block)
+    run = [loops[i] for i in carrying]
+    lanes = [loop for i, loop in enumerate(loops) if i >= outer and i not in carrying]
+    if run:
+        schedule.reorder(*run, *lanes)
+        schedule.decompose_reduction(stage.block, run[0])
+
+
+def _reduction_loops(schedule: Any, block: Any) -> list[int]:
+    """Positions of the loops that carry the block's reduction."""
+    realize = tvm.get_global_func("s_tir.schedule.GetSBlockRealize")(schedule, block)
+    variables: list[Any] = []
+    for variable, value in zip(schedule.get(block).iter_vars, realize.iter_values, strict=True):
+        if variable.iter_type == 2:
+            tvm_ffi.structural_walk(value, (tirx.Var, variables.append), order="post")
+    loops = schedule.get_loops(block)
+    return [i for i, loop in enumerate(loops) if any(schedule.get(loop).loop_var.same_as(v) for v in variables)]
+
+
+def _alone(schedule: Any, stage: _Stage) -> None:
+    """Divide the loops of one stage among threads."""
+    try:
+        if stage.reduced:
+            _reduction_alone(schedule, stage)
+        elif stage.size >= WORTH_THREADS:
+            loops = schedule.get_loops(stage.block)
+            outer = schedule.fuse(*loops[:-1]) if len(loops) > 1 else schedule.split(loops[0], [None, 1024])[0]
+            schedule.parallel(outer)
+    except Exception:  # the stage stays as it is
+        return
+
+
+def _reduction_alone(schedule: Any, stage: _Stage) -> None:
+    if not stage.spatial or math.prod(stage.spatial) == 1:
+        _with_lanes(schedule, [stage])
+        return
+    if _reduces_neighbours(schedule, stage):
+        partial = _with_lanes(schedule, [stage])[0]
+        row = schedule.fuse(*schedule.get_loops(stage.block)[: len(stage.spatial)])
+        if partial is not stage and partial.block is not stage.block:
+            schedule.compute_at(partial.block, row, preserve_unit_loops=True)
+            _lanes_innermost(schedule, partial, 1)
+    else:
+        # Columns: some of them side by side, the reduction around them.
+        columns = schedule.fuse(*schedule.get_loops(stage.block)[: len(stage.spatial)])
+        row, _ = schedule.split(columns, [None, COLUMNS])
+        _lanes_innermost(schedule, stage, 1)
+    if stage.size >= WORTH_THREADS:
+        schedule.parallel(row)

@@ -1,0 +1,291 @@
+"""From an ATen graph to a Relax function ``main``.
+
+Every node becomes Relax by our own handler, as a call of torch's kernel (``library``), or by the converter of TVM's
+PyTorch frontend; and what comes out must have the shape and dtype that torch gives the node.
+
+*Memory.*  Relax tensors are contiguous; torch's need not be.  For every value whose bytes in TVM lie as torch's would,
+the translator remembers the Relax variable.  A kernel of torch takes a view of such a variable instead of a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+import tvm
+from tvm import relax, te, tirx
+from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
+from torchmux import torch_internals as internals
+
+from ..common import aliasing
+from ..common.partition import takes_element
+from ..common.refusal import NodesRefused
+from . import library
+from .handlers import HANDLERS
+from .layout import Layout, memory_order
+
+_NAMES = {
+    torch.float32: "float32", torch.float64: "float64", torch.int64: "int64", torch.int32: "int32",
+    torch.int16: "int16", torch.int8: "int8", torch.uint8: "uint8", torch.bool: "bool",
+}  # fmt: skip
+
+DTYPES = frozenset(_NAMES)
+
+
+def converters() -> frozenset[str]:
+    """The operators that the installed TVM's frontend converts, as ``packet.overload``."""
+    return frozenset(ExportedProgramImporter().convert_map)
+
+
+@dataclass
+class Translated:
+    """``module`` has one function, ``main``, from the tensors of ``inputs`` to a tuple as ``outputs`` says.
+
+    ``library_calls`` counts the calls of torch's kernels.
+    """
+
+    module: tvm.IRModule
+    inputs: list[Layout]
+    outputs: list[Layout]
+    library_calls: int
+
+
+def translate(gm: GraphModule, *, use_library: bool) -> Translated:
+    """Translate a graph of tensors of known shape, each node with ``meta["val"]``.
+
+    Raises:
+        NodesRefused: nodes that TVM cannot express, or expresses otherwise than torch means them.
+    """
+    return Translator(gm, use_library).translate()
+
+
+class Translator(ExportedProgramImporter):
+    """TVM's importer, with ``env`` filled node by node under our control."""
+
+    def __init__(self, gm: GraphModule, use_library: bool) -> None:
+        super().__init__()
+        self.gm = gm
+        self.use_library = use_library
+        self.library_calls = 0
+        self.block_builder = relax.BlockBuilder()
+        self._roots = aliasing.roots(gm.graph)
+        self._memory: dict[Node, Any] = {}
+        self._layouts: dict[Any, Layout] = {}
+        self._refused: dict[str, str] = {}
+
+    def translate(self) -> Translated:
+        placeholders = self.gm.graph.find_nodes(op="placeholder")
+        inputs = [Layout.of(n.meta["val"]) for n in placeholders]
+        variables = [
+            relax.Var(f"input_{i}", relax.TensorType(layout.stored_shape, _NAMES[layout.dtype]))
+            for i, layout in enumerate(inputs)
+        ]
+        results = list(next(n for n in reversed(self.gm.graph.nodes) if n.op == "output").args[0])
+        with self.block_builder.function("main", variables):
+            with self.block_builder.dataflow():
+                for node, variable, layout in zip(placeholders, variables, inputs, strict=True):
+                    self._enter(node, variable, layout)
+                for node in self.gm.graph.nodes:
+                    if node.op == "call_function":
+                        self._translate_node(node)
+                if self._refused:
+                    # The builder wants its blocks closed in any case.
+                    returned, outputs = variables[:1], []
+                else:
+                    returned, outputs = self._results(results)
+                output = self.block_builder.emit_output(relax.Tuple(returned))
+            self.block_builder.emit_func_output(output)
+        if self._refused:
+            raise NodesRefused(self._refused)
+        return Translated(self.block_builder.get(), inputs, outputs, self.library_calls)
+
+    def _enter(self, node: Node, variable: Any, layout: Layout) -> None:
+        self.env[node] = self._logical(variable, layout)
+        if layout.is_memory_of(node.meta["val"]):
+            self._memory[node] = variable
+
+    def _results(self, nodes: Sequence[Node]) -> tuple[list[Any], list[Layout]]:
+        """What ``main`` returns: a result of torch's kernel as it lies in memory, anything else as Relax has it."""
+        returned, outputs = [], []
+        for node in nodes:
+            wanted = node.meta["val"]
+            stored = self._memory.get(node)
+            if stored is not None and memory_order(wanted) is not None:
+                returned.append(stored)
+                outputs.append(Layout.of(wanted))
+            else:
+                returned.append(self.env[node])
+                outputs.append(Layout.usual(wanted))
+        return returned, outputs
+
+    # --- one node -----------------------------------------------------------------------------------------------------
+
+    def _translate_node(self, node: Node) -> None:
+        if any(n.name in self._refused for n in node.all_input_nodes):
+            self._refused.setdefault(node.name, "")
+            return
+        try:
+            self.env[node] = made = self._made(node)
+            self._check(node, made)
+        except Exception as error:  # whatever TVM raises for what it does not know
+            self._refused[node.name] = f"TVM's importer: {_short(error)}"
+            return
+        value = node.meta["val"]
+        if isinstance(value, torch.Tensor) and node not in self._memory and self._roots[node] is node:
+            if Layout.of(value).is_usual and value.is_contiguous():
+                self._memory[node] = made
+
+    def _made(self, node: Node) -> Any:
+        source = takes_element(node)
+        if source is not None:
+            return self._element(node, source)
+        if node.target in library.INDEXING or (self.use_library and library.has_kernel(node.target)):
+            return self._library_call(node)
+        handler = HANDLERS.get(node.target)
+        if handler is not None:
+            return handler(self, node)
+        return self.convert_map[node.target.__name__](node)
+
+    def _element(self, node: Node, source: Node) -> Any:
+        made, position = self.env[source], node.args[1]
+        if isinstance(made, (list, tuple)):
+            stored = made[position]
+            layout = self._layouts.get(stored)
+            if layout is not None:
+                self._memory[node] = stored
+                return self._logical(stored, layout)
+            return stored
+        return self.emit(relax.TupleGetItem(made, position))
+
+    def _check(self, node: Node, made: Any) -> None:
+        value = node.meta["val"]
+        if not isinstance(value, torch.Tensor):
+            return
+        found = made.ty
+        shape = [int(s) for s in found.shape] if found.shape is not None else None
+        if shape != list(value.shape) or str(found.dtype.dtype) != _NAMES[value.dtype]:
+            raise TypeError(f"it makes {found} of what is {tuple(value.shape)} {value.dtype} in torch")
+
+    # --- torch's kernels ----------------------------------------------------------------------------------------------
+
+    def _library_call(self, node: Node) -> Any:
+        tensors: list[Any] = []
+
+        def tensor(argument: Node) -> list[Any]:
+            stored, view = self._stored(argument)
+            tensors.append(stored)
+            return ["t", len(tensors) - 1, view]
+
+        arguments = [library.encode(a, tensor) for a in node.args]
+        keywords = {k: library.encode(v, tensor) for k, v in node.kwargs.items()}
+        self.library_calls += 1
+        value = node.meta["val"]
+        if node.target in library.INTO:
+            text = library.recipe(node.target, arguments, keywords, [None], [None])
+            given = relax.Tuple([tvm.ir.StringImm(text), *tensors])
+            return self.emit(relax.call_dps_packed(library.CALL_INTO, given, self.type_of(value)))
+        several = isinstance(value, (tuple, list))
+        kept = [i for i, v in enumerate(value) if isinstance(v, torch.Tensor)] if several else [None]
+        layouts = [Layout.of(value[i] if several else value) for i in kept]
+        text = library.recipe(node.target, arguments, keywords, kept, [layout.order for layout in layouts])
+        types = [relax.TensorType(layout.stored_shape, _NAMES[layout.dtype]) for layout in layouts]
+        given = [tvm.ir.StringImm(text), *tensors]
+        if not several:
+            made = self.emit(relax.call_pure_packed(library.CALL, *given, ty_args=types[0]))
+            self._memory[node] = made
+            return self._logical(made, layouts[0])
+        made = self.emit(relax.call_pure_packed(library.CALL, *given, ty_args=relax.TupleType(types)))
+        results: list[Any] = [None] * len(value)
+        for at, (position, layout) in enumerate(zip(kept, layouts, strict=True)):
+            results[position] = self.emit(relax.TupleGetItem(made, at))
+            self._layouts[results[position]] = layout
+        return results
+
+    def _stored(self, node: Node) -> tuple[Any, list[Any] | None]:
+        """Where the value of ``node`` lies: a variable, and how torch views it (None: as it is)."""
+        root, value = self._roots[node], node.meta["val"]
+        stored = self._memory.get(root)
+        if stored is None:
+            return self.env[node], None
+        if [int(s) for s in stored.ty.shape] == list(value.shape) and value.is_contiguous():
+            return stored, None
+        return stored, [list(value.shape), list(value.stride()), value.storage_offset()]
+
+    def _logical(self, stored: Any, layout: Layout) -> Any:
+        """The value with its dimensions in torch's order, of one that is stored in another."""
+        if layout.order is None:
+            return stored
+        return self.emit(relax.op.permute_dims(stored, layout.back))
+
+    # --- for the handlers ---------------------------------------------------------------------------------------------
+
+    def emit(self, expression: Any) -> Any:
+        return self.block_builder.emit(expression)
+
+    def arguments(self, node: Node) -> list[Any]:
+        """All arguments of the operator's schema, by position, with defaults filled in."""
+        found = []
+        for position, argument in enumerate(internals.operator_schema(node.target).arguments):
+            if position < len(node.args):
+                found.append(node.args[position])
+            else:
+                found.append(node.kwargs.get(argument.name, argument.default_value))
+        return found
+
+    def value(self, argument: Any) -> Any:
+        """What torch knows of an argument: a fake tensor, or a number."""
+        return argument.meta["val"] if isinstance(argument, Node) else argument
+
+    def shape(self, node: Node) -> list[int]:
+        return list(node.meta["val"].shape)
+
+    def dtype(self, node: Node) -> str:
+        return _NAMES[node.meta["val"].dtype]
+
+    def type_of(self, value: torch.Tensor) -> Any:
+        return relax.TensorType(list(value.shape), _NAMES[value.dtype])
+
+    def scalar(self, value: Any, dtype: torch.dtype) -> Any:
+        return relax.const(value, _NAMES[dtype])
+
+    def cast(self, x: Any, dtype: torch.dtype) -> Any:
+        name = _NAMES[dtype]
+        return x if str(x.ty.dtype.dtype) == name else self.emit(relax.op.astype(x, name))
+
+    def operand(self, argument: Any, dtype: torch.dtype) -> Any:
+        """A tensor or number as an expression of ``dtype``."""
+        return self.cast(self.env[argument], dtype) if isinstance(argument, Node) else self.scalar(argument, dtype)
+
+    def reshape(self, x: Any, shape: Sequence[int]) -> Any:
+        if [int(s) for s in x.ty.shape] == list(shape):
+            return x
+        return self.emit(relax.op.reshape(x, list(shape)))
+
+    def broadcast(self, x: Any, shape: Sequence[int]) -> Any:
+        if [int(s) for s in x.ty.shape] == list(shape):
+            return x
+        return self.emit(relax.op.broadcast_to(x, list(shape)))
+
+    def strided_slice(self, x: Any, axis: int, begin: int, end: int, step: int) -> Any:
+        if begin == 0 and step == 1 and end == int(x.ty.shape[axis]):
+            return x
+        return self.emit(relax.op.strided_slice(x, axes=[axis], begin=[begin], end=[end], strides=[step]))
+
+    def full(self, value: Any, node: Node) -> Any:
+        """A constant tensor of the node's shape and dtype."""
+        dtype = self.dtype(node)
+        return self.emit(relax.op.full(self.shape(node), relax.const(value, dtype), dtype))
+
+    def compute(self, node: Node, element: Any) -> Any:
+        """A tensor of the node's shape by a formula of the indices."""
+        shape = self.shape(node)
+        return self.block_builder.emit_te(lambda: te.compute(shape, element), primfunc_name_hint="computed")
+
+
+def _short(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__
