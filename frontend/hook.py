@@ -64,6 +64,13 @@ class _GuardManager:
         """To torch's own tracer, which walks all entries of a code object, ours pass for retired ones."""
         return ti.retired_guard_class() or _GuardManager
 
+    def collect_diff_guard_sources(self) -> set[str]:
+        """Asked by torch's own tracer; none of ours may be checked apart from the others."""
+        return set()
+
+    def populate_diff_guard_manager(self) -> None:
+        self.diff_guard_root = None
+
 
 class _GuardedCode:
     def __init__(self, captured: Captured) -> None:

@@ -138,6 +138,14 @@ def _symbolic(tr: Trace, *args: Value) -> Value:
     raise GraphBreak(breaks.OPERATION, "torch.sym_* called by the program itself")
 
 
+@handles(torch._check)
+def check(tr: Trace, condition: Value, *message: Value, **named: Value) -> Value:
+    """A condition on sizes: answering it while tracing guards it."""
+    if not condition.truth(tr):
+        raise Raised(tr.make_exception(RuntimeError, "Expected cond to be True, but got False"))
+    return NONE
+
+
 # --- what ends the graph -----------------------------------------------------------------------------------------------------------
 
 
