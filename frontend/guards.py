@@ -72,6 +72,7 @@ class GuardSet:
 
     guards: dict[tuple, Guard] = field(default_factory=dict)
     tensors: dict[Source, TensorGuard] = field(default_factory=dict)
+    devices: tuple = ()  # the default devices in force, see torch_internals.default_devices
     distinct: list[list[Source]] = field(default_factory=list)  # groups of objects no two of which may be one
     shape_conditions: list[str] = field(default_factory=list)  # over the names that `shape_roots` gives
     shape_roots: dict[str, Source] = field(default_factory=dict)
@@ -145,6 +146,10 @@ class CompiledGuards:
         namespace = names.namespace
         global_state = names.const(ti.GlobalStateGuard(), "global_state_")
         lines.append(f"if not {global_state}.check(): return False")
+        dispatch_modes, function_modes = names.const(ti.count_dispatch_modes), names.const(ti.count_function_modes)
+        lines.append(f"if {dispatch_modes}() or {function_modes}() != {len(self._set.devices)}: return False")
+        if self._set.devices:
+            lines.append(f"if {names.const(ti.default_devices)}() != {names.const(self._set.devices)}: return False")
 
         tensors = list(self._set.tensors.values())
         own = [t for t in tensors if isinstance(t.source, LocalSource)]
@@ -164,6 +169,9 @@ class CompiledGuards:
             self._emit(guard, loader, names, lines)
         if len(tensors) > len(own):
             emit_tensors(tensors)  # the arguments again: one call also tells that all tensors are different ones
+        for sources in self._set.distinct:
+            variables = ", ".join(f"id({loader.load(source)})" for source in sources)
+            lines.append(f"if len({{{variables}}}) != {len(sources)}: return False")
         for variable, source in self._set.shape_roots.items():
             lines.append(f"{variable} = {loader.load(source)}")
         namespace.update(self._set.shape_namespace)
@@ -235,7 +243,7 @@ class CompiledGuards:
                     return f"shape condition {condition} no longer holds"
         except Exception as error:
             return f"a shape can no longer be read ({type(error).__name__}: {error})"
-        return "global state (grad mode, autocast, default dtype, determinism or thread count) changed, or two inputs became one object"
+        return "global state (grad mode, torch modes, autocast, default dtype, determinism or thread count) changed, or two inputs became one object"
 
     @property
     def guards(self) -> list[Guard]:

@@ -10,10 +10,9 @@ from typing import Any
 
 import torch
 
-from torchmux import torch_internals as ti
-
 from . import breaks
 from .breaks import GraphBreak
+from .same_tensor import may_be_one
 from .values.base import MISSING, Raised, Value
 from .values.constants import ConstValue, SymValue, sym_result
 from .values.deques import DequeValue
@@ -320,7 +319,7 @@ class Protocols:
             # equal numbers and strings may or may not be one object in the running program
             return type(a) is type(b) and isinstance(a, (int, str)) and a == b and not isinstance(a, bool)
         if isinstance(left, TensorValue) and isinstance(right, TensorValue):
-            if not (left.is_input and right.is_input) and ti.share_storage(left.example, right.example):
+            if may_be_one(left.node, right.node):
                 raise GraphBreak(breaks.OPERATION, f"whether {left.describe()} is {right.describe()}")
             return False
         a, b = left.real(), right.real()

@@ -98,6 +98,7 @@ class Trace(GraphRecorder, Reader, Protocols):
 
     def run(self) -> Value | None:
         """Interpret the root frame; its result, or None when it stopped at the known break."""
+        self._check_modes()
         initial_grad = torch.is_grad_enabled()
         self.initial_grad = initial_grad
         try:
@@ -117,6 +118,13 @@ class Trace(GraphRecorder, Reader, Protocols):
                 if isinstance(context, AutocastValue):
                     context.restore()
             ti.set_grad_enabled(initial_grad)
+
+    def _check_modes(self) -> None:
+        """A mode that sees every call of torch would not see those of a compiled graph."""
+        devices = ti.default_devices()
+        if devices is None or ti.count_dispatch_modes() or ti.is_functorch_active():
+            raise GraphBreak(breaks.TORCH_STATE, "a torch function mode, dispatch mode or functorch transform is active")
+        self.guards.devices = devices
 
     def _close_contexts(self) -> None:
         """Leave open regions inside the graph; the compiled frame enters the real ones after it."""

@@ -110,8 +110,16 @@ def is_functorch_active() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
-def torch_function_mode_depth() -> int:
-    return torch._C._len_torch_function_stack()
+count_function_modes = torch._C._len_torch_function_stack
+count_dispatch_modes = torch._C._len_torch_dispatch_stack
+
+
+def default_devices() -> tuple[Any, ...] | None:
+    """The devices of the active ``with torch.device(...)``; None if any other torch-function mode is active."""
+    from torch.utils._device import DeviceContext
+
+    modes = [torch._C._get_function_stack_at(i) for i in range(count_function_modes())]
+    return tuple(m.device for m in modes) if all(type(m) is DeviceContext for m in modes) else None
 
 
 # --- backends: operators and dispatch -------------------------------------------------------------------------------
@@ -172,6 +180,13 @@ def new_fake_mode() -> Any:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+def without_modes() -> Any:
+    """Context manager in which tensors are real again, whatever is being traced around it."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
 
 
 def rebuild_symbolic(expr: Any, symbols: dict[Any, Any]) -> Any:

@@ -113,7 +113,10 @@ def assert_same(a, b, path="", memo=None):
     """Fail unless two values are alike all the way down, bit for bit, sharing the same objects in the same places."""
     memo = {} if memo is None else memo
     assert _class(a) is _class(b), f"{path}: {type(a).__name__} and {type(b).__name__}"
-    if isinstance(a, (bool, int, str, bytes, complex, types.NoneType, type, range, slice, types.ModuleType)):
+    if isinstance(a, complex):
+        assert repr(a) == repr(b), f"{path}: {a!r} and {b!r}"
+        return
+    if isinstance(a, (bool, int, str, bytes, types.NoneType, type, range, slice, types.ModuleType)):
         assert a == b, f"{path}: {a!r} and {b!r}"
         return
     if isinstance(a, float):
@@ -173,6 +176,8 @@ def _same_tensors(a, b, path, memo):
         x, y = getattr(a, what), getattr(b, what)
         assert x == y, f"{path}.{what}: {x} and {y}"
     assert a.stride() == b.stride(), f"{path}: strides {a.stride()} and {b.stride()}"
+    if a.device.type == "meta":
+        return
     bits = [t.detach().contiguous().reshape(-1).view(torch.uint8) for t in (a, b)]
     assert torch.equal(*bits), f"{path}: {a} and {b}"
     if a.numel():

@@ -1,0 +1,43 @@
+"""Whether two tensors of a graph may turn out to be one object: ``x.contiguous()`` may return ``x`` itself."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+
+from torchmux import torch_internals as ti
+
+# Operators that share memory with their operand but always return a new object.
+_NEW_VIEWS = frozenset(
+    {"getitem", "transpose", "permute", "view", "t", "expand", "detach", "unbind", "select", "narrow", "unsqueeze",
+     "squeeze", "swapaxes", "movedim", "split", "chunk", "tensor_split", "unflatten", "diagonal", "unfold", "as_strided",
+     "view_as_real", "view_as_complex"}
+)  # fmt: skip
+
+
+def may_be_one(left: Any, right: Any) -> bool:
+    """Whether two different nodes may stand for one tensor object."""
+    return _origin(left) is _origin(right)
+
+
+def _origin(node: Any) -> Any:
+    """The earliest node whose tensor ``node`` may have returned as it is."""
+    while node.op in ("call_function", "call_method"):
+        maker = node
+        if node.target is operator.getitem and not _is_tensor(node.args[0]):
+            maker = node.args[0]  # an element of an operator's tuple
+        name = maker.target if isinstance(maker.target, str) else getattr(maker.target, "__name__", "")
+        example = node.meta["example_value"]
+        before = None if name in _NEW_VIEWS else next(
+            (n for n in maker.all_input_nodes if _is_tensor(n) and ti.share_storage(n.meta["example_value"], example)), None
+        )
+        if before is None:
+            return node
+        node = before
+    return node
+
+
+def _is_tensor(node: Any) -> bool:
+    return isinstance(node, torch.fx.Node) and isinstance(node.meta.get("example_value"), torch.Tensor)
