@@ -182,7 +182,7 @@ def _graph_text(gm: GraphModule, head: Sequence[object]) -> Iterable[str]:
         # Names of nodes are left out, so that equal graphs are equal however they were named.
         args, kwargs = torch.fx.map_arg((node.args, dict(node.kwargs)), lambda n: _Reference(number[n]))
         target = node.target if node.op in ("call_function", "call_method", "get_attr") else ""
-        yield f"{node.op} {target} {args!r} {kwargs!r} {_known(node.meta.get('val'))}"
+        yield f"{node.op} {target} {args!r} {kwargs!r} {describe(node.meta.get('val'))}"
 
 
 class _Reference:
@@ -195,18 +195,19 @@ class _Reference:
         return f"%{self.position}"
 
 
-def _known(value: Any) -> str:
+def describe(value: Any) -> str:
+    """What is known of a fake or real tensor (dtype, sizes, strides, device), a number, or a tuple of these."""
     if isinstance(value, torch.Tensor):
         # Through str, a symbolic size shows its expression and decides nothing.
         shape, stride = (",".join(map(str, v)) for v in (value.shape, value.stride()))
         return f"{value.dtype}[{shape}]({stride})+{value.storage_offset()}@{value.device}"
     if isinstance(value, (tuple, list)):
-        return "(" + ";".join(map(_known, value)) + ")"
+        return "(" + ";".join(map(describe, value)) + ")"
     return f"{type(value).__name__} {value}"
 
 
 def _content(tensor: torch.Tensor) -> bytes:
     data = tensor.detach().cpu().contiguous()
-    digest = _DIGEST(_known(data).encode())
+    digest = _DIGEST(describe(data).encode())
     digest.update(data.reshape(-1).view(torch.uint8).numpy().tobytes() if data.numel() else b"")
     return digest.digest()

@@ -35,6 +35,7 @@ def is_random(op: Any) -> bool:
 # The argument that says whether a random operator draws at all, and the value with which it does not.
 _DETERMINISTIC_IF: Mapping[str, tuple[str, Any]] = {
     "aten::scaled_dot_product_attention": ("dropout_p", 0.0),
+    "aten::_scaled_dot_product_flash_attention_for_cpu": ("dropout_p", 0.0),
     "aten::dropout": ("train", False),
     "aten::native_dropout": ("train", False),
 }

@@ -25,7 +25,7 @@ def copy_graph(gm: GraphModule) -> GraphModule:
 
 
 def alone(node: Node) -> GraphModule:
-    """A graph that consists of ``node``: a placeholder for each input, one output for each tensor that it makes."""
+    """A graph that consists of ``node``: a placeholder for each input, an output for each tensor of it that is used."""
     graph = Graph()
     copied: dict[Node, Node] = {}
     for value in node.all_input_nodes:
@@ -36,11 +36,10 @@ def alone(node: Node) -> GraphModule:
     results = [only]
     if isinstance(value, (tuple, list)):
         results = []
-        for position, element in enumerate(value):
-            if isinstance(element, torch.Tensor):
-                taken = graph.call_function(operator.getitem, (only, position))
-                taken.meta = {"val": element}
-                results.append(taken)
+        for position in elements_in_use(node):
+            taken = graph.call_function(operator.getitem, (only, position))
+            taken.meta = {"val": value[position]}
+            results.append(taken)
     graph.output(tuple(results))
     return GraphModule({}, graph)
 
@@ -58,6 +57,13 @@ def lift_constants(gm: GraphModule, count: int) -> dict[int, torch.Tensor]:
         gm.graph.erase_node(node)
         constants[count + len(constants)] = tensor.detach().contiguous()
     return constants
+
+
+def elements_in_use(node: Node) -> list[int]:
+    """The positions of the tensors that are taken from the tuple which ``node`` makes."""
+    value = node.meta["val"]
+    positions = {int(user.args[1]) for user in node.users if user.target is operator.getitem}
+    return sorted(p for p in positions if isinstance(value[p], torch.Tensor))
 
 
 def values_in_use(node: Node) -> list[Any]:

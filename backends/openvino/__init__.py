@@ -1,0 +1,48 @@
+"""OpenVINO: captured ATen graphs through its PyTorch frontend, run on torch's memory.
+
+* ``operators`` says which nodes OpenVINO takes,
+* ``trial`` finds out what no list tells, by converting single operators and comparing them with torch,
+* ``integers`` proves that 64-bit integers fit into the 32 bits that OpenVINO keeps of them,
+* ``translate`` makes an OpenVINO model of a graph,
+* ``runtime`` compiles and runs it,
+* ``compiler`` puts these together, with the artifact cache.
+
+Importing this package does not import openvino.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+import torch
+
+from torchmux.registry.spec import BackendSpec
+
+from .options import OpenvinoOptions
+
+
+def fingerprint() -> str:
+    """What decides how a graph is converted and compiled: OpenVINO's version and the processor's instructions."""
+    try:
+        version = importlib.metadata.version("openvino")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+    return f"openvino {version}, {torch.backends.cpu.get_cpu_capability()}"
+
+
+SPEC = BackendSpec(
+    name="openvino",
+    summary="OpenVINO through its PyTorch frontend, in the precision of the model",
+    load="torchmux.backends.openvino.compiler:OpenVino",
+    requires=("openvino>=2025.0",),
+    install='python -m pip install "openvino>=2025.0"',
+    graph="aten",
+    training=True,
+    dynamic_shapes=True,
+    devices=("cpu",),
+    dtypes=("float32", "int64", "int32", "bool"),
+    options=OpenvinoOptions,
+    modes={"latency": {"performance_hint": "LATENCY"}, "throughput": {"performance_hint": "THROUGHPUT"}},
+    fingerprint=fingerprint,
+    priority=45,
+)

@@ -1,0 +1,130 @@
+"""Compiling one part of a graph with OpenVINO."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import torch
+from torch.fx import GraphModule, Node
+
+from torchmux.registry.errors import FallbackRefused
+from torchmux.registry.spec import CompileRequest
+
+from ..common.cache import ArtifactCache, default_cache, graph_key
+from ..common.graphs import copy_graph, outputs
+from ..common.refusal import NodesRefused
+from ..common.results import Result
+from . import fingerprint, integers, operators, runtime
+from .options import OpenvinoOptions
+from .translate import blamed, freeze, reason_of, to_openvino
+
+log = logging.getLogger("torchmux.fallback")
+cache_log = logging.getLogger("torchmux.cache")
+
+LARGEST_KEPT = 64 * 1024**2
+"""Bytes of frozen weights up to which compiled models are kept: beyond, reading them takes longer than compiling."""
+
+
+class OpenVino:
+    """The backend object; see :class:`torchmux.registry.spec.Backend`."""
+
+    def __init__(self) -> None:
+        self._fingerprint = fingerprint()
+
+    def decompositions(self) -> dict[Any, Any]:
+        """torch's table without what OpenVINO's frontend converts itself."""
+        return operators.decompositions(self._fingerprint)
+
+    def keep_whole(self) -> frozenset[Any]:
+        """Composite operators that the frontend converts in one piece."""
+        return operators.whole(self._fingerprint)
+
+    def supports(self, node: Node) -> Literal[True] | str:
+        return operators.supports(node, self._fingerprint)
+
+    def compile(
+        self, gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest
+    ) -> runtime.OpenvinoFunction:
+        """A compiled model for ``gm``, from the artifact cache if it is there.
+
+        Raises:
+            NodesRefused: the frontend does not convert some nodes in this place, though it took them alone.
+            RuntimeError: OpenVINO refuses the graph as a whole.
+        """
+        options = request.options if request.options is not None else OpenvinoOptions()
+        device = runtime.choose_device(options.device)
+        config = runtime.configuration(options, device)
+        placeholders = gm.graph.find_nodes(op="placeholder")
+        results = [Result.of(n.meta["val"]) for n in outputs(gm)]
+        in_torch = copy_graph(gm)
+        frozen = _frozen(placeholders, example_inputs, request) if options.freeze else {}
+        kept = [p for p in range(len(placeholders)) if p not in frozen]
+        ranges = {p: integers.assume(placeholders[p]) for p in kept if _is_long(placeholders[p])}
+        freeze(gm, frozen)
+        size = sum(t.numel() * t.element_size() for t in frozen.values())
+        cache = default_cache() if size <= LARGEST_KEPT and runtime.can_export(device) else None
+        key = graph_key(gm, request.fingerprint or self._fingerprint, device, sorted(config.items())) if cache else ""
+        compiled = _load(cache, key, device, config)
+        hit = compiled is not None
+        if compiled is None:
+            compiled = runtime.compile_model(_convert(gm), device, config)
+            if cache is not None:
+                cache.store(key, runtime.to_bytes(compiled))
+        runtime.check_precision(compiled, config)
+        otherwise = _in_torch(in_torch, strict=request.strict)
+        return runtime.OpenvinoFunction(compiled, kept, results, ranges, otherwise, holds=gm, cache_hit=hit)
+
+
+def _convert(gm: GraphModule) -> Any:
+    try:
+        return to_openvino(gm)
+    except Exception as error:
+        reasons = blamed(gm, error)
+        if not reasons:
+            raise RuntimeError(reason_of(error)) from error
+        raise NodesRefused(reasons) from error
+
+
+def _load(cache: ArtifactCache | None, key: str, device: str, config: dict[str, Any]) -> Any:
+    stored = cache.load(key) if cache is not None else None
+    if stored is None:
+        return None
+    try:
+        return runtime.from_bytes(stored, device, config)
+    except RuntimeError as error:
+        cache_log.warning("OpenVINO does not take what it compiled before; it compiles again: %s", reason_of(error))
+        return None
+
+
+def _frozen(
+    placeholders: Sequence[Node], example_inputs: Sequence[Any], request: CompileRequest
+) -> dict[int, torch.Tensor]:
+    """Parameters and buffers as the model takes them: detached, contiguous, integers as they were assumed to be."""
+    found = {}
+    for position in request.static_inputs:
+        tensor = example_inputs[position].detach().contiguous()
+        if not integers.is_long(tensor) or runtime.within(tensor, *integers.assume(placeholders[position])):
+            found[position] = tensor
+    return found
+
+
+def _is_long(placeholder: Node) -> bool:
+    value = placeholder.meta["val"]
+    return integers.is_long(value) or not isinstance(value, torch.Tensor)
+
+
+def _in_torch(gm: GraphModule, *, strict: bool) -> Callable[..., Sequence[torch.Tensor]]:
+    """Code for the calls that the compiled model does not take."""
+
+    def call(*args: Any) -> Sequence[torch.Tensor]:
+        message = (
+            "an integer input is larger than OpenVINO's 32 bits are sure to hold, or names a row that is not there"
+        )
+        if strict:
+            raise FallbackRefused(f"strict=True, and this call would run in torch: {message}.")
+        log.warning("torch runs this call: %s", message)
+        return gm.forward(*args)
+
+    return call

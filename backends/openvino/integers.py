@@ -1,0 +1,233 @@
+"""Bounds of 64-bit integers: OpenVINO's CPU plugin keeps them in 32 bits, and says nothing when they do not fit.
+
+A node that makes int64 values is taken only if its bounds are known and fit.  They follow from the graph, from sizes,
+and from an assumption about the graph's inputs, which is checked at every call.  Floats are followed too, as far as
+integers are made of them.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from ..common import aliasing
+
+Bounds = tuple[float, float]
+
+ASSUMED: Bounds = (-(2**24), 2**24)
+"""What is assumed of the integers that a compiled part is given, as token and position numbers are."""
+
+_SIZE: Bounds = (0, ASSUMED[1])
+_FITS: Bounds = (-(2**31), 2**31 - 1)
+_NARROWER = (torch.int32, torch.int16, torch.int8, torch.uint8)
+_KEY = "torchmux_integer_bounds"
+
+
+def is_long(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype is torch.int64
+
+
+def fit(node: Node) -> bool:
+    """Whether all int64 values that ``node`` makes are known to fit into 32 bits."""
+    found = _known(node)
+    return found is not None and _FITS[0] <= found[0] and found[1] <= _FITS[1]
+
+
+def bounds(node: Node) -> Bounds:
+    """Between which numbers the integers of ``node`` lie; what is assumed, if nothing is known."""
+    return _known(node) or ASSUMED
+
+
+def assume(node: Node) -> Bounds:
+    """The range to check a part's input ``node`` for, at every call.
+
+    It is narrower where the input selects rows of a table: the numbers must then name rows that are there, which torch
+    would complain about and OpenVINO would not.
+    """
+    low, high = bounds(node)
+    for user in node.users:
+        if user.target is _aten.embedding.default and user.args[1] is node:
+            rows = user.args[0].meta["val"].shape[0]
+            if type(rows) is int:
+                low, high = max(low, 0), min(high, rows - 1)
+    return low, high
+
+
+def _known(node: Node) -> Bounds | None:
+    if _KEY not in node.meta:
+        node.meta[_KEY] = _find(node)
+    return node.meta[_KEY]
+
+
+def _find(node: Node) -> Bounds | None:
+    value = node.meta.get("val")
+    if isinstance(value, (torch.SymInt, int)):
+        return _SIZE
+    if isinstance(value, torch.Tensor) and value.dtype is torch.bool:
+        return 0, 1
+    if isinstance(value, torch.Tensor) and value.dtype in _NARROWER:
+        return torch.iinfo(value.dtype).min, torch.iinfo(value.dtype).max
+    if node.op == "placeholder":
+        return ASSUMED if is_long(value) else None
+    if node.op == "get_attr":
+        return _of_tensor(node)
+    if node.target is operator.getitem or aliasing.is_view(node):
+        return _known(node.all_input_nodes[0])
+    rule = _RULES.get(getattr(node.target, "overloadpacket", None))
+    return rule(node) if rule is not None else None
+
+
+def _of_tensor(node: Node) -> Bounds | None:
+    held = getattr(node.graph.owning_module, str(node.target), None)
+    if not isinstance(held, torch.Tensor) or not held.numel():
+        return None
+    low, high = held.aminmax()
+    return low.item(), high.item()
+
+
+# --- rules -----------------------------------------------------------------------------------------------------------
+
+
+def _of(argument: Any) -> Bounds | None:
+    """Bounds of an argument, a node or a number; of a float that is computed somehow there may be none."""
+    if isinstance(argument, Node):
+        return bounds(argument) if is_long(argument.meta.get("val")) else _known(argument)
+    return (argument, argument) if isinstance(argument, (int, float)) else None
+
+
+def _hull(*found: Bounds | None) -> Bounds | None:
+    if any(f is None for f in found):
+        return None
+    known = [f for f in found if f is not None]
+    return min(f[0] for f in known), max(f[1] for f in known)
+
+
+def _moves(node: Node) -> Bounds | None:
+    """The result holds elements of the tensors that go in, or zeros."""
+    return _hull((0, 0), *(_of(n) for n in node.all_input_nodes if isinstance(n.meta.get("val"), torch.Tensor)))
+
+
+def _convert(node: Node) -> Bounds | None:
+    """Minus infinity has no integer: torch makes the smallest one of it, and so does OpenVINO, with 32 bits."""
+    found = _of(node.args[0])
+    if found is None or math.isnan(found[0]) or found[1] == math.inf:
+        return None
+    return (found[0], found[1]) if found[0] > -math.inf else (_FITS[0], max(found[1], _FITS[0]))
+
+
+def _first(node: Node) -> Bounds | None:
+    """The result holds elements of the first argument; further arguments say which."""
+    return _of(node.args[0])
+
+
+def _first_or_position(node: Node) -> Bounds | None:
+    return _hull(_SIZE, _of(node.args[0]))
+
+
+def _all_arguments(node: Node) -> Bounds | None:
+    """The result holds elements of tensors and numbers among the arguments."""
+    return _hull(*(_of(a) for a in (*node.args, *node.kwargs.values()) if isinstance(a, (Node, int, float))))
+
+
+def _constant(node: Node) -> Bounds | None:
+    return _hull((0, 1), *(_of(a) for a in node.args if isinstance(a, (Node, int, float))))
+
+
+def _filled(node: Node) -> Bounds | None:
+    return _of(node.args[1])
+
+
+def _interval(combine: Callable[[float, float], float]) -> Callable[[Node], Bounds | None]:
+    def rule(node: Node) -> Bounds | None:
+        left, right = _of(node.args[0]), _of(node.args[1])
+        factor = node.kwargs.get("alpha", node.args[2] if len(node.args) > 2 else 1)
+        if left is None or right is None or not isinstance(factor, (int, float)):
+            return None
+        corners = [combine(a, factor * b) for a in left for b in right]
+        return None if any(map(math.isnan, corners)) else (min(corners), max(corners))
+
+    return rule
+
+
+def _quotient(node: Node) -> Bounds | None:
+    """By a number, rounded to an integer or not."""
+    found, divisor = _of(node.args[0]), node.args[1]
+    if found is None or not isinstance(divisor, (int, float)) or not divisor:
+        return None
+    corners = found[0] / divisor, found[1] / divisor
+    return min(corners) - 1, max(corners) + 1
+
+
+def _logarithm(node: Node) -> Bounds | None:
+    found = _of(node.args[0])
+    if found is None:
+        return None
+    low, high = (math.log(v) if v > 0 else -math.inf for v in found)
+    return low, high
+
+
+def _as_large(node: Node) -> Bounds | None:
+    """Not larger than the largest argument, with any sign."""
+    found = _all_arguments(node)
+    if found is None:
+        return None
+    most = max(abs(found[0]), abs(found[1]))
+    return -most, most
+
+
+def _bits(node: Node) -> Bounds | None:
+    found = _as_large(node)
+    if found is None:
+        return None
+    most = 2 ** int(found[1]).bit_length()
+    return -most, most
+
+
+def _sum(node: Node) -> Bounds | None:
+    argument = node.args[0]
+    found = _of(argument)
+    if found is None or not isinstance(argument, Node):
+        return None
+    sizes = argument.meta["val"].shape
+    count = math.prod(sizes) if all(type(s) is int for s in sizes) else ASSUMED[1]
+    return min(0, found[0] * count), max(0, found[1] * count)
+
+
+def _position(node: Node) -> Bounds | None:
+    return _SIZE
+
+
+_aten = torch.ops.aten
+_RULES: Mapping[Any, Callable[[Node], Bounds | None]] = {
+    **dict.fromkeys(
+        (_aten.cat, _aten.stack, _aten.hstack, _aten.vstack, _aten.clone, _aten.repeat, _aten.flip,
+         _aten.roll, _aten.tril, _aten.triu, _aten.copy, _aten.lift_fresh_copy, _aten.minimum, _aten.maximum,
+         _aten.relu, _aten._unsafe_view, _aten.view_copy, _aten.expand_copy),
+        _moves,
+    ),
+    **dict.fromkeys(
+        (_aten.gather, _aten.index, _aten._unsafe_index, _aten.index_select, _aten.embedding, _aten.amax, _aten.amin,
+         _aten.take_along_dim, _aten.repeat_interleave),
+        _first,
+    ),
+    **dict.fromkeys((_aten.sort, _aten.topk, _aten.max, _aten.min, _aten.cummax), _first_or_position),
+    **dict.fromkeys((_aten.clamp, _aten.clamp_min, _aten.clamp_max, _aten.masked_fill, _aten.where), _all_arguments),
+    **dict.fromkeys((_aten.arange, _aten.scalar_tensor, _aten.zeros, _aten.ones, _aten.zeros_like, _aten.ones_like,
+                     _aten.new_zeros, _aten.new_ones, _aten.eye), _constant),
+    **dict.fromkeys((_aten.full, _aten.full_like, _aten.new_full, _aten.fill), _filled),
+    **dict.fromkeys((_aten.floor_divide, _aten.remainder, _aten.neg, _aten.abs, _aten.sign), _as_large),
+    **dict.fromkeys((_aten.bitwise_and, _aten.bitwise_or, _aten.bitwise_xor, _aten.bitwise_not), _bits),
+    **dict.fromkeys((_aten.sum, _aten.cumsum), _sum),
+    **dict.fromkeys((_aten.argmax, _aten.argmin, _aten.argsort, _aten.nonzero), _position),
+    _aten._to_copy: _convert,
+    _aten.log: _logarithm,
+    _aten.div: _quotient,
+    _aten.add: _interval(operator.add),
+    _aten.sub: _interval(operator.sub),
+    _aten.mul: _interval(operator.mul),
+}  # fmt: skip

@@ -1,0 +1,162 @@
+"""Trying a single operator: convert it, run it on made-up numbers, compare with torch.
+
+What an installed frontend does with an operator depends on its arguments and dtypes: rules ignore arguments, integers
+are computed in float, halves are rounded otherwise.  No list tells this, a trial does.  Each kind of call is tried
+once; the answer is kept in the artifact cache.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from torchmux import torch_internals as internals
+
+from ..common.cache import default_cache, describe, text_key
+from ..common.graphs import alone, elements_in_use
+from .integers import is_long
+from .runtime import compile_model
+from .translate import reason_of, to_openvino
+
+# By the key of a kind of call: why it is refused, or an empty string.
+_answers: dict[str, str] = {}
+
+# Magnitudes of the integers to try, until torch takes them and its results fit into 32 bits.  The first are beyond
+# what float32 holds exactly; the last are valid as indices of anything that has two elements, or one.
+_MAGNITUDES = (2**29, 2**14, 6, 1, 0)
+
+# Halves, ties and zeros, where rounding and comparing differ.
+_SPECIAL = (0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1.0, -1.0, 3.0, -3.0, 100.0, -100.0, 1e-6)
+
+# The allowed error as a fraction of the largest result: far above float32's rounding, far below bfloat16's.
+_TOLERANCE = 1e-4
+
+_SEED = 20_240_229
+
+
+def refusal(node: Node, fingerprint: str) -> str:
+    """Why ``node`` cannot run in OpenVINO and mean the same, or an empty string.  Trials run on the CPU."""
+    key = text_key("openvino trial", fingerprint, _signature(node))
+    if key not in _answers:
+        cache = default_cache()
+        stored = cache.load(key) if cache is not None else None
+        if stored is None:
+            stored = _try(node).encode()
+            if cache is not None:
+                cache.store(key, stored)
+        _answers[key] = stored.decode()
+    return _answers[key]
+
+
+def _signature(node: Node) -> str:
+    """Nodes of one signature are calls of one kind: same operator, arguments, and what is known of the inputs."""
+    number = {value: position for position, value in enumerate(node.all_input_nodes)}
+
+    def described(value: Node) -> _Described:
+        return _Described(f"%{number[value]} {describe(value.meta.get('val'))}")
+
+    args, kwargs = torch.fx.map_arg((node.args, dict(node.kwargs)), described)
+    used = elements_in_use(node) if isinstance(node.meta["val"], (tuple, list)) else ""
+    return f"{node.target} {args!r} {kwargs!r} {used}"
+
+
+class _Described:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _try(node: Node) -> str:
+    with internals.without_modes(), internals.disable_autocast(), torch.no_grad():
+        gm = alone(node)
+        found = _torchs_answer(gm, [v.meta["val"] for v in node.all_input_nodes])
+        if found is None:
+            return "torch itself takes no made-up input, so OpenVINO's result cannot be compared"
+        inputs, wanted = found
+        try:
+            results = _run(gm, inputs)
+        except Exception as error:
+            return reason_of(error)
+        for got, expected in zip(results, wanted, strict=True):
+            difference = _difference(got, expected)
+            if difference:
+                return f"OpenVINO computes something else: {difference}"
+    return ""
+
+
+def _torchs_answer(gm: GraphModule, fakes: Sequence[Any]) -> tuple[list[Any], Sequence[torch.Tensor]] | None:
+    """Inputs that torch takes, and its results."""
+    for inputs in _inputs(fakes):
+        try:
+            results = gm.forward(*inputs)
+        except (RuntimeError, IndexError, ZeroDivisionError, ValueError):
+            continue
+        if all(_fits(r) for r in results):
+            return inputs, results
+    return None
+
+
+def _fits(result: torch.Tensor) -> bool:
+    return not is_long(result) or not result.numel() or int(result.abs().max()) < 2**31
+
+
+def _inputs(fakes: Sequence[Any]) -> Iterator[list[Any]]:
+    integers = any(isinstance(f, torch.Tensor) and not f.dtype.is_floating_point for f in fakes)
+    for magnitude in _MAGNITUDES if integers else _MAGNITUDES[:1]:
+        random = torch.Generator().manual_seed(_SEED)
+        for signed in (True, False) if magnitude else (False,):
+            yield [_made_up(f, magnitude, signed, random) for f in fakes]
+
+
+def _made_up(fake: Any, magnitude: int, signed: bool, random: torch.Generator) -> Any:
+    if not isinstance(fake, torch.Tensor):
+        return fake if type(fake) is int else fake.node.hint
+    shape = [s if type(s) is int else s.node.hint for s in fake.shape]
+    count = math.prod(shape)
+    # Large tensors repeat a part, since making random numbers takes longer than computing with them.
+    part = min(count, 100_003)
+    if fake.dtype.is_floating_point:
+        values = torch.randn(part, generator=random)
+        values[: len(_SPECIAL)] = torch.tensor(_SPECIAL)[:part]
+        values = values[torch.randperm(part, generator=random)]
+    elif fake.dtype is torch.bool:
+        values = torch.randint(0, 2, (part,), generator=random)
+    else:
+        most = min(magnitude, torch.iinfo(fake.dtype).max)
+        least = max(-magnitude if signed else 0, torch.iinfo(fake.dtype).min)
+        values = torch.randint(least, most + 1, (part,), generator=random)
+    values = values.to(fake.dtype)
+    repeated = values.repeat(-(-count // part))[:count] if part else values
+    return repeated.reshape(shape)
+
+
+def _run(gm: GraphModule, inputs: Sequence[Any]) -> list[torch.Tensor]:
+    compiled = compile_model(to_openvino(gm), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    arrays = [v.numpy() if isinstance(v, torch.Tensor) else torch.tensor(v).numpy() for v in inputs]
+    results = compiled.create_infer_request().infer(arrays)
+    return [torch.from_numpy(results[port]) for port in compiled.outputs]
+
+
+def _difference(got: torch.Tensor, wanted: torch.Tensor) -> str:
+    """In what a result differs from torch's, or an empty string."""
+    if got.dtype is not wanted.dtype:
+        return f"{got.dtype} where torch has {wanted.dtype}"
+    if got.shape != wanted.shape:
+        return f"a result of shape {list(got.shape)} where torch has {list(wanted.shape)}"
+    if not wanted.dtype.is_floating_point:
+        count = int((got != wanted).sum())
+        return f"{count} of {wanted.numel()} numbers differ" if count else ""
+    finite = wanted.isfinite()
+    if not torch.equal(got[~finite], wanted[~finite]) and not torch.equal(got.isnan(), wanted.isnan()):
+        return "not a number, or infinite, in other places"
+    got, wanted = got[finite].double(), wanted[finite].double()
+    if not wanted.numel():
+        return ""
+    error = float((got - wanted).abs().max() / wanted.abs().max().clamp_min(1e-6))
+    return "" if error <= _TOLERANCE else f"a relative error of {error:.0e}"
