@@ -67,10 +67,20 @@ def compile(
         return resolved.compile(gm, inputs, training=training, static_inputs=static)
 
     session = hook.session_for(
+        _owner(model),
         (resolved.key, fullgraph, dynamic),
         lambda: hook.Session(compile_graph, fullgraph=fullgraph, dynamic=dynamic),
     )
     return _wrap(model, session)
+
+
+def _owner(model: Any) -> Any:
+    """What ``compile()`` calls must have in common besides equal settings to share compiled code.
+
+    A function is its code, so that a lambda made anew in a loop is compiled once; what it closes over is guarded.
+    """
+    original = getattr(type(model) if isinstance(model, torch.nn.Module) else model, "_torchmux_original", model)
+    return getattr(original, "__code__", original)
 
 
 def _wrap(model: Any, session: hook.Session) -> Any:

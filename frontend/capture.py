@@ -15,7 +15,7 @@ from torchmux import torch_internals as ti
 from . import breaks, logs
 from .breaks import BreakRecord, GraphBreak
 from .bytecode import break_trampoline, in_handler, live_locals, resume_code, return_trampoline
-from .guards import CompiledGuards
+from .guard_check import CompiledGuards
 from .output import Output
 from .recorder import NeedsShapeEnv
 from .shapes import DynamicDims, add_shape_guards
@@ -56,27 +56,20 @@ class CodeState:
 
     seen: dict[str, Any] = field(default_factory=dict)  # input -> sizes seen, for automatic dynamic shapes
     entries: list[Captured] = field(default_factory=list)
+    # (index, stack, locals) -> resume code, so that every compilation of a frame resumes in the same code object
+    resumes: dict[tuple, types.CodeType] = field(default_factory=dict)
     runs_eager: bool = False
 
+    def resume(self, code: types.CodeType) -> Callable:
+        """What gives ``break_trampoline`` the code to go on in."""
 
-# (code, index, stack, locals) -> resume code, so that every compilation of a frame resumes in the same code object
-_resume_codes: dict[tuple, tuple[types.CodeType, types.CodeType]] = {}
+        def make(index: int, stack: tuple[bool, ...], locals_: tuple[str, ...]) -> types.CodeType:
+            key = (index, tuple(stack), tuple(locals_))
+            if key not in self.resumes:
+                self.resumes[key] = resume_code(code, index, stack, locals_)
+            return self.resumes[key]
 
-
-def _resume(code: types.CodeType) -> Callable:
-    def make(index: int, stack: tuple[bool, ...], locals_: tuple[str, ...]) -> types.CodeType:
-        key = (id(code), index, tuple(stack), tuple(locals_))
-        found = _resume_codes.get(key)
-        if found is None:
-            # the original code is kept with it, so that its id stays its own
-            found = _resume_codes[key] = (resume_code(code, index, stack, locals_), code)
-        return found[0]
-
-    return make
-
-
-def forget_resume_codes() -> None:
-    _resume_codes.clear()
+        return make
 
 
 def capture(
@@ -96,15 +89,17 @@ def capture(
     started = time.perf_counter()
     dims = DynamicDims(state.seen, dynamic, automatic)
     try:
-        captured = _capture(frame, dims, compile_graph, fullgraph, symbolic=False)
+        captured = _capture(frame, state, dims, compile_graph, fullgraph, symbolic=False)
     except NeedsShapeEnv:  # what lives on after the graph was the first to be symbolic
-        captured = _capture(frame, dims, compile_graph, fullgraph, symbolic=True)
+        captured = _capture(frame, state, dims, compile_graph, fullgraph, symbolic=True)
     captured.capture_seconds = time.perf_counter() - started
     logs.captured(frame.f_code, captured)
     return captured
 
 
-def _capture(frame: Any, dims: DynamicDims, compile_graph: Callable, fullgraph: bool, *, symbolic: bool) -> Captured:
+def _capture(
+    frame: Any, state: CodeState, dims: DynamicDims, compile_graph: Callable, fullgraph: bool, *, symbolic: bool
+) -> Captured:
     code = frame.f_code
     limit = sys.getrecursionlimit()
     # a frame of the program takes several of the interpreter's own
@@ -122,7 +117,7 @@ def _capture(frame: Any, dims: DynamicDims, compile_graph: Callable, fullgraph: 
             raise broke
         if not tr.op_count and broke.kind in (breaks.EXCEPTION, breaks.OPERATOR_FAILED):
             raise broke  # eager raises the exception, and there is no graph to keep
-        return _finish_break(tr, code, broke, compile_graph)
+        return _finish_break(tr, code, state, broke, compile_graph)
     return _finish_return(tr, code, result, compile_graph)
 
 
@@ -159,7 +154,9 @@ def _finish_return(tr: Trace, code: types.CodeType, result: Value, compile_graph
     return captured
 
 
-def _finish_break(tr: Trace, code: types.CodeType, broke: GraphBreak, compile_graph: Callable) -> Captured:
+def _finish_break(
+    tr: Trace, code: types.CodeType, state: CodeState, broke: GraphBreak, compile_graph: Callable
+) -> Captured:
     root, index = tr.root, tr.break_index
     out = Output(tr)
     stack = [value is NULL for value in root.stack]
@@ -176,7 +173,7 @@ def _finish_break(tr: Trace, code: types.CodeType, broke: GraphBreak, compile_gr
     captured, frame_fn = _compile(tr, out, text, code, compile_graph)
     captured.broke = breaks.record(broke)
     names = [name for name, _ in kept]
-    captured.code = break_trampoline(code, frame_fn, list(out.arguments), index, stack, names, _resume(code))
+    captured.code = break_trampoline(code, frame_fn, list(out.arguments), index, stack, names, state.resume(code))
     return captured
 
 

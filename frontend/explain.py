@@ -112,12 +112,7 @@ def explanation_of(record: Record) -> Explanation:
     report = report_of(record)
     graphs = [entry.graph for entry in report.graphs]
     ops = [[n.target for n in g.graph.nodes if n.op in ("call_function", "call_method")] for g in graphs]
-    guards = [
-        f"{guard.source.words()} {guard.words}".strip()
-        for captured in record
-        if captured.guards is not None
-        for guard in captured.guards.guards
-    ]
+    guards = [words for captured in record if captured.guards is not None for words in captured.guards.words()]
     seconds = sum(entry.capture_seconds for entry in report.graphs)
     return Explanation(
         graphs=graphs,

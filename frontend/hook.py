@@ -8,7 +8,9 @@ import os
 import sys
 import sysconfig
 import threading
+import traceback
 import types
+import warnings
 import weakref
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -22,7 +24,8 @@ from torchmux.registry.errors import TorchmuxError, Unsupported
 
 from . import breaks, logs
 from .breaks import BreakRecord, GraphBreak
-from .capture import Captured, CodeState, capture, forget_resume_codes, running
+from .bytecode.identity import CodeMap
+from .capture import Captured, CodeState, capture, running
 from .values.base import Raised
 
 log = logging.getLogger("torchmux")
@@ -43,6 +46,8 @@ class _Decision:
 
 _SKIP_FRAME = _Decision(None, _SKIP, False)
 _SKIP_CODE = _Decision(None, _SKIP, True)
+_SKIP_CALLEES = _Decision(None, _SKIP, True)
+_SKIP_CALLEES.frame_exec_strategy = ti.FrameExecStrategy(_SKIP, _SKIP)
 _SKIP_CALL = _Decision(None, _SKIP, False, callees=_SKIP)  # the frame and all that it calls
 
 
@@ -107,6 +112,9 @@ def is_library(filename: str) -> bool:
     return False
 
 
+# What these call is no part of the program's own work: handlers of logs, hooks of warnings.
+_QUIET = tuple(module.__file__.removesuffix("__init__.py") for module in (logging, warnings, traceback) if module.__file__)
+
 _GENERATOR_LIKE = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR
 _FUNCTION = 0x1 | 0x2  # CO_OPTIMIZED, CO_NEWLOCALS: not the body of a class or module
 
@@ -121,40 +129,45 @@ class Session:
         self.compile_graph = compile_graph
         self.fullgraph = fullgraph
         self.dynamic = dynamic
-        self.states: dict[int, tuple[types.CodeType, CodeState]] = {}
+        self.states = CodeMap()
         # a bucket of its own for this session's entries: torch's own tracer never sees them, nor we its
         self.region = next(_regions)
         self.callback = _Callback(self)
 
     def state(self, code: types.CodeType) -> CodeState:
-        found = self.states.get(id(code))
+        found = self.states.get(code)
         if found is None:
-            found = self.states[id(code)] = (code, CodeState())
-        return found[1]
-
-
-_sessions: weakref.WeakValueDictionary[Hashable, Session] = weakref.WeakValueDictionary()
-_all_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
-
-
-def session_for(key: Hashable, make: Callable[[], Session]) -> Session:
-    """The session of an equal earlier ``compile()`` call, or a new one."""
-    with _lock:
-        found = _sessions.get(key)
-        if found is None:
-            found = _sessions[key] = make()
-            _all_sessions.add(found)
+            found = CodeState()
+            self.states.set(code, found)
         return found
+
+
+_sessions = CodeMap()  # what was compiled -> {settings: session}; it goes with what was compiled
+
+
+def session_for(owner: Any, key: Hashable, make: Callable[[], Session]) -> Session:
+    """The session of an equal earlier ``compile()`` call for ``owner``, or a new one."""
+    with _lock:
+        sessions = _sessions.get(owner)
+        if sessions is None:
+            sessions = {}
+            try:
+                _sessions.set(owner, sessions)
+            except TypeError:
+                return make()  # an object that cannot be referred to weakly shares with nobody
+        if key not in sessions:
+            sessions[key] = make()
+        return sessions[key]
 
 
 def reset() -> None:
     """Forget all compiled code."""
     with _lock:
-        for session in list(_all_sessions):
-            for code, _ in session.states.values():
-                ti.reset_code(code)
-            session.states.clear()
-        forget_resume_codes()
+        for sessions in _sessions.values():
+            for session in sessions.values():
+                for code in session.states.keys():  # noqa: SIM118 - not a dict
+                    ti.reset_code(code)
+                session.states.clear()
 
 
 class Record(dict[Any, None]):
@@ -176,8 +189,10 @@ class _Callback:
 
     def __call__(self, frame: Any, cache_entry: Any, frame_state: dict) -> Any:
         code = frame.f_code
-        if is_library(code.co_filename) or code.co_flags & _GENERATOR_LIKE:
-            return _SKIP_CODE if is_library(code.co_filename) else _SKIP_FRAME
+        if is_library(code.co_filename):
+            return _SKIP_CALLEES if code.co_filename.startswith(_QUIET) else _SKIP_CODE
+        if code.co_flags & _GENERATOR_LIKE:
+            return _SKIP_FRAME
         session = self._session()
         if session is None or code.co_flags & _FUNCTION != _FUNCTION:
             return _SKIP_FRAME

@@ -14,6 +14,7 @@ import functools
 import threading
 import types
 import typing
+import weakref
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ from .guards import GuardSet
 from .handlers import classify
 from .sources import Source, attr, const_source, global_source
 from .values.base import MISSING, Raised, Value
-from .values.classes import BuiltinValue, ClassValue, DisabledValue, PythonModuleValue, RealValue
+from .values.classes import BuiltinValue, ClassValue, DisabledValue, PythonModuleValue, WeakrefValue, RealValue
 from .values.constants import CONST_TYPES, ConstValue
 from .values.contexts import wrap_context
 from .values.functions import CellValue, CodeValue, FunctionValue, MethodValue, PartialValue, wrap_function
@@ -143,6 +144,9 @@ class Reader:
             return wrap_deque(self, obj, source)
         if cls is types.CellType:
             return CellValue(source=source, obj=obj)
+        if cls is weakref.ReferenceType:
+            self.guards_type(source, cls)
+            return WeakrefValue(obj, source)
         if cls is range:
             self.guards_equal(source, obj)
             return RangeValue(obj, source)

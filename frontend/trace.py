@@ -173,9 +173,8 @@ class Trace(GraphRecorder, Reader, Protocols):
         return value if value is not None else self.load_argument(name)
 
     def wants_symbolic(self, number: int, source: Source) -> bool:
-        """Whether an integer argument is symbolic (only arguments: module attributes hardly ever count)."""
-        root = source.root()
-        return isinstance(root, LocalSource) and source.depth() <= 2 and self.dims.is_dynamic_int(number, source)
+        """Whether an integer is symbolic: arguments, globals and counters, not what lies deep in a model."""
+        return source.depth() <= 2 and self.dims.is_dynamic_int(number, source)
 
     # --- calls ----------------------------------------------------------------------------------------------------------------
 

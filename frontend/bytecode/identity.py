@@ -8,7 +8,10 @@ import weakref
 
 
 class CodeMap:
-    """Maps code objects to values by identity; an entry goes when its code object does."""
+    """Maps code objects (or other objects that can be referred to weakly) to values by identity.
+
+    An entry goes when its key does.
+    """
 
     __slots__ = ("_entries",)
 
@@ -24,6 +27,18 @@ class CodeMap:
         """Keep ``value`` for ``code``; it must not refer to ``code``, or neither would ever go."""
         key, entries = id(code), self._entries
         entries[key] = (weakref.ref(code, lambda _: entries.pop(key, None)), value)
+
+    def keys(self):
+        """The code objects that are still there."""
+        found = (reference() for reference, _ in list(self._entries.values()))
+        return [code for code in found if code is not None]
+
+    def values(self):
+        """What is kept for them."""
+        return [value for _, value in list(self._entries.values())]
+
+    def clear(self):
+        self._entries.clear()
 
     def __len__(self):
         return len(self._entries)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import C_FUNCTION, DISABLED, OPERATION, GraphBreak
-from ..sources import Source, attr, const_source
+from ..sources import Source, attr, call, const_source
 from .base import MISSING, Raised, Value
 from .constants import CONST_TYPES, ConstValue
 from .exceptions import ExceptionValue
@@ -304,6 +304,15 @@ class PythonModuleValue(RealValue):
 
     def setattr(self, tr: Trace, name: str, value: Value) -> None:
         tr.effects.store_global(self.obj.__dict__, name, value)
+
+
+class WeakrefValue(RealValue):
+    """A weak reference: calling it gives what it refers to."""
+
+    __slots__ = ()
+
+    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return tr.wrap(self.obj(), None if self.source is None else call(self.source, "{0}()", "{0}()"))
 
 
 class DisabledValue(RealValue):

@@ -1,0 +1,180 @@
+"""The check that runs before compiled code is used again.
+
+All guards of a trace are printed into one Python function that loads every path once, checks arguments first, and hands
+all tensors to one C++ call.  When no compiled code fits, the same guards are evaluated one at a time to say in words
+which of them failed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torchmux import torch_internals as ti
+
+from .guards import Guard, GuardSet, TensorGuard
+from .sources import Loader, LocalSource, Names, Source
+
+
+class CompiledGuards:
+    """The check of one compiled entry.  It keeps no tensor alive.
+
+    ``check(frame_locals)`` is the generated function, ``text`` its source.
+    """
+
+    def __init__(self, guards: GuardSet) -> None:
+        self.conditions: list[Guard] = list(guards.guards.values())
+        self.tensors = [_in_words(tensor) for tensor in guards.tensors.values()]
+        self._checkers: list[tuple[Any, list[Source]]] = []
+        self._shape_conditions = guards.shape_conditions
+        self._shape_roots = guards.shape_roots
+        self._shape_namespace = guards.shape_namespace
+        self.text = ""
+        self.check: Callable[[dict], bool] = self._build(guards)
+
+    def words(self) -> list[str]:
+        """Every guard as a person would read it."""
+        return [f"{guard.source.words()} {guard.words}".strip() for guard in self.conditions] + self.tensors
+
+    # --- the function -----------------------------------------------------------------------------------------------
+
+    def _build(self, guards: GuardSet) -> Callable[[dict], bool]:
+        names = Names()
+        lines: list[str] = []
+        loader = _loader(names, lines)
+        self._emit_global_state(guards, names, lines)
+        tensors = list(guards.tensors.values())
+        own = [t for t in tensors if isinstance(t.source, LocalSource)]
+        # the arguments change from call to call, the model's structure hardly ever does
+        arguments = [g for g in self.conditions if isinstance(g.source, LocalSource)]
+        rest = [g for g in self.conditions if not isinstance(g.source, LocalSource)]
+        self._emit_tensors(own, loader, names, lines)
+        for guard in (*arguments, *rest):
+            condition = guard.text(loader, names)  # loading may add lines, so before the append
+            lines.append(f"if not ({condition}): return False")
+        if len(tensors) > len(own):
+            # the arguments again: one call also tells that all tensors are different ones
+            self._emit_tensors(tensors, loader, names, lines)
+        for sources in guards.distinct:
+            variables = ", ".join(f"id({loader.load(source)})" for source in sources)
+            lines.append(f"if len({{{variables}}}) != {len(sources)}: return False")
+        for variable, source in self._shape_roots.items():
+            lines.append(f"{variable} = {loader.load(source)}")
+        lines.extend(f"if not ({condition}): return False" for condition in self._shape_conditions)
+        body = "\n".join("        " + line for line in lines)
+        self.text = (
+            f"def guard(L):\n    try:\n{body}\n"
+            "    except (KeyError, AttributeError, IndexError, TypeError, ValueError):\n"
+            "        return False  # a path that the trace followed is gone\n"
+            "    return True\n"
+        )
+        namespace = {**names.namespace, **self._shape_namespace}
+        exec(compile(self.text, "<torchmux guard>", "exec"), namespace)
+        return namespace["guard"]
+
+    @staticmethod
+    def _emit_global_state(guards: GuardSet, names: Names, lines: list[str]) -> None:
+        state = names.const(ti.GlobalStateGuard(), "global_state_")
+        lines.append(f"if not {state}.check(): return False")
+        dispatch_modes, function_modes = names.const(ti.count_dispatch_modes), names.const(ti.count_function_modes)
+        lines.append(f"if {dispatch_modes}() or {function_modes}() != {len(guards.devices)}: return False")
+        if guards.devices:
+            lines.append(f"if {names.const(ti.default_devices)}() != {names.const(guards.devices)}: return False")
+
+    def _emit_tensors(self, group: list[TensorGuard], loader: Loader, names: Names, lines: list[str]) -> None:
+        if not group:
+            return
+        checker = ti.TensorGuards(
+            *(t.tensor for t in group),
+            dynamic_dims_sizes=[t.sizes for t in group],
+            dynamic_dims_strides=[t.strides for t in group],
+        )
+        sources = [t.source for t in group]
+        self._checkers.append((checker, sources))
+        variables = ", ".join(map(loader.load, sources))
+        lines.append(f"if not {names.const(checker, 'tensors_')}.check({variables}): return False")
+
+    # --- the reason -------------------------------------------------------------------------------------------------
+
+    def why_not(self, frame_locals: dict) -> str:
+        """The first guard that fails for these locals, in words."""
+        for guard in self.conditions:
+            try:
+                value, holds = _evaluate(guard, frame_locals)
+            except Exception as error:  # whatever goes wrong while reading the path is the answer
+                return f"{guard.source.words()} can no longer be read ({type(error).__name__}: {error})"
+            if not holds:
+                return f"{guard.source.words()} {guard.words} no longer holds (now {_describe(value)})"
+        return (
+            self._failing_tensor(frame_locals)
+            or self._failing_shape(frame_locals)
+            or "global state (grad mode, torch modes, autocast, default dtype, determinism or thread count) changed, "
+            "or two inputs became one object"
+        )
+
+    def _failing_tensor(self, frame_locals: dict) -> str:
+        for checker, sources in self._checkers:
+            words = [source.words() for source in sources]
+            try:
+                values = _read(sources, frame_locals)
+            except Exception as error:
+                return f"one of {', '.join(words[:3])}... can no longer be read ({type(error).__name__}: {error})"
+            verdict = checker.check_verbose(*values, tensor_check_names=words)
+            if verdict is not True:
+                return str(verdict)
+        return ""
+
+    def _failing_shape(self, frame_locals: dict) -> str:
+        try:
+            values = _read(list(self._shape_roots.values()), frame_locals)
+            scope = {**self._shape_namespace, **dict(zip(self._shape_roots, values, strict=True))}
+            for condition in self._shape_conditions:
+                if not eval(condition, scope):
+                    for variable, source in self._shape_roots.items():
+                        condition = re.sub(rf"\b{variable}\b", source.words(), condition)
+                    return f"shape condition {condition} no longer holds"
+        except Exception as error:
+            return f"a shape can no longer be read ({type(error).__name__}: {error})"
+        return ""
+
+
+def _loader(names: Names, lines: list[str]) -> Loader:
+    return Loader(names, lines, lambda source: f"L[{source.name!r}]")
+
+
+def _read(sources: Sequence[Source], frame_locals: dict) -> list[Any]:
+    """The objects that these paths lead to now."""
+    names = Names()
+    lines: list[str] = []
+    loader = _loader(names, lines)
+    variables = [loader.load(source) for source in sources]
+    scope = {**names.namespace, "L": frame_locals}
+    exec("\n".join([*lines, f"_values = [{', '.join(variables)}]"]), scope)
+    return scope["_values"]
+
+
+def _evaluate(guard: Guard, frame_locals: dict) -> tuple[Any, bool]:
+    """The object that the guard is about, and whether the guard holds."""
+    names = Names()
+    lines: list[str] = []
+    loader = _loader(names, lines)
+    variable, condition = loader.load(guard.source), guard.text(loader, names)
+    scope = {**names.namespace, "L": frame_locals}
+    exec("\n".join([*lines, f"_value, _holds = {variable}, bool({condition})"]), scope)
+    return scope["_value"], scope["_holds"]
+
+
+def _in_words(tensor: TensorGuard) -> str:
+    real = tensor.tensor
+    shape = "x".join("?" if size is None else str(size) for size in tensor.sizes) or "scalar"
+    grad = ", requires grad" if real.requires_grad else ""
+    return f"{tensor.source.words()} is a {str(real.dtype).removeprefix('torch.')} tensor of {shape} on {real.device}{grad}"
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, (int, float, str, bool, type(None))):
+        return repr(value)[:80]
+    if isinstance(value, (list, tuple, dict, set, frozenset)):
+        return f"{type(value).__name__} of length {len(value)}"
+    return type(value).__name__
