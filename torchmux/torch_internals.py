@@ -1,6 +1,6 @@
 """Every private name of torch in use, in one place.
 
-Tried on torch 2.11 and 2.13.  ``tests/test_torch_internals.py`` walks this file on the installed torch, so that a
+Tried on torch 2.11, 2.13 and 2.15.  ``tests/test_torch_internals.py`` walks this file on the installed torch, so that a
 release that moves a name is noticed here and nowhere else.  Importing it imports neither ``torch._dynamo`` nor
 ``torch._inductor``.
 """
@@ -42,9 +42,7 @@ def retired_guard_class() -> type | None:
 
 # --- frontend: operators that are C functions -----------------------------------------------------------------------
 VariableFunctions = torch._C._VariableFunctions
-c_nn = torch._C._nn
 set_grad_enabled = torch._C._set_grad_enabled
-TensorBase = torch._C.TensorBase
 
 
 def c_operator_modules() -> list[Any]:
@@ -55,11 +53,6 @@ def c_operator_modules() -> list[Any]:
 def tracing_questions() -> list[Any]:
     """What newer torch asks to know whether the old TorchScript tracer runs."""
     return [torch._C._is_tracing] if hasattr(torch._C, "_is_tracing") else []
-
-
-def parameter_meta() -> type:
-    """The metaclass that answers ``isinstance(x, nn.Parameter)``."""
-    return torch.nn.parameter._ParameterMeta
 
 
 # --- frontend: fake tensors and symbolic shapes ---------------------------------------------------------------------
@@ -173,6 +166,13 @@ def active_fake_mode() -> Any:
 
     context = TracingContext.try_get()
     return context.fake_mode if context is not None else None
+
+
+def without_modes() -> Any:
+    """Context manager under which operators on real tensors run as usual, though a tracer or a fake mode is active."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
 
 
 def new_fake_mode() -> Any:

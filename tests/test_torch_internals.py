@@ -1,0 +1,278 @@
+"""Every private name of torch in use exists in the installed torch and takes what we give it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from torchmux import torch_internals as ti
+
+ROOT = Path(__file__).resolve().parent.parent
+PUBLIC = sorted(
+    name
+    for name, value in vars(ti).items()
+    if not name.startswith("_") and getattr(value, "__module__", None) != "typing" and name not in ("annotations", "torch", "sys")
+)
+SIN = torch.ops.aten.sin.default
+ADD = torch.ops.aten.add.Tensor
+
+
+def _tensor_guards() -> None:
+    tensor = torch.ones(2, 3)
+    guards = ti.TensorGuards(tensor, dynamic_dims_sizes=[[2, None]], dynamic_dims_strides=[[None, 1]])
+    assert guards.check(torch.zeros(2, 4))
+    assert not guards.check(torch.zeros(3, 3))
+    assert "size mismatch" in guards.check_verbose(torch.zeros(3, 3), tensor_check_names=["x"])
+
+
+def _root_guard_manager() -> None:
+    seen = []
+    manager = ti.RootGuardManager()
+    manager.add_lambda_guard(lambda frame_locals: seen.append(frame_locals) or True, ["words"], None)
+    assert manager.check({"x": 1})
+    assert seen == [{"x": 1}]
+
+
+def _global_state() -> None:
+    guard = ti.GlobalStateGuard()
+    assert guard.check()
+    with torch.no_grad():
+        assert not guard.check()
+
+
+def _hook() -> None:
+    """The C hook asks a callback about a frame and takes its answer."""
+    seen = []
+
+    class Answer:
+        guarded_code = None
+        frame_exec_strategy = ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.DEFAULT)
+        apply_to_code = False
+        skip_reason = None
+
+    class Callback:
+        _torchdynamo_orig_backend = None
+
+        def __call__(self, frame, cache_entry, frame_state):
+            seen.append((frame.f_code.co_name, dict(frame.f_locals), frame.closure))
+            return Answer()
+
+    def called(x):
+        return x + 1
+
+    ti.reset_code(called.__code__)
+    previous = ti.set_eval_frame(Callback())
+    try:
+        assert called(1) == 2
+    finally:
+        ti.set_eval_frame(previous)
+    assert seen[0][:2] == ("called", {"x": 1})
+
+
+def _strategy() -> None:
+    def called():
+        return 1
+
+    ti.set_code_exec_strategy(called.__code__, ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.SKIP))
+    assert called() == 1
+
+
+def _region() -> None:
+    assert ti.set_region(ti.set_region(-1)) == -1
+
+
+def _set_grad_enabled() -> None:
+    ti.set_grad_enabled(False)
+    assert not torch.is_grad_enabled()
+    ti.set_grad_enabled(True)
+
+
+def _fake_mode() -> None:
+    for symbolic in (False, True):
+        mode = ti.fake_tensor_mode(symbolic=symbolic)
+        assert (mode.shape_env is not None) == symbolic
+        with mode:
+            assert ti.is_fake(torch.ones(2).sin())
+
+
+def _fake_errors() -> None:
+    mode = ti.fake_tensor_mode(symbolic=False)
+    errors = ti.fake_tensor_errors()
+    assert set(errors) == {"data_dependent", "dynamic_output", "unsupported", "guard"}
+    with mode, pytest.raises(errors["data_dependent"]):
+        torch.ones(1).item()
+    with mode, pytest.raises(errors["dynamic_output"]):
+        torch.ones(1).nonzero()
+
+
+def _share_storage() -> None:
+    mode = ti.fake_tensor_mode(symbolic=False)
+    with mode:
+        x = torch.ones(4)
+        assert ti.share_storage(x, x.view(2, 2))
+        assert not ti.share_storage(x, x + 1)
+
+
+def _tracing() -> None:
+    assert ti.active_fake_mode() is None
+    mode = ti.fake_tensor_mode(symbolic=False)
+    with ti.tracing_context(mode):
+        assert ti.active_fake_mode() is mode
+        with ti.tracing_with(mode):
+            assert ti.active_fake_mode() is mode
+        assert not ti.inputs_are_mutated()
+    with ti.tracing_with(mode):
+        assert ti.active_fake_mode() is mode
+
+
+def _modes() -> None:
+    assert (ti.count_function_modes(), ti.count_dispatch_modes(), ti.default_devices()) == (0, 0, ())
+    with torch.device("meta"):
+        assert ti.default_devices() == (torch.device("meta"),)
+        assert ti.count_function_modes() == 1
+    with torch.overrides.BaseTorchFunctionMode():
+        assert ti.default_devices() is None
+    with ti.new_fake_mode():
+        assert ti.count_dispatch_modes() == 1
+        with ti.without_modes():
+            assert not ti.is_fake(torch.ones(1))
+
+
+def _functorch() -> None:
+    seen = []
+    torch.func.vmap(lambda x: seen.append(ti.is_functorch_active()) or x)(torch.ones(2))
+    assert seen == [True]
+    assert not ti.is_functorch_active()
+
+
+def _kernels() -> None:
+    key = ti.DispatchKey.CPU
+    assert key not in ti.python_kernels(SIN)
+    ti.forget_dispatch(SIN)
+    x = torch.ones(2)
+    assert torch.equal(ti.run_kernel(SIN, key, x), x.sin())
+
+
+def _autograd_switches() -> None:
+    x = torch.ones(2, requires_grad=True)
+    with ti.below_autograd():
+        assert SIN(x).grad_fn is None
+    assert not ti.is_any_autocast_enabled()
+    with torch.autocast("cpu"):
+        assert ti.is_any_autocast_enabled()
+        a = torch.ones(2, 2)
+        assert (a @ a).dtype is torch.bfloat16
+        with ti.disable_autocast():
+            assert (a @ a).dtype is torch.float32
+
+
+def _schemas() -> None:
+    assert [a.name for a in ti.operator_schema(ADD).arguments] == ["self", "other", "alpha"]
+    assert isinstance(ADD, ti.OpOverload)
+    assert not ti.is_composite(ADD)
+    assert ti.is_composite(torch.ops.aten.reshape.default)
+
+
+def _symbols() -> None:
+    from torch._dynamo.source import ConstantSource
+
+    assert issubclass(ConstantSource, ti.guards_source_base())
+    assert ti.local_guard_source().name == "LOCAL"
+    assert ti.dim_bounds(None, 8).vr.upper == 8
+    assert ti.dim_bounds(3, None).vr.lower == 3
+    assert callable(ti.shape_guard_namespace()["IsNonOverlappingAndDenseIndicator"])
+    env = ti.fake_tensor_mode(symbolic=True).shape_env
+    symbol = env.create_unbacked_symint().node.expr
+    assert ti.rebuild_symbolic(symbol * 2 + 1, {symbol: 5}) == 11
+
+
+def _aot() -> None:
+    gm = torch.fx.symbolic_trace(lambda x: (x.sin(),))
+    compiled = ti.aot_autograd()(gm, [torch.ones(2)], fw_compiler=lambda g, inputs: g.forward)
+    assert torch.equal(compiled(torch.ones(2))[0], torch.ones(2).sin())
+    assert callable(ti.min_cut_partition())
+    assert hasattr(ti.functorch_config(), "patch")
+
+
+def _inductor() -> None:
+    assert callable(ti.inductor_compile_fx().compile_fx)
+    assert hasattr(ti.inductor_config(), "patch")
+
+
+def _onnx() -> None:
+    pytest.importorskip("onnxscript")
+    import onnx_ir
+
+    assert "aten::sin" in ti.onnx_operators()
+    ir_version, opset = ti.onnx_versions()
+    gm = torch.export.export(_Sin(), (torch.ones(2),)).graph_module
+    ti.onnx_type_promotion(gm)
+    model = onnx_ir.Model(onnx_ir.Graph([], [], nodes=[], opset_imports={"": opset}, name="g"), ir_version=ir_version)
+    values = ti.onnx_translate(gm.graph, model)
+    ti.onnx_add_opset_imports(model)
+    assert "sin" in values
+    assert ti.onnx_registry().functions
+
+
+class _Sin(torch.nn.Module):
+    def forward(self, x):
+        return x.sin()
+
+
+CHECKS = {
+    _tensor_guards: ["TensorGuards"],
+    _root_guard_manager: ["RootGuardManager"],
+    _global_state: ["GlobalStateGuard"],
+    _hook: ["eval_frame", "set_eval_frame", "reset_code", "FrameAction", "FrameExecStrategy"],
+    _strategy: ["set_code_exec_strategy"],
+    _region: ["set_region", "retired_guard_class"],
+    _set_grad_enabled: ["set_grad_enabled"],
+    _fake_mode: ["fake_tensor_mode", "is_fake"],
+    _fake_errors: ["fake_tensor_errors"],
+    _share_storage: ["share_storage"],
+    _tracing: ["tracing_context", "tracing_with", "active_fake_mode", "inputs_are_mutated"],
+    _modes: ["count_function_modes", "count_dispatch_modes", "default_devices", "new_fake_mode", "without_modes"],
+    _functorch: ["is_functorch_active"],
+    _kernels: ["python_kernels", "forget_dispatch", "run_kernel", "DispatchKey"],
+    _autograd_switches: ["below_autograd", "disable_autocast", "is_any_autocast_enabled"],
+    _schemas: ["operator_schema", "is_composite", "OpOverload"],
+    _symbols: ["guards_source_base", "local_guard_source", "dim_bounds", "shape_guard_namespace", "rebuild_symbolic"],
+    _aot: ["aot_autograd", "min_cut_partition", "functorch_config"],
+    _inductor: ["inductor_compile_fx", "inductor_config"],
+    _onnx: ["onnx_registry", "onnx_translate", "onnx_operators", "onnx_type_promotion", "onnx_versions", "onnx_add_opset_imports"],
+}
+LISTS = {"c_operator_modules", "tracing_questions", "VariableFunctions"}
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.strip("_"))
+def test_name_does_what_we_use_it_for(check):
+    check()
+
+
+def test_lists_of_functions():
+    assert all(any(callable(getattr(module, name)) for name in dir(module)) for module in ti.c_operator_modules())
+    assert all(question() is False for question in ti.tracing_questions())
+    assert callable(ti.VariableFunctions.sin)
+
+
+def test_every_name_is_checked():
+    assert set(PUBLIC) == {name for names in CHECKS.values() for name in names} | LISTS
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_name_is_used(name):
+    files = [p for folder in ("frontend", "backends", "conformance", "torchmux") for p in (ROOT / folder).rglob("*.py")]
+    count = sum(len(re.findall(rf"\b{name}\b", path.read_text())) for path in files)
+    defined = 2 if f"{name} as {name}" in Path(ti.__file__).read_text() else 1
+    assert count > defined
+
+
+def test_importing_it_imports_no_tracer_and_no_compiler(run_python):
+    code = (
+        "import torch, sys\nbefore = set(sys.modules)\nimport torchmux.torch_internals\n"
+        "print([m for m in ('torch._dynamo', 'torch._inductor', 'torch._functorch.aot_autograd') if m in sys.modules])"
+    )
+    assert run_python(code) == "[]\n"
