@@ -218,7 +218,7 @@ _RULES: Mapping[Any, Callable[[Node], Bounds | None]] = {
     **dict.fromkeys((_aten.sort, _aten.topk, _aten.max, _aten.min, _aten.cummax), _first_or_position),
     **dict.fromkeys((_aten.clamp, _aten.clamp_min, _aten.clamp_max, _aten.masked_fill, _aten.where), _all_arguments),
     **dict.fromkeys((_aten.arange, _aten.scalar_tensor, _aten.zeros, _aten.ones, _aten.zeros_like, _aten.ones_like,
-                     _aten.new_zeros, _aten.new_ones, _aten.eye), _constant),
+                     _aten.new_zeros, _aten.new_ones, _aten.eye, _aten.constant_pad_nd), _constant),
     **dict.fromkeys((_aten.full, _aten.full_like, _aten.new_full, _aten.fill), _filled),
     **dict.fromkeys((_aten.floor_divide, _aten.remainder, _aten.neg, _aten.abs, _aten.sign), _as_large),
     **dict.fromkeys((_aten.bitwise_and, _aten.bitwise_or, _aten.bitwise_xor, _aten.bitwise_not), _bits),

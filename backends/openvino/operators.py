@@ -31,9 +31,13 @@ WHOLE = (
     "upsample_trilinear3d.vec", "upsample_bicubic2d.vec",
 )  # fmt: skip
 
-# Operators whose rule needs the length of a dimension, which the frontend loses track of where a view takes a size from
-# an input: torch's table expresses them by others, with the length spelled out.
-_NEEDS_LENGTH = ("aten::split.Tensor", "aten::unbind.int")
+# Operators with a rule that torch's table serves better.  The first two need the length of a dimension, which the
+# frontend loses track of where a view takes a size from an input; of the others it cannot make a result without
+# dimensions.
+_BETTER_SPELLED_OUT = (
+    "aten::split.Tensor", "aten::unbind.int",
+    "aten::new_zeros", "aten::new_ones", "aten::new_full",
+)  # fmt: skip
 
 DTYPES = frozenset((torch.float32, torch.int64, torch.int32, torch.bool))
 _NARROW = frozenset((torch.int16, torch.int8, torch.uint8))
@@ -63,7 +67,7 @@ def _composites() -> list[Any]:
 
 def decompositions(fingerprint: str) -> dict[Any, Callable[..., Any]]:
     """torch's table without what the frontend has a rule for."""
-    wanted = unknown_operators(fingerprint).union(_NEEDS_LENGTH)
+    wanted = unknown_operators(fingerprint).union(_BETTER_SPELLED_OUT)
     return {op: function for op, function in core_aten().items() if op.name() in wanted}
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from .rewrite import rewrite
+
 # How the frontend reports what it could not convert.
 _REPORT = "Model wasn't fully converted"
 _NO_RULE = "No conversion rule found for operations: "
@@ -48,7 +50,11 @@ def to_openvino(gm: GraphModule) -> Any:
     Raises:
         RuntimeError: the frontend does not convert some node (``OpConversionFailure``, which names it).
     """
-    _repeat_shared_heads(gm.graph)
+    rewrite(gm.graph)
+    return _as_it_is(gm)
+
+
+def _as_it_is(gm: GraphModule) -> Any:
     placeholders = gm.graph.find_nodes(op="placeholder")
     shapes, types = [_shape(n) for n in placeholders], [_type(n) for n in placeholders]
     # What is loaded refers to the decoder without keeping it alive; a name of its own does.
@@ -77,22 +83,6 @@ def reason_of(error: BaseException | str) -> str:
     return f"OpenVINO refuses: {(telling or lines or ['no reason'])[-1][:200]}"
 
 
-def _repeat_shared_heads(graph: Graph) -> None:
-    """Give every head of a query a key and a value of its own; the frontend does not know that heads may share them."""
-    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.scaled_dot_product_attention.default):
-        if not node.kwargs.get("enable_gqa"):
-            continue
-        query, key, value, *rest = node.args
-        heads, shared = query.meta["val"].shape[-3], key.meta["val"].shape[-3]
-        with graph.inserting_before(node):
-            repeated = [
-                graph.call_function(torch.ops.aten.repeat_interleave.self_int, (n, heads // shared, -3))
-                for n in (key, value)
-            ]
-        node.args = (query, *repeated, *rest)
-        node.kwargs = {name: given for name, given in node.kwargs.items() if name != "enable_gqa"}
-
-
 def freeze(gm: GraphModule, constants: Mapping[int, torch.Tensor]) -> None:
     """Replace the placeholders at these positions by tensors that ``gm`` holds, in place."""
     placeholders = gm.graph.find_nodes(op="placeholder")
@@ -119,7 +109,7 @@ def without_rule(operators: Sequence[Any]) -> set[Any]:
     x.meta["val"] = torch.empty(2, 2)
     graph.output(tuple(graph.call_function(op, (x,)) for op in operators))
     try:
-        to_openvino(GraphModule({}, graph))
+        _as_it_is(GraphModule({}, graph))
     except Exception as error:
         text = str(error)
         if _REPORT in text:

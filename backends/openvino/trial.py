@@ -16,8 +16,9 @@ from torch.fx import GraphModule, Node
 
 from torchmux import torch_internals as internals
 
+from ..common import aliasing
 from ..common.cache import default_cache, describe, text_key
-from ..common.graphs import alone, elements_in_use
+from ..common.graphs import alone, copy_graph, elements_in_use
 from .integers import is_long
 from .runtime import compile_model
 from .translate import reason_of, to_openvino
@@ -25,9 +26,26 @@ from .translate import reason_of, to_openvino
 # By the key of a kind of call: why it is refused, or an empty string.
 _answers: dict[str, str] = {}
 
-# Magnitudes of the integers to try, until torch takes them and its results fit into 32 bits.  The first are beyond
-# what float32 holds exactly; the last are valid as indices of anything that has two elements, or one.
-_MAGNITUDES = (2**29, 2**14, 6, 1, 0)
+_aten = torch.ops.aten
+
+# Magnitudes of the integers to try, until torch takes them and its results fit into 32 bits.  For operators that
+# compute with integers: the first is beyond what float32 holds exactly.
+_COMPUTING = (2**29, 2**14, 6, 1)
+# For operators that use integers as indices and check them: also from the end, as far as they go.
+_CHECKED = (6, 1, 0)
+# For the rest, some of which torch itself would read out of bounds with any other index.
+_UNCHECKED = (0,)
+
+_COMPUTE = frozenset(
+    (_aten.sum, _aten.cumsum, _aten.mean, _aten.amax, _aten.amin, _aten.argmax, _aten.argmin, _aten.sort, _aten.topk,
+     _aten.argsort, _aten.max, _aten.min, _aten.any, _aten.all, _aten.cat, _aten.stack, _aten.clone, _aten._to_copy,
+     _aten.flip, _aten.roll, _aten.repeat, _aten.constant_pad_nd, _aten.tril, _aten.triu, _aten.mm, _aten.bmm,
+     _aten.copy, _aten.prod, _aten.cummax, _aten.where, _aten.masked_fill)
+)  # fmt: skip
+_CHECK = frozenset(
+    (_aten.index, _aten.gather, _aten.embedding, _aten.index_select, _aten.take_along_dim, _aten.scatter,
+     _aten.scatter_add, _aten.index_put, _aten.one_hot)
+)  # fmt: skip
 
 # Halves, ties and zeros, where rounding and comparing differ.
 _SPECIAL = (0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1.0, -1.0, 3.0, -3.0, 100.0, -100.0, 1e-6)
@@ -75,12 +93,13 @@ class _Described:
 def _try(node: Node) -> str:
     with internals.without_modes(), internals.disable_autocast(), torch.no_grad():
         gm = alone(node)
-        found = _torchs_answer(gm, [v.meta["val"] for v in node.all_input_nodes])
-        if found is None:
-            return "torch itself takes no made-up input, so OpenVINO's result cannot be compared"
-        inputs, wanted = found
         try:
-            results = _run(gm, inputs)
+            compiled = compile_model(to_openvino(copy_graph(gm)), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+            found = _torchs_answer(gm, node)
+            if found is None:
+                return "torch itself takes no made-up input, so OpenVINO's result cannot be compared"
+            inputs, wanted = found
+            results = _run(compiled, inputs)
         except Exception as error:
             return reason_of(error)
         for got, expected in zip(results, wanted, strict=True):
@@ -90,9 +109,9 @@ def _try(node: Node) -> str:
     return ""
 
 
-def _torchs_answer(gm: GraphModule, fakes: Sequence[Any]) -> tuple[list[Any], Sequence[torch.Tensor]] | None:
+def _torchs_answer(gm: GraphModule, node: Node) -> tuple[list[Any], Sequence[torch.Tensor]] | None:
     """Inputs that torch takes, and its results."""
-    for inputs in _inputs(fakes):
+    for inputs in _inputs(node):
         try:
             results = gm.forward(*inputs)
         except (RuntimeError, IndexError, ZeroDivisionError, ValueError):
@@ -106,12 +125,21 @@ def _fits(result: torch.Tensor) -> bool:
     return not is_long(result) or not result.numel() or int(result.abs().max()) < 2**31
 
 
-def _inputs(fakes: Sequence[Any]) -> Iterator[list[Any]]:
+def _inputs(node: Node) -> Iterator[list[Any]]:
+    fakes = [value.meta["val"] for value in node.all_input_nodes]
     integers = any(isinstance(f, torch.Tensor) and not f.dtype.is_floating_point for f in fakes)
-    for magnitude in _MAGNITUDES if integers else _MAGNITUDES[:1]:
-        random = torch.Generator().manual_seed(_SEED)
+    for magnitude in _magnitudes(node) if integers else _UNCHECKED:
         for signed in (True, False) if magnitude else (False,):
+            random = torch.Generator().manual_seed(_SEED)
             yield [_made_up(f, magnitude, signed, random) for f in fakes]
+
+
+def _magnitudes(node: Node) -> tuple[int, ...]:
+    target: Any = node.target
+    packet = target.overloadpacket
+    if torch.Tag.pointwise in target.tags or packet in _COMPUTE or aliasing.is_view(node):
+        return _COMPUTING
+    return _CHECKED if packet in _CHECK else _UNCHECKED
 
 
 def _made_up(fake: Any, magnitude: int, signed: bool, random: torch.Generator) -> Any:
@@ -136,8 +164,7 @@ def _made_up(fake: Any, magnitude: int, signed: bool, random: torch.Generator) -
     return repeated.reshape(shape)
 
 
-def _run(gm: GraphModule, inputs: Sequence[Any]) -> list[torch.Tensor]:
-    compiled = compile_model(to_openvino(gm), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+def _run(compiled: Any, inputs: Sequence[Any]) -> list[torch.Tensor]:
     arrays = [v.numpy() if isinstance(v, torch.Tensor) else torch.tensor(v).numpy() for v in inputs]
     results = compiled.create_infer_request().infer(arrays)
     return [torch.from_numpy(results[port]) for port in compiled.outputs]

@@ -1,0 +1,100 @@
+"""Nodes that OpenVINO's frontend would take but for a detail, written in the way that it takes."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+_aten = torch.ops.aten
+
+
+def rewrite(graph: Graph) -> None:
+    """Rewrite such nodes in place.  New nodes have no ``meta["val"]``."""
+    for node in list(graph.nodes):
+        rule = _RULES.get(node.target) if node.op == "call_function" else None
+        if rule is not None:
+            rule(graph, node)
+    graph.eliminate_dead_code()
+
+
+def _repeat_shared_heads(graph: Graph, node: Node) -> None:
+    """Give every head of a query a key and a value of its own; the frontend does not know that heads may share them."""
+    query, key, value, *rest = node.args
+    heads, shared = query.meta["val"].shape[-3], key.meta["val"].shape[-3]
+    if heads == shared:
+        return
+    with graph.inserting_before(node):
+        repeated = [
+            graph.call_function(_aten.repeat_interleave.self_int, (n, heads // shared, -3)) for n in (key, value)
+        ]
+    node.args = (query, *repeated, *rest)
+    node.kwargs = {name: given for name, given in node.kwargs.items() if name != "enable_gqa"}
+
+
+def _compute_statistics(graph: Graph, node: Node) -> None:
+    """Compute what ``native_layer_norm`` returns besides its result: the mean, and one over the deviation."""
+    used = _elements(node)
+    if not used.keys() & {1, 2}:
+        return
+    x, shape, _, _, epsilon = node.args
+    dims = list(range(-len(shape), 0))
+    with graph.inserting_after(node):
+        mean = graph.call_function(_aten.mean.dim, (x, dims, True))
+    with graph.inserting_after(mean):
+        variance = graph.call_function(_aten.var.correction, (x, dims), {"correction": 0, "keepdim": True})
+    with graph.inserting_after(variance):
+        shifted = graph.call_function(_aten.add.Tensor, (variance, epsilon))
+    with graph.inserting_after(shifted):
+        inverse = graph.call_function(_aten.rsqrt.default, (shifted,))
+    for position, replacement in ((1, mean), (2, inverse)):
+        if position in used:
+            used[position].replace_all_uses_with(replacement)
+
+
+def _normalize_by_batch(graph: Graph, node: Node) -> None:
+    """Spell out a batch norm in training: the frontend returns the result, not the statistics that go with it."""
+    x, weight, bias, mean, variance, training, momentum, epsilon = node.args
+    used, value = _elements(node), x.meta["val"]
+    if not training or any(type(size) is not int for size in value.shape):
+        return
+    dims = [d for d in range(value.dim()) if d != 1]
+    count = value.numel() // value.shape[1]
+    across = [1, -1] + [1] * (value.dim() - 2)
+
+    with graph.inserting_before(node):
+        own_mean = graph.call_function(_aten.mean.dim, (x, dims))
+        spread = graph.call_function(_aten.var.correction, (x, dims), {"correction": 0})
+        shifted = graph.call_function(_aten.add.Tensor, (spread, epsilon))
+        inverse = graph.call_function(_aten.rsqrt.default, (shifted,))
+
+        def stretched(value: Node) -> Node:
+            return graph.call_function(_aten.view.default, (value, across))
+
+        result = graph.call_function(_aten.sub.Tensor, (x, stretched(own_mean)))
+        result = graph.call_function(_aten.mul.Tensor, (result, stretched(inverse)))
+        if weight is not None:
+            result = graph.call_function(_aten.mul.Tensor, (result, stretched(weight)))
+        if bias is not None:
+            result = graph.call_function(_aten.add.Tensor, (result, stretched(bias)))
+        unbiased = graph.call_function(_aten.mul.Tensor, (spread, count / (count - 1)))
+        results = {0: result, 1: own_mean, 2: inverse}
+        for position, running, own in ((3, mean, own_mean), (4, variance, unbiased)):
+            kept = graph.call_function(_aten.mul.Tensor, (running, 1 - momentum))
+            added = graph.call_function(_aten.mul.Tensor, (own, momentum))
+            results[position] = graph.call_function(_aten.add.Tensor, (kept, added))
+    for position, taken in used.items():
+        taken.replace_all_uses_with(results[position])
+
+
+def _elements(node: Node) -> dict[int, Any]:
+    return {user.args[1]: user for user in node.users if user.target is operator.getitem}
+
+
+_RULES = {
+    _aten.scaled_dot_product_attention.default: _repeat_shared_heads,
+    _aten.native_layer_norm.default: _compute_statistics,
+    _aten._native_batch_norm_legit_functional.default: _normalize_by_batch,
+}
