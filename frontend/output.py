@@ -21,7 +21,7 @@ from .values.functions import CellValue
 from .values.iterators import ExistingIterator
 from .values.mappings import DictValue, SetValue
 from .values.objects import _DELETED, ObjectValue
-from .values.sequences import ListValue
+from .values.sequences import ExistingListValue, ListValue
 
 
 
@@ -167,6 +167,8 @@ class Output:
         self.after.extend(writes)
 
     def _write(self, value: Value, target: str) -> list[str]:
+        if isinstance(value, ExistingListValue) and value.appended is not None:
+            return [f"{self.names.const(list)}.extend({target}, {self.container('[', ']', value.appended)})"]
         if isinstance(value, ListValue):
             text = self.container("[", "]", value.items(self.tr))
             return [f"{self.names.const(list)}.__setitem__({target}, slice(None), {text})"]

@@ -117,10 +117,13 @@ class GraphRecorder:
         if not self.symbolic:
             raise NeedsShapeEnv
         shape_source = ShapeSource(f"t{len(self.shape_inputs)}")
-        symbol = self.shape_env.create_unspecified_symbol(number, source=shape_source)
+        symbol = self.shape_env.create_unspecified_symbol(number, source=shape_source, dynamic_dim=ti.dynamic_dim())
         sym = self.shape_env.create_symintnode(symbol, hint=number, source=shape_source)
         self.shape_inputs.append((sym, source))
         self._bind_symbol(sym, source, number)
+        if sym.node.expr not in self._symbol_nodes:  # ShapeEnv knows it to be a constant already
+            self.guards.equals(source, number)
+            return ConstValue(number)
         return SymValue(sym, self._symbol_nodes[sym.node.expr], source)
 
     # --- sizes --------------------------------------------------------------------------------------------------------------

@@ -342,3 +342,10 @@ def shape_guard_namespace() -> dict[str, Any]:
     from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
 
     return dict(SYMPY_INTERP)
+
+
+def dynamic_dim() -> Any:
+    """A symbol of its own, whatever other sizes have the same value."""
+    from torch.fx.experimental.symbolic_shapes import DimDynamic
+
+    return DimDynamic.DYNAMIC

@@ -85,13 +85,13 @@ def _init(tr: Trace, owner: Value, *args: Value, **kwargs: Value) -> Value:
 
 
 def _append(tr: Trace, owner: ListValue, value: Value) -> Value:
-    tr.effects.changed(owner)
-    owner._items.append(value)
+    owner.append(tr, value)
     return NONE
 
 
 def _extend(tr: Trace, owner: ListValue, other: Value) -> Value:
-    owner.replace(tr, [*owner.items(tr), *other.unpack(tr)])
+    for value in other.unpack(tr):
+        owner.append(tr, value)
     return NONE
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -124,6 +125,10 @@ class ListValue(SequenceValue):
         tr.effects.changed(self)
         self._items = items
 
+    def append(self, tr: Trace, value: Value) -> None:
+        tr.effects.changed(self)
+        self._items.append(value)
+
     def setitem(self, tr: Trace, key: Value, value: Value) -> None:
         index = self._index(tr, key)
         items = list(self.items(tr))
@@ -159,6 +164,41 @@ class ListValue(SequenceValue):
 
     def _all_items(self, out: Output) -> list[Value]:
         return self.items(out.tr)
+
+
+class ExistingListValue(ListValue):
+    """A list from outside.  Its length is guarded when something depends on it; appending does not.
+
+    ``appended`` is what was appended before that, or None afterwards.
+    """
+
+    __slots__ = ("_contents", "_guard_length", "appended")
+
+    def __init__(self, items: list, source: Source, guard_length: Callable[[], None]) -> None:
+        self._contents = items
+        self._lazy = True
+        self._guard_length = guard_length
+        self.appended: list[Value] | None = []
+        self.source = source
+
+    @property
+    def _items(self) -> list:  # type: ignore[override]
+        if self.appended is not None:
+            self._guard_length()
+            self._contents.extend(self.appended)
+            self.appended = None
+        return self._contents
+
+    @_items.setter
+    def _items(self, items: list) -> None:
+        self._contents = items
+
+    def append(self, tr: Trace, value: Value) -> None:
+        if self.appended is None:
+            super().append(tr, value)
+        else:
+            tr.effects.changed(self)
+            self.appended.append(value)
 
 
 class TupleValue(SequenceValue):
@@ -312,9 +352,12 @@ class SliceValue(Value):
 
 
 def wrap_list(tr: Trace, obj: list, source: Source | None) -> ListValue:
-    """An existing list: its length is guarded now, its elements when they are read."""
-    _guard_length(tr, obj, source)
-    return ListValue([Lazy(x, item(source, i) if source else None) for i, x in enumerate(obj)], source, lazy=True)
+    """An existing list: its elements are guarded when they are read."""
+    items = [Lazy(x, item(source, i) if source else None) for i, x in enumerate(obj)]
+    if source is None:
+        return ListValue(items, lazy=True)
+    tr.guards.type_is(source, type(obj))
+    return ExistingListValue(items, source, lambda: _guard_length(tr, obj, source))
 
 
 def wrap_tuple(tr: Trace, obj: tuple, source: Source | None) -> TupleValue:

@@ -1,8 +1,10 @@
 """The front door: forms of ``compile``, compiled modules, reports, sharing, threads."""
 
 import copy
+import gc
 import pickle
 import threading
+import weakref
 
 import pytest
 import torch
@@ -261,6 +263,64 @@ def test_reset_forgets():
     torchmux.reset()
     compiled(torch.ones(1))
     assert len(compilations) == 2
+
+
+def test_compiled_code_keeps_nothing_of_the_model_alive():
+    layer, x = nn.Linear(8, 8), torch.ones(2, 8)
+    compiled = torchmux.compile(layer, backend="eager")
+    compiled(x)
+    remembered = [weakref.ref(o) for o in (layer, layer.weight, x)]
+    del layer, x, compiled
+    gc.collect()
+    assert [r() for r in remembered] == [None, None, None]
+
+
+def test_models_of_one_class_do_not_share_a_limit():
+    with torchmux.config.patch(recompile_limit=2):
+        for width in range(2, 8):
+            layer = nn.Linear(width, 3)
+            compiled = torchmux.compile(layer, backend="eager", fullgraph=True)
+            x = torch.ones(2, width)
+            assert torch.equal(compiled(x), layer(x))
+            assert torchmux.report(compiled).recompiles == []
+
+
+def test_lstm_is_one_graph():
+    torch.manual_seed(0)
+    lstm, x = nn.LSTM(4, 5, num_layers=2), torch.randn(3, 2, 4)
+    compiled = torchmux.compile(lstm, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(x)[0], lstm(x)[0])
+
+
+COUNTER = 0
+
+
+def test_counters_become_symbolic():
+    def fn(x):
+        global COUNTER
+        COUNTER += 1
+        return x * COUNTER
+
+    compiled = torchmux.compile(fn, backend="eager", fullgraph=True)
+    for expected in range(COUNTER + 1, COUNTER + 20):
+        assert torch.equal(compiled(torch.ones(2)), torch.full((2,), float(expected)))
+    assert torchmux.report(compiled).graph_count <= 3
+
+
+def test_appending_does_not_compile_anew():
+    log = []
+
+    def fn(x):
+        log.append(x.sum())
+        log.extend([1, 2])
+        return x + 1
+
+    compiled = torchmux.compile(fn, backend="eager", fullgraph=True)
+    for n in range(1, 6):
+        compiled(torch.ones(2))
+        assert len(log) == 3 * n
+        assert log[-3:] == [2.0, 1, 2]
+    assert torchmux.report(compiled).graph_count == 1
 
 
 def test_report_of_something_else():

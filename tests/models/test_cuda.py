@@ -25,13 +25,16 @@ def _on_gpu(name, dtype=torch.float32):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", NAMES)
-def test_eager_computes_the_same_bits(name, dtype):
+def test_eager_computes_the_bits_of_torchs_capture(name, dtype):
+    """On a GPU transformers builds attention masks differently while it is compiled, under torch's tracer as under ours."""
     model, inputs = _on_gpu(name, dtype)
-    compiled = torchmux.compile(model, backend="eager", fullgraph=True)
     with torch.no_grad():
-        expected = model(**inputs)
+        expected = torch.compile(model, backend="eager")(**inputs)
+        compiled = torchmux.compile(model, backend="eager", fullgraph=True)
         for _ in range(2):
             assert_equal(compiled(**inputs), expected)
+        plain = model(**inputs)
+    torch.testing.assert_close(compiled(**inputs)[0], plain[0], rtol=1.6e-2, atol=1e-2 if dtype.itemsize < 4 else 1e-5)
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
