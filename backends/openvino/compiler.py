@@ -119,9 +119,7 @@ def _in_torch(gm: GraphModule, *, strict: bool) -> Callable[..., Sequence[torch.
     """Code for the calls that the compiled model does not take."""
 
     def call(*args: Any) -> Sequence[torch.Tensor]:
-        message = (
-            "an integer input is larger than OpenVINO's 32 bits are sure to hold, or names a row that is not there"
-        )
+        message = "an integer input may not fit into OpenVINO's 32 bits, or names a row that is not there"
         if strict:
             raise FallbackRefused(f"strict=True, and this call would run in torch: {message}.")
         log.warning("torch runs this call: %s", message)

@@ -80,7 +80,7 @@ def reason_of(error: BaseException | str) -> str:
     """The last sentence of an OpenVINO exception that says something; what comes before is where in its sources."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if not line.startswith(_SAYS_NOTHING)]
-    return f"OpenVINO refuses: {(telling or lines or ['no reason'])[-1][:200]}"
+    return f"OpenVINO refuses: {(telling or lines or ['no reason'])[-1].removeprefix('-- ')[:200]}"
 
 
 def freeze(gm: GraphModule, constants: Mapping[int, torch.Tensor]) -> None:
