@@ -17,22 +17,56 @@ class BreakKind:
 
 _KINDS = [
     BreakKind("TM000", "error inside the tracer", "please report it; the function runs in eager meanwhile"),
-    BreakKind("TM001", "data-dependent branch", "use torch.where, or torch.cond, or move the branch out of the compiled function"),
-    BreakKind("TM002", "tensor value needed in Python", "keep the value a tensor, or take it out of the compiled function"),
-    BreakKind("TM003", "call of a C function that cannot be traced", "call it outside the compiled function, or mark it with torchmux.assume_constant_result if it always returns the same"),
-    BreakKind("TM004", "call of a function marked not to be compiled", "remove torchmux.disable from it, or call it outside"),
+    BreakKind(
+        "TM001",
+        "data-dependent branch",
+        "use torch.where, or torch.cond, or move the branch out of the compiled function",
+    ),
+    BreakKind(
+        "TM002", "tensor value needed in Python", "keep the value a tensor, or take it out of the compiled function"
+    ),
+    BreakKind(
+        "TM003",
+        "call of a C function that cannot be traced",
+        "call it outside the compiled function, or mark it with torchmux.assume_constant_result if it always returns the same",
+    ),
+    BreakKind(
+        "TM004", "call of a function marked not to be compiled", "remove torchmux.disable from it, or call it outside"
+    ),
     BreakKind("TM005", "graph break asked for", "remove the call of torchmux.graph_break"),
     BreakKind("TM006", "bytecode instruction that is not understood", "rewrite the statement in plainer Python"),
-    BreakKind("TM007", "operation on this kind of object that is not understood", "do it outside the compiled function"),
-    BreakKind("TM008", "operator whose output shape depends on data", "compute it outside, or set torchmux.config.capture_dynamic_output_shape_ops"),
+    BreakKind(
+        "TM007", "operation on this kind of object that is not understood", "do it outside the compiled function"
+    ),
+    BreakKind(
+        "TM008",
+        "operator whose output shape depends on data",
+        "compute it outside, or set torchmux.config.capture_dynamic_output_shape_ops",
+    ),
     BreakKind("TM009", "operator failed on the shapes and dtypes of this call", "see the error: eager raises it too"),
     BreakKind("TM010", "exception leaves the compiled function", "nothing to do if it is meant: eager raises it"),
-    BreakKind("TM011", "value cannot be rebuilt after the graph", "do not keep it alive across a graph break, or do not return it"),
-    BreakKind("TM012", "torch function that works on global state or is not an operator", "call it outside the compiled function"),
+    BreakKind(
+        "TM011",
+        "value cannot be rebuilt after the graph",
+        "do not keep it alive across a graph break, or do not return it",
+    ),
+    BreakKind(
+        "TM012",
+        "torch function that works on global state or is not an operator",
+        "call it outside the compiled function",
+    ),
     BreakKind("TM013", "tensor subclass or overridden torch function", "call it outside the compiled function"),
-    BreakKind("TM014", "generator, coroutine or handler state that cannot be resumed", "move the statement out of the generator or handler"),
+    BreakKind(
+        "TM014",
+        "generator, coroutine or handler state that cannot be resumed",
+        "move the statement out of the generator or handler",
+    ),
     BreakKind("TM015", "call nested too deeply", "make the recursion shallower"),
-    BreakKind("TM016", "fake-tensor propagation is not implemented for this operator", "register a fake implementation with torch.library.register_fake"),
+    BreakKind(
+        "TM016",
+        "fake-tensor propagation is not implemented for this operator",
+        "register a fake implementation with torch.library.register_fake",
+    ),
 ]
 
 CATALOGUE: dict[str, BreakKind] = {kind.id: kind for kind in _KINDS}

@@ -70,7 +70,9 @@ class Report:
             lines.extend(f"    note: {note}" for note in report.notes)
         for fallback in self.fallbacks:
             where = f" at {fallback.where}" if fallback.where else ""
-            lines.append(f"  fallback: {fallback.node} ({fallback.op}){where} on {fallback.placed_on}: {fallback.reason}")
+            lines.append(
+                f"  fallback: {fallback.node} ({fallback.op}){where} on {fallback.placed_on}: {fallback.reason}"
+            )
         lines.extend("  " + entry.message().replace("\n", "\n  ") for entry in self.breaks)
         lines.extend(f"  recompiled {reason}" for reason in self.recompiles)
         return "\n".join(lines)

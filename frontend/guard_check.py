@@ -37,7 +37,7 @@ class CompiledGuards:
         """Every guard as a person would read it."""
         return [f"{guard.source.words()} {guard.words}".strip() for guard in self.conditions] + self.tensors
 
-    # --- the function -----------------------------------------------------------------------------------------------
+    # --- the function ----------------------------------------------------------------------------------------------
 
     def _build(self, guards: GuardSet) -> Callable[[dict], bool]:
         names = Names()
@@ -95,7 +95,7 @@ class CompiledGuards:
         variables = ", ".join(map(loader.load, sources))
         lines.append(f"if not {names.const(checker, 'tensors_')}.check({variables}): return False")
 
-    # --- the reason -------------------------------------------------------------------------------------------------
+    # --- the reason ------------------------------------------------------------------------------------------------
 
     def why_not(self, frame_locals: dict) -> str:
         """The first guard that fails for these locals, in words."""

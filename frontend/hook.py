@@ -54,7 +54,7 @@ _SKIP_CALL = _Decision(None, _SKIP, False, callees=_SKIP)  # the frame and all t
 class _GuardManager:
     """Our guard function in the shape that the C hook expects."""
 
-    id_matched_objs: dict = {}  # noqa: RUF012 - read by torch's own tracer, where it meets our entries
+    id_matched_objs: dict = {}
     invalidation_reason = "belongs to torchmux"
 
     def __init__(self, check: Callable[[dict], bool]) -> None:
@@ -90,7 +90,15 @@ def _library_prefixes() -> tuple[str, ...]:
     """Folders whose code is never a user's: the standard library, torchmux itself, torch's machinery."""
     torch_root = os.path.dirname(torch.__file__) + os.sep
     own = [os.path.dirname(m.__file__) + os.sep for m in (torchmux, sys.modules[__package__]) if m.__file__]
-    return (*own, torch_root, sysconfig.get_paths()["stdlib"] + os.sep, "<torchmux", "<frozen", "<eval_with_key>", "<fx-generated")
+    return (
+        *own,
+        torch_root,
+        sysconfig.get_paths()["stdlib"] + os.sep,
+        "<torchmux",
+        "<frozen",
+        "<eval_with_key>",
+        "<fx-generated",
+    )
 
 
 _LIBRARY = _library_prefixes()
@@ -113,7 +121,9 @@ def is_library(filename: str) -> bool:
 
 
 # What these call is no part of the program's own work: handlers of logs, hooks of warnings.
-_QUIET = tuple(module.__file__.removesuffix("__init__.py") for module in (logging, warnings, traceback) if module.__file__)
+_QUIET = tuple(
+    module.__file__.removesuffix("__init__.py") for module in (logging, warnings, traceback) if module.__file__
+)
 
 _GENERATOR_LIKE = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR
 _FUNCTION = 0x1 | 0x2  # CO_OPTIMIZED, CO_NEWLOCALS: not the body of a class or module
@@ -264,7 +274,9 @@ def _limit_reached(session: Session, state: CodeState, code: types.CodeType, rea
 _USER_ERRORS = (breaks.EXCEPTION, breaks.OPERATOR_FAILED)
 
 
-def _whole_frame_break(session: Session, state: CodeState, code: types.CodeType, stop: GraphBreak, record: Any) -> _Decision:
+def _whole_frame_break(
+    session: Session, state: CodeState, code: types.CodeType, stop: GraphBreak, record: Any
+) -> _Decision:
     """Nothing of the frame was captured: it runs as it is, the functions it calls are captured on their own."""
     entry = breaks.record(stop, whole_frame=True)
     logs.emit("graph_breaks", f"{code.co_qualname} runs in eager", entry.message())
@@ -279,7 +291,9 @@ def _whole_frame_break(session: Session, state: CodeState, code: types.CodeType,
     return _SKIP_FRAME
 
 
-def _internal_error(session: Session, state: CodeState, code: types.CodeType, error: Exception, record: Any) -> _Decision:
+def _internal_error(
+    session: Session, state: CodeState, code: types.CodeType, error: Exception, record: Any
+) -> _Decision:
     stop = GraphBreak(breaks.INTERNAL, f"{type(error).__name__}: {error}", error)
     stop.frames.append((code.co_filename, code.co_firstlineno, code.co_name))
     if isinstance(error, Raised):

@@ -18,7 +18,9 @@ def enabled() -> frozenset[str]:
     asked = [k.strip() for k in os.environ.get("TORCHMUX_LOGS", "").split(",") if k.strip()]
     unknown = [k for k in asked if k not in KINDS and k not in ("output_code", "fusion", "perf_hints", "kernel_times")]
     if unknown:
-        logging.getLogger("torchmux").warning("TORCHMUX_LOGS: unknown %s; known are %s", ", ".join(unknown), ", ".join(KINDS))
+        logging.getLogger("torchmux").warning(
+            "TORCHMUX_LOGS: unknown %s; known are %s", ", ".join(unknown), ", ".join(KINDS)
+        )
     return frozenset(asked)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import itertools
 from collections.abc import Callable, Iterator
+
 from torchmux import torch_internals as ti
 
 from .breaks import NOT_REBUILDABLE, GraphBreak
@@ -22,7 +23,6 @@ from .values.iterators import ExistingIterator
 from .values.mappings import DictValue, SetValue
 from .values.objects import _DELETED, ObjectValue
 from .values.sequences import ExistingListValue, ListValue
-
 
 
 def _advance(iterator: Iterator, count: int, exhausted: bool) -> None:
@@ -44,6 +44,7 @@ class Output:
         self.names = Names()
         self.before: list[str] = []
         self.after: list[str] = []
+        self.late: list[str] = []  # behind the side effects
         self.arguments: dict[tuple[str, str], str] = {}  # ("local" | "cell", name) -> parameter
         self.loader = Loader(self.names, self.before, self._root)
         self.graph_outputs: list[Value] = []
@@ -51,7 +52,7 @@ class Output:
         self._memo: dict[Value, str] = {}
         self._count = 0
 
-    # --- expressions --------------------------------------------------------------------------------------------------------
+    # --- expressions -----------------------------------------------------------------------------------------------
 
     def _root(self, source: LocalSource | CellSource) -> str:
         if isinstance(source, CellSource):
@@ -120,7 +121,7 @@ class Output:
             self.graph_outputs.append(value)
         return name
 
-    # --- objects --------------------------------------------------------------------------------------------------------------
+    # --- objects ---------------------------------------------------------------------------------------------------
 
     def attributes(self, variable: str, owner: ObjectValue) -> list[str]:
         """The lines that give an object the attributes that the trace wrote."""
@@ -140,9 +141,13 @@ class Output:
         if isinstance(storage, DictValue):
             self._fill_dict(variable, storage)
         elif isinstance(storage, ListValue):
-            self.line(f"{self.names.const(list)}.extend({variable}, {self.container('[', ']', storage.items(self.tr))})")
+            self.line(
+                f"{self.names.const(list)}.extend({variable}, {self.container('[', ']', storage.items(self.tr))})"
+            )
         elif isinstance(storage, SetValue):
-            self.line(f"{self.names.const(set)}.update({variable}, {self.container('[', ']', list(storage.entries.values()))})")
+            self.line(
+                f"{self.names.const(set)}.update({variable}, {self.container('[', ']', list(storage.entries.values()))})"
+            )
 
     def _fill_dict(self, variable: str, storage: DictValue) -> None:
         base = self.names.const(collections.OrderedDict if issubclass(storage.cls, collections.OrderedDict) else dict)
@@ -150,7 +155,7 @@ class Output:
         for key, element in storage.entries.values():
             self.line(f"{base}.__setitem__({variable}, {self.value(key)}, {self.value(element)})")
 
-    # --- side effects -----------------------------------------------------------------------------------------------------------
+    # --- side effects ----------------------------------------------------------------------------------------------
 
     def replay_effects(self) -> None:
         """Write the final state of everything that changed outside the frame.
@@ -164,7 +169,7 @@ class Output:
             writes.extend(self._write(value, self.load(value.source)))
         for (_, name), (namespace, value) in self.tr.effects.globals.items():
             writes.append(f"{self.names.const(namespace)}[{name!r}] = {self.value(value)}")
-        self.after.extend(writes)
+        self.after.extend([*writes, *self.late])
 
     def _write(self, value: Value, target: str) -> list[str]:
         if isinstance(value, ExistingListValue) and value.appended is not None:
@@ -193,7 +198,10 @@ class Output:
         base = self.names.const(collections.OrderedDict if issubclass(value.cls, collections.OrderedDict) else dict)
         value.values(self.tr)
         pairs = [(self.value(key), self.value(element)) for key, element in value.entries.values()]
-        return [f"{base}.clear({target})", *(f"{base}.__setitem__({target}, {key}, {element})" for key, element in pairs)]
+        return [
+            f"{base}.clear({target})",
+            *(f"{base}.__setitem__({target}, {key}, {element})" for key, element in pairs),
+        ]
 
     def restore_state(self) -> None:
         """Enter for real the regions in which the graph ended."""
@@ -206,7 +214,7 @@ class Output:
         if tr.final_grad != tr.initial_grad:
             self.line(f"{self.names.const(ti.set_grad_enabled)}({tr.final_grad})")
 
-    # --- the function -----------------------------------------------------------------------------------------------------------
+    # --- the function ----------------------------------------------------------------------------------------------
 
     def inputs(self) -> list[str]:
         """The expressions for the graph's inputs; call after the graph is finished."""

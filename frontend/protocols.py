@@ -68,7 +68,7 @@ class Protocols:
     wrap: Any
     lift: Any
 
-    # --- arithmetic -------------------------------------------------------------------------------------------------------
+    # --- arithmetic ------------------------------------------------------------------------------------------------
 
     def binary(self, symbol: str, left: Value, right: Value) -> Value:
         """``left <symbol> right``; ``symbol`` may be an in-place one such as ``+=``."""
@@ -96,7 +96,9 @@ class Protocols:
         return self.fold(function, [a, b], {})
 
     def _symbolic(self, function: Callable, left: Value, right: Value) -> Value | None:
-        if not all(isinstance(v, SymValue) or (v.is_const() and isinstance(v.real(), (int, float))) for v in (left, right)):
+        if not all(
+            isinstance(v, SymValue) or (v.is_const() and isinstance(v.real(), (int, float))) for v in (left, right)
+        ):
             return None
         a, b = left.fake(self), right.fake(self)
         try:
@@ -127,7 +129,11 @@ class Protocols:
                     return ListValue(items)
                 assert isinstance(sequence, TupleValue)
                 return TupleValue(items, cls=type(_sample(sequence) * 2 if sequence is left else 2 * _sample(sequence)))
-        if isinstance(left, (SetValue, DictViewValue)) and isinstance(right, (SetValue, DictViewValue)) and symbol in _SET_METHODS:
+        if (
+            isinstance(left, (SetValue, DictViewValue))
+            and isinstance(right, (SetValue, DictViewValue))
+            and symbol in _SET_METHODS
+        ):
             base = left.as_set(self) if isinstance(left, DictViewValue) else left
             return base.call_method(self, _SET_METHODS[symbol], [right], {})
         if symbol == "|" and isinstance(left, DictValue) and isinstance(right, DictValue):
@@ -177,6 +183,8 @@ class Protocols:
         tried = False
         for owner, method_name, other in order:
             method = self.special_method(owner, method_name) if isinstance(owner, ObjectValue) else None
+            if method is None and isinstance(owner, ObjectValue):
+                owner.refuse_c(self, method_name)
             if method is not None:
                 tried = True
                 result = method.call(self, [other], {})
@@ -185,8 +193,10 @@ class Protocols:
         storages = [self._plain_storage(v) for v in (left, right)]
         if any(s is not v for s, v in zip(storages, (left, right), strict=True)):
             return self.binary(symbol, *storages)
-        if tried or _surely_unsupported(left) and _surely_unsupported(right):
-            message = f"unsupported operand type(s) for {symbol}: {left.pytype().__name__!r} and {right.pytype().__name__!r}"
+        if tried or (_surely_unsupported(left) and _surely_unsupported(right)):
+            message = (
+                f"unsupported operand type(s) for {symbol}: {left.pytype().__name__!r} and {right.pytype().__name__!r}"
+            )
             raise Raised(self.make_exception(TypeError, message))
         raise GraphBreak(breaks.OPERATION, f"{left.describe()} {symbol} {right.describe()}")
 
@@ -207,13 +217,15 @@ class Protocols:
             return sym_result(self, result, node)
         if isinstance(value, ObjectValue):
             method = self.special_method(value, name)
-            if method is not None:
+            if method is None:
+                value.refuse_c(self, name)
+            else:
                 return method.call(self, [], {})
         if value.is_const():
             return self.fold(function, [value.const(self)], {})
         raise GraphBreak(breaks.OPERATION, f"{symbol}{value.describe()}")
 
-    # --- comparison -------------------------------------------------------------------------------------------------------
+    # --- comparison ------------------------------------------------------------------------------------------------
 
     def compare(self, symbol: str, left: Value, right: Value) -> Value:
         function, name, reflected = _COMPARE[symbol]
@@ -251,12 +263,15 @@ class Protocols:
         for owner, method_name, other in ((left, name, right), (right, reflected, left)):
             if isinstance(owner, ObjectValue):
                 method = self.special_method(owner, method_name)
-                if method is not None:
+                if method is None:
+                    owner.refuse_c(self, method_name)
+                else:
                     result = method.call(self, [other], {})
                     if not _is_not_implemented(result):
                         return result
         if symbol == "!=" and any(
-            isinstance(v, ObjectValue) and isinstance(self.static_lookup(v.cls, "__eq__"), types.FunctionType) for v in (left, right)
+            isinstance(v, ObjectValue) and isinstance(self.static_lookup(v.cls, "__eq__"), types.FunctionType)
+            for v in (left, right)
         ):
             return ConstValue(not self._rich_compare("==", "__eq__", "__eq__", left, right).truth(self))
         storages = [self._plain_storage(v) for v in (left, right)]
@@ -264,7 +279,9 @@ class Protocols:
             return self.compare(symbol, *storages)
         if symbol in ("==", "!="):
             return ConstValue(self.is_same(left, right) is (symbol == "=="))
-        message = f"'{symbol}' not supported between instances of {left.pytype().__name__!r} and {right.pytype().__name__!r}"
+        message = (
+            f"'{symbol}' not supported between instances of {left.pytype().__name__!r} and {right.pytype().__name__!r}"
+        )
         raise Raised(self.make_exception(TypeError, message))
 
     def equal(self, left: Value, right: Value) -> bool:
@@ -329,14 +346,19 @@ class Protocols:
             self.identity_matters(left, right)
         return False
 
-    # --- classes ----------------------------------------------------------------------------------------------------------
+    # --- classes ---------------------------------------------------------------------------------------------------
 
     def is_instance(self, value: Value, cls: Any) -> bool:
         """``isinstance`` against a real class (tuples are the caller's business)."""
         own = value.pytype()
         if cls is torch.nn.Parameter or cls is torch.nn.Buffer:
             return own is cls
-        if isinstance(value, TensorValue) and cls.__module__ == "torch" and cls.__name__.endswith("Tensor") and cls is not torch.Tensor:
+        if (
+            isinstance(value, TensorValue)
+            and cls.__module__ == "torch"
+            and cls.__name__.endswith("Tensor")
+            and cls is not torch.Tensor
+        ):
             return isinstance(value.example, cls)
         try:
             return issubclass(own, cls)
@@ -351,7 +373,7 @@ class Protocols:
             return None
         return owner.getattr(self, name)
 
-    # --- text ---------------------------------------------------------------------------------------------------------------
+    # --- text ------------------------------------------------------------------------------------------------------
 
     def convert(self, value: Value, conversion: str) -> Value:
         """``!s``, ``!r`` and ``!a`` of f-strings, and ``str()``/``repr()``."""
@@ -380,9 +402,15 @@ class Protocols:
 def _text_arg(tr: Any, value: Value) -> Any:
     """The object whose text is wanted; containers of constants count."""
     real = value.real()
-    if isinstance(real, type) or isinstance(real, (types.FunctionType, types.ModuleType)):
+    if isinstance(real, (type, types.FunctionType, types.ModuleType)):
         return real
-    if isinstance(value, (SequenceValue, DictValue, SetValue)) and value.pytype() in (list, tuple, dict, set, torch.Size):
+    if isinstance(value, (SequenceValue, DictValue, SetValue)) and value.pytype() in (
+        list,
+        tuple,
+        dict,
+        set,
+        torch.Size,
+    ):
         if value.pytype() is torch.Size:
             return torch.Size(value.const(tr))
         return value.const(tr)

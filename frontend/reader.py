@@ -23,17 +23,17 @@ from . import breaks
 from .breaks import GraphBreak
 from .guards import GuardSet
 from .handlers import classify
-from .sources import Source, attr, const_source, global_source
+from .sources import Source, attr, const_source, global_source, raw_item
 from .values.base import MISSING, Raised, Value
-from .values.classes import BuiltinValue, ClassValue, DisabledValue, PythonModuleValue, WeakrefValue, RealValue
+from .values.classes import BuiltinValue, ClassValue, DisabledValue, PythonModuleValue, RealValue, WeakrefValue
 from .values.constants import CONST_TYPES, ConstValue
 from .values.contexts import wrap_context
+from .values.deques import wrap_deque
+from .values.exceptions import wrap_exception
 from .values.functions import CellValue, CodeValue, FunctionValue, MethodValue, PartialValue, wrap_function
 from .values.iterators import wrap_iterator
 from .values.mappings import wrap_dict, wrap_set
 from .values.modules import wrap_module
-from .values.deques import wrap_deque
-from .values.exceptions import wrap_exception
 from .values.objects import BuiltinMethodValue, HashedKey, ObjectValue
 from .values.sequences import Lazy, ListValue, RangeValue, SliceValue, TupleValue, wrap_list, wrap_tuple
 from .values.tensors import TensorValue
@@ -48,7 +48,7 @@ _C_FUNCTIONS = (
 _WEAK_TYPES = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType, types.FrameType, types.TracebackType)
 # Parts of the typing machinery are instances that a program may only pass on or compare.
 _INERT_TYPES = (
-    typing.TypeVar, type(list[int]), types.UnionType, type(typing.Optional[int]), type(typing.Any),
+    typing.TypeVar, type(list[int]), types.UnionType, type(typing.Literal[1]), type(typing.Any),
     torch.Generator, torch.cuda.Stream if hasattr(torch.cuda, "Stream") else torch.Generator,
     type(threading.Lock()), property, staticmethod, classmethod,
 )  # fmt: skip
@@ -68,7 +68,7 @@ class Reader:
         self._global_guards: set[tuple[int, str]] = set()
         self._distinct: set[type] = set()
 
-    # --- the one door -----------------------------------------------------------------------------------------------------
+    # --- the one door ----------------------------------------------------------------------------------------------
 
     def wrap(self, obj: Any, source: Source | None) -> Value:
         """The value of an existing object reached by ``source`` (None: known without a guard)."""
@@ -89,7 +89,10 @@ class Reader:
 
     def _guard_again(self, known: Value, obj: Any, source: Source) -> None:
         """An object first met without a path is now met with one: its identity is what matters."""
-        if isinstance(known, (FunctionValue, ClassValue, BuiltinValue, PythonModuleValue, DisabledValue)) or known.real() is obj:
+        if (
+            isinstance(known, (FunctionValue, ClassValue, BuiltinValue, PythonModuleValue, DisabledValue))
+            or known.real() is obj
+        ):
             self.guards.is_object(source, obj)
 
     def _wrap_const(self, obj: Any, source: Source | None) -> Value:
@@ -151,7 +154,9 @@ class Reader:
             self.guards_equal(source, obj)
             return RangeValue(obj, source)
         if cls is slice:
-            start, stop, step = (self.wrap(getattr(obj, n), source and attr(source, n)) for n in ("start", "stop", "step"))
+            start, stop, step = (
+                self.wrap(getattr(obj, n), source and attr(source, n)) for n in ("start", "stop", "step")
+            )
             return SliceValue(start, stop, step, source)
         if cls is types.CodeType:
             self._identity(obj, source)
@@ -171,7 +176,7 @@ class Reader:
         if classify.is_operator_object(obj):
             self._identity(obj, source)
             return classify.operator_value(obj, source)
-        if isinstance(obj, _WEAK_TYPES) or isinstance(obj, contextvars.ContextVar):
+        if isinstance(obj, (_WEAK_TYPES, contextvars.ContextVar)):
             raise GraphBreak(breaks.OPERATION, f"a {cls.__name__} from outside ({source.words() if source else '?'})")
         if isinstance(obj, BaseException):
             return wrap_exception(self, obj, source)
@@ -187,7 +192,9 @@ class Reader:
 
     def _wrap_tensor(self, obj: torch.Tensor, source: Source | None) -> Value:
         if type(obj) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
-            raise GraphBreak(breaks.SUBCLASS, f"{source.words() if source else 'a constant'} is a {type(obj).__qualname__}")
+            raise GraphBreak(
+                breaks.SUBCLASS, f"{source.words() if source else 'a constant'} is a {type(obj).__qualname__}"
+            )
         if source is None:
             source = const_source(obj, "constant tensor")
         return self.tensor_input(obj, source, static=isinstance(obj, torch.nn.Parameter))
@@ -238,7 +245,7 @@ class Reader:
         named = {k.const(self): kwargs.getitem(self, k) for k in kwargs.unpack(self)}
         return PartialValue(function, args.unpack(self), named, source)
 
-    # --- variations -------------------------------------------------------------------------------------------------------
+    # --- variations ------------------------------------------------------------------------------------------------
 
     def wrap_registered(self, obj: Any, source: Source | None, table: str) -> Value:
         """A parameter, buffer or submodule: tensors among them are static inputs."""
@@ -274,18 +281,25 @@ class Reader:
         obj, source = owner.obj, owner.source
         if isinstance(obj, dict):
             return wrap_dict(self, obj, source, raw=True)
-        if isinstance(obj, list):
-            value = wrap_list(self, obj, source)
-            return value
-        if isinstance(obj, tuple):
-            return TupleValue(wrap_tuple(self, tuple(obj), None)._items, cls=tuple, lazy=True)
+        for sequence, cls in ((list, ListValue), (tuple, TupleValue)):
+            if isinstance(obj, sequence):
+                length = sequence.__len__(obj)
+                if source is not None:
+                    self.guards.add(source, f"{{1}}.__len__({{0}}) == {length}", (sequence,), f"has {length} items")
+                elements = [sequence.__getitem__(obj, i) for i in range(length)]
+                items = [Lazy(x, raw_item(source, sequence, i) if source else None) for i, x in enumerate(elements)]
+                return cls(items, source if sequence is list else None, lazy=True)
         if isinstance(obj, (set, frozenset)):
-            return wrap_set(self, obj, source)
+            return wrap_set(self, obj, source, raw=True)
         for base in (str, int, float):
             if isinstance(obj, base):
+                value = base.__new__(base, obj) if base is not float else float.fromhex(float.hex(obj))
+                text = {str: "{1}.__str__({0}) == {2}", int: "{1}.__index__({0}) == {2}", float: "{1}.hex({0}) == {2}"}[
+                    base
+                ]
                 if source is not None:
-                    self.guards.add(source, "{0} == {1}", (base(obj),), f"== {base(obj)!r}")
-                return ConstValue(base(obj))
+                    self.guards.add(source, text, (base, float.hex(value) if base is float else value), f"== {value!r}")
+                return ConstValue(value)
         return None
 
     def force(self, element: Any) -> Value:
@@ -333,7 +347,7 @@ class Reader:
             return ConstValue(obj)
         return CodeValue(obj) if isinstance(obj, types.CodeType) else self.lift(obj)
 
-    # --- classes ------------------------------------------------------------------------------------------------------------
+    # --- classes ---------------------------------------------------------------------------------------------------
 
     def static_lookup(self, cls: type, name: str) -> Any:
         """What the method resolution order of ``cls`` has under ``name``, unbound; MISSING if nothing.
@@ -411,7 +425,7 @@ class Reader:
         condition = "not (" + " or ".join(f"{{0}}.{name}" for name in names) + ")"
         self.guards.add(source, condition, (), "has no global module hooks")
 
-    # --- globals ------------------------------------------------------------------------------------------------------------
+    # --- globals ---------------------------------------------------------------------------------------------------
 
     def load_global(self, frame: Any, name: str) -> Value:
         namespace = frame.namespace
@@ -433,7 +447,7 @@ class Reader:
             self.guards.add(where, f"{name!r} not in {{0}}", (), f"has no {name}")
         return self.wrap(found, None)
 
-    # --- guard shorthands ---------------------------------------------------------------------------------------------------
+    # --- guard shorthands ------------------------------------------------------------------------------------------
 
     def _identity(self, obj: Any, source: Source | None) -> None:
         if source is not None:

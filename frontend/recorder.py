@@ -47,14 +47,20 @@ class GraphRecorder:
         self.op_count = 0
         self._symbol_nodes: dict[Any, Any] = {}
         self._last_placeholder: Any = None
+        self._placeholder_names: dict[str, int] = {}  # how often each was wanted
         self._input_fakes: dict[int, TensorValue] = {}
 
-    # --- inputs -----------------------------------------------------------------------------------------------------------
+    # --- inputs ----------------------------------------------------------------------------------------------------
 
     def _placeholder(self, name: str) -> Any:
         graph = self.graph
-        context = graph.inserting_after(self._last_placeholder) if self._last_placeholder is not None else (
-            graph.inserting_before(next(iter(graph.nodes), None)) if len(graph.nodes) else None
+        count = self._placeholder_names[name] = self._placeholder_names.get(name, -1) + 1
+        if count:
+            name = f"{name}__{count}"
+        context = (
+            graph.inserting_after(self._last_placeholder)
+            if self._last_placeholder is not None
+            else (graph.inserting_before(next(iter(graph.nodes), None)) if len(graph.nodes) else None)
         )
         if context is None:
             node = graph.placeholder(name)
@@ -83,7 +89,9 @@ class GraphRecorder:
                     symbolic_context=symbolic_context(tensor, dims) if dims else None,
                 )
         except Exception as error:
-            raise GraphBreak(breaks.SUBCLASS, f"{source.words()} cannot be made a fake tensor: {error}", error) from None
+            raise GraphBreak(
+                breaks.SUBCLASS, f"{source.words()} cannot be made a fake tensor: {error}", error
+            ) from None
         for index, size in enumerate(example.shape):
             self._bind_symbol(size, call(source, f"{{0}}.size({index})", f"size {index} of {{0}}"), tensor.shape[index])
         node = self._placeholder(_name(source))
@@ -126,7 +134,7 @@ class GraphRecorder:
             return ConstValue(number)
         return SymValue(sym, self._symbol_nodes[sym.node.expr], source)
 
-    # --- sizes --------------------------------------------------------------------------------------------------------------
+    # --- sizes -----------------------------------------------------------------------------------------------------
 
     def size_value(self, owner: TensorValue, dim: int) -> Value:
         rank = owner.example.dim()
@@ -146,7 +154,7 @@ class GraphRecorder:
             known.meta["example_value"] = value
         return sym_result(self, value, known)
 
-    # --- operators ------------------------------------------------------------------------------------------------------------
+    # --- operators -------------------------------------------------------------------------------------------------
 
     def emit(self, kind: str, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Record one operator (``kind`` is ``call_function`` or ``call_method``) and say what it returns."""
@@ -220,7 +228,7 @@ class GraphRecorder:
             self.grad_enabled = enabled
             ti.set_grad_enabled(enabled)
 
-    # --- the end --------------------------------------------------------------------------------------------------------------
+    # --- the end ---------------------------------------------------------------------------------------------------
 
     def finish(self, outputs: list[Value]) -> torch.fx.GraphModule:
         """Close the graph with a flat tuple of outputs and drop what nothing needs."""

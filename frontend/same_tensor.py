@@ -12,8 +12,8 @@ from torchmux import torch_internals as ti
 # Operators that share memory with their operand but always return a new object.
 _NEW_VIEWS = frozenset(
     {"getitem", "transpose", "permute", "view", "t", "expand", "detach", "unbind", "select", "narrow", "unsqueeze",
-     "squeeze", "swapaxes", "movedim", "split", "chunk", "tensor_split", "unflatten", "diagonal", "unfold", "as_strided",
-     "view_as_real", "view_as_complex"}
+     "squeeze", "swapaxes", "movedim", "split", "chunk", "tensor_split", "unflatten", "diagonal", "unfold",
+     "as_strided", "view_as_real", "view_as_complex"}
 )  # fmt: skip
 
 
@@ -30,8 +30,17 @@ def _origin(node: Any) -> Any:
             maker = node.args[0]  # an element of an operator's tuple
         name = maker.target if isinstance(maker.target, str) else getattr(maker.target, "__name__", "")
         example = node.meta["example_value"]
-        before = None if name in _NEW_VIEWS else next(
-            (n for n in maker.all_input_nodes if _is_tensor(n) and ti.share_storage(n.meta["example_value"], example)), None
+        before = (
+            None
+            if name in _NEW_VIEWS
+            else next(
+                (
+                    n
+                    for n in maker.all_input_nodes
+                    if _is_tensor(n) and ti.share_storage(n.meta["example_value"], example)
+                ),
+                None,
+            )
         )
         if before is None:
             return node

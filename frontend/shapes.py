@@ -104,7 +104,7 @@ class _Name(str):
 _shape_source: type | None = None
 
 
-def ShapeSource(variable: str) -> Any:  # noqa: N802 - stands in for the class, which torch's base makes late
+def ShapeSource(variable: str) -> Any:
     global _shape_source
     if _shape_source is None:
         _shape_source = _shape_source_class()
@@ -116,7 +116,9 @@ def symbolic_context(tensor: torch.Tensor, dims: dict[int, tuple[int | None, int
     from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
 
     sizes = [DimDynamic.DUCK if index in dims else DimDynamic.STATIC for index in range(tensor.dim())]
-    constraints = [ti.dim_bounds(*dims[i]) if i in dims and dims[i] != (None, None) else None for i in range(tensor.dim())]
+    constraints = [
+        ti.dim_bounds(*dims[i]) if i in dims and dims[i] != (None, None) else None for i in range(tensor.dim())
+    ]
     return StatelessSymbolicContext(dynamic_sizes=sizes, constraint_sizes=constraints)
 
 

@@ -94,7 +94,7 @@ class Trace(GraphRecorder, Reader, Protocols):
                 cell.obj = types.CellType(self._arguments[name])
         return root
 
-    # --- running ----------------------------------------------------------------------------------------------------------
+    # --- running ---------------------------------------------------------------------------------------------------
 
     def run(self) -> Value | None:
         """Interpret the root frame; its result, or None when it stopped at the known break."""
@@ -123,7 +123,9 @@ class Trace(GraphRecorder, Reader, Protocols):
         """A mode that sees every call of torch would not see those of a compiled graph."""
         devices = ti.default_devices()
         if devices is None or ti.count_dispatch_modes() or ti.is_functorch_active():
-            raise GraphBreak(breaks.TORCH_STATE, "a torch function mode, dispatch mode or functorch transform is active")
+            raise GraphBreak(
+                breaks.TORCH_STATE, "a torch function mode, dispatch mode or functorch transform is active"
+            )
         self.guards.devices = devices
 
     def _close_contexts(self) -> None:
@@ -146,7 +148,9 @@ class Trace(GraphRecorder, Reader, Protocols):
     def user_line(self) -> str:
         """``file:line`` of the innermost frame that is not library code of the tracer itself."""
         frame = self.frame
-        while frame is not None and (frame.code.co_filename in _POLYFILL_FILES or "/torch/nn/" in frame.code.co_filename):
+        while frame is not None and (
+            frame.code.co_filename in _POLYFILL_FILES or "/torch/nn/" in frame.code.co_filename
+        ):
             if frame.parent is None:
                 break
             frame = frame.parent
@@ -156,7 +160,7 @@ class Trace(GraphRecorder, Reader, Protocols):
         if count > _MAX_UNROLLED:
             raise GraphBreak(breaks.TOO_DEEP, f"an iterator gave more than {_MAX_UNROLLED} items")
 
-    # --- the root's arguments -------------------------------------------------------------------------------------------------
+    # --- the root's arguments --------------------------------------------------------------------------------------
 
     def load_argument(self, name: str) -> Value | None:
         """An argument of the root frame, read (and so guarded) on first use."""
@@ -176,7 +180,7 @@ class Trace(GraphRecorder, Reader, Protocols):
         """Whether an integer is symbolic: arguments, globals and counters, not what lies deep in a model."""
         return source.depth() <= 2 and self.dims.is_dynamic_int(number, source)
 
-    # --- calls ----------------------------------------------------------------------------------------------------------------
+    # --- calls -----------------------------------------------------------------------------------------------------
 
     def inline(self, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Run a Python function of the traced program in a frame of its own."""
@@ -272,7 +276,7 @@ class Trace(GraphRecorder, Reader, Protocols):
                 return storage if isinstance(storage, DictValue) else None
         return None
 
-    # --- exceptions -----------------------------------------------------------------------------------------------------------
+    # --- exceptions ------------------------------------------------------------------------------------------------
 
     def make_exception(self, cls: type, *message: str) -> Value:
         return ExceptionValue(cls, [ConstValue(m) for m in message])
@@ -287,6 +291,12 @@ class Trace(GraphRecorder, Reader, Protocols):
         except (GraphBreak, Raised):
             return ExceptionValue(type(error), [ConstValue(str(error))])
 
+    def generator_raised_stop(self, stop: Value) -> Value:
+        """What Python makes of a StopIteration that would leave a generator."""
+        error = ExceptionValue(RuntimeError, [ConstValue("generator raised StopIteration")])
+        error.attrs.update(__cause__=stop, __context__=stop, __suppress_context__=ConstValue(True))
+        return error
+
     def handled_exception(self) -> Value | None:
         """What ``sys.exc_info()`` tells; that the caller of the compiled function handles nothing is guarded."""
         assert self.frame is not None
@@ -294,7 +304,9 @@ class Trace(GraphRecorder, Reader, Protocols):
         if found is None:
             if self._outer_exception is not None:
                 raise GraphBreak(breaks.OPERATION, "an exception that the caller of the compiled function is handling")
-            self.guards.add(const_source(sys, "sys"), "{0}.exc_info()[1] is None", (), "has no exception that is being handled")
+            self.guards.add(
+                const_source(sys, "sys"), "{0}.exc_info()[1] is None", (), "has no exception that is being handled"
+            )
         return found
 
     def as_exception(self, args: list[Value]) -> Value:

@@ -113,7 +113,7 @@ def delattr_(tr: Trace, value: Value, name: Value) -> Value:
 
 @handles(callable)
 def callable_(tr: Trace, value: Value) -> Value:
-    return ConstValue(hasattr(value.pytype(), "__call__"))
+    return ConstValue(tr.static_lookup(value.pytype(), "__call__") is not MISSING)
 
 
 @handles(iter)
@@ -292,7 +292,7 @@ def signature(tr: Trace, target: Value) -> Value:
     return tr.wrap(inspect.signature(types.MethodType(real, object()) if bound else real), None)
 
 
-# --- attributes by the base protocol ------------------------------------------------------------------------------------------
+# --- attributes by the base protocol ------------------------------------------------------------------------------
 
 
 @handles(object.__setattr__)
@@ -342,7 +342,7 @@ def make_class(tr: Trace, *args: Value, **kwargs: Value) -> Value:
     raise GraphBreak(breaks.C_FUNCTION, "making a class")
 
 
-# --- functools, operator ----------------------------------------------------------------------------------------------------
+# --- functools, operator ------------------------------------------------------------------------------------------
 
 
 @handles(functools.wraps)

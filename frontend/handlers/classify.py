@@ -25,23 +25,27 @@ if TYPE_CHECKING:
 
 # C functions of torch's namespaces that are not operators: they read or change global state, or leave torch.
 _NOT_OPERATORS = frozenset(
-    {"set_default_dtype", "get_default_dtype", "manual_seed", "seed", "initial_seed", "save", "load", "set_num_threads",
-     "get_num_threads", "compile", "vmap", "from_numpy", "frombuffer", "typename", "is_grad_enabled", "set_grad_enabled",
-     "is_inference_mode_enabled", "is_tensor", "is_storage", "set_default_device", "get_default_device", "fork", "wait",
-     "parse_schema", "parse_ir", "parse_type_comment", "import_ir_module", "set_flush_denormal", "init_num_threads",
-     "from_dlpack", "to_dlpack", "set_anomaly_enabled", "is_anomaly_enabled", "get_rng_state", "set_rng_state",
-     "is_floating_point", "is_complex", "is_nonzero", "numel", "result_type", "promote_types", "can_cast", "is_signed",
-     "is_inference", "is_conj", "is_neg", "is_same_size", "sym_int", "sym_not", "sym_max", "sym_min", "sym_float", "sym_ite",
-     "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "broadcast_shapes", "set_printoptions",
-     "get_device_module", "get_file_path", "prepare_multiprocessing_environment", "set_warn_always",
-     "is_warn_always_enabled", "is_deterministic_algorithms_warn_only_enabled", "get_deterministic_debug_mode",
-     "set_deterministic_debug_mode", "get_float32_matmul_precision", "set_float32_matmul_precision", "cond", "while_loop",
-     "autocast_increment_nesting", "autocast_decrement_nesting", "clear_autocast_cache", "is_autocast_enabled",
-     "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype", "is_autocast_cache_enabled",
-     "set_autocast_cache_enabled", "is_autocast_cpu_enabled", "get_autocast_gpu_dtype", "get_autocast_cpu_dtype",
-     "set_autocast_cpu_enabled", "set_autocast_gpu_dtype", "set_autocast_cpu_dtype", "default_generator", "align_tensors"}
+    {"set_default_dtype", "get_default_dtype", "manual_seed", "seed", "initial_seed", "save", "load",
+     "set_num_threads", "get_num_threads", "compile", "vmap", "from_numpy", "frombuffer", "typename",
+     "is_grad_enabled", "set_grad_enabled", "is_inference_mode_enabled", "is_tensor", "is_storage",
+     "set_default_device", "get_default_device", "fork", "wait", "parse_schema", "parse_ir", "parse_type_comment",
+     "import_ir_module", "set_flush_denormal", "init_num_threads", "from_dlpack", "to_dlpack",
+     "set_anomaly_enabled", "is_anomaly_enabled", "get_rng_state", "set_rng_state", "is_floating_point",
+     "is_complex", "is_nonzero", "numel", "result_type", "promote_types", "can_cast", "is_signed", "is_inference",
+     "is_conj", "is_neg", "is_same_size", "sym_int", "sym_not", "sym_max", "sym_min", "sym_float", "sym_ite",
+     "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "broadcast_shapes",
+     "set_printoptions", "get_device_module", "get_file_path", "prepare_multiprocessing_environment",
+     "set_warn_always", "is_warn_always_enabled", "is_deterministic_algorithms_warn_only_enabled",
+     "get_deterministic_debug_mode", "set_deterministic_debug_mode", "get_float32_matmul_precision",
+     "set_float32_matmul_precision", "cond", "while_loop", "autocast_increment_nesting",
+     "autocast_decrement_nesting", "clear_autocast_cache", "is_autocast_enabled", "set_autocast_enabled",
+     "get_autocast_dtype", "set_autocast_dtype", "is_autocast_cache_enabled", "set_autocast_cache_enabled",
+     "is_autocast_cpu_enabled", "get_autocast_gpu_dtype", "get_autocast_cpu_dtype", "set_autocast_cpu_enabled",
+     "set_autocast_gpu_dtype", "set_autocast_cpu_dtype", "default_generator", "align_tensors"}
 )  # fmt: skip
-_PYTHON_OPERATOR_MODULES = frozenset({"torch.nn.functional", "torch.functional", "torch._jit_internal", "torch.nn.init"})
+_PYTHON_OPERATOR_MODULES = frozenset(
+    {"torch.nn.functional", "torch.functional", "torch._jit_internal", "torch.nn.init"}
+)
 _TRACED_ANYWAY = frozenset({"multi_head_attention_forward"})
 
 

@@ -25,7 +25,16 @@ if TYPE_CHECKING:
 
 _ATOMIC = (ConstValue, SymValue, RealValue, FunctionValue, RangeValue)
 # By any of these a class says how it wants to be copied.
-_PROTOCOL = ("__copy__", "__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
+_PROTOCOL = (
+    "__copy__",
+    "__deepcopy__",
+    "__reduce__",
+    "__reduce_ex__",
+    "__getstate__",
+    "__setstate__",
+    "__getnewargs__",
+    "__getnewargs_ex__",
+)
 
 
 def _refuse(function: str, value: Value) -> GraphBreak:

@@ -27,7 +27,7 @@ NONE = ConstValue(None)
 TRUE, FALSE = ConstValue(True), ConstValue(False)
 
 
-# --- what the program asks about itself ---------------------------------------------------------------------------------------
+# --- what the program asks about itself ---------------------------------------------------------------------------
 
 
 @handles(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
@@ -46,7 +46,11 @@ def is_other_tracer(tr: Trace, *args: Value) -> Value:
 handles(torch._C._get_tracing_state)(lambda tr: NONE)
 
 
-@handles(torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic)
+@handles(
+    torch.overrides.has_torch_function,
+    torch.overrides.has_torch_function_unary,
+    torch.overrides.has_torch_function_variadic,
+)
 def has_torch_function(tr: Trace, *args: Value) -> Value:
     return FALSE  # inputs with an override are refused when they are read
 
@@ -111,7 +115,7 @@ def broadcast_shapes(tr: Trace, *shapes: Value) -> Value:
     return TupleValue([ConstValue(s) for s in result], cls=torch.Size)
 
 
-# --- symbolic numbers -----------------------------------------------------------------------------------------------------------
+# --- symbolic numbers ---------------------------------------------------------------------------------------------
 
 
 def _symbolic_rounding(function: Any, method: str) -> None:
@@ -146,7 +150,7 @@ def check(tr: Trace, condition: Value, *message: Value, **named: Value) -> Value
     return NONE
 
 
-# --- what ends the graph -----------------------------------------------------------------------------------------------------------
+# --- what ends the graph ------------------------------------------------------------------------------------------
 
 
 def _refuse(function: Any, name: str) -> None:
@@ -166,7 +170,7 @@ for _module in (torch, torch._C):
             _refuse(getattr(_module, _name), f"torch.{_name}")
 
 
-# --- grad mode and autocast -----------------------------------------------------------------------------------------------------------
+# --- grad mode and autocast ---------------------------------------------------------------------------------------
 
 
 @constructs(*GRAD_CLASSES)
@@ -216,7 +220,7 @@ def generator(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value])
     raise GraphBreak(breaks.TORCH_STATE, "making a torch.Generator")
 
 
-# --- other constructors that are operators in disguise -----------------------------------------------------------------------------
+# --- other constructors that are operators in disguise ------------------------------------------------------------
 
 
 @handles(torch.Tensor.size)

@@ -113,7 +113,7 @@ def return_value(frame: Frame, ins: Any) -> tuple[bool, Value]:
     return True, frame.pop()
 
 
-# --- generators ------------------------------------------------------------------------------------------------------------
+# --- generators ---------------------------------------------------------------------------------------------------
 
 
 @op("RETURN_GENERATOR")
@@ -174,6 +174,6 @@ def intrinsic(frame: Frame, ins: Any) -> None:
         error = frame.stack[-1]
         if issubclass(error.pytype(), StopIteration):
             frame.pop()
-            frame.push(frame.tr.make_exception(RuntimeError, "generator raised StopIteration"))
+            frame.push(frame.tr.generator_raised_stop(error))
         return
     raise GraphBreak(INSTRUCTION, f"{ins.arg}")

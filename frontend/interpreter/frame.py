@@ -80,7 +80,7 @@ class Frame:
         if self.depth > MAX_DEPTH:
             raise GraphBreak(TOO_DEEP, f"{code.co_qualname} is called {MAX_DEPTH} levels deep")
 
-    # --- the stack ------------------------------------------------------------------------------------------------------
+    # --- the stack -------------------------------------------------------------------------------------------------
 
     def push(self, value: Value) -> None:
         self.stack.append(value)
@@ -109,7 +109,7 @@ class Frame:
             frame = frame.parent
         return None
 
-    # --- running --------------------------------------------------------------------------------------------------------
+    # --- running ---------------------------------------------------------------------------------------------------
 
     def run(self) -> Value:
         """Run to the end; the function's result."""

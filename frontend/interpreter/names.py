@@ -68,7 +68,9 @@ def load_deref(frame: Frame, ins: Any) -> None:
     value = frame.cells[ins.arg].read(frame.tr)
     if value is None:
         if ins.arg in frame.code.co_freevars:
-            message = f"cannot access free variable '{ins.arg}' where it is not associated with a value in enclosing scope"
+            message = (
+                f"cannot access free variable '{ins.arg}' where it is not associated with a value in enclosing scope"
+            )
             raise Raised(frame.tr.make_exception(NameError, message))
         raise _unbound(frame, ins.arg)
     frame.push(value)

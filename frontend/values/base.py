@@ -127,7 +127,7 @@ class Value:
         """A Python object with the hash and equality that the real object has as a dictionary key."""
         raise self.not_understood(f"{self.describe()} as a dictionary key")
 
-    # --- leaving the trace ------------------------------------------------------------------------------------------
+    # --- leaving the trace -----------------------------------------------------------------------------------------
 
     def arg(self, tr: Trace) -> Any:
         """The ``torch.fx`` argument that stands for this value."""

@@ -89,7 +89,9 @@ class ConstValue(Value):
         if name == "join" and isinstance(self.value, str) and len(args) == 1 and not args[0].is_const():
             parts = [part.const(tr) for part in args[0].unpack(tr)]
             return tr.fold(self.value.join, [parts], {})
-        return tr.fold(getattr(self.value, name), [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()})
+        return tr.fold(
+            getattr(self.value, name), [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()}
+        )
 
     def truth(self, tr: Trace) -> bool:
         return bool(self.value)
@@ -150,7 +152,7 @@ class ConstMethodValue(Value):
 
 
 class SymValue(Value):
-    """A size or integer that is symbolic: ``sym`` is torch's SymInt/SymFloat/SymBool, ``node`` its place in the graph."""
+    """A symbolic number: ``sym`` is torch's SymInt, SymFloat or SymBool, ``node`` its place in the graph."""
 
     __slots__ = ("node", "sym")
 

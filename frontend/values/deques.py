@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..output import Output
     from ..trace import Trace
 
-NONE = ConstValue(None)
+NONE, ONE = ConstValue(None), ConstValue(1)
 
 
 class DequeValue(SequenceValue):
@@ -133,7 +133,7 @@ def _take(tr: Trace, owner: DequeValue, index: int) -> Value:
     return element
 
 
-def _rotate(tr: Trace, owner: DequeValue, count: Value = ConstValue(1)) -> Value:
+def _rotate(tr: Trace, owner: DequeValue, count: Value = ONE) -> Value:
     moved = collections.deque(owner.items(tr))
     moved.rotate(count.const(tr))
     owner.replace(tr, list(moved))

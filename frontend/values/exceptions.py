@@ -123,4 +123,3 @@ def wrap_exception(tr: Trace, obj: BaseException, source: Source | None) -> Exce
         tr.guards.type_is(source, cls)
     args = tr.wrap(obj.args, source and attr(source, "args"))
     return ExceptionValue(cls, args.unpack(tr), obj, source or const_source(obj, cls.__name__))
-

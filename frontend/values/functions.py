@@ -126,7 +126,9 @@ class FunctionValue(Value):
             return BoundGet(self)
         if self.fn is None:
             if name == "__doc__":
-                return ConstValue(self.code.co_consts[0] if self.code.co_consts and isinstance(self.code.co_consts[0], str) else None)
+                return ConstValue(
+                    self.code.co_consts[0] if self.code.co_consts and isinstance(self.code.co_consts[0], str) else None
+                )
             if name == "__module__":
                 return ConstValue(self.globals.get("__name__"))
             if name == "__dict__":
@@ -159,9 +161,10 @@ class FunctionValue(Value):
         if self.fn is not None:
             return out.names.const(self.fn)
         names = out.names
+        cells = out.container("(", ",)", list(self.closure)) if self.closure else "None"
         variable = out.temporary(
             f"{names.const(types.FunctionType)}({names.const(self.code)}, {names.const(self.globals)}, {self.name!r}, "
-            f"None, {out.container('(', ',)' if len(self.closure) == 1 else ')', list(self.closure)) if self.closure else 'None'})"
+            f"None, {cells})"
         )
         if self.qualname != self.name:
             out.line(f"{variable}.__qualname__ = {self.qualname!r}")
@@ -302,7 +305,9 @@ class PartialValue(Value):
 
     __slots__ = ("args", "function", "kwargs")
 
-    def __init__(self, function: Value, args: list[Value], kwargs: dict[str, Value], source: Source | None = None) -> None:
+    def __init__(
+        self, function: Value, args: list[Value], kwargs: dict[str, Value], source: Source | None = None
+    ) -> None:
         self.function = function
         self.args = args
         self.kwargs = kwargs
@@ -395,7 +400,11 @@ def _fill_defaults(tr: Trace, fn: FunctionValue, bound: dict[str, Value]) -> Non
                     missing.append(name)
     if missing:
         quoted = [f"'{name}'" for name in missing]
-        listed = quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])}{',' if len(quoted) > 2 else ''} and {quoted[-1]}"
+        listed = (
+            quoted[0]
+            if len(quoted) == 1
+            else f"{', '.join(quoted[:-1])}{',' if len(quoted) > 2 else ''} and {quoted[-1]}"
+        )
         plural = "s" if len(missing) > 1 else ""
         message = f"{fn.qualname}() missing {len(missing)} required {kind} argument{plural}: {listed}"
         raise Raised(tr.make_exception(TypeError, message))

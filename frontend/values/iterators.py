@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from .constants import ConstValue
 if TYPE_CHECKING:
     from ..output import Output
     from ..trace import Trace
+    from .mappings import DictValue
     from .sequences import SequenceValue
 
 
@@ -81,15 +83,69 @@ class LiveIterator(IteratorValue):
         return type(iter([])) if self.owner.pytype() is list else type(iter(()))
 
     def next(self, tr: Trace) -> Value | None:
-        if self.position >= len(self.owner._items):
+        if self.position < 0 or self.position >= len(self.owner._items):
+            self.position = -1  # what is appended after the end is not seen
             return None
         self.position += 1
         return self.owner.at(tr, self.position - 1)
 
     def rebuild(self, out: Output) -> str:
+        if self.position < 0:
+            return "iter([])" if self.pytype() is type(iter([])) else "iter(())"
         variable = out.temporary(f"iter({out.value(self.owner)})")
-        out.line(f"{variable}.__setstate__({self.position})")
+        out.late.append(f"{variable}.__setstate__({self.position})")  # the list may still have to grow up to there
         return variable
+
+
+class DictIterator(IteratorValue):
+    """Over the keys, values or items of a dictionary, whose values may change meanwhile, but not its keys."""
+
+    __slots__ = ("keys", "kind", "owner", "position", "version")
+
+    def __init__(self, tr: Trace, owner: DictValue, kind: str) -> None:
+        owner.guard_keys(tr)
+        self.owner = owner
+        self.kind = kind
+        self.keys = list(owner.entries)
+        self.position = 0
+        self.version = owner.version
+        self.source = None
+
+    def pytype(self) -> type:
+        return type(iter(getattr({}, self.kind)()))
+
+    def next(self, tr: Trace) -> Value | None:
+        if self.position < 0:
+            return None
+        if self.owner.version != self.version:
+            self._keys_changed(tr)
+        if self.position >= len(self.keys):
+            self.position = -1
+            return None
+        self.position += 1
+        return self.owner.view_item(tr, self.kind, self.keys[self.position - 1])
+
+    def _keys_changed(self, tr: Trace) -> None:
+        if len(self.owner.entries) != len(self.keys):
+            kind = (
+                "OrderedDict mutated"
+                if issubclass(self.owner.cls, collections.OrderedDict)
+                else "dictionary changed size"
+            )
+            raise Raised(tr.make_exception(RuntimeError, f"{kind} during iteration"))
+        if list(self.owner.entries) != self.keys:
+            raise GraphBreak(OPERATION, "a dictionary gets other keys while it is iterated")
+
+    def rebuild(self, out: Output) -> str:
+        """The rest, read when it is asked for, as the loop may go on to change the values."""
+        keys = out.container(
+            "[", "]", [self.owner.entries[key][0] for key in self.keys[self.position :]] if self.position >= 0 else []
+        )
+        if self.kind == "keys":
+            return f"iter({keys})"
+        variable = out.temporary(keys)
+        values = f"map({out.value(self.owner)}.__getitem__, {variable})"
+        return values if self.kind == "values" else f"zip({variable}, {values})"
 
 
 class RangeIterator(IteratorValue):
@@ -289,9 +345,16 @@ def wrap_iterator(tr: Trace, obj: Any, source: Any) -> Value | None:
         if cls is map:
             return ExistingIterator(obj, MapIterator(tr.wrap(args[0], item(arguments, 0)), inners), source)
         strict = bool(position and position[0])
-        tr.guards.add(source, f"(len({{0}}.__reduce__()) > 2) is {strict}", (), "is strict" if strict else "is not strict")
+        tr.guards.add(
+            source, f"(len({{0}}.__reduce__()) > 2) is {strict}", (), "is strict" if strict else "is not strict"
+        )
         return ExistingIterator(obj, ZipIterator(inners, strict), source)
-    tr.guards.add(source, "({0}.__reduce__()[2:] or (None,))[0] == {1}", (position[0] if position else None,), f"stands at {start}")
+    tr.guards.add(
+        source,
+        "({0}.__reduce__()[2:] or (None,))[0] == {1}",
+        (position[0] if position else None,),
+        f"stands at {start}",
+    )
     contents = args[0]
     if isinstance(contents, range):
         tr.guards.equals(item(arguments, 0), contents)
@@ -308,8 +371,7 @@ def wrap_iterator(tr: Trace, obj: Any, source: Any) -> Value | None:
 
 
 _READABLE: tuple[type, ...] = (
-    type(iter([])), type(iter(())), type(iter(range(0))), type(iter({})), type(iter({}.values())), type(iter({}.items())),
-    enumerate, zip, map,
+    type(iter([])), type(iter(())), type(iter(range(0))), enumerate, zip, map,
 )  # fmt: skip
 
 
@@ -393,7 +455,7 @@ class GeneratorValue(IteratorValue):
         except Raised as raised:
             self.done = True
             if raised.value.pytype() is StopIteration:
-                raise Raised(tr.make_exception(RuntimeError, "generator raised StopIteration")) from None
+                raise Raised(tr.generator_raised_stop(raised.value)) from None
             raise
         except GraphBreak:
             self.done = True

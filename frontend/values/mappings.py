@@ -25,9 +25,11 @@ _CONST_KEYS = (str, int, bool, float, type(None))
 class DictValue(Value):
     """A dict (``cls`` may be OrderedDict or defaultdict); ``entries`` maps hash keys to (key value, element)."""
 
-    __slots__ = ("_keys_guarded", "attrs", "cls", "default_factory", "entries", "obj")
+    __slots__ = ("_keys_guarded", "attrs", "cls", "default_factory", "entries", "obj", "version")
 
-    def __init__(self, entries: dict[Any, tuple[Value, Any]], source: Source | None = None, cls: type = dict, obj: Any = None) -> None:
+    def __init__(
+        self, entries: dict[Any, tuple[Value, Any]], source: Source | None = None, cls: type = dict, obj: Any = None
+    ) -> None:
         self.entries = entries
         self.source = source
         self.cls = cls
@@ -35,11 +37,12 @@ class DictValue(Value):
         self.default_factory: Value | None = None
         self.attrs: dict[str, Value] = {}  # an OrderedDict has room for attributes
         self._keys_guarded = source is None
+        self.version = 0  # counts the changes of the keys
 
     def pytype(self) -> type:
         return self.cls
 
-    # --- reading ------------------------------------------------------------------------------------------------------
+    # --- reading ---------------------------------------------------------------------------------------------------
 
     def _base(self) -> type:
         return collections.OrderedDict if issubclass(self.cls, collections.OrderedDict) else dict
@@ -55,10 +58,17 @@ class DictValue(Value):
             kinds = tuple(map(type, keys))  # 1, True and 1.0 are equal
             tr.guards.add(self.source, "tuple(map(type, {0})) == {1}", (kinds,), "has keys of the same types")
         if all(type(key) in _CONST_KEYS for key in keys):
-            tr.guards.add(self.source, "tuple({0}) == {1}", (keys,), f"has the keys {list(keys)!r:.80}".replace("{", "{{").replace("}", "}}"))
+            tr.guards.add(
+                self.source,
+                "tuple({0}) == {1}",
+                (keys,),
+                f"has the keys {list(keys)!r:.80}".replace("{", "{{").replace("}", "}}"),
+            )
         else:
             tr.guards.add(self.source, "len({0}) == " + str(len(keys)), (), f"has {len(keys)} keys")
-            tr.guards.add(self.source, "all(map({2}.is_, {0}, {1}))", (keys, __import__("operator")), "has the same keys")
+            tr.guards.add(
+                self.source, "all(map({2}.is_, {0}, {1}))", (keys, __import__("operator")), "has the same keys"
+            )
 
     def lookup(self, tr: Trace, key: Value) -> Value | None:
         """The element under ``key``, or None; guards presence or absence of this key only."""
@@ -80,7 +90,9 @@ class DictValue(Value):
         if key.source is not None and not key.is_const():
             tr.guards.contains(self.source, self._base(), key.source, present, words)
             return
-        tr.guards.add(self.source, f"{{2}}.__contains__({{0}}, {{1}}) is {present}", (tr.stable(hashed), self._base()), words)
+        tr.guards.add(
+            self.source, f"{{2}}.__contains__({{0}}, {{1}}) is {present}", (tr.stable(hashed), self._base()), words
+        )
 
     def has(self, tr: Trace, key: Value) -> bool:
         hashed = key.hash_key(tr)
@@ -102,7 +114,9 @@ class DictValue(Value):
 
     def truth(self, tr: Trace) -> bool:
         if not self._keys_guarded and self.source is not None and tr.effects.is_clean(self):
-            tr.guards.add(self.source, "{0}" if self.entries else "not {0}", (), "is not empty" if self.entries else "is empty")
+            tr.guards.add(
+                self.source, "{0}" if self.entries else "not {0}", (), "is not empty" if self.entries else "is empty"
+            )
         return bool(self.entries)
 
     def length(self, tr: Trace) -> Value:
@@ -123,14 +137,24 @@ class DictValue(Value):
         return ConstValue(self.has(tr, item))
 
     def iter(self, tr: Trace) -> Value:
-        from .iterators import SequenceIterator
+        from .iterators import DictIterator
 
-        return SequenceIterator(self.keys(tr))
+        return DictIterator(tr, self, "keys")
+
+    def view_item(self, tr: Trace, kind: str, hashed: Any) -> Value:
+        """What iterating over ``keys()``, ``values()`` or ``items()`` gives for one entry."""
+        key, element = self.entries[hashed]
+        if kind == "keys":
+            return key
+        if isinstance(element, Lazy):
+            element = tr.force(element)
+            self.entries[hashed] = (key, element)
+        return element if kind == "values" else TupleValue([key, element])
 
     def unpack(self, tr: Trace) -> list[Value]:
         return self.keys(tr)
 
-    # --- writing --------------------------------------------------------------------------------------------------------
+    # --- writing ---------------------------------------------------------------------------------------------------
 
     def _change(self, tr: Trace) -> None:
         self.values(tr)  # the write-back needs every element, as it is now
@@ -140,19 +164,22 @@ class DictValue(Value):
         self._change(tr)
         hashed = key.hash_key(tr)
         kept = self.entries.get(hashed)
+        self.version += kept is None
         self.entries[hashed] = (kept[0] if kept else key, value)
 
     def delitem(self, tr: Trace, key: Value) -> None:
         if not self.has(tr, key):
             raise Raised(tr.make_exception_from_values(KeyError, [key]))
         self._change(tr)
+        self.version += 1
         del self.entries[key.hash_key(tr)]
 
     def replace(self, tr: Trace, entries: dict[Any, tuple[Value, Any]]) -> None:
         self._change(tr)
+        self.version += 1
         self.entries = entries
 
-    # --- attributes -----------------------------------------------------------------------------------------------------
+    # --- attributes ------------------------------------------------------------------------------------------------
 
     def getattr(self, tr: Trace, name: str) -> Value:
         from .objects import builtin_method
@@ -161,7 +188,12 @@ class DictValue(Value):
             return self.default_factory or ConstValue(None)
         if name in self.attrs:
             return self.attrs[name]
-        if self.cls is collections.OrderedDict and self.obj is not None and not hasattr(dict, name) and hasattr(self.obj, name):
+        if (
+            self.cls is collections.OrderedDict
+            and self.obj is not None
+            and not hasattr(dict, name)
+            and hasattr(self.obj, name)
+        ):
             raise GraphBreak(OPERATION, f"attribute {name!r} of {self.describe()}")
         return builtin_method(tr, self, name)
 
@@ -292,9 +324,9 @@ class DictViewValue(Value):
         return [TupleValue([k, v]) for k, v in zip(owner.keys(tr), owner.values(tr), strict=True)]
 
     def iter(self, tr: Trace) -> Value:
-        from .iterators import SequenceIterator
+        from .iterators import DictIterator
 
-        return SequenceIterator(self.unpack(tr))
+        return DictIterator(tr, self.owner, self.kind)
 
     def truth(self, tr: Trace) -> bool:
         return self.owner.truth(tr)
@@ -355,13 +387,16 @@ def _attr(source: Source, name: str) -> Source:
     return attr(source, name)
 
 
-def wrap_set(tr: Trace, obj: Any, source: Source | None) -> SetValue:
-    """An existing set or frozenset; its contents are guarded as a whole."""
+def wrap_set(tr: Trace, obj: Any, source: Source | None, raw: bool = False) -> SetValue:
+    """An existing set or frozenset, guarded as a whole; with ``raw`` its class may override methods, to be bypassed."""
+    base: Any = set if isinstance(obj, set) else frozenset
     if source is not None:
         tr.guards.type_is(source, type(obj))
-        tr.guards.add(source, "{0} == {1}", (type(obj)(obj),), "has the same elements")
+        tr.guards.add(
+            source, "{2}.__eq__({0}, {1}) is True", (frozenset(base.__iter__(obj)), base), "has the same elements"
+        )
     entries: dict[Any, Value] = {}
-    for element in obj:
+    for element in base.__iter__(obj):
         value = tr.wrap_key(element, None)
         entries[value.hash_key(tr)] = value
-    return SetValue(entries, source, type(obj))
+    return SetValue(entries, source, base if raw else type(obj))

@@ -19,7 +19,7 @@ from .sequences import ListValue, SequenceValue, TupleValue
 if TYPE_CHECKING:
     from ..trace import Trace
 
-NONE = ConstValue(None)
+NONE, TRUE, LAST = ConstValue(None), ConstValue(True), ConstValue(-1)
 
 
 def call_builtin_method(
@@ -41,7 +41,7 @@ def call_builtin_method(
     raise GraphBreak(C_FUNCTION, f"{cls.__name__}.{name}")
 
 
-# --- any container -------------------------------------------------------------------------------------------------------
+# --- any container ------------------------------------------------------------------------------------------------
 
 
 def _delitem(tr: Trace, owner: Value, key: Value) -> Value:
@@ -81,7 +81,7 @@ def _init(tr: Trace, owner: Value, *args: Value, **kwargs: Value) -> Value:
     return NONE
 
 
-# --- lists ---------------------------------------------------------------------------------------------------------------
+# --- lists --------------------------------------------------------------------------------------------------------
 
 
 def _append(tr: Trace, owner: ListValue, value: Value) -> Value:
@@ -102,7 +102,7 @@ def _insert(tr: Trace, owner: ListValue, index: Value, value: Value) -> Value:
     return NONE
 
 
-def _list_pop(tr: Trace, owner: ListValue, index: Value = ConstValue(-1)) -> Value:
+def _list_pop(tr: Trace, owner: ListValue, index: Value = LAST) -> Value:
     items = list(owner.items(tr))
     try:
         element = items.pop(index.const(tr))
@@ -141,7 +141,7 @@ _SEQUENCE: dict[str, Any] = {
 }
 
 
-# --- dictionaries ----------------------------------------------------------------------------------------------------------
+# --- dictionaries -------------------------------------------------------------------------------------------------
 
 
 def _get(tr: Trace, owner: DictValue, key: Value, default: Value = NONE) -> Value:
@@ -167,10 +167,14 @@ def _dict_pop(tr: Trace, owner: DictValue, key: Value, *default: Value, **named:
     return found
 
 
-def _popitem(tr: Trace, owner: DictValue, last: Value = ConstValue(True)) -> Value:
+def _popitem(tr: Trace, owner: DictValue, last: Value = TRUE) -> Value:
     keys = owner.keys(tr)
     if not keys:
-        message = "dictionary is empty" if issubclass(owner.cls, collections.OrderedDict) else "popitem(): dictionary is empty"
+        message = (
+            "dictionary is empty"
+            if issubclass(owner.cls, collections.OrderedDict)
+            else "popitem(): dictionary is empty"
+        )
         raise Raised(tr.make_exception(KeyError, message))
     key = keys[-1 if last.truth(tr) else 0]
     element = owner.getitem(tr, key)
@@ -208,12 +212,14 @@ def _dict_clear(tr: Trace, owner: DictValue) -> Value:
 
 def _dict_copy(tr: Trace, owner: DictValue) -> Value:
     owner.values(tr)
-    copy = DictValue(dict(zip(map(lambda k: k.hash_key(tr), owner.keys(tr)), owner.entries.values(), strict=True)), cls=owner.cls)
+    copy = DictValue(
+        dict(zip((k.hash_key(tr) for k in owner.keys(tr)), owner.entries.values(), strict=True)), cls=owner.cls
+    )
     copy.default_factory = owner.default_factory
     return copy
 
 
-def _move_to_end(tr: Trace, owner: DictValue, key: Value, last: Value = ConstValue(True)) -> Value:
+def _move_to_end(tr: Trace, owner: DictValue, key: Value, last: Value = TRUE) -> Value:
     element = owner.getitem(tr, key)
     hashed = key.hash_key(tr)
     entries = dict(owner.entries)
@@ -240,11 +246,11 @@ _DICT: dict[str, Any] = {
 }
 
 
-# --- sets --------------------------------------------------------------------------------------------------------------------
+# --- sets ---------------------------------------------------------------------------------------------------------
 
 
 def _add(tr: Trace, owner: SetValue, value: Value) -> Value:
-    owner.replace(tr, {**owner.entries, **{value.hash_key(tr): value}, **owner.entries})
+    owner.replace(tr, {**owner.entries, value.hash_key(tr): value, **owner.entries})
     return NONE
 
 

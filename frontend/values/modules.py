@@ -33,10 +33,17 @@ class NNModuleValue(ObjectValue):
 
     __slots__ = ()
 
-    def _getattr_with_fallback(self, tr: Trace, name: str) -> Value:
-        if tr.static_lookup(self.cls, "__getattr__") is not torch.nn.Module.__getattr__:
-            return super()._getattr_with_fallback(tr, name)
-        found = self.find(tr, name)
+    def _getattr_with_fallback(self, tr: Trace, name: str, custom: Any) -> Value:
+        if tr.static_lookup(self.cls, "__getattr__") is not torch.nn.Module.__getattr__ or isinstance(
+            custom, types.FunctionType
+        ):
+            return super()._getattr_with_fallback(tr, name, custom)
+        try:
+            found = self.find(tr, name)
+        except Raised as raised:  # by a property: Module.__getattr__ is asked next
+            if not issubclass(raised.value.pytype(), AttributeError):
+                raise
+            found = None
         if found is not None:
             return found
         registered = self.registered(tr, name)
@@ -148,7 +155,9 @@ class ModuleListItem(Value):
         if not -len(children) <= index < len(children):
             raise Raised(tr.make_exception(IndexError, f"index {index} is out of range"))
         if index < 0 and owner.source is not None:
-            tr.guards.add(attr(owner.source, "_modules"), f"len({{0}}) == {len(children)}", (), f"has {len(children)} submodules")
+            tr.guards.add(
+                attr(owner.source, "_modules"), f"len({{0}}) == {len(children)}", (), f"has {len(children)} submodules"
+            )
         return self._child(tr, str(range(len(children))[index]))
 
     def _child(self, tr: Trace, name: str) -> Value:

@@ -101,7 +101,7 @@ def bind_class_attribute(tr: Trace, owner: Value, cls: type, name: str, raw: Any
         return _MethodValue()(tr.wrap(raw.__func__, None), tr.lift(cls))
     if isinstance(raw, functools.cached_property):
         return _cached_property(tr, owner, raw)
-    if isinstance(raw, _SLOT_WRAPPERS) or isinstance(raw, types.BuiltinFunctionType):
+    if isinstance(raw, (_SLOT_WRAPPERS, types.BuiltinFunctionType)):
         if isinstance(raw, types.BuiltinFunctionType):
             return tr.wrap(raw, None)
         return BuiltinMethodValue(owner, raw.__objclass__, name)
@@ -146,7 +146,9 @@ class HashedKey:
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, HashedKey):
-            raise GraphBreak(OPERATION, f"{self.value.describe()} and something of another kind as keys of one dictionary")
+            raise GraphBreak(
+                OPERATION, f"{self.value.describe()} and something of another kind as keys of one dictionary"
+            )
         return self.value is other.value or self.tr.equal(self.value, other.value)
 
 
@@ -159,7 +161,9 @@ class ObjectValue(Value):
 
     __slots__ = ("_storage", "attrs", "cls", "obj")
 
-    def __init__(self, cls: type, obj: Any = MISSING, source: Source | None = None, storage: Value | None = None) -> None:
+    def __init__(
+        self, cls: type, obj: Any = MISSING, source: Source | None = None, storage: Value | None = None
+    ) -> None:
         self.cls = cls
         self.obj = obj
         self.source = source
@@ -177,6 +181,7 @@ class ObjectValue(Value):
             return found.call(tr, [], {}).truth(tr)
         if (found := self.special(tr, "__len__")) is not None:
             return found.call(tr, [], {}).truth(tr)
+        self.refuse_c(tr, "__bool__", "__len__")
         storage = self.storage(tr)
         return storage.truth(tr) if storage is not None else True
 
@@ -186,21 +191,26 @@ class ObjectValue(Value):
             self._storage = tr.wrap_storage(self)
         return self._storage
 
-    # --- attributes -----------------------------------------------------------------------------------------------------
+    # --- attributes ------------------------------------------------------------------------------------------------
 
     def getattr(self, tr: Trace, name: str) -> Value:
         custom = tr.static_lookup(self.cls, "__getattribute__")
         if not issubclass(self.cls, torch.nn.Module):
             tr.guard_lookup(self.cls, "__getattribute__", custom)
-        if isinstance(custom, types.FunctionType):
-            return tr.wrap(custom, None).call(tr, [self, ConstValue(name)], {})
-        return self._getattr_with_fallback(tr, name)
+        return self._getattr_with_fallback(tr, name, custom)
 
-    def _getattr_with_fallback(self, tr: Trace, name: str) -> Value:
-        found = self.find(tr, name)
+    def _getattr_with_fallback(self, tr: Trace, name: str, custom: Any) -> Value:
+        fallback = tr.static_lookup(self.cls, "__getattr__")
+        try:
+            if isinstance(custom, types.FunctionType):
+                return tr.wrap(custom, None).call(tr, [self, ConstValue(name)], {})
+            found = self.find(tr, name)
+        except Raised as raised:  # by a property, say
+            if not issubclass(raised.value.pytype(), AttributeError) or fallback is MISSING:
+                raise
+            found = None
         if found is not None:
             return found
-        fallback = tr.static_lookup(self.cls, "__getattr__")
         if isinstance(fallback, types.FunctionType):
             tr.guard_class_attribute(self.cls, "__getattr__", fallback)
             return tr.wrap(fallback, None).call(tr, [self, ConstValue(name)], {})
@@ -331,7 +341,7 @@ class ObjectValue(Value):
             raise Raised(tr.make_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}"))
         self.store(tr, name, _DELETED)
 
-    # --- special methods ------------------------------------------------------------------------------------------------
+    # --- special methods -------------------------------------------------------------------------------------------
 
     def special(self, tr: Trace, name: str) -> Value | None:
         """The special method that the class defines in Python, bound; None for C definitions."""
@@ -340,6 +350,13 @@ class ObjectValue(Value):
             tr.guard_lookup(self.cls, name, raw)
             return None
         return bind_class_attribute(tr, self, self.cls, name, raw)
+
+    def refuse_c(self, tr: Trace, *names: str) -> None:
+        """Break where C code of a class that is not understood, ``Decimal`` say, defines one of these methods."""
+        for name in names:
+            raw = tr.static_lookup(self.cls, name)
+            if isinstance(raw, _SLOT_WRAPPERS) and raw.__objclass__ is not object and self.storage(tr) is None:
+                raise GraphBreak(C_FUNCTION, f"{self.cls.__name__}.{name}")
 
     def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
         found = self.special(tr, "__call__")
@@ -356,7 +373,11 @@ class ObjectValue(Value):
         storage = self.storage(tr)
         if storage is None:
             if tr.static_lookup(self.cls, name) is MISSING:
-                raise Raised(tr.make_exception(TypeError, _MISSING_PROTOCOL.get(name, "unsupported: {0}").format(self.cls.__name__)))
+                raise Raised(
+                    tr.make_exception(
+                        TypeError, _MISSING_PROTOCOL.get(name, "unsupported: {0}").format(self.cls.__name__)
+                    )
+                )
             raise GraphBreak(C_FUNCTION, f"{self.cls.__name__}.{name}")
         return builtin(storage)
 
@@ -391,7 +412,10 @@ class ObjectValue(Value):
         found = self.special(tr, "__iter__")
         if found is not None:
             iterator = found.call(tr, [], {})
-            return iterator if not isinstance(iterator, ObjectValue) else UserIterator(iterator, by_index=False)
+            if not hasattr(iterator.pytype(), "__next__"):
+                message = f"iter() returned non-iterator of type {iterator.pytype().__name__!r}"
+                raise Raised(tr.make_exception(TypeError, message))
+            return iterator
         storage = self.storage(tr)
         if storage is not None:
             return storage.iter(tr)
@@ -453,7 +477,7 @@ class ObjectValue(Value):
             return ConstValue(not equal)
         raise GraphBreak(C_FUNCTION, f"object.{name}")
 
-    # --- leaving the trace ----------------------------------------------------------------------------------------------
+    # --- leaving the trace -----------------------------------------------------------------------------------------
 
     def is_const(self) -> bool:
         return False
@@ -507,7 +531,9 @@ def _allocator(cls: type) -> Any:
         new = base.__dict__.get("__new__")
         if isinstance(new, types.BuiltinFunctionType):
             return new
-    raise GraphBreak(NOT_REBUILDABLE, f"an object of class {cls.__qualname__} cannot be allocated without its constructor")
+    raise GraphBreak(
+        NOT_REBUILDABLE, f"an object of class {cls.__qualname__} cannot be allocated without its constructor"
+    )
 
 
 class InstanceDictValue(Value):
@@ -568,7 +594,9 @@ class InstanceDictValue(Value):
 
     def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "get":
-            return self.owner.own(tr, args[0].const(tr), shadows=True) or (args[1] if len(args) > 1 else ConstValue(None))
+            return self.owner.own(tr, args[0].const(tr), shadows=True) or (
+                args[1] if len(args) > 1 else ConstValue(None)
+            )
         if name == "update":
             from .methods import pairs
 

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 # Methods that hand data to Python: their result depends on values, not on shapes.
 _TO_PYTHON = frozenset(
     {"item", "tolist", "numpy", "data_ptr", "__bool__", "__int__", "__float__", "__index__", "__array__", "__dlpack__",
-     "__complex__", "is_shared", "is_pinned", "is_coalesced", "has_names", "storage", "untyped_storage", "__reduce_ex__", "__repr__", "__str__", "__format__"}
+     "__complex__", "is_shared", "is_pinned", "is_coalesced", "has_names", "storage", "untyped_storage",
+     "__reduce_ex__", "__repr__", "__str__", "__format__"}
 )  # fmt: skip
 # Methods that work on autograd's or Python's state rather than computing a tensor.
 _STATEFUL = frozenset(
     {"backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad", "share_memory_", "set_",
-     "__setstate__", "names", "rename_", "apply_", "map_", "map2_", "module_load", "__deepcopy__", "resize_", "resize_as_"}
+     "__setstate__", "names", "rename_", "apply_", "map_", "map2_", "module_load", "__deepcopy__", "resize_",
+     "resize_as_"}
 )  # fmt: skip
 # In-place methods that change the shape or strides of the object itself; on an input this would outlive the graph.
 _METADATA_IN_PLACE = frozenset(
@@ -42,7 +44,9 @@ _CONST_METHODS = frozenset(
     {"dim", "ndimension", "is_floating_point", "is_complex", "is_contiguous", "is_signed", "element_size", "get_device",
      "is_inference", "is_conj", "is_neg"}
 )  # fmt: skip
-_SHAPE_METHODS = frozenset({"size", "stride", "numel", "nelement", "storage_offset", "sym_size", "sym_numel", "__len__"})
+_SHAPE_METHODS = frozenset(
+    {"size", "stride", "numel", "nelement", "storage_offset", "sym_size", "sym_numel", "__len__"}
+)
 
 _TENSOR_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
@@ -59,7 +63,9 @@ class TensorValue(Value):
 
     __slots__ = ("attrs", "cls", "example", "is_input", "node")
 
-    def __init__(self, node: Any, example: Any, source: Any = None, cls: type = torch.Tensor, is_input: bool = False) -> None:
+    def __init__(
+        self, node: Any, example: Any, source: Any = None, cls: type = torch.Tensor, is_input: bool = False
+    ) -> None:
         self.node = node
         self.example = example
         self.source = source
@@ -90,7 +96,7 @@ class TensorValue(Value):
     def hash_key(self, tr: Trace) -> Any:
         return self  # tensors hash by identity
 
-    # --- attributes ---------------------------------------------------------------------------------------------------
+    # --- attributes ------------------------------------------------------------------------------------------------
 
     def getattr(self, tr: Trace, name: str) -> Value:
         if name in _CONST_PROPERTIES:
@@ -150,13 +156,15 @@ class TensorValue(Value):
     def size(self, tr: Trace, dim: int) -> Value:
         return tr.size_value(self, dim)
 
-    # --- methods --------------------------------------------------------------------------------------------------------
+    # --- methods ---------------------------------------------------------------------------------------------------
 
     def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name in _SHAPE_METHODS and not kwargs:
             return self._shape_method(tr, name, args)
         if name in _CONST_METHODS:
-            result = getattr(self.example, name)(*(a.const(tr) for a in args), **{k: v.const(tr) for k, v in kwargs.items()})
+            result = getattr(self.example, name)(
+                *(a.const(tr) for a in args), **{k: v.const(tr) for k, v in kwargs.items()}
+            )
             return ConstValue(result)
         if name in _TO_PYTHON:
             return self._to_python(tr, name, args)
@@ -165,7 +173,9 @@ class TensorValue(Value):
         if name == "requires_grad_" and self._already_requires_grad(tr, args, kwargs):
             return self
         if name in _METADATA_IN_PLACE and self.is_input:
-            raise GraphBreak(OPERATION, f"Tensor.{name} changes the shape, strides or autograd state of input {self.describe()}")
+            raise GraphBreak(
+                OPERATION, f"Tensor.{name} changes the shape, strides or autograd state of input {self.describe()}"
+            )
         if name == "type" and not args and not kwargs:
             return ConstValue(self.example.type())
         if name in ("__setitem__", "__getitem__", "__delitem__"):
@@ -198,7 +208,9 @@ class TensorValue(Value):
             return tr.sym_property(self, "numel", None, example.numel())
         offset = tr.sym_property(self, "storage_offset", None, example.storage_offset())
         if self.is_input and isinstance(offset, ConstValue):
-            tr.guards.add(self.source, f"{{0}}.storage_offset() == {offset.value}", (), f"starts at element {offset.value}")
+            tr.guards.add(
+                self.source, f"{{0}}.storage_offset() == {offset.value}", (), f"starts at element {offset.value}"
+            )
         return offset
 
     def _to_python(self, tr: Trace, name: str, args: list[Value]) -> Value:

@@ -1,11 +1,11 @@
 """Polyfills of functions and iterators give what their originals give: values, laziness, errors and words."""
 
-import re
 import collections
 import functools
 import itertools
 import math
 import operator
+import re
 import subprocess
 import sys
 
@@ -31,7 +31,7 @@ from .polyfill_checks import (
     watched,
 )
 
-# --- tables ---------------------------------------------------------------------------------------------------------
+# --- tables --------------------------------------------------------------------------------------------------------
 
 
 def _name(value):
@@ -93,7 +93,7 @@ def test_originals_exist_where_the_tables_say():
         assert isinstance(original, type) and isinstance(cls, type)
 
 
-# --- builtins -------------------------------------------------------------------------------------------------------
+# --- builtins -----------------------------------------------------------------------------------------------------
 
 
 @given(streams)
@@ -303,7 +303,7 @@ def test_math_prod(items):
     check(math.prod, items, start=2)
 
 
-# --- itertools and functools ----------------------------------------------------------------------------------------
+# --- itertools and functools --------------------------------------------------------------------------------------
 
 
 @given(streams)

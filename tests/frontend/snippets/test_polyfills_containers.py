@@ -10,7 +10,7 @@ from torchmux.frontend.polyfills import METHOD_POLYFILLS, POLYFILLS, STANDS_FOR,
 
 from .polyfill_checks import NeverEqual, Opaque, check, check_iterator, ints, outcome, same, small_ints, values, watched
 
-# --- operator -------------------------------------------------------------------------------------------------------
+# --- operator ------------------------------------------------------------------------------------------------------
 
 UNARY = [operator.not_, operator.truth, operator.abs, operator.invert, operator.neg, operator.pos]
 NEITHER = [operator.setitem, operator.delitem, operator.call]
@@ -92,7 +92,7 @@ def test_getters(maker, args, kwargs, operand):
         assert STANDS_FOR[type(POLYFILLS[maker](*args, **kwargs))] is maker
 
 
-# --- lists, tuples, strings -----------------------------------------------------------------------------------------
+# --- lists, tuples, strings ---------------------------------------------------------------------------------------
 
 NAN = float("nan")
 bound = st.one_of(st.none(), st.integers(-1, 9))
@@ -159,7 +159,7 @@ def test_str_join_errors():
     check_iterator(", ".join, watched([(["a"], 1)]), consume=outcome)
 
 
-# --- dictionaries and sets ------------------------------------------------------------------------------------------
+# --- dictionaries and sets ----------------------------------------------------------------------------------------
 
 dicts = st.dictionaries(st.one_of(small_ints, st.booleans()), st.one_of(small_ints, st.just(NAN)), max_size=5)
 
