@@ -35,8 +35,8 @@ def compile(
     """Compile a function, method or ``nn.Module``; also a decorator, with or without arguments.
 
     ``backend`` is a name from :func:`torchmux.list_backends`, a :class:`torchmux.BackendSpec`, a callable
-    ``(gm, example_inputs, **options)``, or None for the best available one.  Capture and compilation happen at the first
-    call, and again when a guard fails.
+    ``(gm, example_inputs, **options)``, or None for the best available one.  Capture and compilation happen at the
+    first call, and again when a guard fails.
 
     * ``fullgraph``: a graph break is an :class:`~torchmux.Unsupported` error that points at the user's line.
     * ``dynamic``: None makes a size symbolic after it has changed, True at once, False never.
@@ -192,8 +192,8 @@ def _check_callable(fn: Any, name: str) -> None:
 def mark_dynamic(tensor: torch.Tensor, index: Any, *, min: int | None = None, max: int | None = None) -> None:
     """Make dimension ``index`` (or each of several) of an input symbolic from the first compilation on.
 
-    ``min`` and ``max`` bound the size, inclusive; a call outside them is compiled anew.  Raises IndexError for a dimension that
-    the tensor does not have.
+    ``min`` and ``max`` bound the size, inclusive; a call outside them is compiled anew.  Raises IndexError for a
+    dimension that the tensor does not have.
     """
     marked = dict(getattr(tensor, "_torchmux_dynamic", None) or {})
     for each in index if isinstance(index, (list, tuple)) else [index]:

@@ -169,7 +169,8 @@ def _in_words(tensor: TensorGuard) -> str:
     real = tensor.tensor
     shape = "x".join("?" if size is None else str(size) for size in tensor.sizes) or "scalar"
     grad = ", requires grad" if real.requires_grad else ""
-    return f"{tensor.source.words()} is a {str(real.dtype).removeprefix('torch.')} tensor of {shape} on {real.device}{grad}"
+    dtype = str(real.dtype).removeprefix("torch.")
+    return f"{tensor.source.words()} is a {dtype} tensor of {shape} on {real.device}{grad}"
 
 
 def _describe(value: Any) -> str:

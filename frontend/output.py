@@ -145,9 +145,8 @@ class Output:
                 f"{self.names.const(list)}.extend({variable}, {self.container('[', ']', storage.items(self.tr))})"
             )
         elif isinstance(storage, SetValue):
-            self.line(
-                f"{self.names.const(set)}.update({variable}, {self.container('[', ']', list(storage.entries.values()))})"
-            )
+            items = self.container("[", "]", list(storage.entries.values()))
+            self.line(f"{self.names.const(set)}.update({variable}, {items})")
 
     def _fill_dict(self, variable: str, storage: DictValue) -> None:
         base = self.names.const(collections.OrderedDict if issubclass(storage.cls, collections.OrderedDict) else dict)

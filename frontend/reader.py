@@ -48,7 +48,7 @@ _C_FUNCTIONS = (
 _WEAK_TYPES = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType, types.FrameType, types.TracebackType)
 # Parts of the typing machinery are instances that a program may only pass on or compare.
 _INERT_TYPES = (
-    typing.TypeVar, type(list[int]), types.UnionType, type(typing.Literal[1]), type(typing.Any),
+    typing.TypeVar, type(list[int]), types.UnionType,
     torch.Generator, torch.cuda.Stream if hasattr(torch.cuda, "Stream") else torch.Generator,
     type(threading.Lock()), property, staticmethod, classmethod,
 )  # fmt: skip
@@ -383,7 +383,7 @@ class Reader:
         return classify.is_settled(fn.__module__ or "") or self.in_polyfill(fn.__code__)
 
     def guard_lookup(self, cls: type, name: str, raw: Any) -> None:
-        """The class must go on finding ``raw`` under ``name`` (MISSING: nothing), which decides what the protocol does."""
+        """The class must go on finding ``raw`` under ``name`` (MISSING: nothing): that decides what the protocol does."""
         if classify.is_settled(str(cls.__module__)) or (id(cls), name) in self._global_guards:
             return
         source = const_source(cls, cls.__qualname__)

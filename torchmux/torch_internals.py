@@ -40,7 +40,8 @@ def retired_guard_class() -> type | None:
     guards = sys.modules.get("torch._dynamo.guards")
     return None if guards is None or set_region is not _no_isolation else guards.DeletedGuardManagerWrapper
 
-# --- frontend: operators that are C functions -----------------------------------------------------------------------
+
+# --- frontend: operators that are C functions ---------------------------------------------------------------------
 VariableFunctions = torch._C._VariableFunctions
 set_grad_enabled = torch._C._set_grad_enabled
 
@@ -55,7 +56,7 @@ def tracing_questions() -> list[Any]:
     return [torch._C._is_tracing] if hasattr(torch._C, "_is_tracing") else []
 
 
-# --- frontend: fake tensors and symbolic shapes ---------------------------------------------------------------------
+# --- frontend: fake tensors and symbolic shapes -------------------------------------------------------------------
 
 
 def fake_tensor_mode(*, symbolic: bool) -> Any:
@@ -115,7 +116,7 @@ def default_devices() -> tuple[Any, ...] | None:
     return tuple(m.device for m in modes) if all(type(m) is DeviceContext for m in modes) else None
 
 
-# --- backends: operators and dispatch -------------------------------------------------------------------------------
+# --- backends: operators and dispatch -----------------------------------------------------------------------------
 OpOverload = torch._ops.OpOverload
 DispatchKey = torch._C.DispatchKey
 below_autograd = torch._C._AutoDispatchBelowAutograd
@@ -150,7 +151,7 @@ def operator_schema(op: Any) -> Any:
     return op._schema
 
 
-# --- backends: fake tensors and symbolic sizes ----------------------------------------------------------------------
+# --- backends: fake tensors and symbolic sizes --------------------------------------------------------------------
 
 
 def is_fake(value: Any) -> bool:
@@ -182,13 +183,6 @@ def new_fake_mode() -> Any:
     return FakeTensorMode(allow_non_fake_inputs=True)
 
 
-def without_modes() -> Any:
-    """Context manager in which tensors are real again, whatever is being traced around it."""
-    from torch.utils._python_dispatch import _disable_current_modes
-
-    return _disable_current_modes()
-
-
 def rebuild_symbolic(expr: Any, symbols: dict[Any, Any]) -> Any:
     """Evaluate a sympy expression by Python operators on ``symbols`` (symbol -> anything with operators)."""
     from torch.utils._sympy.interp import sympy_interp
@@ -197,7 +191,7 @@ def rebuild_symbolic(expr: Any, symbols: dict[Any, Any]) -> Any:
     return sympy_interp(PythonReferenceAnalysis, symbols, expr)
 
 
-# --- backends: AOTAutograd, which brings torch._dynamo along --------------------------------------------------------
+# --- backends: AOTAutograd, which brings torch._dynamo along ------------------------------------------------------
 
 
 def aot_autograd() -> Any:
@@ -242,7 +236,7 @@ def functorch_config() -> Any:
     return config
 
 
-# --- backends: torch's own compiler, for the peer adapter only -------------------------------------------------------
+# --- backends: torch's own compiler, for the peer adapter only ----------------------------------------------------
 
 
 def inductor_compile_fx() -> Any:
@@ -259,7 +253,7 @@ def inductor_config() -> Any:
     return config
 
 
-# --- backends: the ONNX exporter -------------------------------------------------------------------------------------
+# --- backends: the ONNX exporter ----------------------------------------------------------------------------------
 
 
 def onnx_registry() -> Any:

@@ -132,7 +132,8 @@ def _symbolic_rounding(function: Any, method: str) -> None:
 
 
 for _function, _name in (
-    (torch.sym_int, "int"), (torch.sym_float, "float"), (math.floor, "floor"), (math.ceil, "ceil"), (math.trunc, "trunc"),
+    (torch.sym_int, "int"), (torch.sym_float, "float"), (math.floor, "floor"), (math.ceil, "ceil"),
+    (math.trunc, "trunc"),
 ):  # fmt: skip
     _symbolic_rounding(_function, _name)
 

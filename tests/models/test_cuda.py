@@ -26,7 +26,7 @@ def _on_gpu(name, dtype=torch.float32):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", NAMES)
 def test_eager_computes_the_bits_of_torchs_capture(name, dtype):
-    """On a GPU transformers builds attention masks differently while it is compiled, under torch's tracer as under ours."""
+    """On a GPU transformers builds other attention masks while it is compiled, under torch's tracer as under ours."""
     model, inputs = _on_gpu(name, dtype)
     with torch.no_grad():
         expected = torch.compile(model, backend="eager")(**inputs)
