@@ -28,7 +28,7 @@ _KINDS = [
     BreakKind(
         "TM003",
         "call of a C function that cannot be traced",
-        "call it outside the compiled function, or mark it with torchmux.assume_constant_result if its result is constant",
+        "call it outside, or mark it with torchmux.assume_constant_result if its result is constant",
     ),
     BreakKind(
         "TM004", "call of a function marked not to be compiled", "remove torchmux.disable from it, or call it outside"

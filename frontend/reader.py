@@ -281,6 +281,8 @@ class Reader:
         obj, source = owner.obj, owner.source
         if isinstance(obj, dict):
             return wrap_dict(self, obj, source, raw=True)
+        sequence: Any
+        base: Any
         for sequence, cls in ((list, ListValue), (tuple, TupleValue)):
             if isinstance(obj, sequence):
                 length = sequence.__len__(obj)
@@ -383,7 +385,7 @@ class Reader:
         return classify.is_settled(fn.__module__ or "") or self.in_polyfill(fn.__code__)
 
     def guard_lookup(self, cls: type, name: str, raw: Any) -> None:
-        """The class must go on finding ``raw`` under ``name`` (MISSING: nothing): that decides what the protocol does."""
+        """The class must go on finding ``raw`` under ``name`` (MISSING: nothing), on which the protocol depends."""
         if classify.is_settled(str(cls.__module__)) or (id(cls), name) in self._global_guards:
             return
         source = const_source(cls, cls.__qualname__)

@@ -131,6 +131,22 @@ def _cached_property(tr: Trace, owner: Value, raw: functools.cached_property) ->
     return value
 
 
+def _namespace(obj: Any) -> dict | None:
+    """The instance's own attributes, read without running code of its class."""
+    try:
+        return object.__getattribute__(obj, "__dict__")
+    except AttributeError:
+        return None
+
+
+def _is_set(slot: Any, obj: Any) -> bool:
+    try:
+        slot.__get__(obj)
+    except AttributeError:
+        return False
+    return True
+
+
 class HashedKey:
     """The dictionary key that an object is whose class defines ``__hash__``, and with it ``__eq__``."""
 
@@ -256,14 +272,14 @@ class ObjectValue(Value):
             try:
                 obj = slot.__get__(self.obj)
             except AttributeError:
-                self._guard_absent(tr, name)
+                self._guard_absent(tr, name, slot)
                 return None
         else:
-            namespace = getattr(self.obj, "__dict__", None)
+            namespace = _namespace(self.obj)
             if namespace is not None:
                 obj = namespace.get(name, MISSING)
         if obj is MISSING:
-            if getattr(self.obj, "__dict__", None) is not None:
+            if slot is None and namespace is not None:
                 self._guard_absent(tr, name)
             return None
         return tr.wrap(obj, self.own_source(name))
@@ -276,14 +292,14 @@ class ObjectValue(Value):
             return call(self.source, f"{{1}}({{0}}, {name!r})", f"{{0}}.{name}", (object.__getattribute__,))
         return attr(self.source, name)
 
-    def _guard_absent(self, tr: Trace, name: str) -> None:
+    def _guard_absent(self, tr: Trace, name: str, slot: Any = None) -> None:
         if self.source is not None:
-            if hasattr(self.obj, "__dict__"):
+            if slot is None:
                 namespace = self.own_source("__dict__")
                 assert namespace is not None
                 tr.guards.add(namespace, f"{name!r} not in {{0}}", (), f"has no attribute {name}")
             else:
-                tr.guards.add(self.source, f"not hasattr({{0}}, {name!r})", (), f"has no attribute {name}")
+                tr.guards.add(self.source, "not {2}({1}, {0})", (slot, _is_set), f"has no attribute {name}")
 
     def setattr(self, tr: Trace, name: str, value: Value) -> None:
         custom = tr.static_lookup(self.cls, "__setattr__")
@@ -421,6 +437,7 @@ class ObjectValue(Value):
             return storage.iter(tr)
         if self.special(tr, "__getitem__") is not None:
             return UserIterator(self, by_index=True)
+        self.refuse_c(tr, "__iter__", "__getitem__")
         raise Raised(tr.make_exception(TypeError, f"{self.cls.__name__!r} object is not iterable"))
 
     def next(self, tr: Trace) -> Value | None:
@@ -550,7 +567,7 @@ class InstanceDictValue(Value):
 
     def _names(self, tr: Trace) -> list[str]:
         owner = self.owner
-        real = [] if owner.obj is MISSING else list(vars(owner.obj))
+        real = [] if owner.obj is MISSING else list(_namespace(owner.obj) or ())
         if real and owner.source is not None:
             source = owner.own_source("__dict__")
             assert source is not None

@@ -182,7 +182,7 @@ class ExistingListValue(ListValue):
         self.source = source
 
     @property
-    def _items(self) -> list:  # type: ignore[override]
+    def _items(self) -> list:
         if self.appended is not None:
             self._guard_length()
             self._contents.extend(self.appended)

@@ -101,7 +101,7 @@ class TensorValue(Value):
     def getattr(self, tr: Trace, name: str) -> Value:
         if name in _CONST_PROPERTIES:
             value = getattr(self.example, name)
-            if name in _UNGUARDED and self.is_input:
+            if name in _UNGUARDED and self.is_input and self.source is not None:
                 tr.guards.add(self.source, f"{{0}}.{name} == {{1}}", (value,), f"has {name} {value}")
             return ConstValue(value)
         if name in self.attrs:
@@ -207,7 +207,7 @@ class TensorValue(Value):
         if name in ("numel", "nelement", "sym_numel"):
             return tr.sym_property(self, "numel", None, example.numel())
         offset = tr.sym_property(self, "storage_offset", None, example.storage_offset())
-        if self.is_input and isinstance(offset, ConstValue):
+        if self.is_input and self.source is not None and isinstance(offset, ConstValue):
             tr.guards.add(
                 self.source, f"{{0}}.storage_offset() == {offset.value}", (), f"starts at element {offset.value}"
             )
