@@ -102,6 +102,7 @@ class GraphBreak(Exception):
         self.reason = reason
         self.cause = cause
         self.frames: list[tuple[str, int, str]] = []
+        self.whole_frame = False  # nothing of the root frame may be captured
 
     @property
     def where(self) -> str:

@@ -138,7 +138,7 @@ def _trace(
         except NeedsShapeEnv:
             symbolic = True
         except GraphBreak as stop:
-            if fullgraph or (stop_at is not None and tr.step >= stop_at):
+            if fullgraph or stop.whole_frame or (stop_at is not None and tr.step >= stop_at):
                 raise
             stop_at, broke = tr.step, stop
     raise broke or GraphBreak(breaks.INSTRUCTION, "the frame does not come to the same break twice")
@@ -166,7 +166,9 @@ def _finish_break(
         value = tr.root_local(name)
         if value is not None:
             kept.append((name, value))
-    parts = [out.value(v) for v in root.stack if v is not NULL] + [out.value(v) for _, v in kept]
+    on_stack = [v for v in root.stack if v is not NULL]
+    out.hide(on_stack, [v for _, v in kept])
+    parts = [out.value(v) for v in on_stack] + [out.value(v) for _, v in kept]
     out.replay_effects()
     out.restore_state()
     text = "(" + ", ".join(parts) + ("," if len(parts) == 1 else "") + ")"

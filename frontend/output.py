@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from torchmux import torch_internals as ti
 
 from .breaks import NOT_REBUILDABLE, GraphBreak
+from .polyfills.tables import STANDS_FOR
 from .sources import CellSource, Loader, LocalSource, Names, Source
 from .trace import Trace
 from .values.base import Value
@@ -48,6 +49,7 @@ class Output:
         self.arguments: dict[tuple[str, str], str] = {}  # ("local" | "cell", name) -> parameter
         self.loader = Loader(self.names, self.before, self._root)
         self.graph_outputs: list[Value] = []
+        self.unseen: set[Value] = set()  # iterators of ours that the program cannot look at
         self._outputs: dict[Value, str] = {}
         self._memo: dict[Value, str] = {}
         self._count = 0
@@ -90,6 +92,17 @@ class Output:
                 text = self.temporary(text)
         self._memo[value] = text
         return text
+
+    def hide(self, stack: list[Value], visible: list[Value]) -> None:
+        """Iterators of loops that go on after the graph may be objects of ours, as nothing but the loop has them."""
+        pending = [value for value in stack if value not in visible]
+        while pending:
+            value = pending.pop()
+            if isinstance(value, ObjectValue) and value.cls in STANDS_FOR and value not in self.unseen:
+                self.unseen.add(value)
+                pending.extend(v for v in value.attrs.values() if isinstance(v, Value))
+            elif isinstance(value, ListValue) and value.source is None:
+                pending.extend(value.unpack(self.tr))
 
     def container(self, opening: str, closing: str, items: list[Value]) -> str:
         if opening == "(" and not items:

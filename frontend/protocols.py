@@ -361,9 +361,12 @@ class Protocols:
         ):
             return isinstance(value.example, cls)
         try:
-            return issubclass(own, cls)
+            found = issubclass(own, cls)
         except TypeError as error:
             raise Raised(self.exception(error)) from None
+        if not found and isinstance(value, ObjectValue):
+            value.refuse_other_class(self)
+        return found
 
     def special_method(self, owner: Value, name: str) -> Value | None:
         """A special method looked up on the class, bound; None if there is none."""

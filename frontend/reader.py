@@ -103,6 +103,10 @@ class Reader:
         return ConstValue(obj, source)
 
     def _wrap_new(self, obj: Any, cls: type, source: Source | None) -> Value:
+        if isinstance(self.static_lookup(cls, "__getattribute__"), types.FunctionType) and not issubclass(
+            cls, (torch.Tensor, torch.nn.Module, BaseException, type)
+        ):
+            return self._wrap_object(obj, cls, source)  # to ask isinstance() of it would run its code
         if isinstance(obj, torch.Tensor):
             return self._wrap_tensor(obj, source)
         if cls is types.FunctionType:
@@ -279,22 +283,23 @@ class Reader:
     def wrap_storage(self, owner: ObjectValue) -> Value | None:
         """The builtin contents of an existing object whose class derives from a builtin class."""
         obj, source = owner.obj, owner.source
-        if isinstance(obj, dict):
+        kind = type(obj)
+        if issubclass(kind, dict):
             return wrap_dict(self, obj, source, raw=True)
         sequence: Any
         base: Any
         for sequence, cls in ((list, ListValue), (tuple, TupleValue)):
-            if isinstance(obj, sequence):
+            if issubclass(kind, sequence):
                 length = sequence.__len__(obj)
                 if source is not None:
                     self.guards.add(source, f"{{1}}.__len__({{0}}) == {length}", (sequence,), f"has {length} items")
                 elements = [sequence.__getitem__(obj, i) for i in range(length)]
                 items = [Lazy(x, raw_item(source, sequence, i) if source else None) for i, x in enumerate(elements)]
                 return cls(items, source if sequence is list else None, lazy=True)
-        if isinstance(obj, (set, frozenset)):
+        if issubclass(kind, (set, frozenset)):
             return wrap_set(self, obj, source, raw=True)
         for base in (str, int, float):
-            if isinstance(obj, base):
+            if issubclass(kind, base):
                 value = base.__new__(base, obj) if base is not float else float.fromhex(float.hex(obj))
                 text = {str: "{1}.__str__({0}) == {2}", int: "{1}.__index__({0}) == {2}", float: "{1}.hex({0}) == {2}"}[
                     base

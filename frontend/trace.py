@@ -65,6 +65,7 @@ class Trace(GraphRecorder, Reader, Protocols):
         self.effects = Effects()
         self.frame: Frame | None = None
         self.step = 0
+        self.unfinished: dict[Any, None] = {}  # generators that are suspended where they have to clean up
         self.stop_at = stop_at
         self.active_contexts: list[ContextValue] = []
         self.has_autocast = False
@@ -103,9 +104,11 @@ class Trace(GraphRecorder, Reader, Protocols):
         self.initial_grad = initial_grad
         try:
             result = self.root.run()
+            self._check_generators()
             self._close_contexts()
             return result
         except StopAtBreak:
+            self._check_generators()
             self.break_index = self.root.program.ops[self.root.pc].index
             self._close_contexts()
             return None
@@ -127,6 +130,18 @@ class Trace(GraphRecorder, Reader, Protocols):
                 breaks.TORCH_STATE, "a torch function mode, dispatch mode or functorch transform is active"
             )
         self.guards.devices = devices
+
+    def _check_generators(self) -> None:
+        """Python closes a dropped generator at once, which runs its ``finally``: the frame has to run as it is.
+
+        Resuming it after a break would not do, as the code around the break keeps the generator alive for longer.
+        """
+        for generator in self.unfinished:
+            frame = generator.frame
+            error = GraphBreak(breaks.SUSPENDED, f"generator {frame.code.co_qualname} is left inside a try or with statement")
+            error.frames.append((frame.code.co_filename, frame.line, frame.code.co_name))
+            error.whole_frame = True
+            raise error
 
     def _close_contexts(self) -> None:
         """Leave open regions inside the graph; the compiled frame enters the real ones after it."""

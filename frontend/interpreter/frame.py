@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ Handler = Callable[["Frame", Any], "tuple[bool, Value] | None"]
 HANDLERS: dict[str, Handler] = {}
 
 MAX_DEPTH = 150
+# What a handler that lets an exception pass consists of: the stack is set right, the name of a caught one deleted.
+_TIDIES = ("PUSH_EXC_INFO", "COPY", "SWAP", "POP_EXCEPT", "INTRINSIC", "LOAD_CONST", "STORE_FAST", "DELETE_FAST")
 
 
 def op(*names: str) -> Callable[[Handler], Handler]:
@@ -126,6 +129,35 @@ class Frame:
             self.push(value)
         self.yielding = True
         return self._loop()
+
+    def has_to_clean_up(self) -> bool:
+        """Whether a suspended generator would run code of its own if it were dropped, and so closed, here."""
+        ops, pc = self.program.ops, self.at
+        while (handler := ops[pc].handler) is not None:
+            reraised = self._reraises_exit(handler[0])
+            if reraised is None:
+                return True
+            pc = reraised
+        return False
+
+    def _reraises_exit(self, pc: int) -> int | None:
+        """Where a handler raises GeneratorExit again, if it does nothing else with it."""
+        ops, caught = self.program.ops, None
+        while True:
+            ins = ops[pc]
+            if ins.name in ("RERAISE", "CLEANUP_THROW"):
+                return pc
+            if ins.name == "LOAD_GLOBAL":
+                caught = self.namespace.get(ins.arg, getattr(builtins, ins.arg, None))
+            elif ins.name == "CHECK_EXC_MATCH":
+                if not isinstance(caught, type) or issubclass(GeneratorExit, caught):
+                    return None
+            elif ins.name == "POP_JUMP_IF_FALSE":
+                pc = ins.target
+                continue
+            elif ins.name not in _TIDIES:
+                return None
+            pc += 1
 
     def _loop(self, error: Raised | None = None) -> tuple[bool, Value]:
         tr, ops = self.tr, self.program.ops

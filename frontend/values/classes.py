@@ -173,7 +173,7 @@ class ClassValue(RealValue):
             made = tr.wrap(new, None).call(tr, [self, *args], kwargs)
         else:
             made = allocate(tr, cls, args, kwargs)
-        if issubclass(made.pytype(), cls):
+        if issubclass(made.cls if isinstance(made, ObjectValue) else made.pytype(), cls):
             init = tr.static_lookup(cls, "__init__")
             if isinstance(init, types.FunctionType):
                 tr.guard_class_attribute(cls, "__init__", init)

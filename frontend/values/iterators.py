@@ -450,6 +450,7 @@ class GeneratorValue(IteratorValue):
             raise Raised(tr.make_exception(ValueError, "generator already executing"))
         self.running = True
         self.started = True
+        tr.unfinished.pop(self, None)
         try:
             finished, result = self.frame.resume(value, error)
         except Raised as raised:
@@ -465,6 +466,8 @@ class GeneratorValue(IteratorValue):
         if finished:
             self.done = True
             raise Raised(tr.make_exception_from_values(StopIteration, [] if _is_none(result) else [result]))
+        if self.frame.has_to_clean_up():
+            tr.unfinished[self] = None
         return result
 
     def close(self, tr: Trace) -> None:

@@ -389,7 +389,7 @@ def _attr(source: Source, name: str) -> Source:
 
 def wrap_set(tr: Trace, obj: Any, source: Source | None, raw: bool = False) -> SetValue:
     """An existing set or frozenset, guarded as a whole; with ``raw`` its class may override methods, to be bypassed."""
-    base: Any = set if isinstance(obj, set) else frozenset
+    base: Any = set if issubclass(type(obj), set) else frozenset
     if source is not None:
         tr.guards.type_is(source, type(obj))
         tr.guards.add(

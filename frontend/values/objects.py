@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import C_FUNCTION, NOT_REBUILDABLE, OPERATION, GraphBreak
+from ..polyfills.tables import STANDS_FOR
 from ..sources import Source, attr, call, const_source
 from .base import MISSING, Raised, Value
 from .constants import ConstValue
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ..trace import Trace
 
 _DELETED: Any = object()
+_CLASS = object.__dict__["__class__"]
 _SLOT_WRAPPERS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType)
 
 
@@ -187,7 +189,7 @@ class ObjectValue(Value):
         self._storage = storage
 
     def pytype(self) -> type:
-        return self.cls
+        return STANDS_FOR.get(self.cls, self.cls)
 
     def real(self) -> Any:
         return self.obj
@@ -247,8 +249,8 @@ class ObjectValue(Value):
         return bind_class_attribute(tr, self, self.cls, name, raw)
 
     def _data_descriptor(self, tr: Trace, name: str, raw: Any) -> Value | None:
-        if name == "__class__":
-            return tr.lift(self.cls)
+        if name == "__class__" and raw is _CLASS:
+            return tr.lift(self.pytype())
         if name == "__dict__":
             return InstanceDictValue(self)
         if isinstance(raw, types.MemberDescriptorType):
@@ -366,6 +368,12 @@ class ObjectValue(Value):
             tr.guard_lookup(self.cls, name, raw)
             return None
         return bind_class_attribute(tr, self, self.cls, name, raw)
+
+    def refuse_other_class(self, tr: Trace) -> None:
+        """Break for an object that may tell another class than its own, as ``isinstance`` would ask it for that."""
+        own_lookup = isinstance(tr.static_lookup(self.cls, "__getattribute__"), types.FunctionType)
+        if own_lookup or tr.static_lookup(self.cls, "__class__") is not _CLASS:
+            raise GraphBreak(OPERATION, f"isinstance() of {self.describe()}, which answers for its class itself")
 
     def refuse_c(self, tr: Trace, *names: str) -> None:
         """Break where C code of a class that is not understood, ``Decimal`` say, defines one of these methods."""
@@ -520,6 +528,8 @@ class ObjectValue(Value):
     def rebuild(self, out: Output) -> str:
         if self.obj is not MISSING:
             return out.names.const(self.obj)
+        if self.cls in STANDS_FOR and self not in out.unseen:
+            raise GraphBreak(NOT_REBUILDABLE, f"{self.pytype().__name__} object was made inside the graph and has to live on")
         cls = out.names.const(self.cls)
         storage = self._storage
         if storage is not None and isinstance(storage, (TupleValue, ConstValue)):
