@@ -8,15 +8,15 @@ import torch
 from torchmux.backends import inductor, tensorrt, tombstones
 from torchmux.registry import BackendUnavailable, InvalidOption, resolve
 
-HEAVY = ("torch._dynamo", "torch._inductor", "onnxruntime", "onnxscript", "torch.onnx._internal", "triton")
+HEAVY = ("torch._dynamo", "torch._inductor", "onnxruntime", "onnxscript", "openvino", "torch.onnx._internal", "triton")
 
 
 def test_descriptions_import_no_compiler(run_python) -> None:
     out = run_python(
         f"""
 import sys
-from torchmux.backends import aot_eager, eager, inductor, onnxrt, tensorrt, tombstones
-for module in (aot_eager, eager, inductor, onnxrt, tensorrt):
+from torchmux.backends import aot_eager, eager, inductor, onnxrt, openvino, tensorrt, tombstones
+for module in (aot_eager, eager, inductor, onnxrt, openvino, tensorrt):
     module.SPEC.probe(), module.SPEC.fingerprint()
 print([m for m in {HEAVY!r} if m in sys.modules])
 """
