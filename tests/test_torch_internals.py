@@ -14,7 +14,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PUBLIC = sorted(
     name
     for name, value in vars(ti).items()
-    if not name.startswith("_") and getattr(value, "__module__", None) != "typing" and name not in ("annotations", "torch", "sys")
+    if not name.startswith("_")
+    and getattr(value, "__module__", None) != "typing"
+    and name not in ("annotations", "torch", "sys")
 )
 SIN = torch.ops.aten.sin.default
 ADD = torch.ops.aten.add.Tensor
@@ -181,6 +183,7 @@ def _symbols() -> None:
 
     assert issubclass(ConstantSource, ti.guards_source_base())
     assert ti.local_guard_source().name == "LOCAL"
+    assert ti.dynamic_dim().name == "DYNAMIC"
     assert ti.dim_bounds(None, 8).vr.upper == 8
     assert ti.dim_bounds(3, None).vr.lower == 3
     assert callable(ti.shape_guard_namespace()["IsNonOverlappingAndDenseIndicator"])
@@ -239,10 +242,24 @@ CHECKS = {
     _kernels: ["python_kernels", "forget_dispatch", "run_kernel", "DispatchKey"],
     _autograd_switches: ["below_autograd", "disable_autocast", "is_any_autocast_enabled"],
     _schemas: ["operator_schema", "is_composite", "OpOverload"],
-    _symbols: ["guards_source_base", "local_guard_source", "dim_bounds", "shape_guard_namespace", "rebuild_symbolic"],
+    _symbols: [
+        "guards_source_base",
+        "local_guard_source",
+        "dim_bounds",
+        "dynamic_dim",
+        "shape_guard_namespace",
+        "rebuild_symbolic",
+    ],
     _aot: ["aot_autograd", "min_cut_partition", "functorch_config"],
     _inductor: ["inductor_compile_fx", "inductor_config"],
-    _onnx: ["onnx_registry", "onnx_translate", "onnx_operators", "onnx_type_promotion", "onnx_versions", "onnx_add_opset_imports"],
+    _onnx: [
+        "onnx_registry",
+        "onnx_translate",
+        "onnx_operators",
+        "onnx_type_promotion",
+        "onnx_versions",
+        "onnx_add_opset_imports",
+    ],
 }
 LISTS = {"c_operator_modules", "tracing_questions", "VariableFunctions"}
 

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import importlib.metadata
 
-import torch
-
 from torchmux.registry.spec import BackendSpec
 
 from .options import OpenvinoOptions
@@ -23,6 +21,8 @@ from .options import OpenvinoOptions
 
 def fingerprint() -> str:
     """What decides how a graph is converted and compiled: OpenVINO's version and the processor's instructions."""
+    import torch  # here, so that listing the backends does without it
+
     try:
         version = importlib.metadata.version("openvino")
     except importlib.metadata.PackageNotFoundError:
