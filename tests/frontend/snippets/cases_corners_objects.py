@@ -180,8 +180,10 @@ Base.register(Registered)
 @case(inputs=lambda: (tensor(), Sized(1, 2, 3)))
 def case_abstract_base_classes(x, s):
     checks = [
-        isinstance(s, collections.abc.Sequence), isinstance(s, collections.abc.Iterable), isinstance([], collections.abc.Sequence),
-        isinstance({}, collections.abc.Mapping), isinstance(Registered(), Base), isinstance(Duck(), Base), isinstance(1, Base),
+        isinstance(s, collections.abc.Sequence), isinstance(s, collections.abc.Iterable), isinstance([],
+        collections.abc.Sequence),
+        isinstance({}, collections.abc.Mapping), isinstance(Registered(), Base), isinstance(Duck(), Base),
+        isinstance(1, Base),
         isinstance(len, collections.abc.Callable), issubclass(Duck, Base), isinstance(x, collections.abc.Hashable),
         isinstance(iter([]), collections.abc.Iterator), isinstance((i for i in ()), collections.abc.Generator),
     ]  # fmt: skip

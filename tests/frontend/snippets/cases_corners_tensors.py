@@ -187,8 +187,10 @@ def case_shapes_in_python(x, extra):
     n = x.numel()
     y = x.new_zeros(rows + 1, *extra)
     return (
-        y, y.shape[0] * 2, x.size(-1), x.shape + extra, x.shape.numel(), rows * columns == n, x.shape[-1:], len(x), list(x.size()),
-        x.view(n // 2, -1), x.reshape(*x.shape[::-1]), torch.zeros(x.shape), x.expand(2, *x.shape), max(x.shape), x.stride(0),
+        y, y.shape[0] * 2, x.size(-1), x.shape + extra, x.shape.numel(), rows * columns == n, x.shape[-1:], len(x),
+        list(x.size()),
+        x.view(n // 2, -1), x.reshape(*x.shape[::-1]), torch.zeros(x.shape), x.expand(2, *x.shape), max(x.shape),
+        x.stride(0),
     )  # fmt: skip
 
 
@@ -218,10 +220,13 @@ def case_assignments_of_all_kinds(x):
 @case()
 def case_operators_with_keywords(x):
     return (
-        x.sum(dim=0, keepdim=True), torch.sum(input=x, dim=1), x.softmax(-1), F.softmax(x, dim=0, dtype=torch.float64), x.clamp(min=0),
+        x.sum(dim=0, keepdim=True), torch.sum(input=x, dim=1), x.softmax(-1), F.softmax(x, dim=0,
+        dtype=torch.float64), x.clamp(min=0),
         torch.clamp(x, max=0.5), torch.full((2,), fill_value=3), x.max(dim=1), torch.sort(x, descending=True, dim=1)[1],
-        torch.nn.functional.pad(x, (1, 1), value=2.0), torch.arange(start=1, end=4, step=2), torch.stack(tensors=[x, x], dim=1).shape,
-        x.to(dtype=torch.float16, copy=True), torch.add(x, x, alpha=2), x.sum((0, 1)), x.permute(1, 0), x.permute((1, 0)), x.transpose(dim0=0, dim1=1),
+        torch.nn.functional.pad(x, (1, 1), value=2.0), torch.arange(start=1, end=4, step=2),
+        torch.stack(tensors=[x, x], dim=1).shape,
+        x.to(dtype=torch.float16, copy=True), torch.add(x, x, alpha=2), x.sum((0, 1)), x.permute(1, 0),
+        x.permute((1, 0)), x.transpose(dim0=0, dim1=1),
     )  # fmt: skip
 
 
