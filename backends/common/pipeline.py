@@ -230,6 +230,8 @@ class _Work:
             self._place(nodes, placed_on, reason)
         self.report.partitions += sum(placed_on != "eager" for _, placed_on, _ in attempt.placed)
         self.report.cache_hits += sum(bool(getattr(run, "cache_hit", False)) for run in attempt.compiled.values())
+        for run in attempt.compiled.values():
+            self.report.notes += getattr(run, "notes", ())
         self._check_strict()
         return assemble(gm, split, attempt.compiled)
 

@@ -58,7 +58,6 @@ def _pipeline() -> Any:
                 relax.backend.DispatchSortScan(),
                 transform.LegalizeOps(),
                 transform.AnnotateTIROpPattern(),
-                transform.FoldConstant(),
             ]
         )(module)
         module = tvm.transform.Sequential(

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Sequence
+import functools
+import json
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-import torch
 from torch.fx import GraphModule, Node
 
 from torchmux.registry.spec import CompileRequest
 
 from ..common.cache import default_cache, graph_key
 from ..common.refusal import NodesRefused
-from . import build, fingerprint, operators
+from . import build, check, fingerprint, operators
 from .options import TvmOptions
-from .runtime import TvmFunction
-from .translate import translate
+from .runtime import TvmFunction, lift_constants
+from .shapes import PerShape, is_dynamic
+from .translate import Layout, translate
+
+_CODE, _REFUSED = b"C", b"R"
+
+_GENERATION = 3
+"""Counts the changes of what this package generates, so that older artifacts are not taken for it."""
 
 
 class Tvm:
@@ -25,33 +31,108 @@ class Tvm:
     def __init__(self) -> None:
         self._fingerprint = fingerprint()
 
-    def decompositions(self) -> dict[Any, Any]:
+    def decompositions(self) -> dict[Any, Callable[..., Any]]:
+        """torch's table without what goes to TVM as it is."""
         return operators.decompositions()
 
     def keep_whole(self) -> frozenset[Any]:
+        """Composite operators that are one kernel."""
         return operators.whole()
 
     def supports(self, node: Node) -> Literal[True] | str:
         return operators.supports(node)
 
-    def compile(self, gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> TvmFunction:
+    def compile(self, gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> Any:
+        """Code for ``gm``, from the artifact cache if it was compiled before.
+
+        Raises:
+            NodesRefused: TVM does not take some nodes, or computes something else.
+        """
         options = request.options if request.options is not None else TvmOptions()
-        constants = _lift_constants(gm)
+        static = functools.partial(self._compile_static, options=options)
+        if is_dynamic(gm):
+            return PerShape(gm, example_inputs, static, options.shape_limit, request.strict)
+        return static(gm, example_inputs)
+
+    def _compile_static(self, gm: GraphModule, example_inputs: Sequence[Any], options: TvmOptions) -> TvmFunction:
+        target = str(build.target_of(options))
+        key = graph_key(gm, self._fingerprint, _GENERATION, options.library, target, options.opt_level, options.check)
+        stored = _load(key, gm)
+        if stored is not None:
+            head, code = stored
+            return _function(build.from_bytes(code), head, lift_constants(gm), cache_hit=True)
+        nodes = list(gm.graph.nodes)
+        try:
+            function, head, executable = self._compile_new(gm, example_inputs, options)
+        except NodesRefused as refusal:
+            at = {str(nodes.index(n)): refusal.reasons[n.name] for n in nodes if n.name in refusal.reasons}
+            _store(key, _REFUSED + json.dumps(at).encode())
+            raise
+        code = build.to_bytes(executable) if default_cache() is not None else b""
+        if code:
+            _store(key, _CODE + json.dumps(head).encode() + b"\n" + code)
+        return function
+
+    def _compile_new(self, gm: GraphModule, example_inputs: Sequence[Any], options: TvmOptions) -> Any:
+        constants = lift_constants(gm)
+        made = translate(gm, use_library=options.library == "torch")
+        head = {
+            "inputs": [layout.to_json() for layout in made.inputs],
+            "outputs": [layout.to_json() for layout in made.outputs],
+            "notes": _notes(gm, made.library_calls),
+        }
+        alone = functools.partial(self._compile_alone, options=options)
+        try:
+            executable = build.compile_module(made.module, options)
+        except Exception as error:
+            wrong = check.uncompilable(gm, alone)
+            if not wrong:
+                raise
+            raise NodesRefused(wrong) from error
+        if options.check:
+            run = _function(executable, head, [], cache_hit=False)
+            wrong = check.culprits(gm, run, [*example_inputs, *constants], alone)
+            if wrong:
+                raise NodesRefused(wrong)
+        return _function(executable, head, constants, cache_hit=False), head, executable
+
+    def _compile_alone(self, gm: GraphModule, options: TvmOptions) -> TvmFunction:
         made = translate(gm, use_library=options.library == "torch")
         executable = build.compile_module(made.module, options)
-        return TvmFunction(executable, made.inputs, made.outputs, constants, cache_hit=False, notes=[])
+        return TvmFunction(executable, made.inputs, made.outputs, (), cache_hit=False, notes=())
 
 
-def _lift_constants(gm: GraphModule) -> list[torch.Tensor]:
-    """Make the tensors that the graph holds placeholders after the others; returns them in order."""
-    constants = []
-    for node in gm.graph.find_nodes(op="get_attr"):
-        last = gm.graph.find_nodes(op="placeholder")
-        tensor = getattr(gm, node.target)
-        with gm.graph.inserting_before(node) if not last else gm.graph.inserting_after(last[-1]):
-            lifted = gm.graph.placeholder(node.name)
-        lifted.meta = {"val": node.meta.get("val", tensor)}
-        node.replace_all_uses_with(lifted)
-        gm.graph.erase_node(node)
-        constants.append(tensor.detach())
-    return constants
+def _notes(gm: GraphModule, library_calls: int) -> list[str]:
+    """What a report says apart: how much of a part torch's kernels do."""
+    if not library_calls:
+        return []
+    total = sum(n.op == "call_function" for n in gm.graph.nodes)
+    return [f"{library_calls} of {total} operators on tvm are calls of torch's kernels"]
+
+
+def _function(executable: Any, head: dict[str, Any], constants: Sequence[Any], *, cache_hit: bool) -> TvmFunction:
+    inputs, outputs = ([Layout.from_json(v) for v in head[name]] for name in ("inputs", "outputs"))
+    return TvmFunction(executable, inputs, outputs, constants, cache_hit=cache_hit, notes=head["notes"])
+
+
+def _load(key: str, gm: GraphModule) -> tuple[dict[str, Any], bytes] | None:
+    """What is kept under ``key``: the description and the code.
+
+    Raises:
+        NodesRefused: it was found before that some nodes are refused.
+    """
+    cache = default_cache()
+    stored = cache.load(key) if cache is not None else None
+    if stored is None:
+        return None
+    if stored[:1] == _CODE:
+        head, _, code = stored[1:].partition(b"\n")
+        return json.loads(head), code
+    nodes = list(gm.graph.nodes)
+    raise NodesRefused({nodes[int(at)].name: reason for at, reason in json.loads(stored[1:]).items()})
+
+
+def _store(key: str, payload: bytes) -> None:
+    cache = default_cache()
+    if cache is not None:
+        cache.store(key, payload)

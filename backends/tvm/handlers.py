@@ -275,6 +275,13 @@ _handles(_ATEN.amax.default)(_reduction(relax.op.max))
 _handles(_ATEN.amin.default)(_reduction(relax.op.min))
 
 
+@_handles(_ATEN.cumsum.default)
+def _cumsum(t: Any, node: Node) -> Any:
+    value = node.meta["val"]
+    x = t.operand(node.args[0], value.dtype)
+    return t.emit(relax.op.cumsum(x, axis=node.args[1] % value.dim(), dtype=t.dtype(node))) if value.dim() else x
+
+
 @_handles(_ATEN._softmax.default, _ATEN.softmax.int)
 def _softmax(t: Any, node: Node) -> Any:
     x = t.operand(node.args[0], node.meta["val"].dtype)

@@ -49,6 +49,15 @@ class Layout:
         order = tuple(sorted(usual, key=lambda d: (-value.stride(d), d)))
         return cls(tuple(value.shape), value.dtype, None, None if order == usual else order)
 
+    def to_json(self) -> list[Any]:
+        return [self.shape, str(self.dtype).removeprefix("torch."), self.order, self.wanted]
+
+    @classmethod
+    def from_json(cls, value: list[Any]) -> Layout:
+        shape, dtype, order, wanted = value
+        tuples = [None if v is None else tuple(v) for v in (order, wanted)]
+        return cls(tuple(shape), getattr(torch, dtype), *tuples)
+
     @property
     def is_usual(self) -> bool:
         return self.order is None and self.wanted is None

@@ -125,15 +125,17 @@ class Translator(ExportedProgramImporter):
     # --- one node -----------------------------------------------------------------------------------------------------
 
     def _translate_node(self, node: Node) -> None:
-        if any(n.name in self._refused for n in node.all_input_nodes):
-            self._refused.setdefault(node.name, "")
-            return
+        if any(n not in self.env for n in node.all_input_nodes):
+            return  # what it needs is missing; it is tried again without the refused nodes
         try:
-            self.env[node] = made = self._made(node)
+            made = self._made(node)
             self._check(node, made)
         except Exception as error:  # whatever TVM raises for what it does not know
-            self._refused[node.name] = f"TVM's importer: {_short(error)}"
+            # Elements stay with the operator that makes the tuple.
+            blamed = takes_element(node) or node
+            self._refused[blamed.name] = f"TVM's importer: {_short(error)}"
             return
+        self.env[node] = made
         value = node.meta["val"]
         if isinstance(value, torch.Tensor) and node not in self._memory and self._roots[node] is node:
             if Layout.of(value).is_usual and value.is_contiguous():
@@ -278,6 +280,8 @@ class Translator(ExportedProgramImporter):
     def full(self, value: Any, node: Node) -> Any:
         """A constant tensor of the node's shape and dtype."""
         dtype = self.dtype(node)
+        if not self.shape(node):
+            return self.emit(relax.const(value, dtype))
         return self.emit(relax.op.full(self.shape(node), relax.const(value, dtype), dtype))
 
     def compute(self, node: Node, element: Any) -> Any:

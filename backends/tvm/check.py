@@ -1,0 +1,186 @@
+"""Comparing new code with torch, once, before it is used.
+
+TVM's converters are many and not all right: some ignore arguments, some assume float32.  The whole part is run on the
+real parameters and made-up inputs; only if it differs are its nodes tried one by one, to find which to leave to torch.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Interpreter, Node
+
+from torchmux import torch_internals as internals
+
+from ..common.partition import takes_element
+
+log = logging.getLogger("torchmux.tvm")
+
+# Of the largest value: what a whole part, and what one operator, may differ by.
+_WHOLE = {torch.float32: 1e-3, torch.float64: 1e-9}
+_ALONE = {torch.float32: 1e-4, torch.float64: 1e-10}
+
+Run = Callable[..., Sequence[Any]]
+
+
+class Differs(RuntimeError):
+    """The compiled part does not compute what torch computes, and no single operator is to blame."""
+
+
+def culprits(
+    gm: GraphModule, run: Run, example_inputs: Sequence[Any], compile_alone: Callable[[GraphModule], Run]
+) -> dict[str, str]:
+    """Compare ``run`` with ``gm`` itself.
+
+    Args:
+        example_inputs: real tensors where they are known; for the others, values are made up from ``meta["val"]``.
+        compile_alone: makes code of a graph that consists of one node.
+
+    Returns:
+        The nodes that are wrong, by name, and why; empty if the part is right, or if torch cannot run it on made-up
+        inputs either.
+
+    Raises:
+        Differs: the part is wrong, its nodes are right.
+    """
+    with internals.without_modes(), torch.no_grad(), internals.below_autograd():
+        inputs = made_up(gm, example_inputs)
+        try:
+            wanted = Interpreter(gm).run(*inputs)
+        except Exception as error:
+            log.debug("made-up inputs do not run: %s", error)
+            return {}
+        got = run(*inputs)
+        differing = [b for a, b in zip(got, wanted, strict=True) if not _close(a, b, _WHOLE)]
+        if not differing:
+            return {}
+        recorder = _Recorder(gm)
+        recorder.run(*inputs)
+        found = _blamed(gm, lambda node: _reason(node, recorder.values, compile_alone))
+    if not found and all(b.is_floating_point() for b in differing):
+        raise Differs("the code that TVM made computes something else than torch, though each operator alone is right")
+    return found  # integers may hang on the rounding of what they were made from
+
+
+def uncompilable(gm: GraphModule, compile_alone: Callable[[GraphModule], Run]) -> dict[str, str]:
+    """The nodes of a part for which TVM makes no code, by name, and why."""
+
+    def reason(node: Node) -> str | None:
+        try:
+            compile_alone(alone(node))
+        except Exception as error:
+            return _told(error)
+        return None
+
+    return _blamed(gm, reason)
+
+
+def _blamed(gm: GraphModule, reason: Callable[[Node], str | None]) -> dict[str, str]:
+    found = {}
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and takes_element(node) is None:
+            why = reason(node)
+            if why is not None:
+                found[node.name] = why
+    return found
+
+
+def _told(error: Exception) -> str:
+    return f"TVM: {type(error).__name__}: {' '.join(str(error).split())[-200:]}"
+
+
+class _Recorder(Interpreter):
+    """Keeps the value of every node."""
+
+    def __init__(self, gm: GraphModule) -> None:
+        super().__init__(gm, garbage_collect_values=False)
+        self.values: dict[Node, Any] = {}
+
+    def run_node(self, n: Node) -> Any:
+        self.values[n] = result = super().run_node(n)
+        return result
+
+
+def _reason(node: Node, values: dict[Node, Any], compile_alone: Callable[[GraphModule], Run]) -> str | None:
+    single = alone(node)
+    if not next(n for n in reversed(single.graph.nodes) if n.op == "output").args[0]:
+        return None
+    try:
+        run = compile_alone(single)
+        got = run(*(values[n] for n in node.all_input_nodes))
+    except Exception as error:
+        return _told(error)
+    result = values[node]
+    wanted = [v for v in result if isinstance(v, torch.Tensor)] if isinstance(result, (tuple, list)) else [result]
+    if all(_close(a, b, _ALONE) for a, b in zip(got, wanted, strict=True)):
+        return None
+    return "TVM's code for it computes something else than torch"
+
+
+def alone(node: Node) -> GraphModule:
+    """A graph that consists of ``node``, with all tensors that it makes as outputs."""
+    graph = Graph()
+    copied: dict[Node, Node] = {}
+    for value in node.all_input_nodes:
+        copied[value] = graph.placeholder(value.name)
+        copied[value].meta = {"val": value.meta["val"]}
+    only = graph.node_copy(node, copied.__getitem__)
+    value = node.meta["val"]
+    results = [only]
+    if isinstance(value, (tuple, list)):
+        results = []
+        for position, element in enumerate(value):
+            if isinstance(element, torch.Tensor) and element.numel():
+                taken = graph.call_function(operator.getitem, (only, position))
+                taken.meta = {"val": element}
+                results.append(taken)
+    graph.output(tuple(results))
+    return GraphModule({}, graph)
+
+
+def made_up(gm: GraphModule, example_inputs: Sequence[Any]) -> list[torch.Tensor]:
+    """Inputs for ``gm``: the real ones where they are known, otherwise small numbers of its own generator.
+
+    Vectors are positive, since variances are vectors; integers are 0 or 1, since they may be indices.
+    """
+    generator = torch.Generator().manual_seed(0)
+    found = []
+    for node, example in zip(gm.graph.find_nodes(op="placeholder"), example_inputs, strict=True):
+        if isinstance(example, torch.Tensor) and not internals.is_fake(example):
+            found.append(example.detach())
+            continue
+        value = node.meta["val"]
+        made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+        if not value.dtype.is_floating_point:
+            numbers = torch.randint(0, 2, value.shape, generator=generator)
+        elif value.dim() < 2:
+            numbers = torch.rand(value.shape, generator=generator) + 0.5
+        else:
+            numbers = torch.randn(value.shape, generator=generator) / math.sqrt(max(value.shape[-1], 1)) * 2
+        found.append(_filled(made, numbers))
+    return found
+
+
+def _filled(made: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+    if any(stride == 0 and size > 1 for size, stride in zip(made.shape, made.stride(), strict=True)):
+        return numbers.to(made.dtype)  # an expanded tensor cannot be written to
+    return made.copy_(numbers)
+
+
+def _close(got: torch.Tensor, wanted: torch.Tensor, bound: dict[torch.dtype, float]) -> bool:
+    if got.dtype is not wanted.dtype or got.shape != wanted.shape:
+        return False
+    if not wanted.numel():
+        return True
+    if not wanted.is_floating_point():
+        return bool(torch.equal(got, wanted))
+    finite = torch.isfinite(wanted)
+    if not torch.equal(finite, torch.isfinite(got)) or not torch.equal(wanted.isnan(), got.isnan()):
+        return False
+    a, b = got[finite], wanted[finite]
+    return not a.numel() or bool((a - b).abs().max() <= bound[wanted.dtype] * b.abs().max().clamp(min=1e-30))

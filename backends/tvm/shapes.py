@@ -1,0 +1,150 @@
+"""Graphs with symbolic sizes: one compiled artifact for each shape that comes along, up to a limit.
+
+Schedules and views of memory are made for known sizes.  The first shape is compiled at once, so that what TVM refuses
+is known before the graph is used.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from torchmux import torch_internals as internals
+from torchmux.registry.errors import FallbackRefused
+
+from ..common.refusal import NodesRefused
+
+fallback = logging.getLogger("torchmux.fallback")
+log = logging.getLogger("torchmux.tvm")
+
+Run = Callable[..., Sequence[Any]]
+
+
+def is_dynamic(gm: GraphModule) -> bool:
+    """Whether some size of an input is known only when the graph runs."""
+    return any(_is_symbolic(n.meta["val"]) for n in gm.graph.find_nodes(op="placeholder"))
+
+
+def _is_symbolic(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return any(type(s) is not int for s in (*value.shape, *value.stride()))
+    return isinstance(value, torch.SymInt)
+
+
+class PerShape:
+    """A dynamic part: takes the part's inputs, sizes included, and runs the artifact for these sizes."""
+
+    def __init__(
+        self,
+        gm: GraphModule,
+        example_inputs: Sequence[Any],
+        compile_static: Callable[[GraphModule, Sequence[Any]], Any],
+        limit: int,
+        strict: bool,
+    ) -> None:
+        self._gm = gm
+        self._compile = compile_static
+        self._limit = limit
+        self._strict = strict
+        self._placeholders = gm.graph.find_nodes(op="placeholder")
+        values = [n.meta["val"] for n in self._placeholders]
+        self._numbers = frozenset(i for i, v in enumerate(values) if not isinstance(v, torch.Tensor))
+        self._tensors = tuple(i for i, v in enumerate(values) if i not in self._numbers)
+        self._deciding = tuple(i for i, v in enumerate(values) if _is_symbolic(v))
+        self._static = {
+            i: v for i, v in enumerate(example_inputs) if isinstance(v, torch.Tensor) and not internals.is_fake(v)
+        }
+        self._known: dict[tuple[Any, ...], Run] = {}
+        first = [_hinted(v) for v in values]
+        run = self._known[self._key(first)] = self._compiled(first)
+        self.cache_hit = getattr(run, "cache_hit", False)
+        self.notes = (*getattr(run, "notes", ()), f"tvm compiles for each shape, up to {limit}")
+
+    @property
+    def compiled(self) -> int:
+        """How many shapes there is code for."""
+        return len(self._known)
+
+    def __call__(self, *args: Any) -> Sequence[Any]:
+        key = self._key(args)
+        run = self._known.get(key)
+        if run is None:
+            run = self._new(key, args)
+            if run is None:
+                return self._gm.forward(*args)
+        return run(*(args[i] for i in self._tensors))
+
+    def _key(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(args[i] if i in self._numbers else args[i].shape for i in self._deciding)
+
+    def _new(self, key: tuple[Any, ...], args: Sequence[Any]) -> Run | None:
+        """Code for another shape; None if torch is to run it."""
+        reason = f"a part was compiled for {self._limit} shapes already (option 'shape_limit')"
+        if len(self._known) < self._limit:
+            try:
+                self._known[key] = self._compiled(args)
+            except NodesRefused as refusal:
+                reason = f"this shape is refused: {refusal}"
+            else:
+                log.info("compiled a part for %s: shape %d of %d", key, len(self._known), self._limit)
+                return self._known[key]
+        if self._strict:
+            raise FallbackRefused(f"strict=True, and torch would run a part of this call: tvm: {reason}.")
+        fallback.warning("tvm: torch runs a part of this call: %s", reason)
+        return None
+
+    def _compiled(self, args: Sequence[Any]) -> Run:
+        special = specialize(self._gm, args)
+        examples = [self._static.get(i) for i in self._tensors]
+        return self._compile(special, examples)
+
+
+def _hinted(value: Any) -> Any:
+    """A tensor of no contents, or a number, with the sizes of the first call."""
+    if not isinstance(value, torch.Tensor):
+        return value.node.hint if isinstance(value, torch.SymInt) else value
+    sizes, strides = ([s if type(s) is int else s.node.hint for s in v] for v in (value.shape, value.stride()))
+    return torch.empty_strided(sizes, strides, dtype=value.dtype, device="meta")
+
+
+def specialize(gm: GraphModule, args: Sequence[Any]) -> GraphModule:
+    """``gm`` for the sizes of ``args``: numbers become constants, nodes keep their names and have static values."""
+    mode = internals.new_fake_mode()
+    graph, copied, values = Graph(), {}, {}
+    given = iter(args)
+
+    def value(argument: Node) -> Any:
+        return values[argument]
+
+    with mode, torch.no_grad(), internals.below_autograd():
+        for node in gm.graph.nodes:
+            if node.op == "placeholder":
+                argument = next(given)
+                if not isinstance(argument, torch.Tensor):
+                    copied[node] = values[node] = argument
+                    continue
+                copied[node] = graph.placeholder(node.name)
+                values[node] = torch.empty_strided(argument.shape, argument.stride(), dtype=argument.dtype)
+            elif node.op == "get_attr":
+                copied[node] = graph.node_copy(node)
+                values[node] = mode.from_tensor(getattr(gm, node.target))
+            elif node.op == "call_function":
+                copied[node] = graph.create_node(
+                    "call_function",
+                    node.target,
+                    torch.fx.map_arg(node.args, copied.__getitem__),
+                    torch.fx.map_arg(dict(node.kwargs), copied.__getitem__),
+                    node.name,
+                )
+                values[node] = node.target(
+                    *torch.fx.map_arg(node.args, value), **torch.fx.map_arg(dict(node.kwargs), value)
+                )
+            else:
+                graph.output(torch.fx.map_arg(node.args[0], copied.__getitem__))
+                continue
+            copied[node].meta = {**node.meta, "val": values[node]}
+    return GraphModule(gm, graph)
