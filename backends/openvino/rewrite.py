@@ -34,6 +34,14 @@ def _repeat_shared_heads(graph: Graph, node: Node) -> None:
     node.kwargs = {name: given for name, given in node.kwargs.items() if name != "enable_gqa"}
 
 
+def _count_in_integers(graph: Graph, node: Node) -> None:
+    """Sum up bools as int64: the frontend would make bools of the sums."""
+    if node.args[0].meta["val"].dtype is torch.bool and not node.kwargs:
+        with graph.inserting_before(node):
+            numbers = graph.call_function(_aten._to_copy.default, (node.args[0],), {"dtype": torch.int64})
+        node.args = (numbers, *node.args[1:])
+
+
 def _compute_statistics(graph: Graph, node: Node) -> None:
     """Compute what ``native_layer_norm`` returns besides its result: the mean, and one over the deviation."""
     used = _elements(node)
@@ -95,6 +103,7 @@ def _elements(node: Node) -> dict[int, Any]:
 
 _RULES = {
     _aten.scaled_dot_product_attention.default: _repeat_shared_heads,
+    _aten.cumsum.default: _count_in_integers,
     _aten.native_layer_norm.default: _compute_statistics,
     _aten._native_batch_norm_legit_functional.default: _normalize_by_batch,
 }

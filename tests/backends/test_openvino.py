@@ -165,6 +165,10 @@ def test_bools_in_and_out(capture) -> None:
     check(capture, lambda x, m: (torch.where(m, x, -x), (x > 0) & m, ~m), x, mask, exact=True)
 
 
+def test_running_counts_of_bools(capture) -> None:
+    check(capture, lambda m: (m.cumsum(0), m.sum()), torch.tensor([True, False, True, True]), exact=True)
+
+
 def test_mixed_dtypes_are_promoted(capture) -> None:
     check(capture, lambda x, n: (x + n, n + 0.5, n < 2.5, n / 2), torch.randn(4), torch.arange(4))
 
