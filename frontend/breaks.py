@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
 
 @dataclass(frozen=True)
 class BreakKind:
@@ -142,7 +140,3 @@ def _source_line(file: str, line: int) -> str:
 
 def record(error: GraphBreak, whole_frame: bool = False) -> BreakRecord:
     return BreakRecord(error.kind, error.reason, tuple(error.frames), whole_frame)
-
-
-def unsupported(kind: str, reason: str, cause: Any = None) -> GraphBreak:
-    return GraphBreak(kind, reason, cause)

@@ -21,9 +21,10 @@ from .values.constants import ConstValue
 from .values.deques import DequeValue
 from .values.functions import CellValue
 from .values.iterators import ExistingIterator
-from .values.mappings import DictValue, SetValue
+from .values.mappings import DictValue
 from .values.objects import _DELETED, ObjectValue
 from .values.sequences import ExistingListValue, ListValue
+from .values.sets import SetValue
 
 
 def _advance(iterator: Iterator, count: int, exhausted: bool) -> None:

@@ -16,9 +16,10 @@ from .same_tensor import may_be_one
 from .values.base import MISSING, Raised, Value
 from .values.constants import ConstValue, SymValue, sym_result
 from .values.deques import DequeValue
-from .values.mappings import DictValue, DictViewValue, SetValue
+from .values.mappings import DictValue, DictViewValue
 from .values.objects import InstanceDictValue, ObjectValue
 from .values.sequences import ListValue, RangeValue, SequenceValue, SliceValue, TupleValue
+from .values.sets import SetValue
 from .values.tensors import TensorValue
 
 # symbol -> (function, special method, reflected method)
@@ -131,7 +132,7 @@ class Protocols:
                 return TupleValue(items, cls=type(_sample(sequence) * 2 if sequence is left else 2 * _sample(sequence)))
         if (
             isinstance(left, (SetValue, DictViewValue))
-            and isinstance(right, (SetValue, DictViewValue))
+            and isinstance(right, (SetValue, DictViewValue, *([SequenceValue, DictValue] if isinstance(left, DictViewValue) else [])))
             and symbol in _SET_METHODS
         ):
             base = left.as_set(self) if isinstance(left, DictViewValue) else left
@@ -162,7 +163,8 @@ class Protocols:
             return left
         if isinstance(left, SetValue) and left.cls is set and symbol[:-1] in _SET_METHODS:
             merged = left.call_method(self, _SET_METHODS[symbol[:-1]], [right], {})
-            left.replace(self, dict(merged.entries))
+            known = left.mirror is not None and isinstance(right, SetValue) and right.mirror is not None
+            left.replace(self, dict(merged.entries), function(left.mirror, right.mirror) if known else None)
             return left
         if isinstance(left, ObjectValue):
             method = self.special_method(left, name)
@@ -293,6 +295,8 @@ class Protocols:
         if isinstance(left, SymValue) or isinstance(right, SymValue):
             found = self._symbolic(operator.eq, left, right)
             return found.truth(self) if found is not None else False
+        if isinstance(left, DictViewValue) or isinstance(right, DictViewValue):
+            return self._equal_views(left, right)
         for kind in (TupleValue, ListValue, DequeValue):
             if isinstance(left, kind) and isinstance(right, kind):
                 a, b = left.items(self), right.items(self)
@@ -324,6 +328,17 @@ class Protocols:
             return bool(left.hash_key(self) == right.hash_key(self))
         except (GraphBreak, Raised):
             raise GraphBreak(breaks.OPERATION, f"{left.describe()} == {right.describe()}") from None
+
+    def _equal_views(self, left: Value, right: Value) -> bool:
+        """Views of keys and items compare as sets, those of values by identity."""
+        sets = []
+        for value in (left, right):
+            if isinstance(value, DictViewValue) and value.kind != "values":
+                value = value.as_set(self)
+            if not isinstance(value, SetValue):
+                return False
+            sets.append(value)
+        return self.equal(*sets)
 
     def is_same(self, left: Value, right: Value) -> bool:
         """``left is right``."""

@@ -32,10 +32,11 @@ from .values.deques import wrap_deque
 from .values.exceptions import wrap_exception
 from .values.functions import CellValue, CodeValue, FunctionValue, MethodValue, PartialValue, wrap_function
 from .values.iterators import wrap_iterator
-from .values.mappings import wrap_dict, wrap_set
+from .values.mappings import wrap_dict
 from .values.modules import wrap_module
 from .values.objects import BuiltinMethodValue, HashedKey, ObjectValue
 from .values.sequences import Lazy, ListValue, RangeValue, SliceValue, TupleValue, wrap_list, wrap_tuple
+from .values.sets import wrap_set
 from .values.tensors import TensorValue
 
 _MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)

@@ -42,7 +42,6 @@ class GraphRecorder:
         self.real_inputs: dict[Any, Any] = {}  # placeholder -> the tensor or number of this call
         self.static_inputs: set[Any] = set()  # placeholders of parameters and buffers
         self.shape_inputs: list[tuple[Any, Source]] = []  # (fake tensor or SymInt, source), for shape guards
-        self.input_values: dict[Any, TensorValue] = {}
         self.grad_enabled = torch.is_grad_enabled()
         self.op_count = 0
         self._symbol_nodes: dict[Any, Any] = {}
@@ -99,7 +98,6 @@ class GraphRecorder:
         value = TensorValue(node, example, source, type(tensor), is_input=True)
         self.inputs.append((node, source))
         self.real_inputs[node] = tensor
-        self.input_values[node] = value
         self._input_fakes[id(example)] = value
         if static:
             self.static_inputs.add(node)

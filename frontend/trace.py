@@ -274,10 +274,6 @@ class Trace(GraphRecorder, Reader, Protocols):
             product = self.binary("*", product, value)
         return product
 
-    def lift_result(self, obj: Any) -> Value:
-        """The result of a function that was called while compiling: constants and tensors that are baked in."""
-        return self.lift(obj)
-
     def as_mapping(self, value: Value) -> DictValue | None:
         """The dictionary behind a value that C code would read as one, whatever its class overrides."""
         if isinstance(value, DictValue):

@@ -18,10 +18,11 @@ from ..values.deques import DequeValue
 from ..values.exceptions import ExceptionValue
 from ..values.functions import MethodValue, PartialValue
 from ..values.iterators import CountIterator, EnumerateIterator, MapIterator, ZipIterator
-from ..values.mappings import DictValue, SetValue
+from ..values.mappings import DictValue
 from ..values.methods import call_builtin_method
 from ..values.objects import ObjectValue, SuperValue
 from ..values.sequences import ListValue, SliceValue, TupleValue
+from ..values.sets import SetValue, make_set
 from ..values.tensors import TensorValue
 from .table import constructs
 
@@ -68,15 +69,7 @@ def defaultdict(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
 
 @constructs(set, frozenset)
 def set_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
-    items = args[0].unpack(tr) if args else []
-    return SetValue(_unique(tr, items), cls=cls)
-
-
-def _unique(tr: Trace, items: list[Value]) -> dict[Any, Value]:
-    entries: dict[Any, Value] = {}
-    for item in items:
-        entries.setdefault(item.hash_key(tr), item)
-    return entries
+    return make_set(tr, args[0], cls) if args else SetValue({}, cls=cls)
 
 
 @constructs(collections.deque)

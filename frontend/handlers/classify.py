@@ -116,7 +116,7 @@ class ConstantResultValue(RealValue):
 
     def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
         plain = [a.const(tr) for a in args]
-        return tr.lift_result(self.obj(*plain, **{k: v.const(tr) for k, v in kwargs.items()}))
+        return tr.lift(self.obj(*plain, **{k: v.const(tr) for k, v in kwargs.items()}))
 
 
 def function_value(obj: Any, source: Source | None) -> Value | None:

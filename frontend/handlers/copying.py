@@ -15,9 +15,10 @@ from ..values.classes import RealValue
 from ..values.constants import ConstValue, SymValue
 from ..values.deques import DequeValue
 from ..values.functions import FunctionValue
-from ..values.mappings import DictValue, SetValue
+from ..values.mappings import DictValue
 from ..values.objects import InstanceDictValue, ObjectValue
 from ..values.sequences import ListValue, RangeValue, TupleValue
+from ..values.sets import SetValue
 from .table import handles
 
 if TYPE_CHECKING:

@@ -37,13 +37,13 @@ def is_compiling(tr: Trace) -> Value:
 
 @handles(
     torch.jit.is_scripting, torch.jit.is_tracing, torch.compiler.is_exporting, torch.onnx.is_in_onnx_export,
-    torch._jit_internal.is_scripting, *ti.tracing_questions(),
+    *ti.tracing_questions(),
 )  # fmt: skip
 def is_other_tracer(tr: Trace, *args: Value) -> Value:
     return FALSE
 
 
-handles(torch._C._get_tracing_state)(lambda tr: NONE)
+handles(ti.get_tracing_state)(lambda tr: NONE)
 
 
 @handles(
@@ -55,7 +55,7 @@ def has_torch_function(tr: Trace, *args: Value) -> Value:
     return FALSE  # inputs with an override are refused when they are read
 
 
-@handles(torch._C._log_api_usage_once)
+@handles(ti.log_api_usage_once)
 def log_api_usage(tr: Trace, *args: Value) -> Value:
     return NONE
 
@@ -161,7 +161,7 @@ def _refuse(function: Any, name: str) -> None:
     handles(function)(answer)
 
 
-for _module in (torch, torch._C):
+for _module in (torch, ti.c_torch):
     for _name in (
         "manual_seed", "seed", "initial_seed", "set_default_dtype", "set_default_device", "get_default_device", "save",
         "load", "set_num_threads", "use_deterministic_algorithms", "set_rng_state", "get_rng_state", "from_numpy",
@@ -187,7 +187,7 @@ def grad_mode(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value])
     return made
 
 
-@handles(torch._C._set_grad_enabled)
+@handles(ti.set_grad_enabled)
 def c_set_grad_enabled(tr: Trace, mode: Value) -> Value:
     tr.set_grad(mode.truth(tr))
     return NONE

@@ -7,9 +7,10 @@ from typing import Any
 from ..breaks import INSTRUCTION, GraphBreak
 from ..values.base import MISSING, Raised, Value
 from ..values.constants import ConstValue
-from ..values.mappings import DictValue, SetValue
+from ..values.mappings import DictValue
 from ..values.methods import pairs
 from ..values.sequences import ListValue, SliceValue, TupleValue
+from ..values.sets import SetValue
 from .frame import Frame, op
 
 

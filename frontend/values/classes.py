@@ -201,14 +201,15 @@ class ClassValue(RealValue):
 
 def allocate(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``cls.__new__`` where C defines it: an object with the storage of its builtin base."""
-    from .mappings import DictValue, SetValue
+    from .mappings import DictValue
     from .sequences import ListValue
+    from .sets import SetValue
 
     if getattr(cls, "__abstractmethods__", None):
-        names = ", ".join(sorted(cls.__abstractmethods__))  # type: ignore[attr-defined]
-        plural = "s" if len(cls.__abstractmethods__) > 1 else ""  # type: ignore[attr-defined]
-        message = f"Can't instantiate abstract class {cls.__name__} with abstract method{plural} {names}"
-        raise Raised(tr.make_exception(TypeError, message))
+        try:
+            object.__new__(cls)  # to raise in the words of this Python
+        except TypeError as error:
+            raise Raised(tr.exception(error)) from None
     if issubclass(cls, BaseException):
         return ExceptionValue(cls, list(args))
     if issubclass(cls, dict):

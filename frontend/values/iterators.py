@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..trace import Trace
     from .mappings import DictValue
     from .sequences import SequenceValue
+    from .sets import SetValue
 
 
 class IteratorValue(Value):
@@ -67,6 +68,33 @@ class SequenceIterator(IteratorValue):
 
     def rebuild(self, out: Output) -> str:
         return f"iter({out.container('[', ']', self.items[self.position :])})"
+
+
+class SetIterator(SequenceIterator):
+    """Over a set, whose size must not change meanwhile."""
+
+    __slots__ = ("owner", "size")
+
+    def __init__(self, owner: SetValue, items: list[Value]) -> None:
+        super().__init__(items)
+        self.owner = owner
+        self.size = len(items)
+
+    def pytype(self) -> type:
+        return type(iter(set()))
+
+    def next(self, tr: Trace) -> Value | None:
+        if self.size < 0:
+            return None
+        if len(self.owner.entries) != self.size:
+            self.size = -1
+            raise Raised(tr.make_exception(RuntimeError, "Set changed size during iteration"))
+        element = super().next(tr)
+        if element is None:
+            self.size = -1
+        elif element not in self.owner.entries.values():
+            raise GraphBreak(OPERATION, "a set gets other elements while it is iterated")
+        return element
 
 
 class LiveIterator(IteratorValue):

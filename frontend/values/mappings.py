@@ -1,4 +1,4 @@
-"""Dictionaries and sets, with their views.
+"""Dictionaries and their views.
 
 A dictionary from outside is guarded key by key as it is read; its whole key list is guarded only when it is iterated,
 measured or changed.
@@ -14,6 +14,7 @@ from ..sources import Source, call, raw_item
 from .base import Raised, Value
 from .constants import ConstValue
 from .sequences import Lazy, TupleValue
+from .sets import SetValue
 
 if TYPE_CHECKING:
     from ..output import Output
@@ -234,74 +235,6 @@ class DictValue(Value):
         return variable
 
 
-class SetValue(Value):
-    """A set or frozenset (``cls``); ``entries`` maps hash keys to values."""
-
-    __slots__ = ("cls", "entries")
-
-    def __init__(self, entries: dict[Any, Value], source: Source | None = None, cls: type = set) -> None:
-        self.entries = entries
-        self.source = source
-        self.cls = cls
-
-    def pytype(self) -> type:
-        return self.cls
-
-    def truth(self, tr: Trace) -> bool:
-        return bool(self.entries)
-
-    def length(self, tr: Trace) -> Value:
-        return ConstValue(len(self.entries))
-
-    def contains(self, tr: Trace, item: Value) -> Value:
-        return ConstValue(item.hash_key(tr) in self.entries)
-
-    def iter(self, tr: Trace) -> Value:
-        from .iterators import SequenceIterator
-
-        return SequenceIterator(self._ordered(tr))
-
-    def _ordered(self, tr: Trace) -> list[Value]:
-        """The elements in the order in which the real set would give them."""
-        if len(self.entries) < 2:
-            return list(self.entries.values())
-        if not all(value.is_const() for value in self.entries.values()):
-            raise GraphBreak(OPERATION, "iterating over a set of objects: its order depends on addresses")
-        return [self.entries[key] for key in self.cls(self.entries)]
-
-    def unpack(self, tr: Trace) -> list[Value]:
-        return list(self.entries.values()) if len(self.entries) < 2 else self._ordered(tr)
-
-    def replace(self, tr: Trace, entries: dict[Any, Value]) -> None:
-        tr.effects.changed(self)
-        self.entries = entries
-
-    def hash_key(self, tr: Trace) -> Any:
-        if self.cls is not frozenset:
-            raise Raised(tr.make_exception(TypeError, f"unhashable type: '{self.cls.__name__}'"))
-        return frozenset(self.entries)
-
-    def is_const(self) -> bool:
-        return self.cls is frozenset and all(value.is_const() for value in self.entries.values())
-
-    def const(self, tr: Trace) -> Any:
-        return self.cls(value.const(tr) for value in self.entries.values())
-
-    def getattr(self, tr: Trace, name: str) -> Value:
-        from .objects import builtin_method
-
-        return builtin_method(tr, self, name)
-
-    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from .methods import call_builtin_method
-
-        return call_builtin_method(tr, self, self.cls, name, args, kwargs)
-
-    def rebuild(self, out: Output) -> str:
-        inner = out.container("[", "]", list(self.entries.values()))
-        return f"{self.cls.__name__}({inner})"
-
-
 class DictViewValue(Value):
     """``keys()``, ``values()`` or ``items()`` of a dictionary: a live view."""
 
@@ -385,18 +318,3 @@ def _attr(source: Source, name: str) -> Source:
     from ..sources import attr
 
     return attr(source, name)
-
-
-def wrap_set(tr: Trace, obj: Any, source: Source | None, raw: bool = False) -> SetValue:
-    """An existing set or frozenset, guarded as a whole; with ``raw`` its class may override methods, to be bypassed."""
-    base: Any = set if issubclass(type(obj), set) else frozenset
-    if source is not None:
-        tr.guards.type_is(source, type(obj))
-        tr.guards.add(
-            source, "{2}.__eq__({0}, {1}) is True", (frozenset(base.__iter__(obj)), base), "has the same elements"
-        )
-    entries: dict[Any, Value] = {}
-    for element in base.__iter__(obj):
-        value = tr.wrap_key(element, None)
-        entries[value.hash_key(tr)] = value
-    return SetValue(entries, source, base if raw else type(obj))

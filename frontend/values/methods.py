@@ -7,14 +7,16 @@ polyfill in plain Python.
 from __future__ import annotations
 
 import collections
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import C_FUNCTION, GraphBreak
 from .base import Raised, Value
 from .constants import ConstValue
 from .iterators import SequenceIterator
-from .mappings import DictValue, DictViewValue, SetValue
+from .mappings import DictValue, DictViewValue
 from .sequences import ListValue, SequenceValue, TupleValue
+from .sets import SetValue
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -249,14 +251,24 @@ _DICT: dict[str, Any] = {
 # --- sets ---------------------------------------------------------------------------------------------------------
 
 
+def _mirrored(owner: SetValue, change: Callable[[set], Any]) -> set | None:
+    """The owner's real set after the same change, if it has one."""
+    if owner.mirror is not None:
+        change(owner.mirror)
+    return owner.mirror
+
+
 def _add(tr: Trace, owner: SetValue, value: Value) -> Value:
-    owner.replace(tr, {**owner.entries, value.hash_key(tr): value, **owner.entries})
+    hashed = value.hash_key(tr)
+    mirror = _mirrored(owner, lambda real: real.add(hashed)) if value.is_const() else None
+    owner.replace(tr, {**owner.entries, hashed: value, **owner.entries}, mirror)
     return NONE
 
 
 def _discard(tr: Trace, owner: SetValue, value: Value) -> Value:
     hashed = value.hash_key(tr)
-    owner.replace(tr, {key: element for key, element in owner.entries.items() if key != hashed})
+    mirror = _mirrored(owner, lambda real: real.discard(hashed))
+    owner.replace(tr, {key: element for key, element in owner.entries.items() if key != hashed}, mirror)
     return NONE
 
 
@@ -267,27 +279,39 @@ def _remove(tr: Trace, owner: SetValue, value: Value) -> Value:
 
 
 def _set_pop(tr: Trace, owner: SetValue) -> Value:
-    items = owner.unpack(tr)
-    if not items:
+    entries = dict(owner.entries)
+    if not entries:
         raise Raised(tr.make_exception(KeyError, "pop from an empty set"))
-    if len(items) > 1:
+    if owner.mirror is None and len(entries) > 1:
         raise GraphBreak(C_FUNCTION, "set.pop: which element it takes depends on the set's history")
-    owner.replace(tr, {})
-    return items[0]
+    taken = entries.pop(next(iter(entries)) if owner.mirror is None else owner.mirror.pop())
+    owner.replace(tr, entries, owner.mirror)
+    return taken
 
 
 def _set_update(tr: Trace, owner: SetValue, *others: Value) -> Value:
-    entries = dict(owner.entries)
+    entries, mirror = dict(owner.entries), owner.mirror
     for other in others:
-        for value in other.unpack(tr):
-            entries.setdefault(value.hash_key(tr), value)
-    owner.replace(tr, entries)
+        added = {value.hash_key(tr): value for value in other.unpack(tr)}
+        entries.update({key: value for key, value in added.items() if key not in entries})
+        real: Any = other.mirror if isinstance(other, SetValue) else dict(added) if isinstance(other, DictValue) else list(added)
+        if mirror is None or real is None or not all(value.is_const() for value in added.values()):
+            mirror = None
+        else:
+            mirror.update(real)  # from sets and dictionaries in another way than from the rest
+    owner.replace(tr, entries, mirror)
     return NONE
 
 
 def _set_clear(tr: Trace, owner: SetValue) -> Value:
-    owner.replace(tr, {})
+    owner.replace(tr, {}, _mirrored(owner, lambda real: real.clear()))
     return NONE
+
+
+def _set_copy(tr: Trace, owner: SetValue) -> Value:
+    if owner.cls is frozenset:
+        return owner
+    return SetValue(dict(owner.entries), cls=owner.cls, mirror=owner.mirror and owner.mirror.copy())
 
 
 _SET: dict[str, Any] = {
@@ -297,7 +321,7 @@ _SET: dict[str, Any] = {
     "pop": _set_pop,
     "update": _set_update,
     "clear": _set_clear,
-    "copy": lambda tr, owner: SetValue(dict(owner.entries), cls=owner.cls),
+    "copy": _set_copy,
 }
 
 _VIEW: dict[str, Any] = {"__reversed__": lambda tr, owner: SequenceIterator(owner.unpack(tr)[::-1])}

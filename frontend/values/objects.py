@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -233,6 +234,9 @@ class ObjectValue(Value):
             tr.guard_class_attribute(self.cls, "__getattr__", fallback)
             return tr.wrap(fallback, None).call(tr, [self, ConstValue(name)], {})
         tr.guard_lookup(self.cls, "__getattr__", fallback)
+        if isinstance(tr.static_lookup(self.cls, name), types.MemberDescriptorType) and sys.version_info >= (3, 13):
+            message = f"'{self.cls.__module__}.{self.cls.__qualname__}' object has no attribute {name!r}"
+            raise Raised(tr.make_exception(AttributeError, message))
         raise Raised(tr.make_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}"))
 
     def find(self, tr: Trace, name: str) -> Value | None:
