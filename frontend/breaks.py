@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+
 @dataclass(frozen=True)
 class BreakKind:
     """One entry of the catalogue; ``id`` is stable and appears in every message."""

@@ -51,6 +51,11 @@ def c_operator_modules() -> list[Any]:
     return [torch._C._nn, torch._C._linalg, torch._C._special, torch._C._fft]
 
 
+c_torch = torch._C  # has C functions that torch's own Python functions wrap
+get_tracing_state = torch._C._get_tracing_state
+log_api_usage_once = torch._C._log_api_usage_once
+
+
 def tracing_questions() -> list[Any]:
     """What newer torch asks to know whether the old TorchScript tracer runs."""
     return [torch._C._is_tracing] if hasattr(torch._C, "_is_tracing") else []
