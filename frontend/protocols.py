@@ -16,8 +16,9 @@ from .same_tensor import may_be_one
 from .values.base import MISSING, Raised, Value
 from .values.constants import ConstValue, SymValue, sym_result
 from .values.deques import DequeValue
+from .values.instance_dict import InstanceDictValue
 from .values.mappings import DictValue, DictViewValue
-from .values.objects import InstanceDictValue, ObjectValue
+from .values.objects import ObjectValue
 from .values.sequences import ListValue, RangeValue, SequenceValue, SliceValue, TupleValue
 from .values.sets import SetValue
 from .values.tensors import TensorValue
@@ -132,7 +133,10 @@ class Protocols:
                 return TupleValue(items, cls=type(_sample(sequence) * 2 if sequence is left else 2 * _sample(sequence)))
         if (
             isinstance(left, (SetValue, DictViewValue))
-            and isinstance(right, (SetValue, DictViewValue, *([SequenceValue, DictValue] if isinstance(left, DictViewValue) else [])))
+            and isinstance(
+                right,
+                (SetValue, DictViewValue, *([SequenceValue, DictValue] if isinstance(left, DictViewValue) else [])),
+            )
             and symbol in _SET_METHODS
         ):
             base = left.as_set(self) if isinstance(left, DictViewValue) else left
@@ -354,6 +358,8 @@ class Protocols:
             if may_be_one(left.node, right.node):
                 raise GraphBreak(breaks.OPERATION, f"whether {left.describe()} is {right.describe()}")
             return False
+        if isinstance(left, InstanceDictValue) and isinstance(right, InstanceDictValue):
+            return self.is_same(left.owner, right.owner)
         a, b = left.real(), right.real()
         if a is not MISSING and a is b:
             return True

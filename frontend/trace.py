@@ -31,8 +31,9 @@ from .values.constants import ConstValue
 from .values.contexts import AutocastValue, ContextValue
 from .values.exceptions import ExceptionValue
 from .values.functions import CellValue, FunctionValue, bind
+from .values.instance_dict import InstanceDictValue
 from .values.mappings import DictValue
-from .values.objects import InstanceDictValue, ObjectValue
+from .values.objects import ObjectValue
 
 _POLYFILL_GLOBALS = {id(module.__dict__) for module in polyfills.MODULES}
 _POLYFILL_FILES = {module.__file__ for module in polyfills.MODULES}
@@ -138,7 +139,9 @@ class Trace(GraphRecorder, Reader, Protocols):
         """
         for generator in self.unfinished:
             frame = generator.frame
-            error = GraphBreak(breaks.SUSPENDED, f"generator {frame.code.co_qualname} is left inside a try or with statement")
+            error = GraphBreak(
+                breaks.SUSPENDED, f"generator {frame.code.co_qualname} is left inside a try or with statement"
+            )
             error.frames.append((frame.code.co_filename, frame.line, frame.code.co_name))
             error.whole_frame = True
             raise error

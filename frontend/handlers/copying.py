@@ -15,8 +15,9 @@ from ..values.classes import RealValue
 from ..values.constants import ConstValue, SymValue
 from ..values.deques import DequeValue
 from ..values.functions import FunctionValue
+from ..values.instance_dict import InstanceDictValue
 from ..values.mappings import DictValue
-from ..values.objects import InstanceDictValue, ObjectValue
+from ..values.objects import ObjectValue
 from ..values.sequences import ListValue, RangeValue, TupleValue
 from ..values.sets import SetValue
 from .table import handles

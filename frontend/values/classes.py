@@ -230,6 +230,16 @@ def allocate(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) 
     return ObjectValue(cls)
 
 
+def call_handler(handler: Any, name: str, args: tuple, kwargs: dict[str, Value]) -> Value:
+    """Call what stands in for a C function; arguments that it does not take are the program's mistake, or rare."""
+    try:
+        return handler(*args, **kwargs)
+    except TypeError as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            raise
+        raise GraphBreak(C_FUNCTION, f"{name} with these arguments", error) from None
+
+
 class BuiltinValue(RealValue):
     """A function written in C (or a class's C method, unbound)."""
 
@@ -239,7 +249,7 @@ class BuiltinValue(RealValue):
         obj = self.obj
         handler = tr.function_handler(obj)
         if handler is not None:
-            return handler(tr, *args, **kwargs)
+            return call_handler(handler, self.describe(), (tr, *args), kwargs)
         polyfill = tr.polyfill(obj)
         if polyfill is not None:
             return polyfill.call(tr, args, kwargs)

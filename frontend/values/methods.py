@@ -30,9 +30,9 @@ def call_builtin_method(
     """Call the method that builtin class ``cls`` has under ``name``, on ``owner``'s builtin contents."""
     for kind, table in _TABLES:
         if isinstance(owner, kind) and name in table:
-            return table[name](tr, owner, *args, **kwargs)
+            return call_handler(table[name], f"{cls.__name__}.{name}", (tr, owner, *args), kwargs)
     if name in _DUNDERS:
-        return _DUNDERS[name](tr, owner, *args, **kwargs)
+        return call_handler(_DUNDERS[name], f"{cls.__name__}.{name}", (tr, owner, *args), kwargs)
     polyfill = tr.method_polyfill(cls, name)
     if polyfill is not None:
         return polyfill.call(tr, [owner, *args], kwargs)
@@ -294,7 +294,13 @@ def _set_update(tr: Trace, owner: SetValue, *others: Value) -> Value:
     for other in others:
         added = {value.hash_key(tr): value for value in other.unpack(tr)}
         entries.update({key: value for key, value in added.items() if key not in entries})
-        real: Any = other.mirror if isinstance(other, SetValue) else dict(added) if isinstance(other, DictValue) else list(added)
+        real: Any = (
+            other.mirror
+            if isinstance(other, SetValue)
+            else dict(added)
+            if isinstance(other, DictValue)
+            else list(added)
+        )
         if mirror is None or real is None or not all(value.is_const() for value in added.values()):
             mirror = None
         else:

@@ -66,7 +66,9 @@ class BuiltinMethodValue(Value):
     def rebuild(self, out: Output) -> str:
         # by the descriptor itself: the owner's class may override the name
         raw = next(base.__dict__[self.name] for base in self.cls.__mro__ if self.name in base.__dict__)
-        return f"{out.names.const(raw)}.__get__({out.value(self.owner)})"
+        owner = out.value(self.owner)
+        # with its class, which CPython takes for granted where C asked for the defining class
+        return f"{out.names.const(raw)}.__get__({owner}, {out.names.const(type)}({owner}))"
 
 
 def builtin_method(tr: Trace, owner: Value, name: str) -> Value:
@@ -256,6 +258,8 @@ class ObjectValue(Value):
         if name == "__class__" and raw is _CLASS:
             return tr.lift(self.pytype())
         if name == "__dict__":
+            from .instance_dict import InstanceDictValue
+
             return InstanceDictValue(self)
         if isinstance(raw, types.MemberDescriptorType):
             return self.own(tr, name, slot=raw)
@@ -533,7 +537,9 @@ class ObjectValue(Value):
         if self.obj is not MISSING:
             return out.names.const(self.obj)
         if self.cls in STANDS_FOR and self not in out.unseen:
-            raise GraphBreak(NOT_REBUILDABLE, f"{self.pytype().__name__} object was made inside the graph and has to live on")
+            raise GraphBreak(
+                NOT_REBUILDABLE, f"{self.pytype().__name__} object was made inside the graph and has to live on"
+            )
         cls = out.names.const(self.cls)
         storage = self._storage
         if storage is not None and isinstance(storage, (TupleValue, ConstValue)):
@@ -565,89 +571,6 @@ def _allocator(cls: type) -> Any:
     raise GraphBreak(
         NOT_REBUILDABLE, f"an object of class {cls.__qualname__} cannot be allocated without its constructor"
     )
-
-
-class InstanceDictValue(Value):
-    """``obj.__dict__`` as the program sees it: reads and writes go to the instance's own attributes."""
-
-    __slots__ = ("owner",)
-
-    def __init__(self, owner: ObjectValue) -> None:
-        self.owner = owner
-        self.source = None
-
-    def pytype(self) -> type:
-        return dict
-
-    def _names(self, tr: Trace) -> list[str]:
-        owner = self.owner
-        real = [] if owner.obj is MISSING else list(_namespace(owner.obj) or ())
-        if real and owner.source is not None:
-            source = owner.own_source("__dict__")
-            assert source is not None
-            tr.guards.add(source, "tuple({0}) == {1}", (tuple(real),), "has the same attributes")
-        names = [n for n in real if owner.attrs.get(n) is not _DELETED]
-        return names + [n for n, v in owner.attrs.items() if n not in names and v is not _DELETED]
-
-    def getitem(self, tr: Trace, key: Value) -> Value:
-        found = self.owner.own(tr, key.const(tr))
-        if found is None:
-            raise Raised(tr.make_exception_from_values(KeyError, [key]))
-        return found
-
-    def setitem(self, tr: Trace, key: Value, value: Value) -> None:
-        self.owner.store(tr, key.const(tr), value)
-
-    def delitem(self, tr: Trace, key: Value) -> None:
-        self.getitem(tr, key)
-        self.owner.store(tr, key.const(tr), _DELETED)
-
-    def contains(self, tr: Trace, item: Value) -> Value:
-        return ConstValue(self.owner.own(tr, item.const(tr), shadows=True) is not None)
-
-    def snapshot(self, tr: Trace) -> Value:
-        """A dict value with the present contents, for reading methods."""
-        from .mappings import DictValue
-
-        return DictValue({n: (ConstValue(n), self.owner.own(tr, n)) for n in self._names(tr)})
-
-    def truth(self, tr: Trace) -> bool:
-        return bool(self._names(tr))
-
-    def length(self, tr: Trace) -> Value:
-        return ConstValue(len(self._names(tr)))
-
-    def iter(self, tr: Trace) -> Value:
-        return self.snapshot(tr).iter(tr)
-
-    def getattr(self, tr: Trace, name: str) -> Value:
-        return builtin_method(tr, self, name)
-
-    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if name == "get":
-            return self.owner.own(tr, args[0].const(tr), shadows=True) or (
-                args[1] if len(args) > 1 else ConstValue(None)
-            )
-        if name == "update":
-            from .methods import pairs
-
-            for key, value in [p for other in args for p in pairs(tr, other)]:
-                self.setitem(tr, key, value)
-            for key_name, value in kwargs.items():
-                self.owner.store(tr, key_name, value)
-            return ConstValue(None)
-        if name == "pop":
-            found = self.owner.own(tr, args[0].const(tr))
-            if found is None and len(args) > 1:
-                return args[1]
-            self.delitem(tr, args[0])
-            assert found is not None
-            return found
-        if name in ("keys", "values", "items", "copy", "__iter__", "__len__"):
-            return self.snapshot(tr).call_method(tr, name, args, kwargs)
-        if name in ("__getitem__", "__setitem__", "__contains__", "__delitem__"):
-            return getattr(self, name.strip("_"))(tr, *args) or ConstValue(None)
-        return super().call_method(tr, name, args, kwargs)
 
 
 class SuperValue(Value):

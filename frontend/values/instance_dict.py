@@ -1,0 +1,95 @@
+"""``obj.__dict__`` as the program sees it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .base import MISSING, Raised, Value
+from .constants import ConstValue
+from .objects import _DELETED, ObjectValue, _namespace, builtin_method
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+
+class InstanceDictValue(Value):
+    """``obj.__dict__`` as the program sees it: reads and writes go to the instance's own attributes."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: ObjectValue) -> None:
+        self.owner = owner
+        self.source = None
+
+    def pytype(self) -> type:
+        return dict
+
+    def _names(self, tr: Trace) -> list[str]:
+        owner = self.owner
+        real = [] if owner.obj is MISSING else list(_namespace(owner.obj) or ())
+        if real and owner.source is not None:
+            source = owner.own_source("__dict__")
+            assert source is not None
+            tr.guards.add(source, "tuple({0}) == {1}", (tuple(real),), "has the same attributes")
+        names = [n for n in real if owner.attrs.get(n) is not _DELETED]
+        return names + [n for n, v in owner.attrs.items() if n not in names and v is not _DELETED]
+
+    def getitem(self, tr: Trace, key: Value) -> Value:
+        found = self.owner.own(tr, key.const(tr))
+        if found is None:
+            raise Raised(tr.make_exception_from_values(KeyError, [key]))
+        return found
+
+    def setitem(self, tr: Trace, key: Value, value: Value) -> None:
+        self.owner.store(tr, key.const(tr), value)
+
+    def delitem(self, tr: Trace, key: Value) -> None:
+        self.getitem(tr, key)
+        self.owner.store(tr, key.const(tr), _DELETED)
+
+    def contains(self, tr: Trace, item: Value) -> Value:
+        return ConstValue(self.owner.own(tr, item.const(tr), shadows=True) is not None)
+
+    def snapshot(self, tr: Trace) -> Value:
+        """A dict value with the present contents, for reading methods."""
+        from .mappings import DictValue
+
+        return DictValue({n: (ConstValue(n), self.owner.own(tr, n)) for n in self._names(tr)})
+
+    def truth(self, tr: Trace) -> bool:
+        return bool(self._names(tr))
+
+    def length(self, tr: Trace) -> Value:
+        return ConstValue(len(self._names(tr)))
+
+    def iter(self, tr: Trace) -> Value:
+        return self.snapshot(tr).iter(tr)
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        return builtin_method(tr, self, name)
+
+    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "get":
+            return self.owner.own(tr, args[0].const(tr), shadows=True) or (
+                args[1] if len(args) > 1 else ConstValue(None)
+            )
+        if name == "update":
+            from .methods import pairs
+
+            for key, value in [p for other in args for p in pairs(tr, other)]:
+                self.setitem(tr, key, value)
+            for key_name, value in kwargs.items():
+                self.owner.store(tr, key_name, value)
+            return ConstValue(None)
+        if name == "pop":
+            found = self.owner.own(tr, args[0].const(tr))
+            if found is None and len(args) > 1:
+                return args[1]
+            self.delitem(tr, args[0])
+            assert found is not None
+            return found
+        if name in ("keys", "values", "items", "copy", "__iter__", "__len__"):
+            return self.snapshot(tr).call_method(tr, name, args, kwargs)
+        if name in ("__getitem__", "__setitem__", "__contains__", "__delitem__"):
+            return getattr(self, name.strip("_"))(tr, *args) or ConstValue(None)
+        return super().call_method(tr, name, args, kwargs)
