@@ -21,7 +21,7 @@ from .translate import Layout, translate
 
 _CODE, _REFUSED = b"C", b"R"
 
-_GENERATION = 3
+_GENERATION = 4
 """Counts the changes of what this package generates, so that older artifacts are not taken for it."""
 
 

@@ -24,6 +24,9 @@ from tvm import s_tir, tirx
 LANES = 32
 """Partial results of a reduction that run beside each other: two vector registers of the widest kind."""
 
+LONG = 256
+"""Iterations from which an innermost loop is long enough."""
+
 COLUMNS = 64
 """Sums of columns that run beside each other."""
 
@@ -259,11 +262,40 @@ def _alone(schedule: Any, stage: _Stage) -> None:
         if stage.reduced:
             _reduction_alone(schedule, stage)
         elif stage.size >= WORTH_THREADS:
+            inner = _side_by_side(schedule, stage)
             loops = schedule.get_loops(stage.block)
-            outer = schedule.fuse(*loops[:-1]) if len(loops) > 1 else schedule.split(loops[0], [None, 1024])[0]
-            schedule.parallel(outer)
+            outer, neighbours = loops[:-inner], schedule.fuse(*loops[-inner:])
+            schedule.parallel(schedule.fuse(*outer) if outer else schedule.split(neighbours, [None, 1024])[0])
     except Exception:  # the stage stays as it is
         return
+
+
+def _side_by_side(schedule: Any, stage: _Stage) -> int:
+    """How many trailing loops can be one without a division in any index, at least one.
+
+    A tensor either has these loops as its last dimensions, whole and in order, or does not depend on them.  Joining
+    stops once the loop is long enough to be vectorized well, since it also takes work from the threads.
+    """
+    block = schedule.get(stage.block)
+    variables = [v.var for v in block.iter_vars]
+    count, length = 1, stage.spatial[-1]
+    while count < len(variables) and length < LONG and math.prod(stage.spatial[: -count - 1]) > 1:
+        count += 1
+        length *= stage.spatial[-count]
+        if not all(_follows(region, variables[-count:], stage.spatial[-count:]) for region in block.reads):
+            return count - 1
+    return count
+
+
+def _follows(region: Any, variables: list[Any], extents: list[int]) -> bool:
+    indices = [r.min for r in region.region]
+    last, shape = indices[-len(variables) :], list(region.source.shape)[-len(variables) :]
+    if len(last) == len(variables) and all(i.same_as(v) for i, v in zip(last, variables, strict=True)):
+        return [int(s) for s in shape] == extents
+    found: list[Any] = []
+    for index in indices:
+        tvm_ffi.structural_walk(index, (tirx.Var, found.append), order="post")
+    return not any(f.same_as(v) for f in found for v in variables)
 
 
 def _reduction_alone(schedule: Any, stage: _Stage) -> None:
