@@ -263,7 +263,8 @@ CHECKS = {
     ],
 }
 LISTS = {
-    "c_operator_modules", "c_torch", "get_tracing_state", "log_api_usage_once", "tracing_questions", "VariableFunctions",
+    "c_operator_modules", "c_torch", "get_tracing_state", "log_api_usage_once", "tracing_questions",
+    "VariableFunctions",
 }  # fmt: skip
 
 

@@ -140,7 +140,7 @@ class OpenvinoFunction:
             self._free.append(binding)
 
 
-def within(value: Any, low: int, high: int) -> bool:
+def within(value: Any, low: float, high: float) -> bool:
     """Whether an integer, or all integers in a tensor, lie between two numbers."""
     if not isinstance(value, torch.Tensor):
         return low <= value <= high

@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from torch.fx import Node
-
 from tvm import relax, te, tirx
 
 _ATEN = torch.ops.aten
@@ -33,7 +32,7 @@ def _handles(*ops: Any) -> Callable[[Handler], Handler]:
     return note
 
 
-# --- the same elements, otherwise arranged ---------------------------------------------------------------------------
+# --- the same elements, otherwise arranged ------------------------------------------------------------------------
 
 
 @_handles(
@@ -112,7 +111,7 @@ def _cat(t: Any, node: Node) -> Any:
     return parts[0] if len(parts) == 1 else t.emit(relax.op.concat(parts, axis=dim))
 
 
-# --- dtypes and constants ---------------------------------------------------------------------------------------------
+# --- dtypes and constants -----------------------------------------------------------------------------------------
 
 
 @_handles(_ATEN._to_copy.default)
@@ -150,7 +149,7 @@ def _arange(t: Any, node: Node) -> Any:
     return t.compute(node, lambda i: tirx.const(start, t.dtype(node)) + i.astype(t.dtype(node)) * step)
 
 
-# --- arithmetic with torch's type promotion -------------------------------------------------------------------------
+# --- arithmetic with torch's type promotion -----------------------------------------------------------------------
 
 
 def _binary(op: Callable[..., Any]) -> Handler:
@@ -251,7 +250,7 @@ def _gelu(t: Any, node: Node) -> Any:
     return mul(mul(x, c(0.5)), add(curve, c(1.0)))
 
 
-# --- reductions and rows -----------------------------------------------------------------------------------------------
+# --- reductions and rows ------------------------------------------------------------------------------------------
 
 
 def _reduction(op: Callable[..., Any]) -> Handler:

@@ -46,7 +46,9 @@ def exp(x: Any) -> Any:
     def of(x: Any) -> Any:
         low = tirx.Select(x < _f(-104.0), _f(-104.0), x)
         clamped = tirx.Select(low > _f(89.0), _f(89.0), low)
-        return _named(clamped, lambda c: _named(tirx.floor(c * _f(1.44269504088896341) + _f(0.5)), lambda n: whole(c, n)))
+        return _named(
+            clamped, lambda c: _named(tirx.floor(c * _f(1.44269504088896341) + _f(0.5)), lambda n: whole(c, n))
+        )
 
     def whole(c: Any, n: Any) -> Any:
         reduced = (c - n * _f(0.693359375)) - n * _f(-2.12194440e-4)
@@ -105,7 +107,9 @@ def erf(x: Any) -> Any:
 
 
 _ERF_NEAR = (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1)
-_ERF_FAR = (-1.72853470e-5, 3.83197126e-4, -3.88396438e-3, 2.42546219e-2, -1.06777877e-1, -6.34846687e-1, -1.28717512e-1)
+_ERF_FAR = (
+    -1.72853470e-5, 3.83197126e-4, -3.88396438e-3, 2.42546219e-2, -1.06777877e-1, -6.34846687e-1, -1.28717512e-1,
+)  # fmt: skip
 
 _FUNCTIONS = {"exp": exp, "sigmoid": sigmoid, "tanh": tanh, "erf": erf}
 

@@ -63,7 +63,7 @@ def _check_target(text: str) -> None:
         parsed = None
     if not isinstance(parsed, dict) or "kind" not in parsed:
         raise InvalidOption(
-            f"The option 'target' of tvm takes a JSON object with a \"kind\", such as '{{\"kind\": \"llvm\"}}', "
+            f'The option \'target\' of tvm takes a JSON object with a "kind", such as \'{{"kind": "llvm"}}\', '
             f"not {text!r}."
         )
     if parsed["kind"] != "llvm":

@@ -39,9 +39,7 @@ class TvmFunction:
         self._copied: tuple[int, ...] | None = None  # outputs that show memory of something else, once known
 
     def __call__(self, *args: Any) -> tuple[torch.Tensor, ...]:
-        given = [
-            layout.hand_over(value) for layout, value in zip(self._inputs, (*args, *self._constants), strict=True)
-        ]
+        given = [layout.hand_over(value) for layout, value in zip(self._inputs, (*args, *self._constants), strict=True)]
         try:
             main = self._free.pop()
         except IndexError:

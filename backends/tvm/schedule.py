@@ -7,7 +7,8 @@ TVM's own default is one thread and one loop nest per operator.  Here
 * a reduction runs in several lanes, which are combined at the end;
 * the outermost loop is divided among threads, if the work is worth it.
 
-Innermost loops are left plain: with elementary functions written out (``mathlib``) LLVM vectorizes them, tails included.
+Innermost loops are left plain: with elementary functions written out (``mathlib``) LLVM vectorizes them, tails
+included.
 A kernel that a step does not fit keeps what the steps before made of it; every step preserves its meaning.
 """
 

@@ -114,7 +114,8 @@ def _hinted(value: Any) -> Any:
 def specialize(gm: GraphModule, args: Sequence[Any]) -> GraphModule:
     """``gm`` for the sizes of ``args``: numbers become constants, nodes keep their names and have static values."""
     mode = internals.new_fake_mode()
-    graph, copied, values = Graph(), {}, {}
+    graph, copied = Graph(), {}
+    values: dict[Any, Any] = {}
     given = iter(args)
 
     def value(argument: Node) -> Any:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
-
 import tvm
-from tvm import relax, te, tirx
+from torch.fx import GraphModule, Node
+from tvm import relax, te
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
+
 from torchmux import torch_internals as internals
 
 from ..common import aliasing
@@ -94,7 +94,8 @@ class Translator(ExportedProgramImporter):
                         self._translate_node(node)
                 if self._refused:
                     # The builder wants its blocks closed in any case.
-                    returned, outputs = variables[:1], []
+                    outputs: list[Any] = []
+                    returned = variables[:1]
                 else:
                     returned, outputs = self._results(results)
                 output = self.block_builder.emit_output(relax.Tuple(returned))
@@ -203,6 +204,7 @@ class Translator(ExportedProgramImporter):
         made = self.emit(relax.call_pure_packed(library.CALL, *given, ty_args=relax.TupleType(types)))
         results: list[Any] = [None] * len(value)
         for at, (position, layout) in enumerate(zip(kept, layouts, strict=True)):
+            assert position is not None
             results[position] = self.emit(relax.TupleGetItem(made, at))
             self._layouts[results[position]] = layout
         return results

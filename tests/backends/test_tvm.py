@@ -47,9 +47,7 @@ def test_a_network(capture, library: str) -> None:
 
 
 def test_library_calls_are_told_apart(capture) -> None:
-    assert check(capture, Mlp(), torch.randn(3, 8)).notes == [
-        "2 of 6 operators on tvm are calls of torch's kernels"
-    ]
+    assert check(capture, Mlp(), torch.randn(3, 8)).notes == ["2 of 6 operators on tvm are calls of torch's kernels"]
     assert check(capture, Mlp(), torch.randn(3, 8), options={"library": "none"}).notes == []
 
 
@@ -69,7 +67,9 @@ def test_columns_and_whole_sums(capture) -> None:
 
 def test_a_norm_of_squares(capture) -> None:
     weight = torch.randn(96)
-    check(capture, lambda x, w: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * w, torch.randn(2, 9, 96), weight)
+    check(
+        capture, lambda x, w: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * w, torch.randn(2, 9, 96), weight
+    )
 
 
 @pytest.mark.parametrize("function", [torch.exp, torch.tanh, torch.sigmoid, torch.erf])

@@ -30,7 +30,9 @@ def build(name: str) -> tuple[torch.nn.Module, Any]:
     t = transformers
     if name == "bert":
         still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-        return t.BertModel(t.BertConfig(**SMALL, **still, vocab_size=100)), lambda n: {"input_ids": text(n)["input_ids"]}
+        return t.BertModel(t.BertConfig(**SMALL, **still, vocab_size=100)), lambda n: {
+            "input_ids": text(n)["input_ids"]
+        }
     if name == "gpt2":
         ends = {"bos_token_id": 1, "eos_token_id": 2}
         return t.GPT2Model(t.GPT2Config(n_layer=2, n_embd=64, n_head=4, vocab_size=100, **ends)), text
