@@ -20,10 +20,10 @@ from .output import Output
 from .recorder import NeedsShapeEnv
 from .shapes import DynamicDims, add_shape_guards
 from .trace import Trace
-from .values.base import NULL, Value
+from .values.base import NULL, StateChanged, Value
 from .values.constants import ConstValue
 
-_MAX_ATTEMPTS = 8
+_MAX_ATTEMPTS = 64  # each cached function that has to run first takes one
 _EXTRA_RECURSION = 3000
 
 
@@ -137,6 +137,8 @@ def _trace(
             return tr, tr.run(), broke
         except NeedsShapeEnv:
             symbolic = True
+        except StateChanged:
+            continue
         except GraphBreak as stop:
             if fullgraph or stop.whole_frame or (stop_at is not None and tr.step >= stop_at):
                 raise

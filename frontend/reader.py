@@ -25,7 +25,7 @@ from .guards import GuardSet
 from .handlers import classify
 from .sources import Source, attr, const_source, global_source, raw_item
 from .values.base import MISSING, Raised, Value
-from .values.classes import BuiltinValue, ClassValue, DisabledValue, PythonModuleValue, RealValue, WeakrefValue
+from .values.classes import BuiltinValue, CachedFunctionValue, ClassValue, DisabledValue, PythonModuleValue, RealValue, WeakrefValue
 from .values.constants import CONST_TYPES, ConstValue
 from .values.contexts import wrap_context
 from .values.deques import wrap_deque
@@ -68,6 +68,7 @@ class Reader:
         self._keep: list[Any] = []  # what _memo has ids of must stay alive
         self._global_guards: set[tuple[int, str]] = set()
         self._distinct: set[type] = set()
+        self._equal: dict[tuple[type, str], Any] = {}
 
     # --- the one door ----------------------------------------------------------------------------------------------
 
@@ -147,7 +148,8 @@ class Reader:
         if cls is functools.partial:
             return self._wrap_partial(obj, source)
         if isinstance(obj, functools._lru_cache_wrapper):
-            return self.wrap(obj.__wrapped__, source and attr(source, "__wrapped__"))
+            self._identity(obj, source)
+            return CachedFunctionValue(obj, source)
         if cls is collections.deque:
             return wrap_deque(self, obj, source)
         if cls is types.CellType:
@@ -313,6 +315,10 @@ class Reader:
     def force(self, element: Any) -> Value:
         """The value of a container's element that has not been looked at yet."""
         return self.wrap(element.obj, element.source) if isinstance(element, Lazy) else element
+
+    def keep_equal(self, obj: Any) -> Any:
+        """One object for all that look like this one, so that sources which hold it are equal."""
+        return self._equal.setdefault((type(obj), repr(obj)), obj)
 
     def memo_of(self, obj: Any) -> Value | None:
         return self._memo.get(id(obj))

@@ -29,6 +29,10 @@ class Raised(Exception):
         self.frames: list[tuple[str, int, str]] = []
 
 
+class StateChanged(Exception):
+    """The trace had to run code of the program for real; it starts again."""
+
+
 class Value:
     """One object of the traced program.  ``source`` is None for what the trace itself created."""
 
@@ -163,3 +167,13 @@ class NullValue(Value):
 
 
 NULL = NullValue()
+
+
+def call_handler(handler: Any, name: str, args: tuple, kwargs: dict[str, Value]) -> Value:
+    """Call what stands in for a C function; arguments that it does not take are the program's mistake, or rare."""
+    try:
+        return handler(*args, **kwargs)
+    except TypeError as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            raise
+        raise GraphBreak(C_FUNCTION, f"{name} with these arguments", error) from None

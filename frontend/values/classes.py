@@ -12,7 +12,7 @@ import torch
 
 from ..breaks import C_FUNCTION, DISABLED, OPERATION, GraphBreak
 from ..sources import Source, attr, call, const_source
-from .base import MISSING, Raised, Value
+from .base import MISSING, Raised, StateChanged, Value, call_handler
 from .constants import CONST_TYPES, ConstValue
 from .exceptions import ExceptionValue
 from .iterators import SequenceIterator
@@ -230,16 +230,6 @@ def allocate(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) 
     return ObjectValue(cls)
 
 
-def call_handler(handler: Any, name: str, args: tuple, kwargs: dict[str, Value]) -> Value:
-    """Call what stands in for a C function; arguments that it does not take are the program's mistake, or rare."""
-    try:
-        return handler(*args, **kwargs)
-    except TypeError as error:
-        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-            raise
-        raise GraphBreak(C_FUNCTION, f"{name} with these arguments", error) from None
-
-
 class BuiltinValue(RealValue):
     """A function written in C (or a class's C method, unbound)."""
 
@@ -291,6 +281,31 @@ class BuiltinValue(RealValue):
         except AttributeError as error:
             raise Raised(tr.exception(error)) from None
         return tr.wrap(value, None)
+
+
+class CachedFunctionValue(BuiltinValue):
+    """A function behind ``functools.lru_cache``: called for real, because the program gets the cache's own objects.
+
+    What it returns is reached by calling it again, which takes it out of the cache.
+    """
+
+    __slots__ = ()
+
+    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if not all(value.is_const() for value in (*args, *kwargs.values())) or tr.effects:
+            raise GraphBreak(C_FUNCTION, f"cached function {self.describe()} of changed or changing objects")
+        before = self.obj.cache_info()
+        if before.maxsize is not None and before.currsize >= before.maxsize:
+            raise GraphBreak(C_FUNCTION, f"the cache of {self.describe()} is full and may forget")
+        plain, named = tuple(a.const(tr) for a in args), {k: v.const(tr) for k, v in kwargs.items()}
+        try:
+            result = self.obj(*plain, **named)
+        except Exception as error:
+            raise GraphBreak(C_FUNCTION, f"cached function {self.describe()}", error) from None
+        if self.obj.cache_info().misses > before.misses:
+            raise StateChanged  # the function has run, which may have changed what the trace has read
+        base = self.source or const_source(self.obj, self.describe())
+        return tr.wrap(result, call(base, "{0}(*{1}, **{2})", "{0}(...)", (tr.keep_equal(plain), tr.keep_equal(named))))
 
 
 class PythonModuleValue(RealValue):

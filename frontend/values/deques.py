@@ -6,7 +6,7 @@ import collections
 from typing import TYPE_CHECKING, Any
 
 from ..sources import Source, attr, item
-from .base import Raised, Value
+from .base import Raised, Value, call_handler
 from .constants import ConstValue
 from .iterators import SequenceIterator
 from .sequences import Lazy, SequenceValue, SliceValue
@@ -75,7 +75,7 @@ class DequeValue(SequenceValue):
     def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         method = _METHODS.get(name)
         if method is not None:
-            return method(tr, self, *args, **kwargs)
+            return call_handler(method, f"deque.{name}", (tr, self, *args), kwargs)
         from .methods import call_builtin_method
 
         return call_builtin_method(tr, self, collections.deque, name, args, kwargs)

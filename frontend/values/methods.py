@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import C_FUNCTION, GraphBreak
-from .base import Raised, Value
+from .base import Raised, Value, call_handler
 from .constants import ConstValue
 from .iterators import SequenceIterator
 from .mappings import DictValue, DictViewValue
