@@ -50,6 +50,7 @@ class Output:
         self.arguments: dict[tuple[str, str], str] = {}  # ("local" | "cell", name) -> parameter
         self.loader = Loader(self.names, self.before, self._root)
         self.graph_outputs: list[Value] = []
+        self.direct: set[Value] = set()  # on the stack and nowhere else
         self.unseen: set[Value] = set()  # iterators of ours that the program cannot look at
         self._outputs: dict[Value, str] = {}
         self._memo: dict[Value, str] = {}
@@ -97,6 +98,7 @@ class Output:
     def hide(self, stack: list[Value], visible: list[Value]) -> None:
         """Iterators of loops that go on after the graph may be objects of ours, as nothing but the loop has them."""
         pending = [value for value in stack if value not in visible]
+        self.direct.update(pending)
         while pending:
             value = pending.pop()
             if isinstance(value, ObjectValue) and value.cls in STANDS_FOR and value not in self.unseen:
@@ -104,6 +106,14 @@ class Output:
                 pending.extend(v for v in value.attrs.values() if isinstance(v, Value))
             elif isinstance(value, ListValue) and value.source is None:
                 pending.extend(value.unpack(self.tr))
+
+    def late_iterator(self, container: str, position: int) -> str:
+        """A real iterator for the stack, made once the side effects have set the container right."""
+        self._count += 1
+        self.late.append(f"r{self._count} = iter({container})")
+        if position:
+            self.late.append(f"{self.names.const(_advance)}(r{self._count}, {position}, False)")
+        return f"r{self._count}"
 
     def container(self, opening: str, closing: str, items: list[Value]) -> str:
         if opening == "(" and not items:
@@ -211,10 +221,8 @@ class Output:
         base = self.names.const(collections.OrderedDict if issubclass(value.cls, collections.OrderedDict) else dict)
         value.values(self.tr)
         pairs = [(self.value(key), self.value(element)) for key, element in value.entries.values()]
-        return [
-            f"{base}.clear({target})",
-            *(f"{base}.__setitem__({target}, {key}, {element})" for key, element in pairs),
-        ]
+        writes = [f"{base}.__setitem__({target}, {key}, {element})" for key, element in pairs]
+        return [f"{base}.clear({target})", *writes] if value.version else writes  # new values leave iterators alone
 
     def restore_state(self) -> None:
         """Enter for real the regions in which the graph ended."""

@@ -211,6 +211,9 @@ class Reader:
             if name in obj.__dict__:  # compiled on its own: here it is part of the caller's graph
                 self._identity(obj, source)
                 return self.wrap(obj.__dict__[name], source and attr(source, name))
+        if (patched := classify.patched_by_torch(obj)) is not None:
+            self._identity(obj, source)
+            return self.wrap(patched, None)
         special = classify.function_value(obj, source)
         if special is not None:
             self._identity(obj, source)

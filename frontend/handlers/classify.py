@@ -97,6 +97,16 @@ def is_disabled(fn: Any) -> str | None:
     return None
 
 
+def patched_by_torch(fn: Any) -> Any:
+    """The ``Module.__init__`` that torch's own tracer, once used, has wrapped to note when modules are made.
+
+    The note tells that tracer which modules are new; a module made in our graph is never its business.
+    """
+    if fn.__module__ == "torch._dynamo.mutation_guard" and fn.__code__.co_freevars == ("init",):
+        return fn.__closure__[0].cell_contents
+    return None
+
+
 class OperatorValue(RealValue):
     """An operator: calling it makes a node."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 from typing import TYPE_CHECKING, Any
 
+from ..breaks import NOT_REBUILDABLE, GraphBreak
 from ..sources import Source, attr, item
 from .base import Raised, Value, call_handler
 from .constants import ConstValue
@@ -102,6 +103,11 @@ class DequeIterator(SequenceIterator):
         if self.owner.version != self.version:
             raise Raised(tr.make_exception(RuntimeError, "deque mutated during iteration"))
         return super().next(tr)
+
+    def rebuild(self, out: Output) -> str:
+        if self.owner.version != self.version:
+            raise GraphBreak(NOT_REBUILDABLE, "an iterator over a deque that has changed")
+        return out.late_iterator(out.value(self.owner), self.position) if self in out.direct else super().rebuild(out)
 
 
 def _append(tr: Trace, owner: DequeValue, value: Value) -> Value:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import gc
 import itertools
+import operator
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import NOT_REBUILDABLE, OPERATION, SUSPENDED, GraphBreak
@@ -97,6 +99,14 @@ class SetIterator(SequenceIterator):
         return element
 
 
+    def rebuild(self, out: Output) -> str:
+        if self.size >= 0 and len(self.owner.entries) != self.size:
+            raise GraphBreak(NOT_REBUILDABLE, "an iterator over a set that has changed")
+        if self in out.direct and self.size >= 0:
+            return out.late_iterator(out.value(self.owner), self.position)
+        return super().rebuild(out)
+
+
 class LiveIterator(IteratorValue):
     """Over a list or tuple value; like Python's, it sees what is appended meanwhile."""
 
@@ -165,7 +175,11 @@ class DictIterator(IteratorValue):
             raise GraphBreak(OPERATION, "a dictionary gets other keys while it is iterated")
 
     def rebuild(self, out: Output) -> str:
-        """The rest, read when it is asked for, as the loop may go on to change the values."""
+        """For a loop the real thing; elsewhere the rest, read when it is asked for, as values may still change."""
+        if self.owner.version != self.version:
+            raise GraphBreak(NOT_REBUILDABLE, "an iterator over a dictionary whose keys have changed")
+        if self in out.direct and self.position >= 0:
+            return out.late_iterator(f"{out.value(self.owner)}.{self.kind}()", self.position)
         keys = out.container(
             "[", "]", [self.owner.entries[key][0] for key in self.keys[self.position :]] if self.position >= 0 else []
         )
@@ -347,9 +361,9 @@ def wrap_iterator(tr: Trace, obj: Any, source: Any) -> Value | None:
 
     The state is what ``__reduce__`` tells: the function that makes such an iterator, its arguments, and the position.
     """
-    from .sequences import wrap_list, wrap_tuple
-
     cls = type(obj)
+    if source is not None and cls in _OVER_DICTS:
+        return _wrap_dict_iterator(tr, obj, source)
     if cls not in _READABLE or source is None:
         return None
     _, args, *position = obj.__reduce__()
@@ -387,17 +401,31 @@ def wrap_iterator(tr: Trace, obj: Any, source: Any) -> Value | None:
     if isinstance(contents, range):
         tr.guards.equals(item(arguments, 0), contents)
         return ExistingIterator(obj, RangeIterator(contents[start:]), source)
-    owner: Any = tr.memo_of(contents)
-    if owner is None:
-        if type(contents) not in (list, tuple):
-            return None
-        wrap: Any = wrap_list if type(contents) is list else wrap_tuple
-        owner = wrap(tr, contents, item(arguments, 0))
+    if type(contents) not in (list, tuple):
+        return None
+    owner: Any = tr.wrap(contents, item(arguments, 0))
     mirror = LiveIterator(owner)
     mirror.position = start
     return ExistingIterator(obj, mirror, source)
 
 
+def _wrap_dict_iterator(tr: Trace, obj: Any, source: Any) -> Value | None:
+    """An iterator over a dictionary tells what is left; the garbage collector knows the dictionary."""
+    tr.guards.type_is(source, type(obj))
+    left = operator.length_hint(obj)
+    tr.guards.add(source, f"{{1}}({{0}}) == {left}", (operator.length_hint,), f"has {left} items left")
+    referents = gc.get_referents(obj)
+    if not left or not referents or not isinstance(referents[0], dict):
+        return None  # at its end, or the dictionary has changed
+    owner: Any = tr.wrap(referents[0], call(source, "{1}({0})[0]", "dictionary of {0}", (gc.get_referents,)))
+    if not hasattr(owner, "entries") or len(owner.entries) < left:
+        return None
+    mirror = DictIterator(tr, owner, _OVER_DICTS[type(obj)])
+    mirror.position = len(mirror.keys) - left
+    return ExistingIterator(obj, mirror, source)
+
+
+_OVER_DICTS = {type(iter({})): "keys", type(iter({}.values())): "values", type(iter({}.items())): "items"}
 _READABLE: tuple[type, ...] = (
     type(iter([])), type(iter(())), type(iter(range(0))), enumerate, zip, map,
 )  # fmt: skip

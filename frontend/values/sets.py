@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..breaks import OPERATION, GraphBreak
+from ..breaks import NOT_REBUILDABLE, OPERATION, GraphBreak
 from ..sources import Source
 from .base import MISSING, Raised, Value
 from .constants import ConstValue
@@ -113,8 +113,17 @@ class SetValue(Value):
         return call_builtin_method(tr, self, self.cls, name, args, kwargs)
 
     def rebuild(self, out: Output) -> str:
-        values = self.entries.values() if self.mirror is None else [self.entries[key] for key in self.mirror]
-        return f"{self.cls.__name__}({out.container('[', ']', list(values))})"
+        return f"{self.cls.__name__}({out.container('[', ']', self.in_order_of_making())})"
+
+    def in_order_of_making(self) -> list[Value]:
+        """The elements in an order in which to store them, so that a new set gives them as the program's does."""
+        if self.mirror is None:
+            return list(self.entries.values())
+        wanted = list(self.mirror)
+        for order in (list(self.entries), wanted, wanted[::-1]):
+            if list(self.cls(order)) == wanted:
+                return [self.entries[key] for key in order]
+        raise GraphBreak(NOT_REBUILDABLE, "a set with an order that comes of its history")
 
 
 def _base(cls: type) -> Any:

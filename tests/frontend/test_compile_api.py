@@ -202,6 +202,17 @@ def test_under_torch_compile_and_beside_it():
     assert torch.equal(both(x), fn(x) * 2)
 
 
+def test_modules_made_inside_after_torch_compile_was_used():
+    """torch's tracer replaces ``Module.__init__`` for the whole process."""
+    torch.compile(nn.Linear(2, 2), backend="eager")(torch.ones(1, 2))
+
+    def fn(x, y):
+        return nn.CrossEntropyLoss()(x, y)
+
+    x, y = torch.randn(3, 4), torch.tensor([0, 1, 3])
+    assert torch.equal(torchmux.compile(fn, backend="eager", fullgraph=True)(x, y), fn(x, y))
+
+
 def test_threads_compile_and_call_at_once():
     def fn(x, k):
         return (x * k).relu() + k
