@@ -25,7 +25,15 @@ from .guards import GuardSet
 from .handlers import classify
 from .sources import Source, attr, const_source, global_source, raw_item
 from .values.base import MISSING, Raised, Value
-from .values.classes import BuiltinValue, CachedFunctionValue, ClassValue, DisabledValue, PythonModuleValue, RealValue, WeakrefValue
+from .values.classes import (
+    BuiltinValue,
+    CachedFunctionValue,
+    ClassValue,
+    DisabledValue,
+    PythonModuleValue,
+    RealValue,
+    WeakrefValue,
+)
 from .values.constants import CONST_TYPES, ConstValue
 from .values.contexts import wrap_context
 from .values.deques import wrap_deque

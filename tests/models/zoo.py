@@ -60,7 +60,7 @@ def assert_close_enough(subject: Subject, found: Any) -> None:
 
 def assert_one_graph(report: Any) -> None:
     """Nothing broke; the messages say what did."""
-    assert [entry.message() for entry in report.breaks] == []
+    assert not report.breaks, "\n".join(entry.message() for entry in report.breaks)
     assert report.graph_count == 1
 
 

@@ -1,4 +1,5 @@
-"""Corners of calls, scopes and the library: caches, cells around breaks, named tuples, imports, iterators that stop early."""
+"""Corners of calls, scopes and the library: caches, cells around breaks, named tuples, imports, iterators that
+stop early."""
 
 import collections
 import dataclasses
@@ -187,8 +188,10 @@ def case_named_tuples_have_methods(x, r):
     a, b = r
     s = Simple(x)
     return (
-        x * r.double, r.moved(2), a, b is r.b, s._fields, s._asdict()["q"], Record(1).b is Record(2).b, r == (3, [1]), r[0],
-        isinstance(r, tuple), Simple._make([1, 2]), s._replace(q=5).q, len(r), Record(a=1, b=2) < Record(2, 0), hash(Simple(1, 2)) == hash((1, 2)),
+        x * r.double, r.moved(2), a, b is r.b, s._fields, s._asdict()["q"], Record(1).b is Record(2).b, r == (3,
+        [1]), r[0],
+        isinstance(r, tuple), Simple._make([1, 2]), s._replace(q=5).q, len(r), Record(a=1, b=2) < Record(2, 0),
+        hash(Simple(1, 2)) == hash((1, 2)),
     )  # fmt: skip
 
 
@@ -221,7 +224,14 @@ def case_map_stops_at_stop_iteration(x):
     out = []
     for n in map(f, range(5)):
         out.append(n)
-    return x + len(out), out, list(map(f, [0, 1, 2, 3])), [*zip(map(f, range(4)), "abcd")], dict(zip("ab", map(f, [1, 2]))), tuple(filter(lambda n: n != 1, range(3)))
+    return (
+        x + len(out),
+        out,
+        list(map(f, [0, 1, 2, 3])),
+        [*zip(map(f, range(4)), "abcd")],
+        dict(zip("ab", map(f, [1, 2]))),
+        tuple(filter(lambda n: n != 1, range(3))),
+    )
 
 
 @case()
@@ -268,7 +278,13 @@ def case_sorting(x):
         sorted([1, "a"])
     except TypeError as error:
         message = str(error)
-    return x + 1, sorted(pairs), sorted(pairs, key=key), sorted(pairs, key=operator.itemgetter(0), reverse=True), words, calls == pairs, message, min(pairs, key=lambda p: p[1]), max([], default=3)
+    return (
+        x + 1,
+        sorted(pairs),
+        sorted(pairs, key=key),
+        sorted(pairs, key=operator.itemgetter(0), reverse=True),
+    )
+    words, calls == pairs, message, min(pairs, key=lambda p: p[1]), max([], default=3)
 
 
 @case()
@@ -291,11 +307,16 @@ def case_library_helpers(x):
     counter = collections.Counter("abca")
     chained = collections.ChainMap({"a": 1}, {"b": 2})
     return (
-        x + 1, functools.reduce(operator.mul, [1, 2, 3]), counter["a"], counter.most_common(1), chained["b"], list(chained),
-        math.gcd(4, 6), math.isclose(0.1 + 0.2, 0.3), round(2.5), round(-1.55, 1), divmod(-7, 3), int("ff", 16), bool(pattern.match("aab")),
-        "a-b".partition("-"), "x".join(map(str, [1, 2])), list(itertools.pairwise([1, 2, 3])), types.SimpleNamespace(a=1).a, ord("a"), chr(98),
-        os.path.basename("a/b"), str(None), repr("'"), ascii("é"), "%d %s %.2f" % (1, "a", 0.5), "{:>5}|{!r}".format(1, "b"), f"{3:04d}{x.dim()}",  # noqa: UP031, UP032
-        sum([[1], [2]], []), list(enumerate("ab", 1)), dict(a=1, **{"b": 2}), hash("a") == hash("a"), callable(len), isinstance(True, int),
+        x + 1, functools.reduce(operator.mul, [1, 2, 3]), counter["a"], counter.most_common(1), chained["b"],
+        list(chained),
+        math.gcd(4, 6), math.isclose(0.1 + 0.2, 0.3), round(2.5), round(-1.55, 1), divmod(-7, 3), int("ff", 16),
+        bool(pattern.match("aab")),
+        "a-b".partition("-"), "x".join(map(str, [1, 2])), list(itertools.pairwise([1, 2, 3])),
+        types.SimpleNamespace(a=1).a, ord("a"), chr(98),
+        os.path.basename("a/b"), str(None), repr("'"), ascii("é"), "%d %s %.2f" % (1, "a", 0.5),
+        "{:>5}|{!r}".format(1, "b"), f"{3:04d}{x.dim()}",  # noqa: UP031, UP032
+        sum([[1], [2]], []), list(enumerate("ab", 1)), dict(a=1, **{"b": 2}), hash("a") == hash("a"),
+        callable(len), isinstance(True, int),
     )  # fmt: skip
 
 
@@ -314,7 +335,13 @@ class Buffered(nn.Module):
 
 @case(inputs=lambda: (tensor(), Buffered()))
 def case_buffers_are_replaced(x, module):
-    return module(x), module(x), module.scale is module._buffers["scale"], "latest" in module.__dict__, list(module.state_dict())
+    return (
+        module(x),
+        module(x),
+        module.scale is module._buffers["scale"],
+        "latest" in module.__dict__,
+    )
+    list(module.state_dict())
 
 
 @case(inputs=lambda: (tensor(), Buffered()))
@@ -332,7 +359,13 @@ def case_module_attributes_of_all_kinds(x, module):
     module.none = None
     del module.plain
     module.scale = None
-    return x * module.weight, [name for name, _ in module.named_modules()], list(module._parameters), module.scale, hasattr(module, "plain")
+    return (
+        x * module.weight,
+        [name for name, _ in module.named_modules()],
+        list(module._parameters),
+        module.scale,
+    )
+    hasattr(module, "plain")
 
 
 class Nested(nn.Module):
@@ -357,7 +390,12 @@ def nested():
 
 @case(inputs=lambda: (tensor(), nested()))
 def case_containers_of_modules(x, module):
-    return module(x), module(x, which="b"), module.list[-1] is module.list[1], [type(m).__name__ for m in module.list[:1]], module.get_submodule("blocks.a") is module.blocks["a"]
+    return (
+        module(x),
+        module(x, which="b"),
+        module.list[-1] is module.list[1],
+    )
+    [type(m).__name__ for m in module.list[:1]], module.get_submodule("blocks.a") is module.blocks["a"]
 
 
 class Hooked(nn.Module):
@@ -390,7 +428,15 @@ def case_namespace_object(x, ns):
 @case(inputs=lambda: (tensor(), {"f": [torch.sin, torch.Tensor.abs, nn.ReLU(), len, str.upper]}))
 def case_callables_in_containers(x, table):
     sin, abs_, relu, length, upper = table["f"]
-    return sin(x), abs_(x), relu(x), length(x), upper("a"), [f.__name__ for f in (sin, length)], {sin: 1}[torch.sin], torch.sin is sin
+    return (
+        sin(x),
+        abs_(x),
+        relu(x),
+        length(x),
+        upper("a"),
+        [f.__name__ for f in (sin, length)],
+    )
+    {sin: 1}[torch.sin], torch.sin is sin
 
 
 @case()
