@@ -216,6 +216,8 @@ class Protocols:
         function, name = _UNARY[symbol]
         if isinstance(value, TensorValue):
             return self.emit("call_function", function, [value], {})
+        if isinstance(value, SymValue) and symbol == "~":
+            return self.fold(function, [value.const(self)], {})  # symbolic integers have no bits
         if isinstance(value, SymValue):
             result = function(value.sym)
             node = self._node("call_function", function, (value.node,), {})
