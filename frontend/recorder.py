@@ -42,7 +42,7 @@ class GraphRecorder:
         self.real_inputs: dict[Any, Any] = {}  # placeholder -> the tensor or number of this call
         self.static_inputs: set[Any] = set()  # placeholders of parameters and buffers
         self.shape_inputs: list[tuple[Any, Source]] = []  # (fake tensor or SymInt, source), for shape guards
-        self.grad_enabled = torch.is_grad_enabled()
+        self.grad_enabled = self.initial_grad = torch.is_grad_enabled()
         self.op_count = 0
         self._symbol_nodes: dict[Any, Any] = {}
         self._last_placeholder: Any = None
@@ -160,7 +160,13 @@ class GraphRecorder:
         fx_kwargs = {k: v.arg(self) for k, v in kwargs.items()}
         fake_args = [a.fake(self) for a in args]
         fake_kwargs = {k: v.fake(self) for k, v in kwargs.items()}
+        if fake_kwargs.get("requires_grad") is True:
+            raise GraphBreak(breaks.TORCH_STATE, "a tensor made in the graph cannot be a leaf that requires grad")
+        out = fake_kwargs.get("out")
+        before = tuple(out.shape) if isinstance(out, torch.Tensor) else None
         result = self._propagate(kind, target, fake_args, fake_kwargs)
+        if before is not None and tuple(fake_kwargs["out"].shape) != before:
+            raise GraphBreak(breaks.OPERATION, "out= is a tensor of another shape, which the operator resizes")
         if isinstance(result, torch.Tensor):
             for value in (*args, *kwargs.values()):
                 if isinstance(value, TensorValue) and value.example is result:
@@ -222,6 +228,9 @@ class GraphRecorder:
     def set_grad(self, enabled: bool) -> None:
         """``torch.set_grad_enabled`` inside the graph; tracing goes on under the new mode."""
         if enabled != self.grad_enabled:
+            if enabled and not self.initial_grad:
+                # backends are told once whether a graph trains, by how it begins
+                raise GraphBreak(breaks.TORCH_STATE, "gradients are switched on in a graph that begins without them")
             self._node("call_function", ti.set_grad_enabled, (enabled,), {})
             self.grad_enabled = enabled
             ti.set_grad_enabled(enabled)

@@ -98,7 +98,6 @@ class SetIterator(SequenceIterator):
             raise GraphBreak(OPERATION, "a set gets other elements while it is iterated")
         return element
 
-
     def rebuild(self, out: Output) -> str:
         if self.size >= 0 and len(self.owner.entries) != self.size:
             raise GraphBreak(NOT_REBUILDABLE, "an iterator over a set that has changed")
@@ -425,7 +424,7 @@ def _wrap_dict_iterator(tr: Trace, obj: Any, source: Any) -> Value | None:
     return ExistingIterator(obj, mirror, source)
 
 
-_OVER_DICTS = {type(iter({})): "keys", type(iter({}.values())): "values", type(iter({}.items())): "items"}
+_OVER_DICTS: tuple[type, ...] = {type(iter({})): "keys", type(iter({}.values())): "values", type(iter({}.items())): "items"}
 _READABLE: tuple[type, ...] = (
     type(iter([])), type(iter(())), type(iter(range(0))), enumerate, zip, map,
 )  # fmt: skip

@@ -172,7 +172,7 @@ class TensorValue(Value):
             raise GraphBreak(TORCH_STATE, f"Tensor.{name} on {self.describe()}")
         if name == "requires_grad_" and self._already_requires_grad(tr, args, kwargs):
             return self
-        if name in _METADATA_IN_PLACE and self.is_input:
+        if name in _METADATA_IN_PLACE and (self.is_input or name == "requires_grad_"):
             raise GraphBreak(
                 OPERATION, f"Tensor.{name} changes the shape, strides or autograd state of input {self.describe()}"
             )
