@@ -43,6 +43,7 @@ class GraphRecorder:
         self.static_inputs: set[Any] = set()  # placeholders of parameters and buffers
         self.shape_inputs: list[tuple[Any, Source]] = []  # (fake tensor or SymInt, source), for shape guards
         self.grad_enabled = self.initial_grad = torch.is_grad_enabled()
+        self.switched_on: Any = None  # where gradients were first switched on in a graph that began without them
         self.op_count = 0
         self._symbol_nodes: dict[Any, Any] = {}
         self._last_placeholder: Any = None
@@ -186,6 +187,9 @@ class GraphRecorder:
     def user_line(self) -> str:
         return "?"
 
+    def place(self) -> Any:
+        return True
+
     def _propagate(self, kind: str, target: Any, args: list, kwargs: dict) -> Any:
         try:
             with self.fake_mode:
@@ -228,9 +232,8 @@ class GraphRecorder:
     def set_grad(self, enabled: bool) -> None:
         """``torch.set_grad_enabled`` inside the graph; tracing goes on under the new mode."""
         if enabled != self.grad_enabled:
-            if enabled and not self.initial_grad:
-                # backends are told once whether a graph trains, by how it begins
-                raise GraphBreak(breaks.TORCH_STATE, "gradients are switched on in a graph that begins without them")
+            if enabled and not self.initial_grad and self.switched_on is None:
+                self.switched_on = self.place()
             self._node("call_function", ti.set_grad_enabled, (enabled,), {})
             self.grad_enabled = enabled
             ti.set_grad_enabled(enabled)

@@ -106,10 +106,12 @@ class Trace(GraphRecorder, Reader, Protocols):
         try:
             result = self.root.run()
             self._check_generators()
+            self._check_grad_mode()
             self._close_contexts()
             return result
         except StopAtBreak:
             self._check_generators()
+            self._check_grad_mode()
             self.break_index = self.root.program.ops[self.root.pc].index
             self._close_contexts()
             return None
@@ -145,6 +147,20 @@ class Trace(GraphRecorder, Reader, Protocols):
             error.frames.append((frame.code.co_filename, frame.line, frame.code.co_name))
             error.whole_frame = True
             raise error
+
+    def place(self) -> tuple[int, tuple[str, int, str]]:
+        """The step of the root frame, and the innermost frame, that are being traced."""
+        frame = self.frame or self.root
+        return self.step, (frame.code.co_filename, frame.line, frame.code.co_name)
+
+    def _check_grad_mode(self) -> None:
+        """Backends are told once whether a graph trains, by how it begins; so the graph ends where that changes."""
+        if self.switched_on is None or not any(v.example.requires_grad for v in self.input_values.values()):
+            return
+        self.step, frame = self.switched_on
+        error = GraphBreak(breaks.TORCH_STATE, "gradients are switched on in a graph that began without them")
+        error.frames.append(frame)
+        raise error
 
     def _close_contexts(self) -> None:
         """Leave open regions inside the graph; the compiled frame enters the real ones after it."""
