@@ -424,7 +424,11 @@ def _wrap_dict_iterator(tr: Trace, obj: Any, source: Any) -> Value | None:
     return ExistingIterator(obj, mirror, source)
 
 
-_OVER_DICTS: dict[type, str] = {type(iter({})): "keys", type(iter({}.values())): "values", type(iter({}.items())): "items"}
+_OVER_DICTS: dict[type, str] = {
+    type(iter({})): "keys",
+    type(iter({}.values())): "values",
+    type(iter({}.items())): "items",
+}
 _READABLE: tuple[type, ...] = (
     type(iter([])), type(iter(())), type(iter(range(0))), enumerate, zip, map,
 )  # fmt: skip
