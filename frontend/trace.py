@@ -155,7 +155,8 @@ class Trace(GraphRecorder, Reader, Protocols):
 
     def _check_grad_mode(self) -> None:
         """Backends are told once whether a graph trains, by how it begins; so the graph ends where that changes."""
-        if self.switched_on is None or not any(v.example.requires_grad for v in self.input_values.values()):
+        inputs = self.real_inputs.values()
+        if self.switched_on is None or not any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
             return
         self.step, frame = self.switched_on
         error = GraphBreak(breaks.TORCH_STATE, "gradients are switched on in a graph that began without them")
