@@ -1,4 +1,4 @@
-"""Each snippet once more, with a graph break ahead of every statement: what is captured, rebuilt and resumed must agree.
+"""Each snippet once more, with a graph break ahead of every statement: capture, rebuilding and resuming must agree.
 
 Generators inside snippets are left alone, as they cannot be resumed.
 """
