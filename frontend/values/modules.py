@@ -99,7 +99,15 @@ class NNModuleValue(ObjectValue):
             return
         if name in own["_parameters"] or name in own["_modules"]:
             raise GraphBreak(OPERATION, f"replacing the registered {name!r} of {self.describe()}")
+        if self.source is not None:
+            places = (
+                f"{name!r} in {{0}}._parameters or {name!r} in {{0}}._modules or ({name!r} in {{0}}._buffers) is not "
+            )
+            words = f"registers {name} as before"
+            tr.guards.add(self.source, f"not ({places}{name in own['_buffers']})", (), words)
         if name in own["_buffers"]:
+            if not issubclass(value.pytype(), (torch.Tensor, type(None))):
+                raise GraphBreak(OPERATION, f"making buffer {name!r} of {self.describe()} something else than a tensor")
             source = attr(self.source, "_buffers") if self.source else None
             tr.wrap(own["_buffers"], source).setitem(tr, ConstValue(name), value)
             return

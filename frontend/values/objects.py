@@ -322,6 +322,7 @@ class ObjectValue(Value):
     def set_plain(self, tr: Trace, name: str, value: Value) -> None:
         """``object.__setattr__``."""
         raw = tr.static_lookup(self.cls, name)
+        tr.guard_lookup(self.cls, name, raw)
         if isinstance(raw, property):
             if raw.fset is None:
                 message = f"property {name!r} of {self.cls.__name__!r} object has no setter"

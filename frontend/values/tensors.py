@@ -201,9 +201,13 @@ class TensorValue(Value):
                 raise Raised(tr.make_exception(TypeError, "len() of a 0-d tensor"))
             return self.size(tr, 0)
         if name == "stride":
+            strides = example.stride()
+            if self.source is not None and all(type(s) is int for s in strides) and 1 in example.shape:
+                # The guard of the tensor itself does not look at the stride of a dimension of size one.
+                tr.guards.add(self.source, f"{{0}}.stride() == {strides}", (), f"has strides {strides}")
             if args:
                 return tr.sym_property(self, "stride", args[0].const(tr), example.stride(args[0].const(tr)))
-            return TupleValue([tr.sym_property(self, "stride", d, s) for d, s in enumerate(example.stride())])
+            return TupleValue([tr.sym_property(self, "stride", d, s) for d, s in enumerate(strides)])
         if name in ("numel", "nelement", "sym_numel"):
             return tr.sym_property(self, "numel", None, example.numel())
         offset = tr.sym_property(self, "storage_offset", None, example.storage_offset())
