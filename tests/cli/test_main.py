@@ -41,7 +41,7 @@ def test_help_names_the_commands(capsys):
         main(["--help"])
     assert exit.value.code == 0
     text = capsys.readouterr().out
-    assert all(command in text for command in ("backends", "explain", "demo"))
+    assert all(command in text for command in ("backends", "explain", "breaks", "demo"))
 
 
 def test_a_reader_that_has_enough(tmp_path):
