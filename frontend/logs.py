@@ -1,41 +1,29 @@
-"""``TORCHMUX_LOGS=graph,guards,recompiles,graph_breaks,bytecode``: what the frontend does, on standard error."""
+"""What the frontend prints when asked to (see :mod:`torchmux.logs`)."""
 
 from __future__ import annotations
 
-import functools
-import logging
-import os
-import sys
 import types
 from typing import Any
 
-KINDS = ("graph", "guards", "recompiles", "graph_breaks", "bytecode")
+from torchmux.logs import emit as emit, enabled
 
 
-@functools.cache
-def enabled() -> frozenset[str]:
-    """The kinds asked for in the environment; unknown ones are named once."""
-    asked = [k.strip() for k in os.environ.get("TORCHMUX_LOGS", "").split(",") if k.strip()]
-    unknown = [k for k in asked if k not in KINDS and k not in ("output_code", "fusion", "perf_hints", "kernel_times")]
-    if unknown:
-        logging.getLogger("torchmux").warning(
-            "TORCHMUX_LOGS: unknown %s; known are %s", ", ".join(unknown), ", ".join(KINDS)
-        )
-    return frozenset(asked)
-
-
-def emit(kind: str, title: str, text: str) -> None:
-    if kind in enabled():
-        print(f"[torchmux {kind}] {title}\n{text}", file=sys.stderr, flush=True)
+def place(code: types.CodeType) -> str:
+    """A code object as a title."""
+    return f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
 
 
 def captured(code: types.CodeType, result: Any) -> None:
     """Everything about one finished capture."""
     if not enabled():
         return
-    where = f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
+    where = place(code)
     if result.graph is not None:
         emit("graph", where, result.graph.code)
+        report = getattr(result.compiled, "report", None)
+        written = getattr(report, "output_code", None)
+        told = "\n".join(written) if written else "the backend tells no code of its own"
+        emit("output_code", f"{where} for {getattr(report, 'backend', '?')}", told)
     emit("guards", where, result.guards.text)
     emit("bytecode", where, result.text)
     if result.broke is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from .errors import CompilationFailed, FallbackRefused
 from .options import TorchOptions, as_keywords
-from .report import GraphReport, place_all
+from .report import GraphReport, output_code_of, place_all
 from .spec import ANY, BackendSpec, CompiledGraph, CompileRequest
 
 
@@ -62,6 +62,7 @@ def compile_plain(
         )
     if isinstance(getattr(compiled, "report", None), GraphReport):
         return compiled  # it knows better what ran where
+    report.output_code = output_code_of(compiled)
     return PlainGraph(compiled, report)
 
 

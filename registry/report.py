@@ -37,6 +37,7 @@ class GraphReport:
     compile_seconds: float = 0.0
     cache_hits: int = 0
     notes: list[str] = field(default_factory=list)
+    output_code: list[str] = field(default_factory=list)  # what the backend made of each part, where it says so
 
     @property
     def fallbacks(self) -> list[Placement]:
@@ -58,6 +59,16 @@ def place_all(graph: Any, placed_on: str, reason: str | None = None) -> list[Pla
         for node in graph.nodes
         if node.op in ("call_function", "call_method", "call_module")
     ]
+
+
+def output_code_of(run: Any) -> list[str]:
+    """The code that a backend's callable tells of itself: its ``output_code``, or the text of an FX module."""
+    told = getattr(run, "output_code", None)
+    if told is None:
+        told = getattr(getattr(run, "__self__", run), "code", None)
+    if isinstance(told, str):
+        return [told]
+    return list(told) if isinstance(told, (list, tuple)) else []
 
 
 def operator_name(node: Any) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 # ``torchmux.config`` is the object, not the module: a submodule is bound to its package only while it is first
 # imported, and this line rebinds the name right after that.
 from .config import config
+from .logs import set_logs
 
 if TYPE_CHECKING:
     from torchmux.frontend.api import (
@@ -93,6 +94,7 @@ __all__ = [
     "register_backend",
     "report",
     "reset",
+    "set_logs",
     "unregister_backend",
 ]
 

@@ -2,6 +2,8 @@
 
 ``torchmux.config`` is the one :class:`Config` of the process.  Like torch's own settings its values are shared by all
 threads: a ``patch`` in one thread is seen by the others while it lasts.  Each change is atomic.
+
+The environment sets what the process begins with: ``TORCHMUX_RECOMPILE_LIMIT=2``, ``TORCHMUX_SUPPRESS_ERRORS=1``.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import contextlib
 import difflib
 import os
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -29,7 +32,13 @@ class Config:
     """The settings; setting a name that is not among them raises ``AttributeError`` with the nearest one."""
 
     recompile_limit: int = 8
-    """How often one code object is compiled anew before its frames run in eager mode."""
+    """How often one code object is compiled under one ``compile()`` call before its frames run in eager mode."""
+
+    accumulated_recompile_limit: int = 256
+    """How often one code object is compiled under all ``compile()`` calls before its frames run in eager mode."""
+
+    fail_on_recompile_limit_hit: bool = False
+    """Raise ``Unsupported`` where one of the two limits is reached, as ``fullgraph=True`` does."""
 
     assume_static_by_default: bool = True
     """With ``dynamic=None``, take every size for a constant at first."""
@@ -44,16 +53,34 @@ class Config:
     """Capture operators whose output size depends on data, such as ``nonzero``, instead of breaking the graph."""
 
     suppress_errors: bool = False
-    """Run a frame in eager mode, with a warning, when compiling it fails."""
+    """Run a graph in torch, with a warning, when a backend fails to compile it or is not there."""
 
     verify_correctness: bool = False
     """Compare the first call of every compiled graph with eager, and raise ``NumericsError`` if they differ."""
+
+    disable: bool = False
+    """Compile nothing: compiled functions and modules run as they were written."""
+
+    verbose: bool = False
+    """Keep torchmux's own frames in the tracebacks of exceptions that leave compiled code."""
 
     cache_enabled: bool = True
     """Keep compiled artifacts on disk."""
 
     cache_dir: Path = field(default_factory=_default_cache_dir)
     """Where they are kept: ``TORCHMUX_CACHE_DIR``, or ``torchmux`` in the user's cache folder."""
+
+    def __post_init__(self) -> None:
+        for name in _NAMES:
+            text = os.environ.get(f"{_PREFIX}{name.upper()}")
+            if text and name in _SAMPLE:
+                try:
+                    setattr(self, name, _PARSERS[type(_SAMPLE[name])](text))
+                except ValueError as error:
+                    warnings.warn(f"{_PREFIX}{name.upper()} is ignored: {error}", stacklevel=3)
+        for variable in os.environ:
+            if variable.startswith(_PREFIX):
+                _check_variable(variable.removeprefix(_PREFIX).lower())
 
     def __setattr__(self, name: str, value: Any) -> None:
         _check_name(name)
@@ -65,16 +92,18 @@ class Config:
         object.__setattr__(self, name, value)
 
     @contextlib.contextmanager
-    def patch(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> Iterator[Config]:
+    def patch(
+        self, changes: Mapping[str, Any] | str | None = None, value: Any = None, /, **more: Any
+    ) -> Iterator[Config]:
         """Change settings for a block (``with config.patch(recompile_limit=1):``) or, as a decorator, for each call.
 
-        Takes keywords, a mapping, or both.  Patches nest; each restores what it found.
+        Takes keywords, a mapping, or a name and a value.  Patches nest; each restores what it found.
 
         Raises:
             AttributeError: a name that is not a setting; nothing is changed then.
             TypeError: a value of the wrong type; nothing stays changed then.
         """
-        wanted = {**(changes or {}), **more}
+        wanted = {**({changes: value} if isinstance(changes, str) else changes or {}), **more}
         for name in wanted:
             _check_name(name)
         with _LOCK:
@@ -98,6 +127,36 @@ _LOCK = threading.RLock()
 _NAMES = tuple(f.name for f in fields(Config))
 # The defaults whose type is a plain one tell what type a new value must have.
 _SAMPLE = {f.name: f.default for f in fields(Config) if isinstance(f.default, int)}
+
+
+_PREFIX = "TORCHMUX_"
+_OTHER_VARIABLES = ("logs",)
+
+
+def _parse_bool(text: str) -> bool:
+    known = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    if text.strip().lower() not in known:
+        raise ValueError(f"{text!r} is none of {', '.join(known)}")
+    return known[text.strip().lower()]
+
+
+def _parse_int(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a whole number") from None
+
+
+_PARSERS = {bool: _parse_bool, int: _parse_int}
+
+
+def _check_variable(name: str) -> None:
+    """Warn of a misspelt variable; others may use our prefix for what is theirs."""
+    known = (*_NAMES, *_OTHER_VARIABLES)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+    if near and name not in known:
+        wanted, meant = f"{_PREFIX}{name.upper()}", f"{_PREFIX}{near[0].upper()}"
+        warnings.warn(f"{wanted} is no setting of torchmux. Did you mean {meant}?", stacklevel=4)
 
 
 def _check_name(name: str) -> None:

@@ -23,7 +23,7 @@ from torchmux import torch_internals as internals
 from torchmux.registry.errors import CompilationFailed, FallbackRefused, TorchmuxError
 from torchmux.registry.options import as_keywords
 from torchmux.registry.plain import compile_plain
-from torchmux.registry.report import GraphReport, Placement, operator_name
+from torchmux.registry.report import GraphReport, Placement, operator_name, output_code_of
 from torchmux.registry.spec import ANY, BackendSpec, CompiledGraph, CompileRequest
 
 from . import aliasing, aot, decompose, lines, simplify, symbols
@@ -105,7 +105,8 @@ class _Attempt:
     """What came of compiling the parts of one split."""
 
     compiled: dict[int, Callable[..., Any]] = field(default_factory=dict)  # by id(part)
-    placed: list[tuple[list[Node], str, str | None]] = field(default_factory=list)  # nodes, where, reason
+    # nodes, where, reason, code
+    placed: list[tuple[list[Node], str, str | None, Callable[..., Any]]] = field(default_factory=list)
     refused: dict[Node, str] = field(default_factory=dict)
 
 
@@ -140,6 +141,7 @@ class _Work:
             return self.run_captured(_failure(error))
         self._place(nodes, self.spec.name)
         self.report.partitions = 1
+        self.report.output_code += output_code_of(run)
         return run
 
     def run_captured(self, reason: str) -> Callable[..., Sequence[Any]]:
@@ -226,12 +228,15 @@ class _Work:
         for step in split.steps:
             if isinstance(step, Node) and step in refused:
                 self._place([step], "eager", refused[step])
-        for nodes, placed_on, reason in attempt.placed:
-            self._place(nodes, placed_on, reason)
-        self.report.partitions += sum(placed_on != "eager" for _, placed_on, _ in attempt.placed)
+        for nodes, placed_on, reason, run in attempt.placed:
+            placements = self._place(nodes, placed_on, reason)
+            if hasattr(run, "follow"):
+                run.follow(self.report, placements)
+        self.report.partitions += sum(placed_on != "eager" for _, placed_on, _, _ in attempt.placed)
         self.report.cache_hits += sum(bool(getattr(run, "cache_hit", False)) for run in attempt.compiled.values())
         for run in attempt.compiled.values():
             self.report.notes += getattr(run, "notes", ())
+            self.report.output_code += output_code_of(run)
         self._check_strict()
         return assemble(gm, split, attempt.compiled)
 
@@ -253,10 +258,11 @@ class _Work:
             raise
         except Exception as error:
             self._check_failure(error)
-            attempt.placed.append((nodes, "eager", _failure(error)))
-            attempt.compiled[id(part)] = extract(part, gm).forward
+            run = extract(part, gm).forward
+            attempt.placed.append((nodes, "eager", _failure(error), run))
+            attempt.compiled[id(part)] = run
         else:
-            attempt.placed.append((nodes, self.spec.name, None))
+            attempt.placed.append((nodes, self.spec.name, None, run))
             attempt.compiled[id(part)] = run
 
     # --- the backend ----------------------------------------------------------------------------------------------
@@ -283,10 +289,12 @@ class _Work:
 
     # --- telling --------------------------------------------------------------------------------------------------
 
-    def _place(self, nodes: Sequence[Node], placed_on: str, reason: str | None = None) -> None:
-        for node in nodes:
-            where = lines.line_of(node)
-            self.report.placements.append(Placement(node.name, operator_name(node), placed_on, reason, where))
+    def _place(self, nodes: Sequence[Node], placed_on: str, reason: str | None = None) -> list[Placement]:
+        placements = [
+            Placement(node.name, operator_name(node), placed_on, reason, lines.line_of(node)) for node in nodes
+        ]
+        self.report.placements += placements
+        return placements
 
     def _check_strict(self) -> None:
         if self.request.strict and self.report.fallbacks:

@@ -77,3 +77,41 @@ def test_cache_dir(monkeypatch, tmp_path):
     assert Config().cache_dir == tmp_path / ".cache" / "torchmux"
     with config.patch(cache_dir="~/here"):
         assert config.cache_dir == Path(tmp_path / "here")
+
+
+def test_patch_of_one_name():
+    with config.patch("recompile_limit", 3):
+        assert config.recompile_limit == 3
+
+
+@pytest.mark.parametrize(("text", "value"), [("1", True), ("true", True), ("Off", False), ("0", False)])
+def test_the_environment_sets_what_the_process_begins_with(monkeypatch, text, value):
+    monkeypatch.setenv("TORCHMUX_SUPPRESS_ERRORS", text)
+    monkeypatch.setenv("TORCHMUX_RECOMPILE_LIMIT", "3")
+    made = Config()
+    assert made.suppress_errors is value
+    assert made.recompile_limit == 3
+    assert made.verify_correctness is False
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "message"),
+    [
+        ("TORCHMUX_RECOMPILE_LIMIT", "many", "TORCHMUX_RECOMPILE_LIMIT is ignored: 'many' is not a whole number"),
+        ("TORCHMUX_VERBOSE", "maybe", "TORCHMUX_VERBOSE is ignored: 'maybe' is none of 1, true"),
+        ("TORCHMUX_SUPRESS_ERRORS", "1", "Did you mean TORCHMUX_SUPPRESS_ERRORS"),
+    ],
+)
+def test_the_environment_is_checked(monkeypatch, variable, text, message):
+    monkeypatch.setenv(variable, text)
+    with pytest.warns(UserWarning, match=message):
+        made = Config()
+    assert made.recompile_limit == 8
+    assert made.verbose is made.suppress_errors is False
+
+
+def test_other_variables_are_none_of_our_business(monkeypatch, recwarn):
+    monkeypatch.setenv("TORCHMUX_LOGS", "graph")
+    monkeypatch.setenv("TORCHMUX_PLUGIN_COLOUR", "blue")
+    Config()
+    assert not recwarn.list
