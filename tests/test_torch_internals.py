@@ -193,6 +193,20 @@ def _symbols() -> None:
     assert ti.rebuild_symbolic(symbol * 2 + 1, {symbol: 5}) == 11
 
 
+def _memory() -> None:
+    x, y = torch.ones(2), torch.ones(2)
+    storage = x.untyped_storage()
+    before = ti.storage_use_count(storage)
+    alias = x.detach()
+    assert ti.storage_use_count(storage) == before + 1
+    del alias
+    assert ti.storage_use_count(storage) == before
+    addresses = [x.data_ptr(), None, y.data_ptr()]
+    assert ti.addresses_equal((x, 5, y), addresses, [0, 2])
+    assert not ti.addresses_equal((y, 5, y), addresses, [0, 2])
+    assert ti.addresses_equal((y, 5, y), addresses, [2])
+
+
 def _aot() -> None:
     gm = torch.fx.symbolic_trace(lambda x: (x.sin(),))
     compiled = ti.aot_autograd()(gm, [torch.ones(2)], fw_compiler=lambda g, inputs: g.forward)
@@ -251,6 +265,7 @@ CHECKS = {
         "shape_guard_namespace",
         "rebuild_symbolic",
     ],
+    _memory: ["storage_use_count", "addresses_equal"],
     _aot: ["aot_autograd", "min_cut_partition", "functorch_config"],
     _inductor: ["inductor_compile_fx", "inductor_config"],
     _onnx: [

@@ -7,7 +7,9 @@ release that moves a name is noticed here and nowhere else.  Importing it import
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -64,12 +66,42 @@ def tracing_questions() -> list[Any]:
 # --- frontend: fake tensors and symbolic shapes -------------------------------------------------------------------
 
 
-def fake_tensor_mode(*, symbolic: bool) -> Any:
-    """A FakeTensorMode; with a ShapeEnv only if ``symbolic``, since that doubles the cost of propagation."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+def fake_tensor_mode(
+    *, symbolic: bool, where: Callable[[], str] | None = None, scalars: bool = False, dynamic_outputs: bool = False
+) -> Any:
+    """A FakeTensorMode; with a ShapeEnv only if ``symbolic``, since that doubles the cost of propagation.
 
-    return FakeTensorMode(shape_env=ShapeEnv() if symbolic else None, allow_non_fake_inputs=False)
+    ``where`` tells the line of the program that a guard on a size is due to.  ``scalars`` and ``dynamic_outputs`` say
+    whether numbers read from tensors, and operators whose output size depends on data, get symbols of their own.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    shape_env = None
+    if symbolic:
+        shape_env = _shape_env_class()(
+            allow_scalar_outputs=scalars, allow_dynamic_output_shape_ops=dynamic_outputs
+        )
+        shape_env.where = where
+    return FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=False)
+
+
+_located_shape_env: Any = None
+
+
+def _shape_env_class() -> Any:
+    """A ShapeEnv that asks us for the line of the program instead of walking the Python stack for each guard."""
+    global _located_shape_env
+    if _located_shape_env is None:
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv, SLoc
+
+        class LocatedShapeEnv(ShapeEnv):
+            where: Callable[[], str] | None = None
+
+            def _get_stack_summary(self, is_debug: bool = False, framework_loc: Any = None) -> tuple[Any, str]:
+                return SLoc(framework_loc, self.where() if self.where is not None else None), ""
+
+        _located_shape_env = LocatedShapeEnv
+    return _located_shape_env
 
 
 def fake_tensor_errors() -> dict[str, type[BaseException]]:
@@ -194,6 +226,22 @@ def rebuild_symbolic(expr: Any, symbols: dict[Any, Any]) -> Any:
     from torch.utils._sympy.reference import PythonReferenceAnalysis
 
     return sympy_interp(PythonReferenceAnalysis, symbols, expr)
+
+
+# --- backends: CUDA graphs ---------------------------------------------------------------------------------------
+
+
+def storage_use_count(storage: Any) -> int:
+    """How many tensors and storage objects hold the memory of ``storage``, this one included."""
+    return torch._C._storage_Use_Count(storage._cdata)
+
+
+def addresses_equal(values: Any, addresses: list[int | None], positions: list[int]) -> bool:
+    """Whether the tensors at ``positions`` begin at ``addresses``; in C++ where torch was built for CUDA."""
+    compare = getattr(torch._C, "_tensors_data_ptrs_at_indices_equal", None)
+    if compare is None:
+        return all(values[p].data_ptr() == addresses[p] for p in positions)
+    return compare(list(values), addresses, positions)
 
 
 # --- backends: AOTAutograd, which brings torch._dynamo along ------------------------------------------------------
@@ -336,6 +384,13 @@ def dim_bounds(low: int | None, high: int | None) -> Any:
     return StrictMinMaxConstraint(vr=bounds, warn_only=False)
 
 
+def constraint_error() -> type[BaseException]:
+    """What ShapeEnv raises when a constraint on a dimension does not hold."""
+    from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
+
+    return ConstraintViolationError
+
+
 def shape_guard_namespace() -> dict[str, Any]:
     """The names that printed shape guards use besides their variables."""
     from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
@@ -343,8 +398,33 @@ def shape_guard_namespace() -> dict[str, Any]:
     return dict(SYMPY_INTERP)
 
 
-def dynamic_dim() -> Any:
-    """A symbol of its own, whatever other sizes have the same value."""
+def dim_kinds() -> Any:
+    """How ShapeEnv may treat a dimension: ``STATIC``, ``DYNAMIC`` (a symbol of its own, whatever other sizes have the
+    same value), ``DUCK`` (one symbol for equal sizes), ``UNBACKED``, ``INFER_STRIDE``."""
     from torch.fx.experimental.symbolic_shapes import DimDynamic
 
-    return DimDynamic.DYNAMIC
+    return DimDynamic
+
+
+# Composite operators that know symbolic sizes only in Python do so under this context.
+python_dispatcher = torch._C._EnablePythonDispatcher
+
+
+def symbolic_math() -> dict[Any, Any]:
+    """Functions of ``math`` and what computes them on symbolic numbers."""
+    names = ("sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "log2")
+    return {getattr(math, n): f for n in names if (f := getattr(torch, f"_sym_{n}", None)) is not None}
+
+
+def new_unbacked_symbols(shape_env: Any, value: Any) -> dict[Any, Any] | None:
+    """The symbols that an operator's result has brought, and where in it they stand."""
+    from torch.fx.experimental.symbolic_shapes import compute_unbacked_bindings
+
+    return compute_unbacked_bindings(shape_env, value)
+
+
+def insert_runtime_asserts(gm: Any, shape_env: Any) -> None:
+    """Write what was taken for granted of numbers that depend on data into the graph, as checks."""
+    from torch.fx.passes.runtime_assert import insert_deferred_runtime_asserts
+
+    insert_deferred_runtime_asserts(gm, shape_env, "torchmux")

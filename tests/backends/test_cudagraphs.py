@@ -1,0 +1,85 @@
+"""cudagraphs where there is no GPU: what it refuses, and what it says of itself."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import torchmux
+from torchmux import torch_internals as internals
+from torchmux.backends import cudagraphs
+from torchmux.backends.cudagraphs.compiler import Cudagraphs
+from torchmux.backends.cudagraphs.recording import _overlaps, _span
+from torchmux.registry.errors import BackendUnavailable, InvalidOption
+
+
+def _answer(op, *args):
+    """What ``supports`` says of a call of ``op`` on tensors of a GPU that need not exist."""
+    graph = torch.fx.Graph()
+
+    def place(value):
+        node = graph.placeholder("x")
+        node.meta["val"] = value
+        return node
+
+    return Cudagraphs().supports(
+        graph.call_function(op, torch.fx.node.map_aggregate(args, lambda a: place(a) if internals.is_fake(a) else a))
+    )
+
+
+def _tensor(*size, dtype=torch.float32, device="cuda"):
+    with internals.new_fake_mode():
+        return torch.empty(size, dtype=dtype, device=device)
+
+
+ATEN = torch.ops.aten
+VECTOR = _tensor(4)
+MASK = _tensor(4, dtype=torch.bool)
+INDEX = _tensor(2, dtype=torch.int64)
+
+
+@pytest.mark.parametrize(
+    ("op", "args", "words"),
+    [
+        (ATEN.sin.default, (VECTOR,), None),
+        (ATEN.rand_like.default, (VECTOR,), None),
+        (ATEN.index.Tensor, (VECTOR, [INDEX]), None),
+        (ATEN.where.self, (MASK, VECTOR, VECTOR), None),
+        (ATEN.cat.default, ([MASK, MASK],), None),
+        (ATEN.add.Tensor, (VECTOR, _tensor(device="cpu")), "on the cpu"),
+        (ATEN.index.Tensor, (VECTOR, [_tensor(2, dtype=torch.int64, device="cpu")]), "on the cpu"),
+        (ATEN.index.Tensor, (VECTOR, [MASK]), "a mask"),
+        (ATEN.index_put.default, (VECTOR, [None, MASK], VECTOR), "a mask"),
+        (ATEN.nonzero.default, (VECTOR,), "waits for the GPU"),
+        (ATEN._local_scalar_dense.default, (VECTOR,), "waits for the GPU"),
+        (ATEN.rand.generator, ([3], torch.Generator()), "a generator"),
+    ],
+)
+def test_what_can_be_recorded(op, args, words):
+    answer = _answer(op, *args)
+    assert answer is True if words is None else words in answer
+
+
+def test_overlapping_memory_is_copied_as_a_whole():
+    x = torch.arange(6.0)
+    assert not _overlaps(x.view(2, 3).t())
+    assert not _overlaps(x[::2])
+    assert not _overlaps(x.view(1, 6).as_strided((1, 6), (0, 1)))
+    expanded, windows = x.expand(4, 6), x.unfold(0, 3, 1)
+    for tensor in (expanded, windows):
+        assert _overlaps(tensor)
+        assert torch.equal(_span(tensor), x)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_it_says_why_it_is_not_available():
+    availability = cudagraphs.probe()
+    assert not availability.ok
+    assert "GPU" in availability.reason or "CUDA" in availability.reason
+    with pytest.raises(BackendUnavailable, match="cudagraphs"):
+        torchmux.compile(torch.nn.Linear(2, 2), backend="cudagraphs")(torch.ones(1, 2))
+
+
+def test_options_are_checked():
+    with pytest.raises(InvalidOption, match="from 1"):
+        cudagraphs.CudagraphsOptions(warmup=0)

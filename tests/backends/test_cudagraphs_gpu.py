@@ -1,0 +1,262 @@
+"""cudagraphs on a GPU: bit for bit what eager does, whatever the program holds, moves or changes between calls."""
+
+from __future__ import annotations
+
+import copy
+import threading
+
+import pytest
+import torch
+
+import torchmux
+from torchmux.registry.errors import FallbackRefused
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    torchmux.reset()
+    yield
+    torchmux.reset()
+
+
+def _compile(function, **options):
+    return torchmux.compile(function, backend="cudagraphs", fullgraph=True, options=options or None)
+
+
+def _network():
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.LayerNorm(32), torch.nn.Linear(32, 8)
+    return torch.nn.Sequential(*layers).cuda()
+
+
+def _batches(count=5, size=4):
+    generator = torch.Generator("cuda").manual_seed(1)
+    return [torch.randn(size, 16, device="cuda", generator=generator) for _ in range(count)]
+
+
+def test_inference():
+    model = _network().eval()
+    compiled = _compile(model)
+    with torch.no_grad():
+        for x in _batches():
+            assert torch.equal(compiled(x), model(x))
+    report = torchmux.report(compiled)
+    assert report.graph_count == 1
+    assert not report.fallbacks
+
+
+def test_results_that_are_held_are_not_overwritten():
+    model = _network().eval()
+    compiled = _compile(model)
+    batches = _batches(6)
+    with torch.no_grad():
+        expected = [model(x) for x in batches]
+        found = [compiled(x) for x in batches]
+    for a, b in zip(found, expected, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_view_of_a_result_is_held_too():
+    compiled = _compile(lambda x: x * 2)
+    rows = [compiled(x)[0] for x in _batches()]
+    for row, x in zip(rows, _batches(), strict=True):
+        assert torch.equal(row, x[0] * 2)
+
+
+def test_results_go_back_in():
+    compiled = _compile(lambda x: x * 1.5 + 1)
+    x = y = _batches(1)[0]
+    for _ in range(8):
+        x, y = compiled(x), y * 1.5 + 1
+        assert torch.equal(x, y)
+
+
+def test_parameters_that_change_and_move():
+    model = _network().eval()
+    compiled = _compile(model)
+    with torch.no_grad():
+        for step, x in enumerate(_batches(9)):
+            if step % 3 == 1:
+                model[0].weight.mul_(1.5)
+            if step % 3 == 2:
+                model[3].weight.data = torch.randn(8, 32, device="cuda")
+            assert torch.equal(compiled(x), model(x))
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_training(set_to_none):
+    model = _network()
+    twin = copy.deepcopy(model)
+    compiled = _compile(model)
+    losses = []
+    for run, owner in ((compiled, model), (twin, twin)):
+        optimizer = torch.optim.SGD(owner.parameters(), lr=0.1, momentum=0.9)
+        losses.append([])
+        for x in _batches(6):
+            optimizer.zero_grad(set_to_none=set_to_none)
+            loss = run(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses[-1].append(loss)
+    assert torch.equal(torch.stack(losses[0]), torch.stack(losses[1]))
+    for a, b in zip(model.parameters(), twin.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_two_forwards_before_their_backwards():
+    model = _network()
+    twin = copy.deepcopy(model)
+    compiled = _compile(model)
+    for run in (compiled, twin):
+        for _ in range(4):
+            losses = [run(x).square().mean() for x in _batches(3)]
+            for loss in losses:
+                loss.backward()
+    for a, b in zip(model.parameters(), twin.parameters(), strict=True):
+        assert torch.equal(a.grad, b.grad)
+
+
+def test_random_numbers_are_eagers():
+    model = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Dropout(0.5)).cuda()
+    compiled = torchmux.compile(model, backend="cudagraphs")
+    with torch.no_grad():
+        torch.manual_seed(3)
+        found = [compiled(x) for x in _batches(5)] + [torch.rand(2, device="cuda")]
+        torch.manual_seed(3)
+        expected = [model(x) for x in _batches(5)] + [torch.rand(2, device="cuda")]
+    for a, b in zip(found, expected, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_buffers_changed_in_forward():
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4)).cuda().train()
+    twin = copy.deepcopy(model)
+    compiled = _compile(model)
+    with torch.no_grad():
+        for step in range(5):
+            x = torch.randn(2, 3, 8, 8, device="cuda", generator=torch.Generator("cuda").manual_seed(step))
+            assert torch.equal(compiled(x), twin(x))
+    for a, b in zip(model.buffers(), twin.buffers(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_inputs_changed_in_place():
+    def fn(x):
+        x.add_(1)
+        return x * 2
+
+    compiled = _compile(fn)
+    a, b = _batches(2)
+    c, d = a.clone(), b.clone()
+    for _ in range(3):
+        assert torch.equal(compiled(a), fn(c))
+        assert torch.equal(compiled(b), fn(d))
+        assert torch.equal(a, c)
+        assert torch.equal(b, d)
+
+
+def test_one_recording_for_each_shape():
+    compiled = torchmux.compile(lambda x: x * 2 + 1, backend="cudagraphs", dynamic=True, options={"shape_limit": 2})
+    for size in (3, 4, 3, 4, 5, 3, 5, 4):
+        for x in _batches(2, size):
+            assert torch.equal(compiled(x), x * 2 + 1)
+    report = torchmux.report(compiled)
+    assert report.graph_count == 1
+    assert any("shape_limit" in note for graph in report.graphs for note in graph.notes)
+
+
+def test_expanded_and_strided_inputs():
+    compiled = _compile(lambda x, y: (x + 1, x * y))
+    for step in range(5):
+        x = _batches(step + 1)[-1][0].expand(4, 16)
+        y = torch.arange(128.0, device="cuda").view(4, 32)[:, ::2] + step
+        for a, b in zip(compiled(x, y), (x + 1, x * y), strict=True):
+            assert torch.equal(a, b)
+            assert a.stride() == b.stride()
+
+
+def test_what_waits_for_the_gpu_runs_in_torch():
+    def fn(x, scale):
+        return (x * 2).sin() * scale
+
+    compiled = torchmux.compile(fn, backend="cudagraphs")
+    for step in range(4):
+        scale = torch.tensor(float(step))  # on the CPU, another value each time
+        x = _batches(1)[0]
+        assert torch.equal(compiled(x, scale), fn(x, scale))
+    fallbacks = torchmux.report(compiled).fallbacks
+    assert [f.op for f in fallbacks] == ["aten.mul.Tensor"]
+    assert "on the cpu" in fallbacks[0].reason
+
+
+def test_strict_refuses():
+    compiled = torchmux.compile(lambda x, s: x * s, backend="cudagraphs", strict=True)
+    with pytest.raises(FallbackRefused, match="on the cpu"):
+        compiled(_batches(1)[0], torch.tensor(2.0))
+
+
+def test_streams_and_threads():
+    compiled = _compile(lambda x: (x @ x.t()).sin() @ x)
+    failures = []
+
+    def work(seed):
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            for step in range(20):
+                x = torch.randn(64, 64, device="cuda", generator=torch.Generator("cuda").manual_seed(seed + step))
+                found, expected = compiled(x), (x @ x.t()).sin() @ x
+                stream.synchronize()
+                if not torch.equal(found, expected):
+                    failures.append(seed + step)
+
+    compiled(torch.randn(64, 64, device="cuda"))
+    threads = [threading.Thread(target=work, args=(100 * n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_in_inference_mode_and_out_of_it():
+    model = _network().eval()
+    compiled = _compile(model)
+    for _ in range(2):
+        for x in _batches(4):
+            with torch.inference_mode():
+                assert torch.equal(compiled(x), model(x))
+            with torch.no_grad():
+                assert torch.equal(compiled(x), model(x))
+
+
+def test_inside_a_graph_of_the_program():
+    compiled = _compile(lambda x: x * 2 + 1)
+    x = _batches(1)[0]
+    for _ in range(3):
+        compiled(x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = compiled(x)
+    x.fill_(3)
+    graph.replay()
+    assert torch.equal(y, x * 2 + 1)
+
+
+def test_memory_comes_back():
+    x = torch.randn(1024, 1024, device="cuda")
+    before = torch.cuda.memory_allocated()
+    for _ in range(3):
+        compiled = _compile(lambda x: (x * 2).sin().cos())
+        for _ in range(4):
+            compiled(x)
+        del compiled
+        torchmux.reset()
+    import gc
+
+    gc.collect()
+    assert torch.cuda.memory_allocated() <= before + 2**20
