@@ -47,7 +47,7 @@ def inference(run: Callable[..., Any], model: torch.nn.Module, inputs: dict[str,
 
 def training(run: Callable[..., Any], model: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> Call:
     """A step of SGD on the mean square of the logits; returns the loss."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
 
     def call() -> torch.Tensor:
         optimizer.zero_grad()

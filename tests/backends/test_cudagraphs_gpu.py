@@ -167,7 +167,7 @@ def test_one_recording_for_each_shape():
             assert torch.equal(compiled(x), x * 2 + 1)
     report = torchmux.report(compiled)
     assert report.graph_count == 1
-    assert any("shape_limit" in note for graph in report.graphs for note in graph.notes)
+    assert any("shape_limit" in note for graph in report.graphs for note in graph.report.notes)
 
 
 def test_expanded_and_strided_inputs():
