@@ -20,6 +20,7 @@ from .output import Output
 from .recorder import NeedsShapeEnv
 from .shapes import DynamicDims, add_shape_guards
 from .trace import Trace
+from .tracebacks import stands_for
 from .values.base import NULL, StateChanged, Value
 from .values.constants import ConstValue
 
@@ -93,6 +94,7 @@ def capture(
     except NeedsShapeEnv:  # what lives on after the graph was the first to be symbolic
         captured = _capture(frame, state, dims, compile_graph, fullgraph, symbolic=True)
     captured.capture_seconds = time.perf_counter() - started
+    stands_for(captured.code, frame.f_code)
     logs.captured(frame.f_code, captured)
     return captured
 

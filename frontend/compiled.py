@@ -14,6 +14,7 @@ from torchmux import torch_internals as ti
 
 from .capture import running
 from .hook import Record, Session
+from .tracebacks import tidy
 
 set_eval_frame, set_region = ti.set_eval_frame, ti.set_region
 
@@ -24,6 +25,9 @@ def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: di
     previous, region = set_eval_frame(session.callback), set_region(session.region)
     try:
         return fn(*args, **kwargs)
+    except BaseException as error:
+        tidy(error)
+        raise
     finally:
         set_eval_frame(previous)
         set_region(region)
@@ -51,6 +55,9 @@ def compiled_function(fn: Callable, session: Session) -> Callable:
         previous, region = set_eval_frame(callback), set_region(number)
         try:
             return fn(*args, **kwargs)
+        except BaseException as error:
+            tidy(error)
+            raise  # a bare raise adds no entry for this frame
         finally:
             set_eval_frame(previous)
             set_region(region)
@@ -80,7 +87,11 @@ class CompiledModule(torch.nn.Module):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         cls = type(self)
-        return call(cls._torchmux_session, cls._torchmux_record, cls._torchmux_original, args, kwargs)
+        try:
+            return call(cls._torchmux_session, cls._torchmux_record, cls._torchmux_original, args, kwargs)
+        except BaseException as error:
+            tidy(error)
+            raise
 
     @property
     def _orig_mod(self) -> torch.nn.Module:

@@ -15,6 +15,7 @@ from .breaks import GraphBreak
 from .guards import GuardSet, TensorGuard
 from .shapes import DynamicDims, ShapeSource, symbolic_context
 from .sources import Source, call
+from .tracebacks import USER_STACK
 from .values.base import Value
 from .values.constants import ConstValue, SymValue, sym_result
 from .values.sequences import ListValue, TupleValue
@@ -181,11 +182,11 @@ class GraphRecorder:
 
     def _node(self, kind: str, target: Any, args: tuple, kwargs: dict) -> Any:
         node = self.graph.create_node(kind, target, args, kwargs)
-        node.meta["source_line"] = self.user_line()
+        node.meta["source_line"], node.meta[USER_STACK] = self.user_place()
         return node
 
-    def user_line(self) -> str:
-        return "?"
+    def user_place(self) -> tuple[str, tuple]:
+        return "?", ()
 
     def place(self) -> Any:
         return True

@@ -180,16 +180,19 @@ class Trace(GraphRecorder, Reader, Protocols):
                 pass
         return name
 
-    def user_line(self) -> str:
-        """``file:line`` of the innermost frame that is not library code of the tracer itself."""
-        frame = self.frame
-        while frame is not None and (
-            frame.code.co_filename in _POLYFILL_FILES or "/torch/nn/" in frame.code.co_filename
-        ):
-            if frame.parent is None:
-                break
+    def user_place(self) -> tuple[str, tuple[tuple[str, int, str], ...]]:
+        """``file:line`` of the innermost frame that is not library code of the tracer itself, and all such frames."""
+        frame, stack, line = self.frame, [], ""
+        while frame is not None:
+            code = frame.code
+            file = code.co_filename
+            if file not in _POLYFILL_FILES or frame.parent is None:
+                place = (file, frame.line, code.co_name)
+                stack.append(place)
+                if not line and ("/torch/nn/" not in file or frame.parent is None):
+                    line = f"{file}:{place[1]}"
             frame = frame.parent
-        return f"{frame.code.co_filename}:{frame.line}" if frame is not None else "?"
+        return line or "?", tuple(stack)
 
     def check_budget(self, count: int) -> None:
         if count > _MAX_UNROLLED:

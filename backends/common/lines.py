@@ -10,6 +10,7 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 # torch's tracers, AOTAutograd's backward included, copy a node's "custom" dictionary to the nodes made from it.
 _CARRIER = "custom"
 _KEY = "torchmux_source_line"
+_STACK = "torchmux_user_stack"  # the frames of the program, for tracebacks
 
 
 def attach(gm: Any) -> None:
@@ -17,7 +18,7 @@ def attach(gm: Any) -> None:
     for node in gm.graph.nodes:
         line = _own_line(node)
         if line is not None:
-            node.meta[_CARRIER] = {**node.meta.get(_CARRIER, {}), _KEY: line}
+            node.meta[_CARRIER] = {**node.meta.get(_CARRIER, {}), _KEY: line, _STACK: node.meta.get(_STACK, ())}
 
 
 def line_of(node: Any) -> str | None:
