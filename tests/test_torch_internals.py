@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
@@ -16,7 +17,7 @@ PUBLIC = sorted(
     for name, value in vars(ti).items()
     if not name.startswith("_")
     and getattr(value, "__module__", None) != "typing"
-    and name not in ("annotations", "torch", "sys")
+    and name not in ("annotations", "torch", "sys", "math", "Callable")
 )
 SIN = torch.ops.aten.sin.default
 ADD = torch.ops.aten.add.Tensor
@@ -183,14 +184,69 @@ def _symbols() -> None:
 
     assert issubclass(ConstantSource, ti.guards_source_base())
     assert ti.local_guard_source().name == "LOCAL"
-    assert ti.dynamic_dim().name == "DYNAMIC"
-    assert ti.dynamic_dim().name == "DYNAMIC"
+    assert {"STATIC", "DYNAMIC", "DUCK", "UNBACKED", "INFER_STRIDE"} <= set(ti.dim_kinds().__members__)
+    assert issubclass(ti.constraint_error(), RuntimeError)
     assert ti.dim_bounds(None, 8).vr.upper == 8
     assert ti.dim_bounds(3, None).vr.lower == 3
     assert callable(ti.shape_guard_namespace()["IsNonOverlappingAndDenseIndicator"])
     env = ti.fake_tensor_mode(symbolic=True).shape_env
     symbol = env.create_unbacked_symint().node.expr
     assert ti.rebuild_symbolic(symbol * 2 + 1, {symbol: 5}) == 11
+
+
+def _unbacked() -> None:
+    mode = ti.fake_tensor_mode(symbolic=True, where=lambda: "model.py:3", scalars=True, dynamic_outputs=True)
+    graph = torch.fx.Graph()
+    node = graph.placeholder("x")
+    with mode, ti.python_dispatcher():
+        node.meta["example_value"] = example = torch.ones(4)
+        item = graph.call_method("item", (node,))
+        item.meta["example_value"] = number = example.long().sum().item()
+        bindings = ti.new_unbacked_symbols(mode.shape_env, number)
+        torch._check(number < 5)
+        with pytest.raises(ti.fake_tensor_errors()["guard"]):
+            bool(number == 3)
+    assert list(bindings) == [number.node.expr]
+    item.meta["unbacked_bindings"] = bindings
+    graph.output((item,))
+    gm = torch.fx.GraphModule({}, graph)
+    ti.insert_runtime_asserts(gm, mode.shape_env)
+    assert "_assert_scalar" in gm.code
+    symbol = mode.shape_env.create_unspecified_symbol(
+        7, source=_source(), dynamic_dim=ti.dim_kinds().DYNAMIC
+    )
+    assert bool(mode.shape_env.create_symintnode(symbol, hint=7, source=_source()) > 5)
+    assert mode.shape_env.guards[-1].sloc.maybe_user_loc == "model.py:3"
+
+
+def _source():
+    from torch._dynamo.source import LocalSource
+
+    return LocalSource("n")
+
+
+def _symbolic_math() -> None:
+    table = ti.symbolic_math()
+    assert {math.sqrt, math.sin, math.log2} <= set(table)
+    assert table[math.sqrt](16) == 4.0
+
+
+def _size_range() -> None:
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
+
+    mode = ti.fake_tensor_mode(symbolic=True)
+    for bounds, expected in ((None, (2, 5, None)), (ti.dim_bounds(3, 8), (3, 5, 8))):
+        context = StatelessSymbolicContext([DimDynamic.DYNAMIC], constraint_sizes=[bounds])
+        (size,) = mode.from_tensor(torch.ones(5), symbolic_context=context, source=_named_source()).shape
+        assert ti.size_range(size) == expected
+        least, usual, _ = expected
+        assert ti.size_range(size * 2)[:2] == (2 * least, 2 * usual)
+
+
+def _named_source():
+    from torch._dynamo.source import LocalSource
+
+    return LocalSource("x")
 
 
 def _memory() -> None:
@@ -261,10 +317,14 @@ CHECKS = {
         "guards_source_base",
         "local_guard_source",
         "dim_bounds",
-        "dynamic_dim",
+        "dim_kinds",
+        "constraint_error",
         "shape_guard_namespace",
         "rebuild_symbolic",
     ],
+    _size_range: ["size_range"],
+    _unbacked: ["new_unbacked_symbols", "insert_runtime_asserts", "python_dispatcher"],
+    _symbolic_math: ["symbolic_math"],
     _memory: ["storage_use_count", "addresses_equal"],
     _aot: ["aot_autograd", "min_cut_partition", "functorch_config"],
     _inductor: ["inductor_compile_fx", "inductor_config"],

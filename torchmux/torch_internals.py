@@ -78,9 +78,7 @@ def fake_tensor_mode(
 
     shape_env = None
     if symbolic:
-        shape_env = _shape_env_class()(
-            allow_scalar_outputs=scalars, allow_dynamic_output_shape_ops=dynamic_outputs
-        )
+        shape_env = _shape_env_class()(allow_scalar_outputs=scalars, allow_dynamic_output_shape_ops=dynamic_outputs)
         shape_env.where = where
     return FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=False)
 
@@ -98,7 +96,7 @@ def _shape_env_class() -> Any:
             where: Callable[[], str] | None = None
 
             def _get_stack_summary(self, is_debug: bool = False, framework_loc: Any = None) -> tuple[Any, str]:
-                return SLoc(framework_loc, self.where() if self.where is not None else None), ""
+                return SLoc("", self.where() if self.where is not None else None), ""
 
         _located_shape_env = LocatedShapeEnv
     return _located_shape_env
@@ -226,6 +224,15 @@ def rebuild_symbolic(expr: Any, symbols: dict[Any, Any]) -> Any:
     from torch.utils._sympy.reference import PythonReferenceAnalysis
 
     return sympy_interp(PythonReferenceAnalysis, symbols, expr)
+
+
+def size_range(size: Any) -> tuple[int, int, int | None]:
+    """The least value of a symbolic size, the one it has in the first call, and the largest (None: unbounded)."""
+    from torch.utils._sympy.numbers import int_oo
+
+    node = size.node
+    bounds = node.shape_env.bound_sympy(node.expr)
+    return int(bounds.lower), int(node.hint), None if bounds.upper == int_oo else int(bounds.upper)
 
 
 # --- backends: CUDA graphs ---------------------------------------------------------------------------------------
@@ -428,3 +435,12 @@ def insert_runtime_asserts(gm: Any, shape_env: Any) -> None:
     from torch.fx.passes.runtime_assert import insert_deferred_runtime_asserts
 
     insert_deferred_runtime_asserts(gm, shape_env, "torchmux")
+
+
+# --- frontend: functions that take functions ----------------------------------------------------------------------
+from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode  # noqa: E402
+
+
+def tag_checkpoint() -> Any:
+    """The operator that runs a checkpointed graph while a compiler traces it."""
+    return torch.ops.higher_order.tag_activation_checkpoint

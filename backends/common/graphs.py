@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -57,6 +58,21 @@ def lift_constants(gm: GraphModule, count: int) -> dict[int, torch.Tensor]:
         gm.graph.erase_node(node)
         constants[count + len(constants)] = tensor.detach().contiguous()
     return constants
+
+
+def freeze(gm: GraphModule, constants: Mapping[int, torch.Tensor]) -> None:
+    """Replace the placeholders at these positions by tensors that ``gm`` holds, in place."""
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    for position, tensor in constants.items():
+        node, name = placeholders[position], f"_frozen_{position}"
+        setattr(gm, name, tensor)
+        last = next(n for n in gm.graph.nodes if n.op != "placeholder")
+        with gm.graph.inserting_before(last):
+            held = gm.graph.create_node("get_attr", name)
+        held.meta = dict(node.meta)
+        node.replace_all_uses_with(held)
+        gm.graph.erase_node(node)
+    gm.recompile()
 
 
 def elements_in_use(node: Node) -> list[int]:

@@ -13,12 +13,12 @@ from torchmux.registry.errors import FallbackRefused
 from torchmux.registry.spec import CompileRequest
 
 from ..common.cache import ArtifactCache, default_cache, graph_key
-from ..common.graphs import copy_graph, outputs
+from ..common.graphs import copy_graph, freeze, outputs
 from ..common.refusal import NodesRefused
 from ..common.results import Result
 from . import fingerprint, integers, operators, runtime
 from .options import OpenvinoOptions
-from .translate import blamed, freeze, reason_of, to_openvino
+from .translate import blamed, reason_of, to_openvino
 
 log = logging.getLogger("torchmux.fallback")
 cache_log = logging.getLogger("torchmux.cache")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -81,21 +81,6 @@ def reason_of(error: BaseException | str) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if not line.startswith(_SAYS_NOTHING)]
     return f"OpenVINO refuses: {(telling or lines or ['no reason'])[-1].removeprefix('-- ')[:200]}"
-
-
-def freeze(gm: GraphModule, constants: Mapping[int, torch.Tensor]) -> None:
-    """Replace the placeholders at these positions by tensors that ``gm`` holds, in place."""
-    placeholders = gm.graph.find_nodes(op="placeholder")
-    for position, tensor in constants.items():
-        node, name = placeholders[position], f"_frozen_{position}"
-        setattr(gm, name, tensor)
-        last = next(n for n in gm.graph.nodes if n.op != "placeholder")
-        with gm.graph.inserting_before(last):
-            held = gm.graph.create_node("get_attr", name)
-        held.meta = dict(node.meta)
-        node.replace_all_uses_with(held)
-        gm.graph.erase_node(node)
-    gm.recompile()
 
 
 def without_rule(operators: Sequence[Any]) -> set[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from torchmux.backends import inductor, tensorrt, tombstones
+from torchmux.backends import inductor, tombstones
 from torchmux.registry import BackendUnavailable, InvalidOption, resolve
 
 HEAVY = ("torch._dynamo", "torch._inductor", "onnxruntime", "onnxscript", "openvino", "torch.onnx._internal", "triton")
@@ -15,8 +15,8 @@ def test_descriptions_import_no_compiler(run_python) -> None:
     out = run_python(
         f"""
 import sys
-from torchmux.backends import aot_eager, eager, inductor, onnxrt, openvino, tensorrt, tombstones
-for module in (aot_eager, eager, inductor, onnxrt, openvino, tensorrt):
+from torchmux.backends import aot_eager, cudagraphs, eager, inductor, onnxrt, openvino, tensorrt, tombstones, tvm
+for module in (aot_eager, cudagraphs, eager, inductor, onnxrt, openvino, tensorrt, tvm):
     module.SPEC.probe(), module.SPEC.fingerprint()
 print([m for m in {HEAVY!r} if m in sys.modules])
 """
@@ -65,9 +65,7 @@ def test_inductor_without_a_compiler(monkeypatch) -> None:
     assert "C++ compiler" in answer.reason
 
 
-def test_retired_and_reserved_names() -> None:
+def test_retired_names() -> None:
     assert tombstones.IPEX.name == "ipex"
     with pytest.raises(BackendUnavailable, match="archived upstream"):
         resolve("ipex")
-    with pytest.raises(BackendUnavailable, match="not part of this version"):
-        tensorrt.compile  # noqa: B018

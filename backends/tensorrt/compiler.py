@@ -1,0 +1,131 @@
+"""Compiling one part of a graph with TensorRT."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import torch
+from torch.fx import GraphModule, Node
+
+from torchmux.registry.errors import FallbackRefused
+from torchmux.registry.spec import CompileRequest
+
+from ..common.cache import default_cache, graph_key
+from ..common.graphs import copy_graph, freeze, outputs
+from ..common.refusal import NodesRefused
+from ..common.results import Result
+from . import engine, fingerprint, operators
+from .options import TensorrtOptions
+from .settings import Profile, input_for, profile_of, settings_for
+
+log = logging.getLogger("torchmux.fallback")
+
+
+class TensorRT:
+    """The backend object; see :class:`torchmux.registry.spec.Backend`."""
+
+    def __init__(self) -> None:
+        self._fingerprint = fingerprint()
+
+    def decompositions(self) -> dict[Any, Any]:
+        """torch_tensorrt's table."""
+        return operators.decompositions()
+
+    def keep_whole(self) -> frozenset[Any]:
+        """Composite operators with a converter of their own."""
+        return operators.whole()
+
+    def supports(self, node: Node) -> Literal[True] | str:
+        with operators.LOCK:
+            operators.use_settings(settings_for(TensorrtOptions(), torch.cuda.current_device()))
+            return operators.supports(node)
+
+    def compile(self, gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> TensorrtFunction:
+        """An engine for ``gm``, from the artifact cache if it is there.
+
+        Raises:
+            NodesRefused: the part is smaller than ``min_block_size``, or a converter does not take a node with the
+                options asked for.
+            RuntimeError: TensorRT refuses the graph as a whole.
+        """
+        options = request.options if request.options is not None else TensorrtOptions()
+        calls = _calls(gm)
+        if len(calls) < options.min_block_size:
+            why = f"its part of the graph has {len(calls)} operators, fewer than min_block_size"
+            raise NodesRefused({n.name: why for n in calls})
+        placeholders = gm.graph.find_nodes(op="placeholder")
+        results = [Result.of(n.meta["val"]) for n in outputs(gm)]
+        in_torch = copy_graph(gm)
+        frozen = {p: example_inputs[p].detach() for p in request.static_inputs} if options.freeze else {}
+        kept = [p for p in range(len(placeholders)) if p not in frozen]
+        profiles = {p: profile_of(placeholders[p], options.largest_size) for p in kept}
+        freeze(gm, frozen)
+        settings = settings_for(options, torch.cuda.current_device())
+        with operators.LOCK:
+            operators.use_settings(settings)
+            refused = {n.name: answer for n in _calls(gm) if (answer := operators.supports(n)) is not True}
+            if refused:
+                raise NodesRefused(refused)
+            cache = default_cache()
+            key = graph_key(gm, request.fingerprint or self._fingerprint, engine.gpu(), options, profiles)
+            stored = cache.load(key) if cache is not None else None
+            if stored is not None:
+                built = engine.Engine.from_bytes(stored)
+            else:
+                inputs = [input_for(placeholders[p], profiles[p]) for p in kept]
+                built = engine.build(copy_graph(gm), inputs, settings)
+                if cache is not None:
+                    cache.store(key, built.to_bytes())
+            module = engine.load(built, gm, f"torchmux_{key[:12]}", settings)
+        otherwise = _in_torch(in_torch, strict=request.strict)
+        return TensorrtFunction(
+            module, kept, results, {p: f for p, f in profiles.items() if f is not None}, otherwise, stored is not None
+        )
+
+
+class TensorrtFunction:
+    """Calls an engine; sizes outside of its profiles run in torch."""
+
+    def __init__(
+        self,
+        module: Any,
+        kept: Sequence[int],
+        results: Sequence[Result],
+        profiles: dict[int, Profile],
+        otherwise: Callable[..., Sequence[torch.Tensor]],
+        cache_hit: bool,
+    ) -> None:
+        self.cache_hit = cache_hit
+        self._module = module
+        self._kept = tuple(kept)
+        self._results = tuple(results)
+        self._profiles = profiles
+        self._otherwise = otherwise
+
+    def __call__(self, *args: Any) -> Sequence[torch.Tensor]:
+        for position, profile in self._profiles.items():
+            value = args[position]
+            if not profile.takes(tuple(value.shape) if isinstance(value, torch.Tensor) else (value,)):
+                return self._otherwise(*args)
+        found = self._module(*(args[p] for p in self._kept))
+        tensors = (found,) if isinstance(found, torch.Tensor) else found
+        return tuple(r.arrange(t) for r, t in zip(self._results, tensors, strict=True))
+
+
+def _calls(gm: GraphModule) -> list[Node]:
+    return [n for n in gm.graph.nodes if n.op == "call_function"]
+
+
+def _in_torch(gm: GraphModule, *, strict: bool) -> Callable[..., Sequence[torch.Tensor]]:
+    """Code for the calls that the engine does not take."""
+
+    def call(*args: Any) -> Sequence[torch.Tensor]:
+        message = "a dynamic dimension is outside of the engine's profile (mark_dynamic's max, or largest_size)"
+        if strict:
+            raise FallbackRefused(f"strict=True, and this call would run in torch: {message}.")
+        log.warning("torch runs this call: %s", message)
+        return gm.forward(*args)
+
+    return call
