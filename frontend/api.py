@@ -7,18 +7,12 @@ from typing import Any
 
 import torch
 
-from torchmux import torch_internals as ti
 from torchmux.registry import resolve
 from torchmux.registry.errors import InvalidOption
 
-from . import breaks, hook
-from .breaks import GraphBreak
+from . import hook, markers  # noqa: F401 - the markers' handlers enter the tables
 from .compiled import call, compiled_function, compiled_module
 from .explain import Explainer, Explanation, Report, explanation_of, report_of
-from .handlers import classify
-from .handlers.table import handles
-from .values.base import Value
-from .values.constants import ConstValue
 
 
 def compile(
@@ -130,65 +124,6 @@ def reset() -> None:
     hook.reset()
 
 
-def disable(fn: Any = None, *, reason: str = "") -> Any:
-    """Keep a function out of every graph: calling it is a graph break, and it and what it calls run in eager.
-
-    As a function or a decorator.
-    """
-    if fn is None:
-        return lambda inner: disable(inner, reason=reason)
-
-    import functools
-
-    @functools.wraps(fn)
-    def disabled(*args: Any, **kwargs: Any) -> Any:
-        previous = ti.set_eval_frame(None)
-        try:
-            return fn(*args, **kwargs)
-        finally:
-            ti.set_eval_frame(previous)
-
-    disabled._torchmux_disable = True  # type: ignore[attr-defined]
-    return disabled
-
-
-def graph_break() -> None:
-    """End the graph here; does nothing in eager mode."""
-
-
-def is_compiling() -> bool:
-    """True where the code is being captured, False in eager mode."""
-    return False
-
-
-def allow_in_graph(fn: Any) -> Any:
-    """Take ``fn`` (or each of a list) into graphs as one operator, without looking inside; returns it."""
-    for each in fn if isinstance(fn, (list, tuple)) else [fn]:
-        _check_callable(each, "allow_in_graph")
-        classify.allow_in_graph(each)
-    return fn
-
-
-def disallow_in_graph(fn: Any) -> Any:
-    """Break the graph wherever ``fn`` (or each of a list) is called; returns it."""
-    for each in fn if isinstance(fn, (list, tuple)) else [fn]:
-        _check_callable(each, "disallow_in_graph")
-        classify.disallow_in_graph(each)
-    return fn
-
-
-def assume_constant_result(fn: Any) -> Any:
-    """Call ``fn`` while compiling and take its result for a constant; returns it."""
-    _check_callable(fn, "assume_constant_result")
-    classify.assume_constant(fn)
-    return fn
-
-
-def _check_callable(fn: Any, name: str) -> None:
-    if not callable(fn):
-        raise TypeError(f"{name}() takes a callable, not a {type(fn).__name__}")
-
-
 def mark_dynamic(tensor: torch.Tensor, index: Any, *, min: int | None = None, max: int | None = None) -> None:
     """Make dimension ``index`` (or each of several) of an input symbolic from the first compilation on.
 
@@ -201,13 +136,3 @@ def mark_dynamic(tensor: torch.Tensor, index: Any, *, min: int | None = None, ma
             raise IndexError(f"mark_dynamic: dimension {each} of a tensor with {tensor.dim()} dimensions")
         marked[each % tensor.dim()] = (min, max)
     tensor._torchmux_dynamic = marked
-
-
-@handles(graph_break)
-def _trace_graph_break(tr: Any, *args: Value) -> Value:
-    raise GraphBreak(breaks.ASKED_FOR, "torchmux.graph_break()")
-
-
-@handles(is_compiling)
-def _trace_is_compiling(tr: Any) -> Value:
-    return ConstValue(True)

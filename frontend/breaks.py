@@ -166,6 +166,7 @@ class GraphBreak(Exception):
         self.cause = cause
         self.frames: list[tuple[str, int, str]] = []
         self.whole_frame = False  # nothing of the root frame may be captured
+        self.is_error = False  # the program asked not to break here
 
     @property
     def where(self) -> str:

@@ -142,7 +142,8 @@ def _trace(
         except StateChanged:
             continue
         except GraphBreak as stop:
-            if fullgraph or stop.whole_frame or (stop_at is not None and tr.step >= stop_at):
+            stop.is_error = fullgraph or tr.breaks_are_errors
+            if stop.is_error or stop.whole_frame or (stop_at is not None and tr.step >= stop_at):
                 raise
             stop_at, broke = tr.step, stop
     raise broke or GraphBreak(breaks.INSTRUCTION, "the frame does not come to the same break twice")

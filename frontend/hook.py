@@ -26,6 +26,7 @@ from . import breaks, logs
 from .breaks import BreakRecord, GraphBreak
 from .bytecode.identity import CodeMap
 from .capture import Captured, CodeState, capture, running
+from .markers import runs_in_eager
 from .values.base import Raised
 
 log = logging.getLogger("torchmux")
@@ -201,7 +202,7 @@ class _Callback:
         code = frame.f_code
         if is_library(code.co_filename):
             return _SKIP_CALLEES if code.co_filename.startswith(_QUIET) else _SKIP_CODE
-        if code.co_flags & _GENERATOR_LIKE:
+        if code.co_flags & _GENERATOR_LIKE or runs_in_eager(code):
             return _SKIP_FRAME
         session = self._session()
         if session is None or code.co_flags & _FUNCTION != _FUNCTION:
@@ -282,8 +283,9 @@ def _whole_frame_break(
     logs.emit("graph_breaks", f"{code.co_qualname} runs in eager", entry.message())
     if isinstance(record, Record):
         record.breaks.setdefault(entry)
-    if session.fullgraph:
-        error = Unsupported(f"fullgraph=True, but the graph breaks. {entry.message()}")
+    if session.fullgraph or stop.is_error:
+        asked = "fullgraph=True" if session.fullgraph else "error_on_graph_break(True)"
+        error = Unsupported(f"{asked}, but the graph breaks. {entry.message()}")
         if stop.kind in _USER_ERRORS and isinstance(record, Record):
             record.must_raise = error  # eager raises the program's own exception; if it does not, this one is raised
             return _SKIP_FRAME

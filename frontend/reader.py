@@ -215,6 +215,9 @@ class Reader:
         return self.tensor_input(obj, source, static=isinstance(obj, torch.nn.Parameter))
 
     def _wrap_python_function(self, obj: Any, source: Source | None) -> Value:
+        if (disabled := classify.is_disabled(obj)) is not None:
+            self._identity(obj, source)
+            return DisabledValue(obj, f"{obj.__qualname__} {disabled}", source=source)
         for name in ("_torchmux_original", "_torchdynamo_orig_callable"):
             if name in obj.__dict__:  # compiled on its own: here it is part of the caller's graph
                 self._identity(obj, source)
@@ -226,9 +229,6 @@ class Reader:
         if special is not None:
             self._identity(obj, source)
             return special
-        if (disabled := classify.is_disabled(obj)) is not None:
-            self._identity(obj, source)
-            return DisabledValue(obj, f"{obj.__qualname__} {disabled}", source=source)
         return wrap_function(self, obj, source)
 
     def _wrap_c_function(self, obj: Any, source: Source | None) -> Value:

@@ -20,6 +20,7 @@ from .handlers import builtins_, classes, copying, torch_  # noqa: F401 - each f
 from .handlers.table import CLASSES, FOLDABLE, FUNCTIONS
 from .interpreter import Frame
 from .interpreter.frame import StopAtBreak
+from .markers import asked
 from .protocols import Protocols
 from .reader import Reader
 from .recorder import GraphRecorder
@@ -70,6 +71,7 @@ class Trace(GraphRecorder, Reader, Protocols):
         self.stop_at = stop_at
         self.active_contexts: list[ContextValue] = []
         self.has_autocast = False
+        self.breaks_are_errors, self.exporting = asked.breaks_are_errors, asked.exporting
         self._arguments = frame_locals
         self._argument_names = _argument_names(code)
         self._forgotten: set[str] = set()

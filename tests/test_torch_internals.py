@@ -87,6 +87,17 @@ def _region() -> None:
     assert ti.set_region(ti.set_region(-1)) == -1
 
 
+def _markers() -> None:
+    def kept(x):
+        return x
+
+    assert ti.marked_for_torch(id(kept)) is None
+    torch.compiler.allow_in_graph(kept)
+    assert ti.marked_for_torch(id(kept)) == "allowed"
+    torch._dynamo.disallow_in_graph(kept)
+    assert ti.marked_for_torch(id(kept)) == "disallowed"
+
+
 def _set_grad_enabled() -> None:
     ti.set_grad_enabled(False)
     assert not torch.is_grad_enabled()
@@ -303,6 +314,7 @@ CHECKS = {
     _hook: ["eval_frame", "set_eval_frame", "reset_code", "FrameAction", "FrameExecStrategy"],
     _strategy: ["set_code_exec_strategy"],
     _region: ["set_region", "retired_guard_class"],
+    _markers: ["marked_for_torch"],
     _set_grad_enabled: ["set_grad_enabled"],
     _fake_mode: ["fake_tensor_mode", "is_fake"],
     _fake_errors: ["fake_tensor_errors"],

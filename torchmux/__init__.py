@@ -16,17 +16,24 @@ from .logs import set_logs
 
 if TYPE_CHECKING:
     from torchmux.frontend.api import (
-        allow_in_graph,
-        assume_constant_result,
         compile,
-        disable,
-        disallow_in_graph,
         explain,
-        graph_break,
-        is_compiling,
         mark_dynamic,
         report,
         reset,
+    )
+    from torchmux.frontend.markers import (
+        allow_in_graph,
+        assume_constant_result,
+        disable,
+        disallow_in_graph,
+        error_on_graph_break,
+        forbid_in_graph,
+        graph_break,
+        is_compiling,
+        is_exporting,
+        skip_frame,
+        substitute_in_graph,
     )
     from torchmux.registry import (
         Availability,
@@ -83,9 +90,12 @@ __all__ = [
     "config",
     "disable",
     "disallow_in_graph",
+    "error_on_graph_break",
     "explain",
+    "forbid_in_graph",
     "graph_break",
     "is_compiling",
+    "is_exporting",
     "list_backends",
     "list_mode_options",
     "list_options",
@@ -95,22 +105,31 @@ __all__ = [
     "report",
     "reset",
     "set_logs",
+    "skip_frame",
+    "substitute_in_graph",
     "unregister_backend",
 ]
 
 _HOMES = {
     "torchmux.frontend.api": (
-        "allow_in_graph",
-        "assume_constant_result",
         "compile",
-        "disable",
-        "disallow_in_graph",
         "explain",
-        "graph_break",
-        "is_compiling",
         "mark_dynamic",
         "report",
         "reset",
+    ),
+    "torchmux.frontend.markers": (
+        "allow_in_graph",
+        "assume_constant_result",
+        "disable",
+        "disallow_in_graph",
+        "error_on_graph_break",
+        "forbid_in_graph",
+        "graph_break",
+        "is_compiling",
+        "is_exporting",
+        "skip_frame",
+        "substitute_in_graph",
     ),
     "torchmux.registry": (
         "Availability",

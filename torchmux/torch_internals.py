@@ -43,6 +43,16 @@ def retired_guard_class() -> type | None:
     return None if guards is None or set_region is not _no_isolation else guards.DeletedGuardManagerWrapper
 
 
+def marked_for_torch(function_id: int) -> str | None:
+    """What the program told torch's own tracer to do with a function: "allowed" or "disallowed" in graphs, or None."""
+    rules = sys.modules.get("torch._dynamo.trace_rules")
+    if rules is None:
+        return None
+    if function_id in rules._allowed_callable_ids:
+        return "allowed"
+    return "disallowed" if function_id in rules._disallowed_callable_ids else None
+
+
 # --- frontend: operators that are C functions ---------------------------------------------------------------------
 VariableFunctions = torch._C._VariableFunctions
 set_grad_enabled = torch._C._set_grad_enabled

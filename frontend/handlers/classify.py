@@ -71,7 +71,12 @@ def _operators() -> dict[int, Any]:
 
 _allowed: dict[int, Any] = {}
 _disallowed: dict[int, Any] = {}
+_forbidden: dict[int, Any] = {}
 _constant: dict[int, Any] = {}
+_substitutes: dict[int, tuple[Any, Any, bool]] = {}  # id -> (original, what is traced instead, whether it is pure)
+
+# (module, name) of a marker of torch's own tracer -> the handler of ours that means the same
+TORCH_MARKERS: dict[tuple[str, str], Any] = {}
 
 
 def allow_in_graph(fn: Any) -> None:
@@ -84,16 +89,27 @@ def disallow_in_graph(fn: Any) -> None:
     _disallowed[id(fn)] = fn
 
 
+def forbid_in_graph(fn: Any) -> None:
+    _forbidden[id(fn)] = fn
+
+
 def assume_constant(fn: Any) -> None:
     _constant[id(fn)] = fn
 
 
+def substitute(original: Any, polyfill: Any, pure: bool) -> None:
+    _substitutes[id(original)] = (original, polyfill, pure)
+
+
 def is_disabled(fn: Any) -> str | None:
     """Why a Python function must not be traced, if it says so itself."""
-    if fn.__dict__.get("_torchmux_disable"):
-        return "is marked with torchmux.disable"
-    if fn.__dict__.get("_torchdynamo_disable"):
-        return "is marked with torch.compiler.disable"
+    for owner, mark, why in (
+        ("torchmux.disable", "_torchmux_disable", "_torchmux_disable_reason"),
+        ("torch.compiler.disable", "_torchdynamo_disable", "_torchdynamo_disable_msg"),
+    ):
+        if fn.__dict__.get(mark):
+            reason = fn.__dict__.get(why)
+            return f"is marked with {owner}" + (f" ({reason})" if reason else "")
     return None
 
 
@@ -129,9 +145,59 @@ class ConstantResultValue(RealValue):
         return tr.lift(self.obj(*plain, **{k: v.const(tr) for k, v in kwargs.items()}))
 
 
+class ForbiddenValue(RealValue):
+    """A function marked with ``forbid_in_graph``: calling it is an error."""
+
+    __slots__ = ()
+
+    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        from ..markers import forbidden
+
+        raise forbidden(self.describe(), tr.user_place()[0])
+
+
+class SubstitutedValue(RealValue):
+    """A function in whose place another is traced."""
+
+    __slots__ = ()
+
+    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        original, polyfill, pure = _substitutes[id(self.obj)]
+        if pure and all(value.is_const() for value in (*args, *kwargs.values())):
+            return tr.fold(original, [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()})
+        return tr.wrap(polyfill, None).call(tr, args, kwargs)
+
+
+class MarkerValue(RealValue):
+    """A marker of torch's own tracer, called by the program."""
+
+    __slots__ = ()
+
+    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return TORCH_MARKERS[self.obj.__module__, self.obj.__name__](tr, *args, **kwargs)
+
+
+def _marked_for_torch(obj: Any, source: Source | None) -> Value | None:
+    """The value of a callable about which the program told torch's own tracer something."""
+    marked = ti.marked_for_torch(id(obj))
+    if marked == "disallowed":
+        return DisabledValue(obj, f"{getattr(obj, '__qualname__', obj)} is disallowed in graphs", source=source)
+    if not isinstance(obj, types.FunctionType):
+        return None
+    if obj.__dict__.get("_dynamo_forbidden"):
+        return ForbiddenValue(obj, source)
+    if obj.__dict__.get("_dynamo_marked_constant"):
+        return ConstantResultValue(obj, source)
+    return OperatorValue(obj, source) if marked == "allowed" else None
+
+
 def function_value(obj: Any, source: Source | None) -> Value | None:
     """The value of a callable that is an operator, is marked, or has a handler of its own; None otherwise."""
     key = id(obj)
+    if key in _substitutes:
+        return SubstitutedValue(obj, source)
+    if key in _forbidden:
+        return ForbiddenValue(obj, source)
     if key in _disallowed:
         return DisabledValue(obj, f"{getattr(obj, '__qualname__', obj)} is disallowed in graphs", source=source)
     if key in _constant:
@@ -142,6 +208,10 @@ def function_value(obj: Any, source: Source | None) -> Value | None:
         from ..values.classes import BuiltinValue
 
         return BuiltinValue(obj, source)
+    if isinstance(obj, types.FunctionType) and (obj.__module__, obj.__name__) in TORCH_MARKERS:
+        return MarkerValue(obj, source)
+    if (marked := _marked_for_torch(obj, source)) is not None:
+        return marked
     if key in _operators():
         return OperatorValue(obj, source)
     if isinstance(obj, types.FunctionType):

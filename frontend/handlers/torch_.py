@@ -36,7 +36,7 @@ def is_compiling(tr: Trace) -> Value:
 
 
 @handles(
-    torch.jit.is_scripting, torch.jit.is_tracing, torch.compiler.is_exporting, torch.onnx.is_in_onnx_export,
+    torch.jit.is_scripting, torch.jit.is_tracing, torch.onnx.is_in_onnx_export,
     *ti.tracing_questions(),
 )  # fmt: skip
 def is_other_tracer(tr: Trace, *args: Value) -> Value:

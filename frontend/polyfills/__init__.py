@@ -13,7 +13,18 @@ The polyfills lean on what the interpreter does itself: one-argument `iter`, `ne
 containers, the methods of `list`, `dict` and `set` that only store, look up or remove.
 """
 
-from . import builtins_, collections_, combinatorics, containers, functools_, itertools_, mappings, operator_, sets
+from . import (
+    builtins_,
+    collections_,
+    combinatorics,
+    containers,
+    contexts,
+    functools_,
+    itertools_,
+    mappings,
+    operator_,
+    sets,
+)
 from .tables import INSTANCE_POLYFILLS, METHOD_POLYFILLS, POLYFILLS, STANDS_FOR, lookup
 
 __all__ = [
@@ -26,4 +37,6 @@ __all__ = [
 ]
 
 # The interpreter takes no guards on the globals of these modules: nobody changes them.
-MODULES = (builtins_, collections_, combinatorics, containers, functools_, itertools_, mappings, operator_, sets)
+MODULES = (
+    builtins_, collections_, combinatorics, containers, contexts, functools_, itertools_, mappings, operator_, sets,
+)  # fmt: skip
