@@ -16,6 +16,7 @@ from torch.fx import Node
 
 from torchmux import torch_internals as internals
 
+from ..common import attention
 from ..common.cache import default_cache, text_key
 from ..common.decompose import can_stay_whole, core_aten, draws_nothing, is_random
 from ..common.graphs import values_in_use
@@ -28,6 +29,11 @@ WHOLE = (
     "selu", "relu6", "prelu", "log_sigmoid", "upsample_nearest2d.vec", "upsample_bilinear2d.vec",
     "upsample_bicubic2d.vec",
 )  # fmt: skip
+
+_PRODUCTS = frozenset((torch.ops.aten.mv.default, torch.ops.aten.matmul.default))
+
+# Operators with a translation that computes something else: the variance it keeps is the biased one.
+_BETTER_SPELLED_OUT = ("aten::_native_batch_norm_legit_functional",)
 
 DTYPES = frozenset(
     (torch.float32, torch.float64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
@@ -49,8 +55,8 @@ def known_operators(fingerprint: str) -> frozenset[str]:
 
 def decompositions(fingerprint: str) -> dict[Any, Callable[..., Any]]:
     """torch's table without what the exporter translates itself."""
-    known = known_operators(fingerprint)
-    return {op: function for op, function in core_aten().items() if op.name() not in known}
+    known = known_operators(fingerprint).difference(_BETTER_SPELLED_OUT)
+    return {op: function for op, function in core_aten().items() if op.name() not in known} | attention.TABLE
 
 
 def whole(fingerprint: str) -> frozenset[Any]:
@@ -74,6 +80,8 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return "the ONNX exporter has no translation"
     if is_random(op) and not draws_nothing(node):
         return "random numbers would not be torch's for the same seed"
+    if op in _PRODUCTS and any(n.meta["val"].dim() == 1 for n in node.all_input_nodes):
+        return "onnxruntime drops the transposition of a matrix that is multiplied by a vector"
     for value in values_in_use(node):
         if isinstance(value, (torch.SymFloat, torch.SymBool)):
             return "a float or bool that is known at run time only would lose precision as an ONNX input"

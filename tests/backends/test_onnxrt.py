@@ -54,6 +54,15 @@ def test_composite_operators_stay_whole(capture) -> None:
     ]  # fmt: skip
 
 
+def test_a_transposed_matrix_times_a_vector(capture) -> None:
+    """onnxruntime would fuse the two and forget the transposition."""
+    matrix, vector = torch.randn(3, 3), torch.randn(3)
+    captured = capture(lambda m, v: m.t() @ (v * 2), matrix, vector)
+    compiled = captured.compile("onnxrt")
+    torch.testing.assert_close(captured.run(compiled, matrix, vector), matrix.t() @ (vector * 2))
+    assert any("transposition" in (p.reason or "") for p in compiled.report.placements)
+
+
 def test_one_session_serves_every_size(capture) -> None:
     net = Mlp()
     captured = capture(net, torch.randn(3, 8), dynamic={0: [0]})
