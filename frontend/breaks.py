@@ -128,6 +128,14 @@ _KINDS = [
         "implementation.",
         "register a fake implementation with torch.library.register_fake",
     ),
+    BreakKind(
+        "TM017",
+        "region that cannot be a graph of its own",
+        "A function that another one is given (a branch, what is checkpointed or differentiated, the passes of an "
+        "`autograd.Function`) becomes a graph inside the graph. It does something there that such a graph cannot do: "
+        "it changes what exists outside of it, or the rules of the function that takes it are not met.",
+        "return what the region computes instead of storing it, and change no tensor from outside of it in place",
+    ),
 ]
 
 CATALOGUE: dict[str, BreakKind] = {kind.id: kind for kind in _KINDS}
@@ -151,6 +159,7 @@ SUBCLASS = "TM013"
 SUSPENDED = "TM014"
 TOO_DEEP = "TM015"
 NO_FAKE = "TM016"
+REGION = "TM017"
 
 
 class GraphBreak(Exception):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .values.base import Value
 
 
@@ -14,10 +16,13 @@ class Effects:
 
     def __init__(self) -> None:
         self.changed_values: dict[Value, None] = {}
+        self.region: Any = None  # the open region that must be told, see higher_order.region
         self.globals: dict[tuple[int, str], tuple[dict, Value]] = {}
 
     def changed(self, value: Value) -> None:
         """``value`` is about to change; it matters only if it existed before the trace."""
+        if self.region is not None:
+            self.region.changed(value)
         if value.source is not None:
             self.changed_values.setdefault(value)
 
@@ -25,6 +30,8 @@ class Effects:
         return value not in self.changed_values
 
     def store_global(self, namespace: dict, name: str, value: Value) -> None:
+        if self.region is not None:
+            self.region.changed_global(name)
         self.globals[(id(namespace), name)] = (namespace, value)
 
     def global_value(self, namespace: dict, name: str) -> Value | None:

@@ -24,7 +24,11 @@ def may_be_one(left: Any, right: Any) -> bool:
 
 def _origin(node: Any) -> Any:
     """The earliest node whose tensor ``node`` may have returned as it is."""
-    while node.op in ("call_function", "call_method"):
+    while True:
+        if node.op == "placeholder" and "captured" in node.meta:
+            node = node.meta["captured"]  # a tensor from around a region
+        if node.op not in ("call_function", "call_method"):
+            return node
         maker = node
         if node.target is operator.getitem and not _is_tensor(node.args[0]):
             maker = node.args[0]  # an element of an operator's tuple
@@ -45,7 +49,6 @@ def _origin(node: Any) -> Any:
         if before is None:
             return node
         node = before
-    return node
 
 
 def _is_tensor(node: Any) -> bool:

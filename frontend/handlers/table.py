@@ -11,6 +11,8 @@ from typing import Any
 FUNCTIONS: dict[Any, Callable] = {}
 # class -> handler(tr, cls, args, kwargs) -> Value
 CLASSES: dict[type, Callable] = {}
+# id of a code object -> handler(tr, function, args, kwargs) -> Value, for the functions that torch's own functions make
+CODES: dict[int, Callable] = {}
 # C functions that compute a constant from constants and touch nothing else
 FOLDABLE: set[Any] = {
     abs, ascii, bin, bytes, chr, complex, divmod, float, format, hash, hex, int, oct, ord, pow, repr, round, str,

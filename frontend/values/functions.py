@@ -43,8 +43,7 @@ class CellValue(Value):
         return self.contents
 
     def write(self, tr: Trace, value: Value | None) -> None:
-        if self.source is not None:
-            tr.effects.changed(self)
+        tr.effects.changed(self)
         self.obj = None
         self.contents = value
 
@@ -149,12 +148,15 @@ class FunctionValue(Value):
         if self.fn is not None:
             raise self.not_understood(f"setting attribute {name!r} of {self.describe()}")
         if name == "__code__" and isinstance(value, CodeValue) and value.code.co_freevars == self.code.co_freevars:
+            tr.effects.changed(self)
             self.code = value.code
         elif name.startswith("__") and name not in ("__name__", "__qualname__", "__doc__", "__module__", "__wrapped__"):
             raise self.not_understood(f"setting attribute {name!r} of {self.describe()}")
         elif name in ("__name__", "__qualname__"):
+            tr.effects.changed(self)
             setattr(self, name.strip("_"), value.const(tr))
         else:
+            tr.effects.changed(self)
             self.attrs[name] = value
 
     def rebuild(self, out: Output) -> str:

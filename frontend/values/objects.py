@@ -344,8 +344,7 @@ class ObjectValue(Value):
 
     def store(self, tr: Trace, name: str, value: Any) -> None:
         """Write the instance's own attribute, without any protocol."""
-        if self.obj is not MISSING:
-            tr.effects.changed(self)
+        tr.effects.changed(self)
         if self.attrs.get(name) is _DELETED:
             del self.attrs[name]  # a name that was deleted comes back as the last one
         self.attrs[name] = value

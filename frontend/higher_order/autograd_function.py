@@ -1,0 +1,314 @@
+"""``torch.autograd.Function``: its forward and its backward, each traced into a graph.
+
+In the outer graph stands one call of :func:`autograd_function`, which applies a ``Function`` of our own that runs the
+two graphs.  What of the program's ``ctx`` is the same on every call (numbers, flags, what is saved where) is known
+while tracing; tensors that backward uses are carried from one graph to the other.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.fx import Node
+
+from .. import breaks
+from ..breaks import GraphBreak
+from ..handlers.table import handles
+from ..values.base import Raised, Value
+from ..values.constants import ConstValue
+from ..values.functions import FunctionValue
+from ..values.objects import BuiltinMethodValue
+from ..values.sequences import TupleValue
+from ..values.tensors import TensorValue
+from .region import Region, examples, in_transform, is_graph_value, node_of, run_operator
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+NONE = ConstValue(None)
+_ONCE = once_differentiable(lambda ctx: None).__code__
+_KNOWN_TO_CTX = frozenset(dir(FunctionCtx)) | {"saved_tensors", "needs_input_grad"}
+
+
+# --- what the graph calls -----------------------------------------------------------------------------------------
+
+
+class Layout(NamedTuple):
+    """What lies where in the flat arguments and results of the two graphs.
+
+    forward: ``(*inputs, *captures) -> (*outputs, *carried)``, backward: ``(*grads, *carried) -> (*input grads,)``.
+    """
+
+    order: tuple[int, ...]  # for each input of the forward graph: its place among (*tensors, *hidden)
+    outputs: int
+    graded: tuple[int, ...]  # the outputs whose gradients backward takes
+    constant: tuple[int, ...]  # the outputs that are not differentiable
+    saved: tuple[int, ...]  # what of the carried was given to save_for_backward
+    gradients: tuple[int, ...]  # for each tensor its gradient's place among backward's results, or -1
+    once: bool
+
+
+class GraphFunction(torch.autograd.Function):
+    """Runs a forward graph and, for gradients, a backward graph."""
+
+    @staticmethod
+    def forward(ctx: Any, forward: Any, backward: Any, layout: Layout, hidden: tuple, *tensors: Any) -> Any:
+        given = (*tensors, *hidden)
+        results = forward(*(given[place] for place in layout.order))
+        outputs, carried = results[: layout.outputs], results[layout.outputs :]
+        if layout.constant:
+            ctx.mark_non_differentiable(*(outputs[place] for place in layout.constant))
+        if backward is not None:
+            ctx.save_for_backward(*(carried[place] for place in layout.saved))
+            ctx.carried = [None if place in layout.saved else value for place, value in enumerate(carried)]
+            ctx.backward_graph, ctx.layout = backward, layout
+        return tuple(outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        layout, carried = ctx.layout, list(ctx.carried)
+        for place, tensor in zip(layout.saved, ctx.saved_tensors, strict=True):
+            carried[place] = tensor
+        # The graph was traced with gradients that are contiguous, so code that asks is told the truth.
+        given = [grads[place].contiguous() for place in layout.graded]
+        results = ctx.backward_graph(*given, *carried)
+        return (None, None, None, None, *(None if place < 0 else results[place] for place in layout.gradients))
+
+
+class OnceDifferentiableGraphFunction(GraphFunction):
+    """The same for a backward that is marked with ``once_differentiable``."""
+
+    backward = staticmethod(once_differentiable(GraphFunction.backward))
+
+
+def autograd_function(forward: Any, backward: Any, layout: tuple, hidden: tuple, *tensors: Any) -> tuple:
+    """Apply the two graphs as one ``autograd.Function``; ``hidden`` tensors take no part in autograd."""
+    described = Layout(*layout)
+    function = OnceDifferentiableGraphFunction if described.once else GraphFunction
+    return function.apply(forward, backward, described, hidden, *tensors)
+
+
+# --- the program's ctx --------------------------------------------------------------------------------------------
+
+
+class ContextValue(Value):
+    """``ctx``: attributes that forward leaves for backward."""
+
+    __slots__ = ("attrs", "constant", "in_backward", "needs_input_grad", "saved", "unpacked")
+
+    def __init__(self, needs_input_grad: Value) -> None:
+        self.source = None
+        self.attrs: dict[str, Value] = {}
+        self.constant: list[Value] = []
+        self.needs_input_grad = needs_input_grad
+        self.saved: list[Value] = []
+        self.in_backward = False
+        self.unpacked = False
+
+    def pytype(self) -> type:
+        return FunctionCtx
+
+    def describe(self) -> str:
+        return "the ctx of an autograd.Function"
+
+    def truth(self, tr: Trace) -> bool:
+        return True
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        if name == "needs_input_grad":
+            return self.needs_input_grad
+        if name == "saved_tensors" and self.in_backward:
+            self.unpacked = True
+            return TupleValue(list(self.saved))
+        if name in ("save_for_backward", "save_for_forward", "mark_non_differentiable", "set_materialize_grads"):
+            return BuiltinMethodValue(self, FunctionCtx, name)
+        if name in self.attrs:
+            return self.attrs[name]
+        if name in _KNOWN_TO_CTX or hasattr(torch.autograd.function.BackwardCFunction, name):
+            raise GraphBreak(breaks.OPERATION, f"{name} of {self.describe()}")
+        raise Raised(tr.make_exception(AttributeError, f"'FunctionBackward' object has no attribute {name!r}"))
+
+    def setattr(self, tr: Trace, name: str, value: Value) -> None:
+        if name in _KNOWN_TO_CTX or hasattr(torch.autograd.function.BackwardCFunction, name):
+            raise GraphBreak(breaks.OPERATION, f"setting {name} of {self.describe()}")
+        tr.effects.changed(self)
+        self.attrs[name] = value
+
+    def delattr(self, tr: Trace, name: str) -> None:
+        if name not in self.attrs:
+            super().delattr(tr, name)
+        tr.effects.changed(self)
+        del self.attrs[name]
+
+    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if kwargs or self.in_backward:
+            raise GraphBreak(breaks.OPERATION, f"{name} of {self.describe()}")
+        if name == "save_for_backward":
+            if not all(isinstance(value, TensorValue) or _is_none(value) for value in args):
+                raise GraphBreak(breaks.OPERATION, "save_for_backward of what is no tensor")
+            self.saved = args
+        elif name == "mark_non_differentiable":
+            self.constant = args
+        elif name == "set_materialize_grads":
+            if not args[0].truth(tr):
+                raise GraphBreak(breaks.REGION, "set_materialize_grads(False): which gradients there are is not known")
+        elif name != "save_for_forward":  # which is for forward-mode gradients only
+            raise GraphBreak(breaks.OPERATION, f"{name} of {self.describe()}")
+        return NONE
+
+
+def _is_none(value: Value) -> bool:
+    return isinstance(value, ConstValue) and value.value is None
+
+
+# --- tracing ------------------------------------------------------------------------------------------------------
+
+
+@handles(torch.autograd.Function.apply.__func__)
+def apply(tr: Trace, owner: Value, *args: Value) -> Value:
+    """``cls.apply(*args)``."""
+    cls = owner.real()
+    if in_transform(tr):
+        raise GraphBreak(breaks.REGION, f"autograd.Function {cls.__qualname__} inside of a function transform")
+    return _Application(tr, cls, list(args)).run()
+
+
+class _Application:
+    """One call of ``apply``."""
+
+    def __init__(self, tr: Trace, cls: type, args: list[Value]) -> None:
+        self.tr = tr
+        self.cls = cls
+        self.args = args
+        needs = [isinstance(a, TensorValue) and a.example.requires_grad for a in args]
+        self.records = tr.grad_enabled and any(needs)
+        self.ctx = ContextValue(TupleValue([ConstValue(n) for n in needs]))
+
+    def run(self) -> Value:
+        tr = self.tr
+        with Region(tr, f"{self.cls.__qualname__}.forward", pure=False, roots=[]) as forward:
+            forward.assume_grad(False)
+            result = self._forward()
+        outputs = self._outputs(result)
+        computed = [value for value in outputs if is_graph_value(value)]
+        carried: list[Node] = []
+        backward_graph, gradients, once = None, [], False
+        if self.records:
+            backward, gradients, once = self._backward(forward, computed, outputs)
+            backward_graph = backward.close([v.arg(tr) for v in gradients if not _is_none(v)])
+            carried = list(backward.captures)
+        forward_graph = forward.close([*(value.arg(tr) for value in computed), *carried])
+        places = itertools.count()
+        layout = Layout(
+            order=(),
+            outputs=len(computed),
+            graded=tuple(i for i, value in enumerate(computed) if isinstance(value, TensorValue)),
+            constant=tuple(i for i, value in enumerate(computed) if any(value is c for c in self.ctx.constant)),
+            saved=tuple(i for i, node in enumerate(carried) if node in _nodes(self.ctx.saved)),
+            gradients=tuple(-1 if _is_none(value) else next(places) for value in gradients),
+            once=once,
+        )
+        results = iter(self._emit(forward, forward_graph, backward_graph, layout))
+        values = [next(results) if is_graph_value(value) else value for value in outputs]
+        return TupleValue(values) if isinstance(result, TupleValue) else values[0]
+
+    # --- forward ---------------------------------------------------------------------------------------------------
+
+    def _function(self, name: str) -> FunctionValue:
+        """The static method, guarded to stay what it is."""
+        raw = self.tr.static_lookup(self.cls, name)
+        value = self.tr.lift(self.cls).getattr(self.tr, name)
+        if not isinstance(raw, staticmethod) or not isinstance(value, FunctionValue):
+            raise GraphBreak(breaks.REGION, f"{self.cls.__qualname__}.{name} is no static method written in Python")
+        return value
+
+    def _forward(self) -> Value:
+        tr, ctx = self.tr, self.ctx
+        if self._is_default("setup_context"):
+            return self._function("forward").call(tr, [ctx, *self.args], {})
+        result = self._function("forward").call(tr, list(self.args), {})
+        self._function("setup_context").call(tr, [ctx, TupleValue(list(self.args)), result], {})
+        return result
+
+    def _is_default(self, name: str) -> bool:
+        return getattr(self.cls, name) is getattr(torch.autograd.Function, name)
+
+    def _outputs(self, result: Value) -> list[Value]:
+        if isinstance(result, TensorValue):
+            return [result]
+        if not isinstance(result, TupleValue):
+            raise GraphBreak(breaks.REGION, f"{self.cls.__qualname__}.forward returns {result.describe()}")
+        return result.items(self.tr)
+
+    # --- backward --------------------------------------------------------------------------------------------------
+
+    def _backward(
+        self, forward: Region, computed: list[Value], outputs: list[Value]
+    ) -> tuple[Region, list[Value], bool]:
+        """The traced backward, the gradient of each tensor that ``apply`` was given, and if it is good for one use."""
+        tr, ctx = self.tr, self.ctx
+        name = "backward" if self._is_default("vjp") else "vjp"
+        function, once = _unmarked(tr, self._function(name))
+        ctx.in_backward = True
+        region = Region(
+            tr, f"{self.cls.__qualname__}.{name}", pure=True, roots=[function, ctx], beside=forward,
+            grad_mode_known=False,
+        )  # fmt: skip
+        grads = iter([self._gradient(region, value) for value in computed if isinstance(value, TensorValue)])
+        given = [next(grads) if isinstance(value, TensorValue) else NONE for value in outputs]
+        with region:
+            region.assume_grad(False)
+            result = function.call(tr, [ctx, *given], {})
+        if ctx.unpacked:  # autograd then checks all of them for changes since forward
+            for node in _nodes(ctx.saved):
+                region.lift(node)
+        return region, self._gradients(result), once
+
+    def _gradient(self, region: Region, output: TensorValue) -> Value:
+        like = output.example
+        with self.tr.fake_mode, torch.no_grad():
+            example = torch.empty(like.shape, dtype=like.dtype, device=like.device)
+        return region.parameter(example, "grad")
+
+    def _gradients(self, result: Value) -> list[Value]:
+        found = result.items(self.tr) if isinstance(result, TupleValue) else [result]
+        count = len(self.args)
+        if len(found) < count or not all(map(_is_none, found[count:])):
+            raise GraphBreak(
+                breaks.REGION, f"{self.cls.__qualname__} returns {len(found)} gradients for {count} inputs"
+            )
+        for given, gradient in zip(self.args, found, strict=False):
+            if not _is_none(gradient) and not (isinstance(given, TensorValue) and isinstance(gradient, TensorValue)):
+                raise GraphBreak(breaks.REGION, f"{self.cls.__qualname__} returns {gradient.describe()} as a gradient")
+        return [gradient for given, gradient in zip(self.args, found, strict=False) if isinstance(given, TensorValue)]
+
+    # --- the outer graph -------------------------------------------------------------------------------------------
+
+    def _emit(self, forward: Region, forward_graph: Any, backward_graph: Any, layout: Layout) -> list[Value]:
+        tr = self.tr
+        tensors = [value.node for value in self.args if isinstance(value, TensorValue)]
+        hidden = [node for node in forward.captures if node not in tensors]
+        places = {node: i for i, node in reversed(list(enumerate([*tensors, *hidden])))}
+        layout = layout._replace(order=tuple(places[node] for node in forward.captures))
+        graphs = [node_of(tr, forward_graph, "forward"), None]
+        if backward_graph is not None:
+            graphs[1] = node_of(tr, backward_graph, "backward")
+        args = (*graphs, tuple(layout), tuple(hidden), *tensors)
+        fakes = (forward_graph, backward_graph, tuple(layout), examples(hidden), *examples(tensors))
+        return run_operator(tr, autograd_function, args, fakes)
+
+
+def _unmarked(tr: Trace, function: FunctionValue) -> tuple[Value, bool]:
+    """The function itself, and whether it was marked with ``once_differentiable``."""
+    if function.code is not _ONCE:
+        return function, False
+    inner = function.closure[_ONCE.co_freevars.index("fn")].read(tr)
+    assert inner is not None
+    return inner, True
+
+
+def _nodes(values: list[Value]) -> list[Node]:
+    return [value.node for value in values if isinstance(value, TensorValue)]

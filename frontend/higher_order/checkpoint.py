@@ -1,0 +1,138 @@
+"""``torch.utils.checkpoint``: a region that the backward pass computes again instead of keeping its tensors.
+
+The graph calls :func:`checkpointed`.  Run as it is, that checkpoints for real; a compiler that traces it gets torch's
+own marks on the operators, which tell the split into forward and backward what to recompute.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import torch.utils.checkpoint as torch_checkpoint
+from torch.fx import GraphModule
+
+from torchmux import torch_internals as ti
+
+from .. import breaks
+from ..breaks import GraphBreak
+from ..handlers.table import handles
+from ..values.base import MISSING, Value
+from ..values.constants import ConstValue
+from ..values.functions import PartialValue
+from ..values.tensors import TensorValue
+from .region import Region, examples, node_of, operator_name, rebind, run_operator
+from .watch import Watch
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+_NO_CONTEXT = torch_checkpoint.noop_context_fn
+_OWN = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state")
+
+
+# --- what the graph calls -----------------------------------------------------------------------------------------
+
+
+class Options(NamedTuple):
+    """The arguments of ``checkpoint`` that are not the function's."""
+
+    use_reentrant: bool
+    preserve_rng_state: bool
+    determinism_check: str
+    early_stop: bool
+
+
+def checkpointed(graph: Any, options: tuple, *captured: Any) -> tuple:
+    """Run ``graph`` so that backward computes it again; a context function is in ``graph.meta``."""
+    if ti.count_dispatch_modes():  # it is being traced
+        return ti.tag_checkpoint()(graph, *captured)
+    given = Options(*options)._asdict()
+    if given["use_reentrant"]:
+        del given["determinism_check"], given["early_stop"]
+    elif CONTEXT in graph.meta:
+        given["context_fn"] = graph.meta[CONTEXT]
+    return torch_checkpoint.checkpoint(graph, *captured, **given)
+
+
+CONTEXT = "_checkpoint_context_fn"  # where torch's operator looks for it
+
+
+# --- tracing ------------------------------------------------------------------------------------------------------
+
+
+@handles(torch_checkpoint.checkpoint)
+def checkpoint(tr: Trace, function: Value, *args: Value, **kwargs: Value) -> Value:
+    """``torch.utils.checkpoint.checkpoint``."""
+    own = {name: kwargs.pop(name) for name in _OWN if name in kwargs}
+    options, context = _options(tr, own)
+    if options.use_reentrant:
+        _check_reentrant(tr, args, kwargs)
+    region = Region(
+        tr, f"checkpointed {function.describe()}", pure=True, roots=[function, *args, *kwargs.values()],
+        grad_mode_known=not options.use_reentrant,
+    )  # fmt: skip
+    with region:
+        result = function.call(tr, list(args), kwargs)
+    escaping = region.made_in(result)
+    graph = region.close([value.arg(tr) for value in escaping])
+    _check_rerun(tr, region, graph, options)
+    if context is not None:
+        graph.meta[CONTEXT] = context
+    outer = list(region.captures)
+    args_ = (node_of(tr, graph, "checkpointed"), tuple(options), *outer)
+    rebind(escaping, run_operator(tr, checkpointed, args_, (graph, tuple(options), *examples(outer))))
+    return result
+
+
+def _check_rerun(tr: Trace, region: Region, graph: GraphModule, options: Options) -> None:
+    """Running it twice must change nothing more than running it once."""
+    if not options.preserve_rng_state or any("norm" in operator_name(node) for node in graph.graph.nodes):
+        watch = Watch()
+        with tr.fake_mode, torch.no_grad(), watch:
+            graph(*examples(list(region.captures)))
+        if watch.writes:
+            raise GraphBreak(breaks.REGION, f"{region.what} runs {watch.writes}, which changes its arguments each time")
+        if watch.random and not options.preserve_rng_state:
+            raise GraphBreak(breaks.REGION, f"{region.what} draws random numbers, and others when it is run again")
+
+
+def _options(tr: Trace, given: dict[str, Value]) -> tuple[Options, Any]:
+    reentrant = given.get("use_reentrant")
+    if reentrant is None or reentrant.const(tr) is None:
+        raise GraphBreak(breaks.TORCH_STATE, "checkpoint without use_reentrant issues a warning")
+    if "debug" in given and given["debug"].truth(tr):
+        raise GraphBreak(breaks.TORCH_STATE, "checkpoint with debug=True prints what it runs")
+    context = _real_function(tr, given["context_fn"]) if "context_fn" in given else _NO_CONTEXT
+    check = given["determinism_check"].const(tr) if "determinism_check" in given else "default"
+    options = Options(
+        use_reentrant=reentrant.truth(tr),
+        preserve_rng_state="preserve_rng_state" not in given or given["preserve_rng_state"].truth(tr),
+        determinism_check=check,
+        early_stop="early_stop" not in given or given["early_stop"].truth(tr),
+    )
+    return options, None if context is _NO_CONTEXT else context
+
+
+def _real_function(tr: Trace, value: Value) -> Any:
+    """The function itself, which torch calls when it checkpoints: it is not traced."""
+    if isinstance(value, PartialValue):
+        args = [_real_function(tr, arg) for arg in value.args]
+        return functools.partial(
+            _real_function(tr, value.function), *args, **{k: _real_function(tr, v) for k, v in value.kwargs.items()}
+        )
+    real = value.real()
+    if real is not MISSING:
+        if value.source is not None and not value.is_const():
+            tr.guards.is_object(value.source, real)
+        return real
+    return value.const(tr)
+
+
+def _check_reentrant(tr: Trace, args: tuple[Value, ...], kwargs: dict[str, Value]) -> None:
+    """The old way records nothing in forward, so its results require gradients if an argument does."""
+    if kwargs or not all(isinstance(arg, (TensorValue, ConstValue)) for arg in args):
+        raise GraphBreak(breaks.REGION, "checkpoint with use_reentrant=True on other arguments than tensors")
+    if tr.grad_enabled and not any(isinstance(arg, TensorValue) and arg.example.requires_grad for arg in args):
+        raise GraphBreak(breaks.REGION, "checkpoint with use_reentrant=True and no argument that requires gradients")

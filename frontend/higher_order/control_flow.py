@@ -1,0 +1,135 @@
+"""``torch.cond`` and ``while_loop``: torch's own operators over the graphs of what they choose between or repeat."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx import Node
+
+from torchmux import torch_internals as ti
+
+from .. import breaks
+from ..breaks import GraphBreak
+from ..dynamic import NeedsShapeEnv
+from ..handlers.table import handles
+from ..values.base import Value
+from ..values.sequences import ListValue, TupleValue
+from ..values.tensors import TensorValue
+from .region import Region, examples, in_transform, node_of, run_operator
+from .trees import flatten, unflatten
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+NOTHING = TupleValue([])
+
+
+@handles(torch.cond)
+def cond(tr: Trace, pred: Value, true_fn: Value, false_fn: Value, operands: Value = NOTHING) -> Value:
+    """A branch by the value of a tensor; by anything else it is decided while tracing."""
+    given = _operands(tr, "cond", operands)
+    if not isinstance(pred, TensorValue):
+        return (true_fn if pred.truth(tr) else false_fn).call(tr, given, {})
+    if pred.example.numel() != 1:
+        raise GraphBreak(breaks.REGION, f"cond by {pred.describe()}, which is not one element")
+    regions, outputs, structures = [], [], []
+    for name, branch in (("true", true_fn), ("false", false_fn)):
+        region = _region(tr, f"the {name} branch of cond", [branch, *given])
+        with region:
+            result = branch.call(tr, given, {})
+        leaves, structure = flatten(tr, result)
+        regions.append(region)
+        outputs.append(_tensors(region, leaves))
+        structures.append(structure)
+    _check_same("the branches of cond return", *zip(outputs, structures, strict=True))
+    captures = list({node: None for region in regions for node in region.captures})
+    graphs = [r.close([v.node for v in o], captures) for r, o in zip(regions, outputs, strict=True)]
+    args = (pred.node, node_of(tr, graphs[0], "true_branch"), node_of(tr, graphs[1], "false_branch"), tuple(captures))
+    fakes = (pred.example, *graphs, examples(captures))
+    return unflatten(run_operator(tr, torch.ops.higher_order.cond, args, fakes), structures[0])
+
+
+@handles(ti.while_loop)
+def while_loop(tr: Trace, cond_fn: Value, body_fn: Value, carried_inputs: Value) -> Value:
+    """A loop whose end depends on the values of tensors."""
+    if not tr.symbolic:
+        raise NeedsShapeEnv  # torch's operator asks for one
+    leaves, structure = flatten(tr, carried_inputs)
+    _operands(tr, "while_loop", carried_inputs)
+    check = _region(tr, "the condition of while_loop", [cond_fn])
+    with check:
+        answer = cond_fn.call(tr, _parameters(tr, check, leaves, structure), {})
+    body = _region(tr, "the body of while_loop", [body_fn])
+    with body:
+        result = body_fn.call(tr, _parameters(tr, body, leaves, structure), {})
+    outputs, out_structure = flatten(tr, result)
+    carried = [value for value in leaves if isinstance(value, TensorValue)]
+    _check_same(
+        "the body of while_loop takes and returns", (carried, structure), (_tensors(body, outputs), out_structure)
+    )
+    if not isinstance(answer, TensorValue) or answer.example.shape or answer.example.dtype is not torch.bool:
+        raise GraphBreak(breaks.REGION, f"the condition of while_loop returns {answer.describe()}")
+    captures = list({node: None for region in (check, body) for node in region.captures})
+    graphs = [check.close([answer.node], captures), body.close([v.node for v in outputs], captures)]  # type: ignore[attr-defined]
+    graphs[0] = _without_tuple(graphs[0])
+    nodes = [value.node for value in carried]
+    args = (node_of(tr, graphs[0], "condition"), node_of(tr, graphs[1], "body"), tuple(nodes), tuple(captures))
+    fakes = (*graphs, examples(nodes), examples(captures))
+    return unflatten(run_operator(tr, torch.ops.higher_order.while_loop, args, fakes), structure)
+
+
+def _region(tr: Trace, what: str, roots: list[Value]) -> Region:
+    if in_transform(tr):
+        raise GraphBreak(breaks.REGION, f"{what}, inside of a function transform")
+    return Region(tr, what, pure=True, roots=roots)
+
+
+def _operands(tr: Trace, name: str, operands: Value) -> list[Value]:
+    if not isinstance(operands, (TupleValue, ListValue)):
+        raise GraphBreak(breaks.REGION, f"{name} with {operands.describe()} instead of a tuple")
+    if not all(isinstance(leaf, TensorValue) for leaf in flatten(tr, operands)[0]):
+        raise GraphBreak(breaks.REGION, f"{name} with operands that are not tensors")
+    return operands.unpack(tr)
+
+
+def _parameters(tr: Trace, region: Region, leaves: list[Value], structure: Any) -> list[Value]:
+    """Tensors like the carried ones, of which the loop makes others each time."""
+    with tr.fake_mode, torch.no_grad():
+        fakes = [torch.empty_like(leaf.example) for leaf in leaves]  # type: ignore[attr-defined]
+    return unflatten([region.parameter(fake, "carried") for fake in fakes], structure).unpack(tr)
+
+
+def _tensors(region: Region, leaves: list[Value]) -> list[TensorValue]:
+    """Results that are new tensors, as torch's operators demand: not what came in, and no views."""
+    found: list[TensorValue] = []
+    seen: list[Any] = [node.meta["example_value"] for node in (*region.captures, *region.parameters)]
+    for leaf in leaves:
+        if not isinstance(leaf, TensorValue):
+            raise GraphBreak(breaks.REGION, f"{region.what} returns {leaf.describe()}")
+        if leaf.node.graph is not region.graph or any(_share(leaf.example, other) for other in seen):
+            raise GraphBreak(breaks.REGION, f"{region.what} returns {leaf.describe()}, which is no new tensor")
+        seen.append(leaf.example)
+        found.append(leaf)
+    return found
+
+
+def _share(left: Any, right: Any) -> bool:
+    return isinstance(right, torch.Tensor) and ti.share_storage(left, right)
+
+
+def _check_same(what: str, left: tuple[list[TensorValue], Any], right: tuple[list[TensorValue], Any]) -> None:
+    def look(value: TensorValue) -> tuple:
+        like = value.example
+        return tuple(like.shape), like.dtype, like.device
+
+    if left[1] != right[1] or list(map(look, left[0])) != list(map(look, right[0])):
+        raise GraphBreak(breaks.REGION, f"{what} tensors of different shapes, dtypes or structure")
+
+
+def _without_tuple(graph: Any) -> Any:
+    """A condition returns its one result as it is."""
+    output: Node = next(iter(reversed(graph.graph.nodes)))
+    output.args = (output.args[0][0],)  # type: ignore[index]
+    graph.recompile()
+    return graph

@@ -1,0 +1,284 @@
+"""Tracing a call into a graph of its own, which an operator of the outer graph then runs.
+
+While a region is open, operators are recorded into its graph.  A tensor or symbolic number from around it that they
+use becomes an input, a *capture*; tensors read from outside of the program become inputs of the whole graph as ever,
+and captures of the region.  Guards and the rest of the trace are shared.
+
+A region is left as it was entered: an exception that would leave it, a context that stays open and a tensor from
+outside that is changed in place end the graph.  A region that does not run exactly once where it stands (a branch, a
+backward pass) must be *pure*: it may change no object that exists outside of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from torchmux import torch_internals as ti
+
+from .. import breaks
+from ..breaks import GraphBreak
+from ..values.base import Raised, Value
+from ..values.constants import SymValue, sym_result
+from ..values.tensors import TensorValue
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+# Slots of values that hold real objects, or lead back to the trace.
+_NOT_VALUES = frozenset({"source", "obj", "fn", "code", "globals", "example", "node", "tr"})
+
+
+class Region:
+    """One graph inside another.
+
+    ``what`` names it in reasons for graph breaks.  ``beside`` is an earlier, closed region whose values this one may
+    use too: the forward pass of a backward one.  ``grad_mode_known`` is false where the graph may run with gradients
+    on or off; ``transform`` is true inside of ``vmap`` and the like.
+    """
+
+    def __init__(
+        self,
+        tr: Trace,
+        what: str,
+        *,
+        pure: bool,
+        roots: list[Value],
+        beside: Region | None = None,
+        grad_mode_known: bool = True,
+        transform: bool = False,
+    ) -> None:
+        self.tr = tr
+        self.what = what
+        self.pure = pure
+        self.beside = beside
+        self.grad_mode_known = grad_mode_known
+        self.transform = transform
+        self.graph = Graph()
+        self.outer: Graph = tr.graph
+        self.parent: Region | None = tr.region
+        self.parameters: list[Node] = []
+        self.captures: dict[Node, Node] = {}  # a node of an outer graph -> its placeholder here
+        self.modules: dict[str, GraphModule] = {}
+        self._versions: dict[Node, tuple[Any, int | None]] = {}
+        self._last: Node | None = None
+        self._roots = roots
+        self._outside: set[int] | None = None
+
+    # --- what comes in ---------------------------------------------------------------------------------------------
+
+    def _placeholder(self, name: str, example: Any) -> Node:
+        where = self.graph.inserting_after(self._last) if self._last is not None else self._at_the_front()
+        with where:
+            node = self.graph.placeholder(name)
+        node.meta["example_value"] = example
+        self._last = node
+        return node
+
+    def _at_the_front(self) -> Any:
+        return self.graph.inserting_before(next(iter(self.graph.nodes), None))
+
+    def parameter(self, example: Any, name: str, *, unchanged: bool = False) -> Value:
+        """An input of the region that exists nowhere around it; ``unchanged`` if it shares memory with what does."""
+        node = self._placeholder(name, example)
+        if unchanged:
+            self._versions[node] = (example, _version(example))
+        self.parameters.append(node)
+        if isinstance(example, torch.Tensor):
+            return TensorValue(node, example)
+        return sym_result(self.tr, example, node)
+
+    def lift(self, node: Node) -> Node:
+        """The node of this graph that stands for ``node``, which may be one of an outer graph."""
+        if node.graph is self.graph:
+            return node
+        known = self.captures.get(node)
+        if known is None:
+            self._check_reachable(node)
+            example = node.meta["example_value"]
+            known = self.captures[node] = self._placeholder(node.name, example)
+            known.meta["captured"] = node
+            self._versions[node] = (example, _version(example))
+        return known
+
+    def _check_reachable(self, node: Node) -> None:
+        region: Region | None = self
+        while region is not None:
+            if node.graph is region.outer or (region.beside is not None and node.graph is region.beside.graph):
+                return
+            region = region.parent
+        raise GraphBreak(breaks.REGION, f"a tensor made inside of another region is used in {self.what}")
+
+    # --- while it is open ------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Region:
+        tr = self.tr
+        if self.pure:
+            self._outside = set(_reachable(self._roots, self._refuse_iterator))
+        tr.graph, tr.region = self.graph, self
+        tr.effects.region = self
+        self._grad, self._contexts = tr.grad_enabled, list(tr.active_contexts)
+        return self
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        tr = self.tr
+        tr.graph, tr.region = self.outer, self.parent
+        tr.effects.region = self.parent
+        tr.grad_enabled = self._grad
+        ti.set_grad_enabled(self._grad)
+        if isinstance(error, Raised):
+            stop = GraphBreak(breaks.EXCEPTION, f"{tr._describe_exception(error)} leaves {self.what}")
+            stop.frames = error.frames
+            raise stop from None
+        if error is None and tr.active_contexts != self._contexts:
+            raise GraphBreak(breaks.REGION, f"a context manager is still open at the end of {self.what}")
+
+    def assume_grad(self, enabled: bool) -> None:
+        """What the operator that runs the region sets the grad mode to, ahead of its graph."""
+        self.tr.grad_enabled = enabled
+        ti.set_grad_enabled(enabled)
+
+    def grad_mode_matters(self) -> None:
+        """The program asks for the grad mode, or changes it."""
+        if not self.grad_mode_known:
+            raise GraphBreak(breaks.REGION, f"{self.what} depends on the grad mode that it will run in")
+        if self.parent is not None:
+            self.parent.grad_mode_matters()
+
+    def changed(self, value: Value) -> None:
+        """``value`` is about to change."""
+        if self._outside is not None and (value.source is not None or id(value) in self._outside):
+            raise GraphBreak(breaks.REGION, f"{self.what} changes {value.describe()}, which exists outside of it")
+        if self.parent is not None:
+            self.parent.changed(value)
+
+    def changed_global(self, name: str) -> None:
+        if self.pure:
+            raise GraphBreak(breaks.REGION, f"{self.what} changes global {name}")
+        if self.parent is not None:
+            self.parent.changed_global(name)
+
+    def _refuse_iterator(self, value: Value) -> None:
+        from ..values.iterators import IteratorValue
+
+        if isinstance(value, IteratorValue):
+            raise GraphBreak(breaks.REGION, f"{self.what} is given a {value.pytype().__name__}, which it may advance")
+
+    # --- the end ---------------------------------------------------------------------------------------------------
+
+    def made_in(self, *results: Value) -> list[Any]:
+        """The tensors and symbolic numbers made here that ``results`` lead to."""
+        found: list[Value] = []
+
+        def visit(value: Value) -> None:
+            if is_graph_value(value) and value.node.graph is self.graph:  # type: ignore[attr-defined]
+                found.append(value)
+
+        for _ in _reachable(list(results), visit):
+            pass
+        return found
+
+    def close(self, outputs: list[Node], captures: list[Node] | None = None) -> GraphModule:
+        """The finished graph module: it takes the parameters and then ``captures``, by default all that there are.
+
+        It returns ``outputs``, which may lie in graphs around it, as a flat tuple.
+        """
+        for node, (example, version) in self._versions.items():
+            if version != _version(example):
+                raise GraphBreak(
+                    breaks.REGION, f"{self.what} changes {node.name}, a tensor from outside of it, in place"
+                )
+        results = [self.lift(node) for node in outputs]
+        order = list(self.captures) if captures is None else captures
+        placeholders = [*self.parameters, *(self.lift(node) for node in order)]
+        graph = Graph()
+        copied: dict[Node, Node] = {}
+        for node in placeholders:
+            copied[node] = graph.placeholder(node.name)
+            copied[node].meta = dict(node.meta)
+        for node in self.graph.nodes:
+            if node.op != "placeholder":
+                copied[node] = graph.node_copy(node, copied.__getitem__)
+        graph.output(tuple(copied[node] for node in results))
+        graph.lint()
+        return GraphModule(dict(self.modules), graph)
+
+
+def _version(example: Any) -> int | None:
+    """How often a tensor was changed in place; inference tensors do not count."""
+    if not isinstance(example, torch.Tensor) or example.is_inference():
+        return None
+    return example._version
+
+
+def _reachable(roots: list[Value], visit: Callable[[Value], None]) -> Iterator[int]:
+    """The ids of all values that a program can come to from ``roots``."""
+    pending: list[Any] = list(roots)
+    seen: set[int] = set()
+    while pending:
+        value = pending.pop()
+        if isinstance(value, (list, tuple)):
+            pending.extend(value)
+        elif isinstance(value, dict):
+            pending.extend(value.values())
+        elif isinstance(value, Value) and id(value) not in seen:
+            seen.add(id(value))
+            visit(value)
+            yield id(value)
+            for cls in type(value).__mro__:
+                for slot in cls.__dict__.get("__slots__", ()):
+                    if slot not in _NOT_VALUES:
+                        pending.append(getattr(value, slot, None))
+
+
+def node_of(tr: Trace, module: GraphModule, name: str) -> Node:
+    """The node by which the graph being recorded refers to ``module``."""
+    held = tr.region.modules if tr.region is not None else tr.modules
+    count = sum(key.rpartition("_")[0] == name for key in held)
+    held[f"{name}_{count}"] = module
+    return tr.graph.create_node("get_attr", f"{name}_{count}", (), {})
+
+
+def run_operator(tr: Trace, target: Callable, args: tuple, fakes: tuple) -> list[Value]:
+    """Record a call of ``target``, which runs regions and returns a flat tuple; its results."""
+    results = tr._propagate("call_function", target, list(fakes), {})
+    node = tr._node("call_function", target, args, {})
+    node.meta["example_value"] = results
+    tr.op_count += 1
+    return tr.wrap_result(results, node).unpack(tr)
+
+
+def rebind(values: list[Any], results: list[Value]) -> None:
+    """Make values of a closed region stand for the results of the operator that runs it."""
+    for value, result in zip(values, results, strict=True):
+        if not is_graph_value(result):
+            raise GraphBreak(breaks.REGION, "a symbolic number in a region is a constant around it")
+        value.node = result.node  # type: ignore[attr-defined]
+        if isinstance(value, TensorValue):
+            value.example = result.example  # type: ignore[attr-defined]
+        else:
+            value.sym = result.sym  # type: ignore[attr-defined]
+
+
+def operator_name(node: Node) -> str:
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+
+
+def examples(nodes: list[Node]) -> tuple:
+    return tuple(node.meta["example_value"] for node in nodes)
+
+
+def in_transform(tr: Trace) -> bool:
+    """Whether what is traced now runs inside of ``vmap`` or a like transform."""
+    region = tr.region
+    while region is not None and not region.transform:
+        region = region.parent
+    return region is not None
+
+
+def is_graph_value(value: Value) -> bool:
+    """Whether it is computed by the graph, and not known while tracing."""
+    return isinstance(value, (TensorValue, SymValue))
