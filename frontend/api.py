@@ -122,17 +122,3 @@ def explain(fn: Any, *, backend: Any = "eager", dynamic: bool | None = None) -> 
 def reset() -> None:
     """Forget all compiled code of this process; the next calls capture anew."""
     hook.reset()
-
-
-def mark_dynamic(tensor: torch.Tensor, index: Any, *, min: int | None = None, max: int | None = None) -> None:
-    """Make dimension ``index`` (or each of several) of an input symbolic from the first compilation on.
-
-    ``min`` and ``max`` bound the size, inclusive; a call outside them is compiled anew.  Raises IndexError for a
-    dimension that the tensor does not have.
-    """
-    marked = dict(getattr(tensor, "_torchmux_dynamic", None) or {})
-    for each in index if isinstance(index, (list, tuple)) else [index]:
-        if not -tensor.dim() <= each < tensor.dim():
-            raise IndexError(f"mark_dynamic: dimension {each} of a tensor with {tensor.dim()} dimensions")
-        marked[each % tensor.dim()] = (min, max)
-    tensor._torchmux_dynamic = marked

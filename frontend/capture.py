@@ -11,14 +11,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchmux import torch_internals as ti
+from torchmux.config import config
+from torchmux.registry.errors import CompilationFailed, FloatsNeeded
 
 from . import breaks, logs
 from .breaks import BreakRecord, GraphBreak
 from .bytecode import break_trampoline, in_handler, live_locals, resume_code, return_trampoline
+from .dynamic import DynamicDims, NeedsShapeEnv
 from .guard_check import CompiledGuards
 from .output import Output
-from .recorder import NeedsShapeEnv
-from .shapes import DynamicDims, add_shape_guards
+from .shapes import add_shape_guards, check_constraints
 from .trace import Trace
 from .tracebacks import stands_for
 from .values.base import NULL, StateChanged, Value
@@ -88,11 +90,21 @@ def capture(
     the frame can be captured, or, with ``fullgraph``, at the first break.
     """
     started = time.perf_counter()
-    dims = DynamicDims(state.seen, dynamic, automatic)
-    try:
-        captured = _capture(frame, state, dims, compile_graph, fullgraph, symbolic=False)
-    except NeedsShapeEnv:  # what lives on after the graph was the first to be symbolic
-        captured = _capture(frame, state, dims, compile_graph, fullgraph, symbolic=True)
+    dims = DynamicDims(
+        state.seen,
+        dynamic,
+        automatic,
+        scalars=fullgraph or config.capture_scalar_outputs,
+        dynamic_outputs=fullgraph or config.capture_dynamic_output_shape_ops,
+    )
+    symbolic, captured = False, None
+    while captured is None:
+        try:
+            captured = _capture(frame, state, dims, compile_graph, fullgraph, symbolic=symbolic)
+        except NeedsShapeEnv:  # what lives on after the graph was the first to be symbolic
+            symbolic = True
+        except FloatsNeeded:
+            pass  # one float less is symbolic now
     captured.capture_seconds = time.perf_counter() - started
     stands_for(captured.code, frame.f_code)
     logs.captured(frame.f_code, captured)
@@ -195,10 +207,18 @@ def _compile(
         example_inputs = [tr.real_inputs[node] for node, _ in tr.inputs]
         static = tuple(i for i, (node, _) in enumerate(tr.inputs) if node in tr.static_inputs)
         with ti.tracing_context(tr.fake_mode):
-            captured.compiled = compile_graph(captured.graph, example_inputs, _is_training(tr, example_inputs), static)
+            try:
+                captured.compiled = compile_graph(
+                    captured.graph, example_inputs, _is_training(tr, example_inputs), static
+                )
+            except FloatsNeeded as needed:
+                if not tr.fix_floats(needed.symbols):
+                    raise CompilationFailed(str(needed)) from needed
+                raise
         runner = _runner(captured)
     function, captured.text = out.assemble(result, "frame_" + _identifier(code.co_name), runner)
     ti.set_code_exec_strategy(function.__code__, ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.DEFAULT))
+    check_constraints(tr.shape_env, tr.marked)
     add_shape_guards(tr.guards, tr.shape_env, tr.shape_inputs)
     captured.guards = CompiledGuards(tr.guards)
     return captured, function

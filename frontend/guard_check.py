@@ -13,7 +13,7 @@ from typing import Any
 
 from torchmux import torch_internals as ti
 
-from .guards import Guard, GuardSet, TensorGuard
+from .guards import Guard, GuardSet, ShapeCondition, TensorGuard
 from .sources import Loader, LocalSource, Names, Source
 
 
@@ -61,7 +61,7 @@ class CompiledGuards:
             lines.append(f"if len({{{variables}}}) != {len(sources)}: return False")
         for variable, source in self._shape_roots.items():
             lines.append(f"{variable} = {loader.load(source)}")
-        lines.extend(f"if not ({condition}): return False" for condition in self._shape_conditions)
+        lines.extend(f"if not ({condition.text}): return False" for condition in self._shape_conditions)
         body = "\n".join("        " + line for line in lines)
         self.text = (
             f"def guard(L):\n    try:\n{body}\n"
@@ -130,10 +130,8 @@ class CompiledGuards:
             values = _read(list(self._shape_roots.values()), frame_locals)
             scope = {**self._shape_namespace, **dict(zip(self._shape_roots, values, strict=True))}
             for condition in self._shape_conditions:
-                if not eval(condition, scope):
-                    for variable, source in self._shape_roots.items():
-                        condition = re.sub(rf"\b{variable}\b", source.words(), condition)
-                    return f"shape condition {condition} no longer holds"
+                if not eval(condition.text, scope):
+                    return _shape_in_words(condition, self._shape_roots, scope)
         except Exception as error:
             return f"a shape can no longer be read ({type(error).__name__}: {error})"
         return ""
@@ -163,6 +161,20 @@ def _evaluate(guard: Guard, frame_locals: dict) -> tuple[Any, bool]:
     scope = {**names.namespace, "L": frame_locals}
     exec("\n".join([*lines, f"_value, _holds = {variable}, bool({condition})"]), scope)
     return scope["_value"], scope["_holds"]
+
+
+def _shape_in_words(condition: ShapeCondition, roots: dict[str, Source], scope: dict[str, Any]) -> str:
+    """A condition on sizes that does not hold, with the sizes as they are now and the line that needs it."""
+    parts = sorted(set(re.findall(r"\bt\d+(?:\.\w+\(\)(?:\[\d+\])?)?", condition.text)))
+    text, now = condition.text, []
+    for part in parts:
+        variable, _, rest = part.partition(".")
+        words = roots[variable].words() + (f".{rest}" if rest else "")
+        now.append(f"{words} is {eval(part, scope)}")
+    for variable, source in roots.items():
+        text = re.sub(rf"\b{variable}\b", source.words().replace("\\", r"\\"), text)
+    where = f", which {condition.where} needs" if condition.where else ""
+    return f"shape condition {text} no longer holds{where} (now {', '.join(now)})"
 
 
 def _in_words(tensor: TensorGuard) -> str:

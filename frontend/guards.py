@@ -28,6 +28,14 @@ class Guard:
         return self.condition.format(value, *(names.const(c) for c in self.consts), other=other)
 
 
+@dataclass(frozen=True)
+class ShapeCondition:
+    """What ShapeEnv took for granted, over the names that ``GuardSet.shape_roots`` gives."""
+
+    text: str
+    where: str = ""  # the line of the program that needs it, if one does
+
+
 @dataclass
 class TensorGuard:
     """A tensor input must look like ``tensor``, except where a size or stride of its ``fake`` twin is symbolic.
@@ -65,7 +73,7 @@ class GuardSet:
     tensors: dict[Source, TensorGuard] = field(default_factory=dict)
     devices: tuple = ()  # the default devices in force, see torch_internals.default_devices
     distinct: list[list[Source]] = field(default_factory=list)  # groups of objects no two of which may be one
-    shape_conditions: list[str] = field(default_factory=list)  # over the names that `shape_roots` gives
+    shape_conditions: list[ShapeCondition] = field(default_factory=list)
     shape_roots: dict[str, Source] = field(default_factory=dict)
     shape_namespace: dict[str, Any] = field(default_factory=dict)
 

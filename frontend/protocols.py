@@ -10,11 +10,13 @@ from typing import Any
 
 import torch
 
+from torchmux import torch_internals as ti
+
 from . import breaks
 from .breaks import GraphBreak
 from .same_tensor import may_be_one
 from .values.base import MISSING, Raised, Value
-from .values.constants import ConstValue, SymValue, sym_result
+from .values.constants import ConstValue, SymValue, operand, sym_result
 from .values.deques import DequeValue
 from .values.instance_dict import InstanceDictValue
 from .values.mappings import DictValue, DictViewValue
@@ -81,7 +83,7 @@ class Protocols:
             return self._fold_binary(function, symbol, left, right)
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
             if not isinstance(left, ObjectValue) and not isinstance(right, ObjectValue):
-                return self.emit("call_function", function, [left, right], {})
+                return self.emit("call_function", function, [operand(left), operand(right)], {})
         if isinstance(left, SymValue) or isinstance(right, SymValue):
             found = self._symbolic(function, left, right)
             if found is not None:
@@ -102,11 +104,16 @@ class Protocols:
             isinstance(v, SymValue) or (v.is_const() and isinstance(v.real(), (int, float))) for v in (left, right)
         ):
             return None
+        if not self._is_defined(function, right):
+            return self.fold(function, [left.const(self), right.const(self)], {})  # raises what Python raises
         a, b = left.fake(self), right.fake(self)
         try:
             result = function(a, b)
         except Exception as error:
-            raise GraphBreak(breaks.OPERATION, f"symbolic {function.__name__}: {error}", error) from None
+            if isinstance(error, ti.fake_tensor_errors()["guard"]):
+                raise self.undecided(error.cond, f"symbolic {function.__name__}") from None
+            # there is no such operation on symbols: bits, powers that may be fractions
+            return self.fold(function, [left.const(self), right.const(self)], {})
         if not isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return ConstValue(result)
         if result.node.expr.is_number:
@@ -114,6 +121,16 @@ class Protocols:
         node = self._node("call_function", function, (left.arg(self), right.arg(self)), {})
         node.meta["example_value"] = result
         return sym_result(self, result, node)
+
+    def _is_defined(self, function: Callable, right: Value) -> bool:
+        """Whether arithmetic with this right operand computes something; guarded if it is symbolic."""
+        if not isinstance(right, SymValue) or self.depends_on_data(right.sym):
+            return True
+        if function in (operator.truediv, operator.floordiv, operator.mod):
+            return self.decide(right.sym)
+        if function in (operator.lshift, operator.rshift):
+            return self.decide(right.sym >= 0)
+        return True
 
     def _containers(self, symbol: str, left: Value, right: Value) -> Value | None:
         if symbol == "+" and isinstance(left, SequenceValue) and isinstance(right, SequenceValue):
@@ -152,7 +169,7 @@ class Protocols:
     def _inplace(self, symbol: str, left: Value, right: Value) -> Value:
         function, name = _INPLACE[symbol]
         if isinstance(left, TensorValue):
-            return self.emit("call_function", function, [left, right], {})
+            return self.emit("call_function", function, [left, operand(right)], {})
         if isinstance(left, ListValue) and symbol == "+=":
             left.call_method(self, "extend", [right], {})
             return left
@@ -216,7 +233,7 @@ class Protocols:
         function, name = _UNARY[symbol]
         if isinstance(value, TensorValue):
             return self.emit("call_function", function, [value], {})
-        if isinstance(value, SymValue) and symbol == "~":
+        if isinstance(value, SymValue) and (symbol == "~" or value.pytype() is bool):
             return self.fold(function, [value.const(self)], {})  # symbolic integers have no bits
         if isinstance(value, SymValue):
             result = function(value.sym)

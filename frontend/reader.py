@@ -17,6 +17,7 @@ import typing
 import weakref
 from typing import Any
 
+import numpy as np
 import torch
 
 from . import breaks
@@ -42,6 +43,7 @@ from .values.functions import CellValue, CodeValue, FunctionValue, MethodValue, 
 from .values.iterators import wrap_iterator
 from .values.mappings import wrap_dict
 from .values.modules import wrap_module
+from .values.numpy_ import wrap_numpy_function
 from .values.objects import BuiltinMethodValue, HashedKey, ObjectValue
 from .values.sequences import Lazy, ListValue, RangeValue, SliceValue, TupleValue, wrap_list, wrap_tuple
 from .values.sets import wrap_set
@@ -77,6 +79,7 @@ class Reader:
         self._global_guards: set[tuple[int, str]] = set()
         self._distinct: set[type] = set()
         self._equal: dict[tuple[type, str], Any] = {}
+        self.module_sources: set[Source] = set()  # paths that lead to modules
 
     # --- the one door ----------------------------------------------------------------------------------------------
 
@@ -107,8 +110,8 @@ class Reader:
 
     def _wrap_const(self, obj: Any, source: Source | None) -> Value:
         if source is not None:
-            if type(obj) is int and self.wants_symbolic(obj, source):
-                return self.int_input(obj, source)
+            if type(obj) in (int, float) and self.wants_symbolic(obj, source):
+                return self.number_input(obj, source)
             self.guards.equals(source, obj)
         return ConstValue(obj, source)
 
@@ -150,6 +153,9 @@ class Reader:
             return MethodValue(function, self.wrap(obj.__self__, source and attr(source, "__self__")), source)
         if isinstance(obj, _C_FUNCTIONS):
             return self._wrap_c_function(obj, source)
+        if (numpy_function := wrap_numpy_function(obj, source)) is not None:
+            self._identity(obj, source)
+            return numpy_function
         if cls is types.ModuleType or isinstance(obj, types.ModuleType):
             self._identity(obj, source)
             return PythonModuleValue(obj, source)
@@ -218,7 +224,7 @@ class Reader:
         if (disabled := classify.is_disabled(obj)) is not None:
             self._identity(obj, source)
             return DisabledValue(obj, f"{obj.__qualname__} {disabled}", source=source)
-        for name in ("_torchmux_original", "_torchdynamo_orig_callable"):
+        for name in ("_torchmux_original", "_torchdynamo_orig_callable", "__marked_compile_region_fn__"):
             if name in obj.__dict__:  # compiled on its own: here it is part of the caller's graph
                 self._identity(obj, source)
                 return self.wrap(obj.__dict__[name], source and attr(source, name))
@@ -364,6 +370,8 @@ class Reader:
             return value
         if cls in (set, frozenset):
             return wrap_set(self, obj, None)
+        if cls is np.ndarray:
+            raise GraphBreak(breaks.C_FUNCTION, "an array of NumPy's, made while compiling")  # each call has its own
         return self.wrap(obj, None)
 
     def lift_constant(self, obj: Any) -> Value:

@@ -7,46 +7,41 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch.fx.node import map_arg
 
 from torchmux import torch_internals as ti
 
 from . import breaks
 from .breaks import GraphBreak
-from .guards import GuardSet, TensorGuard
-from .shapes import DynamicDims, ShapeSource, symbolic_context
-from .sources import Source, call
+from .dynamic import DynamicDims, NeedsShapeEnv
+from .guards import TensorGuard
+from .shapes import ShapeSource, symbolic_context
+from .sources import Source
+from .symbolic import SymbolicNumbers
 from .tracebacks import USER_STACK
 from .values.base import Value
-from .values.constants import ConstValue, SymValue, sym_result
+from .values.constants import ConstValue, sym_result
 from .values.sequences import ListValue, TupleValue
 from .values.tensors import TensorValue, is_plain_tensor
 
 _FAKE_ERRORS: dict[str, type[BaseException]] = {}
 
 
-class NeedsShapeEnv(Exception):
-    """The trace met its first symbolic size; it starts again with a ShapeEnv."""
-
-
-class GraphRecorder:
+class GraphRecorder(SymbolicNumbers):
     """The graph under construction, its inputs and the fake mode."""
 
-    guards: GuardSet
-
     def __init__(self, dims: DynamicDims, symbolic: bool) -> None:
-        self.graph = torch.fx.Graph()
-        self.dims = dims
-        self.symbolic = symbolic
-        self.fake_mode = ti.fake_tensor_mode(symbolic=symbolic)
-        self.shape_env = self.fake_mode.shape_env
+        super().__init__(dims, symbolic)
+        self.main = torch.fx.Graph()
+        self.graph = self.main  # what is recorded into: the graph of a region, while one is open
+        self.region: Any = None
+        self.modules: dict[str, torch.fx.GraphModule] = {}  # regions that operators of the main graph run
         self.inputs: list[tuple[Any, Source]] = []  # (placeholder, how the compiled frame loads it), in graph order
         self.real_inputs: dict[Any, Any] = {}  # placeholder -> the tensor or number of this call
         self.static_inputs: set[Any] = set()  # placeholders of parameters and buffers
-        self.shape_inputs: list[tuple[Any, Source]] = []  # (fake tensor or SymInt, source), for shape guards
         self.grad_enabled = self.initial_grad = torch.is_grad_enabled()
         self.switched_on: Any = None  # where gradients were first switched on in a graph that began without them
         self.op_count = 0
-        self._symbol_nodes: dict[Any, Any] = {}
         self._last_placeholder: Any = None
         self._placeholder_names: dict[str, int] = {}  # how often each was wanted
         self._input_fakes: dict[int, TensorValue] = {}
@@ -54,7 +49,7 @@ class GraphRecorder:
     # --- inputs ----------------------------------------------------------------------------------------------------
 
     def _placeholder(self, name: str) -> Any:
-        graph = self.graph
+        graph = self.main
         count = self._placeholder_names[name] = self._placeholder_names.get(name, -1) + 1
         if count:
             name = f"{name}__{count}"
@@ -77,9 +72,7 @@ class GraphRecorder:
             raise GraphBreak(breaks.SUBCLASS, f"{source.words()} is a {type(tensor).__qualname__}")
         if tensor.is_quantized or tensor.layout is not torch.strided:
             raise GraphBreak(breaks.SUBCLASS, f"{source.words()} is not a plain strided tensor ({tensor.layout})")
-        dims = None if static else self.dims.of_tensor(tensor, source)
-        if dims and not self.symbolic:
-            raise NeedsShapeEnv
+        dims = None if static else self.dims_of(tensor, source)
         shape_source = ShapeSource(f"t{len(self.shape_inputs)}")
         try:
             with _grad(True):
@@ -93,8 +86,8 @@ class GraphRecorder:
             raise GraphBreak(
                 breaks.SUBCLASS, f"{source.words()} cannot be made a fake tensor: {error}", error
             ) from None
-        for index, size in enumerate(example.shape):
-            self._bind_symbol(size, call(source, f"{{0}}.size({index})", f"size {index} of {{0}}"), tensor.shape[index])
+        if dims is not None:
+            self.bind_sizes(tensor, example, dims, source)
         node = self._placeholder(_name(source))
         node.meta["example_value"] = example
         value = TensorValue(node, example, source, type(tensor), is_input=True)
@@ -106,53 +99,6 @@ class GraphRecorder:
         self.shape_inputs.append((example, source))
         self.guards.tensors[source] = TensorGuard(source, tensor, example)
         return value
-
-    def _bind_symbol(self, size: Any, source: Source, real: int) -> None:
-        """Symbolic sizes are inputs of their own, before the tensors that have them."""
-        if not isinstance(size, torch.SymInt):
-            return
-        expr = size.node.expr
-        if not expr.is_symbol or expr in self._symbol_nodes:
-            return
-        node = self._placeholder(str(expr))
-        node.meta["example_value"] = size
-        self._symbol_nodes[expr] = node
-        self.inputs.append((node, source))
-        self.real_inputs[node] = real
-
-    def int_input(self, number: int, source: Source) -> Value:
-        """An integer argument that has been seen to change: symbolic."""
-        if not self.symbolic:
-            raise NeedsShapeEnv
-        shape_source = ShapeSource(f"t{len(self.shape_inputs)}")
-        symbol = self.shape_env.create_unspecified_symbol(number, source=shape_source, dynamic_dim=ti.dynamic_dim())
-        sym = self.shape_env.create_symintnode(symbol, hint=number, source=shape_source)
-        self.shape_inputs.append((sym, source))
-        self._bind_symbol(sym, source, number)
-        if sym.node.expr not in self._symbol_nodes:  # ShapeEnv knows it to be a constant already
-            self.guards.equals(source, number)
-            return ConstValue(number)
-        return SymValue(sym, self._symbol_nodes[sym.node.expr], source)
-
-    # --- sizes -----------------------------------------------------------------------------------------------------
-
-    def size_value(self, owner: TensorValue, dim: int) -> Value:
-        rank = owner.example.dim()
-        if not -rank <= dim < rank:
-            message = f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})"
-            raise breaks.GraphBreak(breaks.OPERATOR_FAILED, message)
-        return self.sym_property(owner, "size", dim, owner.example.shape[dim])
-
-    def sym_property(self, owner: TensorValue, method: str, dim: int | None, value: Any) -> Value:
-        """A size, stride, element count or storage offset: a constant, an input symbol, or a node that asks for it."""
-        if not isinstance(value, torch.SymInt):
-            return ConstValue(value)
-        known = self._symbol_nodes.get(value.node.expr)
-        if known is None and not value.node.expr.is_number:
-            args = (owner.node,) if dim is None else (owner.node, dim)
-            known = self._node("call_method", method, args, {})
-            known.meta["example_value"] = value
-        return sym_result(self, value, known)
 
     # --- operators -------------------------------------------------------------------------------------------------
 
@@ -177,10 +123,13 @@ class GraphRecorder:
                     return value  # an in-place operator returns the object itself
         node = self._node(kind, target, fx_args, fx_kwargs)
         node.meta["example_value"] = result
+        self.note_new_symbols(node, _operator_name(target))
         self.op_count += 1
         return self.wrap_result(result, node)
 
     def _node(self, kind: str, target: Any, args: tuple, kwargs: dict) -> Any:
+        if self.region is not None:
+            args, kwargs = map_arg((args, kwargs), self.region.lift)
         node = self.graph.create_node(kind, target, args, kwargs)
         node.meta["source_line"], node.meta[USER_STACK] = self.user_place()
         return node
@@ -194,19 +143,26 @@ class GraphRecorder:
     def _propagate(self, kind: str, target: Any, args: list, kwargs: dict) -> Any:
         try:
             with self.fake_mode:
-                if kind == "call_method":
-                    return getattr(args[0], target)(*args[1:], **kwargs)
-                return target(*args, **kwargs)
+                if self.symbolic:
+                    with ti.python_dispatcher():
+                        return call_target(kind, target, args, kwargs)
+                return call_target(kind, target, args, kwargs)
         except Exception as error:
             raise self._propagation_break(kind, target, error) from None
 
     def _propagation_break(self, kind: str, target: Any, error: Exception) -> GraphBreak:
         if not _FAKE_ERRORS:
             _FAKE_ERRORS.update(ti.fake_tensor_errors())
-        name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
-        if isinstance(error, (_FAKE_ERRORS["data_dependent"], _FAKE_ERRORS["guard"])):
+        name = _operator_name(target)
+        if isinstance(error, _FAKE_ERRORS["guard"]):
+            return self.undecided(error.cond, f"what {name} does")
+        if isinstance(error, _FAKE_ERRORS["data_dependent"]):
+            if self.dims.scalars and not self.symbolic:
+                raise NeedsShapeEnv
             return GraphBreak(breaks.TENSOR_TO_PYTHON, f"{name} needs the value of a tensor", error)
         if isinstance(error, _FAKE_ERRORS["dynamic_output"]):
+            if self.dims.dynamic_outputs and not self.symbolic:
+                raise NeedsShapeEnv
             return GraphBreak(breaks.DYNAMIC_OUTPUT, f"{name}", error)
         if isinstance(error, (_FAKE_ERRORS["unsupported"], NotImplementedError)):
             return GraphBreak(breaks.NO_FAKE, f"{name}: {error}", error)
@@ -244,6 +200,8 @@ class GraphRecorder:
     def finish(self, outputs: list[Value]) -> torch.fx.GraphModule:
         """Close the graph with a flat tuple of outputs and drop what nothing needs."""
         self.graph.output(tuple(value.arg(self) for value in outputs))
+        if self.has_unbacked:
+            ti.insert_runtime_asserts(torch.fx.GraphModule(dict(self.modules), self.graph), self.shape_env)
         for node in reversed(list(self.graph.nodes)):
             if not node.users and _is_droppable(node):
                 self.graph.erase_node(node)
@@ -254,9 +212,19 @@ class GraphRecorder:
             else:
                 self.graph.erase_node(node)
         self.inputs = used
-        module = torch.fx.GraphModule(torch.nn.Module(), self.graph)
+        module = torch.fx.GraphModule(dict(self.modules), self.graph)
         module.graph.lint()
         return module
+
+
+def call_target(kind: str, target: Any, args: list, kwargs: dict) -> Any:
+    if kind == "call_method":
+        return getattr(args[0], target)(*args[1:], **kwargs)
+    return target(*args, **kwargs)
+
+
+def _operator_name(target: Any) -> str:
+    return target if isinstance(target, str) else getattr(target, "__name__", str(target))
 
 
 def _is_droppable(node: Any) -> bool:

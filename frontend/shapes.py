@@ -1,4 +1,4 @@
-"""Which dimensions are dynamic, and the guards that torch's ShapeEnv derives for them."""
+"""torch's ShapeEnv: how inputs are presented to it, and the guards that it derives for them."""
 
 from __future__ import annotations
 
@@ -7,58 +7,11 @@ from typing import Any
 import torch
 
 from torchmux import torch_internals as ti
+from torchmux.registry.errors import ConstraintViolation
 
-from .guards import GuardSet
+from .dynamic import Dims
+from .guards import GuardSet, ShapeCondition
 from .sources import Source
-
-
-class DynamicDims:
-    """The decision, per input, which sizes are symbolic.
-
-    Static first: a size becomes dynamic after it has been seen to change, when ``dynamic=True`` was asked for, or when
-    the tensor was marked.  ``seen`` is kept per code object over all its compilations.
-    """
-
-    def __init__(self, seen: dict[str, Any], dynamic: bool | None, automatic: bool) -> None:
-        self.seen = seen
-        self.dynamic = dynamic
-        self.automatic = automatic and dynamic is None
-
-    def of_tensor(self, tensor: torch.Tensor, source: Source) -> dict[int, tuple[int | None, int | None]]:
-        """Dynamic dimensions of an input with their bounds (None: open)."""
-        marked: dict[int, tuple[int | None, int | None]] = dict(getattr(tensor, "_torchmux_dynamic", None) or {})
-        for index in getattr(tensor, "_dynamo_dynamic_indices", None) or ():
-            marked.setdefault(index, (None, None))
-        shape = tuple(tensor.shape)
-        if self.dynamic is False:
-            return {}
-        if self.dynamic:
-            for index, size in enumerate(shape):
-                if size not in (0, 1):
-                    marked.setdefault(index, (None, None))
-        key = source.words()
-        previous = self.seen.get(key)
-        if not isinstance(previous, tuple) or len(previous) != len(shape):  # an int may have been there
-            self.seen[key] = shape
-        else:
-            merged = tuple(old if old == new else None for old, new in zip(previous, shape, strict=True))
-            self.seen[key] = merged
-            if self.automatic:
-                for index, size in enumerate(merged):
-                    if size is None:
-                        marked.setdefault(index, (None, None))
-        return marked
-
-    def is_dynamic_int(self, number: int, source: Source) -> bool:
-        """Whether an integer read from ``source`` has been seen with another value (0 and 1 stay constants)."""
-        if self.dynamic is False or type(number) is not int:
-            return False
-        key = source.words()
-        previous = self.seen.get(key, number)
-        if isinstance(previous, tuple):  # a tensor was there
-            previous = number
-        self.seen[key] = number if previous == number else None
-        return (previous != number and self.automatic) or (self.dynamic is True and number not in (0, 1))
 
 
 def _shape_source_class() -> type:
@@ -111,15 +64,83 @@ def ShapeSource(variable: str) -> Any:
     return _shape_source(variable)
 
 
-def symbolic_context(tensor: torch.Tensor, dims: dict[int, tuple[int | None, int | None]]) -> Any:
+def symbolic_context(tensor: torch.Tensor, dims: Dims) -> Any:
     """How ShapeEnv is to treat each dimension of an input."""
-    from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
+    from torch.fx.experimental.symbolic_shapes import StatelessSymbolicContext
 
-    sizes = [DimDynamic.DUCK if index in dims else DimDynamic.STATIC for index in range(tensor.dim())]
-    constraints = [
-        ti.dim_bounds(*dims[i]) if i in dims and dims[i] != (None, None) else None for i in range(tensor.dim())
-    ]
-    return StatelessSymbolicContext(dynamic_sizes=sizes, constraint_sizes=constraints)
+    kinds = ti.dim_kinds()
+    how = {"auto": kinds.DYNAMIC, "dynamic": kinds.DYNAMIC, "duck": kinds.DUCK, "unbacked": kinds.UNBACKED}
+    rank = range(tensor.dim())
+    constraints = []
+    for index in rank:
+        mark = dims.marked.get(index)
+        bounded = mark is not None and dims.sizes[index] == "dynamic" and (mark.low, mark.high) != (None, None)
+        constraints.append(ti.dim_bounds(mark.low, mark.high) if mark is not None and bounded else None)
+    return StatelessSymbolicContext(
+        dynamic_sizes=[how[dims.sizes[i]] if i in dims.sizes else kinds.STATIC for i in rank],
+        dynamic_strides=[kinds.DYNAMIC if i in dims.strides else kinds.INFER_STRIDE for i in rank],
+        constraint_sizes=constraints,
+        constraint_strides=[None] * len(rank),
+    )
+
+
+def check_bounds(tensor: torch.Tensor, dims: Dims, source: Source) -> None:
+    """That a tensor is within its own marks."""
+    for index, mark in dims.marked.items():
+        size = tensor.shape[index]
+        if (mark.low is not None and size < mark.low) or (mark.high is not None and size > mark.high):
+            raise ConstraintViolation(
+                f"Dimension {index} of {source.words()} is marked to lie between {mark.low} and {mark.high}, but it is "
+                f"{size}. Widen the mark's bounds, or mark the tensors of these sizes only."
+            )
+
+
+def check_constraints(shape_env: Any, marked: list[tuple[torch.Tensor, Any, Dims, Source]]) -> None:
+    """That what was marked dynamic has stayed so; ``marked`` holds real and fake tensors.
+
+    Raises ConstraintViolation with the line of the program that needs a certain size.
+    """
+    for real, fake, dims, source in marked:
+        for index, mark in dims.marked.items():
+            if mark.kind != "dynamic":
+                continue
+            size, what = fake.shape[index], f"Dimension {index} of {source.words()} is marked dynamic"
+            if not isinstance(size, torch.SymInt):
+                raise ConstraintViolation(
+                    f"{what}, but it is {size}, and sizes 0 and 1 are always constants, because operators treat them "
+                    f"in ways of their own. Call with another size first, or use torchmux.maybe_mark_dynamic."
+                )
+            symbol = getattr(size.node, "_expr", size.node.expr)
+            if size.node.expr.is_number:
+                raise ConstraintViolation(
+                    f"{what}, but the code needs it to be {real.shape[index]}{_because(shape_env, symbol)}. Remove "
+                    f"what depends on this one size, or mark it with torchmux.maybe_mark_dynamic to compile each size."
+                )
+            bounds = shape_env.bound_sympy(size.node.expr)
+            low, high = max(2, mark.low or 0), mark.high
+            if (mark.low is not None and bounds.lower > low) or (high is not None and bounds.upper < high):
+                raise ConstraintViolation(
+                    f"{what} between {low} and {high}, but the code is compiled for {bounds.lower} to {bounds.upper} "
+                    f"only{_because(shape_env, symbol)}. Narrow the mark's bounds, or mark it with "
+                    f"torchmux.maybe_mark_dynamic."
+                )
+
+
+def _because(shape_env: Any, symbol: Any) -> str:
+    """Where in the program the last guard on ``symbol`` comes from."""
+    found = shape_env.replacements_slocs.get(symbol)
+    if found is not None and found.maybe_user_loc:
+        return f" at {found.maybe_user_loc}"
+    for guard in reversed(shape_env.guards):
+        if symbol in guard.expr.free_symbols and guard.sloc.maybe_user_loc:
+            return f" at {guard.sloc.maybe_user_loc}"
+    return ""
+
+
+def _line_of(explained: str) -> str:
+    """The line of the program in what ShapeEnv says about a guard; ours are ``file:line``, followed by ``()``."""
+    reason = explained.partition("  # ")[2].partition(" and ")[0]
+    return reason.removesuffix(" ()") if reason.endswith(" ()") and reason != " ()" else ""
 
 
 def add_shape_guards(guards: GuardSet, shape_env: Any, inputs: list[tuple[Any, Source]]) -> None:
@@ -129,13 +150,15 @@ def add_shape_guards(guards: GuardSet, shape_env: Any, inputs: list[tuple[Any, S
     for value, source in inputs:
         if isinstance(value, torch.SymInt) and value.node.expr.is_number:
             guards.equals(source, int(value))  # an integer that the trace turned into a constant
+        elif isinstance(value, torch.SymFloat) and value.node.expr.is_number:
+            guards.equals(source, value.node.hint)
     placeholders = [value for value, _ in inputs]
     sources = [ShapeSource(f"t{index}") for index in range(len(inputs))]
-    helper = shape_env.produce_guards_verbose(placeholders, sources, langs=("python",))[0]
-    for condition in helper.exprs:
-        guards.shape_conditions.append(str(condition))
+    plain, verbose = shape_env.produce_guards_verbose(placeholders, sources, langs=("python", "verbose_python"))
+    for condition, explained in zip(plain.exprs, verbose.exprs, strict=True):
+        guards.shape_conditions.append(ShapeCondition(str(condition), _line_of(str(explained))))
     if guards.shape_conditions:
-        text = " ".join(guards.shape_conditions)
+        text = " ".join(condition.text for condition in guards.shape_conditions)
         for index, (_, source) in enumerate(inputs):
             if f"t{index}." in text or f"t{index} " in text or f"t{index})" in text or text.endswith(f"t{index}"):
                 guards.shape_roots[f"t{index}"] = source

@@ -14,17 +14,18 @@ from torchmux.config import config
 
 from . import breaks, polyfills
 from .breaks import GraphBreak
+from .dynamic import DynamicDims
 from .effects import Effects
 from .guards import GuardSet
-from .handlers import builtins_, classes, copying, torch_  # noqa: F401 - each fills the tables
-from .handlers.table import CLASSES, FOLDABLE, FUNCTIONS
+from .handlers import builtins_, classes, copying, numbers, torch_  # noqa: F401 - each fills the tables
+from .handlers.table import CLASSES, CODES, FOLDABLE, FUNCTIONS
+from .higher_order import autograd_function, checkpoint, control_flow, functional_call, transforms  # noqa: F401 - and so do these
 from .interpreter import Frame
 from .interpreter.frame import StopAtBreak
 from .markers import asked
 from .protocols import Protocols
 from .reader import Reader
 from .recorder import GraphRecorder
-from .shapes import DynamicDims
 from .sources import CellSource, LocalSource, Source, const_source
 from .values.base import Raised, Value
 from .values.classes import ClassValue
@@ -68,6 +69,7 @@ class Trace(GraphRecorder, Reader, Protocols):
         self.frame: Frame | None = None
         self.step = 0
         self.unfinished: dict[Any, None] = {}  # generators that are suspended where they have to clean up
+        self.swapped: set[Value] = set()  # tables of modules that functional_call has filled with other tensors
         self.stop_at = stop_at
         self.active_contexts: list[ContextValue] = []
         self.has_autocast = False
@@ -204,9 +206,11 @@ class Trace(GraphRecorder, Reader, Protocols):
 
     def load_argument(self, name: str) -> Value | None:
         """An argument of the root frame, read (and so guarded) on first use."""
-        if name in self._forgotten or name not in self._argument_names or name not in self._arguments:
-            return None
-        return self.wrap(self._arguments[name], LocalSource(name))
+        return self.wrap(self._arguments[name], LocalSource(name)) if self.has_argument(name) else None
+
+    def has_argument(self, name: str) -> bool:
+        """Whether an argument of the root frame is bound still, if no local of its name has been stored."""
+        return name not in self._forgotten and name in self._argument_names and name in self._arguments
 
     def forget_argument(self, name: str) -> None:
         self._forgotten.add(name)
@@ -216,15 +220,27 @@ class Trace(GraphRecorder, Reader, Protocols):
         value = self.root.locals.get(name)
         return value if value is not None else self.load_argument(name)
 
-    def wants_symbolic(self, number: int, source: Source) -> bool:
-        """Whether an integer is symbolic: arguments, globals and counters, not what lies deep in a model."""
-        return source.depth() <= 2 and self.dims.is_dynamic_int(number, source)
+    def wants_symbolic(self, number: int | float, source: Source) -> bool:
+        """Whether a number is symbolic: arguments and counters, not the settings that lie deep in a model."""
+        if source.depth() > 2 and not self.config.allow_unspec_int_on_nn_module and self.is_in_module(source):
+            return False
+        return self.dims.is_dynamic_number(number, source)
+
+    def is_in_module(self, source: Source | None) -> bool:
+        """Whether a path leads through a module's attributes."""
+        while source is not None:
+            if source in self.module_sources:
+                return True
+            source = source.parent
+        return False
 
     # --- calls -----------------------------------------------------------------------------------------------------
 
     def inline(self, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Run a Python function of the traced program in a frame of its own."""
         code = function.code
+        if (handler := CODES.get(id(code))) is not None:
+            return handler(self, function, args, kwargs)
         flags = code.co_flags
         if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
             raise GraphBreak(breaks.SUSPENDED, f"{function.qualname} is a coroutine")

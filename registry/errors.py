@@ -34,8 +34,23 @@ class Unsupported(TorchmuxError):
     """``fullgraph=True`` met a graph break: the user's line, the reason and the way out."""
 
 
+class ConstraintViolation(TorchmuxError):
+    """A dimension that is marked dynamic has to have one size; the message names the line that needs it."""
+
+
 class FallbackRefused(TorchmuxError):
     """``strict=True`` and some node would not have run in the backend that was asked for."""
+
+
+class FloatsNeeded(TorchmuxError):
+    """A backend needs certain floats, symbolic in the graph, as constants; the frontend then captures anew.
+
+    ``symbols`` has their names.
+    """
+
+    def __init__(self, backend: str, symbols: frozenset[str]) -> None:
+        super().__init__(f"{backend} needs the floats {', '.join(sorted(symbols))} as constants.")
+        self.symbols = symbols
 
 
 class CompilationFailed(TorchmuxError):

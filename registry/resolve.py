@@ -10,7 +10,7 @@ from typing import Any
 
 from .availability import availability
 from .catalog import CATALOG
-from .errors import BackendUnavailable, CompilationFailed, InvalidOption, InvalidSpec, TorchmuxError
+from .errors import BackendUnavailable, CompilationFailed, FloatsNeeded, InvalidOption, InvalidSpec, TorchmuxError
 from .identity import frozen
 from .info import retirement, rows
 from .loading import import_attribute, load_implementation
@@ -86,6 +86,10 @@ class ResolvedBackend:
         except TorchmuxError:
             raise
         except Exception as error:
+            from torchmux import torch_internals  # not before there is a graph: it imports torch
+
+            if (symbols := torch_internals.floats_needed(error)) is not None:
+                raise FloatsNeeded(self.name, symbols) from None
             operations = sum(node.op.startswith("call_") for node in gm.graph.nodes)
             raise CompilationFailed(
                 f"{self.name} raised {type(error).__name__} while compiling a graph of {operations} operations: "

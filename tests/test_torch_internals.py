@@ -196,7 +196,6 @@ def _symbols() -> None:
     assert issubclass(ConstantSource, ti.guards_source_base())
     assert ti.local_guard_source().name == "LOCAL"
     assert {"STATIC", "DYNAMIC", "DUCK", "UNBACKED", "INFER_STRIDE"} <= set(ti.dim_kinds().__members__)
-    assert issubclass(ti.constraint_error(), RuntimeError)
     assert ti.dim_bounds(None, 8).vr.upper == 8
     assert ti.dim_bounds(3, None).vr.lower == 3
     assert callable(ti.shape_guard_namespace()["IsNonOverlappingAndDenseIndicator"])
@@ -222,10 +221,9 @@ def _unbacked() -> None:
     graph.output((item,))
     gm = torch.fx.GraphModule({}, graph)
     ti.insert_runtime_asserts(gm, mode.shape_env)
+    gm.recompile()
     assert "_assert_scalar" in gm.code
-    symbol = mode.shape_env.create_unspecified_symbol(
-        7, source=_source(), dynamic_dim=ti.dim_kinds().DYNAMIC
-    )
+    symbol = mode.shape_env.create_unspecified_symbol(7, source=_source(), dynamic_dim=ti.dim_kinds().DYNAMIC)
     assert bool(mode.shape_env.create_symintnode(symbol, hint=7, source=_source()) > 5)
     assert mode.shape_env.guards[-1].sloc.maybe_user_loc == "model.py:3"
 
@@ -234,6 +232,24 @@ def _source():
     from torch._dynamo.source import LocalSource
 
     return LocalSource("n")
+
+
+def _floats() -> None:
+    mode = ti.fake_tensor_mode(symbolic=True, scalars=True)
+    source = mode.from_tensor(torch.tensor(0.5, dtype=torch.float64))
+    with mode:
+        number = source.item()
+        alias = source.detach()
+        ti.keep_number(source, alias)
+        assert str(alias.item().node.expr) == str(number.node.expr)
+
+    from torch._dynamo.exc import TensorifyScalarRestartAnalysis
+    from torch._dynamo.symbolic_convert import TensorifyState
+
+    TensorifyState.specialize("zf7")
+    assert ti.floats_needed(ValueError()) is None
+    assert ti.floats_needed(TensorifyScalarRestartAnalysis()) == {"zf7"}
+    assert TensorifyState.empty()
 
 
 def _symbolic_math() -> None:
@@ -330,12 +346,12 @@ CHECKS = {
         "local_guard_source",
         "dim_bounds",
         "dim_kinds",
-        "constraint_error",
         "shape_guard_namespace",
         "rebuild_symbolic",
     ],
     _size_range: ["size_range"],
     _unbacked: ["new_unbacked_symbols", "insert_runtime_asserts", "python_dispatcher"],
+    _floats: ["floats_needed", "keep_number"],
     _symbolic_math: ["symbolic_math"],
     _memory: ["storage_use_count", "addresses_equal"],
     _aot: ["aot_autograd", "min_cut_partition", "functorch_config"],

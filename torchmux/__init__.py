@@ -15,13 +15,7 @@ from .config import config
 from .logs import set_logs
 
 if TYPE_CHECKING:
-    from torchmux.frontend.api import (
-        compile,
-        explain,
-        mark_dynamic,
-        report,
-        reset,
-    )
+    from torchmux.frontend.api import compile, explain, report, reset
     from torchmux.frontend.markers import (
         allow_in_graph,
         assume_constant_result,
@@ -35,6 +29,7 @@ if TYPE_CHECKING:
         skip_frame,
         substitute_in_graph,
     )
+    from torchmux.frontend.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
     from torchmux.registry import (
         Availability,
         BackendConflict,
@@ -43,6 +38,7 @@ if TYPE_CHECKING:
         BackendUnavailable,
         CompilationFailed,
         CompileRequest,
+        ConstraintViolation,
         FallbackRefused,
         GraphReport,
         InvalidOption,
@@ -72,6 +68,7 @@ __all__ = [
     "BackendUnavailable",
     "CompilationFailed",
     "CompileRequest",
+    "ConstraintViolation",
     "FallbackRefused",
     "GraphReport",
     "InvalidOption",
@@ -101,6 +98,9 @@ __all__ = [
     "list_options",
     "lookup_backend",
     "mark_dynamic",
+    "mark_static",
+    "mark_unbacked",
+    "maybe_mark_dynamic",
     "register_backend",
     "report",
     "reset",
@@ -111,13 +111,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "torchmux.frontend.api": (
-        "compile",
-        "explain",
-        "mark_dynamic",
-        "report",
-        "reset",
-    ),
+    "torchmux.frontend.api": ("compile", "explain", "report", "reset"),
     "torchmux.frontend.markers": (
         "allow_in_graph",
         "assume_constant_result",
@@ -131,6 +125,7 @@ _HOMES = {
         "skip_frame",
         "substitute_in_graph",
     ),
+    "torchmux.frontend.marks": ("mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic"),
     "torchmux.registry": (
         "Availability",
         "BackendConflict",
@@ -139,6 +134,7 @@ _HOMES = {
         "BackendUnavailable",
         "CompilationFailed",
         "CompileRequest",
+        "ConstraintViolation",
         "FallbackRefused",
         "GraphReport",
         "InvalidOption",

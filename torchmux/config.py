@@ -47,10 +47,14 @@ class Config:
     """With ``dynamic=None``, compile a size that changed as a symbol the second time."""
 
     capture_scalar_outputs: bool = False
-    """Capture ``tensor.item()`` as an unbacked symbol instead of breaking the graph."""
+    """Capture ``tensor.item()`` as a symbol instead of breaking the graph; always so with ``fullgraph=True``."""
 
     capture_dynamic_output_shape_ops: bool = False
-    """Capture operators whose output size depends on data, such as ``nonzero``, instead of breaking the graph."""
+    """Capture operators whose output size depends on data, such as ``nonzero``, instead of breaking the graph; always
+    so with ``fullgraph=True``."""
+
+    allow_unspec_int_on_nn_module: bool = False
+    """Let numbers that are attributes of modules inside the compiled one become symbols when they change."""
 
     suppress_errors: bool = False
     """Run a graph in torch, with a warning, when a backend fails to compile it or is not there."""

@@ -306,6 +306,22 @@ def functorch_config() -> Any:
     return config
 
 
+def floats_needed(error: BaseException) -> frozenset[str] | None:
+    """The names of the symbolic floats that AOTAutograd needs as constants, if that is what ``error`` says."""
+    state = sys.modules.get("torch._dynamo.symbolic_convert")
+    if state is None or type(error).__name__ != "TensorifyScalarRestartAnalysis":
+        return None
+    names = frozenset(state.TensorifyState.force_specializations)
+    state.TensorifyState.clear()
+    return names
+
+
+def keep_number(source: Any, target: Any) -> None:
+    """Let a fake tensor's ``item()`` be the symbol that it is for another one, of which it is an alias."""
+    if getattr(source, "item_memo", None) is not None:
+        target.item_memo = source.item_memo
+
+
 # --- backends: torch's own compiler, for the peer adapter only ----------------------------------------------------
 
 
@@ -401,13 +417,6 @@ def dim_bounds(low: int | None, high: int | None) -> Any:
     return StrictMinMaxConstraint(vr=bounds, warn_only=False)
 
 
-def constraint_error() -> type[BaseException]:
-    """What ShapeEnv raises when a constraint on a dimension does not hold."""
-    from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
-
-    return ConstraintViolationError
-
-
 def shape_guard_namespace() -> dict[str, Any]:
     """The names that printed shape guards use besides their variables."""
     from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
@@ -448,7 +457,14 @@ def insert_runtime_asserts(gm: Any, shape_env: Any) -> None:
 
 
 # --- frontend: functions that take functions ----------------------------------------------------------------------
+from torch._higher_order_ops.while_loop import while_loop as while_loop  # noqa: E402
+from torch.utils import _pytree as pytree  # noqa: E402, F401
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode  # noqa: E402
+
+
+def broadcast_dims(dims: Any, structure: Any) -> list[Any] | None:
+    """``in_dims`` or ``out_dims`` of ``vmap`` for each leaf of a pytree; None if they do not fit it."""
+    return torch.utils._pytree._broadcast_to_and_flatten(dims, structure)
 
 
 def tag_checkpoint() -> Any:

@@ -65,7 +65,7 @@ def trace_inference(
     table = {**{op: function for op, function in table.items() if op not in whole}, **honest_batch_norm()}
     with _tracing(mode):
         # Aliases, so that an operator that changes a tensor's sizes leaves the capture's own tensors as they are.
-        inputs = [f.detach() if isinstance(f, torch.Tensor) else f for f in fakes]
+        inputs = [_alias(f) for f in fakes]
     shapes = [_geometry(f) for f in inputs]
     results: list[Any] = []
 
@@ -87,7 +87,7 @@ def trace_inference(
         raise NeedsAutograd("the graph changes an input in place and inputs share memory")
 
     with _tracing(mode):
-        inputs = [f.detach() if isinstance(f, torch.Tensor) else f for f in fakes]
+        inputs = [_alias(f) for f in fakes]
         functional = torch.func.functionalize(lambda *args: Interpreter(traced).run(*args), remove="mutations")
         rewritten = make_fx(functional, decomposition_table=table)(*inputs)
     rewritten.graph.eliminate_dead_code()
@@ -139,6 +139,14 @@ def _tracing(mode: Any) -> Any:
     # Autocast is part of the capture: what is active around the call is active around this, and its casts are traced.
     with mode, torch.no_grad(), preserve_node_meta(), internals.below_autograd():
         yield
+
+
+def _alias(fake: Any) -> Any:
+    if not isinstance(fake, torch.Tensor):
+        return fake
+    alias = fake.detach()
+    internals.keep_number(fake, alias)
+    return alias
 
 
 def _geometry(value: Any) -> Any:

@@ -20,7 +20,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from torchmux import torch_internals as internals
-from torchmux.registry.errors import CompilationFailed, FallbackRefused, TorchmuxError
+from torchmux.registry.errors import CompilationFailed, FallbackRefused, FloatsNeeded, TorchmuxError
 from torchmux.registry.options import as_keywords
 from torchmux.registry.plain import compile_plain
 from torchmux.registry.report import GraphReport, Placement, operator_name, output_code_of
@@ -253,7 +253,7 @@ class _Work:
         try:
             run = self._compile(module, [constants.get(v, v.meta.get("val")) for v in taken], request)
         except NodesRefused as refusal:
-            attempt.refused.update((copies[name], reason) for name, reason in refusal.reasons.items())
+            attempt.refused.update((_maker(copies[name]), reason) for name, reason in refusal.reasons.items())
         except TorchmuxError:
             raise
         except Exception as error:
@@ -305,6 +305,8 @@ class _Work:
             )
 
     def _check_failure(self, error: Exception) -> None:
+        if (symbols := internals.floats_needed(error)) is not None:
+            raise FloatsNeeded(self.spec.name, symbols) from None
         if self.request.strict:
             raise CompilationFailed(
                 f"{self.spec.name} failed to compile a graph of {len(_operators(self.gm))} operators: "
@@ -323,6 +325,13 @@ class _Work:
                 len(self.report.placements),
                 _describe(fallbacks),
             )
+
+
+def _maker(node: Node) -> Node:
+    """``node``, or what makes the tuple that it is an element of: an element goes where its tuple goes."""
+    while (made_by := takes_element(node)) is not None:
+        node = made_by
+    return node
 
 
 def _calls(gm: GraphModule) -> list[Node]:

@@ -200,12 +200,17 @@ def pow_(tr: Trace, base: Value, exponent: Value, *modulus: Value) -> Value:
 
 def _numeric(tr: Trace, function: Any, name: str, args: list[Value]) -> Value:
     value = args[0]
+    if isinstance(value, SymValue) and function is round and value.pytype() is float:
+        if len(args) == 1 or args[1].pytype() is int:
+            return tr.emit("call_function", round, args, {})
+    if isinstance(value, SymValue) and function is round and value.pytype() is int and len(args) == 1:
+        return value
     if isinstance(value, TensorValue):
         if function is round:
             return tr.emit("call_function", torch.round, args[:1], {"decimals": args[1]} if len(args) > 1 else {})
         return tr.emit("call_function", torch.abs, args, {})
-    if isinstance(value, SymValue) and function is abs:
-        return value if (value.sym >= 0) else tr.unary("-", value)
+    if isinstance(value, SymValue) and function is abs and value.pytype() is not bool:
+        return value if tr.decide(value.sym >= 0) else tr.unary("-", value)
     if isinstance(value, ObjectValue):
         method = value.special(tr, name)
         if method is not None:

@@ -102,8 +102,8 @@ def number(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
         value = args[0]
         if isinstance(value, SymValue) and value.pytype() is cls:
             return value
-        if isinstance(value, SymValue) and cls is float:
-            return tr.emit("call_function", torch.sym_float, [value], {})
+        if isinstance(value, SymValue) and (value.pytype(), cls) in ((int, float), (float, int)):
+            return tr.emit("call_function", torch.sym_float if cls is float else torch.sym_int, [value], {})
         if isinstance(value, TensorValue):
             return value.call_method(tr, f"__{cls.__name__}__", [], {})
         if isinstance(value, ObjectValue) and (found := value.special(tr, f"__{cls.__name__}__")) is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,11 +12,9 @@ from torchmux import torch_internals as ti
 from .. import breaks
 from ..breaks import GraphBreak
 from ..values.base import Raised, Value
-from ..values.constants import ConstValue, SymValue
+from ..values.constants import ConstValue
 from ..values.contexts import GRAD_CLASSES, AutocastValue, GradModeValue, NullContextValue
-from ..values.objects import ObjectValue
 from ..values.sequences import TupleValue
-from ..values.tensors import TensorValue
 from .table import constructs, handles
 
 if TYPE_CHECKING:
@@ -67,6 +64,8 @@ def is_tensor(tr: Trace, value: Value) -> Value:
 
 @handles(torch.is_grad_enabled)
 def is_grad_enabled(tr: Trace) -> Value:
+    if tr.region is not None:
+        tr.region.grad_mode_matters()
     return ConstValue(tr.grad_enabled)
 
 
@@ -111,44 +110,19 @@ def result_type(tr: Trace, *values: Value, **named: Value) -> Value:
 
 @handles(torch.broadcast_shapes)
 def broadcast_shapes(tr: Trace, *shapes: Value) -> Value:
-    result = torch.broadcast_shapes(*(s.const(tr) for s in shapes))
-    return TupleValue([ConstValue(s) for s in result], cls=torch.Size)
-
-
-# --- symbolic numbers ---------------------------------------------------------------------------------------------
-
-
-def _symbolic_rounding(function: Any, method: str) -> None:
-    def answer(tr: Trace, value: Value) -> Value:
-        if isinstance(value, SymValue):
-            return tr.emit("call_function", function, [value], {})
-        if isinstance(value, TensorValue):
-            return value.call_method(tr, f"__{method}__", [], {})
-        if isinstance(value, ObjectValue) and (found := value.special(tr, f"__{method}__")) is not None:
-            return found.call(tr, [], {})
-        return tr.fold(function, [value.const(tr)], {})
-
-    handles(function)(answer)
-
-
-for _function, _name in (
-    (torch.sym_int, "int"), (torch.sym_float, "float"), (math.floor, "floor"), (math.ceil, "ceil"),
-    (math.trunc, "trunc"),
-):  # fmt: skip
-    _symbolic_rounding(_function, _name)
-
-
-@handles(torch.sym_max, torch.sym_min, torch.sym_not)
-def _symbolic(tr: Trace, *args: Value) -> Value:
-    raise GraphBreak(breaks.OPERATION, "torch.sym_* called by the program itself")
-
-
-@handles(torch._check)
-def check(tr: Trace, condition: Value, *message: Value, **named: Value) -> Value:
-    """A condition on sizes: answering it while tracing guards it."""
-    if not condition.truth(tr):
-        raise Raised(tr.make_exception(RuntimeError, "Expected cond to be True, but got False"))
-    return NONE
+    if all(s.is_const() for s in shapes):
+        return tr.fold(torch.broadcast_shapes, [s.const(tr) for s in shapes], {})
+    sizes = [[s] if s.pytype() is int else s.unpack(tr) for s in shapes]
+    result: list[Value] = []
+    for position in range(-max(map(len, sizes)), 0):
+        found: Value = ConstValue(1)
+        for shape in sizes:
+            if len(shape) >= -position and not tr.equal(shape[position], ConstValue(1)):
+                if not tr.equal(found, ConstValue(1)) and not tr.equal(found, shape[position]):
+                    return tr.fold(torch.broadcast_shapes, [s.const(tr) for s in shapes], {})  # raises
+                found = shape[position]
+        result.append(found)
+    return TupleValue(result, cls=torch.Size)
 
 
 # --- what ends the graph ------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import torch
 from ..breaks import C_FUNCTION, DISABLED, OPERATION, GraphBreak
 from ..sources import Source, attr, call, const_source
 from .base import MISSING, Raised, StateChanged, Value, call_handler
-from .constants import CONST_TYPES, ConstValue
+from .constants import CONST_TYPES, ConstValue, SymValue
 from .exceptions import ExceptionValue
 from .iterators import SequenceIterator
 from .objects import ObjectValue
@@ -245,7 +245,7 @@ class BuiltinValue(RealValue):
             return polyfill.call(tr, args, kwargs)
         if isinstance(obj, (types.MethodDescriptorType, types.WrapperDescriptorType)) and args:
             return self._unbound(tr, args, kwargs)
-        if tr.is_foldable(obj) and all(a.is_const() for a in args) and all(v.is_const() for v in kwargs.values()):
+        if tr.is_foldable(obj) and all(a.is_const() or isinstance(a, SymValue) for a in (*args, *kwargs.values())):
             return tr.fold(obj, [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()})
         bound = getattr(obj, "__self__", None)
         if isinstance(bound, type) and isinstance(obj, types.BuiltinMethodType):

@@ -7,6 +7,7 @@ import operator
 import types
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from ..breaks import C_FUNCTION, OPERATION, GraphBreak
@@ -22,6 +23,7 @@ CONST_TYPES: frozenset[type] = frozenset(
         type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented),
         torch.dtype, torch.device, torch.layout, torch.memory_format, type(torch.finfo(torch.float32)),
         type(torch.iinfo(torch.int32)), type(torch.per_tensor_affine),
+        np.float64, np.float32, np.int64, np.int32, np.bool_,
     }
 )  # fmt: skip
 
@@ -116,9 +118,12 @@ class ConstValue(Value):
         return self.value
 
     def arg(self, tr: Trace) -> Any:
-        return self.value
+        return self.fake(tr)
 
     def fake(self, tr: Trace) -> Any:
+        if isinstance(self.value, np.generic):
+            # Arithmetic takes them for Python's numbers (see operand), but who makes a tensor of one takes its dtype.
+            raise self.not_understood(f"a {type(self.value).__name__} of NumPy's as an argument of an operator")
         return self.value
 
     def rebuild(self, out: Output) -> str:
@@ -126,6 +131,16 @@ class ConstValue(Value):
         if type(value) in (int, str, bool, type(None), bytes):
             return repr(value)
         return out.names.const(value)
+
+
+_NUMPY_NUMBERS = (np.float64, np.float32, np.int64, np.int32)
+
+
+def operand(value: Value) -> Value:
+    """An operand of arithmetic with a tensor, where NumPy's numbers count as Python's."""
+    if isinstance(value, ConstValue) and type(value.value) in _NUMPY_NUMBERS:
+        return ConstValue(value.value.item())
+    return value
 
 
 class ConstMethodValue(Value):
@@ -168,10 +183,10 @@ class SymValue(Value):
         return f"symbolic {self.pytype().__name__} {self.sym}"
 
     def const(self, tr: Trace) -> Any:
-        return self.pytype()(self.sym)  # specializes: ShapeEnv records the equality as a guard
+        return tr.specialize(self)
 
     def truth(self, tr: Trace) -> bool:
-        return bool(self.sym != 0) if isinstance(self.sym, torch.SymInt) else bool(self.sym)
+        return tr.decide(self.sym)
 
     def getattr(self, tr: Trace, name: str) -> Value:
         if name in ("real", "numerator"):
@@ -188,7 +203,21 @@ class SymValue(Value):
         return self.sym
 
     def rebuild(self, out: Output) -> str:
-        return out.graph_output(self)
+        """Computed once more in Python where the inputs tell it; else the graph returns it."""
+        return self._expression(out, self.node) or out.graph_output(self)
+
+    def _expression(self, out: Output, node: Any) -> str | None:
+        if type(node) in (int, float, bool):
+            return out.names.const(node) if type(node) is float else repr(node)
+        if not isinstance(node, torch.fx.Node):
+            return None
+        source = out.tr.number_source(node)
+        if source is not None:
+            return out.load(source)
+        if node.op != "call_function" or node.kwargs:
+            return None
+        args = [self._expression(out, each) for each in node.args]
+        return None if None in args else f"{out.names.const(node.target)}({', '.join(args)})"  # type: ignore[arg-type]
 
 
 def sym_result(tr: Trace, result: Any, node: Any) -> Value:

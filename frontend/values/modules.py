@@ -84,7 +84,9 @@ class NNModuleValue(ObjectValue):
     def _written_table(self, tr: Trace, table: str) -> Any:
         """The table as a dictionary value, if the trace has already changed it."""
         value = tr.memo_of(self.obj.__dict__[table])
-        return value if value is not None and not tr.effects.is_clean(value) else None
+        if value is None or (tr.effects.is_clean(value) and value not in tr.swapped):
+            return None
+        return value
 
     def setattr(self, tr: Trace, name: str, value: Value) -> None:
         custom = tr.static_lookup(self.cls, "__setattr__")
@@ -217,4 +219,5 @@ def wrap_module(tr: Trace, obj: torch.nn.Module, source: Source | None) -> Value
         raise GraphBreak(OPERATION, f"{type(obj).__qualname__} is a TorchScript module")
     if source is not None:
         tr.guards.type_is(source, type(obj))
+        tr.module_sources.add(source)
     return NNModuleValue(type(obj), obj, source or const_source(obj, type(obj).__name__))

@@ -11,6 +11,8 @@ from ..breaks import DATA_DEPENDENT_BRANCH, OPERATION, TENSOR_TO_PYTHON, TORCH_S
 from ..sources import attr
 from .base import Raised, Value
 from .constants import ConstValue
+from .indexing import select_symbolic
+from .scalars import READS, read_number
 
 if TYPE_CHECKING:
     from ..output import Output
@@ -146,6 +148,7 @@ class TensorValue(Value):
     def setattr(self, tr: Trace, name: str, value: Value) -> None:
         if hasattr(torch.Tensor, name) or self.is_input:
             raise GraphBreak(OPERATION, f"setting attribute {name!r} of {self.describe()}")
+        tr.effects.changed(self)
         self.attrs[name] = value
 
     def sizes(self, tr: Trace) -> Value:
@@ -220,14 +223,16 @@ class TensorValue(Value):
     def _to_python(self, tr: Trace, name: str, args: list[Value]) -> Value:
         if name == "__bool__":
             self.truth(tr)
-        if name == "item" and tr.config.capture_scalar_outputs:
-            return tr.emit("call_method", "item", [self, *args], {})
+        if name in READS and not args:
+            return read_number(tr, self, name)
         raise GraphBreak(TENSOR_TO_PYTHON, f"Tensor.{name} on {self.describe()}")
 
     def length(self, tr: Trace) -> Value:
         return self._shape_method(tr, "__len__", [])
 
     def getitem(self, tr: Trace, key: Value) -> Value:
+        if tr.symbolic and (selected := select_symbolic(tr, self, self.example.dim(), key)) is not None:
+            return selected
         return tr.emit("call_function", operator.getitem, [self, key], {})
 
     def setitem(self, tr: Trace, key: Value, value: Value) -> None:

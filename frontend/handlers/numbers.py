@@ -1,0 +1,175 @@
+"""Functions of numbers that may be symbolic: rounding, ``math``, ``min`` and ``max``, ``torch.sym_*``, and checks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchmux import torch_internals as ti
+
+from ..values.base import Raised, Value
+from ..values.constants import ConstValue, SymValue
+from ..values.objects import ObjectValue
+from ..values.tensors import TensorValue
+from .table import handles
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+NONE = ConstValue(None)
+
+
+# --- rounding and conversion --------------------------------------------------------------------------------------
+
+
+def _rounding(function: Any, method: str) -> None:
+    def answer(tr: Trace, value: Value) -> Value:
+        if isinstance(value, SymValue):
+            if value.pytype() is not float:  # whole already
+                return tr.emit("call_function", function, [value], {}) if function is torch.sym_float else as_int(value)
+            return tr.emit("call_function", function, [value], {})
+        if isinstance(value, TensorValue):
+            return value.call_method(tr, f"__{method}__", [], {})
+        if isinstance(value, ObjectValue) and (found := value.special(tr, f"__{method}__")) is not None:
+            return found.call(tr, [], {})
+        return tr.fold(function, [value.const(tr)], {})
+
+    handles(function)(answer)
+
+    def as_int(value: SymValue) -> Value:
+        return value if value.pytype() is int else ConstValue(int(value.sym))
+
+
+for _function, _name in (
+    (torch.sym_int, "int"), (torch.sym_float, "float"), (math.floor, "floor"), (math.ceil, "ceil"),
+    (math.trunc, "trunc"),
+):  # fmt: skip
+    _rounding(_function, _name)
+
+
+# --- math ---------------------------------------------------------------------------------------------------------
+
+# Where Python raises ValueError instead of computing.
+_DOMAINS: dict[Any, Callable[[Any], list[Any]]] = {
+    math.sqrt: lambda x: [x >= 0],
+    math.log2: lambda x: [x > 0],
+    math.asin: lambda x: [x >= -1, x <= 1],
+    math.acos: lambda x: [x >= -1, x <= 1],
+}
+
+
+def _symbolic_math(function: Any, symbolic: Any) -> None:
+    def answer(tr: Trace, value: Value) -> Value:
+        if isinstance(value, SymValue) and value.pytype() is not bool:
+            if all(tr.decide(condition) for condition in _DOMAINS.get(function, lambda x: [])(value.sym)):
+                return tr.emit("call_function", symbolic, [value], {})
+        elif isinstance(value, TensorValue):
+            value = value.call_method(tr, "__float__", [], {})
+        return tr.fold(function, [value.const(tr)], {})
+
+    handles(function)(answer)
+
+
+for _function, _symbolic in ti.symbolic_math().items():
+    _symbolic_math(_function, _symbolic)
+
+
+# --- the least and the greatest -----------------------------------------------------------------------------------
+
+
+def _extreme(builtin: Any, symbolic: Any) -> None:
+    def numbers(values: list[Value]) -> bool:
+        kinds = {value.pytype() for value in values}
+        return len(kinds) == 1 and kinds <= {int, float} and any(isinstance(value, SymValue) for value in values)
+
+    def of_numbers(tr: Trace, values: list[Value]) -> Value:
+        found = values[0]
+        for value in values[1:]:
+            found = tr.emit("call_function", symbolic, [found, value], {}) if value is not found else found
+        return found
+
+    def answer(tr: Trace, *args: Value, **kwargs: Value) -> Value:
+        if not kwargs:
+            values = args[0].unpack(tr) if len(args) == 1 else list(args)
+            if len(values) > 1 and numbers(values):
+                return of_numbers(tr, values)
+            if len(args) == 1:
+                from ..values.sequences import TupleValue
+
+                args = (TupleValue(values),)  # an iterator can be used up only once
+        polyfill = tr.polyfill(builtin)
+        assert polyfill is not None
+        return polyfill.call(tr, list(args), kwargs)
+
+    def of_two(tr: Trace, left: Value, right: Value) -> Value:
+        if left.is_const() and right.is_const():
+            return tr.fold(symbolic, [left.const(tr), right.const(tr)], {})
+        return tr.emit("call_function", symbolic, [left, right], {})
+
+    handles(builtin)(answer)
+    handles(symbolic)(of_two)
+
+
+_extreme(min, torch.sym_min)
+_extreme(max, torch.sym_max)
+
+
+@handles(torch.sym_not)
+def sym_not(tr: Trace, value: Value) -> Value:
+    if isinstance(value, SymValue) and value.pytype() is bool:
+        return tr.emit("call_function", torch.sym_not, [value], {})
+    return ConstValue(not value.truth(tr))
+
+
+@handles(torch.sym_ite)
+def sym_ite(tr: Trace, condition: Value, then: Value, otherwise: Value) -> Value:
+    if isinstance(condition, SymValue):
+        return tr.emit("call_function", torch.sym_ite, [condition, then, otherwise], {})
+    return then if condition.truth(tr) else otherwise
+
+
+@handles(torch.sym_sum)
+def sym_sum(tr: Trace, values: Value) -> Value:
+    total: Value = ConstValue(0)
+    for value in values.unpack(tr):
+        total = tr.binary("+", total, value)
+    return total
+
+
+# --- checks -------------------------------------------------------------------------------------------------------
+
+
+def _checking(function: Any, error: type[Exception]) -> None:
+    def answer(tr: Trace, condition: Value, *message: Value, **named: Value) -> Value:
+        if isinstance(condition, SymValue) and tr.depends_on_data(condition.sym):
+            return tr.emit("call_function", function, [condition], {})  # checked when the graph runs
+        if condition.truth(tr):
+            return NONE
+        told = (message or list(named.values()))[:1]
+        text = "Expected cond to be True, but got False."
+        if told and told[0] is not NONE and not (isinstance(told[0], ConstValue) and told[0].value is None):
+            text = tr.convert(told[0] if told[0].is_const() else told[0].call(tr, [], {}), "s").const(tr)
+        else:
+            text += " (Could this error message be improved? If so, please report an enhancement request to PyTorch.)"
+        raise Raised(tr.make_exception(error, text))
+
+    handles(function)(answer)
+
+
+for _check, _error in (
+    (torch._check, RuntimeError), (torch._check_index, IndexError), (torch._check_value, ValueError),
+    (torch._check_type, TypeError), (torch._check_not_implemented, NotImplementedError),
+):  # fmt: skip
+    _checking(_check, _error)
+
+
+@handles(torch._check_is_size)
+def check_is_size(tr: Trace, value: Value, *message: Value, **named: Value) -> Value:
+    return _check_handler(tr, tr.compare(">=", value, ConstValue(0)), *message)
+
+
+def _check_handler(tr: Trace, *args: Value) -> Value:
+    return tr.function_handler(torch._check)(tr, *args)

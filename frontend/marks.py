@@ -1,0 +1,89 @@
+"""What a program says about the dimensions of a tensor before it is compiled: dynamic, static, or of unknown size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+_ATTRIBUTE = "_torchmux_marks"
+
+DYNAMIC, WEAK, STATIC, UNBACKED = "dynamic", "weak", "static", "unbacked"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """``kind`` is ``"dynamic"`` (an error where the code needs one size), ``"weak"`` (dynamic where that works),
+    ``"static"`` or ``"unbacked"`` (nothing may depend on the size); the bounds are inclusive, None is open."""
+
+    kind: str
+    low: int | None = None
+    high: int | None = None
+
+
+def _mark(tensor: torch.Tensor, index: Any, mark: Mark, function: str) -> None:
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{function}() takes a tensor, not a {type(tensor).__name__}")
+    if mark.low is not None and mark.high is not None and mark.low > mark.high:
+        raise ValueError(f"{function}: min={mark.low} is above max={mark.high}")
+    marks = dict(tensor.__dict__.get(_ATTRIBUTE, ()))
+    for each in index if isinstance(index, Iterable) else [index]:
+        if not -tensor.dim() <= each < tensor.dim():
+            raise IndexError(f"{function}: dimension {each} of a tensor with {tensor.dim()} dimensions")
+        marks[each % tensor.dim()] = mark
+    setattr(tensor, _ATTRIBUTE, marks)
+
+
+def mark_dynamic(tensor: torch.Tensor, index: Any, *, min: int | None = None, max: int | None = None) -> None:
+    """Make dimension ``index`` (or each of several) of an input symbolic from the first compilation on.
+
+    ``min`` and ``max`` bound the size, inclusive; a call outside them is compiled anew.  Where the code can only work
+    for one size, compiling raises :class:`~torchmux.ConstraintViolation`, which names the line that needs it.
+
+    Raises:
+        IndexError: the tensor does not have this dimension.
+        ValueError: ``min`` is above ``max``.
+    """
+    _mark(tensor, index, Mark(DYNAMIC, min, max), "mark_dynamic")
+
+
+def maybe_mark_dynamic(tensor: torch.Tensor, index: Any) -> None:
+    """Make dimension ``index`` (or each of several) symbolic, or a constant where the code needs one."""
+    _mark(tensor, index, Mark(WEAK), "maybe_mark_dynamic")
+
+
+def mark_unbacked(tensor: torch.Tensor, index: Any, *, min: int | None = None, max: int | None = None) -> None:
+    """Make dimension ``index`` (or each of several) a size that nothing may depend on, not even being 0 or 1.
+
+    A branch on such a size breaks the graph; ``min`` and ``max`` are checked when the graph runs.
+    """
+    _mark(tensor, index, Mark(UNBACKED, min, max), "mark_unbacked")
+
+
+def mark_static(tensor: torch.Tensor, index: Any = None) -> None:
+    """Keep dimension ``index`` (or each of several, or all of them) a constant, whatever ``dynamic`` says."""
+    _mark(tensor, range(tensor.dim()) if index is None else index, Mark(STATIC), "mark_static")
+
+
+def marks_of(tensor: torch.Tensor) -> dict[int, Mark]:
+    """The marks of a tensor by dimension: ours, and those set by ``torch._dynamo.mark_*``."""
+    attributes = tensor.__dict__
+    if not attributes:
+        return {}
+    marks: dict[int, Mark] = {}
+    # torch's own precedence: unbacked, dynamic, weak, static
+    for name in ("_dynamo_static_indices",):
+        marks.update((i, Mark(STATIC)) for i in attributes.get(name, ()))
+    for name in ("_dynamo_weak_dynamic_indices", "_dynamo_propagated_dynamic_indices"):
+        marks.update((i, Mark(WEAK)) for i in attributes.get(name, ()))
+    bounds = {r.dim: (r.min, r.max) for r in attributes.get("_dynamo_dynamic_range", ())}
+    marks.update((i, Mark(DYNAMIC, *bounds.get(i, ()))) for i in attributes.get("_dynamo_dynamic_indices", ()))
+    limits = attributes.get("_dynamo_unbacked_bounds", {})
+    for name in ("_dynamo_unbacked_indices", "_dynamo_strict_unbacked_indices"):
+        marks.update((i, Mark(UNBACKED, *limits.get(i, ()))) for i in attributes.get(name, ()))
+    rank = tensor.dim()
+    marks = {i % rank: mark for i, mark in marks.items() if -rank <= i < rank}
+    marks.update(attributes.get(_ATTRIBUTE, ()))
+    return marks
