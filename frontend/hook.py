@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import logging
 import os
-import sys
 import sysconfig
 import threading
 import traceback
@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 
-import torchmux
 from torchmux import torch_internals as ti
 from torchmux.config import config
 from torchmux.registry.errors import TorchmuxError, Unsupported
@@ -87,13 +86,22 @@ class _GuardedCode:
         self.trace_annotation = f"torchmux {captured.code.co_name}"
 
 
+def _machinery() -> tuple[str, ...]:
+    """Folders of torchmux, which an editable install has apart from each other, and of torch."""
+    specs = map(
+        importlib.util.find_spec, ("torchmux", *(f"torchmux.{p}" for p in ("frontend", "registry", "backends")))
+    )
+    own = {path + os.sep: None for spec in specs if spec is not None for path in spec.submodule_search_locations or ()}
+    return (*own, os.path.dirname(torch.__file__) + os.sep)
+
+
+_MACHINERY = _machinery()
+
+
 def _library_prefixes() -> tuple[str, ...]:
     """Folders whose code is never a user's: the standard library, torchmux itself, torch's machinery."""
-    torch_root = os.path.dirname(torch.__file__) + os.sep
-    own = [os.path.dirname(m.__file__) + os.sep for m in (torchmux, sys.modules[__package__]) if m.__file__]
     return (
-        *own,
-        torch_root,
+        *_MACHINERY,
         sysconfig.get_paths()["stdlib"] + os.sep,
         "<torchmux",
         "<frozen",
@@ -117,7 +125,7 @@ def is_library(filename: str) -> bool:
     if filename.startswith(_TORCH_CAPTURED):
         return filename in _TORCH_SKIPPED
     if filename.startswith(_LIBRARY):
-        return not filename.startswith(_SITE_PACKAGES) or filename.startswith(_LIBRARY[:3])
+        return not filename.startswith(_SITE_PACKAGES) or filename.startswith(_MACHINERY)
     return False
 
 
