@@ -24,7 +24,7 @@ class Result:
     def of(cls, value: torch.Tensor) -> Result:
         """What the fake tensor ``value`` tells; a result gets eager's order of strides, since views are taken of it."""
         shape = tuple(value.shape) if all(type(s) is int for s in value.shape) else None
-        strides: list[Any] = [_hint(s) for s in value.stride()]
+        strides: list[Any] = [hint_of(s) for s in value.stride()]
         usual = tuple(range(len(strides)))
         order = usual if None in strides else tuple(sorted(usual, key=lambda d: (-strides[d], d)))
         return cls(value.dtype, shape, None if order == usual else order)
@@ -37,6 +37,6 @@ class Result:
         return tensor.permute(self.order).contiguous().permute(back)
 
 
-def _hint(size: Any) -> int | None:
+def hint_of(size: Any) -> int | None:
     """A size, or the one that a symbolic size had in the first call."""
     return size if type(size) is int else size.node.hint

@@ -30,12 +30,12 @@ def fingerprint() -> str:
 
 SPEC = BackendSpec(
     name="onnxrt",
-    summary="ONNX Runtime through torch's ONNX exporter; inference on CPU",
+    summary="ONNX Runtime through torch's ONNX exporter, on CPU",
     load="torchmux.backends.onnxrt.compiler:OnnxRuntime",
     requires=("onnxruntime>=1.20 | onnxruntime-gpu>=1.20", "onnxscript>=0.5", "onnx>=1.17"),
     install='python -m pip install "onnxruntime>=1.20" "onnxscript>=0.5" "onnx>=1.17"',
     graph="aten",
-    training=False,
+    training=True,
     dynamic_shapes=True,
     devices=("cpu",),
     dtypes=("float32", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"),

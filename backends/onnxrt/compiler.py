@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -11,6 +12,7 @@ from torch.fx import GraphModule, Node
 
 from torchmux.registry.spec import CompileRequest
 
+from ..common import check
 from ..common.cache import default_cache, graph_key
 from ..common.graphs import alone, copy_graph, lift_constants, outputs
 from ..common.partition import takes_element
@@ -51,11 +53,12 @@ class OnnxRuntime:
         count = len(gm.graph.find_nodes(op="placeholder"))
         results = [Result.of(n.meta["val"]) for n in outputs(gm)]
         constants = _frozen(example_inputs, request) if options.freeze else {}
-        key = graph_key(gm, request.fingerprint or self._fingerprint, sorted(constants), list(options.providers))
+        held = sorted(constants)
+        key = graph_key(gm, request.fingerprint or self._fingerprint, held, list(options.providers), options.check)
         constants.update(lift_constants(gm, count))
         stored = self._load(key, gm)
         if stored is None:
-            session = self._export(gm, constants, options, key)
+            session = self._export(gm, example_inputs, constants, options, key)
         else:
             session = _open(stored, constants, options, results)
         return OnnxFunction(session, count, results, constants, cache_hit=stored is not None)
@@ -70,8 +73,15 @@ class OnnxRuntime:
         nodes = list(gm.graph.nodes)
         raise NodesRefused({nodes[int(at)].name: reason for at, reason in json.loads(stored[1:]).items()})
 
-    def _export(self, gm: GraphModule, constants: dict[int, torch.Tensor], options: OnnxrtOptions, key: str) -> Any:
-        """Export ``gm`` and make a session of the model; find the nodes to blame if that fails."""
+    def _export(
+        self,
+        gm: GraphModule,
+        example_inputs: Sequence[Any],
+        constants: dict[int, torch.Tensor],
+        options: OnnxrtOptions,
+        key: str,
+    ) -> Any:
+        """Export ``gm`` and make a session of the model; find the nodes to blame if that fails or computes nonsense."""
         nodes = list(gm.graph.nodes)
         results = [Result.of(n.meta["val"]) for n in outputs(gm)]
         # Exporting inserts the casts of type promotion; the search for a culprit needs the graph as it was.
@@ -80,13 +90,24 @@ class OnnxRuntime:
             model = to_onnx(gm, list(constants))
             session = _open(model, constants, options, results)
         except Exception as error:
-            culprits = _culprits(untouched, options)
-            if not culprits:
-                raise
-            self._store(key, _REFUSED + json.dumps(culprits).encode())
-            raise NodesRefused({nodes[at].name: reason for at, reason in culprits.items()}) from error
+            self._refuse(key, nodes, _culprits(untouched, options))
+            raise error
+        if options.check:
+            count = len(example_inputs)
+            run = OnnxFunction(session, count, results, constants, cache_hit=False)
+            lifted = [constants[p] for p in sorted(constants) if p >= count]
+            inputs = [*(constants.get(p, v) for p, v in enumerate(example_inputs)), *lifted]
+            alone = functools.partial(_compile_alone, options=options)
+            wrong = check.culprits(untouched, lambda *args: run(*args[:count]), inputs, alone, "onnxruntime")
+            positions = {n.name: at for at, n in enumerate(untouched.graph.nodes)}
+            self._refuse(key, nodes, {positions[name]: reason for name, reason in wrong.items()})
         self._store(key, _MODEL + model)
         return session
+
+    def _refuse(self, key: str, nodes: Sequence[Node], culprits: dict[int, str]) -> None:
+        if culprits:
+            self._store(key, _REFUSED + json.dumps(culprits).encode())
+            raise NodesRefused({nodes[at].name: reason for at, reason in culprits.items()})
 
     def _store(self, key: str, payload: bytes) -> None:
         cache = default_cache()
@@ -125,10 +146,15 @@ def _culprits(gm: GraphModule, options: OnnxrtOptions) -> dict[int, str]:
     return found
 
 
-def _why_not(gm: GraphModule, options: OnnxrtOptions) -> str | None:
+def _compile_alone(gm: GraphModule, options: OnnxrtOptions) -> OnnxFunction:
     results = [Result.of(n.meta["val"]) for n in outputs(gm)]
+    count = len(gm.graph.find_nodes(op="placeholder"))
+    return OnnxFunction(_open(to_onnx(gm, ()), {}, options, results), count, results, {}, cache_hit=False)
+
+
+def _why_not(gm: GraphModule, options: OnnxrtOptions) -> str | None:
     try:
-        _open(to_onnx(gm, ()), {}, options, results)
+        _compile_alone(gm, options)
     except Exception as error:
         cause: BaseException = error
         while cause.__cause__ is not None:

@@ -32,8 +32,8 @@ WHOLE = (
 
 _PRODUCTS = frozenset((torch.ops.aten.mv.default, torch.ops.aten.matmul.default))
 
-# Operators with a translation that computes something else: the variance it keeps is the biased one.
-_BETTER_SPELLED_OUT = ("aten::_native_batch_norm_legit_functional",)
+# Has a translation that keeps the biased variance, where torch keeps the unbiased one.
+_BATCH_NORM = torch.ops.aten._native_batch_norm_legit_functional.default
 
 DTYPES = frozenset(
     (torch.float32, torch.float64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
@@ -55,8 +55,40 @@ def known_operators(fingerprint: str) -> frozenset[str]:
 
 def decompositions(fingerprint: str) -> dict[Any, Callable[..., Any]]:
     """torch's table without what the exporter translates itself."""
-    known = known_operators(fingerprint).difference(_BETTER_SPELLED_OUT)
-    return {op: function for op, function in core_aten().items() if op.name() not in known} | attention.TABLE
+    known = known_operators(fingerprint)
+    table = {op: function for op, function in core_aten().items() if op.name() not in known}
+    return {**table, **attention.TABLE, _BATCH_NORM: _batch_norm}
+
+
+def _batch_norm(
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    running_mean: torch.Tensor,
+    running_var: torch.Tensor,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """The result, the mean and one over the deviation of the batch, and the running mean and variance after it."""
+    if not training:
+        return NotImplemented
+    dims = [d for d in range(input.dim()) if d != 1]
+    wide = [-1 if d == 1 else 1 for d in range(input.dim())]
+    mean = input.mean(dims)
+    centered = input - mean.view(wide)
+    variance = (centered * centered).mean(dims)
+    inverse = (variance + eps).rsqrt()
+    out = centered * inverse.view(wide)
+    if weight is not None:
+        out = out * weight.view(wide)
+    if bias is not None:
+        out = out + bias.view(wide)
+    count = input.numel() / input.shape[1]
+    unbiased = variance * (count / (count - 1))
+    new_mean = mean * momentum + running_mean * (1 - momentum)
+    new_variance = unbiased * momentum + running_var * (1 - momentum)
+    return out, mean, inverse, new_mean, new_variance
 
 
 def whole(fingerprint: str) -> frozenset[Any]:

@@ -47,6 +47,14 @@ class OnnxrtOptions:
         },
     )
 
+    check: bool = field(
+        default=True,
+        metadata={
+            "help": "before a new model is used, compare it with torch once, on made-up inputs; operators that the "
+            "exporter gets wrong go to torch. Models from the cache were compared when they were made"
+        },
+    )
+
     def __post_init__(self) -> None:
         for name in ("intra_op_num_threads", "inter_op_num_threads"):
             value = getattr(self, name)

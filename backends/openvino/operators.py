@@ -15,7 +15,7 @@ from torch.fx import Node
 
 from torchmux import torch_internals as internals
 
-from ..common import aliasing
+from ..common import aliasing, attention
 from ..common.cache import default_cache, text_key
 from ..common.decompose import can_stay_whole, core_aten, draws_nothing, is_random
 from ..common.graphs import values_in_use
@@ -68,7 +68,7 @@ def _composites() -> list[Any]:
 def decompositions(fingerprint: str) -> dict[Any, Callable[..., Any]]:
     """torch's table without what the frontend has a rule for."""
     wanted = unknown_operators(fingerprint).union(_BETTER_SPELLED_OUT)
-    return {op: function for op, function in core_aten().items() if op.name() in wanted}
+    return {op: function for op, function in core_aten().items() if op.name() in wanted} | attention.TABLE
 
 
 def whole(fingerprint: str) -> frozenset[Any]:

@@ -11,9 +11,10 @@ from torch.fx import GraphModule, Node
 
 from torchmux.registry.spec import CompileRequest
 
+from ..common import check
 from ..common.cache import default_cache, graph_key
 from ..common.refusal import NodesRefused
-from . import build, check, fingerprint, operators
+from . import build, fingerprint, operators
 from .options import TvmOptions
 from .runtime import TvmFunction, lift_constants
 from .shapes import PerShape, is_dynamic
@@ -85,13 +86,13 @@ class Tvm:
         try:
             executable = build.compile_module(made.module, options)
         except Exception as error:
-            wrong = check.uncompilable(gm, alone)
+            wrong = check.uncompilable(gm, alone, "TVM")
             if not wrong:
                 raise
             raise NodesRefused(wrong) from error
         if options.check:
             run = _function(executable, head, [], cache_hit=False)
-            wrong = check.culprits(gm, run, [*example_inputs, *constants], alone)
+            wrong = check.culprits(gm, run, [*example_inputs, *constants], alone, "TVM")
             if wrong:
                 raise NodesRefused(wrong)
         return _function(executable, head, constants, cache_hit=False), head, executable

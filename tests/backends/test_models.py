@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -70,6 +71,30 @@ def test_onnxrt_takes_every_batch_with_one_session(compile_model, name: str) -> 
             for got, wanted in zip(tensors(compiled(**given)), tensors(model(**given)), strict=True):
                 torch.testing.assert_close(got, wanted, rtol=1e-4, atol=2e-5)
     assert [r.share for r in reports] == [1.0]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_onnxrt_trains(compile_model, name: str) -> None:
+    pytest.importorskip("onnxruntime")
+    model, inputs = build(name)
+    for part in model.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.0
+    if name == "bert":
+        model.config.attention_probs_dropout_prob = 0.0
+    twin = copy.deepcopy(model.train())
+    compiled, reports = compile_model(model, "onnxrt", dynamic=False)
+    given = inputs(2)
+    found = []
+    for owner, call in ((model, compiled), (twin, twin)):
+        sum(o.square().mean() for o in tensors(call(**given))).backward()
+        found.append([p.grad for p in owner.parameters() if p.grad is not None])
+    largest = max(g.abs().max() for g in found[1])
+    for got, wanted in zip(*found, strict=True):
+        assert (got - wanted).abs().max() <= 1e-5 * largest
+    for got, wanted in zip(model.buffers(), twin.buffers(), strict=True):
+        torch.testing.assert_close(got, wanted)
+    assert reports[0].share >= 0.95
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])

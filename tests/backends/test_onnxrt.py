@@ -216,10 +216,41 @@ def test_parameters_that_change_are_seen_unless_frozen(capture) -> None:
         assert captured.run(frozen, x).shape == before.shape
 
 
-def test_training_is_refused(capture) -> None:
-    x = torch.randn(3, requires_grad=True)
-    with pytest.raises(FallbackRefused, match="does not train"):
-        capture(lambda x: x.sin(), x).compile("onnxrt", training=True, strict=True)
+def test_training(capture) -> None:
+    x = torch.randn(3, 8, requires_grad=True)
+    net = Mlp()
+    captured = capture(net, x)
+    compiled = captured.compile("onnxrt", training=True, strict=True)
+    got, wanted = captured.run(compiled, x), net(x)
+    torch.testing.assert_close(got, wanted)
+    inputs = [x, *net.parameters()]
+    for a, b in zip(
+        torch.autograd.grad(got.square().sum(), inputs), torch.autograd.grad(wanted.square().sum(), inputs), strict=True
+    ):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    assert compiled.report.phase == "training"
+
+
+class Statistics(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(3))
+        self.register_buffer("variance", torch.ones(3))
+
+    def forward(self, x):
+        return torch.batch_norm(x, None, None, self.mean, self.variance, True, 0.1, 1e-5, False)
+
+
+def test_batch_statistics_are_kept(capture) -> None:
+    x = torch.randn(4, 3, 5, 5, requires_grad=True)
+    net, twin = Statistics(), Statistics()
+    captured = capture(net, x)
+    compiled = captured.compile("onnxrt", training=True, strict=True)
+    net.load_state_dict(twin.state_dict())
+    for _ in range(2):
+        torch.testing.assert_close(captured.run(compiled, x), twin(x), rtol=1e-5, atol=1e-5)
+    for name in ("mean", "variance"):
+        torch.testing.assert_close(getattr(net, name), getattr(twin, name))
 
 
 @pytest.mark.parametrize(

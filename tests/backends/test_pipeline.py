@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 
 import pytest
 import torch
@@ -80,6 +81,26 @@ def test_nodes_refused_while_compiling_are_split_off(capture) -> None:
     assert compiled.report.partitions == 2
     with pytest.raises(FallbackRefused, match="no exp after all"):
         capture(chain, x).compile(spec(Fake(late="exp")), strict=True)
+
+
+def test_an_element_that_is_refused_takes_its_tuple_along(capture) -> None:
+    class RefusesElements(Fake):
+        def compile(self, gm, example_inputs, request):
+            refused = {n.name: "no pairs" for n in gm.graph.nodes if n.target is operator.getitem}
+            if refused:
+                raise NodesRefused(refused)
+            return gm.forward
+
+    def f(x):
+        values, places = torch.max(x.sin(), 0)
+        return values + 1, places + 1
+
+    x = torch.randn(3, 4)
+    captured = capture(f, x)
+    compiled = captured.compile(spec(RefusesElements()))
+    for got, wanted in zip(captured.run(compiled, x), f(x), strict=True):
+        assert torch.equal(got, wanted)
+    assert [(p.op, p.reason) for p in compiled.report.fallbacks] == [("aten.max.dim", "no pairs")]
 
 
 def test_a_part_that_fails_to_compile_runs_in_torch(capture, caplog) -> None:

@@ -1,25 +1,26 @@
 """Comparing new code with torch, once, before it is used.
 
-TVM's converters are many and not all right: some ignore arguments, some assume float32.  The whole part is run on the
-real parameters and made-up inputs; only if it differs are its nodes tried one by one, to find which to leave to torch.
+Converters are many and not all right: some ignore arguments, some assume float32.  The whole part is run on the real
+parameters and made-up inputs; only if it differs are its nodes tried one by one, to find which to leave to torch.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.fx import Graph, GraphModule, Interpreter, Node
+from torch.fx import GraphModule, Interpreter, Node
 
 from torchmux import torch_internals as internals
 
-from ..common.partition import takes_element
+from .graphs import alone, elements_in_use
+from .partition import takes_element
+from .results import hint_of
 
-log = logging.getLogger("torchmux.tvm")
+log = logging.getLogger("torchmux.check")
 
 # Of the largest value: what a whole part, and what one operator, may differ by.
 _WHOLE = {torch.float32: 1e-3, torch.float64: 1e-9}
@@ -33,13 +34,14 @@ class Differs(RuntimeError):
 
 
 def culprits(
-    gm: GraphModule, run: Run, example_inputs: Sequence[Any], compile_alone: Callable[[GraphModule], Run]
+    gm: GraphModule, run: Run, example_inputs: Sequence[Any], compile_alone: Callable[[GraphModule], Run], runtime: str
 ) -> dict[str, str]:
     """Compare ``run`` with ``gm`` itself.
 
     Args:
         example_inputs: real tensors where they are known; for the others, values are made up from ``meta["val"]``.
         compile_alone: makes code of a graph that consists of one node.
+        runtime: its name, for the reasons.
 
     Returns:
         The nodes that are wrong, by name, and why; empty if the part is right, or if torch cannot run it on made-up
@@ -47,6 +49,7 @@ def culprits(
 
     Raises:
         Differs: the part is wrong, its nodes are right.
+        Exception: what ``run`` raised, if no node raises it alone.
     """
     with internals.without_modes(), torch.no_grad(), internals.below_autograd():
         inputs = made_up(gm, example_inputs)
@@ -55,28 +58,35 @@ def culprits(
         except Exception as error:
             log.debug("made-up inputs do not run: %s", error)
             return {}
-        got = run(*inputs)
-        # Where made-up numbers lead torch itself to nan there is nothing to compare.
-        pairs = [(a, b) for a, b in zip(got, wanted, strict=True) if not b.isnan().any()]
-        differing = [b for a, b in pairs if not _close(a, b, _WHOLE)]
-        if not differing:
-            return {}
+        failure, differing = None, []
+        try:
+            got = run(*inputs)
+        except Exception as error:
+            failure = error
+        else:
+            # Where made-up numbers lead torch itself to nan there is nothing to compare.
+            pairs = [(a, b) for a, b in zip(got, wanted, strict=True) if not b.isnan().any()]
+            differing = [b for a, b in pairs if not _close(a, b, _WHOLE)]
+            if not differing:
+                return {}
         recorder = _Recorder(gm)
         recorder.run(*inputs)
-        found = _blamed(gm, lambda node: _reason(node, recorder.values, compile_alone))
+        found = _blamed(gm, lambda node: _reason(node, recorder.values, compile_alone, runtime))
+    if not found and failure is not None:
+        raise failure
     if not found and all(b.is_floating_point() for b in differing):
-        raise Differs("the code that TVM made computes something else than torch, though each operator alone is right")
+        raise Differs(f"{runtime}'s code computes something else than torch, though each operator alone is right")
     return found  # integers may hang on the rounding of what they were made from
 
 
-def uncompilable(gm: GraphModule, compile_alone: Callable[[GraphModule], Run]) -> dict[str, str]:
-    """The nodes of a part for which TVM makes no code, by name, and why."""
+def uncompilable(gm: GraphModule, compile_alone: Callable[[GraphModule], Run], runtime: str) -> dict[str, str]:
+    """The nodes of a part of which no code can be made, by name, and why."""
 
     def reason(node: Node) -> str | None:
         try:
             compile_alone(alone(node))
         except Exception as error:
-            return _told(error)
+            return _told(error, runtime)
         return None
 
     return _blamed(gm, reason)
@@ -92,8 +102,8 @@ def _blamed(gm: GraphModule, reason: Callable[[Node], str | None]) -> dict[str, 
     return found
 
 
-def _told(error: Exception) -> str:
-    return f"TVM: {type(error).__name__}: {' '.join(str(error).split())[-200:]}"
+def _told(error: Exception, runtime: str) -> str:
+    return f"{runtime}: {type(error).__name__}: {' '.join(str(error).split())[-200:]}"
 
 
 class _Recorder(Interpreter):
@@ -108,7 +118,9 @@ class _Recorder(Interpreter):
         return result
 
 
-def _reason(node: Node, values: dict[Node, Any], compile_alone: Callable[[GraphModule], Run]) -> str | None:
+def _reason(
+    node: Node, values: dict[Node, Any], compile_alone: Callable[[GraphModule], Run], runtime: str
+) -> str | None:
     single = alone(node)
     if not next(n for n in reversed(single.graph.nodes) if n.op == "output").args[0]:
         return None
@@ -116,38 +128,18 @@ def _reason(node: Node, values: dict[Node, Any], compile_alone: Callable[[GraphM
         run = compile_alone(single)
         got = run(*(values[n] for n in node.all_input_nodes))
     except Exception as error:
-        return _told(error)
+        return _told(error, runtime)
     result = values[node]
-    several = isinstance(result, (tuple, list))
-    wanted = [v for v in result if isinstance(v, torch.Tensor) and v.numel()] if several else [result]
+    wanted = [result[p] for p in elements_in_use(node)] if isinstance(result, (tuple, list)) else [result]
     if all(_close(a, b, _ALONE) for a, b in zip(got, wanted, strict=True)):
         return None
-    return "TVM's code for it computes something else than torch"
+    return f"{runtime}'s code for it computes something else than torch"
 
 
-def alone(node: Node) -> GraphModule:
-    """A graph that consists of ``node``, with all tensors that it makes as outputs."""
-    graph = Graph()
-    copied: dict[Node, Node] = {}
-    for value in node.all_input_nodes:
-        copied[value] = graph.placeholder(value.name)
-        copied[value].meta = {"val": value.meta["val"]}
-    only = graph.node_copy(node, copied.__getitem__)
-    value = node.meta["val"]
-    results = [only]
-    if isinstance(value, (tuple, list)):
-        results = []
-        for position, element in enumerate(value):
-            if isinstance(element, torch.Tensor) and element.numel():
-                taken = graph.call_function(operator.getitem, (only, position))
-                taken.meta = {"val": element}
-                results.append(taken)
-    graph.output(tuple(results))
-    return GraphModule({}, graph)
-
-
-def made_up(gm: GraphModule, example_inputs: Sequence[Any]) -> list[torch.Tensor]:
+def made_up(gm: GraphModule, example_inputs: Sequence[Any]) -> list[Any]:
     """Inputs for ``gm``: the real ones where they are known, otherwise small numbers of its own generator.
+
+    A symbolic size is what it was in the first call.
 
     Vectors are positive, since variances are vectors; integers are 0 or 1, since they may be indices.
     """
@@ -158,15 +150,19 @@ def made_up(gm: GraphModule, example_inputs: Sequence[Any]) -> list[torch.Tensor
             found.append(example.detach())
             continue
         value = node.meta["val"]
-        made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+        if not isinstance(value, torch.Tensor):
+            found.append(hint_of(value))
+            continue
+        shape, stride = [hint_of(s) for s in value.shape], [hint_of(s) for s in value.stride()]
+        made = torch.empty_strided(shape, stride, dtype=value.dtype)
         if not value.dtype.is_floating_point:
-            numbers = torch.randint(0, 2, value.shape, generator=generator)
+            numbers = torch.randint(0, 2, shape, generator=generator)
         elif value.dim() < 2:
-            numbers = torch.rand(value.shape, generator=generator) + 0.5
+            numbers = torch.rand(shape, generator=generator) + 0.5
         else:
             # The weights of a convolution, or of a linear layer: what they lead to stays of the order of one.
-            terms = value.shape[-1] if value.dim() < 4 else math.prod(value.shape[1:])
-            numbers = torch.randn(value.shape, generator=generator) / math.sqrt(max(terms, 1)) * 2
+            terms = shape[-1] if value.dim() < 4 else math.prod(shape[1:])
+            numbers = torch.randn(shape, generator=generator) / math.sqrt(max(terms, 1)) * 2
         found.append(_filled(made, numbers))
     return found
 

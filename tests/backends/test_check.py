@@ -1,0 +1,89 @@
+"""New code is compared with torch before it is used: what is wrong is found, and nothing else is blamed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.fx import GraphModule
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from torchmux import torch_internals as internals
+from torchmux.backends.common import check
+
+ATEN = torch.ops.aten
+
+
+def _traced(function, *inputs):
+    mode = internals.new_fake_mode()
+    gm = make_fx(lambda *args: (function(*args),))(*(mode.from_tensor(x) for x in inputs))
+    return gm
+
+
+def _with_fault(op, fault):
+    """A compiler that gets one operator wrong."""
+
+    def compile_graph(gm: GraphModule):
+        copy = GraphModule(gm, torch.fx.Graph())
+        copy.graph.output(copy.graph.graph_copy(gm.graph, {}))
+        for node in copy.graph.nodes:
+            if node.target is op:
+                node.target = fault
+        copy.recompile()
+        return copy.forward
+
+    return compile_graph
+
+
+def _raise(*args):
+    raise ValueError("no such kernel")
+
+
+X = torch.randn(3, 4)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (lambda x: x.cos() * 1.01, "something else"),
+        (lambda x: x.cos().double(), "something else"),
+        (lambda x: x.cos()[:2], "something else"),
+        (lambda x: torch.full_like(x, torch.nan), "something else"),
+        (_raise, "ValueError: no such kernel"),
+    ],
+)
+def test_the_operator_that_is_wrong_is_blamed(fault, words):
+    gm = _traced(lambda x: x.sin().cos().exp(), X)
+    compile_graph = _with_fault(ATEN.cos.default, fault)
+    fakes = [n.meta["val"] for n in gm.graph.find_nodes(op="placeholder")]
+    found = check.culprits(gm, compile_graph(gm), fakes, compile_graph, "Theirs")
+    assert list(found) == ["cos"]
+    assert found["cos"].startswith("Theirs")
+    assert words in found["cos"]
+
+
+def test_right_code_is_taken():
+    gm = _traced(lambda x: x.sin().cos(), X)
+    assert check.culprits(gm, gm.forward, [X], lambda g: g.forward, "Theirs") == {}
+
+
+def test_wrong_code_of_right_operators():
+    gm = _traced(lambda x: x.sin().cos(), X)
+    with pytest.raises(check.Differs, match="each operator alone is right"):
+        check.culprits(gm, lambda x: (x,), [X], lambda g: g.forward, "Theirs")
+
+
+def test_code_that_raises_though_no_operator_does():
+    gm = _traced(lambda x: x.sin().cos(), X)
+    with pytest.raises(ValueError, match="no such kernel"):
+        check.culprits(gm, _raise, [X], lambda g: g.forward, "Theirs")
+
+
+def test_what_cannot_be_compiled_is_found():
+    gm = _traced(lambda x: x.sin().cos().exp(), X)
+
+    def compile_graph(gm):
+        if any(n.target is ATEN.exp.default for n in gm.graph.nodes):
+            raise NotImplementedError("exp")
+        return gm.forward
+
+    assert list(check.uncompilable(gm, compile_graph, "Theirs")) == ["exp"]
