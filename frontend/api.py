@@ -11,6 +11,7 @@ from torchmux.registry import resolve
 from torchmux.registry.errors import InvalidOption
 
 from . import hook, markers  # noqa: F401 - the markers' handlers enter the tables
+from .backend import compile_graph_with
 from .compiled import call, compiled_function, compiled_module
 from .explain import Explainer, Explanation, Report, explanation_of, report_of
 
@@ -34,7 +35,8 @@ def compile(
 
     * ``fullgraph``: a graph break is an :class:`~torchmux.Unsupported` error that points at the user's line.
     * ``dynamic``: None makes a size symbolic after it has changed, True at once, False never.
-    * ``mode`` and ``options``: the backend's own; only one of the two.
+    * ``mode`` and ``options``: the backend's own; only one of the two.  The option ``guard_filter_fn`` is not the
+      backend's: a function that says which guards to keep, as ``torch.compiler.skip_guard_on_globals_unsafe`` does.
     * ``strict``: any operator that would not run in the backend is a :class:`~torchmux.FallbackRefused` error.
     * ``disable``: return ``model`` unchanged.
 
@@ -42,7 +44,8 @@ def compile(
     FallbackRefused and CompilationFailed.
     """
     if model is None:
-        resolve(backend, mode=mode, options=options, dynamic=dynamic, strict=strict)  # a wrong name is an error here
+        # a wrong name is an error here
+        resolve(_chosen(backend), mode=mode, options=_guard_filter(options)[0], dynamic=dynamic, strict=strict)
 
         def decorate(fn: Any) -> Any:
             return compile(
@@ -55,17 +58,49 @@ def compile(
         raise InvalidOption(f"compile() takes a function, a method or an nn.Module, not a {type(model).__name__}.")
     if disable:
         return model
-    resolved = resolve(backend, mode=mode, options=options, dynamic=dynamic, strict=strict)
-
-    def compile_graph(gm: Any, inputs: list, training: bool, static: tuple[int, ...]) -> Callable:
-        return resolved.compile(gm, inputs, training=training, static_inputs=static)
-
+    own, guard_filter = _guard_filter(options)
+    resolved = resolve(_chosen(backend), mode=mode, options=own, dynamic=dynamic, strict=strict)
     session = hook.session_for(
         _owner(model),
-        (resolved.key, fullgraph, dynamic),
-        lambda: hook.Session(compile_graph, fullgraph=fullgraph, dynamic=dynamic),
+        (resolved.key, fullgraph, dynamic, guard_filter),
+        lambda: hook.Session(
+            compile_graph_with(resolved), fullgraph=fullgraph, dynamic=dynamic, guard_filter=guard_filter
+        ),
     )
     return _wrap(model, session)
+
+
+def _guard_filter(options: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, Callable | None]:
+    """The backend's options, and the one that is not the backend's."""
+    if not options or "guard_filter_fn" not in options:
+        return options, None
+    chosen = options["guard_filter_fn"]
+    if chosen is not None and not callable(chosen):
+        raise InvalidOption(f"guard_filter_fn must be a function of the list of guards, not {chosen!r}.")
+    return {name: value for name, value in options.items() if name != "guard_filter_fn"} or None, chosen
+
+
+_default_backend: Any = None
+
+
+def _chosen(backend: Any) -> Any:
+    return _default_backend if backend is None else backend
+
+
+def set_default_backend(backend: Any) -> None:
+    """Let ``compile`` use this backend where it is given none; None for the best that can run here.
+
+    Raises UnknownBackend, BackendUnavailable and InvalidSpec as ``compile`` does.
+    """
+    global _default_backend
+    if backend is not None:
+        resolve(backend)
+    _default_backend = backend
+
+
+def get_default_backend() -> Any:
+    """What ``set_default_backend`` was given, else the name of the best backend that can run here."""
+    return resolve(None).name if _default_backend is None else _default_backend
 
 
 def _owner(model: Any) -> Any:
@@ -108,7 +143,7 @@ def explain(fn: Any, *, backend: Any = "eager", dynamic: bool | None = None) -> 
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         session = hook.Session(
-            lambda gm, inputs, training, static: resolved.compile(gm, inputs, training=training, static_inputs=static),
+            compile_graph_with(resolved),
             fullgraph=False,
             dynamic=dynamic,
         )

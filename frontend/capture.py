@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 import types
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ from .breaks import BreakRecord, GraphBreak
 from .bytecode import break_trampoline, in_handler, live_locals, resume_code, return_trampoline
 from .dynamic import DynamicDims, NeedsShapeEnv
 from .guard_check import CompiledGuards
+from .guard_filter import filter_guards
 from .output import Output
 from .shapes import add_shape_guards, check_constraints
 from .trace import Trace
@@ -30,10 +32,24 @@ _MAX_ATTEMPTS = 64  # each cached function that has to run first takes one
 _EXTRA_RECURSION = 3000
 
 
+_threads: list[weakref.ref] = []
+
+
 class _Running(threading.local):
-    """Which compiled callable is running in this thread: graphs that run are noted in its record."""
+    """What this thread is doing: graphs that run are noted in the record of the compiled callable that runs them."""
 
     owner: dict[Any, None] | None = None
+    converting = False  # whether a frame is being captured
+
+    def __init__(self) -> None:
+        _threads[:] = [known for known in _threads if (thread := known()) is not None and thread.is_alive()]
+        _threads.append(weakref.ref(threading.current_thread()))
+
+    @staticmethod
+    def only_thread() -> bool:
+        """Whether no other thread that is still there has run compiled code."""
+        threads = [known() for known in list(_threads)]
+        return not any(t is not None and t.is_alive() and t is not threading.current_thread() for t in threads)
 
 
 running = _Running()
@@ -53,7 +69,7 @@ class Captured:
     text: str = ""
 
 
-@dataclass
+@dataclass(eq=False)
 class CodeState:
     """What is remembered of one code object under one compile() call, over all its compilations."""
 
@@ -62,6 +78,8 @@ class CodeState:
     # (index, stack, locals) -> resume code, so that every compilation of a frame resumes in the same code object
     resumes: dict[tuple, types.CodeType] = field(default_factory=dict)
     runs_eager: bool = False
+    failures: int = 0  # attempts of which nothing came
+    called: bool = False  # under a stance that compiles for the second call
 
     def resume(self, code: types.CodeType) -> Callable:
         """What gives ``break_trampoline`` the code to go on in."""
@@ -83,6 +101,7 @@ def capture(
     dynamic: bool | None,
     automatic: bool,
     fullgraph: bool,
+    guard_filter: Callable | None,
 ) -> Captured:
     """Capture ``frame`` and compile its graph.
 
@@ -100,7 +119,7 @@ def capture(
     symbolic, captured = False, None
     while captured is None:
         try:
-            captured = _capture(frame, state, dims, compile_graph, fullgraph, symbolic=symbolic)
+            captured = _capture(frame, state, dims, compile_graph, fullgraph, guard_filter, symbolic=symbolic)
         except NeedsShapeEnv:  # what lives on after the graph was the first to be symbolic
             symbolic = True
         except FloatsNeeded:
@@ -112,7 +131,14 @@ def capture(
 
 
 def _capture(
-    frame: Any, state: CodeState, dims: DynamicDims, compile_graph: Callable, fullgraph: bool, *, symbolic: bool
+    frame: Any,
+    state: CodeState,
+    dims: DynamicDims,
+    compile_graph: Callable,
+    fullgraph: bool,
+    guard_filter: Callable | None,
+    *,
+    symbolic: bool,
 ) -> Captured:
     code = frame.f_code
     limit = sys.getrecursionlimit()
@@ -124,6 +150,7 @@ def _capture(
         raise GraphBreak(breaks.TOO_DEEP, "Python's recursion limit was reached while tracing", error) from None
     finally:
         sys.setrecursionlimit(limit)
+    tr.guard_filter = guard_filter
     if result is None:
         assert broke is not None
         if in_handler(tr.root.program, tr.break_index):
@@ -220,6 +247,8 @@ def _compile(
     ti.set_code_exec_strategy(function.__code__, ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.DEFAULT))
     check_constraints(tr.shape_env, tr.marked)
     add_shape_guards(tr.guards, tr.shape_env, tr.shape_inputs)
+    if tr.guard_filter is not None:
+        filter_guards(tr.guards, tr.guard_filter, tr.frame_locals)
     captured.guards = CompiledGuards(tr.guards)
     return captured, function
 

@@ -14,13 +14,35 @@ from torchmux import torch_internals as ti
 
 from .capture import running
 from .hook import Record, Session
+from .stance import DEFAULT, state as stance_state
 from .tracebacks import tidy
 
 set_eval_frame, set_region = ti.set_eval_frame, ti.set_region
 
 
+def _under_stance(session: Session) -> Session | None:
+    """The session to use under the stance of the process, None to run in eager."""
+    stance = stance_state.current
+    if stance.name == "force_eager":
+        return None
+    return session if stance.force_backend is None else session.with_backend(stance.force_backend)
+
+
+def _eager(fn: Callable, args: tuple, kwargs: dict) -> Any:
+    previous = set_eval_frame(None)
+    try:
+        return fn(*args, **kwargs)
+    finally:
+        set_eval_frame(previous)
+
+
 def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: dict) -> Any:
     """Run ``fn`` with the hook on; the record is what ``report`` shows."""
+    if stance_state.current is not DEFAULT:
+        chosen = _under_stance(session)
+        if chosen is None:
+            return _eager(fn, args, kwargs)
+        session = chosen
     outer, running.owner = running.owner, record
     previous, region = set_eval_frame(session.callback), set_region(session.region)
     try:
@@ -51,6 +73,12 @@ def compiled_function(fn: Callable, session: Session) -> Callable:
 
     @functools.wraps(fn)
     def compiled(*args: Any, **kwargs: Any) -> Any:
+        if stance_state.current is not DEFAULT:
+            try:
+                return call(session, record, fn, args, kwargs)
+            except BaseException as error:
+                tidy(error)
+                raise
         outer, running.owner = running.owner, record
         previous, region = set_eval_frame(callback), set_region(number)
         try:

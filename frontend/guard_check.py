@@ -43,7 +43,8 @@ class CompiledGuards:
         names = Names()
         lines: list[str] = []
         loader = _loader(names, lines)
-        self._emit_global_state(guards, names, lines)
+        if guards.global_state:
+            self._emit_global_state(guards, names, lines)
         tensors = list(guards.tensors.values())
         own = [t for t in tensors if isinstance(t.source, LocalSource)]
         # the arguments change from call to call, the model's structure hardly ever does
@@ -62,7 +63,7 @@ class CompiledGuards:
         for variable, source in self._shape_roots.items():
             lines.append(f"{variable} = {loader.load(source)}")
         lines.extend(f"if not ({condition.text}): return False" for condition in self._shape_conditions)
-        body = "\n".join("        " + line for line in lines)
+        body = "\n".join("        " + line for line in lines or ["pass"])
         self.text = (
             f"def guard(L):\n    try:\n{body}\n"
             "    except (KeyError, AttributeError, IndexError, TypeError, ValueError):\n"
@@ -101,7 +102,7 @@ class CompiledGuards:
         """The first guard that fails for these locals, in words."""
         for guard in self.conditions:
             try:
-                value, holds = _evaluate(guard, frame_locals)
+                value, holds = evaluate(guard, frame_locals)
             except Exception as error:  # whatever goes wrong while reading the path is the answer
                 return f"{guard.source.words()} can no longer be read ({type(error).__name__}: {error})"
             if not holds:
@@ -152,7 +153,7 @@ def _read(sources: Sequence[Source], frame_locals: dict) -> list[Any]:
     return scope["_values"]
 
 
-def _evaluate(guard: Guard, frame_locals: dict) -> tuple[Any, bool]:
+def evaluate(guard: Guard, frame_locals: dict) -> tuple[Any, bool]:
     """The object that the guard is about, and whether the guard holds."""
     names = Names()
     lines: list[str] = []

@@ -71,6 +71,7 @@ class GuardSet:
 
     guards: dict[tuple, Guard] = field(default_factory=dict)
     tensors: dict[Source, TensorGuard] = field(default_factory=dict)
+    global_state: bool = True  # whether grad mode, torch's modes and the like are checked
     devices: tuple = ()  # the default devices in force, see torch_internals.default_devices
     distinct: list[list[Source]] = field(default_factory=list)  # groups of objects no two of which may be one
     shape_conditions: list[ShapeCondition] = field(default_factory=list)

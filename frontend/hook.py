@@ -19,13 +19,17 @@ import torch
 
 from torchmux import torch_internals as ti
 from torchmux.config import config
+from torchmux.registry import resolve
 from torchmux.registry.errors import TorchmuxError, Unsupported
 
 from . import breaks, logs
+from .backend import compile_graph_with
 from .breaks import BreakRecord, GraphBreak
 from .bytecode.identity import CodeMap
 from .capture import Captured, CodeState, capture, running
 from .markers import runs_in_eager
+from .recompiles import has_tensors, note_state, reached, refusal, sizes_only
+from .stance import state as stance_state
 from .values.base import Raised
 
 log = logging.getLogger("torchmux")
@@ -77,11 +81,15 @@ class _GuardManager:
         self.diff_guard_root = None
 
 
+def _never(frame_locals: dict) -> bool:
+    return False
+
+
 class _GuardedCode:
-    def __init__(self, captured: Captured) -> None:
+    def __init__(self, captured: Captured, once: bool = False) -> None:
         assert captured.guards is not None
         self.code = captured.code
-        self.guard_manager = _GuardManager(captured.guards.check)
+        self.guard_manager = _GuardManager(_never if once else captured.guards.check)
         self.compile_id = None
         self.trace_annotation = f"torchmux {captured.code.co_name}"
 
@@ -144,21 +152,48 @@ _regions = itertools.count(1 << 40)
 class Session:
     """Everything that equal ``compile()`` calls share: the backend, its settings and the code compiled for them."""
 
-    def __init__(self, compile_graph: Callable, *, fullgraph: bool, dynamic: bool | None) -> None:
+    def __init__(
+        self, compile_graph: Callable, *, fullgraph: bool, dynamic: bool | None, guard_filter: Callable | None = None
+    ) -> None:
         self.compile_graph = compile_graph
         self.fullgraph = fullgraph
         self.dynamic = dynamic
+        self.guard_filter = guard_filter
         self.states = CodeMap()
         # a bucket of its own for this session's entries: torch's own tracer never sees them, nor we its
         self.region = next(_regions)
         self.callback = _Callback(self)
+        self._forced: dict[Hashable, Session] = {}
 
     def state(self, code: types.CodeType) -> CodeState:
         found = self.states.get(code)
         if found is None:
             found = CodeState()
             self.states.set(code, found)
+            note_state(code, found)
         return found
+
+    def with_backend(self, backend: Any) -> Session:
+        """The session that takes this one's place while ``set_stance`` forces a backend."""
+        resolved = resolve(backend, dynamic=self.dynamic)
+        with _lock:
+            if resolved.key not in self._forced:
+                self._forced[resolved.key] = Session(
+                    compile_graph_with(resolved),
+                    fullgraph=self.fullgraph,
+                    dynamic=self.dynamic,
+                    guard_filter=self.guard_filter,
+                )
+            return self._forced[resolved.key]
+
+    def forget(self) -> list[types.CodeType]:
+        """Use none of the compiled code any more; whose code it was."""
+        codes = self.states.keys()
+        self.states.clear()
+        self.callback.renew()
+        for session in self._forced.values():
+            codes += session.forget()
+        return codes
 
 
 _sessions = CodeMap()  # what was compiled -> {settings: session}; it goes with what was compiled
@@ -182,11 +217,12 @@ def session_for(owner: Any, key: Hashable, make: Callable[[], Session]) -> Sessi
 def reset() -> None:
     """Forget all compiled code."""
     with _lock:
-        for sessions in _sessions.values():
-            for session in sessions.values():
-                for code in session.states.keys():  # noqa: SIM118 - not a dict
-                    ti.reset_code(code)
-                session.states.clear()
+        codes = [code for sessions in _sessions.values() for s in sessions.values() for code in s.forget()]
+        if running.only_thread() and not running.converting:
+            # Elsewhere the C hook may be in the middle of a look-up, which freeing the entries would crash: they go
+            # with the code object then, or with a later reset.
+            for code in codes:
+                ti.reset_code(code)
 
 
 class Record(dict[Any, None]):
@@ -199,12 +235,24 @@ class Record(dict[Any, None]):
         self.must_raise: Unsupported | None = None
 
 
+class _Token:
+    __slots__ = ()
+
+
 class _Callback:
     """Called by the C hook for frames that have no compiled code whose guards hold."""
 
     def __init__(self, session: Session) -> None:
         self._session = weakref.ref(session)
-        self._torchdynamo_orig_backend = session  # what the C hook compares to find a code's entries
+        self.renew()
+
+    def renew(self) -> None:
+        """Find none of the entries made before.
+
+        The C hook compares this object with that of an entry.  It is not the session, which entries must not keep
+        alive: they belong to code that the session may hold.
+        """
+        self._torchdynamo_orig_backend = _Token()
 
     def __call__(self, frame: Any, cache_entry: Any, frame_state: dict) -> Any:
         code = frame.f_code
@@ -216,37 +264,60 @@ class _Callback:
         if session is None or code.co_flags & _FUNCTION != _FUNCTION:
             return _SKIP_FRAME
         with _lock:
-            return _convert(session, frame, running.owner)
+            outer, running.converting = running.converting, True
+            try:
+                return _convert(session, frame, running.owner)
+            finally:
+                running.converting = outer
 
 
 def _convert(session: Session, frame: Any, record: Any) -> _Decision:
     code = frame.f_code
     state = session.state(code)
-    if state.runs_eager:
+    if state.runs_eager or config.disable:
         return _SKIP_FRAME
+    stance = stance_state.current.name
+    if stance in ("force_eager", "eager_on_recompile"):
+        return _SKIP_FRAME
+    reason = ""
     if state.entries:
         reason = _recompile_reason(state, frame)
         if isinstance(record, Record):
             record.recompiles.append(f"{code.co_qualname}: {reason}")
-        logs.emit("recompiles", f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})", reason)
-        if len(state.entries) >= config.recompile_limit:
-            return _limit_reached(session, state, code, reason)
+        logs.emit("recompiles", logs.place(code), reason)
+    if stance == "fail_on_recompile" and has_tensors(frame.f_locals):
+        raise refusal(code, reason)
+    if (limit := reached(state, code)) is not None:
+        return _limit_reached(session, state, code, limit, reason)
+    if stance.endswith("eager_then_compile") and not state.called and not state.entries:
+        state.called = True
+        if stance == "eager_then_compile":
+            sizes_only(session, state, frame)
+            return _SKIP_CALL
+        return _first_with_aot_eager(session, state, frame, record)
+    captured = _captured(session, state, frame, record, session.compile_graph)
+    if isinstance(captured, _Decision):
+        return captured
+    state.entries.append(captured)
+    return _Decision(_GuardedCode(captured), _DEFAULT, False)
+
+
+def _captured(session: Session, state: CodeState, frame: Any, record: Any, compile_graph: Callable) -> Any:
+    """The capture of a frame, or the decision to run it in eager."""
+    code = frame.f_code
     try:
         captured = capture(
             frame,
             state,
-            session.compile_graph,
+            compile_graph,
             dynamic=session.dynamic,
             automatic=config.automatic_dynamic_shapes and config.assume_static_by_default,
             fullgraph=session.fullgraph,
+            guard_filter=session.guard_filter,
         )
     except GraphBreak as stop:
         return _whole_frame_break(session, state, code, stop, record)
-    except (TorchmuxError, KeyboardInterrupt) as error:
-        if isinstance(error, TorchmuxError) and config.suppress_errors:
-            log.warning("%s runs in eager: %s", code.co_qualname, error)
-            state.runs_eager = True
-            return _SKIP_FRAME
+    except TorchmuxError:
         raise
     except Exception as error:
         return _internal_error(session, state, code, error, record)
@@ -254,10 +325,16 @@ def _convert(session: Session, frame: Any, record: Any) -> _Decision:
         record.breaks.setdefault(captured.broke)
     if captured.graph is None and captured.broke is None and not session.fullgraph:
         return _SKIP_CALL  # no operator in it or in what it calls: nothing to gain
-    state.entries.append(captured)
     if isinstance(record, Record) and captured.graph is not None:
         record.setdefault(captured)
-    return _Decision(_GuardedCode(captured), _DEFAULT, False)
+    return captured
+
+
+def _first_with_aot_eager(session: Session, state: CodeState, frame: Any, record: Any) -> _Decision:
+    captured = _captured(session, state, frame, record, compile_graph_with(resolve("aot_eager")))
+    return (
+        captured if isinstance(captured, _Decision) else _Decision(_GuardedCode(captured, once=True), _DEFAULT, False)
+    )
 
 
 def _recompile_reason(state: CodeState, frame: Any) -> str:
@@ -266,20 +343,21 @@ def _recompile_reason(state: CodeState, frame: Any) -> str:
     return reasons[0] if reasons else "?"
 
 
-def _limit_reached(session: Session, state: CodeState, code: types.CodeType, reason: str) -> _Decision:
-    where = f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
+def _limit_reached(session: Session, state: CodeState, code: types.CodeType, limit: str, reason: str) -> _Decision:
+    failed = f"the guard that failed last: {reason}" if reason else "here under another compile() call"
     message = (
-        f"{where} was compiled {len(state.entries)} times, which is torchmux.config.recompile_limit; the guard that "
-        f"failed last: {reason}. Its new calls run in eager. Make what changes a tensor or mark it with "
-        f"torchmux.mark_dynamic, or raise the limit."
+        f"{logs.place(code)} was compiled {getattr(config, limit)} times, which is torchmux.config.{limit}; {failed}. "
+        f"Its new calls run in eager. Make what changes a tensor or mark it with torchmux.mark_dynamic, or raise the "
+        f"limit."
     )
-    if session.fullgraph:
-        raise Unsupported(message)
+    if session.fullgraph or config.fail_on_recompile_limit_hit:
+        raise Unsupported(message.replace(" Its new calls run in eager.", ""))
     state.runs_eager = True
     log.warning(message)
     return _SKIP_FRAME
 
 
+_MAX_FAILURES = 4  # attempts, with other arguments perhaps, before a code object is left alone
 _USER_ERRORS = (breaks.EXCEPTION, breaks.OPERATOR_FAILED)
 
 
@@ -288,6 +366,9 @@ def _whole_frame_break(
 ) -> _Decision:
     """Nothing of the frame was captured: it runs as it is, the functions it calls are captured on their own."""
     entry = breaks.record(stop, whole_frame=True)
+    if stop.kind not in _USER_ERRORS:
+        state.failures += 1
+        state.runs_eager = stop.kind == breaks.INTERNAL or state.failures >= _MAX_FAILURES
     logs.emit("graph_breaks", f"{code.co_qualname} runs in eager", entry.message())
     if isinstance(record, Record):
         record.breaks.setdefault(entry)

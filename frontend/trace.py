@@ -73,8 +73,9 @@ class Trace(GraphRecorder, Reader, Protocols):
         self.stop_at = stop_at
         self.active_contexts: list[ContextValue] = []
         self.has_autocast = False
+        self.guard_filter: Any = None
         self.breaks_are_errors, self.exporting = asked.breaks_are_errors, asked.exporting
-        self._arguments = frame_locals
+        self._arguments = self.frame_locals = frame_locals
         self._argument_names = _argument_names(code)
         self._forgotten: set[str] = set()
         self._polyfills: dict[int, Value | None] = {}

@@ -5,6 +5,8 @@ Each message is one paragraph that says what happened, where, and what to do abo
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class TorchmuxError(RuntimeError):
     """Base class of all errors raised by torchmux."""
@@ -54,7 +56,14 @@ class FloatsNeeded(TorchmuxError):
 
 
 class CompilationFailed(TorchmuxError):
-    """A backend raised while compiling; the cause is chained."""
+    """A backend raised while compiling; the cause is chained.
+
+    ``graph`` is the captured graph as Python, and ``reproducer`` the file that holds it with inputs like those of the
+    call, where they are known.
+    """
+
+    graph: str | None = None
+    reproducer: Path | None = None
 
 
 class NumericsError(TorchmuxError):

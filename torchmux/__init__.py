@@ -15,7 +15,7 @@ from .config import config
 from .logs import set_logs
 
 if TYPE_CHECKING:
-    from torchmux.frontend.api import compile, explain, report, reset
+    from torchmux.frontend.api import compile, explain, get_default_backend, report, reset, set_default_backend
     from torchmux.frontend.markers import (
         allow_in_graph,
         assume_constant_result,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         substitute_in_graph,
     )
     from torchmux.frontend.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
+    from torchmux.frontend.stance import set_stance
     from torchmux.registry import (
         Availability,
         BackendConflict,
@@ -90,6 +91,7 @@ __all__ = [
     "error_on_graph_break",
     "explain",
     "forbid_in_graph",
+    "get_default_backend",
     "graph_break",
     "is_compiling",
     "is_exporting",
@@ -104,14 +106,16 @@ __all__ = [
     "register_backend",
     "report",
     "reset",
+    "set_default_backend",
     "set_logs",
+    "set_stance",
     "skip_frame",
     "substitute_in_graph",
     "unregister_backend",
 ]
 
 _HOMES = {
-    "torchmux.frontend.api": ("compile", "explain", "report", "reset"),
+    "torchmux.frontend.api": ("compile", "explain", "get_default_backend", "report", "reset", "set_default_backend"),
     "torchmux.frontend.markers": (
         "allow_in_graph",
         "assume_constant_result",
@@ -126,6 +130,7 @@ _HOMES = {
         "substitute_in_graph",
     ),
     "torchmux.frontend.marks": ("mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic"),
+    "torchmux.frontend.stance": ("set_stance",),
     "torchmux.registry": (
         "Availability",
         "BackendConflict",

@@ -1,0 +1,70 @@
+"""The call of the backend: what happens when it fails, and the check of what it made."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch.fx
+
+from torchmux.config import config
+from torchmux.registry.errors import BackendUnavailable, CompilationFailed
+from torchmux.registry.plain import PlainGraph
+from torchmux.registry.report import GraphReport, place_all
+from torchmux.registry.resolve import ResolvedBackend
+
+from . import reproducer
+from .verify import Verified
+
+log = logging.getLogger("torchmux")
+
+CompileGraph = Callable[[Any, list, bool, tuple[int, ...]], Callable[..., Sequence[Any]]]
+
+
+def compile_graph_with(resolved: ResolvedBackend) -> CompileGraph:
+    """The function ``(graph, example_inputs, training, static_inputs)`` that compiles for ``resolved``.
+
+    ``config.suppress_errors`` and ``config.verify_correctness`` act here.
+    """
+
+    def compile_graph(gm: Any, inputs: list, training: bool, static: tuple[int, ...]) -> Callable[..., Sequence[Any]]:
+        # a backend may change the graph that it is given, and fail after that
+        original = _copy(gm) if config.suppress_errors or config.verify_correctness else gm
+        text = str(gm.code)
+        try:
+            compiled: Any = resolved.compile(gm, inputs, training=training, static_inputs=static)
+        except (CompilationFailed, BackendUnavailable) as error:
+            if config.suppress_errors and not resolved.strict:
+                log.warning("torch runs a graph that %s failed to compile: %s", resolved.name, error)
+                return _eager(resolved, original, training, error)
+            if isinstance(error, CompilationFailed):
+                raise _with_reproducer(error, resolved.name, gm, text, inputs) from error.__cause__
+            raise
+        return Verified(compiled, original, resolved.name) if config.verify_correctness else compiled
+
+    return compile_graph
+
+
+def _copy(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    graph = torch.fx.Graph()
+    output = graph.graph_copy(gm.graph, {})
+    graph.output(output)
+    return torch.fx.GraphModule(gm, graph)
+
+
+def _eager(resolved: ResolvedBackend, gm: Any, training: bool, error: Exception) -> PlainGraph:
+    report = GraphReport(resolved.name, phase="training" if training else "inference")
+    report.placements = place_all(gm.graph, "eager", f"{type(error).__name__}: {error}")
+    return PlainGraph(gm, report)
+
+
+def _with_reproducer(error: CompilationFailed, backend: str, gm: Any, text: str, inputs: list) -> CompilationFailed:
+    written = reproducer.write(backend, gm, text, inputs)
+    kept = ""
+    if written is not None:
+        kept = f" The graph is in {written[0]}" + (": run it to get this error alone." if written[1] else ".")
+    failed = CompilationFailed(f"{error}{kept}")
+    failed.graph = text
+    failed.reproducer = written[0] if written is not None else None
+    return failed
