@@ -176,6 +176,7 @@ class GraphBreak(Exception):
         self.frames: list[tuple[str, int, str]] = []
         self.whole_frame = False  # nothing of the root frame may be captured
         self.is_error = False  # the program asked not to break here
+        self.only_now = False  # this call runs in eager as a whole; the next one is captured
 
     @property
     def where(self) -> str:

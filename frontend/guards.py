@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from .sources import Loader, Names, Source
 
 
@@ -113,6 +115,9 @@ class GuardSet:
         elif type(value) is float:
             # 0.0 == -0.0, and a compiled graph may tell them apart
             self.add(source, "type({0}) is float and {0}.hex() == " + repr(value.hex()), (), f"== {value!r}")
+        elif isinstance(value, np.generic):
+            condition = "type({0}) is {1} and {0}.tobytes() == {2}"
+            self.add(source, condition, (type(value), value.tobytes()), f"== {value!r}")
         else:
             self.add(source, "type({0}) is {1} and {0} == {2}", (type(value), value), f"== {_short(value)}")
 

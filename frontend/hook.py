@@ -372,6 +372,8 @@ def _whole_frame_break(
     logs.emit("graph_breaks", f"{code.co_qualname} runs in eager", entry.message())
     if isinstance(record, Record):
         record.breaks.setdefault(entry)
+    if stop.only_now:
+        return _SKIP_CALL
     if session.fullgraph or stop.is_error:
         asked = "fullgraph=True" if session.fullgraph else "error_on_graph_break(True)"
         error = Unsupported(f"{asked}, but the graph breaks. {entry.message()}")

@@ -26,9 +26,9 @@ from .guards import GuardSet
 from .handlers import classify
 from .sources import Source, attr, const_source, global_source, raw_item
 from .values.base import MISSING, Raised, Value
+from .values.cached import CachedFunctionValue
 from .values.classes import (
     BuiltinValue,
-    CachedFunctionValue,
     ClassValue,
     DisabledValue,
     PythonModuleValue,

@@ -17,7 +17,7 @@ from .breaks import GraphBreak
 from .dynamic import DynamicDims
 from .effects import Effects
 from .guards import GuardSet
-from .handlers import builtins_, classes, copying, numbers, torch_  # noqa: F401 - each fills the tables
+from .handlers import builtins_, classes, copying, numbers, numpy_, torch_  # noqa: F401 - each fills the tables
 from .handlers.table import CLASSES, CODES, FOLDABLE, FUNCTIONS
 from .higher_order import autograd_function, checkpoint, control_flow, functional_call, transforms  # noqa: F401 - and so do these
 from .interpreter import Frame

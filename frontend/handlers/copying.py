@@ -131,4 +131,27 @@ def _object(tr: Trace, value: ObjectValue, memo: dict[Value, Value]) -> Value:
     return made
 
 
-_COPIERS = ((ListValue, _list), (TupleValue, _tuple), (DictValue, _dict))
+def _namespace(tr: Trace, value: InstanceDictValue, memo: dict[Value, Value]) -> Value:
+    """``obj.__dict__``: the copy is a dictionary of its own, which belongs to no object."""
+    made = memo[value] = DictValue({})
+    for key, element in _attributes(tr, value.owner):
+        made.setitem(tr, ConstValue(key), _deep(tr, element, memo))
+    return made
+
+
+def _set(tr: Trace, value: SetValue, memo: dict[Value, Value]) -> Value:
+    """A set of copies, put in one after the other: what follows on equal hashes may come in another order."""
+    if value.cls not in (set, frozenset):
+        raise _refuse("deepcopy", value)
+    copied = [_deep(tr, element, memo) for element in value.unpack(tr)]
+    memo[value] = SetValue({element.hash_key(tr): element for element in copied}, cls=value.cls)
+    return memo[value]
+
+
+_COPIERS = (
+    (ListValue, _list),
+    (TupleValue, _tuple),
+    (DictValue, _dict),
+    (InstanceDictValue, _namespace),
+    (SetValue, _set),
+)

@@ -12,7 +12,7 @@ import torch
 
 from ..breaks import C_FUNCTION, DISABLED, OPERATION, GraphBreak
 from ..sources import Source, attr, call, const_source
-from .base import MISSING, Raised, StateChanged, Value, call_handler
+from .base import MISSING, Raised, Value, call_handler
 from .constants import CONST_TYPES, ConstValue, SymValue
 from .exceptions import ExceptionValue
 from .iterators import SequenceIterator
@@ -52,6 +52,10 @@ class RealValue(Value):
         return out.names.const(self.obj)
 
 
+# Operators take these classes for the dtype of their numbers; the text of a graph can only hold the dtype.
+_DTYPES: dict[type, torch.dtype] = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
+
+
 class ClassValue(RealValue):
     """A class.  Calling it makes an object."""
 
@@ -64,10 +68,10 @@ class ClassValue(RealValue):
         return self.obj
 
     def arg(self, tr: Trace) -> Any:
-        return self.obj
+        return _DTYPES.get(self.obj, self.obj)
 
     def fake(self, tr: Trace) -> Any:
-        return self.obj
+        return _DTYPES.get(self.obj, self.obj)
 
     def getattr(self, tr: Trace, name: str) -> Value:
         cls = self.obj
@@ -281,31 +285,6 @@ class BuiltinValue(RealValue):
         except AttributeError as error:
             raise Raised(tr.exception(error)) from None
         return tr.wrap(value, None)
-
-
-class CachedFunctionValue(BuiltinValue):
-    """A function behind ``functools.lru_cache``: called for real, because the program gets the cache's own objects.
-
-    What it returns is reached by calling it again, which takes it out of the cache.
-    """
-
-    __slots__ = ()
-
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if not all(value.is_const() for value in (*args, *kwargs.values())) or tr.effects:
-            raise GraphBreak(C_FUNCTION, f"cached function {self.describe()} of changed or changing objects")
-        before = self.obj.cache_info()
-        if before.maxsize is not None and before.currsize >= before.maxsize:
-            raise GraphBreak(C_FUNCTION, f"the cache of {self.describe()} is full and may forget")
-        plain, named = tuple(a.const(tr) for a in args), {k: v.const(tr) for k, v in kwargs.items()}
-        try:
-            result = self.obj(*plain, **named)
-        except Exception as error:
-            raise GraphBreak(C_FUNCTION, f"cached function {self.describe()}", error) from None
-        if self.obj.cache_info().misses > before.misses:
-            raise StateChanged  # the function has run, which may have changed what the trace has read
-        base = self.source or const_source(self.obj, self.describe())
-        return tr.wrap(result, call(base, "{0}(*{1}, **{2})", "{0}(...)", (tr.keep_equal(plain), tr.keep_equal(named))))
 
 
 class PythonModuleValue(RealValue):

@@ -143,7 +143,7 @@ ENCODERS = (
         "nystromformer",
         "encoder",
         "NystromformerForMaskedLM",
-        {**TEXT, "num_landmarks": 4, "segment_means_seq_len": 12, "conv_kernel_size": 3},
+        {**TEXT, "num_landmarks": 12, "segment_means_seq_len": 12, "conv_kernel_size": 3},
         tokens,
         token_labels,
         _TWELVE,

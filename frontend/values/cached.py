@@ -1,0 +1,68 @@
+"""Functions behind ``functools.lru_cache``."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from ..breaks import C_FUNCTION, GraphBreak
+from ..sources import call, const_source
+from .base import StateChanged, Value
+from .classes import BuiltinValue
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+# function -> arguments -> how often a call was run in eager so that the cache gets to know them
+_waited_for: weakref.WeakKeyDictionary[Any, dict[tuple, int]] = weakref.WeakKeyDictionary()
+_PATIENCE = 3
+
+
+class CachedFunctionValue(BuiltinValue):
+    """A function behind ``functools.lru_cache``: called for real, because the program gets the cache's own objects.
+
+    What it returns is reached by calling it again, which takes it out of the cache.
+    """
+
+    __slots__ = ()
+
+    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if not all(value.is_const() for value in (*args, *kwargs.values())):
+            raise GraphBreak(C_FUNCTION, f"cached function {self.describe()} of changing objects")
+        before = self.obj.cache_info()
+        if before.maxsize is not None and before.currsize >= before.maxsize:
+            raise GraphBreak(C_FUNCTION, f"the cache of {self.describe()} is full and may forget")
+        plain, named = tuple(a.const(tr) for a in args), {k: v.const(tr) for k, v in kwargs.items()}
+        if tr.effects and not self._knows(plain, named):
+            raise self._not_yet(plain, named)
+        try:
+            result = self.obj(*plain, **named)
+        except Exception as error:
+            raise GraphBreak(C_FUNCTION, f"cached function {self.describe()}", error) from None
+        if self.obj.cache_info().misses > before.misses:
+            raise StateChanged  # the function has run, which may have changed what the trace has read
+        base = self.source or const_source(self.obj, self.describe())
+        return tr.wrap(result, call(base, "{0}(*{1}, **{2})", "{0}(...)", (tr.keep_equal(plain), tr.keep_equal(named))))
+
+    def _knows(self, plain: tuple, named: dict[str, Any]) -> bool:
+        """Whether the cache has the result, so that a call runs nothing.  False where that cannot be told.
+
+        The cache is no attribute, but the garbage collector sees it; its keys are what the C code makes of arguments.
+        """
+        if named or self.obj.cache_parameters()["typed"]:
+            return False
+        key = plain[0] if len(plain) == 1 and type(plain[0]) in (int, str) else plain
+        tables = [r for r in gc.get_referents(self.obj) if type(r) is dict and r is not vars(self.obj)]
+        return len(tables) == 1 and key in tables[0]
+
+    def _not_yet(self, plain: tuple, named: dict[str, Any]) -> GraphBreak:
+        """The function has to run amid changes that the trace has not made yet, and which it may depend on."""
+        stop = GraphBreak(C_FUNCTION, f"cached function {self.describe()} runs for the first time amid other changes")
+        waited_for = _waited_for.setdefault(self.obj, {})
+        asked = (plain, tuple(named.items()))
+        waited_for[asked] = waited_for.get(asked, 0) + 1
+        if waited_for[asked] <= _PATIENCE:
+            stop.reason += "; this call runs in eager, the next one finds its result"
+            stop.whole_frame = stop.only_now = True
+        return stop

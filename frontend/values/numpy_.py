@@ -1,0 +1,51 @@
+"""NumPy's functions on plain numbers: models compute constants with ``np.log`` and ``np.sqrt``.
+
+Their results are scalars of NumPy's own classes, which are constants like any number.  Arrays end the graph.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..breaks import C_FUNCTION, GraphBreak
+from ..sources import Source
+from .base import Value
+from .classes import RealValue
+from .constants import CONST_TYPES
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+_DISPATCHED: type = type(np.prod)  # functions of NumPy's that let other arrays take over
+_PURE = frozenset({np.prod, np.sum, np.mean, np.max, np.min, np.round})  # of those, what makes numbers of numbers
+
+
+class NumpyFunctionValue(RealValue):
+    """A function of numbers that NumPy computes; called for real where all its arguments are constants."""
+
+    __slots__ = ()
+
+    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        plain = [_number(tr, value) for value in args]
+        named = {name: _number(tr, value) for name, value in kwargs.items()}
+        found = tr.fold(self.obj, plain, named)
+        if not found.is_const():
+            raise GraphBreak(C_FUNCTION, f"numpy.{self.obj.__name__} makes more than a number")
+        return found
+
+
+def _number(tr: Trace, value: Value) -> Any:
+    plain = value.const(tr)
+    parts = plain if type(plain) in (list, tuple) else [plain]
+    if not all(type(part) in CONST_TYPES for part in parts):
+        raise GraphBreak(C_FUNCTION, f"a function of NumPy's on {value.describe()}")
+    return plain
+
+
+def wrap_numpy_function(obj: Any, source: Source | None) -> Value | None:
+    """The value of a function of NumPy's, guarded by the caller; None for what is none or does more than compute."""
+    if isinstance(obj, np.ufunc) or (type(obj) is _DISPATCHED and obj in _PURE):
+        return NumpyFunctionValue(obj, source)
+    return None
