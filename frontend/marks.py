@@ -57,7 +57,8 @@ def maybe_mark_dynamic(tensor: torch.Tensor, index: Any) -> None:
 def mark_unbacked(tensor: torch.Tensor, index: Any, *, min: int | None = None, max: int | None = None) -> None:
     """Make dimension ``index`` (or each of several) a size that nothing may depend on, not even being 0 or 1.
 
-    A branch on such a size breaks the graph; ``min`` and ``max`` are checked when the graph runs.
+    A branch on such a size breaks the graph.  ``min`` and ``max`` say what is known of it; a call outside them is
+    compiled anew.
     """
     _mark(tensor, index, Mark(UNBACKED, min, max), "mark_unbacked")
 

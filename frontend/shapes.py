@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import torch
@@ -143,6 +144,16 @@ def _line_of(explained: str) -> str:
     return reason.removesuffix(" ()") if reason.endswith(" ()") and reason != " ()" else ""
 
 
+def _line_of_equality(shape_env: Any, inputs: list[Any], condition: str) -> str:
+    """The line that needs a size to equal another one: ShapeEnv has put one symbol in place of the other."""
+    for index, dim in re.findall(r"t(\d+)\.size\(\)\[(\d+)\]", condition):
+        size = inputs[int(index)].shape[int(dim)]
+        where = shape_env.replacements_slocs.get(size.node._expr) if isinstance(size, torch.SymInt) else None
+        if where is not None and where.maybe_user_loc:
+            return where.maybe_user_loc
+    return ""
+
+
 def add_shape_guards(guards: GuardSet, shape_env: Any, inputs: list[tuple[Any, Source]]) -> None:
     """Turn what ShapeEnv assumed into conditions of the guard function."""
     if shape_env is None:
@@ -156,7 +167,8 @@ def add_shape_guards(guards: GuardSet, shape_env: Any, inputs: list[tuple[Any, S
     sources = [ShapeSource(f"t{index}") for index in range(len(inputs))]
     plain, verbose = shape_env.produce_guards_verbose(placeholders, sources, langs=("python", "verbose_python"))
     for condition, explained in zip(plain.exprs, verbose.exprs, strict=True):
-        guards.shape_conditions.append(ShapeCondition(str(condition), _line_of(str(explained))))
+        where = _line_of(str(explained)) or _line_of_equality(shape_env, placeholders, str(condition))
+        guards.shape_conditions.append(ShapeCondition(str(condition), where))
     if guards.shape_conditions:
         text = " ".join(condition.text for condition in guards.shape_conditions)
         for index, (_, source) in enumerate(inputs):

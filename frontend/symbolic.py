@@ -13,6 +13,7 @@ from . import breaks
 from .breaks import GraphBreak
 from .dynamic import Dims, DynamicDims, NeedsShapeEnv
 from .guards import GuardSet
+from .marks import Mark
 from .shapes import ShapeSource, check_bounds
 from .sources import Source, call
 from .values.base import Value
@@ -69,16 +70,18 @@ class SymbolicNumbers:
                 self._bind_symbol(size, where, tensor.shape[index])
                 if dims.sizes.get(index) == "unbacked":
                     self._origins.setdefault(size.node.expr, f"dimension {index} of {source.words()}, marked unbacked")
-                    self._bound_unbacked(size, dims.marked[index])
+                    self._bound_unbacked(size, where, dims.marked[index])
         if dims.marked:
             self.marked.append((tensor, example, dims, source))
 
-    def _bound_unbacked(self, size: Any, mark: Any) -> None:
+    def _bound_unbacked(self, size: Any, source: Source, mark: Mark) -> None:
         self.has_unbacked = True
         if mark.low is not None:
             torch._check(size >= mark.low)
+            self.guards.add(source, f"{{0}} >= {mark.low}", (), f">= {mark.low}")
         if mark.high is not None:
             torch._check(size <= mark.high)
+            self.guards.add(source, f"{{0}} <= {mark.high}", (), f"<= {mark.high}")
 
     def _bind_symbol(self, size: Any, source: Source, real: int) -> None:
         expr = size.node.expr

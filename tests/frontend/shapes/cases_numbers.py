@@ -1,0 +1,248 @@
+"""Integers, floats, bools and texts that change from call to call, wherever they come from."""
+
+import dataclasses
+import math
+
+import torch
+
+from .corpus import case, filled, numbers
+
+SCALE = [2]
+STEP = 2
+
+
+@case(numbers(2, 3, 5, 4))
+def integer_argument(x, n):
+    return x * n + n // 2, n, n + 1
+
+
+@case(numbers(2, 3, 5, 4), compiles=1)
+def integer_argument_unused(x, n):
+    return x * 2
+
+
+@case(lambda: [(filled(4), [n, 7]) for n in (2, 3, 5, 4)])
+def integer_in_list(x, numbers):
+    return x * numbers[0] + numbers[1]
+
+
+@case(lambda: [(filled(4), {"a": {"b": (n,)}}) for n in (2, 3, 5, 4)])
+def integer_deep_in_containers(x, tree):
+    return x * tree["a"]["b"][0]
+
+
+@dataclasses.dataclass
+class Settings:
+    count: int
+    ratio: float = 0.5
+
+
+@case(lambda: [(filled(4), Settings(n)) for n in (2, 3, 5, 4)])
+def integer_attribute(x, settings):
+    return x * settings.count
+
+
+@case(lambda: [(filled(4), Settings(2, r)) for r in (0.25, 0.5, 0.75, 1.5, 2.5)])
+def float_attribute(x, settings):
+    return x * settings.ratio
+
+
+@case(lambda: [(filled(4), n, m) for n, m in ((2, 3), (3, 4), (5, 9))])
+def two_integers(x, n, m):
+    return x * n - m, n * m, n < m
+
+
+@case(lambda: [(filled(4), n, n) for n in (2, 3, 5)])
+def equal_integers(x, n, m):
+    return x * n - m
+
+
+@case(lambda: [(filled(n, 2), n) for n in (2, 3, 5, 4)])
+def integer_equal_to_size(x, n):
+    return x.view(n, 2) * x.shape[0]
+
+
+@case(numbers(0, 1, 2, 3, 0, 1), compiles=2)
+def from_zero(x, n):
+    return x * n
+
+
+@case(numbers(3, 4, 0, 1, 5), compiles=2)
+def down_to_zero(x, n):
+    return x + n
+
+
+@case(numbers(3, -4, 5, -6), compiles=2)
+def of_both_signs(x, n):
+    return x + n
+
+
+@case(numbers(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12), compiles=2)
+def position(x, n):
+    return x * n
+
+
+@case(numbers(0.5, 0.25, 0.75, 1.5, 0.125), compiles=2)
+def float_argument(x, scale):
+    return x * scale, x + scale
+
+
+@case(numbers(0.5, 0.25, 0.75, 1.5, 0.125), compiles=2)
+def float_arithmetic(x, scale):
+    return x * (scale * 2 + 1) / (1 - scale / 4)
+
+
+@case(numbers(0.5, 0.25, 0.75, 1.5, 0.125), compiles=2)
+def float_returned(x, scale):
+    return x * scale, scale, scale * 2
+
+
+@case(numbers(0.5, 0.25, 0.75, 1.5, 0.125), compiles=5)
+def float_in_math(x, scale):
+    return x * math.sqrt(scale), x * math.exp(-scale)
+
+
+@case(numbers(0.5, 0.25, 0.75, 1.5), compiles=3)
+def float_compared(x, scale):
+    return x * 2 if scale > 0.6 else x + 1
+
+
+@case(numbers(1e-3, 1e-4, 1e-5, 1e-6, 1e-7), compiles=2)
+def learning_rate(x, rate):
+    return x - rate * x.sum(0), torch.full((3,), rate)
+
+
+@case(numbers(0.5, 0.25, 0.75, 1.5), compiles=4)
+def float_as_alpha(x, scale):
+    return torch.add(x, x, alpha=scale), x.clamp(-scale, scale), torch.nn.functional.dropout(x, scale / 4, False)
+
+
+@case(numbers(float("nan"), float("nan"), 1.0, float("inf"), 2.0), compiles=3)
+def float_not_a_number(x, scale):
+    return x * scale
+
+
+@case(numbers(True, False, True), compiles=2)
+def boolean_argument(x, flag):
+    return x + 1 if flag else x - 1
+
+
+@case(numbers("sum", "mean", "sum"), compiles=2)
+def text_argument(x, how):
+    return getattr(x, how)(0)
+
+
+@case(numbers(None, 2, 3, 4, None), compiles=3)
+def optional_argument(x, n):
+    return x + 1 if n is None else x * n
+
+
+@case(numbers(2, 2.5, 3, 3.5, 4), compiles=3)
+def integer_or_float(x, n):
+    return x * n
+
+
+@case(numbers(2, 4, 6, 5))
+def default_and_keyword(x, n, by=3):
+    return x.new_zeros(n, by), x * by
+
+
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(6, 6)
+        self.calls = 0
+        self.width = 2
+
+
+def _layer(calls):
+    torch.manual_seed(0)
+    layer = Layer()
+    steps = []
+    for number in range(calls):
+        steps.append((filled(2, 6), layer, number + 2))
+    return steps
+
+
+@case(lambda: _layer(4))
+def integer_set_on_module(x, layer, n):
+    layer.width = n
+    return layer.linear(x) * layer.width
+
+
+@case(lambda: _layer(4))
+def counter_of_module(x, layer, n):
+    layer.calls += n
+    return layer.linear(x) * layer.calls
+
+
+@case(lambda: [(filled(4), [0]) for _ in range(4)], compiles=1)
+def counter_in_list(x, state):
+    state[0] += 1
+    return x + state[0]
+
+
+@case(lambda: [(filled(4), state) for state in [[0]] * 5], compiles=2)
+def counter_in_shared_list(x, state):
+    state[0] += 1
+    return x + state[0]
+
+
+@case(numbers(2, 4, 6, 5))
+def integer_in_closure(x, n):
+    def inner(y):
+        return y * n
+
+    return inner(x) + n
+
+
+@case(numbers(2, 4, 6, 5))
+def integer_bound_in_partial(x, n):
+    import functools
+
+    return functools.partial(torch.mul, other=n)(x), functools.reduce(lambda a, b: a * b, [n, n, 2])
+
+
+@case(numbers(range(2), range(3), range(4)), compiles=3)
+def range_argument(x, r):
+    return [x * i for i in r]
+
+
+@case(numbers(slice(0, 2), slice(1, 4), slice(0, 5)))
+def slice_argument(x, s):
+    return x[s]
+
+
+@case(numbers((2, 3), (3, 2), (1, 6), (6, 1)))
+def shape_argument(x, shape):
+    return x.reshape(6, 6)[: shape[0], : shape[1]], torch.zeros(shape)
+
+
+@case(numbers(torch.Size((2, 3)), torch.Size((4, 3)), torch.Size((5, 3))))
+def size_argument(x, shape):
+    return torch.zeros(shape), shape[0] * 2
+
+
+@case(numbers(2, 4, 6, 5))
+def integer_as_dimension(x, n):
+    return x.unsqueeze(0).expand(n, -1, -1), x.repeat(n, 1)
+
+
+@case(lambda: [(filled(4, 5, 6), d) for d in (0, 1, 2)], compiles=3)
+def integer_as_axis(x, d):
+    return x.sum(d)
+
+
+@case(numbers(2**31, 2**40, 2**50, 5))
+def large_integers(x, n):
+    return x * n, n - 1
+
+
+@case(numbers(2**70, 2**71, 2**72), compiles=3)
+def beyond_64_bits(x, n):
+    return x * 2, n + 1
+
+
+@case(numbers(1j, 2j, 3j), compiles=3)
+def complex_argument(x, n):
+    return x * n
