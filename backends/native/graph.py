@@ -1,0 +1,277 @@
+"""From an ATen graph to a program of the loop IR."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from ..common.refusal import NodesRefused
+from . import index
+from .index import Index
+from .lowering import Context, calls, table
+from .lowering.registry import KEEP_COST
+from .operations import Unsupported
+from .program import Program, TensorRef
+from .values import Place, Value
+
+SUPPORTED = (
+    torch.float32,
+    torch.float64,
+    torch.bfloat16,
+    torch.float16,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+    torch.bool,
+)
+
+
+class SymbolicSizes:
+    """Sizes of torch's symbolic shapes as index expressions; collects the symbols that come up."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, Any] = {}
+
+    def __call__(self, value: Any) -> Index:
+        if isinstance(value, int):
+            return int(value)
+        if isinstance(value, torch.SymInt):
+            return self._expression(value.node.expr)
+        raise Unsupported(f"{type(value).__name__} where a size is expected")
+
+    def _expression(self, expr: Any) -> Index:
+        if expr.is_Integer:
+            return int(expr)
+        if expr.is_Symbol:
+            self.seen[str(expr)] = expr
+            return index.size(str(expr))
+        name = type(expr).__name__
+        if name in ("Add", "Mul"):
+            parts = [self._expression(a) for a in expr.args]
+            result = parts[0]
+            for part in parts[1:]:
+                result = result + part if name == "Add" else result * part
+            return result
+        if name == "Pow" and expr.args[1].is_Integer and int(expr.args[1]) > 0:
+            base = self._expression(expr.args[0])
+            return index.product([base] * int(expr.args[1]))
+        if name in ("FloorDiv", "CleanDiv", "Mod", "PythonMod"):
+            left, right = (self._expression(a) for a in expr.args)
+            if index.less(0, right):
+                return index.floordiv(left, right) if name in ("FloorDiv", "CleanDiv") else index.remainder(left, right)
+        raise Unsupported(f"the size {expr}")
+
+
+def lower(gm: GraphModule) -> Program:
+    """The program of ``gm``, an ATen graph with ``meta["val"]`` on its nodes.
+
+    Raises:
+        NodesRefused: nodes that cannot be lowered, with the reasons.
+    """
+    return _Lowering(gm).run()
+
+
+class _Lowering:
+    def __init__(self, gm: GraphModule) -> None:
+        self.gm = gm
+        self.program = Program()
+        self.size = SymbolicSizes()
+        self.env: dict[Node, Any] = {}
+        self.refused: dict[str, str] = {}
+
+    def run(self) -> Program:
+        for node in self.gm.graph.nodes:
+            self.program.current = node
+            if node.op == "placeholder":
+                self.env[node] = self._input(node)
+            elif node.op == "get_attr":
+                self.env[node] = self._constant(node)
+            elif node.op == "output":
+                if not self.refused:
+                    self._outputs(node)
+            else:
+                try:
+                    self.env[node] = self._call(node)
+                except Unsupported as why:
+                    self.refused[node.name] = f"{node.target}: {why}"
+        if self.refused:
+            raise NodesRefused(self.refused)
+        self._bind_symbols()
+        return self.program
+
+    # --- inputs and outputs ---------------------------------------------------------------------------------------
+
+    def _input(self, node: Node) -> Any:
+        fake = node.meta["val"]
+        if isinstance(fake, torch.Tensor):
+            sizes = tuple(self.size(s) for s in fake.shape)
+            strides = tuple(self.size(s) for s in fake.stride())
+            buffer = self.program.buffer(fake.dtype, sizes, strides, "input")
+            self.program.inputs.append(buffer)
+            return Value(sizes, fake.dtype, None, Place(buffer, strides, 0))
+        if isinstance(fake, (int, torch.SymInt)) and not isinstance(fake, bool):
+            value = self.size(fake)
+            position = len(self.program.inputs)
+            name = next((str(a) for a in value.atoms()), "") if isinstance(value, index.Ix) else ""
+            if isinstance(value, index.Ix) and value is index.size(name):
+                self.program.symbols.setdefault(name, (position, None))
+            self.program.inputs.append(name)
+            return value
+        self.program.inputs.append("")
+        return fake
+
+    def _constant(self, node: Node) -> Value:
+        tensor = getattr(self.gm, str(node.target))
+        if tensor.dtype not in SUPPORTED:
+            raise Unsupported(f"a constant of {tensor.dtype}")
+        if tensor.numel() == 1 and tensor.device.type == "cpu":
+            from . import operations as ops
+
+            number = tensor.item()
+            dtype = tensor.dtype
+            return Value(tuple(tensor.shape), dtype, lambda at: ops.const(number, dtype))
+        buffer = self.program.buffer(tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), "input")
+        self.program.constants[buffer.name] = str(node.target)
+        return Value(buffer.sizes, tensor.dtype, None, Place(buffer, buffer.strides, 0))
+
+    def _outputs(self, node: Node) -> None:
+        returned: set[Any] = set()
+        for result in node.args[0]:  # type: ignore[union-attr]
+            if not isinstance(result, Node):
+                raise Unsupported("a constant among the outputs")
+            value = self.env[result]
+            if not isinstance(value, Value):
+                self.program.outputs.append(value)
+                continue
+            fake = result.meta["val"]
+            strides = tuple(self.size(s) for s in fake.stride())
+            taken = value.place is not None and (value.place.buffer.kind == "input" or value.place.buffer in returned)
+            if value.place is None:
+                self.program.current = result
+                self.program.realize(value, strides if _is_dense(value.sizes, strides) else None)
+            assert value.place is not None
+            if taken or not _same_layout(value.sizes, value.place.strides, strides):
+                self.program.current = result
+                value = self.program.copy(value, strides if _is_dense(value.sizes, strides) else None)
+            assert value.place is not None
+            value.place.buffer.kind = "output"
+            returned.add(value.place.buffer)
+            self.program.outputs.append(TensorRef(value.place.buffer, value.sizes, strides, value.place.offset))
+
+    def _bind_symbols(self) -> None:
+        """Say for each symbol where the call finds it: a number among the inputs, or a size of one of them."""
+        for position, buffer in enumerate(self.program.inputs):
+            if isinstance(buffer, str):
+                continue
+            for dim, extent in enumerate(buffer.sizes):
+                for name in self.size.seen:
+                    if extent is index.size(name):
+                        self.program.symbols.setdefault(name, (position, dim))
+        missing = [name for name in self.size.seen if name not in self.program.symbols]
+        if missing:
+            raise Unsupported(f"the size {missing[0]}, which is no input's")
+
+    # --- calls ----------------------------------------------------------------------------------------------------
+
+    def _call(self, node: Node) -> Any:
+        if any(n not in self.env for n in node.all_input_nodes):
+            raise Unsupported("an operand was not lowered")
+        if node.target is operator.getitem:
+            return self.env[node.args[0]][node.args[1]]  # type: ignore[index]
+        if isinstance(node.meta.get("val"), (torch.SymInt, int)):
+            return self.size(node.meta["val"])
+        ctx = Context(self.program, node, self.size)
+        _check_dtypes(node)
+        args = torch.fx.map_arg(node.args, self.env.__getitem__)
+        kwargs = torch.fx.map_arg(dict(node.kwargs), self.env.__getitem__)
+        found = table.get(node.target)
+        if found is None:
+            return calls.call(ctx, node.target, args, kwargs)
+        result = found(ctx, *args, **kwargs)
+        self._keep(node, result)
+        return result
+
+    def _keep(self, node: Node, result: Any) -> None:
+        """Put what several nodes use into memory, if computing it again costs more."""
+        if isinstance(result, Value):
+            if result.place is None and _times_used(node) > 1 and self._is_worth(result):
+                strides = tuple(self.size(s) for s in node.meta["val"].stride())
+                self.program.realize(result, strides if _is_dense(result.sizes, strides) else None)
+        elif isinstance(result, tuple):
+            for part in result:
+                if isinstance(part, Value) and part.place is None and self._is_worth(part):
+                    self.program.realize(part)
+
+    def _is_worth(self, value: Value) -> bool:
+        node = value.at(value.variables())
+        return node.cost > KEEP_COST or len(node.loads) > 1
+
+
+def _times_used(node: Node) -> int:
+    """How many nodes use ``node``, a view counting as many as use the view."""
+    return sum(_times_used(u) if u.target in _VIEWS else 1 for u in node.users)
+
+
+_aten = torch.ops.aten
+_VIEWS = frozenset(
+    (
+        _aten.view.default, _aten.permute.default, _aten.transpose.int, _aten.unsqueeze.default, _aten.squeeze.dims,
+        _aten.squeeze.dim, _aten.expand.default, _aten.slice.Tensor, _aten.select.int, _aten.alias.default,
+        _aten.split_with_sizes.default,
+    )
+)  # fmt: skip
+
+
+def _is_dense(sizes: Any, strides: Any) -> bool:
+    """Whether the strides number the elements without gaps or overlap; only known sizes count as dense."""
+    if any(type(s) is not int for s in (*sizes, *strides)):
+        return bool(strides == index.contiguous_strides(tuple(sizes)))
+    expected = 1
+    for stride, extent in sorted((t, s) for s, t in zip(sizes, strides, strict=True) if s != 1):
+        if stride != expected:
+            return False
+        expected *= extent
+    return True
+
+
+def _same_layout(sizes: Any, found: Any, wanted: Any) -> bool:
+    return all(a is b or a == b or (type(s) is int and s <= 1) for s, a, b in zip(sizes, found, wanted, strict=True))
+
+
+def _check_dtypes(node: Node) -> None:
+    for value in _tensors([node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)]):
+        if value.dtype not in SUPPORTED:
+            raise Unsupported(f"tensors of {value.dtype}")
+        if value.layout is not torch.strided or value.is_quantized:
+            raise Unsupported("tensors that are not dense")
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [t for v in value for t in _tensors(v)]
+    return []
+
+
+def why_not(node: Node) -> str | None:
+    """Why ``node`` cannot be lowered, as far as can be told from it alone; None if it may be."""
+    if node.target is operator.getitem:
+        return None
+    value = node.meta.get("val")
+    if isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool):
+        return None
+    if isinstance(value, (torch.SymFloat, torch.SymBool, float, bool)):
+        return "a symbolic number that is no size"
+    if not calls.is_known(node.target):
+        return f"native has no lowering of {node.target}"
+    try:
+        _check_dtypes(node)
+    except Unsupported as why:
+        return str(why)
+    return None

@@ -1,0 +1,388 @@
+// What generated kernels are written in: vectors of LANES elements of every type, with the same functions for scalars.
+//
+// Vectors are the compiler's own extension, so this needs no header of an instruction set, which is most of what makes
+// other generated code slow to compile.  A bool vector is a mask: an int32 vector of 0 and -1.  Mathematics comes from
+// the Sleef functions that torch's library exports.
+
+typedef signed char i8;
+typedef unsigned char u8;
+typedef short i16;
+typedef unsigned short u16;
+typedef int i32;
+typedef unsigned int u32;
+typedef long i64;
+typedef unsigned long u64;
+typedef float f32;
+typedef double f64;
+struct bf16 { u16 bits; };
+struct f16 { u16 bits; };
+struct flag { u8 value; };  // a bool in memory
+
+#define INLINE static inline __attribute__((always_inline))
+#define SPECIAL template <> inline __attribute__((always_inline))
+#ifdef __AVX512F__
+#define LANES 16
+#define MATH(name, ulp) Sleef_##name##f16_##ulp
+#define MATH64(name, ulp) Sleef_##name##d8_##ulp
+#define ROUND(name) Sleef_##name##f16
+#define ROUND64(name) Sleef_##name##d8
+#elif defined(__AVX2__)
+#define LANES 8
+#define MATH(name, ulp) Sleef_##name##f8_##ulp
+#define MATH64(name, ulp) Sleef_##name##d4_##ulp
+#define ROUND(name) Sleef_##name##f8
+#define ROUND64(name) Sleef_##name##d4
+#else
+#define LANES 4
+#define MATH(name, ulp) Sleef_##name##f4_##ulp
+#define MATH64(name, ulp) Sleef_##name##d2_##ulp
+#define ROUND(name) Sleef_##name##f4
+#define ROUND64(name) Sleef_##name##d2
+#endif
+
+template <class T, int N> struct vector_of { typedef T type __attribute__((vector_size(sizeof(T) * N))); };
+#define VECTOR(T) typedef vector_of<T, LANES>::type T##v; typedef T##v T##m __attribute__((aligned(sizeof(T)), may_alias));
+VECTOR(i8) VECTOR(u8) VECTOR(i16) VECTOR(u16) VECTOR(i32) VECTOR(u32) VECTOR(i64) VECTOR(u64) VECTOR(f32) VECTOR(f64)
+typedef i32v mask;
+typedef vector_of<f64, LANES / 2>::type f64h;  // half as many lanes: one register
+typedef vector_of<f32, LANES / 2>::type f32h;
+typedef vector_of<i64, LANES / 2>::type i64h;
+typedef vector_of<i32, LANES / 2>::type i32h;
+
+template <class V> struct halves { V low, high; };
+template <class H, class V> INLINE halves<H> split(V v) { halves<H> h; __builtin_memcpy(&h, &v, sizeof(V)); return h; }
+template <class V, class H> INLINE V join(H low, H high) { halves<H> h = {low, high}; V v; __builtin_memcpy(&v, &h, sizeof(V)); return v; }
+
+// --- conversions: cast<To>(value) for scalars, to_T(value) for vectors ------------------------------------------------
+template <class To, class V> INLINE To convert(V v) { return __builtin_convertvector(v, To); }
+#define BY_HALVES(To, From, ToH, FromH) \
+  SPECIAL To##v convert<To##v, From##v>(From##v v) { \
+    auto h = split<FromH>(v); return join<To##v>(__builtin_convertvector(h.low, ToH), __builtin_convertvector(h.high, ToH)); }
+BY_HALVES(f64, f32, f64h, f32h) BY_HALVES(f32, f64, f32h, f64h) BY_HALVES(i64, i32, i64h, i32h)
+BY_HALVES(i32, i64, i32h, i64h) BY_HALVES(f64, i64, f64h, i64h) BY_HALVES(i64, f64, i64h, f64h)
+BY_HALVES(f32, i64, f32h, i64h) BY_HALVES(i64, f32, i64h, f32h)
+INLINE mask as_mask(mask m) { return m; }
+#define AS_MASK(W) INLINE mask as_mask(W##v m) { return convert<mask>(m); }
+AS_MASK(i8) AS_MASK(i16) AS_MASK(i64)
+
+// --- splat, indices of lanes ------------------------------------------------------------------------------------------
+#define SPLAT(T) INLINE T##v splat(T x) { T##v v = {}; return v + x; }
+SPLAT(i8) SPLAT(u8) SPLAT(i16) SPLAT(i32) SPLAT(i64)
+INLINE f32v splat(f32 x) { return f32v{} - (-x); }
+INLINE f64v splat(f64 x) { return f64v{} - (-x); }
+INLINE mask splat(bool x) { return mask{} - (x ? 1 : 0); }
+template <class V> INLINE V count() { V v; for (int i = 0; i < LANES; i++) v[i] = i; return v; }
+INLINE i64v lanes_from(i64 base, i64 step) { return count<i64v>() * step + base; }
+
+// --- how many lanes of a vector count: all, or the first few at the end of a row --------------------------------------
+struct All { static constexpr int n = LANES; };
+struct Some { int n; };
+template <class V> INLINE V keep(All, V v, V) { return v; }
+INLINE mask first(Some m) { return count<i32v>() < m.n; }
+INLINE f32v sel(mask m, f32v a, f32v b) { return m ? a : b; }
+INLINE i32v sel(mask m, i32v a, i32v b) { return m ? a : b; }
+INLINE i64v sel(mask m, i64v a, i64v b) { return convert<i64v>(m) ? a : b; }
+INLINE f64v sel(mask m, f64v a, f64v b) { return convert<i64v>(m) ? a : b; }
+INLINE i16v sel(mask m, i16v a, i16v b) { return convert<i16v>(m) ? a : b; }
+INLINE i8v sel(mask m, i8v a, i8v b) { return convert<i8v>(m) ? a : b; }
+INLINE u8v sel(mask m, u8v a, u8v b) { return convert<i8v>(m) ? a : b; }
+template <class T> INLINE T sel(bool m, T a, T b) { return m ? a : b; }
+template <class V> INLINE V keep(Some m, V v, V other) { return sel(first(m), v, other); }
+
+// --- memory -----------------------------------------------------------------------------------------------------------
+template <class V, class T> INLINE V read(const T* p, All) { V v; __builtin_memcpy(&v, p, sizeof(V)); return v; }
+template <class V, class T> INLINE V read(const T* p, Some m) { V v = {}; __builtin_memcpy(&v, p, m.n * sizeof(T)); return v; }
+template <class T, class V> INLINE void write(T* p, V v, All) { __builtin_memcpy(p, &v, sizeof(V)); }
+template <class T, class V> INLINE void write(T* p, V v, Some m) { __builtin_memcpy(p, &v, m.n * sizeof(T)); }
+#ifdef __AVX512F__
+#define BITS(m) ((1u << m.n) - 1)
+SPECIAL f32v read<f32v>(const f32* p, Some m) { return __builtin_ia32_loadups512_mask(p, f32v{}, BITS(m)); }
+SPECIAL void write(f32* p, f32v v, Some m) { __builtin_ia32_storeups512_mask(p, v, BITS(m)); }
+SPECIAL i32v read<i32v>(const i32* p, Some m) { return __builtin_ia32_loaddqusi512_mask(p, i32v{}, BITS(m)); }
+SPECIAL void write(i32* p, i32v v, Some m) { __builtin_ia32_storedqusi512_mask(p, v, BITS(m)); }
+#endif
+
+INLINE f32 widen(bf16 x) { u32 b = (u32)x.bits << 16; f32 f; __builtin_memcpy(&f, &b, 4); return f; }
+INLINE f32v widen_bf16(u16v x) { u32v b = convert<u32v>(x) << 16; return (f32v)b; }
+INLINE u16v narrow_bf16(f32v x) {
+  u32v b = (u32v)x;
+  u32v rounded = (b + 0x7fff + ((b >> 16) & 1)) >> 16;
+  return convert<u16v>(x == x ? (i32v)rounded : i32v{} + 0x7fc0);
+}
+#ifdef __AVX512F__
+INLINE f32v widen_f16(u16v x) { return __builtin_ia32_vcvtph2ps512_mask((vector_of<short, 16>::type)x, f32v{}, (u16)-1, 4); }
+INLINE u16v narrow_f16(f32v x) { return (u16v)__builtin_ia32_vcvtps2ph512_mask(x, 0, vector_of<short, 16>::type{}, (u16)-1); }
+#elif defined(__F16C__)
+INLINE f32v widen_f16(u16v x) { return __builtin_ia32_vcvtph2ps256((vector_of<short, 8>::type)x); }
+INLINE u16v narrow_f16(f32v x) { return (u16v)__builtin_ia32_vcvtps2ph256(x, 0); }
+#else
+INLINE f32v widen_f16(u16v x) { f32v r; for (int i = 0; i < LANES; i++) { _Float16 h; u16 b = x[i]; __builtin_memcpy(&h, &b, 2); r[i] = (f32)h; } return r; }
+INLINE u16v narrow_f16(f32v x) { u16v r; for (int i = 0; i < LANES; i++) { _Float16 h = (_Float16)x[i]; u16 b; __builtin_memcpy(&b, &h, 2); r[i] = b; } return r; }
+#endif
+
+template <class M> INLINE f32v load(const f32* p, M m) { return read<f32v>(p, m); }
+template <class M> INLINE f64v load(const f64* p, M m) { return read<f64v>(p, m); }
+template <class M> INLINE i64v load(const i64* p, M m) { return read<i64v>(p, m); }
+template <class M> INLINE i32v load(const i32* p, M m) { return read<i32v>(p, m); }
+template <class M> INLINE i16v load(const i16* p, M m) { return read<i16v>(p, m); }
+template <class M> INLINE i8v load(const i8* p, M m) { return read<i8v>(p, m); }
+template <class M> INLINE u8v load(const u8* p, M m) { return read<u8v>(p, m); }
+template <class M> INLINE mask load(const flag* p, M m) { return convert<i32v>(read<u8v>((const u8*)p, m)) != 0; }
+template <class M> INLINE f32v load(const bf16* p, M m) { return widen_bf16(read<u16v>((const u16*)p, m)); }
+template <class M> INLINE f32v load(const f16* p, M m) { return widen_f16(read<u16v>((const u16*)p, m)); }
+#define PLAIN(T) INLINE T load(const T* p) { return *p; } INLINE void store(T* p, T x) { *p = x; } \
+  template <class M> INLINE void store(T* p, T##v v, M m) { write(p, v, m); }
+PLAIN(f32) PLAIN(f64) PLAIN(i64) PLAIN(i32) PLAIN(i16) PLAIN(i8) PLAIN(u8)
+template <class M> INLINE void store(flag* p, mask v, M m) { write((u8*)p, convert<u8v>(v & 1), m); }
+template <class M> INLINE void store(bf16* p, f32v v, M m) { write((u16*)p, narrow_bf16(v), m); }
+template <class M> INLINE void store(f16* p, f32v v, M m) { write((u16*)p, narrow_f16(v), m); }
+INLINE bool load(const flag* p) { return p->value != 0; }
+INLINE f32 load(const bf16* p) { return widen(*p); }
+INLINE f32 load(const f16* p) { u16v v = {}; v[0] = p->bits; return widen_f16(v)[0]; }
+INLINE void store(flag* p, bool x) { p->value = x; }
+INLINE void store(bf16* p, f32 x) { p->bits = narrow_bf16(splat(x))[0]; }
+INLINE void store(f16* p, f32 x) { p->bits = narrow_f16(splat(x))[0]; }
+INLINE f32 round_bf16(f32 x) { return widen_bf16(narrow_bf16(splat(x)))[0]; }
+INLINE f32v round_bf16(f32v x) { return widen_bf16(narrow_bf16(x)); }
+INLINE f32 round_f16(f32 x) { return widen_f16(narrow_f16(splat(x)))[0]; }
+INLINE f32v round_f16(f32v x) { return widen_f16(narrow_f16(x)); }
+
+template <class T> struct lanes_of { typedef T element; };
+template <class T> INLINE auto zero() { return decltype(load((const T*)0, All())){}; }
+INLINE void put(mask& v, int i, bool x) { v[i] = x ? -1 : 0; }
+template <class V, class T> INLINE void put(V& v, int i, T x) { v[i] = x; }
+// Elements that do not lie side by side, and those that may be read only where a condition holds.
+template <class T, class M> INLINE auto gather(const T* p, i64v at, M m) {
+  auto v = zero<T>();
+  for (int i = 0; i < m.n; i++) put(v, i, load(p + at[i]));
+  return v;
+}
+template <class T, class M> INLINE auto strided(const T* p, i64 step, M m) {
+  auto v = zero<T>();
+  for (int i = 0; i < m.n; i++) put(v, i, load(p + i * step));
+  return v;
+}
+template <class T, class M> INLINE auto gather_if(mask c, const T* p, i64v at, M m) {
+  auto v = zero<T>();
+  for (int i = 0; i < m.n; i++) if (c[i]) put(v, i, load(p + at[i]));
+  return v;
+}
+template <class T> INLINE auto load_if(bool c, const T* p) { decltype(load(p)) x = {}; if (c) x = load(p); return x; }
+template <class T, class V, class M> INLINE void scatter(T* p, i64v at, V v, M m) {
+  for (int i = 0; i < m.n; i++) store(p + at[i], v[i]);
+}
+template <class M> INLINE void scatter(flag* p, i64v at, mask v, M m) {
+  for (int i = 0; i < m.n; i++) store(p + at[i], (bool)v[i]);
+}
+
+// --- comparisons and choices ------------------------------------------------------------------------------------------
+#define COMPARE(name, op) \
+  template <class V> INLINE mask name(V a, V b) { return as_mask(a op b); } \
+  INLINE bool name(f32 a, f32 b) { return a op b; } INLINE bool name(f64 a, f64 b) { return a op b; } \
+  INLINE bool name(i64 a, i64 b) { return a op b; } INLINE bool name(i32 a, i32 b) { return a op b; } \
+  INLINE bool name(i16 a, i16 b) { return a op b; } INLINE bool name(i8 a, i8 b) { return a op b; } \
+  INLINE bool name(u8 a, u8 b) { return a op b; } INLINE bool name(bool a, bool b) { return a op b; }
+COMPARE(lt, <) COMPARE(le, <=) COMPARE(gt, >) COMPARE(ge, >=) COMPARE(eq, ==) COMPARE(ne, !=)
+// A nan on either side comes out, as torch has it.
+template <class T> INLINE T maximum(T a, T b) { return sel(ne(a, a), a, sel(gt(a, b), a, b)); }
+template <class T> INLINE T minimum(T a, T b) { return sel(ne(a, a), a, sel(lt(a, b), a, b)); }
+INLINE mask maximum(mask a, mask b, bool) { return a | b; }
+
+// --- mathematics ------------------------------------------------------------------------------------------------------
+#define MATH1(name, ulp) \
+  extern "C" f32v MATH(name, ulp)(f32v); extern "C" f64h MATH64(name, ulp)(f64h); \
+  INLINE f32v m_##name(f32v x) { return MATH(name, ulp)(x); } \
+  INLINE f64v m_##name(f64v x) { auto h = split<f64h>(x); return join<f64v>(MATH64(name, ulp)(h.low), MATH64(name, ulp)(h.high)); } \
+  INLINE f32 m_##name(f32 x) { return m_##name(splat(x))[0]; } INLINE f64 m_##name(f64 x) { return m_##name(splat(x))[0]; }
+#define MATH2(name, ulp) \
+  extern "C" f32v MATH(name, ulp)(f32v, f32v); extern "C" f64h MATH64(name, ulp)(f64h, f64h); \
+  INLINE f32v m_##name(f32v x, f32v y) { return MATH(name, ulp)(x, y); } \
+  INLINE f64v m_##name(f64v x, f64v y) { auto a = split<f64h>(x), b = split<f64h>(y); \
+    return join<f64v>(MATH64(name, ulp)(a.low, b.low), MATH64(name, ulp)(a.high, b.high)); } \
+  INLINE f32 m_##name(f32 x, f32 y) { return m_##name(splat(x), splat(y))[0]; } \
+  INLINE f64 m_##name(f64 x, f64 y) { return m_##name(splat(x), splat(y))[0]; }
+#define ROUND1(name) \
+  extern "C" f32v ROUND(name)(f32v); extern "C" f64h ROUND64(name)(f64h); \
+  INLINE f32v m_##name(f32v x) { return ROUND(name)(x); } \
+  INLINE f64v m_##name(f64v x) { auto h = split<f64h>(x); return join<f64v>(ROUND64(name)(h.low), ROUND64(name)(h.high)); } \
+  INLINE f32 m_##name(f32 x) { return m_##name(splat(x))[0]; } INLINE f64 m_##name(f64 x) { return m_##name(splat(x))[0]; }
+#define ROUND2(name) \
+  extern "C" f32v ROUND(name)(f32v, f32v); extern "C" f64h ROUND64(name)(f64h, f64h); \
+  INLINE f32v m_##name(f32v x, f32v y) { return ROUND(name)(x, y); } \
+  INLINE f64v m_##name(f64v x, f64v y) { auto a = split<f64h>(x), b = split<f64h>(y); \
+    return join<f64v>(ROUND64(name)(a.low, b.low), ROUND64(name)(a.high, b.high)); } \
+  INLINE f32 m_##name(f32 x, f32 y) { return m_##name(splat(x), splat(y))[0]; } \
+  INLINE f64 m_##name(f64 x, f64 y) { return m_##name(splat(x), splat(y))[0]; }
+MATH1(expm1, u10) MATH1(log, u10) MATH1(log1p, u10) MATH1(log2, u10) MATH1(log10, u10) MATH1(exp2, u10)
+MATH1(sin, u10) MATH1(cos, u10) MATH1(tan, u10) MATH1(asin, u10) MATH1(acos, u10) MATH1(atan, u10)
+MATH1(sinh, u10) MATH1(cosh, u10) MATH1(tanh, u10) MATH1(asinh, u10) MATH1(acosh, u10) MATH1(atanh, u10)
+MATH1(erf, u10) MATH1(erfc, u15) MATH1(lgamma, u10)
+MATH2(pow, u10) MATH2(atan2, u10) MATH2(hypot, u05)
+ROUND1(floor) ROUND1(ceil) ROUND1(trunc) ROUND1(rint) ROUND2(fmod) ROUND2(copysign) ROUND2(nextafter)
+extern "C" f64h MATH64(exp, u10)(f64h);
+INLINE f64v m_exp(f64v x) { auto h = split<f64h>(x); return join<f64v>(MATH64(exp, u10)(h.low), MATH64(exp, u10)(h.high)); }
+INLINE f64 m_exp(f64 x) { return m_exp(splat(x))[0]; }
+// e**x in line: x = n ln 2 + r, a polynomial for e**r, and n put into the exponent in two steps, so that the smallest
+// results come out as subnormals.  Off by at most 1.1 units in the last place.
+INLINE f32v m_exp(f32v x) {
+  f32v clamped = x < -104.f ? splat(-104.f) : x > 89.f ? splat(89.f) : x;
+  f32v n = (clamped * 1.44269504f + 12582912.f) - 12582912.f;
+  f32v r = clamped - n * 0.693359375f - n * -2.12194440e-4f;
+  f32v p = splat(1.9875691500e-4f);
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.f;
+  i32v whole = convert<i32v>(n), half = whole >> 1;
+  f32v scaled = p * (f32v)((half + 127) << 23) * (f32v)((whole - half + 127) << 23);
+  return x == x ? scaled : x;
+}
+INLINE f32 m_exp(f32 x) { return m_exp(splat(x))[0]; }
+INLINE f32 m_sqrt(f32 x) { return __builtin_sqrtf(x); }
+INLINE f64 m_sqrt(f64 x) { return __builtin_sqrt(x); }
+#ifdef __AVX512F__
+INLINE f32v m_sqrt(f32v x) { return __builtin_ia32_sqrtps512_mask(x, x, (u16)-1, 4); }
+INLINE f64h sqrt_half(f64h x) { return __builtin_ia32_sqrtpd512_mask(x, x, (u8)-1, 4); }
+#elif defined(__AVX2__)
+INLINE f32v m_sqrt(f32v x) { return __builtin_ia32_sqrtps256(x); }
+INLINE f64h sqrt_half(f64h x) { return __builtin_ia32_sqrtpd256(x); }
+#else
+INLINE f32v m_sqrt(f32v x) { for (int i = 0; i < LANES; i++) x[i] = __builtin_sqrtf(x[i]); return x; }
+INLINE f64h sqrt_half(f64h x) { for (int i = 0; i < LANES / 2; i++) x[i] = __builtin_sqrt(x[i]); return x; }
+#endif
+INLINE f64v m_sqrt(f64v x) { auto h = split<f64h>(x); return join<f64v>(sqrt_half(h.low), sqrt_half(h.high)); }
+INLINE f32v m_abs(f32v x) { return (f32v)((i32v)x & 0x7fffffff); }
+INLINE f64v m_abs(f64v x) { return (f64v)((i64v)x & 0x7fffffffffffffff); }
+INLINE f32 m_abs(f32 x) { return __builtin_fabsf(x); }
+INLINE f64 m_abs(f64 x) { return __builtin_fabs(x); }
+template <class T> INLINE T m_abs(T x) { return sel(lt(x, x - x), (T)-x, x); }
+// Division that rounds down, and its remainder, which has the sign of the divisor.
+template <class T> INLINE T floor_div(T a, T b) { T q = a / b; T wrong = (a % b != 0) & ((a ^ b) < 0); return q + wrong; }
+INLINE u8v floor_div(u8v a, u8v b) { return a / b; }
+template <class T> INLINE T floor_rem(T a, T b) { T r = a % b; return r + (b & ((r != 0) & ((r ^ b) < 0))); }
+INLINE u8v floor_rem(u8v a, u8v b) { return a % b; }
+#define SCALAR_DIVISION(T) INLINE T floor_div(T a, T b) { return a / b - ((a % b != 0) & ((a ^ b) < 0)); } \
+  INLINE T floor_rem(T a, T b) { T r = a % b; return r != 0 && (r ^ b) < 0 ? r + b : r; }
+SCALAR_DIVISION(i64) SCALAR_DIVISION(i32) SCALAR_DIVISION(i16) SCALAR_DIVISION(i8) SCALAR_DIVISION(u8)
+
+// --- reductions -------------------------------------------------------------------------------------------------------
+template <class V, class F> INLINE auto fold(V v, F f) { auto x = v[0]; for (int i = 1; i < LANES; i++) x = f(x, v[i]); return x; }
+template <class V> INLINE auto total(V v) {
+  typedef decltype(v[0] + v[0]) T;
+  T part[LANES]; for (int i = 0; i < LANES; i++) part[i] = v[i];
+  for (int step = LANES / 2; step; step /= 2) for (int i = 0; i < step; i++) part[i] += part[i + step];
+  return part[0];
+}
+// Lanes of float32 are added in float64: they are few, and may cancel.
+INLINE f64 total(f32v v) {
+  auto h = split<f64h>(convert<f64v>(v));
+  f64h both = h.low + h.high;
+  f64 sum = 0; for (int i = 0; i < LANES / 2; i++) sum += both[i];
+  return sum;
+}
+template <class V> INLINE auto times(V v) { auto x = v[0]; for (int i = 1; i < LANES; i++) x *= v[i]; return x; }
+template <class T, class V> INLINE T greatest(V v) { T x = v[0]; for (int i = 1; i < LANES; i++) x = maximum(x, (T)v[i]); return x; }
+template <class T, class V> INLINE T smallest(V v) { T x = v[0]; for (int i = 1; i < LANES; i++) x = minimum(x, (T)v[i]); return x; }
+INLINE bool any_of(mask m) { i32 x = 0; for (int i = 0; i < LANES; i++) x |= m[i]; return x != 0; }
+INLINE bool all_of(mask m) { i32 x = -1; for (int i = 0; i < LANES; i++) x &= m[i]; return x != 0; }
+// The first of the best: a nan is better than anything.
+template <class T> INLINE bool beats(T a, i64 i, T b, i64 j, bool most) {
+  bool nan_a = ne(a, a), nan_b = ne(b, b);
+  if (nan_a || nan_b) return nan_a && (!nan_b || i < j);
+  return (most ? gt(a, b) : lt(a, b)) || (eq(a, b) && i < j);
+}
+// The best so far in each lane, and where it was; then the best of all lanes, and of all threads.
+template <class V> struct Best { V value; i64v at; };
+template <class T> struct One { T value; i64 at; };
+template <bool most, class V, class M> INLINE void better(Best<V>& best, V x, i64v at, M m) {
+  mask wins = (most ? gt(x, best.value) : lt(x, best.value)) | (ne(x, x) & eq(best.value, best.value));
+  wins = keep(m, wins, mask{});
+  best.value = sel(wins, x, best.value);
+  best.at = sel(wins, at, best.at);
+}
+template <bool most, class V> INLINE auto best_of(Best<V> best) {
+  typedef __typeof__(best.value[0] + best.value[0]) Sum;
+  One<Sum> one = {best.value[0], best.at[0]};
+  for (int i = 1; i < LANES; i++)
+    if (beats((Sum)best.value[i], best.at[i], one.value, one.at, most)) one = {best.value[i], best.at[i]};
+  return one;
+}
+#define MOST_THREADS 256
+template <bool most, class T> INLINE i64 best_part(One<T>* parts, bool* used) {
+  int best = -1;
+  for (int i = 0; i < MOST_THREADS; i++)
+    if (used[i] && (best < 0 || beats(parts[i].value, parts[i].at, parts[best].value, parts[best].at, most))) best = i;
+  return best < 0 ? 0 : parts[best].at;
+}
+
+// --- loops ------------------------------------------------------------------------------------------------------------
+extern "C" int omp_get_max_threads(void);
+extern "C" int omp_get_num_threads(void);
+extern "C" int omp_get_thread_num(void);
+extern "C" int omp_in_parallel(void);
+INLINE int piece() { return omp_in_parallel() ? omp_get_thread_num() : 0; }
+// body(from, to) for pieces of [0, n), on all threads if there is work for more than one.
+template <class F> static inline void parallel(i64 n, i64 grain, F body) {
+  if (n <= grain || omp_in_parallel() || omp_get_max_threads() == 1) { if (n > 0) body((i64)0, n); return; }
+#pragma omp parallel
+  {
+    i64 threads = omp_get_num_threads(), most = (n + grain - 1) / grain;
+    if (threads > most) threads = most;
+    if (threads > MOST_THREADS) threads = MOST_THREADS;
+    i64 piece = (n + threads - 1) / threads, from = omp_get_thread_num() * piece, to = from + piece < n ? from + piece : n;
+    if (from < to) body(from, to);
+  }
+}
+// body(at, lanes) for [from, to) in vectors.
+template <class F> INLINE void sweep(i64 from, i64 to, F body) {
+  i64 at = from;
+  for (; at + LANES <= to; at += LANES) body(at, All());
+  if (at < to) body(at, Some{(int)(to - at)});
+}
+// As sweep, with the number of one of FOLDS accumulators, so that sums need not wait for each other.
+#define FOLDS 4
+template <class F> INLINE void fold_sweep(i64 from, i64 to, F body) {
+  i64 at = from;
+  for (; at + FOLDS * LANES <= to; at += FOLDS * LANES) {
+#pragma GCC unroll 4
+    for (int u = 0; u < FOLDS; u++) body(at + u * LANES, All(), u);
+  }
+  for (; at + LANES <= to; at += LANES) body(at, All(), 0);
+  if (at < to) body(at, Some{(int)(to - at)}, 0);
+}
+
+// --- verified indices: a bad one is reported, and 0 is read instead -------------------------------------------------------------------------------------------------
+INLINE i64 check(i64 at, i64 size, bool wrap, i32* bad, All) {
+  if (wrap && at < 0) at += size;
+  if ((u64)at >= (u64)size) { __atomic_store_n(bad, 1, __ATOMIC_RELAXED); return 0; }
+  return at;
+}
+template <class M> INLINE i64v check(i64v at, i64 size, bool wrap, i32* bad, M m) {
+  for (int i = 0; i < LANES; i++) at[i] = i < m.n ? check(at[i], size, wrap, bad, All()) : 0;
+  return at;
+}
+
+// --- matrix products, by the library that torch's own are made of -------------------------------------------------------
+extern "C" void sgemm_(const char*, const char*, const int*, const int*, const int*, const f32*, const f32*, const int*, const f32*, const int*, const f32*, f32*, const int*);
+extern "C" void dgemm_(const char*, const char*, const int*, const int*, const int*, const f64*, const f64*, const int*, const f64*, const int*, const f64*, f64*, const int*);
+INLINE void gemm(const char* a, const char* b, const int* m, const int* n, const int* k, const f32* x, const int* lx, const f32* y, const int* ly, f32* z, const int* lz) {
+  const f32 one = 1, none = 0;
+  sgemm_(a, b, m, n, k, &one, x, lx, y, ly, &none, z, lz);
+}
+INLINE void gemm(const char* a, const char* b, const int* m, const int* n, const int* k, const f64* x, const int* lx, const f64* y, const int* ly, f64* z, const int* lz) {
+  const f64 one = 1, none = 0;
+  dgemm_(a, b, m, n, k, &one, x, lx, y, ly, &none, z, lz);
+}
+// out = x @ y in row-major order: the library's column-major order computes the transposed product of swapped operands.
+template <class T>
+static void product(T* out, const T* x, i64 lx, bool tx, const T* y, i64 ly, bool ty, i64 m, i64 n, i64 k, i64 batch, i64 sx, i64 sy) {
+  i64 least_x = tx ? m : k, least_y = ty ? k : n;
+  int M = m, N = n, K = k, LX = lx > least_x ? lx : least_x, LY = ly > least_y ? ly : least_y;
+  auto some = [&](i64 from, i64 to) {
+    for (i64 b = from; b < to; b++) gemm(ty ? "T" : "N", tx ? "T" : "N", &N, &M, &K, y + b * sy, &LY, x + b * sx, &LX, out + b * m * n, &N);
+  };
+  if (batch > 1) parallel(batch, 1 + 200000 / (1 + m * n * k), some);
+  else some(0, 1);
+}

@@ -1,0 +1,17 @@
+"""From ATen operators to the loop IR: one function per operator, by overload, in ``registry.table``."""
+
+from __future__ import annotations
+
+from . import (
+    activations as activations,
+    calls as calls,
+    creation as creation,
+    indexing as indexing,
+    joining as joining,
+    norms as norms,
+    pointwise as pointwise,
+    products as products,
+    reductions as reductions,
+    views as views,
+)
+from .registry import Context as Context, table as table

@@ -1,0 +1,148 @@
+"""Activation functions and their derivatives."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..ir import Node
+from ..operations import Unsupported, binary, compare, const, unary, where
+from ..values import Value
+from .pointwise import sigmoid
+from .registry import Context, aten, elementwise, lowers
+
+
+def _num(x: Node, value: float) -> Node:
+    return const(value, x.dtype)
+
+
+def _scaled(x: Node, factor: float) -> Node:
+    return binary("mul", x, _num(x, factor))
+
+
+def _plus(x: Node, value: float) -> Node:
+    return binary("add", x, _num(x, value))
+
+
+@lowers(aten.relu.default)
+def _relu(ctx: Context, a: Value) -> Value:
+    return elementwise(ctx, lambda x: binary("maximum", x, _num(x, 0)), a)
+
+
+@lowers(aten.silu.default)
+def _silu(ctx: Context, a: Value) -> Value:
+    return elementwise(ctx, lambda x: binary("div", x, _plus(unary("exp", unary("neg", x)), 1)), a)
+
+
+@lowers(aten.gelu.default)
+def _gelu(ctx: Context, a: Value, *, approximate: str = "none") -> Value:
+    def element(x: Node) -> Node:
+        half = _scaled(x, 0.5)
+        if approximate == "none":
+            return binary("mul", half, _plus(unary("erf", _scaled(x, math.sqrt(0.5))), 1))
+        return binary("mul", half, _plus(unary("tanh", _gelu_inner(x)), 1))
+
+    return elementwise(ctx, element, a)
+
+
+def _gelu_inner(x: Node) -> Node:
+    cube = binary("mul", binary("mul", x, x), x)
+    return _scaled(binary("add", x, _scaled(cube, 0.044715)), math.sqrt(2 / math.pi))
+
+
+@lowers(aten.gelu_backward.default)
+def _gelu_backward(ctx: Context, grad: Value, a: Value, *, approximate: str = "none") -> Value:
+    def element(g: Node, x: Node) -> Node:
+        if approximate == "none":
+            cdf = _scaled(_plus(unary("erf", _scaled(x, math.sqrt(0.5))), 1), 0.5)
+            pdf = _scaled(unary("exp", _scaled(binary("mul", x, x), -0.5)), 1 / math.sqrt(2 * math.pi))
+            return binary("mul", g, binary("add", cdf, binary("mul", x, pdf)))
+        t = unary("tanh", _gelu_inner(x))
+        left = _scaled(_plus(t, 1), 0.5)
+        inner = _scaled(_plus(_scaled(binary("mul", x, x), 3 * 0.044715), 1), math.sqrt(2 / math.pi))
+        slope = binary("mul", binary("sub", _num(x, 1), binary("mul", t, t)), inner)
+        return binary("mul", g, binary("add", left, binary("mul", _scaled(x, 0.5), slope)))
+
+    return elementwise(ctx, element, grad, a)
+
+
+@lowers(aten.threshold_backward.default)
+def _threshold_backward(ctx: Context, grad: Value, a: Value, threshold: Any) -> Value:
+    return elementwise(ctx, lambda g, x: where(compare("le", x, _num(x, threshold)), _num(g, 0), g), grad, a)
+
+
+@lowers(aten.threshold.default)
+def _threshold(ctx: Context, a: Value, threshold: Any, value: Any) -> Value:
+    return elementwise(ctx, lambda x: where(compare("le", x, _num(x, threshold)), _num(x, value), x), a)
+
+
+@lowers(aten.hardtanh.default)
+def _hardtanh(ctx: Context, a: Value, low: Any = -1, high: Any = 1) -> Value:
+    return elementwise(ctx, lambda x: binary("minimum", binary("maximum", x, _num(x, low)), _num(x, high)), a)
+
+
+@lowers(aten.leaky_relu.default)
+def _leaky_relu(ctx: Context, a: Value, slope: Any = 0.01) -> Value:
+    return elementwise(ctx, lambda x: where(compare("gt", x, _num(x, 0)), x, _scaled(x, slope)), a)
+
+
+@lowers(aten.elu.default)
+def _elu(ctx: Context, a: Value, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Value:
+    def element(x: Node) -> Node:
+        low = _scaled(unary("expm1", _scaled(x, input_scale)), alpha * scale)
+        return where(compare("le", x, _num(x, 0)), low, _scaled(x, scale))
+
+    return elementwise(ctx, element, a)
+
+
+@lowers(aten.hardsigmoid.default)
+def _hardsigmoid(ctx: Context, a: Value) -> Value:
+    return elementwise(ctx, _hard_sigmoid, a)
+
+
+def _hard_sigmoid(x: Node) -> Node:
+    return binary("div", binary("minimum", binary("maximum", _plus(x, 3), _num(x, 0)), _num(x, 6)), _num(x, 6))
+
+
+@lowers(aten.hardswish.default)
+def _hardswish(ctx: Context, a: Value) -> Value:
+    def element(x: Node) -> Node:
+        gate = binary("minimum", binary("maximum", _plus(x, 3), _num(x, 0)), _num(x, 6))
+        return binary("div", binary("mul", x, gate), _num(x, 6))
+
+    return elementwise(ctx, element, a)
+
+
+@lowers(aten.softplus.default)
+def _softplus(ctx: Context, a: Value, beta: Any = 1, threshold: Any = 20) -> Value:
+    def element(x: Node) -> Node:
+        inner = _scaled(x, beta)
+        soft = binary("div", unary("log1p", unary("exp", inner)), _num(x, beta))
+        return where(compare("gt", inner, _num(x, threshold)), x, soft)
+
+    return elementwise(ctx, element, a)
+
+
+@lowers(aten.log_sigmoid_forward.default)
+def _log_sigmoid(ctx: Context, a: Value) -> Any:
+    raise Unsupported("log_sigmoid, which returns a scratch buffer")
+
+
+@lowers(aten.sigmoid_backward.default)
+def _sigmoid_backward(ctx: Context, grad: Value, out: Value) -> Value:
+    return elementwise(ctx, lambda g, y: binary("mul", g, binary("mul", binary("sub", _num(y, 1), y), y)), grad, out)
+
+
+@lowers(aten.tanh_backward.default)
+def _tanh_backward(ctx: Context, grad: Value, out: Value) -> Value:
+    return elementwise(ctx, lambda g, y: binary("mul", g, binary("sub", _num(y, 1), binary("mul", y, y))), grad, out)
+
+
+@lowers(aten.silu_backward.default)
+def _silu_backward(ctx: Context, grad: Value, a: Value) -> Value:
+    def element(g: Node, x: Node) -> Node:
+        s = sigmoid(x)
+        slope = _plus(binary("mul", x, binary("sub", _num(x, 1), s)), 1)
+        return binary("mul", g, binary("mul", s, slope))
+
+    return elementwise(ctx, element, grad, a)

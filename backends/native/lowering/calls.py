@@ -1,0 +1,75 @@
+"""Operators that stay calls of torch's kernels, because a library does them better than loops, or random numbers.
+
+Which are called is an explicit list: an operator that is in neither table is refused, and the report says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..program import TensorRef
+from ..values import Value
+from .registry import Context, aten, table
+
+
+def _overloads(names: str) -> list[Any]:
+    """``name`` stands for its default overload, ``name.overload`` for another; what this torch lacks is left out."""
+    found = []
+    for name in names.split():
+        packet, _, overload = name.partition(".")
+        op = getattr(getattr(aten, packet, None), overload or "default", None)
+        if op is not None:
+            found.append(op)
+    return found
+
+
+LIBRARY = frozenset(
+    _overloads(
+        "convolution convolution_backward _scaled_dot_product_flash_attention_for_cpu "
+        "_scaled_dot_product_flash_attention_for_cpu_backward sort sort.stable topk cumsum cumprod cummax cummin "
+        "logcumsumexp max_pool2d_with_indices max_pool2d_with_indices_backward max_pool3d_with_indices "
+        "max_pool3d_with_indices_backward avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward "
+        "_adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d adaptive_max_pool2d "
+        "adaptive_max_pool2d_backward upsample_bilinear2d upsample_bicubic2d upsample_nearest2d upsample_linear1d "
+        "upsample_trilinear3d upsample_bilinear2d.vec upsample_nearest2d.vec upsample_bicubic2d.vec "
+        "upsample_bilinear2d_backward upsample_nearest2d_backward upsample_bicubic2d_backward "
+        "index_put scatter.src scatter.value scatter_add scatter_reduce.two index_add index_copy "
+        "embedding_dense_backward "
+        "_embedding_bag _cdist_forward _fft_r2c grid_sampler_2d grid_sampler_3d "
+        "addmv mv dot searchsorted.Tensor bucketize.Tensor histc median.dim nanmedian.dim kthvalue mode "
+        "linalg_cholesky_ex linalg_solve_triangular linalg_inv_ex _linalg_svd _linalg_eigh linalg_qr "
+        "native_dropout bernoulli bernoulli.p rand randn randint randint.low rand_like randn_like randint_like "
+        "randint_like.low_dtype randperm normal_functional uniform normal.Tensor_float multinomial exponential "
+        "rrelu_with_noise_functional poisson"
+    )
+)
+
+
+def call(ctx: Context, op: Any, args: Any, kwargs: Any) -> Any:
+    """Call ``op`` itself, with its tensors in memory."""
+
+    def prepare(value: Any) -> Any:
+        if isinstance(value, Value):
+            return TensorRef.of(ctx.program.realize(value))
+        if isinstance(value, (list, tuple)):
+            return type(value)(prepare(v) for v in value)
+        return value
+
+    prepared = prepare(list(args)), {name: prepare(v) for name, v in kwargs.items()}
+    fakes = ctx.val if isinstance(ctx.val, (list, tuple)) else [ctx.val]
+    results: list[Any] = []
+    for fake in fakes:
+        if isinstance(fake, torch.Tensor):
+            results.append(ctx.program.buffer(fake.dtype, ctx.sizes(fake), ctx.strides(fake)))
+        else:
+            results.append(None)
+    ctx.program.call(op, prepared[0], prepared[1], results)
+    values = tuple(ctx.program.stored(b) if b is not None else None for b in results)
+    return values if isinstance(ctx.val, (list, tuple)) else values[0]
+
+
+def is_known(op: Any) -> bool:
+    """Whether an operator is lowered or called."""
+    return op in table or op in LIBRARY

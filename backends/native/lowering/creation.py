@@ -1,0 +1,91 @@
+"""Tensors made from numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .. import operations as ops
+from ..ir import Node
+from ..operations import Unsupported, binary, compare, const, where
+from ..values import Value, scalar
+from .registry import Context, aten, lowers
+
+
+@lowers(aten.full.default, aten.full_like.default, aten.new_full.default)
+def _full(ctx: Context, first: Any, *rest: Any, **options: Any) -> Value:
+    value = options.pop("fill_value", rest[-1] if rest else None)
+    return scalar(value, ctx.dtype, ctx.sizes())
+
+
+@lowers(aten.scalar_tensor.default)
+def _scalar_tensor(ctx: Context, value: Any, **options: Any) -> Value:
+    return scalar(value, ctx.dtype)
+
+
+def _filled(number: int) -> Any:
+    return lambda ctx, *args, **options: scalar(number, ctx.dtype, ctx.sizes())
+
+
+lowers(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)(_filled(0))
+lowers(aten.ones.default, aten.ones_like.default, aten.new_ones.default)(_filled(1))
+# Memory that nobody has written may hold anything, so zeros will do.
+lowers(
+    aten.empty.memory_format, aten.empty_like.default, aten.new_empty.default, aten.empty_strided.default,
+    aten.new_empty_strided.default, aten.empty_permuted.default,
+)(_filled(0))  # fmt: skip
+
+
+@lowers(aten.fill.Scalar)
+def _fill(ctx: Context, a: Value, value: Any) -> Value:
+    return scalar(value, ctx.dtype, ctx.sizes())
+
+
+@lowers(aten.fill.Tensor)
+def _fill_tensor(ctx: Context, a: Value, value: Value) -> Value:
+    return Value(ctx.sizes(), ctx.dtype, lambda at: ops.cast(value.at(()), ctx.dtype))
+
+
+@lowers(aten.arange.start_step)
+def _arange(ctx: Context, start: Any, end: Any, step: Any = 1, **options: Any) -> Value:
+    dtype = ctx.dtype
+    if dtype.is_floating_point and not (isinstance(start, (int, float)) and isinstance(step, (int, float))):
+        raise Unsupported("arange of floating-point numbers with symbolic bounds")
+    if not dtype.is_floating_point and (isinstance(start, float) or isinstance(step, float)):
+        raise Unsupported("arange of integers with fractional bounds")
+
+    def element(at: Any) -> Node:
+        if not dtype.is_floating_point:
+            return ops.from_index(at[0] * step + start, dtype)
+        # torch computes in double precision, and rounds once.
+        position = ops.from_index(at[0], torch.float64)
+        wide = binary("mul", const(step, torch.float64), position)
+        return ops.cast(binary("add", const(start, torch.float64), wide), dtype)
+
+    return Value(ctx.sizes(), dtype, element)
+
+
+@lowers(aten.eye.default, aten.eye.m)
+def _eye(ctx: Context, *args: Any, **options: Any) -> Value:
+    def element(at: Any) -> Node:
+        on = compare("eq", ops.from_index(at[0]), ops.from_index(at[1]))
+        return ops.cast(on, ctx.dtype)
+
+    return Value(ctx.sizes(), ctx.dtype, element)
+
+
+def _triangle(op: str) -> Any:
+    def lower(ctx: Context, a: Value, diagonal: Any = 0) -> Value:
+        def element(at: Any) -> Node:
+            inside = compare(op, ops.from_index(at[-1] - at[-2]), ops.from_index(diagonal))
+            node = a.at(at)
+            return where(inside, node, const(0, node.dtype))
+
+        return Value(a.sizes, a.dtype, element)
+
+    return lower
+
+
+lowers(aten.tril.default)(_triangle("le"))
+lowers(aten.triu.default)(_triangle("ge"))

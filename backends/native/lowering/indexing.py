@@ -1,0 +1,91 @@
+"""Reading where data says: every index is verified, as torch verifies it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .. import index, operations as ops
+from ..ir import Node
+from ..operations import Unsupported
+from ..values import Value, broadcast
+from .registry import Context, aten, lowers
+
+
+def _checked(node: Node, extent: Any, *, wrap: bool) -> index.Index:
+    return index.data(ops.check(node, extent, wrap=wrap))
+
+
+def _not_empty(a: Value) -> None:
+    if any(type(s) is int and s == 0 for s in a.sizes):
+        raise Unsupported("reading where data says from a tensor without elements")
+
+
+@lowers(aten.embedding.default)
+def _embedding(ctx: Context, weight: Value, at: Value, *options: Any) -> Value:
+    _not_empty(weight)
+    ctx.keep(weight)
+
+    def element(i: Any) -> Node:
+        row = _checked(at.at(i[:-1]), weight.sizes[0], wrap=False)
+        return weight.at((row, i[-1]))
+
+    return Value(ctx.sizes(), weight.dtype, element)
+
+
+@lowers(aten.index_select.default)
+def _index_select(ctx: Context, a: Value, dim: int, at: Value) -> Value:
+    if a.rank == 0:
+        raise Unsupported("index_select of a scalar")
+    dim %= a.rank
+    _not_empty(a)
+    ctx.keep(a)
+    flat = at if at.rank else at.unsqueeze(0)
+
+    def element(i: Any) -> Node:
+        return a.at((*i[:dim], _checked(flat.at((i[dim],)), a.sizes[dim], wrap=False), *i[dim + 1 :]))
+
+    return Value(ctx.sizes(), a.dtype, element)
+
+
+@lowers(aten.gather.default)
+def _gather(ctx: Context, a: Value, dim: int, at: Value, *, sparse_grad: bool = False) -> Value:
+    if a.rank == 0 or at.rank == 0:
+        raise Unsupported("gather of a scalar")
+    dim %= a.rank
+    _not_empty(a)
+    ctx.keep(a)
+
+    def element(i: Any) -> Node:
+        return a.at((*i[:dim], _checked(at.at(i), a.sizes[dim], wrap=False), *i[dim + 1 :]))
+
+    return Value(ctx.sizes(), a.dtype, element)
+
+
+@lowers(aten.index.Tensor, aten._unsafe_index.Tensor)
+def _index(ctx: Context, a: Value, indices: Sequence[Any]) -> Value:
+    given = [(d, i) for d, i in enumerate(indices) if i is not None]
+    if any(i.dtype in (torch.bool, torch.uint8) for _, i in given):
+        raise Unsupported("an index of bools, whose result has a size that depends on data")
+    _not_empty(a)
+    ctx.keep(a)
+    tensors = broadcast(*(i for _, i in given))
+    rank = tensors[0].rank
+    dims = [d for d, _ in given]
+    # Indexed dimensions next to each other are replaced in place, others go to the front.
+    first = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
+    rest = [d for d in range(a.rank) if d not in dims]
+
+    def element(i: Any) -> Node:
+        shared = i[first : first + rank]
+        plain = (*i[:first], *i[first + rank :])
+        full: list[Any] = [0] * a.rank
+        for d, at in zip(rest, plain, strict=True):
+            full[d] = at
+        for d, tensor in zip(dims, tensors, strict=True):
+            full[d] = _checked(tensor.at(shared), a.sizes[d], wrap=True)
+        return a.at(tuple(full))
+
+    return Value(ctx.sizes(), a.dtype, element)

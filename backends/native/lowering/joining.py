@@ -1,0 +1,102 @@
+"""Tensors put together from several: concatenation, padding, writing into a part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .. import index, operations as ops
+from ..index import Index
+from ..ir import Node
+from ..operations import binary, compare, const, masked
+from ..values import Value
+from .pointwise import converted
+from .registry import Context, aten, lowers
+
+
+def within(at: Index, low: Index, high: Index) -> Node:
+    """The condition ``low <= at < high``."""
+    above = compare("ge", ops.from_index(at), ops.from_index(low))
+    return binary("and", above, compare("lt", ops.from_index(at), ops.from_index(high)))
+
+
+@lowers(aten.cat.default)
+def _cat(ctx: Context, tensors: Sequence[Value], dim: int = 0) -> Value:
+    sizes = ctx.sizes()
+    parts = [converted(t, ctx.dtype) for t in tensors if not (t.rank == 1 and t.sizes[0] == 0)]
+    if not parts:
+        return Value(sizes, ctx.dtype, lambda at: const(0, ctx.dtype))
+    dim %= len(sizes)
+    return joined(ctx, parts, dim, sizes)
+
+
+def joined(ctx: Context, parts: Sequence[Value], dim: int, sizes: Sequence[Index]) -> Value:
+    """The parts side by side: each writes its share of one buffer."""
+    strides = ctx.strides() if isinstance(ctx.val, torch.Tensor) else None
+    buffer = ctx.program.buffer(parts[0].dtype, sizes, strides)
+    start: Index = 0
+    for part in parts:
+        ctx.program.store(part, buffer, buffer.strides, start * buffer.strides[dim])
+        start = start + part.sizes[dim]
+    return ctx.program.stored(buffer)
+
+
+@lowers(aten.stack.default)
+def _stack(ctx: Context, tensors: Sequence[Value], dim: int = 0) -> Value:
+    dim %= tensors[0].rank + 1
+    return joined(ctx, [converted(t, ctx.dtype).unsqueeze(dim) for t in tensors], dim, ctx.sizes())
+
+
+@lowers(aten.constant_pad_nd.default)
+def _pad(ctx: Context, a: Value, pad: Sequence[Any], value: Any = 0) -> Value:
+    low: list[Index] = [0] * a.rank
+    for at in range(len(pad) // 2):
+        low[a.rank - 1 - at] = pad[2 * at]
+
+    def element(at: Any) -> Node:
+        condition = const(True, torch.bool)
+        for i, start, extent in zip(at, low, a.sizes, strict=True):
+            condition = binary("and", condition, within(i, start, extent + start))
+        node = a.at(tuple(i - start for i, start in zip(at, low, strict=True)))
+        return masked(condition, node, const(value, node.dtype))
+
+    return Value(ctx.sizes(), a.dtype, element)
+
+
+@lowers(aten.slice_scatter.default)
+def _slice_scatter(
+    ctx: Context, a: Value, source: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Value:
+    from .views import _bound
+
+    dim %= a.rank
+    first = _bound(start, a.sizes[dim], 0)
+    length = source.sizes[dim]
+    source = converted(source, a.dtype)
+
+    def element(at: Any) -> Node:
+        apart = at[dim] - first
+        condition = within(at[dim], first, first + (length - 1) * step + 1)
+        if step != 1:
+            on = compare("eq", ops.from_index(index.remainder(apart, step)), ops.from_index(0))
+            condition = binary("and", condition, on)
+        inside = source.at((*at[:dim], index.floordiv(apart, step), *at[dim + 1 :]))
+        return masked(condition, inside, a.at(at))
+
+    return Value(a.sizes, a.dtype, element)
+
+
+@lowers(aten.select_scatter.default)
+def _select_scatter(ctx: Context, a: Value, source: Value, dim: int, position: Any) -> Value:
+    dim %= a.rank
+    if type(position) is int and position < 0:
+        position = position + a.sizes[dim]
+    source = converted(source, a.dtype)
+
+    def element(at: Any) -> Node:
+        on = compare("eq", ops.from_index(at[dim]), ops.from_index(position))
+        return masked(on, source.at((*at[:dim], *at[dim + 1 :])), a.at(at))
+
+    return Value(a.sizes, a.dtype, element)

@@ -1,0 +1,147 @@
+"""Normalizations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .. import index, operations as ops
+from ..ir import Node, compute_type
+from ..operations import binary, const
+from ..values import Value
+from .pointwise import rsqrt
+from .reductions import moments
+from .registry import Context, aten, lowers
+
+
+def _inverse_root(ctx: Context, variance: Value, eps: float) -> Value:
+    def element(at: Any) -> Node:
+        node = variance.at(at)
+        return rsqrt(binary("add", node, const(eps, node.dtype)))
+
+    return ctx.program.realize(Value(variance.sizes, variance.dtype, element))
+
+
+def _affine(a: Value, mean: Value, scale: Value, weight: Value | None, bias: Value | None, out: torch.dtype) -> Value:
+    """``(a - mean) * scale * weight + bias``, all of the same sizes."""
+
+    def element(at: Any) -> Node:
+        node = binary("mul", binary("sub", a.at(at), mean.at(at)), scale.at(at))
+        if weight is not None:
+            node = binary("mul", node, ops.cast(weight.at(at), node.dtype))
+        if bias is not None:
+            node = binary("add", node, ops.cast(bias.at(at), node.dtype))
+        return ops.cast(node, out)
+
+    return Value(a.sizes, out, element)
+
+
+def _as(value: Value, dtype: torch.dtype) -> Value:
+    return value if value.dtype is dtype else Value(value.sizes, dtype, lambda at: ops.cast(value.at(at), dtype))
+
+
+@lowers(aten.native_layer_norm.default)
+def _layer_norm(ctx: Context, a: Value, shape: Any, weight: Any, bias: Any, eps: float) -> tuple[Value, Value, Value]:
+    dims = list(range(a.rank - len(shape), a.rank))
+    mean, variance = moments(ctx, a, dims, 0)
+    scale = _inverse_root(ctx, variance, eps)
+    grow = [v.expand(a.sizes) if v is not None else None for v in (mean, scale, weight, bias)]
+    result = _affine(a, grow[0], grow[1], grow[2], grow[3], ctx.val[0].dtype)  # type: ignore[arg-type]
+    return result, _as(mean, ctx.val[1].dtype), _as(scale, ctx.val[2].dtype)
+
+
+def _per_channel(value: Value | None, a: Value) -> Value | None:
+    """A vector with an element for each index of the second dimension, spread over ``a``."""
+    if value is None:
+        return None
+    return value.view((1, a.sizes[1], *([1] * (a.rank - 2)))).expand(a.sizes)
+
+
+@lowers(aten._native_batch_norm_legit_no_training.default)
+def _batch_norm_inference(
+    ctx: Context, a: Value, weight: Any, bias: Any, mean: Value, variance: Value, momentum: float, eps: float
+) -> tuple[Value, Value, Value]:
+    dtype = compute_type(a.dtype)
+
+    def scale_of(at: Any) -> Node:
+        node = ops.cast(variance.at(at), dtype)
+        return rsqrt(binary("add", node, const(eps, dtype)))
+
+    scale = ctx.program.realize(Value(variance.sizes, dtype, scale_of))
+    grow = [_per_channel(v, a) for v in (_as(mean, dtype), scale, weight, bias)]
+    result = _affine(a, grow[0], grow[1], grow[2], grow[3], ctx.val[0].dtype)  # type: ignore[arg-type]
+    empty = Value((0,), ctx.val[1].dtype, lambda at: const(0, ctx.val[1].dtype))
+    return result, empty, empty
+
+
+def _batch_statistics(ctx: Context, a: Value, eps: float) -> tuple[Value, Value, Value]:
+    """Mean, variance and inverse root of a batch per channel, as vectors."""
+    dims = [d for d in range(a.rank) if d != 1]
+    mean, variance = moments(ctx, a, dims, 0)
+    ctx.program.realize(variance)
+    scale = _inverse_root(ctx, variance, eps)
+    return tuple(v.view((a.sizes[1],)) for v in (mean, variance, scale))  # type: ignore[return-value]
+
+
+def _moved(old: Value, new: Value, momentum: float, factor: Any) -> Value:
+    """``(1 - momentum) * old + momentum * factor * new``."""
+
+    def element(at: Any) -> Node:
+        kept = ops.cast(old.at(at), compute_type(old.dtype))
+        fresh = ops.cast(new.at(at), kept.dtype)
+        part = binary("mul", fresh, const(momentum * factor, kept.dtype))
+        return binary("add", binary("mul", kept, const(1 - momentum, kept.dtype)), part)
+
+    return Value(old.sizes, old.dtype, element)
+
+
+@lowers(aten._native_batch_norm_legit_functional.default)
+def _batch_norm_training(
+    ctx: Context,
+    a: Value,
+    weight: Any,
+    bias: Any,
+    running_mean: Value,
+    running_variance: Value,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    if not training:
+        result, empty, _ = _batch_norm_inference(ctx, a, weight, bias, running_mean, running_variance, momentum, eps)
+        copies = [Value(v.sizes, v.dtype, v.at) for v in (running_mean, running_variance)]
+        return result, empty, empty, *copies
+    count = index.product(s for d, s in enumerate(a.sizes) if d != 1)
+    if type(count) is not int:
+        raise ops.Unsupported("batch statistics over a symbolic number of elements")
+    mean, variance, scale = _batch_statistics(ctx, a, eps)
+    grow = [_per_channel(v, a) for v in (mean, scale, weight, bias)]
+    result = _affine(a, grow[0], grow[1], grow[2], grow[3], ctx.val[0].dtype)  # type: ignore[arg-type]
+    unbiased = count / (count - 1) if count > 1 else float("nan")
+    return (
+        result,
+        _as(mean, ctx.val[1].dtype),
+        _as(scale, ctx.val[2].dtype),
+        _moved(running_mean, mean, momentum, 1),
+        _moved(running_variance, variance, momentum, unbiased),
+    )
+
+
+@lowers(aten.native_group_norm.default)
+def _group_norm(
+    ctx: Context, a: Value, weight: Any, bias: Any, n: Any, channels: Any, space: Any, groups: int, eps: float
+) -> tuple[Value, Value, Value]:
+    per = index.exact(channels, groups)
+    split = a.view((n, groups, per, space))
+    mean, variance = moments(ctx, split, [2, 3], 0)
+    scale = _inverse_root(ctx, variance, eps)
+
+    def spread(v: Value | None) -> Value | None:
+        return None if v is None else v.view((1, groups, per, 1)).expand(split.sizes)
+
+    result = _affine(
+        split, mean.expand(split.sizes), scale.expand(split.sizes), spread(weight), spread(bias), ctx.val[0].dtype
+    )
+    flat = [_as(v.view((n, groups)), f.dtype) for v, f in zip((mean, scale), ctx.val[1:], strict=True)]
+    return result.view(a.sizes), flat[0], flat[1]

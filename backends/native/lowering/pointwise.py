@@ -1,0 +1,382 @@
+"""Arithmetic, comparisons and functions of single elements."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .. import operations as ops
+from ..ir import Node, compute_type
+from ..operations import Unsupported, binary, compare, const, unary, where
+from ..values import Value
+from .registry import Context, aten, elementwise, lowers
+
+
+def _like(node: Node, value: Any) -> Node:
+    return const(value, node.dtype)
+
+
+def reciprocal(x: Node) -> Node:
+    return binary("div", _like(x, 1), x)
+
+
+def rsqrt(x: Node) -> Node:
+    return reciprocal(unary("sqrt", x))
+
+
+def sigmoid(x: Node) -> Node:
+    return reciprocal(binary("add", unary("exp", unary("neg", x)), _like(x, 1)))
+
+
+def sign(x: Node) -> Node:
+    zero, one = _like(x, 0), _like(x, 1)
+    if x.dtype is torch.bool:
+        return x
+    up = where(compare("gt", x, zero), one, zero)
+    return up if x.dtype is torch.uint8 else where(compare("lt", x, zero), _like(x, -1), up)
+
+
+def _sgn(x: Node) -> Node:
+    return where(compare("ne", x, x), _like(x, 0), sign(x)) if ops.is_float(x.dtype) else sign(x)
+
+
+def _identity_for_integers(op: str) -> Callable[[Node], Node]:
+    return lambda x: unary(op, x) if ops.is_float(x.dtype) else x
+
+
+def _abs(x: Node) -> Node:
+    return x if x.dtype in (torch.bool, torch.uint8) else unary("abs", x)
+
+
+def _is(test: str) -> Callable[[Node], Node]:
+    def element(x: Node) -> Node:
+        if not ops.is_float(x.dtype):
+            return const(False, torch.bool)
+        if test == "nan":
+            return compare("ne", x, x)
+        return compare(
+            "eq", unary("abs", x) if test == "inf" else x, _like(x, -math.inf if test == "-inf" else math.inf)
+        )
+
+    return element
+
+
+_PLAIN = (
+    "exp", "expm1", "exp2", "log", "log1p", "log2", "log10", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan",
+    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma",
+)  # fmt: skip
+
+_FUNCTIONS: dict[str, Callable[[Node], Node]] = {
+    **{name: functools.partial(unary, name) for name in _PLAIN},
+    "neg": functools.partial(unary, "neg"),
+    "abs": _abs,
+    "reciprocal": reciprocal,
+    "rsqrt": rsqrt,
+    "sigmoid": sigmoid,
+    "sign": sign,
+    "sgn": _sgn,
+    "floor": _identity_for_integers("floor"),
+    "ceil": _identity_for_integers("ceil"),
+    "trunc": _identity_for_integers("trunc"),
+    "round": _identity_for_integers("rint"),
+    "frac": lambda x: binary("sub", x, unary("trunc", x)),
+    "square": lambda x: binary("mul", x, x),
+    "bitwise_not": lambda x: unary("not" if x.dtype is torch.bool else "bitwise_not", x),
+}
+
+
+def _register_functions() -> None:
+    for name, function in _FUNCTIONS.items():
+        op = getattr(aten, name).default
+
+        @lowers(op)
+        def lower(ctx: Context, x: Value, *, _function: Any = function) -> Value:
+            return elementwise(ctx, _function, x)
+
+    for name, test in (("isnan", "nan"), ("isinf", "inf"), ("isposinf", "+inf"), ("isneginf", "-inf")):
+        function = _is(test)
+
+        @lowers(getattr(aten, name).default)
+        def lower_test(ctx: Context, x: Value, *, _function: Any = function) -> Value:
+            return elementwise(ctx, _function, x, compute=x.dtype)
+
+
+_register_functions()
+
+
+@lowers(aten.logical_not.default)
+def _logical_not(ctx: Context, x: Value) -> Value:
+    return elementwise(ctx, lambda a: unary("not", a), x, compute=torch.bool)
+
+
+# --- two operands -----------------------------------------------------------------------------------------------------
+
+
+def _both(name: str, overloads: str) -> list[Any]:
+    packet = getattr(aten, name)
+    return [getattr(packet, o) for o in overloads.split() if hasattr(packet, o)]
+
+
+def _add(op: str) -> Callable[..., Value]:
+    def lower(ctx: Context, a: Any, b: Any, alpha: Any = 1) -> Value:
+        def element(x: Node, y: Node) -> Node:
+            if x.dtype is torch.bool:
+                if op == "sub":
+                    raise Unsupported("subtraction of bools")
+                return binary("or", x, y)
+            return binary(op, x, y if alpha == 1 else binary("mul", _like(y, alpha), y))
+
+        return elementwise(ctx, element, a, b)
+
+    return lower
+
+
+lowers(*_both("add", "Tensor Scalar"))(_add("add"))
+lowers(*_both("sub", "Tensor Scalar"))(_add("sub"))
+
+
+@lowers(*_both("rsub", "Tensor Scalar"))
+def _rsub(ctx: Context, a: Any, b: Any, alpha: Any = 1) -> Value:
+    return elementwise(ctx, lambda x, y: binary("sub", y, binary("mul", _like(x, alpha), x)), a, b)
+
+
+@lowers(*_both("mul", "Tensor Scalar"))
+def _mul(ctx: Context, a: Any, b: Any) -> Value:
+    return elementwise(ctx, lambda x, y: binary("and" if x.dtype is torch.bool else "mul", x, y), a, b)
+
+
+@lowers(*_both("div", "Tensor Scalar"))
+def _div(ctx: Context, a: Any, b: Any) -> Value:
+    return elementwise(ctx, lambda x, y: binary("div", x, y), a, b)
+
+
+def floor_divide(x: Node, y: Node) -> Node:
+    """As Python's ``//`` does, with torch's rounding for floating point."""
+    if not ops.is_float(x.dtype):
+        return binary("floor_div", x, y)
+    zero = _like(x, 0)
+    rest = binary("fmod", x, y)
+    quotient = binary("div", binary("sub", x, rest), y)
+    wrong = binary("and", compare("ne", rest, zero), binary("xor", compare("lt", y, zero), compare("lt", rest, zero)))
+    quotient = where(wrong, binary("sub", quotient, _like(x, 1)), quotient)
+    floor = unary("floor", quotient)
+    floor = where(
+        compare("gt", binary("sub", quotient, floor), _like(x, 0.5)), binary("add", floor, _like(x, 1)), floor
+    )
+    plain = binary("div", x, y)
+    floor = where(compare("ne", quotient, zero), floor, binary("copysign", zero, plain))
+    return where(compare("eq", y, zero), plain, floor)
+
+
+def _remainder(x: Node, y: Node) -> Node:
+    if not ops.is_float(x.dtype):
+        return binary("floor_rem", x, y)
+    zero = _like(x, 0)
+    rest = binary("fmod", x, y)
+    wrong = binary("and", compare("ne", rest, zero), binary("xor", compare("lt", y, zero), compare("lt", rest, zero)))
+    return where(wrong, binary("add", rest, y), rest)
+
+
+@lowers(*_both("div", "Tensor_mode Scalar_mode"))
+def _div_mode(ctx: Context, a: Any, b: Any, rounding_mode: str | None = None) -> Value:
+    def element(x: Node, y: Node) -> Node:
+        if rounding_mode is None:
+            return binary("div", x, y)
+        if rounding_mode == "floor":
+            return floor_divide(x, y)
+        if not ops.is_float(x.dtype):
+            if not (y.op == "const" and y.attr > 0):
+                raise Unsupported("integers divided, rounding to zero")
+            down = binary("floor_div", x, y)
+            inexact = compare("ne", binary("floor_rem", x, y), _like(x, 0))
+            up = binary("and", inexact, compare("lt", x, _like(x, 0)))
+            return binary("add", down, where(up, _like(x, 1), _like(x, 0)))
+        return unary("trunc", binary("div", x, y))
+
+    return elementwise(ctx, element, a, b)
+
+
+lowers(*_both("floor_divide", "default Scalar"))(lambda ctx, a, b: elementwise(ctx, floor_divide, a, b))
+lowers(*_both("remainder", "Tensor Scalar"))(lambda ctx, a, b: elementwise(ctx, _remainder, a, b))
+
+
+@lowers(*_both("fmod", "Tensor Scalar"))
+def _fmod(ctx: Context, a: Any, b: Any) -> Value:
+    if not ctx.dtype.is_floating_point:
+        raise Unsupported("the remainder of integers with the sign of the dividend")
+    return elementwise(ctx, lambda x, y: binary("fmod", x, y), a, b)
+
+
+def _plain(name: str) -> Callable[..., Value]:
+    return lambda ctx, a, b: elementwise(ctx, functools.partial(binary, name), a, b)
+
+
+def _extremum(name: str) -> Callable[..., Value]:
+    def element(x: Node, y: Node) -> Node:
+        if x.dtype is torch.bool:
+            return binary("or" if name == "maximum" else "and", x, y)
+        return binary(name, x, y)
+
+    return lambda ctx, a, b: elementwise(ctx, element, a, b)
+
+
+lowers(aten.maximum.default)(_extremum("maximum"))
+lowers(aten.minimum.default)(_extremum("minimum"))
+for _name in ("atan2", "hypot", "nextafter"):
+    lowers(getattr(aten, _name).default)(_plain(_name))
+lowers(*_both("copysign", "Tensor Scalar"))(_plain("copysign"))
+
+
+def _ignoring_nan(name: str) -> Callable[..., Value]:
+    def element(x: Node, y: Node) -> Node:
+        if not ops.is_float(x.dtype):
+            return binary("or" if name == "maximum" else "and", x, y) if x.dtype is torch.bool else binary(name, x, y)
+        return where(compare("ne", y, y), x, where(compare("ne", x, x), y, binary(name, x, y)))
+
+    return lambda ctx, a, b: elementwise(ctx, element, a, b)
+
+
+lowers(aten.fmax.default)(_ignoring_nan("maximum"))
+lowers(aten.fmin.default)(_ignoring_nan("minimum"))
+
+
+def power(x: Node, exponent: Any) -> Node:
+    """``x ** exponent`` for a number, by products where that is as exact."""
+    if exponent == 0:
+        return _like(x, 1)
+    if exponent in (1, 2, 3, 4):
+        square = binary("mul", x, x)
+        return {1: x, 2: square, 3: binary("mul", square, x), 4: binary("mul", square, square)}[int(exponent)]
+    if ops.is_float(x.dtype):
+        if exponent == 0.5:
+            return unary("sqrt", x)
+        if exponent == -0.5:
+            return rsqrt(x)
+        if exponent == -1:
+            return reciprocal(x)
+        if exponent == -2:
+            return reciprocal(binary("mul", x, x))
+    return binary("pow", x, _like(x, exponent))
+
+
+@lowers(aten.pow.Tensor_Scalar)
+def _pow_scalar(ctx: Context, a: Value, exponent: Any) -> Value:
+    if not isinstance(exponent, (int, float)):
+        raise Unsupported("a symbolic exponent")
+    return elementwise(ctx, lambda x: power(x, exponent), a)
+
+
+lowers(aten.pow.Tensor_Tensor, aten.pow.Scalar)(_plain("pow"))
+
+
+def _compare(name: str) -> Callable[..., Value]:
+    def lower(ctx: Context, a: Any, b: Any) -> Value:
+        return elementwise(ctx, functools.partial(compare, name), a, b, compute=ctx.promoted())
+
+    return lower
+
+
+for _name in sorted(ops.COMPARE):
+    lowers(getattr(aten, _name).Tensor, getattr(aten, _name).Scalar)(_compare(_name))
+
+
+def _logical(name: str) -> Callable[..., Value]:
+    return lambda ctx, a, b: elementwise(ctx, functools.partial(binary, name), a, b, compute=torch.bool)
+
+
+for _name in ("and", "or", "xor"):
+    lowers(getattr(aten, f"logical_{_name}").default)(_logical(_name))
+    lowers(*_both(f"bitwise_{_name}", "Tensor Scalar"))(_plain(_name))
+
+
+# --- choices ----------------------------------------------------------------------------------------------------------
+
+
+@lowers(aten.where.self, aten.where.ScalarSelf, aten.where.ScalarOther, aten.where.Scalar)
+def _where(ctx: Context, condition: Value, a: Any, b: Any) -> Value:
+    dtype = compute_type(ctx.dtype)
+    return elementwise(ctx, lambda c, x, y: where(ops.cast(c, torch.bool), x, y), _Bool(condition), a, b, compute=dtype)
+
+
+class _Bool(Value):
+    """A condition among operands that are cast to the type of the result."""
+
+    def __init__(self, value: Value) -> None:
+        super().__init__(value.sizes, torch.bool, value.at)
+
+
+@lowers(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
+def _masked_fill(ctx: Context, a: Value, condition: Value, value: Any) -> Value:
+    return elementwise(ctx, lambda c, x, y: where(ops.cast(c, torch.bool), y, x), _Bool(condition), a, value)
+
+
+@lowers(aten.clamp.default, aten.clamp.Tensor)
+def _clamp(ctx: Context, a: Value, low: Any = None, high: Any = None) -> Value:
+    bounds = [b for b in (low, high) if b is not None]
+
+    def element(x: Node, *nodes: Node) -> Node:
+        rest = list(nodes)
+        if low is not None:
+            x = binary("maximum", x, rest.pop(0))
+        return binary("minimum", x, rest.pop(0)) if high is not None else x
+
+    return elementwise(ctx, element, a, *bounds)
+
+
+@lowers(*_both("clamp_min", "default Tensor"))
+def _clamp_min(ctx: Context, a: Value, low: Any) -> Value:
+    return elementwise(ctx, lambda x, y: binary("maximum", x, y), a, low)
+
+
+@lowers(*_both("clamp_max", "default Tensor"))
+def _clamp_max(ctx: Context, a: Value, high: Any) -> Value:
+    return elementwise(ctx, lambda x, y: binary("minimum", x, y), a, high)
+
+
+@lowers(aten.addcmul.default)
+def _addcmul(ctx: Context, a: Value, b: Value, c: Value, value: Any = 1) -> Value:
+    return elementwise(
+        ctx, lambda x, y, z: binary("add", x, binary("mul", binary("mul", _like(x, value), y), z)), a, b, c
+    )
+
+
+@lowers(aten.addcdiv.default)
+def _addcdiv(ctx: Context, a: Value, b: Value, c: Value, value: Any = 1) -> Value:
+    return elementwise(
+        ctx, lambda x, y, z: binary("add", x, binary("mul", _like(x, value), binary("div", y, z))), a, b, c
+    )
+
+
+@lowers(aten.lerp.Tensor, aten.lerp.Scalar)
+def _lerp(ctx: Context, a: Value, b: Value, weight: Any) -> Value:
+    def element(x: Node, y: Node, w: Node) -> Node:
+        apart = binary("sub", y, x)
+        near = binary("add", x, binary("mul", w, apart))
+        far = binary("sub", y, binary("mul", apart, binary("sub", _like(w, 1), w)))
+        return where(compare("lt", unary("abs", w), _like(w, 0.5)), near, far)
+
+    return elementwise(ctx, element, a, b, weight)
+
+
+# --- conversion -------------------------------------------------------------------------------------------------------
+
+
+@lowers(aten._to_copy.default)
+def _to_copy(ctx: Context, a: Value, **options: Any) -> Value:
+    return converted(a, ctx.dtype)
+
+
+@lowers(aten.to.dtype, torch.ops.prims.convert_element_type.default)
+def _to(ctx: Context, a: Value, *args: Any, **options: Any) -> Value:
+    return converted(a, ctx.dtype)
+
+
+def converted(a: Value, dtype: torch.dtype) -> Value:
+    """``a`` as ``dtype``, computed in the precision of that type."""
+    if a.dtype is dtype:
+        return Value(a.sizes, dtype, a.at)
+    return Value(a.sizes, dtype, lambda at: ops.round_to(a.at(at), dtype))

@@ -1,0 +1,70 @@
+"""Matrix products: a call of the library for the product, loops for what is added to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .. import operations as ops
+from ..index import Index
+from ..ir import Node
+from ..operations import binary, const
+from ..program import Matrix, TensorRef
+from ..values import Value
+from .registry import Context, aten, lowers
+
+
+def matrix(value: Value) -> Matrix:
+    place = value.place
+    assert place is not None
+    step = place.strides[0] if value.rank == 3 else 0
+    return Matrix(place.buffer, place.offset, place.strides[-2], place.strides[-1], step)
+
+
+def product(ctx: Context, left: Value, right: Value) -> Value:
+    """``left @ right`` of matrices, or of as many matrices in each, in memory."""
+    sizes: tuple[Index, ...] = (*left.sizes[:-1], right.sizes[-1])
+    program = ctx.program
+    if any(type(s) is int and s == 0 for s in (*sizes, left.sizes[-1])):
+        return Value(sizes, left.dtype, lambda at: const(0, left.dtype))
+    if left.dtype in (torch.float32, torch.float64):
+        left, right = program.as_matrix(left), program.as_matrix(right)
+        buffer = program.buffer(left.dtype, sizes)
+        batch = sizes[0] if len(sizes) == 3 else 1
+        program.product(buffer, matrix(left), matrix(right), left.sizes[-2], right.sizes[-1], left.sizes[-1], batch)
+        return program.stored(buffer)
+    buffer = program.buffer(left.dtype, sizes)
+    op = aten.bmm.default if len(sizes) == 3 else aten.mm.default
+    refs = [TensorRef.of(program.realize(v)) for v in (left, right)]
+    program.call(op, refs, {}, [buffer])
+    return program.stored(buffer)
+
+
+@lowers(aten.mm.default)
+def _mm(ctx: Context, left: Value, right: Value) -> Value:
+    return product(ctx, left, right)
+
+
+@lowers(aten.bmm.default)
+def _bmm(ctx: Context, left: Value, right: Value) -> Value:
+    return product(ctx, left, right)
+
+
+@lowers(aten.addmm.default, aten.baddbmm.default)
+def _addmm(ctx: Context, bias: Value, left: Value, right: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
+    plain = product(ctx, left, right)
+    grown = bias.expand(plain.sizes) if beta != 0 else None
+
+    def element(at: Any) -> Node:
+        node = plain.at(at)
+        if alpha != 1:
+            node = binary("mul", node, const(alpha, node.dtype))
+        if grown is not None:
+            extra = ops.cast(grown.at(at), node.dtype)
+            if beta != 1:
+                extra = binary("mul", extra, const(beta, node.dtype))
+            node = binary("add", node, extra)
+        return node
+
+    return Value(plain.sizes, ctx.dtype, element)

@@ -1,0 +1,263 @@
+"""Reductions over dimensions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from .. import index, operations as ops
+from ..ir import Node, compute_type
+from ..operations import Unsupported, binary, compare, const, unary, where
+from ..values import Value, broadcast
+from .registry import Context, aten, dims_of, lowers
+
+
+def drop(value: Value, dims: list[int], keep: bool) -> Value:
+    if not keep:
+        for d in sorted(dims, reverse=True):
+            value = value.squeeze(d)
+    return value
+
+
+def reduce(ctx: Context, kind: str, a: Value, dims: list[int], keep: bool, dtype: torch.dtype) -> Value:
+    """``kind`` over ``dims`` of ``a`` converted to ``dtype``."""
+    if not dims:
+        return Value(a.sizes, dtype, lambda at: ops.cast(a.at(at), dtype))
+    reduced = ctx.program.reduce(kind, a, dims, dtype, lambda node: ops.cast(node, dtype))
+    return drop(reduced, dims, keep)
+
+
+@lowers(aten.sum.default, aten.sum.dim_IntList)
+def _sum(ctx: Context, a: Value, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Value:
+    return reduce(ctx, "sum", a, dims_of(dims, a.rank), keepdim, ctx.dtype)
+
+
+@lowers(aten.prod.default)
+def _prod_all(ctx: Context, a: Value, *, dtype: Any = None) -> Value:
+    return reduce(ctx, "prod", a, dims_of(None, a.rank), False, ctx.dtype)
+
+
+@lowers(aten.prod.dim_int)
+def _prod(ctx: Context, a: Value, dim: int, keepdim: bool = False, *, dtype: Any = None) -> Value:
+    return reduce(ctx, "prod", a, dims_of(dim, a.rank), keepdim, ctx.dtype)
+
+
+def extent(a: Value, dims: list[int]) -> Any:
+    return index.product(a.sizes[d] for d in dims)
+
+
+def divided(a: Value, by: Any) -> Value:
+    """``a / by`` for a number, at least as precisely as torch."""
+
+    def element(at: Any) -> Node:
+        node = a.at(at)
+        return binary("div", node, const(by, node.dtype))
+
+    return Value(a.sizes, a.dtype, element)
+
+
+@lowers(aten.mean.default, aten.mean.dim)
+def _mean(ctx: Context, a: Value, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Value:
+    chosen = dims_of(dims, a.rank)
+    total = reduce(ctx, "sum", a, chosen, keepdim, compute_type(ctx.dtype))
+    return _as(divided(total, extent(a, chosen)), ctx.dtype)
+
+
+def _as(value: Value, dtype: torch.dtype) -> Value:
+    return Value(value.sizes, dtype, lambda at: ops.cast(value.at(at), dtype))
+
+
+def _extremum(kind: str) -> Any:
+    def lower(ctx: Context, a: Value, dims: Any = None, keepdim: bool = False) -> Value:
+        chosen = dims_of(dims, a.rank)
+        if a.dtype is torch.bool:
+            return reduce(ctx, "any" if kind == "max" else "all", a, chosen, keepdim, torch.bool)
+        return reduce(ctx, kind, a, chosen, keepdim, a.dtype)
+
+    return lower
+
+
+lowers(aten.amax.default, aten.max.default)(_extremum("max"))
+lowers(aten.amin.default, aten.min.default)(_extremum("min"))
+
+
+def _with_index(kind: str) -> Any:
+    def lower(ctx: Context, a: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
+        if a.rank == 0 or a.dtype is torch.bool:
+            raise Unsupported("the extremum of a scalar or of bools, with its index")
+        dims = dims_of(dim, a.rank)
+        ctx.keep(a)
+        values = ctx.program.reduce(kind, a, dims, a.dtype, lambda node: node)
+        at = ctx.program.reduce(f"arg{kind}", a, dims, torch.int64, lambda node: node)
+        return drop(values, dims, keepdim), drop(at, dims, keepdim)
+
+    return lower
+
+
+lowers(aten.max.dim)(_with_index("max"))
+lowers(aten.min.dim)(_with_index("min"))
+
+
+def _arg(kind: str) -> Any:
+    def lower(ctx: Context, a: Value, dim: Any = None, keepdim: bool = False) -> Value:
+        if a.dtype is torch.bool or a.rank == 0:
+            raise Unsupported("the index of an extremum of a scalar or of bools")
+        if dim is None:
+            flat = ctx.program.reduce(kind, a.view((a.numel,)), [0], torch.int64, lambda node: node)
+            return flat.view(ctx.sizes())
+        dims = dims_of(dim, a.rank)
+        return drop(ctx.program.reduce(kind, a, dims, torch.int64, lambda node: node), dims, keepdim)
+
+    return lower
+
+
+lowers(aten.argmax.default)(_arg("argmax"))
+lowers(aten.argmin.default)(_arg("argmin"))
+
+
+def _logical(kind: str) -> Any:
+    def lower(ctx: Context, a: Value, dims: Any = None, keepdim: bool = False) -> Value:
+        result = reduce(ctx, kind, a, dims_of(dims, a.rank), keepdim, torch.bool)
+        return _as(result, ctx.dtype)  # torch answers uint8 for uint8
+
+    return lower
+
+
+lowers(aten.any.default, aten.any.dim, aten.any.dims)(_logical("any"))
+lowers(aten.all.default, aten.all.dim, aten.all.dims)(_logical("all"))
+
+
+# --- variance ---------------------------------------------------------------------------------------------------------
+
+
+def moments(ctx: Context, a: Value, dims: list[int], correction: Any) -> tuple[Value, Value]:
+    """Mean and variance over ``dims``, which stay, in the type that is computed in; in two passes over ``a``."""
+    ctx.keep(a)
+    dtype = compute_type(a.dtype)
+    count = extent(a, dims)
+    mean = divided(ctx.program.reduce("sum", a, dims, dtype, lambda node: node), count)
+    ctx.program.realize(mean)
+
+    def squared(at: Any) -> Node:
+        apart = binary("sub", a.at(at), mean.expand(a.sizes).at(at))
+        return binary("mul", apart, apart)
+
+    squares = ctx.program.reduce("sum", Value(a.sizes, dtype, squared), dims, dtype, lambda node: node)
+    if type(count) is int and isinstance(correction, (int, float)):
+        return mean, divided(squares, max(count - correction, 0.0))
+    return mean, divided(squares, count - correction)
+
+
+def _variance(root: bool, with_mean: bool) -> Any:
+    def lower(
+        ctx: Context, a: Value, dims: Any = None, *, correction: Any = 1, keepdim: bool = False
+    ) -> Value | tuple[Value, Value]:
+        chosen = dims_of(dims, a.rank)
+        if not chosen:
+            raise Unsupported("the variance of a scalar")
+        mean, variance = moments(ctx, a, chosen, 1 if correction is None else correction)
+        dtype = a.dtype
+        spread = Value(
+            variance.sizes,
+            dtype,
+            lambda at: unary("sqrt", variance.at(at)) if root else variance.at(at),
+        )
+        spread = drop(spread, chosen, keepdim)
+        return (spread, drop(_as(mean, dtype), chosen, keepdim)) if with_mean else spread
+
+    return lower
+
+
+lowers(aten.var.correction)(_variance(False, False))
+lowers(aten.std.correction)(_variance(True, False))
+lowers(aten.var_mean.correction)(_variance(False, True))
+lowers(aten.std_mean.correction)(_variance(True, True))
+
+
+# --- softmax ----------------------------------------------------------------------------------------------------------
+
+
+def shifted(ctx: Context, a: Value, dims: list[int]) -> Value:
+    """``a`` less its maximum over ``dims``, in the type that is computed in."""
+    ctx.keep(a)
+    dtype = compute_type(a.dtype)
+    most = ctx.program.reduce("max", a, dims, dtype, lambda node: node).expand(a.sizes)
+    return Value(a.sizes, dtype, lambda at: binary("sub", a.at(at), most.at(at)))
+
+
+@lowers(aten._softmax.default)
+def _softmax(ctx: Context, a: Value, dim: int, half_to_float: bool) -> Value:
+    dims = dims_of(dim, a.rank)
+    if not dims:
+        return Value(a.sizes, ctx.dtype, lambda at: const(1, ctx.dtype))
+    apart = shifted(ctx, a, dims)
+    powers = Value(a.sizes, apart.dtype, lambda at: unary("exp", apart.at(at)))
+    ctx.program.realize(powers)
+    total = ctx.program.reduce("sum", powers, dims, apart.dtype, lambda node: node).expand(a.sizes)
+    return Value(a.sizes, ctx.dtype, lambda at: ops.cast(binary("div", powers.at(at), total.at(at)), ctx.dtype))
+
+
+@lowers(aten._log_softmax.default)
+def _log_softmax(ctx: Context, a: Value, dim: int, half_to_float: bool) -> Value:
+    dims = dims_of(dim, a.rank)
+    if not dims:
+        return Value(a.sizes, ctx.dtype, lambda at: const(0, ctx.dtype))
+    apart = shifted(ctx, a, dims)
+    total = ctx.program.reduce("sum", apart, dims, apart.dtype, lambda node: unary("exp", node))
+    logarithm = Value(total.sizes, apart.dtype, lambda at: unary("log", total.at(at)))
+    ctx.program.realize(logarithm)
+    spread = logarithm.expand(a.sizes)
+    return Value(a.sizes, ctx.dtype, lambda at: ops.cast(binary("sub", apart.at(at), spread.at(at)), ctx.dtype))
+
+
+@lowers(aten._softmax_backward_data.default)
+def _softmax_backward(ctx: Context, grad: Value, out: Value, dim: int, dtype: Any) -> Value:
+    dims = dims_of(dim, out.rank)
+    both = broadcast(grad, out)
+    computed = compute_type(out.dtype)
+    product = Value(out.sizes, computed, lambda at: binary("mul", *(ops.cast(v.at(at), computed) for v in both)))
+    ctx.keep(product)
+    total = ctx.program.reduce("sum", product, dims, computed, lambda node: node).expand(out.sizes)
+
+    def element(at: Any) -> Node:
+        y = ops.cast(out.at(at), computed)
+        return ops.cast(binary("sub", product.at(at), binary("mul", y, total.at(at))), ctx.dtype)
+
+    return Value(out.sizes, ctx.dtype, element)
+
+
+@lowers(aten._log_softmax_backward_data.default)
+def _log_softmax_backward(ctx: Context, grad: Value, out: Value, dim: int, dtype: Any) -> Value:
+    dims = dims_of(dim, out.rank)
+    computed = compute_type(out.dtype)
+    ctx.keep(grad)
+    total = ctx.program.reduce("sum", grad, dims, computed, lambda n: ops.cast(n, computed)).expand(out.sizes)
+
+    def element(at: Any) -> Node:
+        part = binary("mul", unary("exp", ops.cast(out.at(at), computed)), total.at(at))
+        return ops.cast(binary("sub", ops.cast(grad.at(at), computed), part), ctx.dtype)
+
+    return Value(out.sizes, ctx.dtype, element)
+
+
+@lowers(aten.logsumexp.default)
+def _logsumexp(ctx: Context, a: Value, dims: Any, keepdim: bool = False) -> Value:
+    chosen = dims_of(dims, a.rank)
+    if not chosen or not a.dtype.is_floating_point:
+        raise Unsupported("logsumexp of a scalar or of integers")
+    ctx.keep(a)
+    dtype = compute_type(a.dtype)
+    most = ctx.program.reduce("max", a, chosen, dtype, lambda node: node)
+
+    def finite(at: Any) -> Node:
+        node = most.at(at)
+        return where(compare("eq", unary("abs", node), const(math.inf, dtype)), const(0, dtype), node)
+
+    shift = Value(most.sizes, dtype, finite)
+    spread = shift.expand(a.sizes)
+    apart = Value(a.sizes, dtype, lambda at: unary("exp", binary("sub", a.at(at), spread.at(at))))
+    total = ctx.program.reduce("sum", apart, chosen, dtype, lambda node: node)
+    result = Value(total.sizes, ctx.dtype, lambda at: binary("add", unary("log", total.at(at)), shift.at(at)))
+    return drop(result, chosen, keepdim)

@@ -1,0 +1,115 @@
+"""The table of lowerings, and what each of them is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .. import operations as ops
+from ..index import Index
+from ..ir import Node, compute_type
+from ..operations import Unsupported
+from ..program import Program
+from ..values import Value, broadcast, scalar
+
+aten = torch.ops.aten
+
+Lowering = Callable[..., Any]
+
+table: dict[Any, Lowering] = {}
+
+KEEP_COST = 6
+"""A value that is used several times is put into memory (or a row of scratch memory) if it costs more than this."""
+
+
+class Context:
+    """One node that is being lowered: the program so far, and what is known of the result."""
+
+    def __init__(self, program: Program, node: Any, size: Callable[[Any], Index]) -> None:
+        self.program = program
+        self.node = node
+        self.val = node.meta.get("val")
+        self.size = size  # a size as torch has it (an int or a SymInt) as an index
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the result."""
+        found: torch.dtype = self.val.dtype
+        return found
+
+    def sizes(self, tensor: Any = None) -> tuple[Index, ...]:
+        """The sizes of a fake tensor; of the result by default."""
+        return tuple(self.size(s) for s in (self.val if tensor is None else tensor).shape)
+
+    def strides(self, tensor: Any = None) -> tuple[Index, ...]:
+        """The strides of a fake tensor; of the result by default."""
+        return tuple(self.size(s) for s in (self.val if tensor is None else tensor).stride())
+
+    def promoted(self) -> torch.dtype:
+        """The dtype to which torch promotes the first two arguments."""
+        left, right = (self.fake(a) for a in self.node.args[:2])
+        return torch.result_type(left, right)
+
+    def fake(self, argument: Any) -> Any:
+        return argument.meta["val"] if isinstance(argument, torch.fx.Node) else argument
+
+    def keep(self, value: Value) -> Value:
+        """``value``, in memory if computing it again for each of several uses would cost more."""
+        if value.place is None and value.at(value.variables()).cost > KEEP_COST:
+            self.program.realize(value)
+        return value
+
+
+def lowers(*operators: Any) -> Callable[[Lowering], Lowering]:
+    """Register a lowering for ATen overloads."""
+
+    def register(function: Lowering) -> Lowering:
+        for operator in operators:
+            assert operator not in table, operator
+            table[operator] = function
+        return function
+
+    return register
+
+
+def as_value(operand: Any, dtype: torch.dtype) -> Value:
+    if isinstance(operand, Value):
+        return operand
+    if isinstance(operand, (bool, int, float)) or type(operand).__name__ == "Ix":
+        return scalar(operand, dtype)
+    raise Unsupported(f"an operand of type {type(operand).__name__}")
+
+
+def elementwise(
+    ctx: Context,
+    function: Callable[..., Node],
+    *operands: Any,
+    compute: torch.dtype | None = None,
+) -> Value:
+    """``function`` of the elements of the operands, cast to ``compute`` (the type of the result) and broadcast."""
+    out = ctx.dtype
+    chosen = compute_type(out if compute is None else compute)
+    values = broadcast(*(as_value(o, chosen) for o in operands))
+    return combine(values[0].sizes, out, lambda *nodes: function(*nodes), values, chosen)
+
+
+def combine(
+    sizes: Sequence[Index], out: torch.dtype, function: Callable[..., Node], values: Sequence[Value], dtype: torch.dtype
+) -> Value:
+    """A value of given sizes from values of the same sizes, whose elements are cast to ``dtype`` first."""
+
+    def element(at: tuple[Index, ...]) -> Node:
+        return ops.cast(function(*(ops.cast(v.at(at), dtype) for v in values)), out)
+
+    return Value(sizes, out, element)
+
+
+def dims_of(dims: Any, rank: int) -> list[int]:
+    """Dimensions as a list of numbers from 0; all if none are given."""
+    if dims is None or (isinstance(dims, (list, tuple)) and not dims):
+        return list(range(rank))
+    if isinstance(dims, int):
+        dims = [dims]
+    return sorted({d % rank for d in dims}) if rank else []

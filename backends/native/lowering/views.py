@@ -1,0 +1,221 @@
+"""Operators that show the same elements in another shape: they cost nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import index
+from ..index import Index
+from ..operations import Unsupported
+from ..values import Place, Value
+from .registry import Context, aten, lowers
+
+
+def _fresh(a: Value) -> Value:
+    """The same elements without the place: what uses it as a tensor of its own must copy it."""
+    return Value(a.sizes, a.dtype, a.at)
+
+
+@lowers(aten.view.default, aten._unsafe_view.default, aten.reshape.default)
+def _view(ctx: Context, a: Value, sizes: Any) -> Value:
+    return a.view(ctx.sizes())
+
+
+@lowers(aten.permute.default)
+def _permute(ctx: Context, a: Value, dims: Sequence[int]) -> Value:
+    return a.permute(dims)
+
+
+@lowers(aten.transpose.int)
+def _transpose(ctx: Context, a: Value, first: int, second: int) -> Value:
+    if a.rank == 0:
+        return a
+    order = list(range(a.rank))
+    first, second = first % a.rank, second % a.rank
+    order[first], order[second] = order[second], order[first]
+    return a.permute(order)
+
+
+@lowers(aten.t.default)
+def _t(ctx: Context, a: Value) -> Value:
+    return a.permute((1, 0)) if a.rank == 2 else a
+
+
+@lowers(aten.expand.default)
+def _expand(ctx: Context, a: Value, sizes: Any, *, implicit: bool = False) -> Value:
+    wanted = ctx.sizes()
+    if a.place is None and index.product(wanted) is not a.numel:
+        # What is repeated is computed once, unless it is next to nothing.
+        ctx.keep(a)
+    return a.expand(wanted)
+
+
+@lowers(aten.unsqueeze.default)
+def _unsqueeze(ctx: Context, a: Value, dim: int) -> Value:
+    return a.unsqueeze(dim % (a.rank + 1))
+
+
+@lowers(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims)
+def _squeeze(ctx: Context, a: Value, dims: Any = None) -> Value:
+    chosen = range(a.rank) if dims is None else [dims] if isinstance(dims, int) else dims
+    for d in sorted({d % a.rank for d in chosen} if a.rank else (), reverse=True):
+        if type(a.sizes[d]) is int and a.sizes[d] == 1:
+            a = a.squeeze(d)
+    return a
+
+
+def _bound(value: Any, extent: Index, default: Index) -> Index:
+    """A start or an end of a slice, as Python has it."""
+    if value is None:
+        return default
+    if type(value) is int and value >= 2**62:
+        return extent
+    if type(value) is int and type(extent) is int:
+        return max(0, min(value + extent if value < 0 else value, extent))
+    if type(value) is int and value < 0:
+        value = value + extent
+    if index.not_negative(value) and index.not_negative(extent - value):
+        found: Index = value
+        return found
+    raise Unsupported("a slice whose bounds are not known")
+
+
+@lowers(aten.slice.Tensor)
+def _slice(ctx: Context, a: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Value:
+    dim %= a.rank
+    return a.slice(dim, _bound(start, a.sizes[dim], 0), ctx.sizes()[dim], step)
+
+
+@lowers(aten.narrow.default)
+def _narrow(ctx: Context, a: Value, dim: int, start: Any, length: Any) -> Value:
+    dim %= a.rank
+    return a.slice(dim, _position(start, a.sizes[dim]), length)
+
+
+def _position(at: Any, extent: Index) -> Index:
+    if type(at) is int and at < 0:
+        return at + extent
+    if not index.not_negative(at):
+        raise Unsupported("a position that may be negative")
+    found: Index = at
+    return found
+
+
+@lowers(aten.select.int)
+def _select(ctx: Context, a: Value, dim: int, at: Any) -> Value:
+    dim %= a.rank
+    return a.select(dim, _position(at, a.sizes[dim]))
+
+
+@lowers(aten.split_with_sizes.default)
+def _split_with_sizes(ctx: Context, a: Value, sizes: Sequence[Any], dim: int = 0) -> tuple[Value, ...]:
+    dim %= a.rank
+    parts, start = [], 0
+    for length in sizes:
+        parts.append(a.slice(dim, start, length))
+        start = start + length
+    return tuple(parts)
+
+
+@lowers(aten.split.Tensor)
+def _split(ctx: Context, a: Value, size: Any, dim: int = 0) -> tuple[Value, ...]:
+    dim %= a.rank
+    parts, start = [], 0
+    for fake in ctx.val:
+        length = ctx.sizes(fake)[dim]
+        parts.append(a.slice(dim, start, length))
+        start = start + length
+    return tuple(parts)
+
+
+@lowers(aten.unbind.int)
+def _unbind(ctx: Context, a: Value, dim: int = 0) -> tuple[Value, ...]:
+    dim %= a.rank
+    return tuple(a.select(dim, i) for i in range(len(ctx.val)))
+
+
+@lowers(aten.alias.default, aten.detach.default)
+def _alias(ctx: Context, a: Value) -> Value:
+    return a
+
+
+@lowers(aten.clone.default, aten.lift_fresh_copy.default)
+def _clone(ctx: Context, a: Value, *, memory_format: Any = None) -> Value:
+    return _fresh(a)
+
+
+@lowers(aten.copy.default)
+def _copy(ctx: Context, a: Value, source: Value, non_blocking: bool = False) -> Value:
+    from .pointwise import converted
+
+    return converted(source, a.dtype).expand(a.sizes)
+
+
+@lowers(aten.flip.default)
+def _flip(ctx: Context, a: Value, dims: Sequence[int]) -> Value:
+    return a.flip(dims) if a.rank else _fresh(a)
+
+
+@lowers(aten.roll.default)
+def _roll(ctx: Context, a: Value, shifts: Any, dims: Any = ()) -> Value:
+    shifts = [shifts] if isinstance(shifts, int) else list(shifts)
+    dims = [dims] if isinstance(dims, int) else list(dims)
+    if not dims:
+        return Value(a.sizes, a.dtype, _rolled(a.view((a.numel,)), 0, shifts[0]).view(a.sizes).at)
+    for shift, dim in zip(shifts, dims, strict=True):
+        a = _rolled(a, dim % a.rank, shift)
+    return _fresh(a)
+
+
+def _rolled(a: Value, dim: int, shift: Any) -> Value:
+    def element(at: Any) -> Any:
+        moved = index.remainder(at[dim] - shift, a.sizes[dim])
+        return a.at((*at[:dim], moved, *at[dim + 1 :]))
+
+    return Value(a.sizes, a.dtype, element)
+
+
+@lowers(aten.repeat.default)
+def _repeat(ctx: Context, a: Value, repeats: Sequence[Any]) -> Value:
+    base = a
+    for _ in range(len(repeats) - a.rank):
+        base = base.unsqueeze(0)
+    if any(type(s) is int and s == 0 for s in base.sizes):
+        return Value(ctx.sizes(), a.dtype, lambda at: base.at(at))
+    ctx.keep(a)
+
+    def element(at: Any) -> Any:
+        return base.at(tuple(index.remainder(i, s) for i, s in zip(at, base.sizes, strict=True)))
+
+    return Value(ctx.sizes(), a.dtype, element)
+
+
+@lowers(aten.diagonal.default)
+def _diagonal(ctx: Context, a: Value, offset: int = 0, first: int = 0, second: int = 1) -> Value:
+    first, second = first % a.rank, second % a.rank
+    rest = [d for d in range(a.rank) if d not in (first, second)]
+    down, right = max(-offset, 0), max(offset, 0)
+
+    def element(at: Any) -> Any:
+        full: list[Index] = [0] * a.rank
+        for d, i in zip(rest, at[:-1], strict=True):
+            full[d] = i
+        full[first], full[second] = at[-1] + down, at[-1] + right
+        return a.at(tuple(full))
+
+    return Value(ctx.sizes(), a.dtype, element)
+
+
+@lowers(aten.as_strided.default)
+def _as_strided(ctx: Context, a: Value, sizes: Any, strides: Sequence[Any], offset: Any = None) -> Value:
+    expected = ctx.strides(ctx.fake(ctx.node.args[0]))
+    if a.place is None:
+        ctx.program.realize(a, expected)
+    assert a.place is not None
+    if a.place.strides != expected:
+        raise Unsupported("as_strided of a tensor that lies in memory in another order here")
+    start = a.place.offset if offset is None else offset
+    if a.place.buffer.kind == "input" and a.place.offset == 0 and offset is not None:
+        raise Unsupported("as_strided with an offset into the storage of an input")
+    return Value(ctx.sizes(), a.dtype, None, Place(a.place.buffer, tuple(strides), start))

@@ -1,0 +1,290 @@
+"""A schedule as one C++ source and the Python function that calls it.
+
+Between two calls of torch's operators there is one C++ function, which runs all kernels and matrix products.  The
+Python function allocates what torch sees, and passes addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..common.lines import line_of
+from . import index, memory
+from .cpp import Function, print_kernel
+from .cpp_scopes import NAMES
+from .index import Index
+from .ir import Buffer
+from .kernel import Kernel
+from .program import Call, Matrix, Product, Program, TensorRef
+from .schedule import Schedule
+from .stages import LoopNest, plan, read_by, stored_by
+
+
+@dataclass
+class Module:
+    """What is compiled and what runs it; ``calls`` counts calls of torch's operators, ``kernels`` the kernels."""
+
+    cpp: str
+    python: str
+    constants: list[str]
+    kernels: int
+    calls: list[str] = field(default_factory=list)
+
+
+def assemble(program: Program, schedule: Schedule) -> Module:
+    """Print everything."""
+    return _Assembler(program, schedule).run()
+
+
+class _Assembler:
+    def __init__(self, program: Program, schedule: Schedule) -> None:
+        self.program = program
+        self.steps: list[Any] = []
+        readers: dict[Buffer, list[int]] = {}
+        for at, step in enumerate(schedule.steps):
+            for buffer in step.reads:
+                readers.setdefault(buffer, []).append(at)
+        outputs = {ref.buffer for ref in program.outputs if isinstance(ref, TensorRef)}
+        for at, step in enumerate(schedule.steps):
+            if isinstance(step, Kernel):
+                needed = {b for b in step.writes if b in outputs or any(r != at for r in readers.get(b, ()))}
+                self.steps.append(plan(step, needed))
+            else:
+                self.steps.append(step)
+        self.symbols = list(program.symbols)
+        self.functions: dict[str, str] = {}
+        self.function_comments: dict[str, list[str]] = {}
+        self.held = {b for b in program.inputs if isinstance(b, Buffer)} | outputs
+        for step in self.steps:
+            if isinstance(step, Call):
+                self.held |= step.reads | step.writes
+        self.constants = [b for b in program.buffers if b.name in program.constants]
+        self.held |= set(self.constants)
+        self.uses = [_touched(step) for step in self.steps]
+        self.arena = memory.plan(self.uses, {b for b in set().union(*self.uses, set()) if b not in self.held})
+
+    def run(self) -> Module:
+        segments: list[list[Any]] = []
+        order: list[Any] = []  # positions of segments, and calls
+        for step in self.steps:
+            if isinstance(step, Call):
+                order.append(step)
+            else:
+                if not order or isinstance(order[-1], Call):
+                    order.append(len(segments))
+                    segments.append([])
+                segments[order[-1]].append(step)
+        tables = [self._table(s) for s in segments]
+        bodies = [self._segment(n, s, t) for n, (s, t) in enumerate(zip(segments, tables, strict=True))]
+        kernels = [f"{self._comment(name)}static void {name}{body}" for body, name in self.functions.items()]
+        cpp = '#include "kernels.h"\n\n' + "\n".join([*kernels, *bodies])
+        python = self._python(order, tables)
+        calls = [str(s.op) for s in self.steps if isinstance(s, Call)]
+        names = [self.program.constants[b.name] for b in self.constants]
+        return Module(cpp, python, names, sum(isinstance(s, LoopNest) for s in self.steps), calls)
+
+    # --- C++ ------------------------------------------------------------------------------------------------------
+
+    def _table(self, steps: Sequence[Any]) -> list[Buffer]:
+        """The buffers whose addresses a segment is passed, in order."""
+        found: dict[Buffer, None] = {}
+        for step in steps:
+            found.update((b, None) for b in sorted(_touched(step), key=lambda b: b.name) if b in self.held)
+        return list(found)
+
+    def _segment(self, number: int, steps: Sequence[Any], table: list[Buffer]) -> str:
+        lines = [f'extern "C" i64 run{number}(char** at, char* arena, const i64* sizes) {{', "  i32 bad = 0;"]
+        lines += [f"  const i64 {name} = sizes[{n}];" for n, name in enumerate(self.symbols)]
+        names: dict[Buffer, str] = {}
+        for n, buffer in enumerate(table):
+            names[buffer] = buffer.name
+            lines.append(f"  {NAMES[buffer.dtype]}* {buffer.name} = ({NAMES[buffer.dtype]}*)at[{n}];")
+        for step in steps:
+            for buffer in sorted(_touched(step), key=lambda b: b.name):
+                if buffer not in names:
+                    names[buffer] = buffer.name
+                    kind = NAMES[buffer.dtype]
+                    lines.append(f"  {kind}* {buffer.name} = ({kind}*)(arena + {_text(self.arena.offsets[buffer])});")
+            lines.append(f"  {self._call(step)}")
+        return "\n".join([*lines, "  return bad;", "}\n"])
+
+    def _call(self, step: Any) -> str:
+        if isinstance(step, Product):
+            return self._product(step)
+        function = print_kernel(step)
+        name = self._function(function, step)
+        arguments = [b.name for b in function.buffers] + list(function.more)
+        return f"{name}({', '.join(arguments)});"
+
+    def _function(self, function: Function, nest: LoopNest) -> str:
+        name = self.functions.setdefault(function.body, f"kernel{len(self.functions)}")
+        comments = self.function_comments.setdefault(name, [])
+        for node in nest.origins:
+            line = line_of(node)
+            text = f"// {node.target}" + (f" at {line}" if line else "")
+            if text not in comments:
+                comments.append(text)
+        return name
+
+    def _comment(self, name: str) -> str:
+        return "".join(f"{line}\n" for line in self.function_comments[name])
+
+    def _product(self, step: Product) -> str:
+        left, right = (
+            _operand(m, rows, columns)
+            for m, rows, columns in ((step.left, step.m, step.k), (step.right, step.k, step.n))
+        )
+        extents = ", ".join(_text(v) for v in (step.m, step.n, step.k, step.batch, step.left.step, step.right.step))
+        return f"product({step.target.name}, {left}, {right}, {extents});"
+
+    # --- Python ---------------------------------------------------------------------------------------------------
+
+    def _python(self, order: Sequence[Any], tables: list[list[Buffer]]) -> str:
+        inputs = self.program.inputs
+        parameters = [b.name if isinstance(b, Buffer) else f"number{n}" for n, b in enumerate(inputs)]
+        lines = [f"def run({', '.join(parameters)}):"]
+        for name, (position, dim) in self.program.symbols.items():
+            source = parameters[position]
+            lines.append(f"    {name} = {source if dim is None else f'{source}.shape[{dim}]'}")
+        for buffer in inputs:
+            if isinstance(buffer, Buffer) and self._is_used(buffer):
+                lines += self._check_input(buffer)
+        if self.symbols:
+            lines.append(f"    sizes = array('q', ({', '.join(self.symbols)},)).buffer_info()[0]")
+        size = self.arena.size
+        if not (type(size) is int and size == 0):
+            lines.append(f"    arena = new_arena({_text_py(size)})")
+            lines.append("    arena_at = arena.data_ptr()")
+        else:
+            lines.append("    arena_at = None")
+        made = {b for b in inputs if isinstance(b, Buffer)} | set(self.constants)
+        last_use = self._last_uses(order, tables)
+        for at, step in enumerate(order):
+            lines += self._step(step, tables, made)
+            gone = [b.name for b in made if last_use.get(b) == at and b.kind == "temp"]
+            if gone:
+                lines.append(f"    del {', '.join(sorted(gone))}")
+        results = [self._result(ref) for ref in self.program.outputs]
+        lines.append(f"    return ({', '.join(results)}{',' if len(results) == 1 else ''})")
+        return "\n".join(lines) + "\n"
+
+    def _is_used(self, buffer: Buffer) -> bool:
+        return any(buffer in used for used in self.uses)
+
+    def _check_input(self, buffer: Buffer) -> list[str]:
+        strides = _tuple(buffer.strides)
+        if buffer.strides == index.contiguous_strides(buffer.sizes):
+            test = f"not {buffer.name}.is_contiguous()"
+        else:
+            test = f"{buffer.name}.stride() != {strides}"
+        return [f"    if {test}:", f"        {buffer.name} = fit({buffer.name}, {strides})"]
+
+    def _last_uses(self, order: Sequence[Any], tables: list[list[Buffer]]) -> dict[Buffer, int]:
+        last: dict[Buffer, int] = {}
+        for at, step in enumerate(order):
+            for buffer in tables[step] if isinstance(step, int) else step.reads | step.writes:
+                last[buffer] = at
+        return last
+
+    def _step(self, step: Any, tables: list[list[Buffer]], made: set[Buffer]) -> list[str]:
+        if isinstance(step, Call):
+            return self._python_call(step, made)
+        lines = []
+        for buffer in tables[step]:
+            if buffer not in made:
+                made.add(buffer)
+                lines.append(
+                    f"    {buffer.name} = empty({_tuple(buffer.sizes)}, {_tuple(buffer.strides)}, dtype={buffer.dtype})"
+                )
+        addresses = ", ".join(f"{b.name}.data_ptr()" for b in tables[step])
+        sizes = "sizes" if self.symbols else "None"
+        lines.append(f"    table = array('Q', ({addresses}{',' if len(tables[step]) == 1 else ''}))")
+        lines.append(f"    if run{step}(table.buffer_info()[0], arena_at, {sizes}):")
+        lines.append("        bad_index()")
+        return lines
+
+    def _python_call(self, step: Call, made: set[Buffer]) -> list[str]:
+        op = step.op
+        arguments = [_argument(a) for a in step.args] + [f"{k}={_argument(v)}" for k, v in step.kwargs.items()]
+        namespace, _, name = op.name().partition("::")
+        packet, _, _ = name.partition(".")
+        call = f"ops.{namespace}.{packet}.{op._overloadname}({', '.join(arguments)})"
+        lines = []
+        if len(step.results) == 1 and op._schema.returns[0].type.kind() != "ListType":
+            lines.append(f"    result = ({call},)")
+        else:
+            lines.append(f"    result = {call}")
+        for n, buffer in enumerate(step.results):
+            if buffer is not None and (self._is_used_later(buffer) or buffer.kind == "output"):
+                made.add(buffer)
+                lines.append(f"    {buffer.name} = fit(result[{n}], {_tuple(buffer.strides)})")
+        lines.append("    del result")
+        return lines
+
+    def _is_used_later(self, buffer: Buffer) -> bool:
+        return any(
+            buffer in step.reads if isinstance(step, (Call, Product)) else buffer in read_by(step)
+            for step in self.steps
+        )
+
+    def _result(self, ref: TensorRef | Index) -> str:
+        if not isinstance(ref, TensorRef):
+            return _text_py(ref)
+        return _shown(ref)
+
+
+def _touched(step: Any) -> set[Buffer]:
+    if isinstance(step, LoopNest):
+        return stored_by(step) | read_by(step)
+    found: set[Buffer] = step.reads | step.writes
+    return found
+
+
+def _operand(matrix: Matrix, rows: Index, columns: Index) -> str:
+    """Address, leading dimension and whether it is transposed."""
+    plain = (type(matrix.columns) is int and matrix.columns == 1) or (type(columns) is int and columns == 1)
+    leading = matrix.rows if plain else matrix.columns
+    offset = f" + {_text(matrix.offset)}" if not (type(matrix.offset) is int and matrix.offset == 0) else ""
+    return f"{matrix.buffer.name}{offset}, {_text(leading)}, {'false' if plain else 'true'}"
+
+
+def _text(value: Index) -> str:
+    """An index of sizes in C++."""
+    return f"{value}l" if type(value) is int else _text_py(value).replace("//", "/")
+
+
+def _text_py(value: Any) -> str:
+    """An index of sizes in Python, whose operators C++ shares for what is not negative."""
+    if not isinstance(value, index.Ix):
+        return repr(value)
+    return f"({value!r})"
+
+
+def _tuple(values: Sequence[Index]) -> str:
+    return "(" + "".join(f"{_text_py(v)}, " for v in values) + ")"
+
+
+def _shown(ref: TensorRef) -> str:
+    buffer = ref.buffer
+    whole = ref.sizes == buffer.sizes and ref.strides == buffer.strides and type(ref.offset) is int and ref.offset == 0
+    if whole:
+        return buffer.name
+    return f"shown({buffer.name}, {_tuple(ref.sizes)}, {_tuple(ref.strides)}, {_text_py(ref.offset)})"
+
+
+def _argument(value: Any) -> str:
+    if isinstance(value, TensorRef):
+        return _shown(value)
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_argument(v) for v in value) + "]"
+    if isinstance(value, index.Ix):
+        return _text_py(value)
+    if isinstance(value, float):
+        return f"float({str(value)!r})"
+    if isinstance(value, torch.device):
+        return f"torch.device({str(value)!r})"
+    return repr(value)

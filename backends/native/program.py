@@ -1,0 +1,228 @@
+"""A graph as statements of the loop IR and calls of torch's operators, in an order that can be run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from . import index, operations as ops
+from .index import Index, Var
+from .ir import Buffer, Node, Statement, make
+from .values import Place, Value
+
+
+@dataclass(frozen=True)
+class TensorRef:
+    """A tensor on a buffer, as an argument of a call."""
+
+    buffer: Buffer
+    sizes: tuple[Index, ...]
+    strides: tuple[Index, ...]
+    offset: Index
+
+    @classmethod
+    def of(cls, value: Value) -> TensorRef:
+        assert value.place is not None
+        return cls(value.place.buffer, value.sizes, value.place.strides, value.place.offset)
+
+
+@dataclass(eq=False)
+class Call:
+    """A call of one of torch's operators.
+
+    ``args`` and ``kwargs`` hold :class:`TensorRef` for tensors and index expressions for sizes; ``results`` are the
+    buffers for its tensors, in order (None: not used).
+    """
+
+    op: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    results: list[Buffer | None]
+    origins: list[Any] = field(default_factory=list)
+
+    @property
+    def reads(self) -> set[Buffer]:
+        found: set[Buffer] = set()
+
+        def visit(value: Any) -> None:
+            if isinstance(value, TensorRef):
+                found.add(value.buffer)
+            elif isinstance(value, (list, tuple)):
+                for item in value:
+                    visit(item)
+
+        visit([*self.args, *self.kwargs.values()])
+        return found
+
+    @property
+    def writes(self) -> set[Buffer]:
+        return {b for b in self.results if b is not None}
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix in memory, or ``batch`` of them ``step`` apart: element (i, j) is at ``offset + i*rows + j*columns``."""
+
+    buffer: Buffer
+    offset: Index
+    rows: Index
+    columns: Index
+    step: Index = 0
+
+
+@dataclass(eq=False)
+class Product:
+    """``target = left @ right`` for ``batch`` matrices, by the library's matrix product; target is contiguous."""
+
+    target: Buffer
+    left: Matrix
+    right: Matrix
+    m: Index
+    n: Index
+    k: Index
+    batch: Index = 1
+    origins: list[Any] = field(default_factory=list)
+
+    @property
+    def reads(self) -> set[Buffer]:
+        return {self.left.buffer, self.right.buffer}
+
+    @property
+    def writes(self) -> set[Buffer]:
+        return {self.target}
+
+
+Item = Any  # Statement | Call | Product
+
+
+class Program:
+    """What a graph becomes, built while its nodes are lowered in order."""
+
+    def __init__(self) -> None:
+        self.buffers: list[Buffer] = []
+        self.inputs: list[Buffer | str] = []  # a symbol's name for a number
+        self.items: list[Item] = []
+        self.outputs: list[TensorRef | Index] = []
+        self.symbols: dict[str, tuple[int, int | None]] = {}  # symbol: which input, which of its sizes
+        self.constants: dict[str, Any] = {}
+        self.current: Any = None  # the FX node that is being lowered
+
+    def buffer(
+        self, dtype: torch.dtype, sizes: Sequence[Index], strides: Sequence[Index] | None = None, kind: str = "temp"
+    ) -> Buffer:
+        sizes = tuple(sizes)
+        strides = index.contiguous_strides(sizes) if strides is None else tuple(strides)
+        made = Buffer(f"{'in' if kind == 'input' else 'b'}{len(self.buffers)}", dtype, sizes, strides, kind)
+        self.buffers.append(made)
+        return made
+
+    def stored(self, buffer: Buffer) -> Value:
+        """The value that is a whole buffer."""
+        return Value(buffer.sizes, buffer.dtype, None, Place(buffer, buffer.strides, 0))
+
+    # --- statements -----------------------------------------------------------------------------------------------
+
+    def realize(self, value: Value, strides: Sequence[Index] | None = None) -> Value:
+        """Put ``value`` into memory, if it is not there, and return it."""
+        if value.place is None:
+            buffer = self.buffer(value.dtype, value.sizes, strides)
+            self.store(value, buffer, buffer.strides, 0)
+            value.put(Place(buffer, buffer.strides, 0))
+        return value
+
+    def copy(self, value: Value, strides: Sequence[Index] | None = None) -> Value:
+        """A copy of ``value`` in memory of its own."""
+        buffer = self.buffer(value.dtype, value.sizes, strides)
+        self.store(value, buffer, buffer.strides, 0)
+        return self.stored(buffer)
+
+    def store(self, value: Value, buffer: Buffer, strides: Sequence[Index], offset: Index) -> None:
+        """Write ``value`` to a part of ``buffer``."""
+        variables = value.variables()
+        position = Place(buffer, tuple(strides), offset).position(variables)
+        kept = _loops(variables)
+        # The last loop is the one whose elements lie side by side.
+        kept.sort(key=lambda v: _weight(index.coefficient(position, v)), reverse=True)
+        self._add(Statement(buffer, position, value.at(variables), tuple(kept)))
+
+    def reduce(
+        self, reduction: str, value: Value, dims: Sequence[int], dtype: torch.dtype, element: Callable[[Node], Node]
+    ) -> Value:
+        """The reduction of ``element(value)`` over ``dims``, which stay with size 1."""
+        chosen = {d % value.rank for d in dims} if value.rank else set()
+        variables = tuple(index.var(f"{'r' if d in chosen else 'd'}{d}", s) for d, s in enumerate(value.sizes))
+        sizes = [1 if d in chosen else s for d, s in enumerate(value.sizes)]
+        buffer = self.buffer(dtype, sizes)
+        kept = tuple(0 if d in chosen else v for d, v in enumerate(variables))
+        position = Place(buffer, buffer.strides, 0).position(kept)
+        body = element(value.at(variables))
+        if reduction in ("argmax", "argmin"):
+            at = index.flatten(
+                [i for d, i in enumerate(variables) if d in chosen],
+                [s for d, s in enumerate(value.sizes) if d in chosen],
+            )
+            body = make("pair", (body, ops.from_index(at)), body.dtype)
+        reduced = [v for d, i in enumerate(variables) if d in chosen and (v := index.the_var(i)) is not None]
+        outer = _loops(kept)
+        if not reduced:  # each result is made of one element
+            if reduction.startswith("arg"):
+                body = ops.const(0, torch.int64)
+            self._add(Statement(buffer, position, ops.cast(body, dtype), tuple(outer)))
+            return self.stored(buffer)
+        self._add(Statement(buffer, position, body, tuple(outer), tuple(reduced), reduction))
+        return self.stored(buffer)
+
+    def _add(self, statement: Statement) -> None:
+        statement.origins = [self.current]
+        self.items.append(statement)
+
+    def call(self, op: Any, args: Sequence[Any], kwargs: dict[str, Any], results: list[Buffer | None]) -> None:
+        self.items.append(Call(op, tuple(args), kwargs, results, [self.current]))
+
+    def product(self, *args: Any, **kwargs: Any) -> None:
+        self.items.append(Product(*args, **kwargs, origins=[self.current]))
+
+    def as_matrix(self, value: Value) -> Value:
+        """``value`` in memory such that one of its last two dimensions has stride 1, and the other a usual one."""
+        if value.place is None:
+            self.realize(value)
+            return value
+        rows, columns = value.place.strides[-2:]
+        m, n = value.sizes[-2:]
+        if _unit(columns, n) and _leading(rows, n, m):
+            return value
+        if _unit(rows, m) and _leading(columns, m, n):
+            return value
+        return self.copy(value)
+
+
+def _unit(stride: Index, extent: Index) -> bool:
+    return (type(stride) is int and stride == 1) or (type(extent) is int and extent == 1)
+
+
+def _leading(stride: Index, least: Index, extent: Index) -> bool:
+    return (type(extent) is int and extent == 1) or index.not_negative(stride - least)
+
+
+def _loops(variables: Sequence[Index]) -> list[Var]:
+    return [v for i in variables if (v := index.the_var(i)) is not None]
+
+
+def _weight(stride: Index | None) -> int:
+    """A number that orders strides: symbolic ones are taken for large."""
+    if stride is None:
+        return 0
+    if type(stride) is int:
+        return stride
+    assert isinstance(stride, index.Ix)
+    return max(coef * 1000 ** len(mono) for mono, coef in stride.terms)
+
+
+def number(value: Any) -> Index:
+    """A plain number or an index expression, as an argument of a lowering."""
+    if isinstance(value, bool) or not isinstance(value, (int, index.Ix)):
+        raise ops.Unsupported(f"{type(value).__name__} where a size is expected")
+    return value

@@ -1,0 +1,83 @@
+"""Calling compiled graphs."""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from . import build
+
+
+def fit(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
+    """``tensor``, or a copy of it, with the strides that the code was compiled for."""
+    if tensor.stride() == tuple(strides):
+        return tensor
+    if all(s <= 1 or a == b for s, a, b in zip(tensor.shape, tensor.stride(), strides, strict=True)):
+        return tensor
+    copy = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype)
+    return copy.copy_(tensor)
+
+
+def shown(tensor: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int) -> torch.Tensor:
+    """A view of memory, ``offset`` elements from the tensor's first."""
+    return tensor.as_strided(sizes, strides, tensor.storage_offset() + offset)
+
+
+def new_arena(size: int) -> torch.Tensor:
+    """Memory for what torch never sees."""
+    return torch.empty(size, dtype=torch.uint8)
+
+
+def bad_index() -> None:
+    raise IndexError(
+        "index out of range in a compiled graph: an embedding, gather or index has an index that its tensor lacks"
+    )
+
+
+class NativeFunction:
+    """A compiled graph: flat inputs in, flat outputs out."""
+
+    def __init__(
+        self,
+        python: str,
+        library: bytes | None,
+        constants: Sequence[torch.Tensor],
+        names: Sequence[str],
+        notes: list[str],
+        *,
+        cache_hit: bool,
+    ) -> None:
+        self.notes = notes
+        self.cache_hit = cache_hit
+        self.python = python
+        namespace: dict[str, Any] = {
+            "torch": torch,
+            "ops": torch.ops,
+            "empty": torch.empty_strided,
+            "array": array,
+            "fit": fit,
+            "shown": shown,
+            "new_arena": new_arena,
+            "bad_index": bad_index,
+            "inf": float("inf"),
+            "nan": float("nan"),
+            **dict(zip(names, constants, strict=True)),
+        }
+        self._library = build.load(library) if library else None  # kept alive with the functions
+        at = 0
+        while self._library is not None and hasattr(self._library, f"run{at}"):
+            function = getattr(self._library, f"run{at}")
+            function.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+            function.restype = ctypes.c_int64
+            namespace[f"run{at}"] = function
+            at += 1
+        exec(compile(python, "<torchmux native>", "exec"), namespace)
+        self._run = namespace["run"]
+
+    def __call__(self, *args: Any) -> Sequence[Any]:
+        result: Sequence[Any] = self._run(*args)
+        return result

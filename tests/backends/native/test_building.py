@@ -1,0 +1,83 @@
+"""The compiler and the cache: what is missing, what fails, what is kept."""
+
+from __future__ import annotations
+
+import stat
+
+import pytest
+import torch
+
+from torchmux.backends.native import SPEC
+from torchmux.config import config
+from torchmux.registry import BackendUnavailable, CompilationFailed, availability, resolve
+
+X = torch.randn(4, 5)
+
+
+@pytest.fixture
+def script(tmp_path):
+    def make(body: str) -> str:
+        path = tmp_path / "compiler"
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        return str(path)
+
+    return make
+
+
+def test_no_compiler(monkeypatch, capture) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    availability.forget()
+    try:
+        assert "CXX='no-such-compiler' is not on PATH" in SPEC.probe().reason
+        with pytest.raises(BackendUnavailable, match="no-such-compiler"):
+            resolve("native")
+        monkeypatch.delenv("CXX")
+        monkeypatch.setenv("PATH", "")
+        assert "g++ or clang++ is not on PATH" in SPEC.probe().reason
+    finally:
+        availability.forget()
+
+
+def test_a_compiler_that_fails(monkeypatch, capture, script, tmp_path) -> None:
+    monkeypatch.setenv("CXX", script("echo 'out of luck' >&2; exit 3"))
+    with config.patch(cache_dir=tmp_path / "cache"):
+        captured = capture(lambda x: x + 1, X)
+        with pytest.raises(CompilationFailed, match=r"exit status 3\): out of luck"):
+            captured.compile("native", strict=True)
+        left = list((tmp_path / "cache" / "failed").iterdir())
+    assert len(left) == 1
+    assert "kernels.h" in left[0].read_text()
+
+
+def test_the_compiler_that_was_asked_for(monkeypatch, capture, script, tmp_path) -> None:
+    monkeypatch.setenv("CXX", script(f'echo "$@" >> {tmp_path}/log; exec g++ "$@"'))
+    with config.patch(cache_dir=tmp_path / "cache"):
+        captured = capture(lambda x: x + 1, X)
+        torch.testing.assert_close(captured.run(captured.compile("native"), X), X + 1)
+    assert "-march=native" in (tmp_path / "log").read_text()
+
+
+def test_the_second_time_nothing_is_compiled(monkeypatch, capture, tmp_path) -> None:
+    with config.patch(cache_dir=tmp_path):
+        first = capture(lambda x: (x * 3).softmax(-1), X).compile("native", strict=True)
+        assert first.report.cache_hits == 0
+        from torchmux.backends.native import build
+
+        monkeypatch.setattr(build, "compile_source", None)
+        again = capture(lambda x: (x * 3).softmax(-1), X)
+        second = again.compile("native", strict=True)
+        assert second.report.cache_hits == 1
+        torch.testing.assert_close(again.run(second, X), (X * 3).softmax(-1))
+
+
+def test_a_damaged_artifact_is_made_again(capture, tmp_path) -> None:
+    with config.patch(cache_dir=tmp_path):
+        capture(lambda x: x.exp() + 2, X).compile("native", strict=True)
+        for path in (tmp_path / "artifacts").rglob("*"):
+            if path.is_file():
+                path.write_bytes(path.read_bytes()[:-100])
+        again = capture(lambda x: x.exp() + 2, X)
+        compiled = again.compile("native", strict=True)
+        assert compiled.report.cache_hits == 0
+        torch.testing.assert_close(again.run(compiled, X), X.exp() + 2)

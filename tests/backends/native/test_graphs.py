@@ -1,0 +1,208 @@
+"""Small graphs through the native backend: numbers, layouts, dtypes, fusion."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Mlp(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.norm, self.two = nn.Linear(64, 128), nn.LayerNorm(128), nn.Linear(128, 10)
+
+    def forward(self, x):
+        return torch.softmax(self.two(F.gelu(self.norm(self.one(x)))), -1)
+
+
+def test_a_network(check) -> None:
+    report = check(Mlp(), torch.randn(8, 64))
+    assert report.share == 1.0
+    assert report.partitions == 1
+    assert report.notes == []  # nothing is left to torch's kernels but matrix products
+
+
+@pytest.mark.parametrize("shape", [(64, 1024), (3, 5, 77), (2, 1), (1, 640), (4, 16), (1,), (3, 20000)])
+def test_rows(check, shape) -> None:
+    def f(x):
+        y = (x * 2 + 1).softmax(-1) * x
+        return y.mean(-1), F.layer_norm(y + x, shape[-1:]), F.log_softmax(x, -1), x.amax(-1, keepdim=True) - x
+
+    check(f, torch.randn(shape))
+
+
+@pytest.mark.parametrize("shape", [(130, 70), (3, 1000), (5, 4, 33), (70, 2, 3)])
+def test_columns_and_whole_sums(check, shape) -> None:
+    def f(x):
+        return x.sum(0), x.mean(), x.amax(0), (x * x).sum(), x.softmax(0), x.var(1), x.std(0), x.amin(), x.sum((0, -1))
+
+    check(f, torch.rand(shape))
+
+
+def test_long_sums(check) -> None:
+    check(lambda x: (x.sum(), x.mean(1), x.max(), x.argmax(), (x > 0).any(), (x > 9).all()), torch.randn(3, 100_000))
+
+
+def test_where_the_extremum_is(check) -> None:
+    x = torch.randint(-5, 5, (33, 50)).float()
+
+    def f(x):
+        most, least = x.max(-1), x.min(0)
+        return most[0], most[1], least[0], least[1], x.argmax(), x.argmin(1), x.argmax(0)
+
+    check(f, x)
+    check(f, x.long())
+
+
+def test_nan_and_infinities(check) -> None:
+    x = torch.tensor([[1.0, float("nan"), -2.0], [float("inf"), 3.0, -float("inf")]]).repeat(3, 7)
+
+    def f(x):
+        return x.amax(-1), x.argmax(-1), x.relu(), torch.maximum(x, -x), x.exp(), x.clamp(-1, 1), x.isnan(), x.isinf()
+
+    check(f, x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_precisions(check, dtype) -> None:
+    def f(x, y):
+        z = F.gelu(x @ y + 1)
+        return z, z.softmax(-1), z.sum(0), z.float(), (z * 3).to(torch.float32).amax(0), F.layer_norm(z, (24,))
+
+    check(f, torch.randn(20, 16).to(dtype), torch.randn(16, 24).to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8])
+def test_integers(check, dtype) -> None:
+    def f(x, y):
+        return x + y, x * y, x - 3, x // 7, x % 5, x & y, x | 3, x > y, x.sum(), x.amax(0), x.float() / 3, ~x, x.abs()
+
+    low = 0 if dtype is torch.uint8 else -100
+    check(f, torch.randint(low, 100, (7, 37)).to(dtype), torch.randint(low, 100, (7, 37)).to(dtype))
+
+
+def test_bools(check) -> None:
+    def f(x, y):
+        both = x & y
+        return both, ~x, x | y, x ^ y, both.sum(-1), x.any(0), y.all(-1), x.float(), torch.where(x, 1.0, 2.0), x == y
+
+    check(f, torch.rand(9, 40) > 0.5, torch.rand(9, 40) > 0.1)
+
+
+def test_views(check) -> None:
+    def f(x):
+        a = x.view(4, 6, 8).permute(1, 0, 2).reshape(6, 32)
+        return a + 1, x[1:, ::2] * 2, x.flip(0) + x, x.roll(3, 1), x.t().contiguous(), x[:, None].expand(4, 3, 48) - 1
+
+    check(f, torch.randn(4, 48))
+
+
+def test_layouts_are_eagers(check) -> None:
+    x = torch.randn(2, 5, 6, 7).contiguous(memory_format=torch.channels_last)
+    check(lambda x: (x * 2, (x + 1).relu().sum((2, 3)), x.permute(3, 1, 0, 2).sin()), x)
+    check(lambda x: (x * 2).sum(1), torch.randn(8, 30).t())
+
+
+def test_joining(check) -> None:
+    def f(x, y):
+        return torch.cat([x, y * 2], 1), torch.stack([x, x + 1], 1), F.pad(x, (1, 2, 3, 0), value=5.0), x.repeat(2, 3)
+
+    check(f, torch.randn(5, 17), torch.randn(5, 4))
+
+
+def test_rotary_embedding(check) -> None:
+    def f(x, angle):
+        half = x.shape[-1] // 2
+        turned = torch.cat((-x[..., half:], x[..., :half]), -1)
+        return x * angle.cos() + turned * angle.sin()
+
+    check(f, torch.randn(2, 4, 10, 16), torch.randn(10, 16))
+
+
+def test_reading_where_data_says(check) -> None:
+    def f(table, rows, x):
+        picked = F.embedding(rows, table)
+        return picked * 2, x[rows[0]], x.gather(1, rows), x.index_select(0, rows[1]), F.layer_norm(picked, (33,))
+
+    check(f, torch.randn(9, 33), torch.randint(0, 7, (7, 5)), torch.randn(9, 12))
+
+
+def test_an_index_out_of_range_is_an_error(capture) -> None:
+    table, rows = torch.randn(9, 33), torch.tensor([[1, 2], [3, 4]])
+    captured = capture(lambda t, r: F.embedding(r, t) + 1, table, rows)
+    compiled = captured.compile("native", strict=True)
+    captured.run(compiled, table, rows)
+    for wrong in (9, -1, 10**12):
+        with pytest.raises(IndexError):
+            captured.run(compiled, table, torch.tensor([[1, 2], [wrong, 4]]))
+    captured.run(compiled, table, rows)
+
+
+def test_writing_to_inputs(capture) -> None:
+    def f(x, y):
+        x.add_(1)
+        y.mul_(x.sum(-1, keepdim=True))
+        return x * y
+
+    given, reference = (torch.randn(4, 20), torch.randn(4, 20)), None
+    reference = [t.clone() for t in given]
+    captured = capture(f, *[t.clone() for t in given])
+    compiled = captured.compile("native")
+    wanted = f(*reference)
+    mine = [t.clone() for t in given]
+    torch.testing.assert_close(captured.run(compiled, *mine), wanted)
+    torch.testing.assert_close(mine, reference)
+
+
+def test_inputs_in_another_layout_than_at_first(capture) -> None:
+    x = torch.randn(6, 9)
+    captured = capture(lambda x: x.softmax(-1), x)
+    compiled = captured.compile("native")
+    other = torch.randn(9, 6).t()
+    torch.testing.assert_close(captured.run(compiled, other), other.softmax(-1))
+
+
+def test_nothing_to_do(check) -> None:
+    check(lambda x: (x + 1, x.sum(), x.sum(0)), torch.randn(0, 5))
+    check(lambda x: (x + 1, x.exp()), torch.tensor(2.0))
+    check(lambda x, y: (x @ y, x.sum(1), x.softmax(0)), torch.randn(3, 0), torch.randn(0, 4))
+
+
+def test_one_kernel_for_a_chain(check) -> None:
+    from torchmux.backends.native import compiler
+
+    sources = []
+    original = compiler.assemble
+
+    def spy(*args):
+        sources.append(original(*args))
+        return sources[-1]
+
+    compiler.assemble = spy
+    try:
+        check(lambda x: ((x.sin() + 1) * x.exp()).softmax(-1).mean(-1), torch.randn(64, 100))
+        check(lambda x: ((x.sin() + 1) * x.exp()).softmax(-1).mean(-1), torch.randn(64, 100), options={"fusion": False})
+    finally:
+        compiler.assemble = original
+    assert sources[0].kernels == 1
+    assert sources[1].kernels > 3
+
+
+def test_random_numbers_are_torchs(capture) -> None:
+    captured = capture(lambda x: F.dropout(x * 2, 0.5, True) + torch.rand_like(x), torch.randn(50, 20))
+    compiled = captured.compile("native", strict=True)
+    x = torch.randn(50, 20)
+    torch.manual_seed(3)
+    got = captured.run(compiled, x)
+    torch.manual_seed(3)
+    torch.testing.assert_close(got, F.dropout(x * 2, 0.5, True) + torch.rand_like(x))
+
+
+def test_complex_numbers_are_left_to_torch(capture) -> None:
+    x = torch.randn(4, 4, dtype=torch.complex64)
+    captured = capture(lambda x: (x * 2).abs(), x)
+    compiled = captured.compile("native")
+    torch.testing.assert_close(captured.run(compiled, x), (x * 2).abs())
+    assert all("complex64" in p.reason for p in compiled.report.fallbacks)
