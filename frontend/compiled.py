@@ -69,7 +69,9 @@ def _raise_pending(record: Record) -> None:
 
 def compiled_function(fn: Callable, session: Session) -> Callable:
     """A function that runs ``fn`` captured."""
-    record, callback, number = Record(), session.callback, session.region
+    owner = getattr(fn, "__self__", None)
+    record = Record(owner if isinstance(owner, torch.nn.Module) else None)
+    callback, number = session.callback, session.region
 
     @functools.wraps(fn)
     def compiled(*args: Any, **kwargs: Any) -> Any:
@@ -146,7 +148,7 @@ def compiled_module(module: torch.nn.Module, session: Session) -> torch.nn.Modul
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,
         "_torchmux_original": module,
-        "_torchmux_record": Record(),
+        "_torchmux_record": Record(module),
         "_torchmux_session": session,
     }
     derived = types.new_class(cls.__name__, (CompiledModule, cls), exec_body=lambda ns: ns.update(namespace))

@@ -26,12 +26,21 @@ class CompiledGuards:
     def __init__(self, guards: GuardSet) -> None:
         self.conditions: list[Guard] = list(guards.guards.values())
         self.tensors = [_in_words(tensor) for tensor in guards.tensors.values()]
-        self._checkers: list[tuple[Any, list[Source]]] = []
+        self.distinct = guards.distinct
+        self.inputs = guards.inputs
+        self._global_state = guards.global_state
+        self._devices = guards.devices
+        self._state = ti.GlobalStateGuard()
+        # the arguments first, as they change from call to call; the check of all also tells that no two are one
+        tensors = sorted(guards.tensors.values(), key=lambda t: not isinstance(t.source, LocalSource))
+        own = [t for t in tensors if isinstance(t.source, LocalSource)]
+        self.tensor_checks = [
+            _tensor_checker(group) for group in ([own] if len(own) == len(tensors) else [own, tensors])
+        ]
         self._shape_conditions = guards.shape_conditions
         self._shape_roots = guards.shape_roots
         self._shape_namespace = guards.shape_namespace
-        self.text = ""
-        self.check: Callable[[dict], bool] = self._build(guards)
+        self.check, self.text = self.write(self.conditions, self.distinct, _loader)
 
     def words(self) -> list[str]:
         """Every guard as a person would read it."""
@@ -39,62 +48,54 @@ class CompiledGuards:
 
     # --- the function ----------------------------------------------------------------------------------------------
 
-    def _build(self, guards: GuardSet) -> Callable[[dict], bool]:
+    def write(
+        self, conditions: list[Guard], distinct: list[list[Source]], make_loader: Callable, parameters: str = "L"
+    ) -> tuple[Callable[..., bool], str]:
+        """A check of these conditions and groups, and of everything else; the function and its text."""
         names = Names()
         lines: list[str] = []
-        loader = _loader(names, lines)
-        if guards.global_state:
-            self._emit_global_state(guards, names, lines)
-        tensors = list(guards.tensors.values())
-        own = [t for t in tensors if isinstance(t.source, LocalSource)]
-        # the arguments change from call to call, the model's structure hardly ever does
-        arguments = [g for g in self.conditions if isinstance(g.source, LocalSource)]
-        rest = [g for g in self.conditions if not isinstance(g.source, LocalSource)]
-        self._emit_tensors(own, loader, names, lines)
+        loader = make_loader(names, lines)
+        if self._global_state:
+            self._emit_global_state(names, lines)
+        self._emit_tensors(self.tensor_checks[0], loader, names, lines)
+        # the model's structure hardly ever changes
+        arguments = [g for g in conditions if isinstance(g.source, LocalSource)]
+        rest = [g for g in conditions if not isinstance(g.source, LocalSource)]
         for guard in (*arguments, *rest):
             condition = guard.text(loader, names)  # loading may add lines, so before the append
             lines.append(f"if not ({condition}): return False")
-        if len(tensors) > len(own):
-            # the arguments again: one call also tells that all tensors are different ones
-            self._emit_tensors(tensors, loader, names, lines)
-        for sources in guards.distinct:
+        for checker in self.tensor_checks[1:]:
+            self._emit_tensors(checker, loader, names, lines)
+        for sources in distinct:
             variables = ", ".join(f"id({loader.load(source)})" for source in sources)
             lines.append(f"if len({{{variables}}}) != {len(sources)}: return False")
         for variable, source in self._shape_roots.items():
             lines.append(f"{variable} = {loader.load(source)}")
         lines.extend(f"if not ({condition.text}): return False" for condition in self._shape_conditions)
-        body = "\n".join("        " + line for line in lines or ["pass"])
-        self.text = (
-            f"def guard(L):\n    try:\n{body}\n"
+        body = "\n".join("        " + line for line in ([*loader.prologue(), *lines] or ["pass"]))
+        text = (
+            f"def guard({parameters}):\n    try:\n{body}\n"
             "    except (KeyError, AttributeError, IndexError, TypeError, ValueError):\n"
             "        return False  # a path that the trace followed is gone\n"
             "    return True\n"
         )
         namespace = {**names.namespace, **self._shape_namespace}
-        exec(compile(self.text, "<torchmux guard>", "exec"), namespace)
-        return namespace["guard"]
+        exec(compile(text, "<torchmux guard>", "exec"), namespace)
+        return namespace["guard"], text
+
+    def _emit_global_state(self, names: Names, lines: list[str]) -> None:
+        lines.append(f"if not {names.const(self._state, 'global_state_')}.check(): return False")
+        dispatch_modes, function_modes = names.const(ti.count_dispatch_modes), names.const(ti.count_function_modes)
+        lines.append(f"if {dispatch_modes}() or {function_modes}() != {len(self._devices)}: return False")
+        if self._devices:
+            lines.append(f"if {names.const(ti.default_devices)}() != {names.const(self._devices)}: return False")
 
     @staticmethod
-    def _emit_global_state(guards: GuardSet, names: Names, lines: list[str]) -> None:
-        state = names.const(ti.GlobalStateGuard(), "global_state_")
-        lines.append(f"if not {state}.check(): return False")
-        dispatch_modes, function_modes = names.const(ti.count_dispatch_modes), names.const(ti.count_function_modes)
-        lines.append(f"if {dispatch_modes}() or {function_modes}() != {len(guards.devices)}: return False")
-        if guards.devices:
-            lines.append(f"if {names.const(ti.default_devices)}() != {names.const(guards.devices)}: return False")
-
-    def _emit_tensors(self, group: list[TensorGuard], loader: Loader, names: Names, lines: list[str]) -> None:
-        if not group:
-            return
-        checker = ti.TensorGuards(
-            *(t.tensor for t in group),
-            dynamic_dims_sizes=[t.sizes for t in group],
-            dynamic_dims_strides=[t.strides for t in group],
-        )
-        sources = [t.source for t in group]
-        self._checkers.append((checker, sources))
-        variables = ", ".join(map(loader.load, sources))
-        lines.append(f"if not {names.const(checker, 'tensors_')}.check({variables}): return False")
+    def _emit_tensors(checker: tuple[Any, list[Source]], loader: Loader, names: Names, lines: list[str]) -> None:
+        check, sources = checker
+        if sources:
+            variables = ", ".join(map(loader.load, sources))
+            lines.append(f"if not {names.const(check, 'tensors_')}.check({variables}): return False")
 
     # --- the reason ------------------------------------------------------------------------------------------------
 
@@ -115,7 +116,7 @@ class CompiledGuards:
         )
 
     def _failing_tensor(self, frame_locals: dict) -> str:
-        for checker, sources in self._checkers:
+        for checker, sources in self.tensor_checks:
             words = [source.words() for source in sources]
             try:
                 values = _read(sources, frame_locals)
@@ -136,6 +137,15 @@ class CompiledGuards:
         except Exception as error:
             return f"a shape can no longer be read ({type(error).__name__}: {error})"
         return ""
+
+
+def _tensor_checker(group: list[TensorGuard]) -> tuple[Any, list[Source]]:
+    checker = ti.TensorGuards(
+        *(t.tensor for t in group),
+        dynamic_dims_sizes=[t.sizes for t in group],
+        dynamic_dims_strides=[t.strides for t in group],
+    )
+    return checker, [t.source for t in group]
 
 
 def _loader(names: Names, lines: list[str]) -> Loader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,6 +68,19 @@ def _constant(size: Any) -> int | None:
     return int(node.expr) if node.expr.is_number else None
 
 
+def no_snapshot() -> None:
+    return None
+
+
+@dataclass
+class FrameInputs:
+    """What a frame function loads ahead of its graph; ``snapshot`` knows most of it without loading."""
+
+    root: str = ""  # the only argument that the sources lead from, or nothing
+    sources: tuple[Source, ...] = ()
+    latest: Callable[[], Any] = no_snapshot  # weak reference to the snapshot that held in the last check
+
+
 @dataclass
 class GuardSet:
     """All guards of one trace, in the order in which they were read."""
@@ -79,6 +93,7 @@ class GuardSet:
     shape_conditions: list[ShapeCondition] = field(default_factory=list)
     shape_roots: dict[str, Source] = field(default_factory=dict)
     shape_namespace: dict[str, Any] = field(default_factory=dict)
+    inputs: FrameInputs = field(default_factory=FrameInputs)
 
     def add(self, source: Source, condition: str, consts: tuple = (), words: str = "") -> None:
         guard = Guard(source, condition, consts, words)

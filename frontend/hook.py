@@ -29,6 +29,7 @@ from .bytecode.identity import CodeMap
 from .capture import Captured, CodeState, capture, running
 from .markers import runs_in_eager
 from .recompiles import has_tensors, note_state, reached, refusal, sizes_only
+from .snapshot import check_of
 from .stance import state as stance_state
 from .values.base import Raised
 
@@ -89,7 +90,7 @@ class _GuardedCode:
     def __init__(self, captured: Captured, once: bool = False) -> None:
         assert captured.guards is not None
         self.code = captured.code
-        self.guard_manager = _GuardManager(_never if once else captured.guards.check)
+        self.guard_manager = _GuardManager(_never if once else check_of(captured.guards, _running_record))
         self.compile_id = None
         self.trace_annotation = f"torchmux {captured.code.co_name}"
 
@@ -228,11 +229,17 @@ def reset() -> None:
 class Record(dict[Any, None]):
     """What ran under one compiled callable: its captures, in order, its breaks and recompilations."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: torch.nn.Module | None = None) -> None:
         super().__init__()
+        self.root = root  # the module that the callable owns
+        self.snapshots: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # check -> its snapshot
         self.breaks: dict[BreakRecord, None] = {}
         self.recompiles: list[str] = []
         self.must_raise: Unsupported | None = None
+
+
+def _running_record() -> Record | None:
+    return running.owner if isinstance(running.owner, Record) else None
 
 
 class _Token:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import re
 from collections.abc import Callable, Iterator
 
 from torchmux import torch_internals as ti
@@ -36,6 +37,7 @@ def _advance(iterator: Iterator, count: int, exhausted: bool) -> None:
 
 
 _BUILDING = "<building>"
+_FEW_INPUTS = 4  # are loaded as fast one by one
 
 
 class Output:
@@ -241,6 +243,26 @@ class Output:
         """The expressions for the graph's inputs; call after the graph is finished."""
         return [self.load(source) for _, source in self.tr.inputs]
 
+    def _loading(self, rest: str) -> list[str]:
+        """The lines that load what ``rest`` uses: from the snapshot of the check that just passed, or path by path."""
+        used = set(re.findall(r"\w+", rest))
+        wanted = {s: v for s, v in self.loader.variables().items() if v in used}
+        roots = {source.root() for source in wanted}
+        if len(wanted) < _FEW_INPUTS or len(roots) != 1:
+            return self.before
+        (root,) = roots
+        if not isinstance(root, LocalSource) or root.cell:
+            return self.before
+        inputs = self.tr.guards.inputs
+        inputs.root, inputs.sources = root.name, tuple(wanted)
+        return [
+            f"s = {self.names.const(inputs, 'inputs_')}.latest()",
+            f"if s is not None and s.root is {self._root(root)} and s.inputs:",
+            f"    ({', '.join(wanted.values())},) = s.inputs",
+            "else:",
+            *(f"    {line}" for line in self.before),
+        ]
+
     def assemble(self, result: str, name: str, run_graph: Callable | None) -> tuple[Callable, str]:
         """Compile the function; the callable and its text."""
         lines = []
@@ -251,7 +273,8 @@ class Output:
             comma = "," if len(self.graph_outputs) == 1 else ""
             call = f"run_graph({', '.join(inputs)})"
             lines.append(f"{targets}{comma} = {call}" if targets else call)
-        lines = [*self.before, *lines, *self.after, f"return {result}"]
+        lines = [*lines, *self.after, f"return {result}"]
+        lines = [*self._loading("\n".join(lines)), *lines]
         parameters = ", ".join(self.arguments.values())
         text = f"def {name}({parameters}):\n" + "\n".join("    " + line for line in lines) + "\n"
         namespace = self.names.namespace

@@ -161,6 +161,14 @@ class Loader:
             self._loaded[source] = text
         return text
 
+    def variables(self) -> dict[Source, str]:
+        """The loaded sources that have a variable."""
+        return {s: text for s, text in self._loaded.items() if text.startswith(self.prefix)}
+
+    def prologue(self) -> list[str]:
+        """Lines that have to stand ahead of all others."""
+        return []
+
     def expr(self, source: Source) -> str:
         """The expression for ``source`` whose parent has been loaded."""
         if isinstance(source, (LocalSource, CellSource)):

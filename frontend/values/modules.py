@@ -18,14 +18,19 @@ if TYPE_CHECKING:
     from ..output import Output
     from ..trace import Trace
 
-_TABLES = ("_parameters", "_buffers", "_modules")
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+TABLES = ("_parameters", "_buffers", "_modules")
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _GLOBAL_HOOKS = (
     "_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks", "_global_forward_pre_hooks",
 )  # fmt: skip
-_NO_HOOKS = "not ({0}._forward_hooks or {0}._forward_pre_hooks or {0}._backward_hooks or {0}._backward_pre_hooks)"
+NO_HOOKS = "not ({0}._forward_hooks or {0}._forward_pre_hooks or {0}._backward_hooks or {0}._backward_pre_hooks)"
 _CALL_IMPL = nn_module.Module._call_impl
 _WRAPPED_CALL_IMPL = nn_module.Module._wrapped_call_impl
+
+
+def unregistered(name: str) -> str:
+    """The condition that a module has no attribute, parameter, buffer or submodule of this name."""
+    return "not (" + " or ".join(f"{name!r} in {{0}}.{table}" for table in ("__dict__", *TABLES)) + ")"
 
 
 class NNModuleValue(ObjectValue):
@@ -50,8 +55,7 @@ class NNModuleValue(ObjectValue):
         if registered is not None:
             return registered
         if self.source is not None:
-            places = " or ".join(f"{name!r} in {{0}}.{table}" for table in ("__dict__", *_TABLES))
-            tr.guards.add(self.source, f"not ({places})", (), f"has no {name}")
+            tr.guards.add(self.source, unregistered(name), (), f"has no {name}")
         tr.guard_lookup(self.cls, name, MISSING)
         message = f"{self.cls.__name__!r} object has no attribute {name!r}"
         raise Raised(tr.make_exception(AttributeError, message))
@@ -67,7 +71,7 @@ class NNModuleValue(ObjectValue):
     def registered(self, tr: Trace, name: str) -> Value | None:
         """A parameter, buffer or submodule."""
         own = self.obj.__dict__
-        for table in _TABLES:
+        for table in TABLES:
             contents = own.get(table)
             if contents is None:
                 continue
@@ -122,10 +126,10 @@ class NNModuleValue(ObjectValue):
         own = self.obj.__dict__
         if own.get("_compiled_call_impl") is not None:
             raise GraphBreak(OPERATION, f"{self.describe()} was compiled in place by Module.compile")
-        if any(own.get(table) for table in _HOOKS) or any(getattr(nn_module, table) for table in _GLOBAL_HOOKS):
+        if any(own.get(table) for table in HOOKS) or any(getattr(nn_module, table) for table in _GLOBAL_HOOKS):
             return tr.wrap(_CALL_IMPL, None).call(tr, [self, *args], kwargs)
         if self.source is not None:
-            tr.guards.add(self.source, _NO_HOOKS, (), "has no hooks")
+            tr.guards.add(self.source, NO_HOOKS, (), "has no hooks")
         tr.guard_no_global_hooks(nn_module, _GLOBAL_HOOKS)
         return self.getattr(tr, "forward").call(tr, args, kwargs)
 

@@ -116,8 +116,8 @@ def _run(function, arguments):
         return ["raised", error.with_traceback(None), args, kwargs]
 
 
-def check(case):
-    """Run a case to its end."""
+def check(case, prepare=None, calls=2):
+    """Run a case to its end.  ``prepare`` is handed what is compiled; each step is called ``calls`` times."""
     steps = case()
     torchmux.reset()
     with contextlib.ExitStack() as stack:
@@ -126,15 +126,17 @@ def check(case):
         stack.enter_context(contextlib.closing(steps))
         function, *first = next(steps)
         compiled = torchmux.compile(function, backend="eager")
+        if prepare is not None:
+            prepare(compiled)
         arguments = _arguments(tuple(first) if len(first) == 2 else first[0])
-        _compare(function, compiled, arguments)
+        _compare(function, compiled, arguments, calls)
         report = torchmux.report(compiled)
         assert report.graph_count == 1, "the first call is not captured, so nothing is guarded"
         assert not report.breaks, report.breaks[0].message()
         for step in steps:
-            _compare(function, compiled, _arguments(step))
+            _compare(function, compiled, _arguments(step), calls)
 
 
-def _compare(function, compiled, arguments):
-    for _ in range(2):
+def _compare(function, compiled, arguments, calls):
+    for _ in range(calls):
         assert_same(_run(function, _copy(arguments)), _run(compiled, _copy(arguments)))

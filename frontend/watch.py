@@ -1,0 +1,153 @@
+"""Watches: whether objects and dictionaries are as they were, for a few nanoseconds each.
+
+To look at every attribute of every module again costs a call of a large model more than all else that the frontend
+does.  CPython 3.11 and 3.12 know whether a dictionary was written to, whichever way: every write gives it a version
+that no dictionary ever had (PEP 509).  Which class an object has, and which dictionary is its ``__dict__``, are one
+word each in its header.  A :class:`Watch` notes such words and compares all of them in one vectorized read.
+
+Every object whose words are noted is kept alive by the watch, so no read is ever outside a live object.  Where a word
+lies is found out, and every way to write is tried, on this interpreter before the first use; if anything is not as
+expected, :func:`is_available` is false and nothing is ever watched.  So it is on Python 3.13, which has no versions:
+its dictionary watchers are not told when an attribute is stored.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+import sys
+from typing import Any
+
+_WORD = 8
+_FIRST = 4096  # no object lies in the first page
+_CLASS = _WORD  # from an object's address to its class
+_VERSION = 3 * _WORD  # from a dictionary's address to its version: behind the header and the number of items
+
+
+class Watch:
+    """What is noted here stands as it was when it was noted.  Note first, read afterwards."""
+
+    def __init__(self) -> None:
+        self._words: dict[int, int] = {}  # address -> what stands there
+        self._kept: list[Any] = []
+        self._indices: Any = None
+        self._expected = b""
+
+    def attributes(self, obj: Any) -> dict | None:
+        """Note the class of ``obj`` and all of its attributes; its ``__dict__``, or None if that cannot be watched."""
+        namespace = obj.__dict__
+        address = id(obj) + _namespace_offset()
+        if type(namespace) is not dict or _read(address) != id(namespace):
+            return None
+        self._note(obj, id(obj) + _CLASS)
+        self._note(obj, address)
+        self.contents(namespace)
+        return namespace
+
+    def contents(self, d: dict) -> None:
+        """Note which keys and values a dictionary has."""
+        self._note(d, id(d) + _VERSION)
+
+    def _note(self, obj: Any, address: int) -> None:
+        if address not in self._words:
+            self._kept.append(obj)
+            self._words[address] = _read(address)
+
+    def seal(self) -> None:
+        """There are no more notes: from now on they can be compared."""
+        import numpy
+
+        self._indices = numpy.array([(address - _FIRST) // _WORD for address in self._words], dtype=numpy.int64)
+        self._expected = numpy.array(list(self._words.values()), dtype=numpy.uint64).tobytes()
+
+    def unchanged(self) -> bool:
+        """Whether all that was noted stands."""
+        return _memory().take(self._indices).tobytes() == self._expected
+
+
+def _read(address: int) -> int:
+    return ctypes.c_uint64.from_address(address).value
+
+
+@functools.cache
+def _memory() -> Any:
+    """The address space as an array of words, of which only those of watched objects are ever read."""
+    import numpy
+
+    words = ctypes.c_uint64 * ((2**47 - _FIRST) // _WORD)
+    return numpy.frombuffer(words.from_address(_FIRST), dtype=numpy.uint64)
+
+
+# --- the trial -------------------------------------------------------------------------------------------------------
+
+
+class _Trial:
+    def __init__(self) -> None:
+        self.a, self.b = 1, 2
+
+
+class _Other(_Trial):
+    pass
+
+
+@functools.cache
+def _namespace_offset() -> int:
+    """From an object's address to where its ``__dict__`` is named, which is in front of its header."""
+    obj = _Trial()
+    found = [n for n in range(-4 * _WORD, 0, _WORD) if _read(id(obj) + n) == id(obj.__dict__)]
+    if len(found) != 1 or _read(id(obj) + _CLASS) != id(_Trial):
+        raise NotImplementedError
+    return found[0]
+
+
+@functools.cache
+def is_available() -> bool:
+    """Whether watches work here: every way to write is tried."""
+    if sys.implementation.name != "cpython" or not (3, 11) <= sys.version_info < (3, 13):
+        return False
+    # a 64-bit build whose objects have no further words in their headers
+    if struct.calcsize("P") != _WORD or sys.byteorder != "little" or hasattr(sys, "getobjects"):
+        return False
+    try:
+        return all(map(_is_noticed, WRITES))
+    except (ImportError, NotImplementedError):
+        return False
+
+
+def _is_noticed(write: Any) -> bool:
+    obj = _Trial()
+    watch = Watch()
+    if watch.attributes(obj) is None:
+        return False
+    watch.seal()
+    if not watch.unchanged():
+        return False
+    write(obj)
+    return not watch.unchanged()
+
+
+def _store(obj: Any, value: int) -> None:
+    obj.a = value
+
+
+def _store_by_specialized_code(obj: Any) -> None:
+    other = _Trial()
+    for number in range(100):
+        _store(other, number)
+    _store(obj, 7)
+
+
+WRITES = (
+    lambda obj: _store(obj, 5),
+    _store_by_specialized_code,
+    lambda obj: setattr(obj, "c", 1),
+    lambda obj: delattr(obj, "b"),
+    lambda obj: object.__setattr__(obj, "a", 5),
+    lambda obj: obj.__dict__.__setitem__("a", 5),
+    lambda obj: obj.__dict__.update(a=5),
+    lambda obj: obj.__dict__.pop("a"),
+    lambda obj: obj.__dict__.clear(),
+    lambda obj: setattr(obj, "__dict__", {"a": 1, "b": 2}),
+    lambda obj: setattr(obj, "__class__", _Other),
+)
