@@ -23,6 +23,7 @@ from .guard_check import CompiledGuards
 from .guard_filter import filter_guards
 from .output import Output
 from .shapes import add_shape_guards, check_constraints
+from .sources import Source
 from .trace import Trace
 from .tracebacks import stands_for
 from .values.base import NULL, StateChanged, Value
@@ -59,7 +60,9 @@ running = _Running()
 class Captured:
     """What one frame became."""
 
-    code: types.CodeType  # runs in place of the frame's code
+    # Runs in place of the frame's code; the C hook takes it over.  It refers to what it runs, and the garbage collector
+    # does not see into code: kept here, it would close a cycle that never goes.
+    code: types.CodeType | None
     guards: CompiledGuards | None = None
     graph: Any = None  # GraphModule, if there were operators
     compiled: Any = None  # the backend's callable
@@ -67,6 +70,8 @@ class Captured:
     broke: BreakRecord | None = None
     capture_seconds: float = 0.0
     text: str = ""
+    qualname: str = ""
+    inputs: list[tuple[str, Source, bool]] = field(default_factory=list)  # placeholder, its source, is it a parameter
 
 
 @dataclass(eq=False)
@@ -125,6 +130,7 @@ def capture(
         except FloatsNeeded:
             pass  # one float less is symbolic now
     captured.capture_seconds = time.perf_counter() - started
+    assert captured.code is not None
     stands_for(captured.code, frame.f_code)
     logs.captured(frame.f_code, captured)
     return captured
@@ -227,10 +233,11 @@ def _compile(
     tr: Trace, out: Output, result: str, code: types.CodeType, compile_graph: Callable
 ) -> tuple[Captured, Callable]:
     """Close the graph, hand it to the backend, and write the frame function."""
-    captured = Captured(code, op_count=tr.op_count)
+    captured = Captured(code, op_count=tr.op_count, qualname=code.co_qualname)
     runner = None
     if tr.op_count or out.graph_outputs:
         captured.graph = tr.finish(out.graph_outputs)
+        captured.inputs = [(node.name, source, node in tr.static_inputs) for node, source in tr.inputs]
         example_inputs = [tr.real_inputs[node] for node, _ in tr.inputs]
         static = tuple(i for i, (node, _) in enumerate(tr.inputs) if node in tr.static_inputs)
         with ti.tracing_context(tr.fake_mode):

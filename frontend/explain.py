@@ -83,7 +83,7 @@ def report_of(record: Record) -> Report:
     for captured in record:
         assert isinstance(captured, Captured)
         report = getattr(captured.compiled, "report", None) or GraphReport("?")
-        graphs.append(GraphEntry(captured.code.co_qualname, captured.graph, report, captured.capture_seconds))
+        graphs.append(GraphEntry(captured.qualname, captured.graph, report, captured.capture_seconds))
     return Report(graphs, list(record.breaks), list(record.recompiles))
 
 

@@ -86,9 +86,13 @@ def _never(frame_locals: dict) -> bool:
     return False
 
 
+_REFUSES = _GuardManager(_never)
+
+
 class _GuardedCode:
     def __init__(self, captured: Captured, once: bool = False) -> None:
         assert captured.guards is not None
+        assert captured.code is not None
         self.code = captured.code
         self.guard_manager = _GuardManager(_never if once else check_of(captured.guards, _running_record))
         self.compile_id = None
@@ -154,13 +158,23 @@ class Session:
     """Everything that equal ``compile()`` calls share: the backend, its settings and the code compiled for them."""
 
     def __init__(
-        self, compile_graph: Callable, *, fullgraph: bool, dynamic: bool | None, guard_filter: Callable | None = None
+        self,
+        compile_graph: Callable,
+        *,
+        fullgraph: bool,
+        dynamic: bool | None,
+        guard_filter: Callable | None = None,
+        asked: str = "fullgraph=True",
     ) -> None:
         self.compile_graph = compile_graph
         self.fullgraph = fullgraph
         self.dynamic = dynamic
         self.guard_filter = guard_filter
+        self.asked = asked  # how the user said "fullgraph", for messages
+        self.frozen = False  # what is compiled is all there will be
         self.states = CodeMap()
+        self._managers: list[_GuardManager] = []  # of the entries in the C hook
+        weakref.finalize(self, _drop, self._managers)
         # a bucket of its own for this session's entries: torch's own tracer never sees them, nor we its
         self.region = next(_regions)
         self.callback = _Callback(self)
@@ -187,14 +201,28 @@ class Session:
                 )
             return self._forced[resolved.key]
 
-    def forget(self) -> list[types.CodeType]:
-        """Use none of the compiled code any more; whose code it was."""
-        codes = self.states.keys()
+    def decide(self, captured: Captured, once: bool = False) -> _Decision:
+        """What tells the C hook to keep and run captured code."""
+        guarded = _GuardedCode(captured, once)
+        captured.code = None
+        self._managers.append(guarded.guard_manager)
+        return _Decision(guarded, _DEFAULT, False)
+
+    def forget(self) -> None:
+        """Use none of the compiled code any more."""
         self.states.clear()
         self.callback.renew()
+        if running.only_thread() and not running.converting:
+            # Elsewhere another thread may be on its way into an entry; those go with the session then.
+            _drop(self._managers)
         for session in self._forced.values():
-            codes += session.forget()
-        return codes
+            session.forget()
+
+
+def _drop(managers: list[_GuardManager]) -> None:
+    """Free what the C hook holds of a session: its entries are the code object's, which may live for longer."""
+    while managers:
+        ti.drop_entry(managers.pop(), _REFUSES)
 
 
 _sessions = CodeMap()  # what was compiled -> {settings: session}; it goes with what was compiled
@@ -218,12 +246,9 @@ def session_for(owner: Any, key: Hashable, make: Callable[[], Session]) -> Sessi
 def reset() -> None:
     """Forget all compiled code."""
     with _lock:
-        codes = [code for sessions in _sessions.values() for s in sessions.values() for code in s.forget()]
-        if running.only_thread() and not running.converting:
-            # Elsewhere the C hook may be in the middle of a look-up, which freeing the entries would crash: they go
-            # with the code object then, or with a later reset.
-            for code in codes:
-                ti.reset_code(code)
+        for sessions in _sessions.values():
+            for session in sessions.values():
+                session.forget()
 
 
 class Record(dict[Any, None]):
@@ -292,6 +317,8 @@ def _convert(session: Session, frame: Any, record: Any) -> _Decision:
         if isinstance(record, Record):
             record.recompiles.append(f"{code.co_qualname}: {reason}")
         logs.emit("recompiles", logs.place(code), reason)
+        if session.frozen:
+            raise Unsupported(f"The exported graph of {logs.place(code)} does not stand for this call: {reason}.")
     if stance == "fail_on_recompile" and has_tensors(frame.f_locals):
         raise refusal(code, reason)
     if (limit := reached(state, code)) is not None:
@@ -306,7 +333,7 @@ def _convert(session: Session, frame: Any, record: Any) -> _Decision:
     if isinstance(captured, _Decision):
         return captured
     state.entries.append(captured)
-    return _Decision(_GuardedCode(captured), _DEFAULT, False)
+    return session.decide(captured)
 
 
 def _captured(session: Session, state: CodeState, frame: Any, record: Any, compile_graph: Callable) -> Any:
@@ -339,9 +366,7 @@ def _captured(session: Session, state: CodeState, frame: Any, record: Any, compi
 
 def _first_with_aot_eager(session: Session, state: CodeState, frame: Any, record: Any) -> _Decision:
     captured = _captured(session, state, frame, record, compile_graph_with(resolve("aot_eager")))
-    return (
-        captured if isinstance(captured, _Decision) else _Decision(_GuardedCode(captured, once=True), _DEFAULT, False)
-    )
+    return captured if isinstance(captured, _Decision) else session.decide(captured, once=True)
 
 
 def _recompile_reason(state: CodeState, frame: Any) -> str:
@@ -382,7 +407,7 @@ def _whole_frame_break(
     if stop.only_now:
         return _SKIP_CALL
     if session.fullgraph or stop.is_error:
-        asked = "fullgraph=True" if session.fullgraph else "error_on_graph_break(True)"
+        asked = session.asked if session.fullgraph else "error_on_graph_break(True)"
         error = Unsupported(f"{asked}, but the graph breaks. {entry.message()}")
         if stop.kind in _USER_ERRORS and isinstance(record, Record):
             record.must_raise = error  # eager raises the program's own exception; if it does not, this one is raised
@@ -399,6 +424,6 @@ def _internal_error(
     if isinstance(error, Raised):
         stop.reason = f"an exception of the program got lost: {error.value.describe()}"
     if session.fullgraph:
-        raise Unsupported(f"fullgraph=True, but {breaks.record(stop).message()}") from error
+        raise Unsupported(f"{session.asked}, but {breaks.record(stop).message()}") from error
     log.warning("%s runs in eager: %s", code.co_qualname, breaks.record(stop).message(), exc_info=error)
     return _whole_frame_break(session, state, code, stop, record)

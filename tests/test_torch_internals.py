@@ -66,13 +66,73 @@ def _hook() -> None:
     def called(x):
         return x + 1
 
-    ti.reset_code(called.__code__)
     previous = ti.set_eval_frame(Callback())
     try:
         assert called(1) == 2
     finally:
         ti.set_eval_frame(previous)
     assert seen[0][:2] == ("called", {"x": 1})
+
+
+def _entries() -> None:
+    """An entry is used while its guards hold, and can be emptied."""
+    answers = []
+
+    class Manager:
+        id_matched_objs: dict = {}
+        invalidation_reason = "none"
+
+        def __init__(self, holds: bool) -> None:
+            self.root = ti.RootGuardManager()
+            self.root.add_lambda_guard(lambda frame_locals: holds, ["words"], None)
+            self.cache_entry = self.extra_state = self.diff_guard_root = None
+
+        def collect_diff_guard_sources(self) -> set:
+            return set()
+
+        def populate_diff_guard_manager(self) -> None:
+            pass
+
+    class Guarded:
+        compile_id = None
+        trace_annotation = "a test"
+
+    class Answer:
+        frame_exec_strategy = ti.FrameExecStrategy(ti.FrameAction.DEFAULT, ti.FrameAction.DEFAULT)
+        apply_to_code = False
+        skip_reason = None
+
+    class Callback:
+        _torchdynamo_orig_backend = object()
+
+        def __call__(self, frame, cache_entry, frame_state):
+            answer = Answer()
+            if frame.f_code is not called.__code__:
+                answer.guarded_code = None
+                answer.frame_exec_strategy = ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.DEFAULT)
+                return answer
+            answer.guarded_code = Guarded()
+            answer.guarded_code.code = instead.__code__
+            answer.guarded_code.guard_manager = Manager(True)
+            answers.append(answer.guarded_code.guard_manager)
+            return answer
+
+    def called(x):
+        return x
+
+    def instead(x):
+        return -x
+
+    previous = ti.set_eval_frame(Callback())
+    try:
+        assert [called(1), called(1)] == [-1, -1]
+        assert len(answers) == 1
+        ti.drop_entry(answers[0], Manager(False))
+        ti.drop_entry(answers[0], Manager(False))  # gone already
+        assert called(1) == -1
+        assert len(answers) == 2
+    finally:
+        ti.set_eval_frame(previous)
 
 
 def _strategy() -> None:
@@ -327,7 +387,8 @@ CHECKS = {
     _tensor_guards: ["TensorGuards"],
     _root_guard_manager: ["RootGuardManager"],
     _global_state: ["GlobalStateGuard"],
-    _hook: ["eval_frame", "set_eval_frame", "reset_code", "FrameAction", "FrameExecStrategy"],
+    _hook: ["eval_frame", "set_eval_frame", "FrameAction", "FrameExecStrategy"],
+    _entries: ["drop_entry"],
     _strategy: ["set_code_exec_strategy"],
     _region: ["set_region", "retired_guard_class"],
     _markers: ["marked_for_torch"],

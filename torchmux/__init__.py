@@ -16,6 +16,7 @@ from .logs import set_logs
 
 if TYPE_CHECKING:
     from torchmux.frontend.api import compile, explain, get_default_backend, report, reset, set_default_backend
+    from torchmux.frontend.export import Exported, export
     from torchmux.frontend.markers import (
         allow_in_graph,
         assume_constant_result,
@@ -70,6 +71,7 @@ __all__ = [
     "CompilationFailed",
     "CompileRequest",
     "ConstraintViolation",
+    "Exported",
     "FallbackRefused",
     "GraphReport",
     "InvalidOption",
@@ -90,6 +92,7 @@ __all__ = [
     "disallow_in_graph",
     "error_on_graph_break",
     "explain",
+    "export",
     "forbid_in_graph",
     "get_default_backend",
     "graph_break",
@@ -131,6 +134,7 @@ _HOMES = {
     ),
     "torchmux.frontend.marks": ("mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic"),
     "torchmux.frontend.stance": ("set_stance",),
+    "torchmux.frontend.export": ("Exported", "export"),
     "torchmux.registry": (
         "Availability",
         "BackendConflict",

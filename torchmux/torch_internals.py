@@ -26,7 +26,12 @@ FrameAction = eval_frame._FrameAction
 FrameExecStrategy = eval_frame._FrameExecStrategy
 set_eval_frame = eval_frame.set_eval_frame
 set_code_exec_strategy = eval_frame.set_code_exec_strategy
-reset_code = eval_frame.reset_code
+
+
+def drop_entry(guard_manager: Any, replacement: Any) -> None:
+    """Empty the hook's entry that ``guard_manager`` guards, if it is still there; ``replacement`` refuses all calls."""
+    if guard_manager.extra_state is not None and guard_manager.cache_entry is not None:
+        guard_manager.extra_state.invalidate(guard_manager.cache_entry, replacement)
 
 
 def _no_isolation(region: int) -> int:

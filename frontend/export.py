@@ -1,0 +1,113 @@
+"""``export``: one full graph of a function, with what it takes for granted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+from torch.utils import _pytree as pytree
+
+from torchmux.registry.errors import Unsupported
+
+from . import hook
+from .capture import Captured
+from .compiled import call
+from .markers import asked
+from .tracebacks import tidy
+
+
+@dataclass(frozen=True)
+class GraphInput:
+    """An input of an exported graph: its placeholder's name, and the words for where the value comes from."""
+
+    name: str
+    source: str
+    is_parameter: bool
+
+
+class Exported:
+    """What ``export`` returns: a graph on flat inputs, and the function it came from, to be called as before.
+
+    * ``graph_module``: the graph; its inputs are ``inputs``, its result a flat tuple.
+    * ``inputs``: a :class:`GraphInput` for each placeholder.
+    * ``guards``: in words, what must hold for the graph to stand for the function; ``guard_code`` is the check of it.
+    * ``code``: the function that loads the inputs, runs the graph, repeats side effects and rebuilds the result.
+    * ``in_spec`` and ``out_spec``: the structure of ``(args, kwargs)`` and of the result, as torch's pytrees.
+
+    Calling it checks the guards, then runs the graph; it raises :class:`~torchmux.Unsupported` with the guard that
+    fails.
+    """
+
+    def __init__(
+        self, function: Any, session: hook.Session, captured: Captured, in_spec: pytree.TreeSpec, result: Any
+    ) -> None:
+        assert captured.guards is not None
+        self._function, self._session, self._record = function, session, hook.Record()
+        self.graph_module: torch.fx.GraphModule = captured.graph
+        self.inputs = [GraphInput(name, source.words(), static) for name, source, static in captured.inputs]
+        self.guards = captured.guards.words()
+        self.guard_code = captured.guards.text
+        self.code = captured.text
+        self.in_spec = in_spec
+        self.out_spec = pytree.tree_flatten(result)[1]
+
+    @property
+    def graph(self) -> torch.fx.Graph:
+        return self.graph_module.graph
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return call(self._session, self._record, self._function, args, kwargs)
+        except BaseException as error:
+            tidy(error)
+            raise
+
+    def __str__(self) -> str:
+        lines = [self.graph_module.code.strip(), "", "inputs:"]
+        lines += [f"  {each.name}: {each.source}" for each in self.inputs]
+        return "\n".join([*lines, "guards:", *(f"  {guard}" for guard in self.guards)])
+
+
+def _as_captured(gm: Any, inputs: list, training: bool, static: tuple[int, ...]) -> Callable:
+    return gm.forward
+
+
+def export(fn: Any, *, dynamic: bool | None = None) -> Callable[..., Exported]:
+    """Capture ``fn`` in one graph: ``export(fn)(*args, **kwargs)`` runs it once and returns an :class:`Exported`.
+
+    ``dynamic`` is that of :func:`torchmux.compile`; dimensions can be marked.  What the function raises it raises here.
+
+    Raises:
+        Unsupported: it cannot be one graph; the message names the line, the reason and the way out.
+    """
+    original = getattr(type(fn) if isinstance(fn, torch.nn.Module) else fn, "_torchmux_original", fn)
+    if not callable(original):
+        raise TypeError(f"export() takes a function, a method or an nn.Module, not a {type(fn).__name__}")
+
+    def run(*args: Any, **kwargs: Any) -> Exported:
+        session = hook.Session(_as_captured, fullgraph=True, dynamic=dynamic, asked="export() wants one graph")
+        record = hook.Record()
+        in_spec = pytree.tree_flatten((args, kwargs))[1]
+        outer, asked.exporting = asked.exporting, True
+        try:
+            result = call(session, record, original, args, kwargs)
+        except BaseException as error:
+            tidy(error)
+            raise
+        finally:
+            asked.exporting = outer
+        name = getattr(original, "__qualname__", type(original).__qualname__)
+        graphs = list(record)
+        if len(graphs) != 1:
+            found = f"{len(graphs)} came of it ({', '.join(c.qualname for c in graphs)})" if graphs else "there is none"
+            raise Unsupported(
+                f"export() wants one graph of {name}, but {found}. What a library or a generator runs is not captured, "
+                f"only the functions that it calls: export the function that has the operators."
+            )
+        session.frozen = True
+        return Exported(original, session, graphs[0], in_spec, result)
+
+    return run
