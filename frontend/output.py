@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 
 from torchmux import torch_internals as ti
 
-from .breaks import NOT_REBUILDABLE, GraphBreak
+from .breaks import NOT_REBUILDABLE, REGION, GraphBreak
+from .expectations import Check
 from .polyfills.tables import STANDS_FOR
 from .sources import CellSource, Loader, LocalSource, Names, Source
 from .trace import Trace
@@ -52,6 +53,7 @@ class Output:
         self.arguments: dict[tuple[str, str], str] = {}  # ("local" | "cell", name) -> parameter
         self.loader = Loader(self.names, self.before, self._root)
         self.graph_outputs: list[Value] = []
+        self.check: Check | None = None  # the graph is expected to take certain branches
         self.direct: set[Value] = set()  # on the stack and nowhere else
         self.unseen: set[Value] = set()  # iterators of ours that the program cannot look at
         self._outputs: dict[Value, str] = {}
@@ -143,6 +145,8 @@ class Output:
         """A tensor or symbolic number that the graph computes."""
         name = self._outputs.get(value)
         if name is None:
+            if value.node.graph is not self.tr.main:  # type: ignore[attr-defined]
+                raise GraphBreak(REGION, f"{value.describe()} is kept beyond the region that it was made in")
             name = self._outputs[value] = f"out{len(self.graph_outputs)}"
             self.graph_outputs.append(value)
         return name
@@ -272,7 +276,8 @@ class Output:
             targets = ", ".join(f"out{i}" for i in range(len(self.graph_outputs)))
             comma = "," if len(self.graph_outputs) == 1 else ""
             call = f"run_graph({', '.join(inputs)})"
-            lines.append(f"{targets}{comma} = {call}" if targets else call)
+            call = f"{targets}{comma} = {call}" if targets else call
+            lines += [call] if self.check is None else self.check.lines(self, call)
         lines = [*lines, *self.after, f"return {result}"]
         lines = [*self._loading("\n".join(lines)), *lines]
         parameters = ", ".join(self.arguments.values())

@@ -188,12 +188,13 @@ class GraphRecorder(SymbolicNumbers):
 
     def set_grad(self, enabled: bool) -> None:
         """``torch.set_grad_enabled`` inside the graph; tracing goes on under the new mode."""
-        if enabled != self.grad_enabled:
+        if enabled is not self.grad_enabled:
+            mode = enabled if self.region is None else self.region.grad_argument(enabled)
             if enabled and not self.initial_grad and self.switched_on is None:
                 self.switched_on = self.place()
-            self._node("call_function", ti.set_grad_enabled, (enabled,), {})
+            self._node("call_function", ti.set_grad_enabled, (mode,), {})
             self.grad_enabled = enabled
-            ti.set_grad_enabled(enabled)
+            ti.set_grad_enabled(bool(enabled))
 
     # --- the end ---------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from torchmux import torch_internals as ti
 _NEW_VIEWS = frozenset(
     {"getitem", "transpose", "permute", "view", "t", "expand", "detach", "unbind", "select", "narrow", "unsqueeze",
      "squeeze", "swapaxes", "movedim", "split", "chunk", "tensor_split", "unflatten", "diagonal", "unfold",
-     "as_strided", "view_as_real", "view_as_complex"}
+     "as_strided", "view_as_real", "view_as_complex", "autograd_function"}
 )  # fmt: skip
 
 

@@ -143,6 +143,64 @@ def _strategy() -> None:
     assert called() == 1
 
 
+def _not_captured() -> None:
+    def called(x):
+        return x
+
+    assert ti.not_captured(called) is called
+
+
+def _kept_buffers() -> None:
+    with ti.tracing_context(ti.new_fake_mode()):
+        ti.keep_saved_buffers()  # nothing was compiled yet
+    from torch._guards import TracingContext
+
+    class Metadata:
+        bw_donated_idxs = None
+
+    with ti.tracing_context(ti.new_fake_mode()):
+        TracingContext.get().fw_metadata = Metadata()
+        ti.keep_saved_buffers()
+        assert TracingContext.get().fw_metadata.bw_donated_idxs == []
+
+
+def _random_wrappers() -> None:
+    save, repeat = ti.random_wrappers()
+    state, first = save(torch.ops.aten.rand.default, [3], device=torch.device("cpu"))
+    assert torch.equal(repeat(state, torch.ops.aten.rand.default, [3], device=torch.device("cpu")), first)
+
+
+def _checkpoint() -> None:
+    graph = torch.fx.symbolic_trace(lambda x: x.sin())
+    assert torch.equal(ti.tag_checkpoint()(graph, torch.ones(2)), torch.ones(2).sin())
+
+
+def _pytrees() -> None:
+    leaves, structure = ti.pytree.tree_flatten({"a": (1, [2]), "b": 3})
+    assert leaves == [1, 2, 3]
+    assert ti.pytree.tree_unflatten(leaves, structure) == {"a": (1, [2]), "b": 3}
+    assert ti.broadcast_dims({"a": 0, "b": None}, structure) == [0, 0, None]
+    assert ti.broadcast_dims((0, 1), structure) is None
+
+
+def _dispatch_mode() -> None:
+    seen = []
+
+    class Mode(ti.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    with Mode():
+        torch.ones(2).sin()
+    assert seen[-1] is SIN
+
+
+def _while_loop() -> None:
+    assert callable(ti.while_loop)
+    assert torch.ops.higher_order.while_loop is not None
+
+
 def _region() -> None:
     assert ti.set_region(ti.set_region(-1)) == -1
 
@@ -390,6 +448,7 @@ CHECKS = {
     _hook: ["eval_frame", "set_eval_frame", "FrameAction", "FrameExecStrategy"],
     _entries: ["drop_entry"],
     _strategy: ["set_code_exec_strategy"],
+    _not_captured: ["not_captured"],
     _region: ["set_region", "retired_guard_class"],
     _markers: ["marked_for_torch"],
     _set_grad_enabled: ["set_grad_enabled"],
@@ -416,6 +475,12 @@ CHECKS = {
     _symbolic_math: ["symbolic_math"],
     _memory: ["storage_use_count", "addresses_equal"],
     _aot: ["aot_autograd", "min_cut_partition", "functorch_config"],
+    _kept_buffers: ["keep_saved_buffers"],
+    _random_wrappers: ["random_wrappers"],
+    _checkpoint: ["tag_checkpoint"],
+    _pytrees: ["pytree", "broadcast_dims"],
+    _dispatch_mode: ["TorchDispatchMode"],
+    _while_loop: ["while_loop"],
     _inductor: ["inductor_compile_fx", "inductor_config"],
     _onnx: [
         "onnx_registry",

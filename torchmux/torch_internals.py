@@ -38,6 +38,12 @@ def _no_isolation(region: int) -> int:
     return -1
 
 
+def not_captured(function: Any) -> Any:
+    """``function``, of which the hook leaves alone all that it calls."""
+    set_code_exec_strategy(function.__code__, FrameExecStrategy(FrameAction.SKIP, FrameAction.SKIP))
+    return function
+
+
 # Which bucket of a code object's entries the hook reads and fills (torch 2.13 and later; before that all share one).
 set_region = getattr(eval_frame, "set_eval_frame_isolate_recompiles_id", _no_isolation)
 
@@ -196,6 +202,12 @@ def is_composite(op: Any) -> bool:
     )
 
 
+def random_wrappers() -> tuple[Any, ...]:
+    """The operators that run a random one of forward, and run it again in backward with the same numbers."""
+    higher_order = torch.ops.higher_order
+    return higher_order.run_and_save_rng_state, higher_order.run_with_rng_state
+
+
 def operator_schema(op: Any) -> Any:
     """The ``FunctionSchema`` of an operator overload."""
     return op._schema
@@ -302,6 +314,18 @@ def inputs_are_mutated() -> bool:
     context = TracingContext.try_get()
     metadata = context.fw_metadata if context is not None else None
     return metadata is not None and any(i.mutates_data or i.mutates_metadata for i in metadata.input_info)
+
+
+def keep_saved_buffers() -> None:
+    """Say of the graph that AOTAutograd compiled last that backward gives no memory away.
+
+    With the setting off it says nothing, which a backward that is run with ``retain_graph`` takes for the contrary.
+    """
+    from torch._guards import TracingContext
+
+    context = TracingContext.try_get()
+    if context is not None and context.fw_metadata is not None:
+        context.fw_metadata.bw_donated_idxs = []
 
 
 def functorch_config() -> Any:

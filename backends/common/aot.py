@@ -112,10 +112,11 @@ def through_autograd(
         def compile_one(part: GraphModule, inputs: Sequence[Any]) -> Any:
             return _boxed(lower(part, inputs, backward))
 
-        return compile_one
+        # Backward is compiled when it first runs, which may be in the middle of a program that is captured.
+        return internals.not_captured(compile_one)
 
     with torch.set_grad_enabled(training), internals.functorch_config().patch(donated_buffer=False):
-        return aot(
+        compiled = aot(
             gm,
             list(fakes),
             fw_compiler=compiler(False),
@@ -124,6 +125,8 @@ def through_autograd(
             partition_fn=internals.min_cut_partition(),
             decompositions=table,
         )
+        internals.keep_saved_buffers()
+        return compiled
 
 
 def changes_grad_mode(gm: GraphModule) -> bool:
@@ -179,4 +182,4 @@ def _boxed(compiled: Callable[..., Sequence[Any]]) -> Callable[[list[Any]], Sequ
         return compiled(*taken)
 
     call._boxed_call = True  # type: ignore[attr-defined]
-    return call
+    return internals.not_captured(call)

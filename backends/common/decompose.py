@@ -29,7 +29,7 @@ def core_aten() -> Mapping[Any, Callable[..., Any]]:
 
 def is_random(op: Any) -> bool:
     """Whether ``op`` draws from a random number generator."""
-    return torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
+    return torch.Tag.nondeterministic_seeded in getattr(op, "tags", ()) or op in internals.random_wrappers()
 
 
 # The argument that says whether a random operator draws at all, and the value with which it does not.

@@ -13,7 +13,7 @@ from .. import breaks
 from ..breaks import GraphBreak
 from ..values.base import Raised, Value
 from ..values.constants import ConstValue
-from ..values.contexts import GRAD_CLASSES, AutocastValue, GradModeValue, NullContextValue
+from ..values.contexts import GRAD_CLASSES, UNKNOWN_GRAD, AutocastValue, GradModeValue, NullContextValue
 from ..values.sequences import TupleValue
 from .table import constructs, handles
 
@@ -64,8 +64,8 @@ def is_tensor(tr: Trace, value: Value) -> Value:
 
 @handles(torch.is_grad_enabled)
 def is_grad_enabled(tr: Trace) -> Value:
-    if tr.region is not None:
-        tr.region.grad_mode_matters()
+    if tr.grad_enabled is UNKNOWN_GRAD:
+        raise GraphBreak(breaks.REGION, f"{tr.region.what} depends on the grad mode that it will run in")
     return ConstValue(tr.grad_enabled)
 
 

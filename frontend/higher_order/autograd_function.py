@@ -19,11 +19,12 @@ from ..breaks import GraphBreak
 from ..handlers.table import handles
 from ..values.base import Raised, Value
 from ..values.constants import ConstValue
+from ..values.contexts import UNKNOWN_GRAD
 from ..values.functions import FunctionValue
 from ..values.objects import BuiltinMethodValue
 from ..values.sequences import TupleValue
 from ..values.tensors import TensorValue
-from .region import Region, examples, in_transform, is_graph_value, node_of, run_operator
+from .region import Region, examples, in_backward, in_transform, is_graph_value, node_of, rebind, run_operator
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -167,12 +168,20 @@ def _is_none(value: Value) -> bool:
 # --- tracing ------------------------------------------------------------------------------------------------------
 
 
-@handles(torch.autograd.Function.apply.__func__)
+# A class method in Python before torch 2.15, in C since.
+_APPLY = torch.autograd.Function.__dict__["apply"]
+
+
+@handles(getattr(_APPLY, "__func__", _APPLY))
 def apply(tr: Trace, owner: Value, *args: Value) -> Value:
     """``cls.apply(*args)``."""
     cls = owner.real()
     if in_transform(tr):
         raise GraphBreak(breaks.REGION, f"autograd.Function {cls.__qualname__} inside of a function transform")
+    if in_backward(tr):
+        raise GraphBreak(
+            breaks.REGION, f"autograd.Function {cls.__qualname__} in backward, of which gradients are not known"
+        )
     return _Application(tr, cls, list(args)).run()
 
 
@@ -184,12 +193,12 @@ class _Application:
         self.cls = cls
         self.args = args
         needs = [isinstance(a, TensorValue) and a.example.requires_grad for a in args]
-        self.records = tr.grad_enabled and any(needs)
+        self.records = (tr.grad_enabled or tr.grad_enabled is UNKNOWN_GRAD) and any(needs)
         self.ctx = ContextValue(TupleValue([ConstValue(n) for n in needs]))
 
     def run(self) -> Value:
         tr = self.tr
-        with Region(tr, f"{self.cls.__qualname__}.forward", pure=False, roots=[]) as forward:
+        with Region(tr, f"{self.cls.__qualname__}.forward", pure=False, roots=self._roots()) as forward:
             forward.assume_grad(False)
             result = self._forward()
         outputs = self._outputs(result)
@@ -200,19 +209,22 @@ class _Application:
             backward, gradients, once = self._backward(forward, computed, outputs)
             backward_graph = backward.close([v.arg(tr) for v in gradients if not _is_none(v)])
             carried = list(backward.captures)
-        forward_graph = forward.close([*(value.arg(tr) for value in computed), *carried])
+        left = [value for value in forward.left_behind() if not any(value is other for other in computed)]
+        forward_graph = forward.close([*(value.arg(tr) for value in (*computed, *left)), *carried])
         places = itertools.count()
         layout = Layout(
             order=(),
-            outputs=len(computed),
+            outputs=len(computed) + len(left),
             graded=tuple(i for i, value in enumerate(computed) if isinstance(value, TensorValue)),
-            constant=tuple(i for i, value in enumerate(computed) if any(value is c for c in self.ctx.constant)),
+            constant=_constant([*computed, *left], [*self.ctx.constant, *left]),
             saved=tuple(i for i, node in enumerate(carried) if node in _nodes(self.ctx.saved)),
             gradients=tuple(-1 if _is_none(value) else next(places) for value in gradients),
             once=once,
         )
-        results = iter(self._emit(forward, forward_graph, backward_graph, layout))
-        values = [next(results) if is_graph_value(value) else value for value in outputs]
+        fresh = self._emit(forward, forward_graph, backward_graph, layout)
+        rebind(left, fresh[len(computed) :])
+        results = iter(fresh)
+        values = [_result(forward, value, next(results)) if is_graph_value(value) else value for value in outputs]
         return TupleValue(values) if isinstance(result, TupleValue) else values[0]
 
     # --- forward ---------------------------------------------------------------------------------------------------
@@ -224,6 +236,10 @@ class _Application:
         if not isinstance(raw, staticmethod) or not isinstance(value, FunctionValue):
             raise GraphBreak(breaks.REGION, f"{self.cls.__qualname__}.{name} is no static method written in Python")
         return value
+
+    def _roots(self) -> list[Value]:
+        names = ("forward",) if self._is_default("setup_context") else ("forward", "setup_context")
+        return [*self.args, *map(self._function, names)]
 
     def _forward(self) -> Value:
         tr, ctx = self.tr, self.ctx
@@ -253,14 +269,11 @@ class _Application:
         name = "backward" if self._is_default("vjp") else "vjp"
         function, once = _unmarked(tr, self._function(name))
         ctx.in_backward = True
-        region = Region(
-            tr, f"{self.cls.__qualname__}.{name}", pure=True, roots=[function, ctx], beside=forward,
-            grad_mode_known=False,
-        )  # fmt: skip
+        region = Region(tr, f"{self.cls.__qualname__}.{name}", pure=True, roots=[function, ctx], beside=forward)
         grads = iter([self._gradient(region, value) for value in computed if isinstance(value, TensorValue)])
         given = [next(grads) if isinstance(value, TensorValue) else NONE for value in outputs]
         with region:
-            region.assume_grad(False)
+            region.assume_grad(UNKNOWN_GRAD)  # on if the gradients will be differentiated
             result = function.call(tr, [ctx, *given], {})
         if ctx.unpacked:  # autograd then checks all of them for changes since forward
             for node in _nodes(ctx.saved):
@@ -308,6 +321,20 @@ def _unmarked(tr: Trace, function: FunctionValue) -> tuple[Value, bool]:
     inner = function.closure[_ONCE.co_freevars.index("fn")].read(tr)
     assert inner is not None
     return inner, True
+
+
+def _result(forward: Region, value: Any, result: Value) -> Value:
+    """What ``apply`` returns for an output of forward: the same object, unless it came from outside."""
+    if value.node.graph is not forward.graph:
+        return result
+    rebind([value], [result])
+    return value
+
+
+def _constant(values: list[Value], marked: list[Value]) -> tuple[int, ...]:
+    """The places of the tensors that are marked not to be differentiable."""
+    places = range(len(values))
+    return tuple(i for i in places if isinstance(values[i], TensorValue) and any(values[i] is m for m in marked))
 
 
 def _nodes(values: list[Value]) -> list[Node]:

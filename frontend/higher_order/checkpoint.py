@@ -20,6 +20,7 @@ from ..breaks import GraphBreak
 from ..handlers.table import handles
 from ..values.base import MISSING, Value
 from ..values.constants import ConstValue
+from ..values.contexts import UNKNOWN_GRAD
 from ..values.functions import PartialValue
 from ..values.tensors import TensorValue
 from .region import Region, examples, node_of, operator_name, rebind, run_operator
@@ -69,11 +70,10 @@ def checkpoint(tr: Trace, function: Value, *args: Value, **kwargs: Value) -> Val
     options, context = _options(tr, own)
     if options.use_reentrant:
         _check_reentrant(tr, args, kwargs)
-    region = Region(
-        tr, f"checkpointed {function.describe()}", pure=True, roots=[function, *args, *kwargs.values()],
-        grad_mode_known=not options.use_reentrant,
-    )  # fmt: skip
+    region = Region(tr, f"checkpointed {function.describe()}", pure=True, roots=[function, *args, *kwargs.values()])
     with region:
+        if options.use_reentrant:
+            tr.grad_enabled = UNKNOWN_GRAD  # off in forward, on when it is run again
         result = function.call(tr, list(args), kwargs)
     escaping = region.made_in(result)
     graph = region.close([value.arg(tr) for value in escaping])

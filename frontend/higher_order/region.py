@@ -23,6 +23,7 @@ from .. import breaks
 from ..breaks import GraphBreak
 from ..values.base import Raised, Value
 from ..values.constants import SymValue, sym_result
+from ..values.contexts import UNKNOWN_GRAD
 from ..values.tensors import TensorValue
 
 if TYPE_CHECKING:
@@ -36,8 +37,7 @@ class Region:
     """One graph inside another.
 
     ``what`` names it in reasons for graph breaks.  ``beside`` is an earlier, closed region whose values this one may
-    use too: the forward pass of a backward one.  ``grad_mode_known`` is false where the graph may run with gradients
-    on or off; ``transform`` is true inside of ``vmap`` and the like.
+    use too: the forward pass of a backward one.  ``transform`` is true inside of ``vmap`` and the like.
     """
 
     def __init__(
@@ -48,14 +48,12 @@ class Region:
         pure: bool,
         roots: list[Value],
         beside: Region | None = None,
-        grad_mode_known: bool = True,
         transform: bool = False,
     ) -> None:
         self.tr = tr
         self.what = what
         self.pure = pure
         self.beside = beside
-        self.grad_mode_known = grad_mode_known
         self.transform = transform
         self.graph = Graph()
         self.outer: Graph = tr.graph
@@ -65,8 +63,10 @@ class Region:
         self.modules: dict[str, GraphModule] = {}
         self._versions: dict[Node, tuple[Any, int | None]] = {}
         self._last: Node | None = None
+        self._grad_mode: Node | None = None
         self._roots = roots
-        self._outside: set[int] | None = None
+        self._outside: set[int] = set()
+        self._changed: dict[int, Value] = {}  # what exists outside and was changed here
 
     # --- what comes in ---------------------------------------------------------------------------------------------
 
@@ -116,8 +116,7 @@ class Region:
 
     def __enter__(self) -> Region:
         tr = self.tr
-        if self.pure:
-            self._outside = set(_reachable(self._roots, self._refuse_iterator))
+        self._outside.update(_reachable(self._roots, self._refuse_iterator))
         tr.graph, tr.region = self.graph, self
         tr.effects.region = self
         self._grad, self._contexts = tr.grad_enabled, list(tr.active_contexts)
@@ -136,22 +135,27 @@ class Region:
         if error is None and tr.active_contexts != self._contexts:
             raise GraphBreak(breaks.REGION, f"a context manager is still open at the end of {self.what}")
 
-    def assume_grad(self, enabled: bool) -> None:
+    def assume_grad(self, enabled: Any) -> None:
         """What the operator that runs the region sets the grad mode to, ahead of its graph."""
         self.tr.grad_enabled = enabled
-        ti.set_grad_enabled(enabled)
+        ti.set_grad_enabled(bool(enabled))
 
-    def grad_mode_matters(self) -> None:
-        """The program asks for the grad mode, or changes it."""
-        if not self.grad_mode_known:
+    def grad_argument(self, enabled: Any) -> Any:
+        """What stands in the graph as the mode to set: a node, for one that is known when the graph runs."""
+        if self._grad_mode is None and self.tr.grad_enabled is UNKNOWN_GRAD:
+            self._grad_mode = self.graph.create_node("call_function", torch.is_grad_enabled, (), {})
+        if enabled is not UNKNOWN_GRAD:
+            return enabled
+        if self._grad_mode is None:
             raise GraphBreak(breaks.REGION, f"{self.what} depends on the grad mode that it will run in")
-        if self.parent is not None:
-            self.parent.grad_mode_matters()
+        return self._grad_mode
 
     def changed(self, value: Value) -> None:
         """``value`` is about to change."""
-        if self._outside is not None and (value.source is not None or id(value) in self._outside):
-            raise GraphBreak(breaks.REGION, f"{self.what} changes {value.describe()}, which exists outside of it")
+        if value.source is not None or id(value) in self._outside:
+            if self.pure:
+                raise GraphBreak(breaks.REGION, f"{self.what} changes {value.describe()}, which exists outside of it")
+            self._changed[id(value)] = value
         if self.parent is not None:
             self.parent.changed(value)
 
@@ -164,10 +168,14 @@ class Region:
     def _refuse_iterator(self, value: Value) -> None:
         from ..values.iterators import IteratorValue
 
-        if isinstance(value, IteratorValue):
+        if self.pure and isinstance(value, IteratorValue):
             raise GraphBreak(breaks.REGION, f"{self.what} is given a {value.pytype().__name__}, which it may advance")
 
     # --- the end ---------------------------------------------------------------------------------------------------
+
+    def left_behind(self) -> list[Any]:
+        """The tensors and symbolic numbers made here that objects from outside lead to now."""
+        return self.made_in(*self._changed.values())
 
     def made_in(self, *results: Value) -> list[Any]:
         """The tensors and symbolic numbers made here that ``results`` lead to."""
@@ -271,12 +279,21 @@ def examples(nodes: list[Node]) -> tuple:
     return tuple(node.meta["example_value"] for node in nodes)
 
 
+def _enclosing(tr: Trace) -> Iterator[Region]:
+    region = tr.region
+    while region is not None:
+        yield region
+        region = region.parent
+
+
 def in_transform(tr: Trace) -> bool:
     """Whether what is traced now runs inside of ``vmap`` or a like transform."""
-    region = tr.region
-    while region is not None and not region.transform:
-        region = region.parent
-    return region is not None
+    return any(region.transform for region in _enclosing(tr))
+
+
+def in_backward(tr: Trace) -> bool:
+    """Whether what is traced now is the backward pass of something."""
+    return any(region.beside is not None for region in _enclosing(tr))
 
 
 def is_graph_value(value: Value) -> bool:

@@ -17,6 +17,16 @@ if TYPE_CHECKING:
     from ..output import Output
     from ..trace import Trace
 
+
+
+class _UnknownGrad:
+    """The grad mode of a graph that may run with gradients or without; it is traced without."""
+
+    def __bool__(self) -> bool:
+        return False
+
+
+UNKNOWN_GRAD: Any = _UnknownGrad()
 GRAD_CLASSES = (torch.no_grad, torch.enable_grad, torch.set_grad_enabled)
 _enter_autocast = torch.amp.autocast_mode._enter_autocast
 _exit_autocast = torch.amp.autocast_mode._exit_autocast

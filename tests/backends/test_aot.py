@@ -312,3 +312,15 @@ print("torch._functorch.aot_autograd" in sys.modules)
 """
     )
     assert out.strip() == "False"
+
+
+@pytest.mark.parametrize("retained_first", [False, True])
+def test_backward_runs_again_where_eager_may(capture, retained_first: bool) -> None:
+    x = torch.randn(3, requires_grad=True)
+    captured = capture(lambda x: (x * 2).sin() * 3, x)
+    compiled = captured.compile("aot_eager", training=True)
+    for retain in (retained_first, True):
+        loss = captured.run(compiled, x).sum()
+        first = torch.autograd.grad(loss, x, retain_graph=retain)
+        if retain:
+            assert torch.equal(torch.autograd.grad(loss, x)[0], first[0])

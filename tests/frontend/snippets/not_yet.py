@@ -5,7 +5,6 @@ import sys
 _UNBACKED = "needs symbolic numbers that come from a tensor's data"
 
 NOT_YET: dict[str, str] = {
-    "autograd_function": "a custom autograd.Function ends the graph: its backward is Python, to be captured too",
     "comprehension_over_tensor": _UNBACKED,
     "default_dtype": "a graph is made under one default dtype; changing it in the middle ends the graph",
     "indexing": _UNBACKED,
