@@ -1,0 +1,142 @@
+"""A case: a small program that uses a backend and shows what came of it.
+
+It is a function of one argument, a :class:`Trial`.  It runs three times: with a trial that compiles nothing, with one
+that compiles nothing and computes in float64, and with one that compiles for the backend in question.  What it returns
+the last time has to be what it returned the first time; so it returns all that could differ: results, inputs that are
+changed, gradients, buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+import torchmux
+
+SEED = 20
+
+
+class Trial:
+    """What a case is given: makes tensors, and compiles, or does not.
+
+    ``backend`` None stands for eager.  With ``wide`` every floating-point tensor is made in float64, from the same
+    random numbers.
+    """
+
+    def __init__(
+        self, backend: Any = None, *, options: Any = None, wide: bool = False, device: str = "cpu", strict: bool = False
+    ) -> None:
+        self.backend = backend
+        self.options = options
+        self.wide = wide
+        self.device = torch.device(device)
+        self.strict = strict
+        self.compiled: list[Any] = []
+        self._generator = torch.Generator().manual_seed(SEED)
+
+    def compile(self, function: Any, **keywords: Any) -> Any:
+        """``torchmux.compile`` for the backend; the function itself under eager."""
+        if self.backend is None:
+            return function
+        given = {"backend": self.backend, "options": self.options, "strict": self.strict, **keywords}
+        compiled = torchmux.compile(function, **given)
+        self.compiled.append(compiled)
+        return compiled
+
+    def run(self, function: Any, *args: Any, **keywords: Any) -> Any:
+        """Compile and call once."""
+        return self.compile(function)(*args, **keywords)
+
+    def tensor(
+        self,
+        *shape: int,
+        dtype: torch.dtype = torch.float32,
+        low: float | None = None,
+        high: float | None = None,
+        requires_grad: bool = False,
+    ) -> torch.Tensor:
+        """Random numbers, the same in every run of the case: normal, or uniform between ``low`` and ``high``."""
+        if dtype is torch.bool:
+            made = torch.randint(0, 2, shape, generator=self._generator).bool()
+        elif not dtype.is_floating_point and not dtype.is_complex:
+            bounds = (-9 if low is None else int(low), 10 if high is None else int(high))
+            made = torch.randint(*bounds, shape, generator=self._generator, dtype=dtype)
+        elif low is not None and high is not None:
+            made = torch.rand(shape, generator=self._generator) * (high - low) + low
+        else:
+            made = torch.randn(shape, generator=self._generator)
+        made = made.to(dtype).to(self.device)  # the float64 run starts from the rounded numbers too
+        if self.wide:
+            made = widened(made)
+        return made.requires_grad_(requires_grad)
+
+    def module(self, module: torch.nn.Module) -> torch.nn.Module:
+        """``module`` on the trial's device, in float64 if it is ``wide``."""
+        module = module.to(self.device)
+        return module.double() if self.wide else module
+
+    @property
+    def generator(self) -> torch.Generator:
+        return self._generator
+
+
+def widened(value: torch.Tensor) -> torch.Tensor:
+    """In float64 or complex128 if it is floating-point or complex."""
+    if value.is_floating_point():
+        return value.double()
+    return value.to(torch.complex128) if value.is_complex() else value
+
+
+@dataclass(frozen=True)
+class Case:
+    """A named case.
+
+    ``needs`` names what a backend must claim for it: ``training``, ``dynamic_shapes``, a dtype as ``float16``.
+    ``quick`` cases are part of both levels.  ``reference`` says whether a run in float64 means the same; without one,
+    values are compared with eager's alone.
+    """
+
+    id: str
+    run: Callable[[Trial], Any]
+    text: str = ""
+    needs: frozenset[str] = frozenset()
+    quick: bool = True
+    reference: bool = True
+    elementwise: bool = False
+    strides: bool = True
+    tags: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def group(self) -> str:
+        """The case's place in reports: its id without the last part."""
+        return self.id.rpartition("/")[0]
+
+
+class Collection:
+    """Cases of one subject, filled by decorating functions; ids are ``subject/name``."""
+
+    def __init__(self, subject: str) -> None:
+        self.subject = subject
+        self._cases: dict[str, Case] = {}
+
+    def __call__(self, *needs: str, **fields: Any) -> Callable[[Callable[[Trial], Any]], Callable[[Trial], Any]]:
+        def add(function: Callable[[Trial], Any]) -> Callable[[Trial], Any]:
+            name = f"{self.subject}/{function.__name__}"
+            if name in self._cases:
+                raise ValueError(f"two cases are called {name}")
+            text = " ".join((function.__doc__ or "").split())
+            if not text:
+                raise ValueError(f"{name} does not say what it is about")
+            self._cases[name] = Case(name, function, text, frozenset(needs), **fields)
+            return function
+
+        return add
+
+    def __iter__(self) -> Iterator[Case]:
+        return iter(self._cases.values())
+
+    def __len__(self) -> int:
+        return len(self._cases)

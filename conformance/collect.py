@@ -1,0 +1,51 @@
+"""The cases of a level, and which of them a run takes."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+from . import operators, semantics
+from .case import Case
+
+Level = Literal["quick", "full"]
+
+
+def cases(level: Level = "quick", patterns: Sequence[str] = ("*",)) -> Iterator[Case]:
+    """The cases of a level whose ids match one of the patterns, those about the meaning of graphs first.
+
+    Raises:
+        ImportError: a pattern asks for operators, and what torch's samples need is not installed.
+    """
+    found: Iterable[Case] = semantics.cases()
+    if any(_could_match(pattern, operators.PREFIX) for pattern in patterns):
+        found = itertools.chain(found, operators.cases(full=level == "full"))
+    for case in found:
+        if (level == "full" or case.quick) and any(fnmatch.fnmatchcase(case.id, pattern) for pattern in patterns):
+            yield case
+
+
+def _could_match(pattern: str, prefix: str) -> bool:
+    """Whether an id that begins with ``prefix`` might match."""
+    literal = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
+    return literal.startswith(prefix) or prefix.startswith(literal)
+
+
+def shard(found: Iterable[Case], part: int, parts: int) -> Iterator[Case]:
+    """Part ``part`` of ``parts`` (from 1) of the cases.
+
+    Which part a case belongs to hangs on its id alone, so machines need not agree on anything else.
+
+    Raises:
+        ValueError: there is no such part.
+    """
+    if not 1 <= part <= parts:
+        raise ValueError(f"there is no part {part} of {parts}")
+    for case in found:
+        number = int.from_bytes(hashlib.sha256(case.id.encode()).digest()[:8], "big")
+        if number % parts == part - 1:
+            yield case

@@ -1,0 +1,107 @@
+"""Running one case against one backend, and saying what became of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+import torchmux
+from torchmux.registry.errors import BackendUnavailable, FallbackRefused
+
+from . import observation
+from .case import SEED, Case, Trial
+from .observation import Raised
+from .outcome import Outcome, Result
+from .requirements import Requirements
+
+_REFUSALS = (BackendUnavailable, FallbackRefused)
+
+
+def judge(case: Case, requirements: Requirements) -> Result:
+    """Run ``case`` in eager, in eager with float64, and with the backend, and compare.
+
+    Never raises for what the backend does; a crash of the process is for the caller to notice.
+    """
+    start = time.perf_counter()
+    result = _judge(case, requirements)
+    expectation = requirements.expectation(case)
+    if expectation is not None:
+        result = _expected(result, f"{expectation.why} {expectation.link}".strip())
+    return dataclasses.replace(result, seconds=time.perf_counter() - start)
+
+
+def _judge(case: Case, requirements: Requirements) -> Result:
+    device = requirements.device
+    expected = _observe(case, Trial(device=device))
+    if isinstance(expected, Raised):
+        return Result(case.id, Outcome.SKIPPED, f"eager does not run it here: {_words(expected.error)}")
+    reference = _observe(case, Trial(device=device, wide=True)) if case.reference else None
+    if isinstance(reference, Raised):
+        reference = None
+    trial = Trial(requirements.backend, options=requirements.options, device=device)
+    found = _observe(case, trial)
+    share, reasons = _placed(trial.compiled)
+    if isinstance(found, Raised):
+        if isinstance(found.error, _REFUSALS):
+            return Result(case.id, Outcome.UNSUPPORTED, _words(found.error), share)
+        trace = "".join(traceback.format_exception(found.error))
+        return Result(case.id, Outcome.CRASH, _words(found.error), share, details={"traceback": trace})
+    differences = observation.compare(found, expected, reference, elementwise=case.elementwise, strides=case.strides)
+    if differences:
+        details = {"differences": [str(d) for d in differences], "kinds": sorted({d.what for d in differences})}
+        return Result(case.id, Outcome.MISMATCH, str(differences[0]), share, details=details)
+    if share == 1.0:
+        return Result(case.id, Outcome.PASS)
+    words = "; ".join(f"{op}: {why}" for (op, why), _ in reasons.most_common(3))
+    outcome = Outcome.UNSUPPORTED if share <= requirements.least_share else Outcome.FALLBACK
+    return Result(case.id, outcome, words, share, details={"fallbacks": [[*k, n] for k, n in reasons.items()]})
+
+
+def _expected(result: Result, why: str) -> Result:
+    """A failure that was foretold, or one that was foretold and did not happen."""
+    if result.outcome.is_failure:
+        details = {**result.details, "outcome": result.outcome.value}
+        return dataclasses.replace(result, outcome=Outcome.XFAIL, reason=f"{why} ({result.reason})", details=details)
+    if result.outcome in (Outcome.PASS, Outcome.FALLBACK):
+        return dataclasses.replace(result, outcome=Outcome.XPASS, reason=f"expected to fail, and does not: {why}")
+    return result
+
+
+def _observe(case: Case, trial: Trial) -> Any:
+    torchmux.reset()
+    torch.manual_seed(SEED)
+    threads, grad = torch.get_num_threads(), torch.is_grad_enabled()
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return case.run(trial)
+    except Exception as error:
+        return Raised(error)
+    finally:
+        logging.disable(logging.NOTSET)
+        torch.set_num_threads(threads)
+        torch.set_grad_enabled(grad)
+
+
+def _placed(compiled: Iterable[Any]) -> tuple[float, Counter[tuple[str, str]]]:
+    """The share of operators that the backend ran, and what torch ran instead, with the reasons."""
+    total, reasons = 0, Counter[tuple[str, str]]()
+    for each in compiled:
+        for graph in torchmux.report(each).graphs:
+            total += len(graph.report.placements)
+            reasons.update((p.op, p.reason or "") for p in graph.report.fallbacks)
+    return (1.0 if not total else 1.0 - reasons.total() / total), reasons
+
+
+def _words(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__

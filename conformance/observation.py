@@ -1,0 +1,118 @@
+"""What a case shows of a computation: nested values, compared leaf by leaf."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from . import oracle
+from .oracle import Difference
+
+
+@dataclasses.dataclass(frozen=True)
+class Raised:
+    """An exception in place of a result; two are equal if their types are."""
+
+    error: BaseException
+
+    @property
+    def kind(self) -> str:
+        return type(self.error).__name__
+
+
+@dataclasses.dataclass(frozen=True)
+class _Container:
+    """What holds other values: its type, and how many or under which names."""
+
+    kind: str
+    content: Any
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.content}"
+
+
+def leaves(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
+    """The parts of a nested value that are compared, each with the path to it."""
+    if isinstance(value, Mapping):
+        yield where, _Container(type(value).__name__, list(value))
+        for key, element in value.items():
+            yield from leaves(element, f"{where}[{key!r}]")
+    elif isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
+        yield where, _Container(type(value).__name__, len(value))
+        for position, element in enumerate(value):
+            yield from leaves(element, f"{where}[{position}]")
+    elif dataclasses.is_dataclass(value) and not isinstance(value, (type, Raised, _Container)):
+        for field in dataclasses.fields(value):
+            yield from leaves(getattr(value, field.name), f"{where}.{field.name}")
+    else:
+        yield where, value
+
+
+def compare(
+    found: Any, expected: Any, reference: Any = None, *, elementwise: bool = False, strides: bool = True
+) -> list[Difference]:
+    """All differences between what a backend and what eager made of one case.
+
+    ``reference`` is what eager made of it in float64; it helps to judge values, and is not needed.
+    """
+    ours, theirs = list(leaves(found)), list(leaves(expected))
+    if [where for where, _ in ours] != [where for where, _ in theirs]:
+        return [Difference("", "type", f"{_outline(found)}, eager has {_outline(expected)}")]
+    exact = list(leaves(reference))
+    if [where for where, _ in exact] != [where for where, _ in theirs]:
+        exact = [("", None)] * len(theirs)
+    differences = []
+    for (where, a), (_, b), (_, r) in zip(ours, theirs, exact, strict=True):
+        if isinstance(b, torch.Tensor) and isinstance(a, torch.Tensor):
+            wide = r if isinstance(r, torch.Tensor) else None
+            difference = oracle.compare_tensors(where, a, b, wide, elementwise=elementwise, strides=strides)
+        else:
+            difference = _compare_others(where, a, b)
+        if difference is not None:
+            differences.append(difference)
+    differences += _compare_sharing(ours, theirs)
+    return differences
+
+
+def _compare_others(where: str, found: Any, expected: Any) -> Difference | None:
+    if isinstance(expected, Raised) or isinstance(found, Raised):
+        kinds = [v.kind if isinstance(v, Raised) else "no exception" for v in (found, expected)]
+        if kinds[0] != kinds[1]:
+            return Difference(where, "exception", f"{kinds[0]}, eager has {kinds[1]}")
+        return None
+    if type(found) is not type(expected):
+        return Difference(where, "type", f"{type(found).__name__}, eager has {type(expected).__name__}")
+    if isinstance(expected, float):
+        tensors = torch.tensor(found, dtype=torch.float64), torch.tensor(expected, dtype=torch.float64)
+        return oracle.compare_tensors(where, *tensors, None)
+    if isinstance(expected, _Container):
+        return None if found == expected else Difference(where, "type", f"{found}, eager has {expected}")
+    return None if found == expected else Difference(where, "value", f"{found!r}, eager has {expected!r}")
+
+
+def _compare_sharing(ours: list[tuple[str, Any]], theirs: list[tuple[str, Any]]) -> list[Difference]:
+    """Which of the tensors share memory has to be as in eager."""
+    names = [where for where, value in theirs if isinstance(value, torch.Tensor)]
+    found, expected = (oracle.sharing([v for _, v in side if isinstance(v, torch.Tensor)]) for side in (ours, theirs))
+    if len(found) != len(expected):
+        return []  # told already
+    return [
+        Difference(names[p], "alias", f"shares memory with {_named(names, p, a)}, in eager with {_named(names, p, b)}")
+        for p, (a, b) in enumerate(zip(found, expected, strict=True))
+        if a != b
+    ]
+
+
+def _named(names: list[str], position: int, first: int) -> str:
+    return "none of the others before it" if position == first else names[first]
+
+
+def _outline(value: Any) -> str:
+    if isinstance(value, Raised):
+        return f"{value.kind} raised"
+    if isinstance(value, (list, tuple)):
+        return f"{type(value).__name__} of {len(value)}"
+    return type(value).__name__

@@ -1,0 +1,96 @@
+"""torch's own samples for its operators, from a module that torch does not publish: the only place that knows it.
+
+``torch.testing._internal.common_methods_invocations.op_db`` lists operators with functions that make inputs for them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One way to call an operator."""
+
+    input: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def map(self, function: Callable[[torch.Tensor], torch.Tensor]) -> Sample:
+        """The same with every tensor replaced."""
+        parts = _pytree.tree_map_only(torch.Tensor, function, (self.input, self.args, self.kwargs))
+        return Sample(*parts)
+
+    def tensors(self) -> list[torch.Tensor]:
+        """All tensors among the arguments, in order."""
+        leaves = _pytree.tree_leaves((self.input, self.args, self.kwargs))
+        return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator with samples.  ``name`` may have a variant: ``nn.functional.pad.reflect``."""
+
+    name: str
+    call: Callable[..., Any]
+    dtypes: frozenset[torch.dtype]
+    backward_dtypes: frozenset[torch.dtype]
+    elementwise: bool
+    is_core: bool
+    random: bool
+    _info: Any
+
+    def samples(self, dtype: torch.dtype, device: str, *, requires_grad: bool, count: int) -> Iterator[Sample]:
+        """At most ``count`` samples, the same each time for the same random seed."""
+        made = self._info.sample_inputs(device, dtype, requires_grad=requires_grad)
+        for number, sample in enumerate(made):
+            if number == count:
+                return
+            yield Sample(sample.input, tuple(sample.args), dict(sample.kwargs))
+
+
+@functools.cache
+def operators() -> tuple[Operator, ...]:
+    """All operators that torch has samples for, by name.  The import takes seconds."""
+    from torch.testing._internal.common_methods_invocations import op_db
+    from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
+
+    found: dict[str, Operator] = {}
+    for info in op_db:
+        name = f"{info.name}.{info.variant_test_name}" if info.variant_test_name else info.name
+        found[name] = Operator(
+            name,
+            info.op,
+            frozenset(info.dtypes),
+            frozenset(info.backward_dtypes) if info.supports_autograd else frozenset(),
+            isinstance(info, (UnaryUfuncInfo, BinaryUfuncInfo)),
+            _is_core(info.aten_name or info.name),
+            name in _RANDOM or ("dropout" in name and name.startswith("nn.functional.")),
+            info,
+        )
+    return tuple(found[name] for name in sorted(found))
+
+
+# Operators that draw random numbers whatever their name.
+_RANDOM = frozenset(
+    (
+        "bernoulli", "cauchy", "empty", "empty_like", "empty_permuted", "empty_strided", "exponential", "geometric",
+        "log_normal", "multinomial", "new_empty", "new_empty_strided", "normal", "normal.in_place",
+        "normal.number_mean", "rand_like", "randint", "randint_like", "randn", "randn_like", "uniform",
+        "nn.functional.rrelu", "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d",
+    )
+)  # fmt: skip
+
+
+def _is_core(name: str) -> bool:
+    """Whether an overload of this name belongs to torch's core ATen operators."""
+    packet = getattr(torch.ops.aten, name.rpartition(".")[2], None)
+    if packet is None:
+        return False
+    return any(torch.Tag.core in getattr(packet, overload).tags for overload in packet.overloads())

@@ -1,0 +1,130 @@
+"""When a result is right.
+
+Exactly, or not at all: dtypes, shapes, strides, integers, bools, strings, which tensors share memory, and where a
+result is not finite.  Floating-point values may differ, by as much as their own error allows: a computation is done
+three times, by eager, by eager in float64 (the reference) and by the backend, and the backend may be off by
+``MULTIPLE`` times as much as eager is, or by ``ULPS`` units in the last place of the dtype where eager is nearly exact.
+
+Distances are taken over a whole tensor, relative to its largest element: the sum of a row may cancel to nearly nothing,
+and then no computation in that precision knows its digits.  Where nothing can cancel (``elementwise``), each element is
+held to its own size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+MULTIPLE = 4.0
+"""How many times eager's own distance from the reference a backend may be off."""
+
+ULPS = 16.0
+"""Units in the last place that are always allowed: other orders of summation, fused multiply-add, vector math."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where two results differ, and how: ``what`` is one of value, dtype, shape, stride, alias, type, exception."""
+
+    where: str
+    what: str
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.words}" if self.where else self.words
+
+
+def compare_tensors(
+    where: str,
+    found: torch.Tensor,
+    expected: torch.Tensor,
+    reference: torch.Tensor | None,
+    *,
+    elementwise: bool = False,
+    strides: bool = True,
+) -> Difference | None:
+    """The first difference between a backend's tensor and eager's; ``reference`` is the float64 one if there is."""
+    if found.dtype is not expected.dtype:
+        return Difference(where, "dtype", f"dtype {found.dtype}, eager has {expected.dtype}")
+    if found.shape != expected.shape:
+        return Difference(where, "shape", f"shape {tuple(found.shape)}, eager has {tuple(expected.shape)}")
+    if found.device != expected.device:
+        return Difference(where, "device", f"on {found.device}, eager has it on {expected.device}")
+    if strides and found.layout is torch.strided and _telling_strides(found) != _telling_strides(expected):
+        return Difference(where, "stride", f"strides {found.stride()}, eager has {expected.stride()}")
+    if found.requires_grad is not expected.requires_grad:
+        return Difference(where, "requires_grad", f"requires_grad is {found.requires_grad}, unlike in eager")
+    a, b = found.detach().resolve_conj(), expected.detach().resolve_conj()
+    if a.layout is not torch.strided:
+        a, b = a.to_dense(), b.to_dense()
+    if not (b.is_floating_point() or b.is_complex()):
+        return None if torch.equal(a, b) else _first_wrong(where, a, b, a != b)
+    if b.is_complex():
+        a, b = torch.view_as_real(a), torch.view_as_real(b)
+        reference = torch.view_as_real(reference.detach().resolve_conj()) if reference is not None else None
+    return _compare_floats(where, a, b, reference.detach() if reference is not None else None, elementwise)
+
+
+def _telling_strides(tensor: torch.Tensor) -> list[int]:
+    """Strides that say where elements are: not of dimensions with one element, nor of empty tensors."""
+    if not tensor.numel():
+        return []
+    return [stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1]
+
+
+def _compare_floats(
+    where: str, found: torch.Tensor, expected: torch.Tensor, reference: torch.Tensor | None, elementwise: bool
+) -> Difference | None:
+    if not expected.numel():
+        return None
+    special = ~torch.isfinite(expected)
+    same = torch.where(special, (found == expected) | (found.isnan() & expected.isnan()), torch.isfinite(found))
+    if not bool(same.all()):
+        return _first_wrong(where, found, expected, ~same)
+    a, b = found.double(), expected.double()
+    exact = b if reference is None or reference.shape != b.shape else reference.double()
+    usable = ~special & torch.isfinite(exact)
+    a, b, exact = a[usable], b[usable], exact[usable]
+    if not a.numel():
+        return None
+    eps = torch.finfo(expected.dtype).eps
+    off, eagers = (a - exact).abs(), (b - exact).abs()
+    size = exact.abs()
+    smallest = torch.finfo(expected.dtype).tiny
+    if elementwise:
+        allowed = MULTIPLE * eagers + ULPS * eps * size + smallest
+    else:
+        allowed = torch.full_like(off, float(MULTIPLE * eagers.max() + ULPS * eps * size.max() + smallest))
+    if bool((off <= allowed).all()):
+        return None
+    worst = int((off / allowed).argmax())
+    times = float(off[worst] / allowed[worst])
+    return Difference(
+        where,
+        "value",
+        f"off by {float(off[worst]):.3g} where eager is off by {float(eagers.max()):.3g} and the largest element is "
+        f"{float(size.max()):.3g}: {times:.3g} times what is allowed",
+    )
+
+
+def _first_wrong(where: str, found: torch.Tensor, expected: torch.Tensor, wrong: torch.Tensor) -> Difference:
+    place = tuple(wrong.nonzero()[0].tolist())
+    count = int(wrong.sum())
+    more = f", and {count - 1} more" if count > 1 else ""
+    at = "" if not place else f" at {list(place)}"
+    return Difference(where, "value", f"{found[place].item()}{at}, eager has {expected[place].item()}{more}")
+
+
+def sharing(tensors: list[torch.Tensor]) -> list[int]:
+    """For each tensor the position of the first one that it shares memory with (itself if with none before)."""
+    first: dict[Any, int] = {}
+    found = []
+    for position, tensor in enumerate(tensors):
+        try:
+            key: Any = tensor.untyped_storage()._cdata
+        except (NotImplementedError, RuntimeError):  # sparse tensors have no one storage
+            key = position
+        found.append(first.setdefault(key, position))
+    return found

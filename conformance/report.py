@@ -1,0 +1,78 @@
+"""What a run found, for people and for machines."""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+import torch
+
+import torchmux
+
+from .outcome import Outcome, Result
+
+
+def summary(results: Iterable[Result]) -> dict[str, dict[str, int]]:
+    """How often each outcome occurred in each group (the first two parts of an id), groups in order."""
+    groups: dict[str, Counter[str]] = {}
+    for result in results:
+        group = "/".join(result.case.split("/")[: 2 if result.case.startswith("semantics") else 1])
+        groups.setdefault(group, Counter())[result.outcome.value] += 1
+    return {group: {o.value: counts[o.value] for o in Outcome if counts[o.value]} for group, counts in groups.items()}
+
+
+def totals(results: Iterable[Result]) -> dict[str, int]:
+    """How often each outcome occurred, in the order of :class:`Outcome`."""
+    counts = Counter(result.outcome.value for result in results)
+    return {outcome.value: counts[outcome.value] for outcome in Outcome if counts[outcome.value]}
+
+
+def environment() -> dict[str, str]:
+    """What the results depend on besides the backend."""
+    return {
+        "torchmux": torchmux.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": torch.backends.cpu.get_cpu_capability(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "",
+    }
+
+
+def to_json(backend: str, level: str, fingerprint: str, results: Sequence[Result]) -> dict[str, Any]:
+    """A run as data; ``Result.from_json`` reads each of ``results`` back."""
+    return {
+        "backend": backend,
+        "fingerprint": fingerprint,
+        "level": level,
+        "environment": environment(),
+        "totals": totals(results),
+        "results": [result.to_json() for result in results],
+    }
+
+
+def to_junit(backend: str, results: Sequence[Result]) -> str:
+    """A run as JUnit XML: failures are failures, deaths and timeouts are errors, refusals are skipped."""
+    suite = ElementTree.Element("testsuite", name=f"torchmux conformance of {backend}", tests=str(len(results)))
+    counts = Counter()  # type: ignore[var-annotated]
+    for result in results:
+        group, _, name = result.case.rpartition("/")
+        case = ElementTree.SubElement(suite, "testcase", classname=group.replace("/", "."), name=name)
+        case.set("time", f"{result.seconds:.3f}")
+        if result.outcome in (Outcome.MISMATCH, Outcome.XPASS):
+            kind = "failure"
+        elif result.outcome.is_failure:
+            kind = "error"
+        elif result.outcome in (Outcome.UNSUPPORTED, Outcome.SKIPPED, Outcome.XFAIL):
+            kind = "skipped"
+        else:
+            continue
+        counts[kind] += 1
+        told = ElementTree.SubElement(case, kind, message=f"{result.outcome.value}: {result.reason}")
+        told.text = "\n".join(map(str, result.details.get("differences", ()))) or result.details.get("traceback", "")
+    for kind, plural in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+        suite.set(plural, str(counts[kind]))
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)

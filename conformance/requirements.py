@@ -1,0 +1,111 @@
+"""What a backend is held to: where it runs, with which options, and which failures are known.
+
+Policy only; what the cases are and how they are judged is elsewhere.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib.metadata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from packaging.requirements import Requirement
+
+from torchmux.registry.resolve import known_spec
+from torchmux.registry.spec import ANY, BackendSpec
+
+from .case import Case
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Cases that are known to fail.
+
+    ``cases`` is a pattern of ids (``operators/aten.sort/*``); ``why`` says whose fault it is and ``link`` where that
+    can be read.  ``versions``, if given, is a requirement (``"openvino>=2026.1,<2026.5"``): outside of it nothing is
+    expected.  A case that passes in spite of this fails the run.
+    """
+
+    cases: str
+    why: str
+    link: str = ""
+    versions: str = ""
+
+    def applies(self, case: Case) -> bool:
+        return fnmatch.fnmatchcase(case.id, self.cases) and self._is_installed()
+
+    def _is_installed(self) -> bool:
+        if not self.versions:
+            return True
+        wanted = Requirement(self.versions)
+        try:
+            return wanted.specifier.contains(importlib.metadata.version(wanted.name), prereleases=True)
+        except importlib.metadata.PackageNotFoundError:
+            return False
+
+
+class Requirements:
+    """What is claimed for a backend; a third party derives from it and says what differs.
+
+    By default all claims are those of the backend's ``BackendSpec``.
+    """
+
+    backend: str
+    """The name to compile with."""
+
+    options: Mapping[str, Any] | None = None
+    """Options to compile with; None: the defaults."""
+
+    device: str = "cpu"
+    """Where the cases make their tensors."""
+
+    expected: Sequence[Expected] = ()
+    """Known failures."""
+
+    seconds: float = 120.0
+    """How long one case may take, its compilations included."""
+
+    least_share: float = 0.0
+    """The share of operators, 0 to 1, under which a case that is right counts as unsupported.
+
+    With 0 a backend may leave any operator to torch as long as it says so; what it leaves is in the report.
+    """
+
+    def __init__(self, backend: str | None = None) -> None:
+        if backend is not None:
+            self.backend = backend
+
+    @property
+    def spec(self) -> BackendSpec:
+        """The backend's description.
+
+        Raises:
+            UnknownBackend: nobody offers one of that name.
+        """
+        return known_spec(self.backend)
+
+    @property
+    def training(self) -> bool:
+        """Whether gradients go through the backend."""
+        return self.spec.training
+
+    @property
+    def dynamic_shapes(self) -> bool:
+        """Whether one compilation serves several sizes."""
+        return self.spec.dynamic_shapes
+
+    def dtype(self, name: str) -> bool:
+        """Whether the backend computes in that dtype."""
+        return ANY in self.spec.dtypes or name in self.spec.dtypes
+
+    def claims(self, need: str) -> bool:
+        """Whether what a case needs is claimed: ``training``, ``dynamic_shapes``, or the name of a dtype."""
+        if need in ("training", "dynamic_shapes"):
+            return bool(getattr(self, need))
+        return self.dtype(need)
+
+    def expectation(self, case: Case) -> Expected | None:
+        """Why ``case`` may fail, if it may."""
+        return next((e for e in self.expected if e.applies(case)), None)

@@ -1,0 +1,19 @@
+"""Cases about what a graph means, whatever its operators: each is a function whose docstring says what must hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..case import Case
+from . import aliasing, control, modes, mutation, numbers, randomness, shapes, structure, training, use
+
+SUBJECTS = (
+    mutation.case, aliasing.case, numbers.case, randomness.case, structure.case, control.case, shapes.case,
+    training.case, modes.case, use.case,
+)  # fmt: skip
+
+
+def cases() -> Iterator[Case]:
+    """All of them."""
+    for subject in SUBJECTS:
+        yield from subject

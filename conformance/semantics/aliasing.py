@@ -1,0 +1,115 @@
+"""Who shares memory with whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..case import Collection, Trial
+
+case = Collection("semantics/aliasing")
+
+
+@case()
+def view_of_an_input(trial: Trial) -> Any:
+    """A view of an input that is returned shows the input's memory."""
+    x = trial.tensor(4, 6)
+    view = trial.run(lambda x: x.t()[1:3], x)
+    x.zero_()
+    return view, x
+
+
+@case()
+def input_itself(trial: Trial) -> Any:
+    """An input that is returned as it is is the same object."""
+    x = trial.tensor(3)
+    same, other = trial.run(lambda x: (x, x + 1), x)
+    return same is x, same, other
+
+
+@case()
+def views_of_one_result(trial: Trial) -> Any:
+    """Two outputs that are views of one computed tensor share its memory."""
+    x = trial.tensor(4, 6)
+
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x + 1
+        return y[0], y.t(), y
+
+    first, turned, whole = trial.run(f, x)
+    whole.zero_()
+    return first, turned, whole
+
+
+@case()
+def the_same_output_twice(trial: Trial) -> Any:
+    """One tensor returned twice is one tensor."""
+    a, b = trial.run(lambda x: (y := x * 2, y), trial.tensor(3))
+    return a, b, a is b
+
+
+@case()
+def inputs_that_overlap(trial: Trial) -> Any:
+    """Two inputs may be views of one tensor; a change of one is seen through the other."""
+    whole = trial.tensor(6)
+
+    def f(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        a.add_(10)
+        return a.sum() + b.sum()
+
+    return trial.run(f, whole[:4], whole[2:]), whole
+
+
+@case()
+def the_same_input_twice(trial: Trial) -> Any:
+    """One tensor may be given twice; what was compiled for that is not used for two tensors, nor the reverse."""
+
+    def f(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        a.add_(1)
+        return a * b
+
+    compiled = trial.compile(f)
+    x, y = trial.tensor(3), trial.tensor(3)
+    return compiled(x, x), compiled(x, y), compiled(y, y), x, y
+
+
+@case()
+def results_outlive_the_next_call(trial: Trial) -> Any:
+    """Results of one call are not overwritten by the next."""
+    compiled = trial.compile(lambda x: (x.sin(), x @ x.t()))
+    return [compiled(trial.tensor(4, 4)) for _ in range(4)]
+
+
+@case()
+def a_result_goes_back_in(trial: Trial) -> Any:
+    """A result may be the input of the next call."""
+    compiled = trial.compile(lambda x: x * 0.5 + 1)
+    x = trial.tensor(8)
+    for _ in range(5):
+        x = compiled(x)
+    return x
+
+
+@case()
+def strides_of_results(trial: Trial) -> Any:
+    """Results have eager's strides: transposed, channels last, expanded."""
+    x, image = trial.tensor(4, 6), trial.tensor(2, 3, 4, 5)
+
+    def f(x: torch.Tensor, image: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        last = image.to(memory_format=torch.channels_last)
+        return x.t() + 1, last * 2, last.relu().permute(0, 2, 3, 1), x[:, :1].expand(4, 6), (x.t() @ x).t()
+
+    return trial.run(f, x, image)
+
+
+@case()
+def strided_inputs(trial: Trial) -> Any:
+    """Inputs may be slices, transposed, expanded, or begin in the middle of their memory."""
+    x, y = trial.tensor(8, 6), trial.tensor(6, 1)
+    given = x[1::2, ::3], x.t()[2:4, :4], y.expand(6, 4)[:4], x[3:]
+
+    def f(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return a * 2, b.cos(), c + c, d.sum(0)
+
+    return trial.run(f, *given)

@@ -1,0 +1,88 @@
+"""Control flow around tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..case import Collection, Trial
+
+case = Collection("semantics/control")
+
+
+@case()
+def branches_on_numbers(trial: Trial) -> Any:
+    """A branch on a Python argument: each value has its own answer."""
+
+    def f(x: torch.Tensor, up: bool) -> torch.Tensor:
+        return x + 1 if up else x - 1
+
+    compiled, x = trial.compile(f), trial.tensor(3)
+    return compiled(x, True), compiled(x, False), compiled(x, True)
+
+
+@case()
+def branches_on_data(trial: Trial) -> Any:
+    """A branch on the data of a tensor goes where eager goes, each time."""
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        return y.sin() if y.sum() > 0 else y.cos()
+
+    compiled, x = trial.compile(f), trial.tensor(3).abs()
+    return compiled(x), compiled(-x), compiled(x)
+
+
+@case()
+def loops_that_end_by_data(trial: Trial) -> Any:
+    """A loop whose end depends on data."""
+
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, int]:
+        steps = 0
+        while x.norm() > 1:
+            x, steps = x / 2, steps + 1
+        return x, steps
+
+    compiled = trial.compile(f)
+    return compiled(trial.tensor(4) * 10), compiled(trial.tensor(4) * 100)
+
+
+@case()
+def exceptions(trial: Trial) -> Any:
+    """An exception of the program reaches the program; what it did before happened."""
+    log: list[str] = []
+
+    def f(x: torch.Tensor, n: int) -> torch.Tensor:
+        y = x + 1
+        log.append(f"seen {n}")
+        if n > 1:
+            raise KeyError(n)
+        return y
+
+    compiled, x, caught = trial.compile(f), trial.tensor(3), []
+    for n in (1, 2, 1):
+        try:
+            compiled(x, n)
+        except KeyError as error:
+            caught.append(str(error))
+    return log, caught
+
+
+@case()
+def wrong_shapes(trial: Trial) -> Any:
+    """Shapes that do not fit raise as they do in eager, and the next call works."""
+    compiled, caught = trial.compile(lambda x, y: x @ y), []
+    for rows in (3, 4, 3):
+        try:
+            caught.append(compiled(trial.tensor(2, 3), trial.tensor(rows, 2)))
+        except RuntimeError as error:
+            caught.append(type(error).__name__)
+    return caught
+
+
+@case()
+def where_and_masks(trial: Trial) -> Any:
+    """Selection by masks, also with results whose size depends on the data."""
+    x = trial.tensor(4, 4)
+    return trial.run(lambda x: (torch.where(x > 0, x, 0.0), x.masked_fill(x > 0, -1.0), x[x > 0], x.nonzero()), x)

@@ -1,0 +1,75 @@
+"""Modes of torch that are on around a call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..case import Collection, Trial
+
+case = Collection("semantics/modes")
+
+
+@case("training")
+def with_and_without_gradients(trial: Trial) -> Any:
+    """The same function under ``no_grad`` and outside of it."""
+    x = trial.tensor(3, requires_grad=True)
+    compiled = trial.compile(lambda x: x.sin() * 2)
+    with torch.no_grad():
+        first = compiled(x)
+    second = compiled(x)
+    with torch.no_grad():
+        third = compiled(x)
+    second.sum().backward()
+    return first, second, third, x.grad
+
+
+@case()
+def inference_mode(trial: Trial) -> Any:
+    """Under ``inference_mode`` and outside of it."""
+    x = trial.tensor(3)
+    compiled = trial.compile(lambda x: x.cos() + 1)
+    with torch.inference_mode():
+        first = compiled(x).clone()
+    return first.clone(), compiled(x)
+
+
+@case("training")
+def gradients_switched_inside(trial: Trial) -> Any:
+    """``no_grad`` inside of the function covers what it covers."""
+    x = trial.tensor(3, requires_grad=True)
+
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        with torch.no_grad():
+            scale = x.norm()
+        return x / scale, scale
+
+    y, scale = trial.run(f, x)
+    y.sum().backward()
+    return y, scale, x.grad
+
+
+@case("bfloat16", reference=False)
+def autocast(trial: Trial) -> Any:
+    """Under autocast products are computed in bfloat16; without it they are not."""
+    torch.manual_seed(0)
+    layer = trial.module(torch.nn.Linear(8, 4))
+    compiled, x = trial.compile(lambda x: layer(x).relu().sum(-1)), trial.tensor(3, 8)
+    results = []
+    for enabled in (True, False, True):
+        with torch.no_grad(), torch.autocast(trial.device.type, torch.bfloat16, enabled=enabled):
+            results.append(compiled(x))
+    return results
+
+
+@case()
+def evaluation_and_training(trial: Trial) -> Any:
+    """``train()`` and ``eval()`` between calls change what dropout and batch norm do."""
+    torch.manual_seed(0)
+    net = trial.module(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(1.0)))
+    compiled, x, results = trial.compile(net), trial.tensor(3, 4), []
+    with torch.no_grad():
+        for training in (True, False, True):
+            results.append(compiled(x) if net.train(training) else None)
+    return results

@@ -1,0 +1,137 @@
+"""Changes in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..case import Collection, Trial
+
+case = Collection("semantics/mutation")
+
+
+@case()
+def input_in_place(trial: Trial) -> Any:
+    """An input that is changed in place is changed for the caller."""
+    x = trial.tensor(3, 4)
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        x.mul_(2)
+        return x + 1
+
+    return trial.run(f, x), x
+
+
+@case()
+def input_returned_after_change(trial: Trial) -> Any:
+    """An input that is changed and returned is the caller's tensor, not a copy."""
+    x = trial.tensor(3, 4)
+    result = trial.run(lambda x: x.add_(1), x)
+    return result, x, result is x
+
+
+@case()
+def part_of_an_input(trial: Trial) -> Any:
+    """A change through a view changes that part of the input and nothing else."""
+    x = trial.tensor(4, 4)
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        x[1:3, ::2].zero_()
+        return x.sum()
+
+    return trial.run(f, x), x
+
+
+@case()
+def read_after_write(trial: Trial) -> Any:
+    """What was computed before a change keeps the old values, what is computed after it sees the new ones."""
+    x = trial.tensor(5)
+
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        before = x * 2
+        x.add_(1)
+        return before, x * 2
+
+    return trial.run(f, x), x
+
+
+@case()
+def indices_written(trial: Trial) -> Any:
+    """``x[i] = y`` with a tensor of indices, some of them twice with accumulation."""
+    x, values = trial.tensor(6, 3), trial.tensor(4, 3)
+    index = torch.tensor([5, 0, 2, 3], device=trial.device)
+
+    def f(x: torch.Tensor, index: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        x[index] = values
+        return x.index_put((torch.zeros_like(index),), values, accumulate=True)
+
+    return trial.run(f, x, index, values), x
+
+
+@case()
+def buffers_of_a_module(trial: Trial) -> Any:
+    """Buffers that a forward changes are changed, call after call."""
+
+    class Counts(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(()))
+            self.register_buffer("mean", torch.zeros(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.seen += x.shape[0]
+            self.mean.lerp_(x.mean(0), 0.5)
+            return x - self.mean
+
+    module = trial.module(Counts())
+    compiled = trial.compile(module)
+    results = [compiled(trial.tensor(4, 3)) for _ in range(3)]
+    return results, dict(module.named_buffers())
+
+
+@case("training")
+def batch_norm_statistics(trial: Trial) -> Any:
+    """Batch norm in training updates its running statistics."""
+    torch.manual_seed(0)
+    module = trial.module(torch.nn.BatchNorm2d(3))
+    compiled = trial.compile(module)
+    results = [compiled(trial.tensor(2, 3, 4, 4)) for _ in range(2)]
+    return results, dict(module.named_buffers())
+
+
+@case()
+def out_argument(trial: Trial) -> Any:
+    """``out=`` writes to the tensor that it is given."""
+    x, out = trial.tensor(3), trial.tensor(3)
+
+    def f(x: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        torch.add(x, 1, out=out)
+        return x * 2
+
+    return trial.run(f, x, out), out
+
+
+@case()
+def integer_counter(trial: Trial) -> Any:
+    """Integers and bools are changed in place as well."""
+    n, flags = trial.tensor(4, dtype=torch.int64), trial.tensor(4, dtype=torch.bool)
+
+    def f(n: torch.Tensor, flags: torch.Tensor) -> torch.Tensor:
+        n += 3
+        flags.logical_not_()
+        return n * flags
+
+    return trial.run(f, n, flags), n, flags
+
+
+@case()
+def copies_from_another_input(trial: Trial) -> Any:
+    """``copy_`` between inputs of different dtypes converts."""
+    x, y = trial.tensor(3, 2), trial.tensor(3, 2, dtype=torch.int64)
+
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.copy_(y)
+        return x / 2
+
+    return trial.run(f, x, y), x, y

@@ -1,0 +1,94 @@
+"""How a backend is used: options, several models, threads."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import torch
+
+import torchmux
+
+from ..case import Collection, Trial
+
+case = Collection("semantics/use")
+
+
+@case()
+def unknown_option(trial: Trial) -> Any:
+    """An option that the backend does not have is refused with a word, before anything is computed."""
+    if trial.backend is None:
+        return "refused"
+    try:
+        compiled = torchmux.compile(torch.nn.Linear(2, 2), backend=trial.backend, options={"no_such_option_at_all": 1})
+        compiled(trial.tensor(1, 2))
+    except torchmux.TorchmuxError as error:
+        return "refused" if "no_such_option_at_all" in str(error) else f"refused without its name: {error}"
+    return "accepted"
+
+
+@case()
+def two_models(trial: Trial) -> Any:
+    """Two models of one class keep apart."""
+    torch.manual_seed(0)
+    nets = [trial.module(torch.nn.Linear(4, 3)) for _ in range(2)]
+    compiled, x = [trial.compile(net) for net in nets], trial.tensor(2, 4)
+    with torch.no_grad():
+        return [call(x) for call in (*compiled, *reversed(compiled))]
+
+
+@case()
+def weights_that_change(trial: Trial) -> Any:
+    """Weights changed in place, or replaced, are used by the next call."""
+    torch.manual_seed(0)
+    net = trial.module(torch.nn.Linear(4, 3))
+    compiled, x, results = trial.compile(net), trial.tensor(2, 4), []
+    with torch.no_grad():
+        results.append(compiled(x))
+        net.weight.mul_(2)
+        results.append(compiled(x))
+        net.weight = torch.nn.Parameter(trial.tensor(3, 4))
+        results.append(compiled(x))
+        net.load_state_dict({name: torch.zeros_like(value) for name, value in net.state_dict().items()})
+        results.append(compiled(x))
+    return results
+
+
+@case()
+def threads(trial: Trial) -> Any:
+    """Four threads that call at once get each its own answer."""
+    compiled = trial.compile(lambda x: (x @ x.t()).softmax(-1))
+    inputs = [trial.tensor(8, 8) for _ in range(4)]
+    compiled(inputs[0])
+    results: list[list[torch.Tensor]] = [[] for _ in inputs]
+
+    def work(place: int) -> None:
+        results[place].extend(compiled(inputs[place]) for _ in range(10))
+
+    workers = [threading.Thread(target=work, args=(place,)) for place in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return results
+
+
+@case()
+def the_same_twice(trial: Trial) -> Any:
+    """The same input gives the same bits again."""
+    torch.manual_seed(0)
+    net = trial.module(torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.Tanh(), torch.nn.Linear(64, 8)))
+    compiled, x = trial.compile(net), trial.tensor(16, 32)
+    with torch.no_grad():
+        first, again = compiled(x), [compiled(x) for _ in range(5)]
+    return all(torch.equal(first, other) for other in again), first
+
+
+@case()
+def reset_and_again(trial: Trial) -> Any:
+    """After ``reset`` everything is compiled anew, and right."""
+    compiled, x = trial.compile(lambda x: x.sin() + 1), trial.tensor(4)
+    first = compiled(x)
+    if trial.backend is not None:
+        torchmux.reset()
+    return first, compiled(x)

@@ -1,0 +1,103 @@
+"""What counts as right: exact where it must be, and as close as eager's own error elsewhere."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from torchmux.conformance import observation, oracle
+
+X = torch.linspace(-2, 2, 12).view(3, 4)
+
+
+def kinds(found, expected, reference=None, **how):
+    return [d.what for d in observation.compare(found, expected, reference, **how)]
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "what"),
+    [
+        (X.double(), X, "dtype"),
+        (X[:2], X, "shape"),
+        (X.t().contiguous().t(), X, "stride"),
+        (X + 1e-3, X, "value"),
+        (torch.tensor([1, 3]), torch.tensor([1, 2]), "value"),
+        (torch.tensor([math.nan]), torch.tensor([1.0]), "value"),
+        (torch.tensor([1.0]), torch.tensor([math.nan]), "value"),
+        (torch.tensor([-math.inf]), torch.tensor([math.inf]), "value"),
+        (X.clone().requires_grad_(), X, "requires_grad"),
+        (observation.Raised(KeyError(1)), X, "exception"),
+        (observation.Raised(KeyError(1)), observation.Raised(ValueError(1)), "exception"),
+        ([X], (X,), "type"),
+        ([X], [X, X], "type"),
+        ({"a": X}, {"b": X}, "type"),
+        (1, 1.0, "type"),
+        ("left", "right", "value"),
+        (0.1, 0.2, "value"),
+    ],
+)
+def test_differences(found, expected, what):
+    assert what in kinds(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (X.clone(), X),
+        (torch.ones(1, 3).as_strided((1, 3), (9, 1)), torch.ones(1, 3)),
+        (torch.empty(0, 3), torch.empty(3, 0).t()),
+        (torch.tensor([math.nan, math.inf]), torch.tensor([math.nan, math.inf])),
+        (observation.Raised(KeyError(1)), observation.Raised(KeyError(2))),
+        ({"a": [X, 3]}, {"a": [X, 3]}),
+        (torch.sparse_coo_tensor([[0]], [1.0], (2,)), torch.sparse_coo_tensor([[0]], [1.0], (2,))),
+        (X * (1 + 1j), X * (1 + 1j)),
+    ],
+)
+def test_no_difference(found, expected):
+    assert kinds(found, expected) == []
+
+
+def test_a_view_where_eager_has_a_copy():
+    x = X.clone()
+    assert kinds((x, x[0]), (X, X[0].clone())) == ["alias"]
+    assert kinds((x, x[0].clone()), (X, X[0])) == ["alias"]
+    assert kinds((x, x[0]), (X, X[0])) == []
+
+
+def test_eagers_own_error_is_the_measure():
+    exact = torch.full((8,), 1.0, dtype=torch.float64)
+    eager = (exact + 1e-4).float()
+    assert kinds((exact + 3e-4).float(), eager, exact) == []
+    assert kinds((exact + 5e-4).float(), eager, exact) == ["value"]
+    assert kinds((exact - 3e-4).float(), eager, exact) == []
+
+
+def test_a_better_result_than_eagers_is_right():
+    exact = torch.rand(8, dtype=torch.float64)
+    assert kinds(exact.float(), (exact + 0.01).float(), exact) == []
+
+
+def test_small_elements_beside_large_ones():
+    exact = torch.tensor([1.0, 1e-6], dtype=torch.float64)
+    found = torch.tensor([1.0, 1.1e-6])
+    assert kinds(found, exact.float(), exact) == []
+    assert kinds(found, exact.float(), exact, elementwise=True) == ["value"]
+
+
+def test_without_a_reference_eager_is_exact():
+    x = torch.rand(8) + 1
+    assert kinds(x * (1 + 1e-6), x) == []
+    assert kinds(x * (1 + 1e-5), x) == ["value"]
+
+
+def test_half_precision_is_held_to_its_own_units():
+    x = torch.rand(8).bfloat16() + 1
+    assert kinds(x * (1 + torch.finfo(torch.bfloat16).eps), x) == []
+    assert kinds(x * 1.5, x) == ["value"]
+
+
+def test_who_shares_memory():
+    x, y = torch.rand(4), torch.rand(4)
+    assert oracle.sharing([x, y, x[1:], y.view(2, 2), torch.rand(1)]) == [0, 1, 0, 1, 4]

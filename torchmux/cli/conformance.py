@@ -1,0 +1,141 @@
+"""``torchmux conformance``: a backend against eager, case by case."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from torchmux.registry.resolve import usable_spec
+
+from .screen import console, show
+
+if TYPE_CHECKING:
+    from torchmux.conformance.outcome import Result
+
+_STYLES = {
+    "pass": "green", "fallback": "yellow", "unsupported": "yellow", "mismatch": "bold red", "crash": "bold red",
+    "timeout": "bold red", "xfail": "dim", "xpass": "bold red", "skipped": "dim",
+}  # fmt: skip
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "conformance",
+        help="compare a backend with eager, case by case",
+        description="Compare a backend with eager: operators, and what graphs mean. Each case runs in a process that "
+        "may die or hang without harm. Exits with 1 if anything is wrong.",
+    )
+    parser.add_argument("backend", nargs="?", metavar="NAME", help="the backend; not needed with --requirements")
+    parser.add_argument("--level", choices=("quick", "full"), default="quick", help="quick (minutes) or full (hours)")
+    parser.add_argument("--case", action="append", metavar="PATTERN", help="only ids that match, as 'semantics/*'")
+    parser.add_argument("--shard", metavar="I/N", default="1/1", help="part I of N of the cases")
+    parser.add_argument("--workers", type=int, default=1, help="processes at once (1)")
+    parser.add_argument("--resume", metavar="FILE", help="keep results here, and go on from what it has")
+    parser.add_argument("--requirements", metavar="MODULE:CLASS", default="", help="the backend's Requirements")
+    parser.add_argument("--json", metavar="FILE", help="write all results here")
+    parser.add_argument("--junit", metavar="FILE", help="write JUnit XML here")
+    parser.add_argument("--list", action="store_true", help="list the cases instead of running them")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the cases, and print what is not right and a table.
+
+    Raises:
+        TorchmuxError: the backend is unknown or cannot run here.
+    """
+    if not arguments.backend and not arguments.requirements:
+        print("torchmux: which backend? Give its name, or --requirements MODULE:CLASS", file=sys.stderr)
+        return 2
+    from torchmux.conformance import collect, report, runner, worker
+
+    requirements = worker.requirements_from(arguments.requirements, arguments.backend)
+    backend = requirements.backend
+    described = usable_spec(backend)
+    try:
+        part, parts = map(int, arguments.shard.split("/"))
+        patterns = arguments.case or ["*"]
+        chosen = list(collect.shard(collect.cases(arguments.level, patterns), part, parts))
+    except ValueError:
+        print(f"torchmux: --shard takes a part as 3/8, not {arguments.shard!r}", file=sys.stderr)
+        return 2
+    names = [case.id for case in chosen]
+    if arguments.list:
+        texts = {case.id: case.text for case in chosen}
+        show(*(f"{name}  {texts[name]}" for name in names))
+        return 0
+    if not names:
+        print(f"torchmux: no case matches {' or '.join(patterns)}; --list shows them", file=sys.stderr)
+        return 2
+    journal = runner.Journal(Path(arguments.resume) if arguments.resume else None)
+    with _progress(len(names)) as progress:
+        progress(0, *(journal.results[name] for name in names if name in journal.results))
+        results = runner.run(
+            names,
+            backend=backend,
+            level=arguments.level,
+            requirements=arguments.requirements,
+            seconds=requirements.seconds,
+            workers=arguments.workers,
+            journal=journal,
+            progress=lambda result: progress(1, result),
+        )
+    if arguments.json:
+        found = report.to_json(backend, arguments.level, described.fingerprint(), results)
+        Path(arguments.json).write_text(json.dumps(found, indent=1))
+    if arguments.junit:
+        Path(arguments.junit).write_text(report.to_junit(backend, results))
+    show(*(_told(result) for result in results if result.outcome.is_failure), _table(report.summary(results)))
+    return int(any(result.outcome.is_failure for result in results))
+
+
+def _told(result: Result) -> Text:
+    outcome = result.outcome.value
+    return Text.assemble((outcome, _STYLES[outcome]), f"  {result.case}: {result.reason}")
+
+
+def _table(groups: dict[str, dict[str, int]]) -> Table:
+    """Outcomes across, groups down."""
+    outcomes = [name for name in _STYLES if any(name in counts for counts in groups.values())]
+    table = Table(box=None, pad_edge=False, header_style="bold", show_footer=len(groups) > 1)
+    table.add_column("cases", footer="all", no_wrap=True)
+    for name in outcomes:
+        total = sum(counts.get(name, 0) for counts in groups.values())
+        table.add_column(name, footer=str(total), justify="right", style=_STYLES[name])
+    for group, counts in groups.items():
+        table.add_row(group, *(str(counts.get(name, "")) for name in outcomes))
+    return table
+
+
+@contextlib.contextmanager
+def _progress(total: int) -> Iterator[Callable[..., None]]:
+    """A bar on terminals; elsewhere a line for each failure and each hundredth case.  Called from several threads."""
+    columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    screen = console(stderr=True)
+    lock, done = threading.Lock(), 0
+    with Progress(*columns, console=screen, disable=not screen.is_terminal, transient=True) as bar:
+        task = bar.add_task("conformance", total=total)
+
+        def step(fresh: int, *results: Result) -> None:
+            nonlocal done
+            with lock:
+                for result in results:
+                    done += 1
+                    bar.update(task, advance=1, description=result.case)
+                    if fresh and result.outcome.is_failure:
+                        screen.print(_told(result))
+                if fresh and not screen.is_terminal and done % 100 == 0:
+                    screen.print(f"{done} of {total} cases")
+
+        yield step
