@@ -19,6 +19,7 @@ from . import breaks, logs
 from .breaks import BreakRecord, GraphBreak
 from .bytecode import break_trampoline, in_handler, live_locals, resume_code, return_trampoline
 from .dynamic import DynamicDims, NeedsShapeEnv
+from .expectations import Check, leaves_no_trace
 from .guard_check import CompiledGuards
 from .guard_filter import filter_guards
 from .output import Output
@@ -83,6 +84,7 @@ class CodeState:
     # (index, stack, locals) -> resume code, so that every compilation of a frame resumes in the same code object
     resumes: dict[tuple, types.CodeType] = field(default_factory=dict)
     runs_eager: bool = False
+    may_expect: bool = True  # branches that only raise are taken for not taken
     failures: int = 0  # attempts of which nothing came
     called: bool = False  # under a stance that compiles for the second call
 
@@ -151,7 +153,7 @@ def _capture(
     # a frame of the program takes several of the interpreter's own
     sys.setrecursionlimit(limit + _EXTRA_RECURSION)
     try:
-        tr, result, broke = _trace(frame, dims, fullgraph, symbolic)
+        tr, result, broke = _trace(frame, dims, fullgraph, symbolic, state.may_expect)
     except RecursionError as error:
         raise GraphBreak(breaks.TOO_DEEP, "Python's recursion limit was reached while tracing", error) from None
     finally:
@@ -165,11 +167,11 @@ def _capture(
         if not tr.op_count and broke.kind in (breaks.EXCEPTION, breaks.OPERATOR_FAILED):
             raise broke  # eager raises the exception, and there is no graph to keep
         return _finish_break(tr, code, state, broke, compile_graph)
-    return _finish_return(tr, code, result, compile_graph)
+    return _finish_return(tr, code, state, result, compile_graph)
 
 
 def _trace(
-    frame: Any, dims: DynamicDims, fullgraph: bool, symbolic: bool
+    frame: Any, dims: DynamicDims, fullgraph: bool, symbolic: bool, may_expect: bool
 ) -> tuple[Trace, Value | None, GraphBreak | None]:
     """Trace until an attempt comes to the end of the frame or to the break that an earlier attempt found."""
     seen_before = dict(dims.seen)
@@ -178,24 +180,35 @@ def _trace(
         dims.seen.clear()
         dims.seen.update(seen_before)
         tr = Trace(
-            frame.f_code, frame.f_locals, frame.f_globals, frame.closure or (), dims, symbolic=symbolic, stop_at=stop_at
-        )
+            frame.f_code, frame.f_locals, frame.f_globals, frame.closure or (), dims, symbolic=symbolic,
+            stop_at=stop_at, may_expect=may_expect,
+        )  # fmt: skip
         try:
-            return tr, tr.run(), broke
+            result = tr.run()
+            if not tr.expectations or (result is not None and leaves_no_trace(tr)):
+                return tr, result, broke
+            may_expect = False
         except NeedsShapeEnv:
             symbolic = True
         except StateChanged:
             continue
         except GraphBreak as stop:
             stop.is_error = fullgraph or tr.breaks_are_errors
+            if tr.expectations and not (stop.is_error or stop.whole_frame):
+                may_expect = False  # an earlier branch breaks the graph now
+                continue
             if stop.is_error or stop.whole_frame or (stop_at is not None and tr.step >= stop_at):
                 raise
             stop_at, broke = tr.step, stop
     raise broke or GraphBreak(breaks.INSTRUCTION, "the frame does not come to the same break twice")
 
 
-def _finish_return(tr: Trace, code: types.CodeType, result: Value, compile_graph: Callable) -> Captured:
+def _finish_return(
+    tr: Trace, code: types.CodeType, state: CodeState, result: Value, compile_graph: Callable
+) -> Captured:
     out = Output(tr)
+    if tr.expectations:
+        out.check = Check(tr, out, code, tr.root.namespace, state)
     text = out.value(result) if not isinstance(result, ConstValue) else result.rebuild(out)
     out.replay_effects()
     out.restore_state()

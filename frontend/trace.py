@@ -16,6 +16,7 @@ from . import breaks, polyfills
 from .breaks import GraphBreak
 from .dynamic import DynamicDims
 from .effects import Effects
+from .expectations import parameters
 from .guards import GuardSet
 from .handlers import builtins_, classes, copying, numbers, numpy_, torch_  # noqa: F401 - each fills the tables
 from .handlers.table import CLASSES, CODES, FOLDABLE, FUNCTIONS
@@ -59,6 +60,7 @@ class Trace(GraphRecorder, Reader, Protocols):
         *,
         symbolic: bool,
         stop_at: int | None,
+        may_expect: bool = False,
     ) -> None:
         GraphRecorder.__init__(self, dims, symbolic)
         Reader.__init__(self)
@@ -71,6 +73,8 @@ class Trace(GraphRecorder, Reader, Protocols):
         self.unfinished: dict[Any, None] = {}  # generators that are suspended where they have to clean up
         self.swapped: set[Value] = set()  # tables of modules that functional_call has filled with other tensors
         self.stop_at = stop_at
+        self.may_expect = may_expect
+        self.expectations: list[tuple[Value, bool]] = []  # conditions, and what they were taken to be
         self.active_contexts: list[ContextValue] = []
         self.has_autocast = False
         self.guard_filter: Any = None
@@ -373,6 +377,4 @@ class Trace(GraphRecorder, Reader, Protocols):
 
 
 def _argument_names(code: types.CodeType) -> frozenset[str]:
-    count = code.co_argcount + code.co_kwonlyargcount
-    count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
-    return frozenset(code.co_varnames[:count])
+    return frozenset(parameters(code))

@@ -24,12 +24,18 @@ from .bytecode.resume import resume_origin
 USER_STACK = "torchmux_user_stack"  # in a node's meta: ((file, line, function), ...), innermost first
 
 _trampolines = CodeMap()
+_starts_again = CodeMap()
 
 
 def stands_for(trampoline: types.CodeType, code: types.CodeType) -> None:
     """Note that frames of ``code`` run as ``trampoline`` from now on."""
     if resume_origin(code) is not None:
         _trampolines.set(trampoline, True)
+
+
+def starts_again(function: types.FunctionType) -> None:
+    """Note that ``function`` calls what the compiled frame before it stands for."""
+    _starts_again.set(function.__code__, True)
 
 
 def _goes_on(code: types.CodeType) -> bool:
@@ -82,6 +88,8 @@ def _tidied(error: BaseException, own: tuple[str, ...]) -> types.TracebackType |
             position = _in_graph(error, entries, position, own, kept)
         elif file.startswith(own) or file.startswith("<torchmux"):
             changed = True
+            if kept and _starts_again.get(code) is not None:
+                kept.pop()
         else:
             if kept and _goes_on(code):
                 kept.pop()  # the first part of the same function, which called this part

@@ -69,6 +69,11 @@ def _operators() -> dict[int, Any]:
     return found
 
 
+def is_operator(obj: Any) -> bool:
+    """Whether a callable is one of torch's own operators."""
+    return id(obj) in _operators()
+
+
 _allowed: dict[int, Any] = {}
 _disallowed: dict[int, Any] = {}
 _forbidden: dict[int, Any] = {}

@@ -10,6 +10,8 @@ import torch
 
 from torchmux import torch_internals as ti
 
+from .. import breaks, expectations
+from ..breaks import GraphBreak
 from ..values.base import Raised, Value
 from ..values.constants import ConstValue, SymValue
 from ..values.objects import ObjectValue
@@ -173,3 +175,15 @@ def check_is_size(tr: Trace, value: Value, *message: Value, **named: Value) -> V
 
 def _check_handler(tr: Trace, *args: Value) -> Value:
     return tr.function_handler(torch._check)(tr, *args)
+
+
+@handles(torch._check_tensor_all)
+def check_tensor_all(tr: Trace, condition: Value, *message: Value, **named: Value) -> Value:
+    """A check that all elements are true is a branch that only raises."""
+    if not isinstance(condition, TensorValue) or condition.example.dtype is not torch.bool:
+        raise GraphBreak(breaks.OPERATION, f"torch._check_tensor_all of {condition.describe()}")
+    holds = tr.emit("call_method", "all", [condition], {})
+    if not isinstance(holds, TensorValue) or not expectations.may_expect(tr, holds):
+        raise GraphBreak(breaks.DATA_DEPENDENT_BRANCH, f"a check depends on the value of {condition.describe()}")
+    expectations.expect(tr, holds, True)
+    return NONE

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..expectations import expected
+from ..values.base import Value
 from ..values.constants import ConstValue
 from .frame import Frame, op
 
@@ -13,6 +15,12 @@ def _is_none(frame: Frame) -> bool:
     return isinstance(value, ConstValue) and value.value is None
 
 
+def _truth(frame: Frame, value: Value, if_true: int, if_false: int) -> bool:
+    """Which way a branch goes; the ways are micro-ops."""
+    found = expected(frame.tr, frame.program, value, if_true, if_false)
+    return value.truth(frame.tr) if found is None else found
+
+
 @op("JUMP")
 def jump(frame: Frame, ins: Any) -> None:
     frame.pc = ins.target
@@ -20,13 +28,13 @@ def jump(frame: Frame, ins: Any) -> None:
 
 @op("POP_JUMP_IF_TRUE")
 def pop_jump_if_true(frame: Frame, ins: Any) -> None:
-    if frame.pop().truth(frame.tr):
+    if _truth(frame, frame.pop(), ins.target, frame.pc):
         frame.pc = ins.target
 
 
 @op("POP_JUMP_IF_FALSE")
 def pop_jump_if_false(frame: Frame, ins: Any) -> None:
-    if not frame.pop().truth(frame.tr):
+    if not _truth(frame, frame.pop(), frame.pc, ins.target):
         frame.pc = ins.target
 
 
@@ -72,3 +80,15 @@ def for_iter(frame: Frame, ins: Any) -> None:
     if ins.arg:
         frame.pop()
     frame.pc = ins.target
+
+
+@op("TO_BOOL")
+def to_bool(frame: Frame, ins: Any) -> None:
+    following, behind = frame.program.ops[frame.pc], frame.pc + 1
+    if following.name == "POP_JUMP_IF_TRUE":
+        ways = following.target, behind
+    elif following.name == "POP_JUMP_IF_FALSE":
+        ways = behind, following.target
+    else:
+        ways = frame.pc, frame.pc
+    frame.push(ConstValue(_truth(frame, frame.pop(), *ways)))

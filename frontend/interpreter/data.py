@@ -59,11 +59,6 @@ def unary_not(frame: Frame, ins: Any) -> None:
     frame.push(ConstValue(not frame.pop().truth(frame.tr)))
 
 
-@op("TO_BOOL")
-def to_bool(frame: Frame, ins: Any) -> None:
-    frame.push(ConstValue(frame.pop().truth(frame.tr)))
-
-
 @op("BINARY_SUBSCR")
 def binary_subscr(frame: Frame, ins: Any) -> None:
     key, owner = frame.pop(), frame.pop()

@@ -24,6 +24,11 @@ def _bart(name: str, model_class: str, layers: int, **config: Any) -> Architectu
     return Architecture(name, "encoder-decoder", model_class, {**_BART, **config}, both_tokens, both_labels, deep)
 
 
+def _masked(config: Any) -> Inputs:
+    """Models that make up a missing mask do not do so while they are compiled."""
+    return {**both_tokens(config), "attention_mask": torch.ones(BATCH, LENGTH, dtype=torch.long)}
+
+
 def _series(config: Any) -> Inputs:
     past = config.context_length + max(config.lags_sequence)
     return {
@@ -57,7 +62,7 @@ SEQ2SEQ = (
         "encoder-decoder",
         "LongT5ForConditionalGeneration",
         {**_T5, "local_radius": 4},
-        both_tokens,
+        _masked,
         both_labels,
         {"num_layers": 12},
     ),
@@ -72,7 +77,7 @@ SEQ2SEQ = (
             "num_sparse_decoder_layers": 1,
             "num_decoder_layers": 2,
         },
-        both_tokens,
+        _masked,
         both_labels,
         {"num_layers": 12, "num_decoder_layers": 12, "num_sparse_encoder_layers": 3, "num_sparse_decoder_layers": 3},
     ),
