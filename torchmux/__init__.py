@@ -15,6 +15,7 @@ from .config import config
 from .logs import set_logs
 
 if TYPE_CHECKING:
+    from torchmux.backends.common.artifacts import load_cache_artifacts, save_cache_artifacts
     from torchmux.frontend.api import compile, explain, get_default_backend, report, reset, set_default_backend
     from torchmux.frontend.export import Exported, export
     from torchmux.frontend.markers import (
@@ -101,6 +102,7 @@ __all__ = [
     "list_backends",
     "list_mode_options",
     "list_options",
+    "load_cache_artifacts",
     "lookup_backend",
     "mark_dynamic",
     "mark_static",
@@ -109,6 +111,7 @@ __all__ = [
     "register_backend",
     "report",
     "reset",
+    "save_cache_artifacts",
     "set_default_backend",
     "set_logs",
     "set_stance",
@@ -135,6 +138,7 @@ _HOMES = {
     "torchmux.frontend.marks": ("mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic"),
     "torchmux.frontend.stance": ("set_stance",),
     "torchmux.frontend.export": ("Exported", "export"),
+    "torchmux.backends.common.artifacts": ("load_cache_artifacts", "save_cache_artifacts"),
     "torchmux.registry": (
         "Availability",
         "BackendConflict",

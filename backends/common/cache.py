@@ -39,6 +39,9 @@ _SIZE = _DIGEST().digest_size
 _PARTIAL = ".partial-"
 
 
+_used: dict[Path, set[str]] = {}  # folder -> the entries that this process has read or written
+
+
 class UnsafeCache(TorchmuxError):
     """The cache folder could be written by someone else."""
 
@@ -79,6 +82,7 @@ class ArtifactCache:
             return None
         with contextlib.suppress(OSError):
             os.utime(path)  # recently used
+        _used.setdefault(self.folder, set()).add(key)
         return payload
 
     def store(self, key: str, payload: bytes) -> None:
@@ -98,6 +102,7 @@ class ArtifactCache:
                     file.write(_MAGIC + _DIGEST(payload).digest())
                     file.write(payload)
                 os.replace(partial, path)
+                _used.setdefault(self.folder, set()).add(key)
             except BaseException:
                 Path(partial).unlink(missing_ok=True)
                 raise
@@ -150,6 +155,11 @@ def default_cache() -> ArtifactCache | None:
     if not config.cache_enabled:
         return None
     return ArtifactCache(Path(config.cache_dir) / "artifacts")
+
+
+def used_keys(cache: ArtifactCache) -> list[str]:
+    """The names of the entries that this process has read from or written to the folder of ``cache``."""
+    return sorted(_used.get(cache.folder, ()))
 
 
 def graph_key(gm: GraphModule, fingerprint: str, *more: object) -> str:
