@@ -49,15 +49,20 @@ class CompiledGuards:
     # --- the function ----------------------------------------------------------------------------------------------
 
     def write(
-        self, conditions: list[Guard], distinct: list[list[Source]], make_loader: Callable, parameters: str = "L"
-    ) -> tuple[Callable[..., bool], str]:
-        """A check of these conditions and groups, and of everything else; the function and its text."""
+        self, conditions: list[Guard], distinct: list[list[Source]], make_loader: Callable, *, snapshot: bool = False
+    ) -> tuple[Callable[..., Any], str]:
+        """A check of these conditions and groups, and of everything else; the function and its text.
+
+        That of a snapshot is handed values, and whether they are still right; if not, it returns None.
+        """
         names = Names()
         lines: list[str] = []
         loader = make_loader(names, lines)
         if self._global_state:
             self._emit_global_state(names, lines)
         self._emit_tensors(self.tensor_checks[0], loader, names, lines)
+        if snapshot:
+            lines.append("if not unchanged(): return None")
         # the model's structure hardly ever changes
         arguments = [g for g in conditions if isinstance(g.source, LocalSource)]
         rest = [g for g in conditions if not isinstance(g.source, LocalSource)]
@@ -74,7 +79,7 @@ class CompiledGuards:
         lines.extend(f"if not ({condition.text}): return False" for condition in self._shape_conditions)
         body = "\n".join("        " + line for line in ([*loader.prologue(), *lines] or ["pass"]))
         text = (
-            f"def guard({parameters}):\n    try:\n{body}\n"
+            f"def guard({'L, S, unchanged' if snapshot else 'L'}):\n    try:\n{body}\n"
             "    except (KeyError, AttributeError, IndexError, TypeError, ValueError):\n"
             "        return False  # a path that the trace followed is gone\n"
             "    return True\n"

@@ -11,11 +11,9 @@ guards only refer to it weakly, and only modules that belong to the owner's are 
 
 from __future__ import annotations
 
-import ast
+import collections
 import logging
-import re
 import sys
-import types
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -24,27 +22,21 @@ import torch
 
 from . import watch
 from .guard_check import CompiledGuards
-from .guards import Guard, no_snapshot
+from .guards import no_snapshot
+from .settled import OPEN, Walk
 from .sources import Loader, LocalSource, Names, Source
-from .values.modules import HOOKS, NO_HOOKS, TABLES, unregistered
 
 log = logging.getLogger("torchmux")
 
 _FEW = 12  # guards that are checked faster one by one
 _WORTH_IT = 100  # uses that make up for a snapshot
 _MOST_PATIENCE = 1 << 16
-_SCALARS = frozenset({bool, int, float, complex, str, bytes, types.NoneType, torch.dtype, torch.device})
-_OPEN: Any = object()  # nothing is known
-# conditions on a dictionary that its keys and values decide
-_ON_CONTENTS = re.compile(r"'\w+' (not )?in \{0\}|tuple\(\{0\}\) == \{1\}|len\(\{0\}\) == \d+|type\(\{0\}\) is \{1\}")
-_UNREGISTERED = re.compile(re.escape(unregistered("!")).replace("'!'", r"'\w+'"))
-_IDENTITY = re.compile(r"\{0\} is (\{1\}|\{other\}|None|True|False|\.\.\.)")
 
 
 class Snapshot:
     """What the guards found in a model, valid while the watch sees no change."""
 
-    def __init__(self, walk: _Walk, check: Callable[..., bool], values: tuple, inputs: tuple) -> None:
+    def __init__(self, walk: Walk, check: Callable[..., bool], values: tuple, inputs: tuple) -> None:
         (self.name, self.root), *others = walk.roots.items()
         self.others = others  # further arguments that are modules of the owner's
         self.watch = walk.watch
@@ -69,16 +61,19 @@ class SnapshotCheck:
         self._inputs = guards.inputs
         self._owner = owner
         self._uses = 0
+        self._changes: collections.Counter[int] = collections.Counter()  # id -> how often it ended a snapshot
         self._patience = 1  # how many full checks pass before the next snapshot
         self._passed = 0
 
     def __call__(self, frame_locals: dict) -> bool:
         snapshot = self._inputs.latest()
         if snapshot is not None and snapshot.is_about(frame_locals):
-            if snapshot.watch.unchanged():
+            verdict = snapshot.check(frame_locals, snapshot.values, snapshot.watch.unchanged)
+            if verdict is not None:
                 self._uses += 1
-                return snapshot.check(frame_locals, snapshot.values)
+                return verdict
             self._inputs.latest = no_snapshot  # the frame function must not use it either
+            self._changes.update(snapshot.watch.changed())
         if not self._full(frame_locals):
             return False
         self._passed += 1
@@ -94,7 +89,8 @@ class SnapshotCheck:
         if record is None or record.root is None:
             return
         try:
-            snapshot = _take(self._guards, frame_locals, record.root)
+            volatile = {key for key, times in self._changes.items() if times > 1}
+            snapshot = _take(self._guards, frame_locals, record.root, volatile)
         except Exception:  # the hook would take it for a failed guard
             log.warning("torchmux checks %d guards one by one", len(self._guards.conditions), exc_info=True)
             self._patience = sys.maxsize
@@ -113,17 +109,17 @@ def check_of(guards: CompiledGuards, owner: Callable[[], Any]) -> Callable[[dict
     return SnapshotCheck(guards, owner) if watch.is_available() else guards.check
 
 
-def _take(guards: CompiledGuards, frame_locals: dict, root: torch.nn.Module) -> Snapshot | None:
-    walk = _Walk(frame_locals, root)
+def _take(guards: CompiledGuards, frame_locals: dict, root: torch.nn.Module, volatile: set[int]) -> Snapshot | None:
+    walk = Walk(frame_locals, root, volatile)
     conditions = [guard for guard in guards.conditions if not walk.settles(guard)]
-    groups = [group for group in guards.distinct if any(walk.value(source) is _OPEN for source in group)]
+    groups = [group for group in guards.distinct if any(walk.value(source) is OPEN for source in group)]
     for _, sources in guards.tensor_checks:
         for source in sources:
             walk.value(source)
     inputs = tuple(map(walk.value, guards.inputs.sources))
     if not walk.roots:
         return None
-    if any(value is _OPEN for value in inputs) or list(walk.roots) != [guards.inputs.root]:
+    if any(value is OPEN for value in inputs) or list(walk.roots) != [guards.inputs.root]:
         inputs = ()
     loaders: list[_SettledLoader] = []
 
@@ -131,7 +127,7 @@ def _take(guards: CompiledGuards, frame_locals: dict, root: torch.nn.Module) -> 
         loaders.append(_SettledLoader(names, lines, walk))
         return loaders[0]
 
-    check, _ = guards.write(conditions, groups, make_loader, "L, S")
+    check, _ = guards.write([*walk.pins.values(), *conditions], groups, make_loader, snapshot=True)
     walk.watch.seal()
     return Snapshot(walk, check, tuple(map(walk.value, loaders[0].settled)), inputs)
 
@@ -139,7 +135,7 @@ def _take(guards: CompiledGuards, frame_locals: dict, root: torch.nn.Module) -> 
 class _SettledLoader(Loader):
     """Takes the values of settled sources from the tuple ``S``."""
 
-    def __init__(self, names: Names, lines: list[str], walk: _Walk) -> None:
+    def __init__(self, names: Names, lines: list[str], walk: Walk) -> None:
         super().__init__(names, lines, lambda source: f"L[{source.name!r}]")
         self._walk = walk
         self.settled: dict[Source, str] = {}
@@ -147,139 +143,9 @@ class _SettledLoader(Loader):
     def load(self, source: Source) -> str:
         if source in self.settled:
             return self.settled[source]
-        if isinstance(source, LocalSource) or self._walk.value(source) is _OPEN:
+        if isinstance(source, LocalSource) or source in self._walk.pins or self._walk.value(source) is OPEN:
             return super().load(source)
         return self.settled.setdefault(source, f"s{len(self.settled)}")
 
     def prologue(self) -> list[str]:
         return [f"({', '.join(self.settled.values())},) = S"] if self.settled else []
-
-
-class _Walk:
-    """Follows sources from the owner's modules through what can be watched."""
-
-    def __init__(self, frame_locals: dict, root: torch.nn.Module) -> None:
-        self.watch = watch.Watch()
-        self.roots: dict[str, Any] = {}
-        self._locals = frame_locals
-        self._owned = {id(module) for module in root.modules()}
-        self._values: dict[Source, Any] = {}
-        self._namespaces: dict[int, dict | None] = {}
-        self._tables: dict[int, dict] = {}  # dictionaries that are noted
-
-    def value(self, source: Source) -> Any:
-        """What a source leads to for as long as nothing noted changes, or _OPEN."""
-        if source not in self._values:
-            self._values[source] = self._follow(source)
-        return self._values[source]
-
-    def _follow(self, source: Source) -> Any:
-        if isinstance(source, LocalSource):
-            found = self._known(self._locals[source.name])
-            if isinstance(found, torch.nn.Module):
-                self.roots[source.name] = found
-                return found
-            return _OPEN
-        if source.parent is None:
-            # a module that the program reached by a path of its own, as a method of it, say
-            obj = source.consts[0] if source.template == "{1}" else None
-            return self._known(obj) if isinstance(obj, torch.nn.Module) else _OPEN
-        parent = self.value(source.parent)
-        if isinstance(parent, torch.nn.Module):
-            return self._attribute(parent, source)
-        key = source.consts[0] if source.template == "{0}[{1}]" else _literal(source.template)
-        if id(parent) in self._tables and key is not _OPEN and key in parent:
-            return self._known(parent[key])
-        if type(parent) is tuple and type(key) is int and -len(parent) <= key < len(parent):
-            return self._known(parent[key])
-        return _OPEN
-
-    def _attribute(self, module: torch.nn.Module, source: Source) -> Any:
-        name = source.template.removeprefix("{0}.")
-        namespace = self._namespace(module)
-        if namespace is None or name == source.template:
-            return _OPEN
-        if name == "__dict__":
-            return namespace
-        if name not in namespace or _has_data_descriptor(type(module), name):
-            return _OPEN
-        return self._known(namespace[name])
-
-    def _known(self, obj: Any) -> Any:
-        if isinstance(obj, torch.nn.Module):
-            return obj if self._owns(obj) and self._namespace(obj) is not None else _OPEN
-        if type(obj) is dict:
-            self._note(obj)
-        return obj
-
-    def _owns(self, module: torch.nn.Module) -> bool:
-        return id(module) in self._owned
-
-    def _namespace(self, module: torch.nn.Module) -> dict | None:
-        if id(module) not in self._namespaces:
-            plain = type(module).__getattribute__ is object.__getattribute__
-            namespace = self.watch.attributes(module) if plain else None
-            self._namespaces[id(module)] = namespace
-            if namespace is not None:
-                self._tables[id(namespace)] = namespace
-        return self._namespaces[id(module)]
-
-    def _note(self, d: dict) -> None:
-        self._tables[id(d)] = d
-        self.watch.contents(d)
-
-    def settles(self, guard: Guard) -> bool:
-        """Whether a guard that holds now holds until something noted changes."""
-        value = self.value(guard.source)
-        if value is _OPEN or (guard.other is not None and self.value(guard.other) is _OPEN):
-            return False
-        if _IDENTITY.fullmatch(guard.condition):
-            return True
-        if guard.other is not None or not all(
-            type(c) in _SCALARS or isinstance(c, (type, tuple)) for c in guard.consts
-        ):
-            return False
-        if type(value) in _SCALARS:
-            return True
-        if isinstance(value, torch.nn.Module):
-            return (
-                guard.condition == "type({0}) is {1}"
-                or (guard.condition == NO_HOOKS and self._has_no_hooks(value))
-                or (_UNREGISTERED.fullmatch(guard.condition) is not None and self._has_tables(value))
-            )
-        has_contents = id(value) in self._tables or type(value) is tuple
-        return has_contents and _ON_CONTENTS.fullmatch(guard.condition) is not None
-
-    def _has_tables(self, module: torch.nn.Module) -> bool:
-        namespace = self._namespace(module)
-        assert namespace is not None
-        tables = [self._known(namespace.get(name)) for name in TABLES]
-        return all(id(table) in self._tables for table in tables)
-
-    def _has_no_hooks(self, module: torch.nn.Module) -> bool:
-        namespace = self._namespace(module)
-        assert namespace is not None
-        for name in HOOKS:
-            hooks = namespace.get(name)
-            if not isinstance(hooks, dict) or hooks or _has_data_descriptor(type(module), name):
-                return False
-            self.watch.contents(hooks)
-        return True
-
-
-def _literal(template: str) -> Any:
-    """The key of a template ``{0}[key]``, or _OPEN."""
-    if not template.startswith("{0}[") or not template.endswith("]"):
-        return _OPEN
-    try:
-        return ast.literal_eval(template[4:-1].replace("{{", "{").replace("}}", "}"))
-    except (ValueError, SyntaxError):
-        return _OPEN
-
-
-def _has_data_descriptor(cls: type, name: str) -> bool:
-    for base in cls.__mro__:
-        if name in base.__dict__:
-            found = type(base.__dict__[name])
-            return hasattr(found, "__set__") or hasattr(found, "__delete__")
-    return False

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import struct
 import sys
 from typing import Any
@@ -34,24 +35,36 @@ class Watch:
         self._indices: Any = None
         self._expected = b""
 
-    def attributes(self, obj: Any) -> dict | None:
-        """Note the class of ``obj`` and all of its attributes; its ``__dict__``, or None if that cannot be watched."""
-        namespace = obj.__dict__
+    def header(self, obj: Any) -> dict | None:
+        """Note the class of ``obj`` and which its ``__dict__`` is; returns that, or None if it cannot be watched."""
+        namespace = getattr(obj, "__dict__", None)
         address = id(obj) + _namespace_offset()
         if type(namespace) is not dict or _read(address) != id(namespace):
             return None
         self._note(obj, id(obj) + _CLASS)
         self._note(obj, address)
-        self.contents(namespace)
         return namespace
 
     def contents(self, d: dict) -> None:
         """Note which keys and values a dictionary has."""
         self._note(d, id(d) + _VERSION)
 
+    def words(self, obj: Any) -> None:
+        """Note all that a function or a cell refers to."""
+        for offset in range(_CLASS, type(obj).__basicsize__, _WORD):
+            self._note(obj, id(obj) + offset)
+
+    def bases(self, cls: type) -> bool:
+        """Note what a class derives from; False if that cannot be watched."""
+        address = id(cls) + _mro_offset()
+        if _read(address) != id(cls.__mro__):
+            return False
+        self._note(cls, address)
+        return True
+
     def _note(self, obj: Any, address: int) -> None:
         if address not in self._words:
-            self._kept.append(obj)
+            self._kept.append(obj)  # one for each word
             self._words[address] = _read(address)
 
     def seal(self) -> None:
@@ -64,6 +77,11 @@ class Watch:
     def unchanged(self) -> bool:
         """Whether all that was noted stands."""
         return _memory().take(self._indices).tobytes() == self._expected
+
+    def changed(self) -> set[int]:
+        """The ids of the objects that do not stand as noted."""
+        now = map(_read, self._words)
+        return {id(obj) for obj, word, was in zip(self._kept, now, self._words.values(), strict=True) if word != was}
 
 
 def _read(address: int) -> int:
@@ -102,6 +120,16 @@ def _namespace_offset() -> int:
 
 
 @functools.cache
+def _mro_offset() -> int:
+    """From a class's address to where its ``__mro__`` is named."""
+    size = type.__basicsize__
+    found = [n for n in range(0, size, _WORD) if _read(id(_Other) + n) == id(_Other.__mro__)]
+    if len(found) != 1:
+        raise NotImplementedError
+    return found[0]
+
+
+@functools.cache
 def is_available() -> bool:
     """Whether watches work here: every way to write is tried."""
     if sys.implementation.name != "cpython" or not (3, 11) <= sys.version_info < (3, 13):
@@ -116,10 +144,21 @@ def is_available() -> bool:
 
 
 def _is_noticed(write: Any) -> bool:
-    obj = _Trial()
+    class Trial(_Trial):
+        def method(self) -> Any:
+            return write
+
+    obj = Trial()
     watch = Watch()
-    if watch.attributes(obj) is None:
+    namespace = watch.header(obj)
+    if namespace is None or not watch.bases(Trial):
         return False
+    watch.contents(namespace)
+    (of_class,) = gc.get_referents(Trial.__dict__)
+    watch.contents(of_class)
+    watch.words(Trial.method)
+    assert Trial.method.__closure__ is not None
+    watch.words(Trial.method.__closure__[0])
     watch.seal()
     if not watch.unchanged():
         return False
@@ -150,4 +189,11 @@ WRITES = (
     lambda obj: obj.__dict__.clear(),
     lambda obj: setattr(obj, "__dict__", {"a": 1, "b": 2}),
     lambda obj: setattr(obj, "__class__", _Other),
+    lambda obj: setattr(type(obj), "a", 1),
+    lambda obj: delattr(type(obj), "method"),
+    lambda obj: setattr(type(obj), "__bases__", (_Other,)),
+    lambda obj: setattr(type(obj).method, "__code__", _store.__code__.replace(co_freevars=("write",))),
+    lambda obj: setattr(type(obj).method, "__defaults__", (1,)),
+    lambda obj: setattr(type(obj).method, "__kwdefaults__", {}),
+    lambda obj: setattr(type(obj).method.__closure__[0], "cell_contents", 1),
 )

@@ -6,16 +6,17 @@ The cases of the other tests of guards run here again, with a snapshot wherever 
 import collections
 import copy
 import gc
+import sys
 import weakref
 
 import pytest
 import torch
 
 import torchmux
-from torchmux.frontend import snapshot, watch
+from torchmux.frontend import settled, snapshot, watch
 
 from . import test_guards, test_guards_of_modules, test_guards_of_values
-from .guarding import cases_of, check, vector
+from .guarding import Thing, cases_of, check, vector
 
 needs_watches = pytest.mark.skipif(not watch.is_available(), reason="this Python has no versions of dictionaries")
 
@@ -70,7 +71,7 @@ def test_a_dictionary_that_is_only_read_is_as_it_was():
 @needs_watches
 @pytest.mark.parametrize("name", _CASES)
 def test_change_is_noticed(name, eager_snapshots, monkeypatch):
-    monkeypatch.setattr(snapshot._Walk, "_owns", lambda self, module: True)
+    monkeypatch.setattr(settled.Walk, "_owns", lambda self, obj: isinstance(obj, torch.nn.Module))
 
     def own(compiled):
         compiled._torchmux_record.root = torch.nn.Module()
@@ -94,16 +95,22 @@ class Other(Inner):
         return x * 100
 
 
+class Slower(Thing):
+    def method(self, x):
+        return x - 1000
+
+
 class Outer(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.layers = torch.nn.ModuleList([Inner() for _ in range(3)])
         self.kinds = {"a": 1}
+        self.settings = Thing(3)
 
     def forward(self, x):
         for layer in self.layers:
             x = layer(x)
-        return x + len(self.kinds)
+        return self.settings.method(x) + len(self.kinds)
 
 
 def _direct(table, key, value):
@@ -133,6 +140,9 @@ CHANGES = {
     "table of hooks": lambda net: setattr(
         net.layers[1], "_forward_pre_hooks", collections.OrderedDict({0: lambda module, args: (args[0] * 2,)})
     ),
+    "an attribute of an object": lambda net: setattr(net.settings, "value", 7),
+    "an object": lambda net: setattr(net, "settings", Thing(5)),
+    "an object's class": lambda net: setattr(net.settings, "__class__", Slower),
     "an attribute that is a dictionary": lambda net: net.kinds.update(b=2),
 }
 
@@ -149,6 +159,39 @@ def test_direct_change_is_noticed(name, eager_snapshots):
     assert before.inputs
     for model in (net, eager):
         CHANGES[name](model)
+    for _ in range(4):
+        torch.testing.assert_close(compiled(vector()), eager(vector()))
+
+
+CODE = {
+    "method of a module": lambda put: put(Inner, "forward", lambda self, x: x * 9),
+    "method of an object": lambda put: put(Thing, "method", lambda self, x: x * 9),
+    "base class": lambda put: put(torch.nn.ModuleList, "__iter__", lambda self: iter([self[0]])),
+    "global": lambda put: put(sys.modules[__name__], "LIMIT", 50),
+    "defaults": lambda put: put(helper, "__defaults__", (8,)),
+    "code": lambda put: put(helper, "__code__", (lambda x, by=3: x - by).__code__),
+}
+LIMIT = 2
+
+
+def helper(x, by=3):
+    return x + by
+
+
+class Uses(Outer):
+    def forward(self, x):
+        return helper(super().forward(x)) * LIMIT
+
+
+@needs_watches
+@pytest.mark.parametrize("name", CODE)
+def test_changed_code_is_noticed(name, eager_snapshots, monkeypatch):
+    net, eager = Uses(), Uses()
+    compiled = torchmux.compile(net, backend="eager")
+    for _ in range(4):
+        torch.testing.assert_close(compiled(vector()), eager(vector()))
+    assert uses(compiled), "no snapshot was used, so nothing is tested"
+    CODE[name](monkeypatch.setattr)
     for _ in range(4):
         torch.testing.assert_close(compiled(vector()), eager(vector()))
 
@@ -184,10 +227,17 @@ def test_a_module_that_counts_its_calls(eager_snapshots):
             self.calls += 1
             return super().forward(x) * self.calls
 
-    net = torchmux.compile(Counts(), backend="eager")
-    eager = Counts()
-    for _ in range(6):
-        torch.testing.assert_close(net(vector()), eager(vector()))
+    net, eager = Counts(), Counts()
+    compiled = torchmux.compile(net, backend="eager")
+    for _ in range(30):
+        torch.testing.assert_close(compiled(vector()), eager(vector()))
+    assert uses(compiled) > 10, "what always changes is left out of the snapshot"
+    for model in (net, eager):
+        model.layers[2].by = 7
+    torch.testing.assert_close(compiled(vector()), eager(vector()))
+    for model in (net, eager):
+        model._modules = {**model._modules, "layers": torch.nn.ModuleList([Inner()])}
+    torch.testing.assert_close(compiled(vector()), eager(vector()))
 
 
 @needs_watches
