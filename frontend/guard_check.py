@@ -181,6 +181,9 @@ def evaluate(guard: Guard, frame_locals: dict) -> tuple[Any, bool]:
 
 def _shape_in_words(condition: ShapeCondition, roots: dict[str, Source], scope: dict[str, Any]) -> str:
     """A condition on sizes that does not hold, with the sizes as they are now and the line that needs it."""
+    if found := re.fullmatch(r"2 <= (t\d+)\.size\(\)\[(\d+)\]", condition.text):
+        size = eval(condition.text.removeprefix("2 <= "), scope)
+        return f"size {found[2]} of {roots[found[1]].words()} is {size}; sizes 0 and 1 are compiled apart from others"
     parts = sorted(set(re.findall(r"\bt\d+(?:\.\w+\(\)(?:\[\d+\])?)?", condition.text)))
     text, now = condition.text, []
     for part in parts:

@@ -208,9 +208,9 @@ class SymbolicNumbers:
             return self._answer(sym, int, "a number needed in Python")
         floats = [s for s in sym.node.expr.free_symbols if s in self.float_inputs]
         if not floats:
+            answer = self._answer(sym, value.pytype(), "a number needed in Python")
             # Python's own arithmetic on the sizes, which ShapeEnv's may miss by a rounding
-            self._answer(sym, bool if isinstance(sym, torch.SymBool) else float, "a number needed in Python")
-            return self._evaluate(value.node)
+            return answer if self.depends_on_data(sym) else self._evaluate(value.node)
         self.fix(sym)
         return self._evaluate(value.node)
 
@@ -269,7 +269,7 @@ class SymbolicNumbers:
         if node.op == "call_method" and node.target == "item" and node.args[0] in self.real_inputs:
             return self.real_inputs[node.args[0]].item()
         if isinstance(example, torch.SymInt):
-            return int(example)
+            return example.node.hint  # not int(), which would make a constant of it
         if node.op != "call_function" or node.target is operator.getitem:
             return {torch.SymFloat: float, torch.SymBool: bool}[type(example)](example)
         return node.target(*map(self._evaluate, node.args), **{k: self._evaluate(v) for k, v in node.kwargs.items()})

@@ -76,16 +76,20 @@ class ConstValue(Value):
             result = getattr(value, name)
         except AttributeError as error:
             raise Raised(tr.exception(error)) from None
-        if callable(result) and not isinstance(result, type):
+        if isinstance(result, (types.BuiltinMethodType, types.MethodWrapperType)) and result.__self__ is value:
             return ConstMethodValue(self, name)
         return tr.lift(result)
 
     def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if callable(self.value):  # a member of an enumeration
+            return self.getattr(tr, "__call__").call(tr, args, kwargs)
         raise Raised(tr.make_exception(TypeError, f"{type(self.value).__name__!r} object is not callable"))
 
     def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if isinstance(self.value, enum.Enum):
-            return self.getattr(tr, name).call(tr, args, kwargs)
+            method = self.getattr(tr, name)
+            if not isinstance(method, ConstMethodValue):
+                return method.call(tr, args, kwargs)
         if name in _UNSAFE_METHODS:
             raise GraphBreak(C_FUNCTION, f"{type(self.value).__name__}.{name}")
         if name == "join" and isinstance(self.value, str) and len(args) == 1 and not args[0].is_const():
@@ -163,7 +167,7 @@ class ConstMethodValue(Value):
         return True
 
     def rebuild(self, out: Output) -> str:
-        return f"{out.value(self.owner)}.{self.name}"
+        return f"({out.value(self.owner)}).{self.name}"
 
 
 class SymValue(Value):
@@ -226,7 +230,7 @@ def sym_result(tr: Trace, result: Any, node: Any) -> Value:
         return ConstValue(result)
     expr = result.node.expr
     if expr.is_number or expr in (True, False):
-        return ConstValue(SymValue(result, node).const(tr))
+        return ConstValue(SymValue(result, node).pytype()(result))
     if node is None:
         raise GraphBreak(OPERATION, f"the symbolic number {expr} has no place in the graph")
     return SymValue(result, node)

@@ -157,6 +157,14 @@ def comparison_kept(x):
 
 
 @case(ANY_BATCH)
+def comparisons_that_always_hold(x):
+    n = x.shape[0]
+    if n >= 0 and n + 2 > n and n == len(x) and not n < 1 and n / 2 < n:
+        return x * n
+    return x
+
+
+@case(ANY_BATCH)
 def conditional_expression(x):
     return x * (2 if x.shape[0] >= 2 else 3)
 
