@@ -163,6 +163,8 @@ class Output:
             elif issubclass(owner.cls, BaseException):
                 lines.append(f"{variable}.{name} = {self.value(value)}")
             else:
+                if name in owner.moved and owner.source is not None:
+                    lines.append(f"{self.names.const(object.__delattr__)}({variable}, {name!r})")
                 lines.append(f"{setter}({variable}, {name!r}, {self.value(value)})")
         return lines
 

@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import breaks
+from .. import breaks, polyfills
 from ..breaks import GraphBreak
 from ..protocols import _BINARY, _COMPARE, _INPLACE, _UNARY
+from ..sources import const_source
 from ..values.base import MISSING, Raised, Value
 from ..values.classes import ClassValue, RealValue
 from ..values.constants import ConstValue, SymValue
 from ..values.exceptions import TracebackValue
-from ..values.functions import FunctionValue, MethodValue, PartialValue
+from ..values.functions import FunctionValue, MethodValue
 from ..values.iterators import IteratorValue
 from ..values.mappings import DictValue
 from ..values.objects import ObjectValue
 from ..values.sequences import TupleValue
 from ..values.tensors import TensorValue
-from .table import handles
+from .table import CODES, handles
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -350,22 +351,23 @@ def make_class(tr: Trace, *args: Value, **kwargs: Value) -> Value:
 # --- functools, operator ------------------------------------------------------------------------------------------
 
 
-@handles(functools.wraps)
-def wraps_(tr: Trace, wrapped: Value, *args: Value, **kwargs: Value) -> Value:
-    return PartialValue(tr.wrap(functools.update_wrapper, None), [], {"wrapped": wrapped})
-
-
 @handles(functools.update_wrapper)
-def update_wrapper(tr: Trace, wrapper: Value, wrapped: Value, *args: Value, **kwargs: Value) -> Value:
-    if isinstance(wrapper, FunctionValue):
-        for name in ("__name__", "__qualname__"):
-            try:
-                wrapper.setattr(tr, name, wrapped.getattr(tr, name))
-            except (Raised, GraphBreak):
-                continue
-        wrapper.attrs["__wrapped__"] = wrapped
-    return wrapper
+def update_wrapper(tr: Trace, *args: Value, **kwargs: Value) -> Value:
+    return tr.wrap(polyfills.functools_.update_wrapper, None).call(tr, list(args), kwargs)
 
+
+# A generic function looks its implementations up in a cache of weak references, by the class of its argument.
+def dispatch(tr: Trace, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if function.fn is None or len(args) != 1 or kwargs or not isinstance(args[0], ClassValue):
+        raise GraphBreak(breaks.C_FUNCTION, "dispatch of a generic function made in the compiled function")
+    cls, base = args[0].obj, function.source or const_source(function.fn, function.qualname)
+    found = function.fn(cls)
+    tr.guards.add(base, "{0}({1}) is {2}", (cls, found), f"finds the same for {cls.__qualname__}")
+    return tr.wrap(found, None)
+
+
+_DISPATCH = functools.singledispatch(len).dispatch.__code__
+CODES[id(_DISPATCH)] = dispatch
 
 for _symbol, _entry in _BINARY.items():
     handles(_entry[0])(lambda tr, a, b, _s=_symbol: tr.binary(_s, a, b))

@@ -105,7 +105,8 @@ def _function_attribute(frame: Frame, function: FunctionValue, flag: int, value:
         function.kwdefaults = {k.const(frame.tr): v for k, v in _pairs(frame.tr, value)}
     elif flag == 1:
         function.defaults = value.unpack(frame.tr)
-    # 4: annotations, which nothing in a traced program reads
+    elif flag == 4:
+        function.annotations = value  # names and values in turns
 
 
 @op("RETURN_VALUE")

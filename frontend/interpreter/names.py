@@ -52,9 +52,11 @@ def store_fast(frame: Frame, ins: Any) -> None:
 
 @op("DELETE_FAST")
 def delete_fast(frame: Frame, ins: Any) -> None:
+    bound = frame.locals.pop(ins.arg, None) is not None
     if frame.is_root:
+        bound |= frame.tr.has_argument(ins.arg)
         frame.tr.forget_argument(ins.arg)
-    if frame.locals.pop(ins.arg, None) is None and not frame.is_root:
+    if not bound:
         raise _unbound(frame, ins.arg)
 
 

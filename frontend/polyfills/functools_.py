@@ -1,10 +1,29 @@
-"""The C function of functools that calls back into Python."""
+"""What functools does with the functions it is given."""
 
 import functools
+from types import FunctionType
 
 from .tables import polyfill
 
 _MISSING = object()
+
+
+def update_wrapper(
+    wrapper, wrapped, assigned=functools.WRAPPER_ASSIGNMENTS, updated=functools.WRAPPER_UPDATES
+):  # fmt: skip
+    """``functools.update_wrapper`` for functions that the trace defined, whose ``__dict__`` cannot be written to."""
+    for name in assigned:
+        if hasattr(wrapped, name):
+            setattr(wrapper, name, getattr(wrapped, name))
+    for name in updated:
+        found = getattr(wrapped, name, {})
+        if name == "__dict__" and isinstance(wrapper, FunctionType):
+            for key, value in found.items():
+                setattr(wrapper, key, value)
+        else:
+            getattr(wrapper, name).update(found)
+    wrapper.__wrapped__ = wrapped
+    return wrapper
 
 
 @polyfill(functools.reduce)

@@ -16,7 +16,7 @@ from .base import MISSING, Raised, Value, call_handler
 from .constants import CONST_TYPES, ConstValue, SymValue
 from .exceptions import ExceptionValue
 from .iterators import SequenceIterator
-from .objects import ObjectValue
+from .objects import ObjectValue, bind_class_attribute
 from .sequences import TupleValue
 
 if TYPE_CHECKING:
@@ -132,8 +132,18 @@ class ClassValue(RealValue):
         if isinstance(found, types.FunctionType):
             return tr.wrap(found, None).call(tr, [self, key], {})
         if found is MISSING and hasattr(cls, "__class_getitem__"):
+            if isinstance(tr.static_lookup(cls, "__class_getitem__"), types.ClassMethodDescriptorType):
+                return self._alias(tr, key)
             return self.getattr(tr, "__class_getitem__").call(tr, [key], {})
         return super().getitem(tr, key)
+
+    def _alias(self, tr: Trace, key: Value) -> Value:
+        """``list[int]``, which annotations are full of."""
+        items = key.unpack(tr) if isinstance(key, TupleValue) else [key]
+        arguments = tuple(item.real() for item in items)
+        if MISSING in arguments:
+            raise GraphBreak(OPERATION, f"{self.describe()}[{key.describe()}]")
+        return tr.wrap(types.GenericAlias(self.obj, arguments), None)
 
     def iter(self, tr: Trace) -> Value:
         found = tr.static_lookup(type(self.obj), "__iter__")
@@ -143,15 +153,29 @@ class ClassValue(RealValue):
             return tr.wrap(found, None).call(tr, [self], {}).iter(tr)
         return super().iter(tr)
 
+    def _meta_method(self, tr: Trace, name: str) -> Value | None:
+        """A special method that the metaclass defines in Python, bound to the class."""
+        raw = tr.static_lookup(type(self.obj), name)
+        tr.guard_lookup(type(self.obj), name, raw)
+        return None if raw is MISSING else bind_class_attribute(tr, self, type(self.obj), name, raw)
+
+    def truth(self, tr: Trace) -> bool:
+        if type(self.obj) is type or isinstance(self.obj, enum.EnumMeta):
+            return True
+        found = self._meta_method(tr, "__bool__") or self._meta_method(tr, "__len__")
+        return True if found is None else found.call(tr, [], {}).truth(tr)
+
     def length(self, tr: Trace) -> Value:
         if isinstance(self.obj, enum.EnumMeta):
             return ConstValue(len(self.obj))
-        return super().length(tr)
+        found = self._meta_method(tr, "__len__")
+        return super().length(tr) if found is None else found.call(tr, [], {})
 
     def contains(self, tr: Trace, item: Value) -> Value:
         if isinstance(self.obj, enum.EnumMeta):
             return tr.fold(operator.contains, [self.obj, item.const(tr)], {})
-        return super().contains(tr, item)
+        found = self._meta_method(tr, "__contains__")
+        return super().contains(tr, item) if found is None else ConstValue(found.call(tr, [item], {}).truth(tr))
 
     def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
         handler = tr.class_handler(self.obj)
@@ -160,13 +184,18 @@ class ClassValue(RealValue):
         return self.instantiate(tr, args, kwargs)
 
     def instantiate(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        """``type.__call__``: allocate, then initialize."""
+        """Call the class: as its metaclass says, or as ``type`` does it."""
         cls = self.obj
-        meta_call = tr.static_lookup(type(cls), "__call__")
-        if isinstance(meta_call, types.FunctionType) and not isinstance(cls, enum.EnumMeta):
-            return tr.wrap(meta_call, None).call(tr, [self, *args], kwargs)
         if isinstance(cls, enum.EnumMeta):
             return tr.fold(cls, [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()})
+        meta_call = tr.static_lookup(type(cls), "__call__")
+        if not isinstance(meta_call, types.WrapperDescriptorType):
+            return bind_class_attribute(tr, self, type(cls), "__call__", meta_call).call(tr, args, kwargs)
+        return self.make(tr, args, kwargs)
+
+    def make(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """``type.__call__``: allocate, then initialize."""
+        cls = self.obj
         if issubclass(cls, tuple) and hasattr(cls, "_fields"):
             return self._namedtuple(tr, args, kwargs)
         if issubclass(cls, (torch.Tensor, torch.autograd.Function)):
@@ -177,7 +206,7 @@ class ClassValue(RealValue):
             made = tr.wrap(new, None).call(tr, [self, *args], kwargs)
         else:
             made = allocate(tr, cls, args, kwargs)
-        if issubclass(made.cls if isinstance(made, ObjectValue) else made.pytype(), cls):
+        if cls in (made.cls if isinstance(made, ObjectValue) else made.pytype()).__mro__:
             init = tr.static_lookup(cls, "__init__")
             if isinstance(init, types.FunctionType):
                 tr.guard_class_attribute(cls, "__init__", init)
@@ -256,6 +285,9 @@ class BuiltinValue(RealValue):
             polyfill = tr.method_polyfill(bound, obj.__name__)
             if polyfill is not None:
                 return polyfill.call(tr, [tr.lift(bound), *args], kwargs)
+            handler = tr.function_handler(tr.static_lookup(bound, obj.__name__))
+            if handler is not None:
+                return call_handler(handler, self.describe(), (tr, tr.lift(bound), *args), kwargs)
         module = getattr(obj, "__module__", None) or ""
         raise GraphBreak(C_FUNCTION, f"{module + '.' if module else ''}{self.describe()}")
 
@@ -266,7 +298,7 @@ class BuiltinValue(RealValue):
             return owner.call_c_method(tr, cls, name, args[1:], kwargs)
         if isinstance(owner, ClassValue):
             if name == "__call__" and cls is type:
-                return owner.instantiate(tr, args[1:], kwargs)
+                return owner.make(tr, args[1:], kwargs)
             raise GraphBreak(C_FUNCTION, f"{cls.__name__}.{name} on a class")
         if cls is object and name in ("__getattribute__", "__setattr__", "__eq__", "__ne__", "__hash__", "__init__"):
             return self._object_method(tr, name, owner, args[1:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,9 @@ class CellValue(Value):
 class FunctionValue(Value):
     """A Python function: an existing one (``fn``) or one that the trace defined."""
 
-    __slots__ = ("attrs", "closure", "code", "defaults", "fn", "globals", "kwdefaults", "name", "qualname")
+    __slots__ = (
+        "annotations", "attrs", "closure", "code", "defaults", "fn", "globals", "kwdefaults", "name", "qualname",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -81,6 +84,7 @@ class FunctionValue(Value):
         self.fn = fn
         self.source = source
         self.attrs: dict[str, Value] = {}
+        self.annotations: Value | None = None  # of a function that the trace defined
 
     @staticmethod
     def of(tr: Trace, fn: Any) -> Value:
@@ -131,9 +135,13 @@ class FunctionValue(Value):
             if name == "__module__":
                 return ConstValue(self.globals.get("__name__"))
             if name == "__dict__":
-                from .mappings import DictValue
-
-                return DictValue({key: (ConstValue(key), value) for key, value in self.attrs.items()})
+                return _dictionary(self.attrs)
+            if name == "__kwdefaults__":
+                return _dictionary(self.kwdefaults) if self.kwdefaults else ConstValue(None)
+            if name == "__annotations__":
+                return self._annotations(tr)
+            if name == "__type_params__" and sys.version_info >= (3, 12):
+                return TupleValue([])  # type parameters are made by an intrinsic, which ends the graph
             raise Raised(tr.make_exception(AttributeError, f"'function' object has no attribute {name!r}"))
         try:
             obj = getattr(self.fn, name)
@@ -144,13 +152,27 @@ class FunctionValue(Value):
         base = self.source or const_source(self.fn, self.qualname)
         return tr.wrap(obj, attr(base, name))
 
+    def _annotations(self, tr: Trace) -> Value:
+        """The annotations of a function that the trace defined: a dictionary, made when it is first asked for."""
+        if self.annotations is None or isinstance(self.annotations, TupleValue):
+            pairs = self.annotations.items(tr) if self.annotations is not None else []
+            self.annotations = _dictionary(
+                {name.const(tr): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
+            )
+        return self.annotations
+
     def setattr(self, tr: Trace, name: str, value: Value) -> None:
         if self.fn is not None:
             raise self.not_understood(f"setting attribute {name!r} of {self.describe()}")
         if name == "__code__" and isinstance(value, CodeValue) and value.code.co_freevars == self.code.co_freevars:
             tr.effects.changed(self)
             self.code = value.code
-        elif name.startswith("__") and name not in ("__name__", "__qualname__", "__doc__", "__module__", "__wrapped__"):
+        elif name == "__annotations__":
+            tr.effects.changed(self)
+            self.annotations = value
+        elif name == "__type_params__" and isinstance(value, TupleValue) and not value.items(tr):
+            pass  # what it is already
+        elif hasattr(types.FunctionType, name) and name not in ("__name__", "__qualname__", "__doc__", "__module__"):
             raise self.not_understood(f"setting attribute {name!r} of {self.describe()}")
         elif name in ("__name__", "__qualname__"):
             tr.effects.changed(self)
@@ -175,9 +197,20 @@ class FunctionValue(Value):
         if self.kwdefaults:
             pairs = ", ".join(f"{k!r}: {out.value(v)}" for k, v in self.kwdefaults.items())
             out.line(f"{variable}.__kwdefaults__ = {{{pairs}}}")
+        if isinstance(self.annotations, TupleValue):
+            pairs = out.temporary(out.value(self.annotations))
+            out.line(f"{variable}.__annotations__ = dict(zip({pairs}[::2], {pairs}[1::2]))")
+        elif self.annotations is not None:
+            out.line(f"{variable}.__annotations__ = {out.value(self.annotations)}")
         for key, value in self.attrs.items():
             out.line(f"{variable}.{key} = {out.value(value)}")
         return variable
+
+
+def _dictionary(values: dict[str, Value]) -> Value:
+    from .mappings import DictValue
+
+    return DictValue({name: (ConstValue(name), value) for name, value in values.items()})
 
 
 def wrap_function(tr: Trace, fn: types.FunctionType, source: Source | None) -> FunctionValue:
@@ -303,9 +336,9 @@ class MethodValue(Value):
 
 
 class PartialValue(Value):
-    """A ``functools.partial`` object."""
+    """A ``functools.partial`` object; ``attrs`` are those that the trace set on one that it made."""
 
-    __slots__ = ("args", "function", "kwargs")
+    __slots__ = ("args", "attrs", "function", "kwargs")
 
     def __init__(
         self, function: Value, args: list[Value], kwargs: dict[str, Value], source: Source | None = None
@@ -314,6 +347,7 @@ class PartialValue(Value):
         self.args = args
         self.kwargs = kwargs
         self.source = source
+        self.attrs: dict[str, Value] = {}
 
     def pytype(self) -> type:
         return functools.partial
@@ -328,20 +362,34 @@ class PartialValue(Value):
         return self.function.call(tr, [*self.args, *args], {**self.kwargs, **kwargs})
 
     def getattr(self, tr: Trace, name: str) -> Value:
-        from .mappings import DictValue
-
         if name == "func":
             return self.function
         if name == "args":
             return TupleValue(list(self.args))
         if name == "keywords":
-            return DictValue({k: (ConstValue(k), v) for k, v in self.kwargs.items()})
+            return _dictionary(self.kwargs)
+        if name in self.attrs:
+            return self.attrs[name]
+        if self.source is not None or hasattr(functools.partial, name):
+            return super().getattr(tr, name)
         raise Raised(tr.make_exception(AttributeError, f"'functools.partial' object has no attribute {name!r}"))
+
+    def setattr(self, tr: Trace, name: str, value: Value) -> None:
+        if self.source is not None or hasattr(functools.partial, name):
+            super().setattr(tr, name, value)
+        tr.effects.changed(self)
+        self.attrs[name] = value
 
     def rebuild(self, out: Output) -> str:
         parts = [out.value(v) for v in [self.function, *self.args]]
         parts += [f"{name}={out.value(v)}" for name, v in self.kwargs.items()]
-        return f"{out.names.const(functools.partial)}({', '.join(parts)})"
+        made = f"{out.names.const(functools.partial)}({', '.join(parts)})"
+        if not self.attrs:
+            return made
+        variable = out.temporary(made)
+        for name, value in self.attrs.items():
+            out.line(f"{variable}.{name} = {out.value(value)}")
+        return variable
 
 
 def bind(tr: Trace, fn: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> dict[str, Value]:

@@ -9,6 +9,7 @@ from .constants import ConstValue
 from .objects import _DELETED, ObjectValue, _namespace, builtin_method
 
 if TYPE_CHECKING:
+    from ..output import Output
     from ..trace import Trace
 
 
@@ -31,7 +32,7 @@ class InstanceDictValue(Value):
             source = owner.own_source("__dict__")
             assert source is not None
             tr.guards.add(source, "tuple({0}) == {1}", (tuple(real),), "has the same attributes")
-        names = [n for n in real if owner.attrs.get(n) is not _DELETED]
+        names = [n for n in real if owner.attrs.get(n) is not _DELETED and n not in owner.moved]
         return names + [n for n, v in owner.attrs.items() if n not in names and v is not _DELETED]
 
     def getitem(self, tr: Trace, key: Value) -> Value:
@@ -45,7 +46,7 @@ class InstanceDictValue(Value):
 
     def delitem(self, tr: Trace, key: Value) -> None:
         self.getitem(tr, key)
-        self.owner.store(tr, key.const(tr), _DELETED)
+        self.owner.remove(tr, key.const(tr))
 
     def contains(self, tr: Trace, item: Value) -> Value:
         return ConstValue(self.owner.own(tr, item.const(tr), shadows=True) is not None)
@@ -55,6 +56,9 @@ class InstanceDictValue(Value):
         from .mappings import DictValue
 
         return DictValue({n: (ConstValue(n), self.owner.own(tr, n)) for n in self._names(tr)})
+
+    def rebuild(self, out: Output) -> str:
+        return f"{out.names.const(object.__getattribute__)}({out.value(self.owner)}, '__dict__')"
 
     def truth(self, tr: Trace) -> bool:
         return bool(self._names(tr))

@@ -290,7 +290,12 @@ class MapIterator(IteratorValue):
             if element is None:
                 return None
             args.append(element)
-        return self.function.call(tr, args, {})
+        try:
+            return self.function.call(tr, args, {})
+        except Raised as raised:  # to whoever walks the map, it has ended
+            if issubclass(raised.value.pytype(), StopIteration):
+                return None
+            raise
 
     def rebuild(self, out: Output) -> str:
         return f"map({', '.join(map(out.value, [self.function, *self.inners]))})"

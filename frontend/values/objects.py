@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..trace import Trace
 
 _DELETED: Any = object()
+_NONE_MOVED: set[str] = set()
 _CLASS = object.__dict__["__class__"]
 _SLOT_WRAPPERS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType)
 
@@ -51,6 +52,8 @@ class BuiltinMethodValue(Value):
     def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if isinstance(self.owner, ObjectValue):
             return self.owner.call_c_method(tr, self.cls, self.name, args, kwargs)
+        if self.cls is type and self.name == "__call__":
+            return self.owner.make(tr, args, kwargs)  # type: ignore[attr-defined]
         return self.owner.call_method(tr, self.name, args, kwargs)
 
     def getattr(self, tr: Trace, name: str) -> Value:
@@ -180,7 +183,7 @@ class ObjectValue(Value):
     whose class derives from dict, list, tuple, set, str or int.
     """
 
-    __slots__ = ("_storage", "attrs", "cls", "obj")
+    __slots__ = ("_storage", "attrs", "cls", "moved", "namespace", "obj")
 
     def __init__(
         self, cls: type, obj: Any = MISSING, source: Source | None = None, storage: Value | None = None
@@ -189,6 +192,8 @@ class ObjectValue(Value):
         self.obj = obj
         self.source = source
         self.attrs: dict[str, Any] = {}
+        self.moved: set[str] = _NONE_MOVED  # attributes that were deleted and set again, which puts them last
+        self.namespace: Value | None = None  # its __dict__, once the program has asked for it
         self._storage = storage
 
     def pytype(self) -> type:
@@ -260,7 +265,9 @@ class ObjectValue(Value):
         if name == "__dict__":
             from .instance_dict import InstanceDictValue
 
-            return InstanceDictValue(self)
+            if self.namespace is None:
+                self.namespace = InstanceDictValue(self)
+            return self.namespace
         if isinstance(raw, types.MemberDescriptorType):
             return self.own(tr, name, slot=raw)
         if name == "__doc__":
@@ -347,7 +354,19 @@ class ObjectValue(Value):
         tr.effects.changed(self)
         if self.attrs.get(name) is _DELETED:
             del self.attrs[name]  # a name that was deleted comes back as the last one
+            self.moved = {*self.moved, name}
         self.attrs[name] = value
+
+    def remove(self, tr: Trace, name: str, slot: Any = None) -> None:
+        """Delete the instance's own attribute, which it has."""
+        if self.obj is MISSING:
+            self.attrs[name] = _DELETED
+        elif _is_set(slot, self.obj) if slot is not None else name in (_namespace(self.obj) or ()):
+            self.store(tr, name, _DELETED)
+        else:  # the trace has set it
+            self._guard_absent(tr, name, slot)
+            tr.effects.changed(self)
+            del self.attrs[name]
 
     def delattr(self, tr: Trace, name: str) -> None:
         custom = tr.static_lookup(self.cls, "__delattr__")
@@ -365,7 +384,7 @@ class ObjectValue(Value):
         slot = raw if isinstance(raw, types.MemberDescriptorType) else None
         if self.own(tr, name, slot) is None:
             raise Raised(tr.make_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}"))
-        self.store(tr, name, _DELETED)
+        self.remove(tr, name, slot)
 
     # --- special methods -------------------------------------------------------------------------------------------
 

@@ -78,6 +78,16 @@ def case_numpy_fails(x):
         return x, type(error)
 
 
+@case(one_graph=True)
+def case_annotated_inner_functions(x):
+    def flatten(node: tuple | list, into: list[torch.Tensor]) -> dict[str, list[int]]:
+        into.extend(node)
+        return {"n": [len(into)]}
+
+    found: list[torch.Tensor] = []
+    return flatten((x, x + 1), found), found, type(tuple[int, ...]).__name__
+
+
 SCALE = {"by": 1}
 
 

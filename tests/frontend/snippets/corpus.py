@@ -204,6 +204,9 @@ def _same_objects(a, b, path, memo):
     elif isinstance(a, (list, collections.deque)):
         compared = True
         assert_same(tuple(a), tuple(b), path, memo)
+    elif isinstance(a, types.GeneratorType):
+        compared = True  # where one stands shows when it goes on
+        assert a.__qualname__ == b.__qualname__, f"{path}: generators {a.__qualname__} and {b.__qualname__}"
     elif hasattr(type(a), "__next__") and type(a).__module__ == "builtins":
         # Where an iterator of a container stands is told only by what pickles it.
         compared = True

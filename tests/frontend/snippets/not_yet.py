@@ -2,14 +2,8 @@
 
 import sys
 
-_UNBACKED = "needs symbolic numbers that come from a tensor's data"
-
 NOT_YET: dict[str, str] = {
-    "comprehension_over_tensor": _UNBACKED,
     "default_dtype": "a graph is made under one default dtype; changing it in the middle ends the graph",
-    "indexing": _UNBACKED,
-    "item_in_arithmetic": _UNBACKED,
-    "nonzero_shape": _UNBACKED,
     "numpy_round_trip": "NumPy is not translated to torch; arrays end the graph",
 }
 

@@ -39,6 +39,7 @@ ONE_GRAPH = [
 @pytest.mark.parametrize("name", ONE_GRAPH)
 def test_what_torch_captures_whole_is_one_graph_here(name):
     case = CASES[name]
-    assert torchmux.explain(case.function)(*case.inputs()).graph_break_count == 0
+    with torchmux.config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True):  # as fullgraph does
+        assert torchmux.explain(case.function)(*case.inputs()).graph_break_count == 0
     torchmux.reset()
     assert_alike(case, torchmux.compile(case.function, backend="eager", fullgraph=True))
