@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import functools
 import json
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from torch.fx import GraphModule, Node
 
+from torchmux import logs
 from torchmux.registry.spec import CompileRequest
 
 from ..common.cache import default_cache, graph_key
 from ..common.decompose import core_aten
 from ..common.refusal import NodesRefused
 from . import build, fingerprint, graph, ir
+from .kernel import Kernel
 from .lowering import table
 from .module import assemble
 from .options import NativeOptions
 from .runtime import NativeFunction
-from .schedule import schedule
+from .schedule import Schedule, schedule
 
 _CODE, _REFUSED = b"C", b"R"
-
-fusion_log = logging.getLogger("torchmux.fusion")
-code_log = logging.getLogger("torchmux.output_code")
 
 
 class Native:
@@ -77,17 +75,24 @@ def _compile(gm: GraphModule, options: NativeOptions) -> bytes:
             return _REFUSED + json.dumps(at).encode()
         finally:
             ir.forget()
-    for sentence in plan.apart:
-        fusion_log.info("%s", sentence)
-    code_log.info("%s\n%s", made.cpp, made.python)
+    logs.emit("fusion", "native", "\n".join(_fusions(plan)))
     library = build.compile_source(made.cpp, options.optimize) if "run0" in made.cpp else b""
     head = {
         "python": made.python,
+        "cpp": made.cpp,
         "constants": made.constants,
         "names": [b.name for b in program.buffers if b.name in program.constants],
         "notes": _notes(made.calls),
     }
     return _CODE + json.dumps(head).encode() + b"\n" + library
+
+
+def _fusions(plan: Schedule) -> list[str]:
+    """What was fused, and why the rest was not, in sentences."""
+    fused = [
+        f"{step.name} are one kernel." for step in plan.steps if isinstance(step, Kernel) and len(step.members) > 1
+    ]
+    return fused + plan.apart
 
 
 def _notes(calls: Sequence[str]) -> list[str]:
@@ -106,4 +111,12 @@ def _from_cache(gm: GraphModule, payload: bytes, *, cache_hit: bool = True) -> N
     text, _, library = payload[1:].partition(b"\n")
     head = json.loads(text)
     constants = [getattr(gm, name).detach() for name in head["constants"]]
-    return NativeFunction(head["python"], library, constants, head["names"], head["notes"], cache_hit=cache_hit)
+    return NativeFunction(
+        head["python"],
+        library,
+        constants,
+        head["names"],
+        notes=head["notes"],
+        output_code=[head["cpp"], head["python"]],
+        cache_hit=cache_hit,
+    )

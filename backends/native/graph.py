@@ -150,18 +150,32 @@ class _Lowering:
                 continue
             fake = result.meta["val"]
             strides = tuple(self.size(s) for s in fake.stride())
-            taken = value.place is not None and (value.place.buffer.kind == "input" or value.place.buffer in returned)
-            if value.place is None:
-                self.program.current = result
-                self.program.realize(value, strides if _is_dense(value.sizes, strides) else None)
-            assert value.place is not None
-            if taken or not _same_layout(value.sizes, value.place.strides, strides):
-                self.program.current = result
-                value = self.program.copy(value, strides if _is_dense(value.sizes, strides) else None)
+            self.program.current = result
+            value = self._in_memory(value, strides, returned)
             assert value.place is not None
             value.place.buffer.kind = "output"
             returned.add(value.place.buffer)
             self.program.outputs.append(TensorRef(value.place.buffer, value.sizes, strides, value.place.offset))
+
+    def _in_memory(self, value: Value, strides: tuple[Index, ...], returned: set[Any]) -> Value:
+        """``value`` in memory of its own, with these strides."""
+        repeated = [
+            d for d, (s, t) in enumerate(zip(value.sizes, strides, strict=True)) if _is_zero(t) and not _is_zero(s)
+        ]
+        if repeated:  # an expanded tensor: what is repeated is stored once
+            once = value
+            for d in repeated:
+                once = once.slice(d, 0, 1)
+            once = self._in_memory(once, tuple(1 if d in repeated else t for d, t in enumerate(strides)), returned)
+            return once.expand(value.sizes)
+        taken = value.place is not None and (value.place.buffer.kind == "input" or value.place.buffer in returned)
+        if value.place is not None and not taken and _same_layout(value.sizes, value.place.strides, strides):
+            return value
+        if not _is_injective(value.sizes, strides):
+            raise Unsupported("an output whose elements overlap in memory")
+        if value.place is None:
+            return self.program.realize(value, strides)
+        return self.program.copy(value, strides)
 
     def _bind_symbols(self) -> None:
         """Say for each symbol where the call finds it: a number among the inputs, or a size of one of them."""
@@ -236,6 +250,24 @@ def _is_dense(sizes: Any, strides: Any) -> bool:
         if stride != expected:
             return False
         expected *= extent
+    return True
+
+
+def _is_zero(extent: Index) -> bool:
+    return type(extent) is int and extent == 0
+
+
+def _is_injective(sizes: Any, strides: Any) -> bool:
+    """Whether no two elements share a place, as far as can be shown."""
+    if any(_is_zero(s) for s in sizes):
+        return True
+    if any(type(s) is not int for s in (*sizes, *strides)):
+        return _is_dense(sizes, strides)
+    reach = 0
+    for stride, extent in sorted((t, s) for s, t in zip(sizes, strides, strict=True) if s != 1):
+        if stride <= reach:
+            return False
+        reach += (extent - 1) * stride
     return True
 
 

@@ -154,7 +154,8 @@ class _Assembler:
             if isinstance(buffer, Buffer) and self._is_used(buffer):
                 lines += self._check_input(buffer)
         if self.symbols:
-            lines.append(f"    sizes = array('q', ({', '.join(self.symbols)},)).buffer_info()[0]")
+            lines.append(f"    size_table = array('q', ({', '.join(self.symbols)},))")
+            lines.append("    sizes = size_table.buffer_info()[0]")
         size = self.arena.size
         if not (type(size) is int and size == 0):
             lines.append(f"    arena = new_arena({_text_py(size)})")

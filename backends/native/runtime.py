@@ -47,13 +47,14 @@ class NativeFunction:
         library: bytes | None,
         constants: Sequence[torch.Tensor],
         names: Sequence[str],
-        notes: list[str],
         *,
+        notes: list[str],
+        output_code: list[str],
         cache_hit: bool,
     ) -> None:
         self.notes = notes
         self.cache_hit = cache_hit
-        self.python = python
+        self.output_code = output_code
         namespace: dict[str, Any] = {
             "torch": torch,
             "ops": torch.ops,

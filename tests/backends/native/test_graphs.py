@@ -206,3 +206,34 @@ def test_complex_numbers_are_left_to_torch(capture) -> None:
     compiled = captured.compile("native")
     torch.testing.assert_close(captured.run(compiled, x), (x * 2).abs())
     assert all("complex64" in p.reason for p in compiled.report.fallbacks)
+
+
+@pytest.mark.parametrize("rows", [2, 3, 17, 64])
+def test_one_program_for_every_size(capture, tmp_path, rows: int) -> None:
+    def f(x, y):
+        wide = torch.cat([x, x * 2], 0)
+        return x.softmax(0), wide[1:], x.sum(), x.mean(1), x.t().contiguous(), F.gelu(x @ y), wide.view(2, -1).amax(1)
+
+    from torchmux.config import config
+
+    first = torch.randn(5, 30), torch.randn(30, 7)
+    with config.patch(cache_dir=tmp_path):
+        captured = capture(f, *first, dynamic={0: [0]})
+        compiled = captured.compile("native", strict=True)
+    given = torch.randn(rows, 30), first[1]
+    for a, b in zip(captured.run(compiled, *given), f(*given), strict=True):
+        torch.testing.assert_close(a, b)
+        assert a.stride() == b.stride()
+
+
+def test_outputs_with_strides_of_their_own(check) -> None:
+    def f(x):
+        y = x * 2
+        return (
+            y.expand(3, 4, 5),
+            (x + 1)[:, None].expand(4, 7, 5),
+            y.sum(0).expand(2, 5),
+            x.new_empty_strided((2, 3), (7, 2)) * 0,
+        )
+
+    check(f, torch.randn(4, 5))
