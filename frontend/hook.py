@@ -340,15 +340,16 @@ def _captured(session: Session, state: CodeState, frame: Any, record: Any, compi
     """The capture of a frame, or the decision to run it in eager."""
     code = frame.f_code
     try:
-        captured = capture(
-            frame,
-            state,
-            compile_graph,
-            dynamic=session.dynamic,
-            automatic=config.automatic_dynamic_shapes and config.assume_static_by_default,
-            fullgraph=session.fullgraph,
-            guard_filter=session.guard_filter,
-        )
+        with ti.without_saved_tensor_hooks():
+            captured = capture(
+                frame,
+                state,
+                compile_graph,
+                dynamic=session.dynamic,
+                automatic=config.automatic_dynamic_shapes and config.assume_static_by_default,
+                fullgraph=session.fullgraph,
+                guard_filter=session.guard_filter,
+            )
     except GraphBreak as stop:
         return _whole_frame_break(session, state, code, stop, record)
     except TorchmuxError:

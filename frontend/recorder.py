@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -106,6 +108,8 @@ class GraphRecorder(SymbolicNumbers):
         """Record one operator (``kind`` is ``call_function`` or ``call_method``) and say what it returns."""
         fx_args = tuple(a.arg(self) for a in args)
         fx_kwargs = {k: v.arg(self) for k, v in kwargs.items()}
+        if self.region is not None:  # ahead of the operator, which may write to them
+            fx_args, fx_kwargs = map_arg((fx_args, fx_kwargs), self.region.lift)
         fake_args = [a.fake(self) for a in args]
         fake_kwargs = {k: v.fake(self) for k, v in kwargs.items()}
         if fake_kwargs.get("requires_grad") is True:
@@ -133,6 +137,15 @@ class GraphRecorder(SymbolicNumbers):
         node = self.graph.create_node(kind, target, args, kwargs)
         node.meta["source_line"], node.meta[USER_STACK] = self.user_place()
         return node
+
+    @contextlib.contextmanager
+    def recording_main(self) -> Iterator[None]:
+        """While this lasts, nodes go into the main graph, though a region is open."""
+        kept, self.graph, self.region = (self.graph, self.region), self.main, None
+        try:
+            yield
+        finally:
+            self.graph, self.region = kept
 
     def user_place(self) -> tuple[str, tuple]:
         return "?", ()

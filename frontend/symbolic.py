@@ -32,6 +32,8 @@ class SymbolicNumbers:
     _placeholder: Any
     _node: Any
     user_place: Any
+    recording_main: Any
+    region: Any
 
     def __init__(self, dims: DynamicDims, symbolic: bool) -> None:
         self.dims = dims
@@ -138,7 +140,8 @@ class SymbolicNumbers:
         node.meta["example_value"] = fake
         self.inputs.append((node, where))
         self.real_inputs[node] = tensor
-        item = self._node("call_method", "item", (node,), {})
+        with self.recording_main():  # wherever it was met: later nodes anywhere may use it
+            item = self._node("call_method", "item", (node,), {})
         item.meta["example_value"] = sym
         self._symbol_nodes[sym.node.expr] = item
         self.float_inputs[sym.node.expr] = source
@@ -179,6 +182,8 @@ class SymbolicNumbers:
         """Remember which symbols the result of an operator has brought."""
         if self.shape_env is None or not self.shape_env.pending_fresh_unbacked_symbols:
             return
+        if self.region is not None:
+            raise GraphBreak(breaks.REGION, f"{self.region.what} calls {name}, whose result has a size that data tells")
         bindings = ti.new_unbacked_symbols(self.shape_env, node.meta["example_value"])
         if bindings:
             self.has_unbacked = True

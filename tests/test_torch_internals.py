@@ -17,7 +17,7 @@ PUBLIC = sorted(
     for name, value in vars(ti).items()
     if not name.startswith("_")
     and getattr(value, "__module__", None) != "typing"
-    and name not in ("annotations", "torch", "sys", "math", "Callable")
+    and name not in ("annotations", "torch", "sys", "math", "contextlib", "Callable", "Iterator")
 )
 SIN = torch.ops.aten.sin.default
 ADD = torch.ops.aten.add.Tensor
@@ -168,6 +168,21 @@ def _random_wrappers() -> None:
     save, repeat = ti.random_wrappers()
     state, first = save(torch.ops.aten.rand.default, [3], device=torch.device("cpu"))
     assert torch.equal(repeat(state, torch.ops.aten.rand.default, [3], device=torch.device("cpu")), first)
+
+
+def _saved_tensor_hooks() -> None:
+    seen = []
+
+    def hooks(name):
+        return torch.autograd.graph.saved_tensors_hooks(lambda t: seen.append(name) or t, lambda t: t)
+
+    x = torch.ones(2, requires_grad=True)
+    with hooks("outer"), hooks("inner"):
+        with ti.without_saved_tensor_hooks():
+            x.sin()
+        assert seen == []
+        x.sin()
+        assert seen == ["inner"]
 
 
 def _checkpoint() -> None:
@@ -477,6 +492,7 @@ CHECKS = {
     _aot: ["aot_autograd", "min_cut_partition", "functorch_config"],
     _kept_buffers: ["keep_saved_buffers"],
     _random_wrappers: ["random_wrappers"],
+    _saved_tensor_hooks: ["without_saved_tensor_hooks"],
     _checkpoint: ["tag_checkpoint"],
     _pytrees: ["pytree", "broadcast_dims"],
     _dispatch_mode: ["TorchDispatchMode"],

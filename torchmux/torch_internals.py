@@ -7,9 +7,10 @@ release that moves a name is noticed here and nowhere else.  Importing it import
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -483,6 +484,20 @@ def insert_runtime_asserts(gm: Any, shape_env: Any) -> None:
     from torch.fx.passes.runtime_assert import insert_deferred_runtime_asserts
 
     insert_deferred_runtime_asserts(gm, shape_env, "torchmux")
+
+
+@contextlib.contextmanager
+def without_saved_tensor_hooks() -> Iterator[None]:
+    """While this lasts, the program's hooks see nothing of what autograd keeps: it would be fake tensors."""
+    autograd, kept = torch._C._autograd, []
+    try:
+        while (hooks := autograd._top_saved_tensors_default_hooks(False)) is not None:
+            kept.append(hooks)
+            autograd._pop_saved_tensors_default_hooks()
+        yield
+    finally:
+        for hooks in reversed(kept):
+            autograd._push_saved_tensors_default_hooks(*hooks)
 
 
 # --- frontend: functions that take functions ----------------------------------------------------------------------

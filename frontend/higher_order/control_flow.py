@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import Node
 
 from torchmux import torch_internals as ti
+from torchmux.registry.errors import FloatsNeeded
 
 from .. import breaks
 from ..breaks import GraphBreak
@@ -44,6 +46,7 @@ def cond(tr: Trace, pred: Value, true_fn: Value, false_fn: Value, operands: Valu
         structures.append(structure)
     _check_same("the branches of cond return", *zip(outputs, structures, strict=True))
     captures = list({node: None for region in regions for node in region.captures})
+    _check_captures(tr, "cond", captures)
     graphs = [r.close([v.node for v in o], captures) for r, o in zip(regions, outputs, strict=True)]
     args = (pred.node, node_of(tr, graphs[0], "true_branch"), node_of(tr, graphs[1], "false_branch"), tuple(captures))
     fakes = (pred.example, *graphs, examples(captures))
@@ -71,6 +74,7 @@ def while_loop(tr: Trace, cond_fn: Value, body_fn: Value, carried_inputs: Value)
     if not isinstance(answer, TensorValue) or answer.example.shape or answer.example.dtype is not torch.bool:
         raise GraphBreak(breaks.REGION, f"the condition of while_loop returns {answer.describe()}")
     captures = list({node: None for region in (check, body) for node in region.captures})
+    _check_captures(tr, "while_loop", captures)
     graphs = [check.close([answer.node], captures), body.close([v.node for v in outputs], captures)]  # type: ignore[attr-defined]
     graphs[0] = _without_tuple(graphs[0])
     nodes = [value.node for value in carried]
@@ -112,6 +116,16 @@ def _tensors(region: Region, leaves: list[Value]) -> list[TensorValue]:
         seen.append(leaf.example)
         found.append(leaf)
     return found
+
+
+def _check_captures(tr: Trace, name: str, captures: list[Node]) -> None:
+    given = examples(captures)
+    floats = frozenset(str(s) for e in given if isinstance(e, torch.SymFloat) for s in e.node.expr.free_symbols)
+    if floats and tr.fix_floats(floats):
+        raise FloatsNeeded(name, floats)
+    tensors = [e for e in given if isinstance(e, torch.Tensor)]
+    if any(_share(a, b) for a, b in itertools.combinations(tensors, 2)):
+        raise GraphBreak(breaks.REGION, f"{name} is given tensors that share memory")
 
 
 def _share(left: Any, right: Any) -> bool:

@@ -119,15 +119,15 @@ class Region:
         self._outside.update(_reachable(self._roots, self._refuse_iterator))
         tr.graph, tr.region = self.graph, self
         tr.effects.region = self
-        self._grad, self._contexts = tr.grad_enabled, list(tr.active_contexts)
+        self._grad, self._contexts = (tr.grad_enabled, torch.is_grad_enabled()), list(tr.active_contexts)
         return self
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         tr = self.tr
         tr.graph, tr.region = self.outer, self.parent
         tr.effects.region = self.parent
-        tr.grad_enabled = self._grad
-        ti.set_grad_enabled(self._grad)
+        tr.grad_enabled, real = self._grad
+        ti.set_grad_enabled(real)
         if isinstance(error, Raised):
             stop = GraphBreak(breaks.EXCEPTION, f"{tr._describe_exception(error)} leaves {self.what}")
             stop.frames = error.frames

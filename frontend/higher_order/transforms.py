@@ -272,6 +272,8 @@ def _apply_vmap(tr: Trace, made: TransformedValue, args: list[Value], kwargs: di
 
 
 def _first(dim: int, example: Any) -> Any:
+    if not example.shape[dim]:  # what is done to none of them is done to something of that shape
+        return example.new_empty([size for axis, size in enumerate(example.shape) if axis != dim % example.dim()])
     return example.select(dim, 0)
 
 
