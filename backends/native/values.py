@@ -169,6 +169,8 @@ def _is_one(extent: Index) -> bool:
 
 def view_strides(old: Sequence[Index], strides: Sequence[Index], new: Sequence[Index]) -> tuple[Index, ...] | None:
     """The strides that show memory in other sizes, or None if none do (torch's rule)."""
+    if any(type(s) is int and s == 0 for s in old):
+        return index.contiguous_strides(tuple(new))
     # Runs of dimensions that lie in memory as one, last first: how many elements, and the step between them.
     runs: list[tuple[Index, Index]] = []
     for extent, stride in reversed(list(zip(old, strides, strict=True))):

@@ -37,12 +37,14 @@ def _embedding(ctx: Context, weight: Value, at: Value, *options: Any) -> Value:
 
 @lowers(aten.index_select.default)
 def _index_select(ctx: Context, a: Value, dim: int, at: Value) -> Value:
-    if a.rank == 0:
-        raise Unsupported("index_select of a scalar")
+    scalar = a.rank == 0
+    a = a.unsqueeze(0) if scalar else a
     dim %= a.rank
     _not_empty(a)
     ctx.keep(a)
     flat = at if at.rank else at.unsqueeze(0)
+    if scalar:
+        return Value((), a.dtype, lambda i: a.at((_checked(flat.at((0,)), 1, wrap=False),)))
 
     def element(i: Any) -> Node:
         return a.at((*i[:dim], _checked(flat.at((i[dim],)), a.sizes[dim], wrap=False), *i[dim + 1 :]))

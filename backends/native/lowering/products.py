@@ -68,3 +68,11 @@ def _addmm(ctx: Context, bias: Value, left: Value, right: Value, *, beta: Any = 
         return node
 
     return Value(plain.sizes, ctx.dtype, element)
+
+
+@lowers(aten.addbmm.default)
+def _addbmm(ctx: Context, bias: Value, left: Value, right: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
+    """The sum of the products is one product of matrices laid side by side."""
+    batch, m, k = left.sizes
+    wide = left.permute((1, 0, 2)).view((m, batch * k))
+    return _addmm(ctx, bias, wide, right.view((batch * k, right.sizes[2])), beta=beta, alpha=alpha)

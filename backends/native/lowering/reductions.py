@@ -10,7 +10,8 @@ import torch
 from .. import index, operations as ops
 from ..ir import Node, compute_type
 from ..operations import Unsupported, binary, compare, const, unary, where
-from ..values import Value, broadcast
+from ..values import Value, broadcast, scalar
+from .pointwise import power
 from .registry import Context, aten, dims_of, lowers
 
 
@@ -85,8 +86,10 @@ lowers(aten.amin.default, aten.min.default)(_extremum("min"))
 
 def _with_index(kind: str) -> Any:
     def lower(ctx: Context, a: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
-        if a.rank == 0 or a.dtype is torch.bool:
-            raise Unsupported("the extremum of a scalar or of bools, with its index")
+        if a.dtype is torch.bool:
+            raise Unsupported("the extremum of bools with its index")
+        if a.rank == 0:
+            return Value((), a.dtype, a.at), scalar(0, torch.int64)
         dims = dims_of(dim, a.rank)
         ctx.keep(a)
         values = ctx.program.reduce(kind, a, dims, a.dtype, lambda node: node)
@@ -102,8 +105,10 @@ lowers(aten.min.dim)(_with_index("min"))
 
 def _arg(kind: str) -> Any:
     def lower(ctx: Context, a: Value, dim: Any = None, keepdim: bool = False) -> Value:
-        if a.dtype is torch.bool or a.rank == 0:
-            raise Unsupported("the index of an extremum of a scalar or of bools")
+        if a.dtype is torch.bool:
+            raise Unsupported("the index of an extremum of bools")
+        if a.rank == 0:
+            return scalar(0, torch.int64)
         if dim is None:
             flat = ctx.program.reduce(kind, a.view((a.numel,)), [0], torch.int64, lambda node: node)
             return flat.view(ctx.sizes())
@@ -261,3 +266,27 @@ def _logsumexp(ctx: Context, a: Value, dims: Any, keepdim: bool = False) -> Valu
     total = ctx.program.reduce("sum", apart, chosen, dtype, lambda node: node)
     result = Value(total.sizes, ctx.dtype, lambda at: binary("add", unary("log", total.at(at)), shift.at(at)))
     return drop(result, chosen, keepdim)
+
+
+@lowers(aten.linalg_vector_norm.default)
+def _vector_norm(
+    ctx: Context, a: Value, order: Any = 2, dims: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Value:
+    chosen = dims_of(dims, a.rank)
+    computed = compute_type(ctx.dtype)
+
+    def fold(kind: str, element: Any) -> Value:
+        return ctx.program.reduce(kind, a, chosen, computed, lambda n: element(unary("abs", ops.cast(n, computed))))
+
+    if not chosen or not ctx.dtype.is_floating_point:
+        raise Unsupported("the norm of a scalar")
+    if order in (math.inf, -math.inf):
+        result = fold("max" if order > 0 else "min", lambda n: n)
+    elif order == 0:
+        result = fold("sum", lambda n: ops.cast(compare("ne", n, const(0, computed)), computed))
+    elif order == 1:
+        result = fold("sum", lambda n: n)
+    else:
+        total = fold("sum", lambda n: power(n, order))
+        result = Value(total.sizes, computed, lambda at: power(total.at(at), 1 / order))
+    return _as(drop(result, chosen, keepdim), ctx.dtype)

@@ -219,3 +219,15 @@ def _as_strided(ctx: Context, a: Value, sizes: Any, strides: Sequence[Any], offs
     if a.place.buffer.kind == "input" and a.place.offset == 0 and offset is not None:
         raise Unsupported("as_strided with an offset into the storage of an input")
     return Value(ctx.sizes(), a.dtype, None, Place(a.place.buffer, tuple(strides), start))
+
+
+@lowers(aten.unfold.default)
+def _unfold(ctx: Context, a: Value, dim: int, size: int, step: int) -> Value:
+    if a.rank == 0:
+        raise Unsupported("unfold of a scalar")
+    dim %= a.rank
+
+    def element(at: Any) -> Any:
+        return a.at((*at[:dim], at[dim] * step + at[-1], *at[dim + 1 : -1]))
+
+    return Value(ctx.sizes(), a.dtype, element)

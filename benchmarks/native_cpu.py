@@ -1,0 +1,279 @@
+"""The native backend beside torch's Inductor and eager, on the CPU: one table.
+
+    python benchmarks/native_cpu.py [--rows NAME ...] [--threads N] [--rounds N] [--skip-cold] [--json FILE]
+
+Columns:
+
+* *error*: the largest error against float64, in units of eager's own (outputs, or gradients of a training step);
+* *eager*, *inductor*, *native*: milliseconds a call, medians; the three take turns in one process, with a pause between
+  them; *ratio* is Inductor's time by native's: 1 and more is as fast;
+* *cold*: seconds of the first call, each engine in a process of its own with an empty cache; importing torch, building
+  the model and loading the inputs do not count;
+* *warm*: seconds from the start of a second process, imports included, to its first result, with the first's cache;
+* *peak*: what such a process took at most, in MiB, by the kernel's count.
+
+Inductor is ``torch.compile(model)`` with its defaults, of the installed torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+PAUSE = 0.02
+ENGINES = ("eager", "inductor", "native")
+_START = time.perf_counter()
+
+
+def mlp() -> tuple[Any, dict[str, Any]]:
+    import torch
+    from torch import nn
+
+    class Mlp(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.norm, self.two = nn.Linear(64, 128), nn.LayerNorm(128), nn.Linear(128, 10)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            hidden = nn.functional.gelu(self.norm(self.one(x)))
+            return torch.softmax(self.two(hidden), -1)
+
+    return Mlp().eval(), {"x": torch.randn(8, 64)}
+
+
+def chain() -> tuple[Any, dict[str, Any]]:
+    import torch
+    from torch import nn
+
+    class Chain(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            z = nn.functional.gelu(x * 1.5 + y) * torch.sigmoid(y) + x.tanh()
+            return (z.softmax(-1) * z).mean(-1)
+
+    return Chain(), {"x": torch.randn(2048, 1024), "y": torch.randn(2048, 1024)}
+
+
+def family(name: str, **changes: Any) -> Callable[[], tuple[Any, dict[str, Any]]]:
+    def build() -> tuple[Any, dict[str, Any]]:
+        from torchmux.demo.models import MODELS
+
+        model = MODELS[name].build("full", **changes)
+        if hasattr(model.config, "use_cache"):
+            model.config.use_cache = False
+        return model, MODELS[name].example(model, "full")
+
+    return build
+
+
+def t5() -> tuple[Any, dict[str, Any]]:
+    import torch
+    import transformers
+
+    config = transformers.T5Config(d_model=512, d_kv=64, d_ff=2048, num_layers=6, num_heads=8, use_cache=False)
+    tokens = {name: torch.randint(0, 32000, (1, 128)) for name in ("input_ids", "decoder_input_ids")}
+    return transformers.T5ForConditionalGeneration(config).eval(), tokens
+
+
+def resnet18() -> tuple[Any, dict[str, Any]]:
+    import torch
+    import transformers
+
+    config = transformers.ResNetConfig(hidden_sizes=[64, 128, 256, 512], depths=[2, 2, 2, 2], layer_type="basic")
+    return transformers.ResNetForImageClassification(config), {"pixel_values": torch.randn(4, 3, 224, 224)}
+
+
+STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # gradients can be compared then
+ROWS: dict[str, tuple[Callable[[], tuple[Any, dict[str, Any]]], bool]] = {
+    "mlp": (mlp, False),
+    "chain": (chain, False),
+    "bert": (family("bert"), False),
+    "gpt2": (family("gpt2"), False),
+    "llama": (family("llama"), False),
+    "vit": (family("vit"), False),
+    "resnet50": (family("resnet"), False),
+    "t5": (t5, False),
+    "mlp training": (mlp, True),
+    "bert4 training": (family("bert", num_hidden_layers=4, **STILL), True),
+    "resnet18 training": (resnet18, True),
+}
+
+
+class Side:
+    """A model under one engine: ``call()`` is one inference, or one forward and backward."""
+
+    def __init__(self, engine: str, model: Any, inputs: dict[str, Any], training: bool) -> None:
+        import torch
+
+        self.model, self.inputs, self.training = model, inputs, training
+        self.function = model
+        if engine == "inductor":
+            self.function = torch.compile(model)
+        elif engine == "native":
+            import torchmux
+
+            self.function = torchmux.compile(model, backend="native")
+
+    def call(self) -> list[Any]:
+        import torch
+
+        if not self.training:
+            with torch.no_grad():
+                return [self._tensor(self.function(**self.inputs))]
+        self.model.zero_grad(set_to_none=True)
+        self._tensor(self.function(**self.inputs)).pow(2).mean().backward()
+        return [p.grad for p in self.model.parameters() if p.grad is not None]
+
+    @staticmethod
+    def _tensor(output: Any) -> Any:
+        if hasattr(output, "shape"):
+            return output
+        return output.logits if hasattr(output, "logits") else output[0]
+
+
+def build(row: str) -> tuple[Any, dict[str, Any], bool]:
+    import torch
+
+    torch.manual_seed(0)
+    make, training = ROWS[row]
+    model, inputs = make()
+    return model.train() if training else model.eval(), inputs, training
+
+
+def largest_error(got: list[Any], exact: list[Any]) -> float:
+    whole = max(float(e.abs().max()) for e in exact)
+    return max(
+        float((g.double() - e).abs().max()) / max(float(e.abs().max()), 1e-3 * whole)
+        for g, e in zip(got, exact, strict=True)
+    )
+
+
+def compare(row: str, rounds: int) -> dict[str, Any]:
+    """Error and running times, all engines in one process."""
+    import torch
+
+    model, inputs, training = build(row)
+    sides = {engine: Side(engine, copy.deepcopy(model), inputs, training) for engine in ENGINES}
+    wide = {k: v.double() if v.is_floating_point() else v for k, v in inputs.items()}
+    exact = Side("eager", copy.deepcopy(model).double(), wide, training).call()
+    errors = {engine: largest_error(side.call(), exact) for engine, side in sides.items()}
+    del exact
+    times: dict[str, list[float]] = {engine: [] for engine in sides}
+    fast = row.startswith("mlp")
+    for _ in range(rounds):
+        for engine, side in sides.items():
+            time.sleep(PAUSE)
+            side.call()
+            start = time.perf_counter()
+            for _ in range(200 if fast else 1):
+                side.call()
+            times[engine].append((time.perf_counter() - start) / (200 if fast else 1))
+    found: dict[str, Any] = {engine: statistics.median(t) * 1e3 for engine, t in times.items()}
+    found["error"] = errors["native"] / max(errors["eager"], 1e-30)
+    found["torch"] = torch.__version__
+    return found
+
+
+def first_call(row: str, engine: str) -> dict[str, float]:
+    """Seconds of the first call and since the process started, and the peak of memory."""
+    model, inputs, training = build(row)
+    side = Side(engine, model, inputs, training)
+    start = time.perf_counter()
+    side.call()
+    end = time.perf_counter()
+    side.call()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"cold": end - start, "since_start": end - _START, "peak": peak}
+
+
+def in_process(arguments: list[str], folder: str, threads: int) -> dict[str, Any]:
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": str(threads),
+        "TORCHINDUCTOR_CACHE_DIR": str(Path(folder) / "inductor"),
+        "TORCHMUX_CACHE_DIR": str(Path(folder) / "torchmux"),
+    }
+    done = subprocess.run([sys.executable, __file__, *arguments], env=environment, capture_output=True, text=True)
+    if done.returncode:
+        return {"failed": (done.stderr.strip().splitlines() or ["no message"])[-1][:200]}
+    result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return result
+
+
+def measure(row: str, rounds: int, threads: int, cold: bool) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        found = in_process(["--compare", row, "--rounds", str(rounds)], folder, threads)
+    for engine in ENGINES[1:] if cold else ():
+        with tempfile.TemporaryDirectory() as folder:
+            first = in_process(["--first", row, engine], folder, threads)
+            second = in_process(["--first", row, engine], folder, threads)
+        found[f"{engine} cold"], found[f"{engine} peak"] = first.get("cold"), first.get("peak")
+        found[f"{engine} warm"] = second.get("since_start")
+        if "failed" in first:
+            found[f"{engine} failed"] = first["failed"]
+    return found
+
+
+HEAD = (
+    "row",
+    "error",
+    "eager",
+    "inductor",
+    "native",
+    "ratio",
+    "cold ind.",
+    "cold",
+    "warm ind.",
+    "warm",
+    "peak ind.",
+    "peak",
+)
+
+
+def cells(row: str, found: dict[str, Any]) -> list[str]:
+    def number(key: str, digits: int) -> str:
+        return f"{found[key]:.{digits}f}" if isinstance(found.get(key), float) else "-"
+
+    ratio = f"{found['inductor'] / found['native']:.2f}" if "native" in found else "-"
+    times = [number(engine, 3) for engine in ENGINES]
+    rest = [number(f"{e} {what}", d) for what, d in (("cold", 1), ("warm", 1), ("peak", 0)) for e in ENGINES[1:]]
+    return [row, number("error", 2), *times, ratio, *rest]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="The native backend beside Inductor and eager, on the CPU.")
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="NAME", help=", ".join(ROWS))
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--skip-cold", action="store_true", help="leave out what takes a process of its own")
+    parser.add_argument("--json", type=Path, help="write everything measured to this file")
+    parser.add_argument("--compare", choices=ROWS, help=argparse.SUPPRESS)
+    parser.add_argument("--first", nargs=2, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.compare:
+        print(json.dumps(compare(given.compare, given.rounds)))
+        return
+    if given.first:
+        print(json.dumps(first_call(*given.first)))
+        return
+    print("  ".join(f"{name:>10}" for name in HEAD), flush=True)
+    everything = {}
+    for row in given.rows:
+        everything[row] = found = measure(row, given.rounds, given.threads, not given.skip_cold)
+        print("  ".join(f"{cell:>10}" for cell in cells(row, found)), found.get("failed", ""), flush=True)
+    if given.json:
+        given.json.write_text(json.dumps(everything, indent=2))
+
+
+if __name__ == "__main__":
+    main()
