@@ -141,7 +141,7 @@ def _judged(found: list[Any], expected: list[Any]) -> Row:
     return {
         "difference": next(filter(None, differences), ""),
         "varies": difference(expected[1], expected[0]),
-        "digest": found[0].digest(),
+        "digest": found[-1].digest(),
     }
 
 

@@ -260,7 +260,13 @@ _REFUSED = {
     "subprocess": "starts processes",
     "numpy": "computes outside torch",
 }
-_TRACED_PARTS = ("torch.autograd.grad_mode", "torch.autograd.profiler", "torchmux.frontend.polyfills", "torch.cuda.amp")
+_TRACED_PARTS = (
+    "torch.autograd.grad_mode",
+    "torch.autograd.profiler",
+    "torch._higher_order_ops.associative_scan",  # a recursion in Python over torch.vmap
+    "torchmux.frontend.polyfills",
+    "torch.cuda.amp",
+)
 
 
 @functools.cache

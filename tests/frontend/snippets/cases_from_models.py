@@ -5,6 +5,7 @@ import functools
 
 import numpy as np
 import torch
+from torch._higher_order_ops.associative_scan import associative_scan
 
 from .corpus import case, tensor
 
@@ -86,6 +87,16 @@ def case_annotated_inner_functions(x):
 
     found: list[torch.Tensor] = []
     return flatten((x, x + 1), found), found, type(tuple[int, ...]).__name__
+
+
+@case(one_graph=True)
+def case_associative_scan(x):
+    """The recurrence of state space models."""
+
+    def combine(left, right):
+        return left[0] * right[0], right[0] * left[1] + right[1]
+
+    return associative_scan(combine, (x.sigmoid(), x), dim=1, combine_mode="generic")
 
 
 SCALE = {"by": 1}
