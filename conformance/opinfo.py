@@ -77,11 +77,24 @@ def operators() -> tuple[Operator, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
+# Operators whose result has no defined values.
+UNDEFINED = frozenset(
+    (
+        "empty",
+        "empty_like",
+        "empty_permuted",
+        "empty_strided",
+        "new_empty",
+        "new_empty_strided",
+        "resize_",
+        "resize_as_",
+    )
+)
+
 # Operators that draw random numbers whatever their name.
 _RANDOM = frozenset(
     (
-        "bernoulli", "cauchy", "empty", "empty_like", "empty_permuted", "empty_strided", "exponential", "geometric",
-        "log_normal", "multinomial", "new_empty", "new_empty_strided", "normal", "normal.in_place",
+        "bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "normal", "normal.in_place",
         "normal.number_mean", "rand_like", "randint", "randint_like", "randn", "randn_like", "uniform",
         "nn.functional.rrelu", "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d",
     )

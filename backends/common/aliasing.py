@@ -16,6 +16,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from torchmux import torch_internals as internals
 
+from .decompose import drop_dead_code
+
 
 def is_view(node: Node) -> bool:
     """Whether ``node`` only shows the memory of one of its arguments."""
@@ -91,7 +93,7 @@ def split_off_output_views(graph: Graph) -> set[Node]:
             for node in shown:
                 if node is not base:
                     output.replace_input_with(node, copy(node))
-    graph.eliminate_dead_code()
+    drop_dead_code(graph)
     return set(copies.values())
 
 

@@ -21,7 +21,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torchmux import torch_internals as internals
 
 from . import aliasing, simplify
-from .decompose import Table, honest_batch_norm, kept_whole
+from .decompose import Table, drop_dead_code, honest_batch_norm, kept_whole
 
 # Called with a functional ATen graph, its fake inputs and whether it is the backward graph; returns the code for it.
 Lower = Callable[[GraphModule, Sequence[Any], bool], Callable[..., Sequence[Any]]]
@@ -90,7 +90,7 @@ def trace_inference(
         inputs = [_alias(f) for f in fakes]
         functional = torch.func.functionalize(lambda *args: Interpreter(traced).run(*args), remove="mutations")
         rewritten = make_fx(functional, decomposition_table=table)(*inputs)
-    rewritten.graph.eliminate_dead_code()
+    drop_dead_code(rewritten.graph)
     written = [n for n in rewritten.graph.nodes if aliasing.writes(n)]
     if not all(n.target is torch.ops.aten.copy_.default and n.args[0].op == "placeholder" for n in written):
         raise NeedsAutograd("an operator that changes its arguments has no functional form")

@@ -32,6 +32,11 @@ def is_random(op: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in getattr(op, "tags", ()) or op in internals.random_wrappers()
 
 
+def drop_dead_code(graph: torch.fx.Graph) -> None:
+    """Remove nodes that nobody uses, except those with an effect; a draw has one, it moves the generator."""
+    graph.eliminate_dead_code(is_impure_node=lambda node: node.is_impure() or is_random(node.target))
+
+
 # The argument that says whether a random operator draws at all, and the value with which it does not.
 _DETERMINISTIC_IF: Mapping[str, tuple[str, Any]] = {
     "aten::scaled_dot_product_attention": ("dropout_p", 0.0),

@@ -13,6 +13,8 @@ from torch.fx import Graph, Node, Proxy
 
 from torchmux import torch_internals as internals
 
+from .decompose import drop_dead_code
+
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -40,7 +42,7 @@ def hoist(graph: Graph) -> None:
                 made[expr] = value.node if isinstance(value, Proxy) else value
             _replace(node, made[expr])
     _fill_values(graph)
-    graph.eliminate_dead_code()
+    drop_dead_code(graph)
 
 
 def _bind(graph: Graph, placeholders: list[Node]) -> dict[Any, Proxy]:

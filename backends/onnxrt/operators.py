@@ -32,6 +32,13 @@ WHOLE = (
 
 _PRODUCTS = frozenset((torch.ops.aten.mv.default, torch.ops.aten.matmul.default))
 
+# Translations that compute something else, by what a comparison on ordinary numbers does not show.
+_WRONG = {
+    "aten::expm1": "the exporter writes exp(x) - 1, which has no digits left where x is small",
+    "aten::sign": "onnxruntime's sign of nan is nan, torch's is 0",
+    "aten::sgn": "onnxruntime's sign of nan is nan, torch's is 0",
+}
+
 # Has a translation that keeps the biased variance, where torch keeps the unbiased one.
 _BATCH_NORM = torch.ops.aten._native_batch_norm_legit_functional.default
 
@@ -110,6 +117,8 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return "not an ATen operator"
     if op.name() not in known_operators(fingerprint):
         return "the ONNX exporter has no translation"
+    if op.name() in _WRONG:
+        return _WRONG[op.name()]
     if is_random(op) and not draws_nothing(node):
         return "random numbers would not be torch's for the same seed"
     if op in _PRODUCTS and any(n.meta["val"].dim() == 1 for n in node.all_input_nodes):

@@ -23,6 +23,9 @@ from .translate import blamed, reason_of, to_openvino
 log = logging.getLogger("torchmux.fallback")
 cache_log = logging.getLogger("torchmux.cache")
 
+_GENERATION = 2
+"""Part of the name of what is kept; raised when this adapter would compile the same graph to something else."""
+
 LARGEST_KEPT = 64 * 1024**2
 """Bytes of frozen weights up to which compiled models are kept: beyond, reading them takes longer than compiling."""
 
@@ -65,16 +68,33 @@ class OpenVino:
         freeze(gm, frozen)
         size = sum(t.numel() * t.element_size() for t in frozen.values())
         cache = default_cache() if size <= LARGEST_KEPT and runtime.can_export(device) else None
-        key = graph_key(gm, request.fingerprint or self._fingerprint, device, sorted(config.items())) if cache else ""
+        key = ""
+        if cache is not None:
+            fingerprints = request.fingerprint or self._fingerprint, _GENERATION
+            key = graph_key(gm, str(fingerprints), device, sorted(config.items()))
         compiled = _load(cache, key, device, config)
         hit = compiled is not None
         if compiled is None:
-            compiled = runtime.compile_model(_convert(gm), device, config)
+            model = _convert(gm)
+            _refuse_identities(model, [n.name for n in outputs(in_torch)])
+            compiled = runtime.compile_model(model, device, config)
             if cache is not None:
                 cache.store(key, runtime.to_bytes(compiled))
         runtime.check_precision(compiled, config)
         otherwise = _in_torch(in_torch, strict=request.strict)
         return runtime.OpenvinoFunction(compiled, kept, results, ranges, otherwise, holds=gm, cache_hit=hit)
+
+
+def _refuse_identities(model: Any, names: Sequence[str]) -> None:
+    """OpenVINO leaves the memory for a result that is an input unwritten.
+
+    Raises:
+        NodesRefused: there is such a result.
+    """
+    sources = (result.input_value(0).get_node().get_type_name() for result in model.results)
+    same = {name for name, source in zip(names, sources, strict=True) if source == "Parameter"}
+    if same:
+        raise NodesRefused(dict.fromkeys(same, "it changes nothing, and OpenVINO would leave its result unwritten"))
 
 
 def _convert(gm: GraphModule) -> Any:
