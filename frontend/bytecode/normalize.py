@@ -161,6 +161,20 @@ def _link(program, linked, has_handlers):
                 op.handler = entry
 
 
+class MovedCell(str):
+    """The argument of an op on a slot that a comprehension may have taken from the cell ``name``: the raw opcode.
+
+    Who has followed the frame up to here knows what is in the slot; to all others the op is unsupported.
+    """
+
+    __slots__ = ("name",)
+
+    def __new__(cls, opcode, name):
+        made = super().__new__(cls, opcode)
+        made.name = name
+        return made
+
+
 def _rebound_cells(instructions, code):
     """Cells whose name says not enough: all uses of them that could be mistaken are left to CPython.
 
@@ -179,9 +193,14 @@ def _rebound_cells(instructions, code):
 def _without_rebound(rules, instructions, rebound, doubled):
     body = next((i.offset for i in instructions if i.op == "RESUME"), 0)
 
+    def moving(instruction, name):
+        return (("UNSUPPORTED", MovedCell(instruction.op, name)),)
+
     def guarded(rule):
         def check(instruction, state):
             names = instruction.argval if type(instruction.argval) is tuple else (instruction.argval,)
+            if len(names) == 1 and names[0] not in doubled and names[0] in rebound and isinstance(names[0], CellName):
+                return moving(instruction, names[0].cell)
             if any(name in doubled or (name in rebound and isinstance(name, CellName)) for name in names):
                 return unsupported(instruction, state)
             return ((rule, instruction.argval),) if type(rule) is str else rule(instruction, state)
@@ -189,7 +208,10 @@ def _without_rebound(rules, instructions, rebound, doubled):
         return check
 
     def make_cell(instruction, state):
-        return unsupported(instruction, state) if instruction.offset > body and instruction.argval in rebound else ()
+        if instruction.offset <= body or instruction.argval not in rebound:
+            return ()
+        known = instruction.argval not in doubled
+        return moving(instruction, str(instruction.argval)) if known else unsupported(instruction, state)
 
     changed = {op: guarded(rules[op]) for op in (*FAST_OPS, *DEREF_OPS, *TABLE.PAIRS) if op in rules}
     return {**rules, **changed, "MAKE_CELL": make_cell}

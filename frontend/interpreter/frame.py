@@ -49,8 +49,8 @@ class Frame:
     """
 
     __slots__ = (
-        "at", "cells", "code", "depth", "handled", "is_root", "locals", "namespace", "parent", "pc", "program", "stack",
-        "tr", "yielding",
+        "at", "cells", "code", "depth", "handled", "is_root", "locals", "moved", "namespace", "parent", "pc", "program",
+        "stack", "tr", "yielding",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +75,7 @@ class Frame:
         self.is_root = parent is None
         self.handled: list[Value] = []  # exceptions being handled, innermost last
         self.yielding = False
+        self.moved: dict[str, int] = {}  # cells that an inlined comprehension has put aside -> the step at which
         self.cells: dict[str, CellValue] = {}
         for name in code.co_cellvars:
             self.cells[name] = CellValue(locals_.get(name))
@@ -180,6 +181,8 @@ class Frame:
                 except Raised as raised:
                     self.unwind(raised)
         except GraphBreak as stop:
+            if self.is_root and self.moved:
+                tr.step = min(self.moved.values())
             if not tr.in_polyfill(self.code):
                 stop.frames.append((self.code.co_filename, self.line, self.code.co_name))
             raise

@@ -6,7 +6,9 @@ import importlib
 from typing import Any
 
 from ..breaks import INSTRUCTION, GraphBreak
+from ..bytecode.normalize import MovedCell
 from ..values.base import NULL, Raised
+from ..values.functions import CellValue
 from ..values.objects import SuperValue
 from .frame import Frame, op
 
@@ -203,4 +205,33 @@ def load_locals(frame: Frame, ins: Any) -> None:
 
 @op("UNSUPPORTED")
 def unsupported(frame: Frame, ins: Any) -> None:
-    raise GraphBreak(INSTRUCTION, str(ins.arg))
+    if not isinstance(ins.arg, MovedCell) or not _of_inlined_comprehension(frame, str(ins.arg), ins.arg.name):
+        raise GraphBreak(INSTRUCTION, str(ins.arg))
+
+
+def _of_inlined_comprehension(frame: Frame, opcode: str, name: str) -> bool:
+    """Give a comprehension that is part of its function a cell of its own, and the function its cell back after it.
+
+    A frame that is resumed in between does not know what is in the slot; so a graph ends ahead of the comprehension.
+    """
+    if opcode == "LOAD_FAST_AND_CLEAR" and name not in frame.moved:
+        frame.push(frame.cells[name])
+        frame.moved[name] = frame.tr.step
+        return True
+    if name not in frame.moved:
+        # only a frame that runs from its beginning is sure to have its own cell there; in others it is a free variable
+        if opcode not in ("LOAD_FAST", "LOAD_CLOSURE") or name not in frame.code.co_cellvars:
+            return False
+        frame.push(frame.cells[name])
+        return True
+    if opcode == "MAKE_CELL":
+        frame.cells[name] = CellValue()
+    elif opcode in ("LOAD_FAST", "LOAD_CLOSURE"):
+        frame.push(frame.cells[name])
+    elif opcode == "STORE_FAST" and isinstance(cell := frame.stack[-1], CellValue):
+        frame.pop()
+        frame.cells[name] = cell
+        del frame.moved[name]
+    else:
+        return False
+    return True

@@ -1,11 +1,6 @@
 """Snippets that torch's own Dynamo captures in one graph and torchmux does not for now: name -> reason."""
 
-import sys
-
 NOT_YET: dict[str, str] = {
     "default_dtype": "a graph is made under one default dtype; changing it in the middle ends the graph",
     "numpy_round_trip": "NumPy is not translated to torch; arrays end the graph",
 }
-
-if sys.version_info >= (3, 12):
-    NOT_YET["late_binding"] = "the function's own slot of a cell is moved away while an inlined comprehension runs"

@@ -125,7 +125,7 @@ _FORMS = {
     <layer>.scale
     describe(<int>)
     describe(<text>)
-    [*range(<int>)].__len__()
+    [*range(<int> % 7)].__len__()
     (lambda: (yield))().__class__.__name__.__len__()
     max([<int>, <int>, *<ints>])
     sum([q.x for q in [<point>, <point>]])
@@ -305,7 +305,7 @@ _FORMS = {
     [<int>, <int>]
     [q + <int> for q in <ints>][:6]
     [q for q in <ints> if q > <int>]
-    list(range(<int>))[:5]
+    list(range(<int> % 9))[:5]
     sorted(<ints>)
     sorted(<ints>, key=lambda q: -q % 4, reverse=<bool>)
     <ints>[1:]
@@ -354,7 +354,7 @@ _FORMS = {
     heapq.nlargest(2, <ints>)
     sorted(<ints>, key=lambda q: (q % 2, -q))
     [a for a, *b in [<pair>, <ints> or [1]]]
-    list(<counts>.elements())[:4]
+    list(itertools.islice(<counts>.elements(), 4))
     <thing>.items[:2]
     [q for q in <ints> if (r := q % 3) and r > 0]
     [[q, r][0] for q in <ints>[:2] for r in range(q % 3)]
@@ -401,14 +401,14 @@ _FORMS = {
     ''
     f"{<plain_int>}-{<word>}"
     f"{<plain_int>:>4}|{<plain_number>:.2f}"
-    <text> + <text>
+    (<text> + <text>)[:20]
     <text>.upper()
     '-'.join(map(str, <ints>))
     repr(<ints>)
     <text>[1:]
     str(<pair>)
     <text>.replace('a', <text>)[:8]
-    <text> * 2
+    (<text> * 2)[:20]
     '%s:%d' % (<text>, <int>)
     '{}{!r}'.format(<int>, <text>)
     type(<thing>).__name__
@@ -710,7 +710,7 @@ CHANGES = _lines(
     (items[0], *thing.items) = <ints>
     items[::2] = [<int>] * len(items[::2])
     del items[-1:]
-    items *= 2
+    items[:] = (items * 2)[:6]
     items[:] = <ints>[:5]
     table[<word>] += <int>
     table[<word>] = table.get(<word>, 0) + 1
