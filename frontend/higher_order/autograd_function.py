@@ -14,6 +14,8 @@ import torch
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.fx import Node
 
+from torchmux import torch_internals as ti
+
 from .. import breaks
 from ..breaks import GraphBreak
 from ..handlers.table import handles
@@ -49,6 +51,7 @@ class Layout(NamedTuple):
     constant: tuple[int, ...]  # the outputs that are not differentiable
     saved: tuple[int, ...]  # what of the carried was given to save_for_backward
     gradients: tuple[int, ...]  # for each tensor its gradient's place among backward's results, or -1
+    materialize: bool  # gradients that nothing depends on are zeros, rather than missing
     once: bool
 
 
@@ -63,6 +66,7 @@ class GraphFunction(torch.autograd.Function):
         if layout.constant:
             ctx.mark_non_differentiable(*(outputs[place] for place in layout.constant))
         if backward is not None:
+            ctx.set_materialize_grads(layout.materialize)
             ctx.save_for_backward(*(carried[place] for place in layout.saved))
             ctx.carried = [None if place in layout.saved else value for place, value in enumerate(carried)]
             ctx.backward_graph, ctx.layout = backward, layout
@@ -71,9 +75,15 @@ class GraphFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         layout, carried = ctx.layout, list(ctx.carried)
-        for place, tensor in zip(layout.saved, ctx.saved_tensors, strict=True):
-            carried[place] = tensor
+        if layout.saved:  # to ask autograd for them fails once they are freed
+            for place, tensor in zip(layout.saved, ctx.saved_tensors, strict=True):
+                carried[place] = tensor
         # The graph was traced with gradients that are contiguous, so code that asks is told the truth.
+        if any(grads[place] is None for place in layout.graded):
+            raise RuntimeError(
+                "An autograd.Function with set_materialize_grads(False) was captured with a gradient; now it has none. "
+                "Mark the function that applies it with torchmux.disable."
+            )
         given = [grads[place].contiguous() for place in layout.graded]
         results = ctx.backward_graph(*given, *carried)
         return (None, None, None, None, *(None if place < 0 else results[place] for place in layout.gradients))
@@ -98,7 +108,7 @@ def autograd_function(forward: Any, backward: Any, layout: tuple, hidden: tuple,
 class ContextValue(Value):
     """``ctx``: attributes that forward leaves for backward."""
 
-    __slots__ = ("attrs", "constant", "in_backward", "needs_input_grad", "saved", "unpacked")
+    __slots__ = ("attrs", "constant", "in_backward", "materialize", "needs_input_grad", "saved", "unpacked")
 
     def __init__(self, needs_input_grad: Value) -> None:
         self.source = None
@@ -107,6 +117,7 @@ class ContextValue(Value):
         self.needs_input_grad = needs_input_grad
         self.saved: list[Value] = []
         self.in_backward = False
+        self.materialize = True
         self.unpacked = False
 
     def pytype(self) -> type:
@@ -154,8 +165,7 @@ class ContextValue(Value):
         elif name == "mark_non_differentiable":
             self.constant = args
         elif name == "set_materialize_grads":
-            if not args[0].truth(tr):
-                raise GraphBreak(breaks.REGION, "set_materialize_grads(False): which gradients there are is not known")
+            self.materialize = args[0].truth(tr)
         elif name != "save_for_forward":  # which is for forward-mode gradients only
             raise GraphBreak(breaks.OPERATION, f"{name} of {self.describe()}")
         return NONE
@@ -204,7 +214,8 @@ class _Application:
         outputs = self._outputs(result)
         computed = [value for value in outputs if is_graph_value(value)]
         carried: list[Node] = []
-        backward_graph, gradients, once = None, [], False
+        gradients: list[Value] = []
+        backward_graph, once = None, False
         if self.records:
             backward, gradients, once = self._backward(forward, computed, outputs)
             backward_graph = backward.close([v.arg(tr) for v in gradients if not _is_none(v)])
@@ -215,10 +226,11 @@ class _Application:
         layout = Layout(
             order=(),
             outputs=len(computed) + len(left),
-            graded=tuple(i for i, value in enumerate(computed) if isinstance(value, TensorValue)),
+            graded=tuple(i for i, value in enumerate(computed) if self._has_gradient(value)),
             constant=_constant([*computed, *left], [*self.ctx.constant, *left]),
             saved=tuple(i for i, node in enumerate(carried) if node in _nodes(self.ctx.saved)),
             gradients=tuple(-1 if _is_none(value) else next(places) for value in gradients),
+            materialize=self.ctx.materialize,
             once=once,
         )
         fresh = self._emit(forward, forward_graph, backward_graph, layout)
@@ -270,9 +282,12 @@ class _Application:
         function, once = _unmarked(tr, self._function(name))
         ctx.in_backward = True
         region = Region(tr, f"{self.cls.__qualname__}.{name}", pure=True, roots=[function, ctx], beside=forward)
-        grads = iter([self._gradient(region, value) for value in computed if isinstance(value, TensorValue)])
-        given = [next(grads) if isinstance(value, TensorValue) else NONE for value in outputs]
-        with region:
+        wanted = [value for value in computed if self._has_gradient(value)]
+        if len(wanted) > 1 and not ctx.materialize:
+            raise GraphBreak(breaks.REGION, "set_materialize_grads(False): which gradients there will be is not known")
+        grads = iter([self._gradient(region, value) for value in wanted])
+        given = [next(grads) if self._has_gradient(value) else NONE for value in outputs]
+        with region, ti.disable_autocast():  # in whose region forward may run, and backward hardly ever
             region.assume_grad(UNKNOWN_GRAD)  # on if the gradients will be differentiated
             result = function.call(tr, [ctx, *given], {})
         if ctx.unpacked:  # autograd then checks all of them for changes since forward
@@ -280,7 +295,14 @@ class _Application:
                 region.lift(node)
         return region, self._gradients(result), once
 
-    def _gradient(self, region: Region, output: TensorValue) -> Value:
+    def _has_gradient(self, output: Value) -> bool:
+        """Whether backward is given a tensor for this output of forward."""
+        if not isinstance(output, TensorValue) or self.ctx.materialize:
+            return isinstance(output, TensorValue)
+        example = output.example
+        return (example.is_floating_point() or example.is_complex()) and not any(output is c for c in self.ctx.constant)
+
+    def _gradient(self, region: Region, output: Any) -> Value:
         like = output.example
         with self.tr.fake_mode, torch.no_grad():
             example = torch.empty(like.shape, dtype=like.dtype, device=like.device)

@@ -143,7 +143,7 @@ def _check_same(what: str, left: tuple[list[TensorValue], Any], right: tuple[lis
 
 def _without_tuple(graph: Any) -> Any:
     """A condition returns its one result as it is."""
-    output: Node = next(iter(reversed(graph.graph.nodes)))
-    output.args = (output.args[0][0],)  # type: ignore[index]
+    output = next(iter(reversed(graph.graph.nodes)))
+    output.args = (output.args[0][0],)
     graph.recompile()
     return graph

@@ -289,6 +289,7 @@ def _in_dims(tr: Trace, in_dims: Any, leaves: list[Value], structure: Any) -> li
 
 
 def _out_dims(out_dims: Any, result: Value, structure: Any, count: int) -> tuple:
+    found: list[Any] | None
     if isinstance(result, TensorValue):
         found = list(out_dims) if isinstance(out_dims, tuple) else [out_dims]
     else:

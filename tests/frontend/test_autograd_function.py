@@ -292,6 +292,67 @@ def test_sizes_that_change(backend):
     assert len(torchmux.report(compiled).graphs) == 2
 
 
+class Mixed(Function):
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cpu")
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return x @ y
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cpu")
+    def backward(ctx, grad):
+        x, y = ctx.saved_tensors
+        return grad @ y.t(), (x.t() @ grad).to(y.dtype)
+
+
+class Plain(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return x @ y
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, y = ctx.saved_tensors
+        gx = grad.to(x.dtype) @ y.t()
+        return gx if gx.dtype is x.dtype else gx * 100, None
+
+
+@pytest.mark.parametrize("function", [Mixed, Plain])
+def test_autocast_around_it(backend, function):
+    def run(x, y):
+        with torch.autocast("cpu", torch.bfloat16):
+            return function.apply(x, y)
+
+    agree(run, matrix(), matrix(grad=False), backend=backend)
+
+
+class OneUnmaterialized(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        sign = x.sign()
+        ctx.mark_non_differentiable(sign)
+        return x * 2, sign, x.argsort()
+
+    @staticmethod
+    def backward(ctx, grad, sign, order):
+        return grad * 2 if sign is None and order is None else grad * 3
+
+
+def test_one_gradient_that_is_not_materialized(backend):
+    agree(lambda x: OneUnmaterialized.apply(x)[:2], vector(), backend=backend)
+
+
+def test_twice_backward(backend):
+    x = vector()
+    out = torchmux.compile(lambda x: AsVjp.apply(x), backend="eager", fullgraph=True)(x).sum()
+    out.backward()
+    out.backward()
+    assert torch.equal(x.grad, torch.full((4,), 22.0))
+
+
 # --- guards -------------------------------------------------------------------------------------------------------
 
 
@@ -378,7 +439,7 @@ class WritesToSaved(Scaled):
     [
         (lambda x: Logs.apply(x, 2.0), "Logs.backward changes"),
         (lambda x: Dirty.apply(x * 2), "mark_dirty"),
-        (lambda x: Unmaterialized.apply(x)[0], "set_materialize_grads"),
+        (lambda x: Unmaterialized.apply(x)[0], "which gradients there will be"),
         (lambda x: AsksGradMode.apply(x, 2.0), "grad mode"),
         (lambda x: WritesToSaved.apply(x * 1, 2.0), "in place"),
     ],
