@@ -26,7 +26,7 @@ from torchmux.registry.plain import compile_plain
 from torchmux.registry.report import GraphReport, Placement, operator_name, output_code_of
 from torchmux.registry.spec import ANY, BackendSpec, CompiledGraph, CompileRequest
 
-from . import aliasing, aot, decompose, lines, simplify, symbols
+from . import aliasing, aot, decompose, floats, lines, simplify, symbols
 from .assemble import assemble, extract, inputs_of
 from .partition import Part, partition, takes_element
 from .refusal import NodesRefused
@@ -198,6 +198,7 @@ class _Work:
         """Partition a functional ATen graph, compile its parts, and put the result together."""
         _drop_lifts(gm)
         simplify.drop_empty_concatenands(gm.graph)
+        floats.as_tensors(gm.graph)
         symbols.hoist(gm.graph)
         outside = aliasing.split_off_output_views(gm.graph)
         placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
@@ -379,7 +380,7 @@ def _is_check(node: Node) -> bool:
 
 
 def _is_glue(node: Node) -> bool:
-    return symbols.is_symbolic(node) or _is_check(node) or _writes_back(node)
+    return symbols.is_symbolic(node) or floats.is_number(node) or _is_check(node) or _writes_back(node)
 
 
 def _writes_back(node: Node) -> bool:

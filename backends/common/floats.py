@@ -1,0 +1,54 @@
+"""Floats that are known at run time only, handed to operators as tensors.
+
+Where the program multiplies a tensor by such a float, compilers that take tensors only would have to leave it to torch.
+So torch turns the float into a tensor without dimensions ahead of the operator, to which that is the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from torchmux import torch_internals as internals
+
+aten = torch.ops.aten
+
+# Operators that take a tensor where a Python number stands, and do the same with it.
+_TAKES_TENSORS = {aten.mul.Tensor, aten.add.Tensor, aten.sub.Tensor, aten.div.Tensor}
+# Narrower types are computed in float32 by torch, with the number in full: rounding it first would be another result.
+_DTYPES = (torch.float32, torch.float64)
+
+
+def as_tensors(graph: Graph) -> None:
+    """Give operators tensors instead of floats, where that computes the same."""
+    made: dict[tuple[Node, torch.dtype, torch.device], Node] = {}
+    for node in list(graph.nodes):
+        result = node.meta.get("val")
+        if node.target not in _TAKES_TENSORS or node.kwargs or not internals.is_fake(result):
+            continue
+        if result.dtype not in _DTYPES:
+            continue
+        for number in filter(_is_float, node.args):
+            key = (number, result.dtype, result.device)
+            if key not in made:
+                with graph.inserting_after(number), result.fake_mode:
+                    made[key] = _tensor(graph, number, result)
+            node.replace_input_with(number, made[key])
+
+
+def is_number(node: Node) -> bool:
+    """Whether ``node`` only carries a number into a tensor."""
+    return node.target is aten.scalar_tensor.default and _is_float(node.args[0])
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, Node) and isinstance(value.meta.get("val"), torch.SymFloat)
+
+
+def _tensor(graph: Graph, number: Node, like: torch.Tensor) -> Node:
+    options = {"dtype": like.dtype, "device": like.device}
+    node = graph.call_function(aten.scalar_tensor.default, (number,), options)
+    node.meta["val"] = aten.scalar_tensor.default(number.meta["val"], **options)
+    return node

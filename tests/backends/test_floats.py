@@ -1,0 +1,112 @@
+"""Floats that change from call to call: as symbols where a backend bears that, as constants where it does not."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import torchmux
+
+CALLS = (0.5, 0.25, 0.75, 1e-3, 2.0)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torchmux.reset()
+
+
+def _compiled(fn, backend):
+    try:
+        return torchmux.compile(fn, backend=backend, fullgraph=True)
+    except torchmux.BackendUnavailable as error:
+        pytest.skip(str(error))
+
+
+def scaled(x, f):
+    return x * (f * 2 + 1) - f / 3, (x + math.sqrt(f)) / f
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "onnxrt", "openvino", "tvm"])
+def test_a_changing_float_is_one_more_graph(backend):
+    compiled = _compiled(scaled, backend)
+    x = torch.linspace(-2, 2, 12).reshape(3, 4)
+    for f in CALLS:
+        torch.testing.assert_close(compiled(x, f), scaled(x, f))
+    report = torchmux.report(compiled)
+    assert report.graph_count == 2, report.recompiles
+    assert not report.fallbacks
+
+
+@pytest.mark.slow
+def test_inductor():
+    test_a_changing_float_is_one_more_graph("inductor")
+
+
+def test_the_bits_of_eager():
+    compiled = _compiled(scaled, "eager")
+    x = torch.linspace(-2, 2, 12).reshape(3, 4)
+    for f in (*CALLS, 0.1, 1 / 3, 1e-17, 1e30):
+        for found, expected in zip(compiled(x, f), scaled(x, f), strict=True):
+            assert torch.equal(found, expected)
+
+
+def test_bfloat16_is_multiplied_by_the_float_in_full():
+    def fn(x, f):
+        return x * f
+
+    compiled = _compiled(fn, "aot_eager")
+    x = torch.linspace(-2, 2, 64).bfloat16()
+    for f in (0.5, 0.3, 1.0009765625, 0.7):
+        assert torch.equal(compiled(x, f), fn(x, f))
+
+
+def test_a_number_read_from_a_tensor_multiplies_in_the_backend():
+    def fn(x):
+        return x * x.abs().max().item()
+
+    compiled = _compiled(fn, "onnxrt")
+    for seed in range(3):
+        x = torch.rand(4, generator=torch.Generator().manual_seed(seed))
+        torch.testing.assert_close(compiled(x), fn(x))
+    assert not torchmux.report(compiled).fallbacks
+
+
+def test_training_with_a_float_that_has_to_be_a_constant():
+    def fn(x, w, f):
+        return torch.add(x @ w, x, alpha=f).sum()
+
+    compiled = _compiled(fn, "aot_eager")
+    x = torch.linspace(-1, 1, 9).reshape(3, 3)
+    for f in CALLS:
+        w, v = (torch.ones(3, 3, requires_grad=True) for _ in range(2))
+        expected, found = fn(x, w, f), compiled(x, v, f)
+        expected.backward()
+        found.backward()
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(v.grad, w.grad)
+    report = torchmux.report(compiled)
+    assert report.graph_count == len(CALLS)
+    assert not report.fallbacks
+
+
+def test_a_backend_that_asks_for_constants_gets_them():
+    asked = []
+
+    def backend(gm, inputs):
+        floats = [n.name for n in gm.graph.nodes if isinstance(n.meta.get("example_value"), torch.SymFloat)]
+        if floats:
+            asked.append(floats)
+            symbols = {str(n.meta["example_value"].node.expr) for n in gm.graph.nodes if n.name in floats}
+            raise torchmux.registry.errors.FloatsNeeded("mine", frozenset(symbols))
+        return gm
+
+    def fn(x, f):
+        return x * f
+
+    compiled = torchmux.compile(fn, backend=backend, fullgraph=True)
+    for f in CALLS:
+        torch.testing.assert_close(compiled(torch.ones(2), f), fn(torch.ones(2), f))
+    assert len(asked) == 1, "it is asked once, and remembered"
+    assert torchmux.report(compiled).graph_count == len(CALLS)
