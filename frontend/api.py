@@ -67,6 +67,7 @@ def compile(
             compile_graph_with(resolved), fullgraph=fullgraph, dynamic=dynamic, guard_filter=guard_filter
         ),
     )
+    hook.ask_for(model)
     return _wrap(model, session)
 
 

@@ -23,8 +23,10 @@ from .expectations import Check, leaves_no_trace
 from .guard_check import CompiledGuards
 from .guard_filter import filter_guards
 from .output import Output
+from .recorder import grad_mode
 from .shapes import add_shape_guards, check_constraints
 from .sources import Source
+from .switches import Switches
 from .trace import Trace
 from .tracebacks import stands_for
 from .values.base import NULL, StateChanged, Value
@@ -253,7 +255,7 @@ def _compile(
         captured.inputs = [(node.name, source, node in tr.static_inputs) for node, source in tr.inputs]
         example_inputs = [tr.real_inputs[node] for node, _ in tr.inputs]
         static = tuple(i for i, (node, _) in enumerate(tr.inputs) if node in tr.static_inputs)
-        with ti.tracing_context(tr.fake_mode):
+        with ti.tracing_context(tr.fake_mode), grad_mode(tr.begin_grad):
             try:
                 captured.compiled = compile_graph(
                     captured.graph, example_inputs, _is_training(tr, example_inputs), static
@@ -263,6 +265,8 @@ def _compile(
                     raise CompilationFailed(str(needed)) from needed
                 raise
         runner = _runner(captured)
+        if tr.begin_grad != tr.initial_grad or tr.switches_grad or tr.switches.written:
+            runner = _restoring(runner, tr.begin_grad, tr.initial_grad, tr.switches)
     function, captured.text = out.assemble(result, "frame_" + _identifier(code.co_name), runner)
     ti.set_code_exec_strategy(function.__code__, ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.DEFAULT))
     check_constraints(tr.shape_env, tr.marked)
@@ -276,7 +280,7 @@ def _compile(
 def _is_training(tr: Trace, inputs: list[Any]) -> bool:
     import torch
 
-    return tr.initial_grad and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs)
+    return tr.begin_grad and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs)
 
 
 def _runner(captured: Captured) -> Callable:
@@ -288,6 +292,25 @@ def _runner(captured: Captured) -> Callable:
         if owner is not None:
             owner.setdefault(captured)
         return compiled(*inputs)
+
+    ti.set_code_exec_strategy(run_graph.__code__, ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.SKIP))
+    return run_graph
+
+
+def _restoring(run: Callable, begin: bool, after: bool, switches: Switches) -> Callable:
+    """``run`` for a graph that begins in grad mode ``begin``, or sets global state.
+
+    Whether or not it fails, the state is what it was, and the grad mode is ``after``.
+    """
+    set_grad_enabled, restore = ti.set_grad_enabled, switches.restore
+
+    def run_graph(*inputs: Any) -> Any:
+        set_grad_enabled(begin)
+        try:
+            return run(*inputs)
+        finally:
+            set_grad_enabled(after)
+            restore()
 
     ti.set_code_exec_strategy(run_graph.__code__, ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.SKIP))
     return run_graph

@@ -124,11 +124,13 @@ def _library_prefixes() -> tuple[str, ...]:
 
 
 _LIBRARY = _library_prefixes()
+_OWN = _LIBRARY[:2]
 _SITE_PACKAGES = tuple({sysconfig.get_paths()["purelib"] + os.sep, sysconfig.get_paths()["platlib"] + os.sep})
-# torch.nn layers and the like are as good as a user's; the call machinery of Module is shared by every module there is.
+# torch.nn layers, optimizers and the like are as good as a user's; the call machinery of Module is shared by every
+# module there is.
 _TORCH_CAPTURED = tuple(
     os.path.join(os.path.dirname(torch.__file__), *p) + (os.sep if not p[-1].endswith(".py") else "")
-    for p in (("nn", "modules"), ("nn", "functional.py"), ("ao", "nn"))
+    for p in (("nn", "modules"), ("nn", "functional.py"), ("ao", "nn"), ("optim",))
 )
 _TORCH_SKIPPED = (os.path.join(os.path.dirname(torch.__file__), "nn", "modules", "module.py"),)
 
@@ -140,6 +142,17 @@ def is_library(filename: str) -> bool:
     if filename.startswith(_LIBRARY):
         return not filename.startswith(_SITE_PACKAGES) or filename.startswith(_MACHINERY)
     return False
+
+
+_asked_for: CodeMap = CodeMap()  # functions of a library that were themselves given to compile()
+
+
+def ask_for(function: Any) -> None:
+    """Capture ``function``, which is compiled by itself, although it may be a library's."""
+    code = getattr(function, "__code__", None)
+    if isinstance(code, types.CodeType) and is_library(code.co_filename) and not code.co_filename.startswith(_OWN):
+        _asked_for.set(code, True)
+        ti.set_code_exec_strategy(code, ti.FrameExecStrategy(_DEFAULT, _DEFAULT))  # it may have been met before
 
 
 # What these call is no part of the program's own work: handlers of logs, hooks of warnings.
@@ -288,7 +301,7 @@ class _Callback:
 
     def __call__(self, frame: Any, cache_entry: Any, frame_state: dict) -> Any:
         code = frame.f_code
-        if is_library(code.co_filename):
+        if is_library(code.co_filename) and _asked_for.get(code) is None:
             return _SKIP_CALLEES if code.co_filename.startswith(_QUIET) else _SKIP_CODE
         if code.co_flags & _GENERATOR_LIKE or runs_in_eager(code):
             return _SKIP_FRAME

@@ -251,7 +251,10 @@ def _ask_for_break(name: str, args: tuple[Value, ...], kwargs: dict[str, Value])
 
 
 @handles(graph_break)
-def trace_graph_break(tr: Any, *args: Value, **kwargs: Value) -> NoReturn:
+def trace_graph_break(tr: Any, *args: Value, **kwargs: Value) -> Value:
+    if tr.frame.namespace.get("__name__") == "torch.optim.optimizer":
+        # It asks torch's own tracer, so that a step begins a graph without gradients; ours does by itself.
+        return ConstValue(None)
     raise _ask_for_break("torchmux.graph_break", args, kwargs)
 
 

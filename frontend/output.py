@@ -27,6 +27,7 @@ from .values.mappings import DictValue
 from .values.objects import _DELETED, ObjectValue
 from .values.sequences import ExistingListValue, ListValue
 from .values.sets import SetValue
+from .values.tensors import TensorValue
 
 
 def _advance(iterator: Iterator, count: int, exhausted: bool) -> None:
@@ -222,6 +223,8 @@ class Output:
             if value.contents is None:
                 return [f"del {target}.cell_contents"]
             return [f"{target}.cell_contents = {self.value(value.contents)}"]
+        if isinstance(value, TensorValue):
+            return [f"{target}.{name} = {self.value(new)}" for name, new in value.attrs.items()]
         assert isinstance(value, ObjectValue)
         return self.attributes(target, value)
 
@@ -240,6 +243,8 @@ class Output:
             previous = getattr(context, "previous", None)
             if previous is not None and context.source is None:
                 self.line(f"{self.value(context)}.prev = {previous}")
+        for setter, value in tr.switches.final.items():
+            self.line(f"{self.names.const(setter)}({self.names.const(value)})")
         if tr.final_grad != tr.initial_grad:
             self.line(f"{self.names.const(ti.set_grad_enabled)}({tr.final_grad})")
 

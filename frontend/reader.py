@@ -221,6 +221,9 @@ class Reader:
         return self.tensor_input(obj, source, static=isinstance(obj, torch.nn.Parameter))
 
     def _wrap_python_function(self, obj: Any, source: Source | None) -> Value:
+        if (patched := classify.patched_by_torch(obj)) is not None:
+            self._identity(obj, source)
+            return self.wrap(patched, None)
         if (disabled := classify.is_disabled(obj)) is not None:
             self._identity(obj, source)
             return DisabledValue(obj, f"{obj.__qualname__} {disabled}", source=source)
@@ -228,9 +231,6 @@ class Reader:
             if name in obj.__dict__:  # compiled on its own: here it is part of the caller's graph
                 self._identity(obj, source)
                 return self.wrap(obj.__dict__[name], source and attr(source, name))
-        if (patched := classify.patched_by_torch(obj)) is not None:
-            self._identity(obj, source)
-            return self.wrap(patched, None)
         special = classify.function_value(obj, source)
         if special is not None:
             self._identity(obj, source)

@@ -42,8 +42,11 @@ class GraphRecorder(SymbolicNumbers):
         self.real_inputs: dict[Any, Any] = {}  # placeholder -> the tensor or number of this call
         self.static_inputs: set[Any] = set()  # placeholders of parameters and buffers
         self.grad_enabled = self.initial_grad = torch.is_grad_enabled()
+        self.begin_grad = self.graph_grad = self.initial_grad  # of the graph: where it begins, where it has come to
+        self.switches_grad = False
         self.switched_on: Any = None  # where gradients were first switched on in a graph that began without them
         self.op_count = 0
+        self._is_empty = True  # no node yet but inputs
         self._last_placeholder: Any = None
         self._placeholder_names: dict[str, int] = {}  # how often each was wanted
         self._input_fakes: dict[int, TensorValue] = {}
@@ -77,7 +80,7 @@ class GraphRecorder(SymbolicNumbers):
         dims = None if static else self.dims_of(tensor, source)
         shape_source = ShapeSource(f"t{len(self.shape_inputs)}")
         try:
-            with _grad(True):
+            with grad_mode(True):
                 example = self.fake_mode.from_tensor(
                     tensor,
                     static_shapes=not dims,
@@ -134,6 +137,10 @@ class GraphRecorder(SymbolicNumbers):
     def _node(self, kind: str, target: Any, args: tuple, kwargs: dict) -> Any:
         if self.region is not None:
             args, kwargs = map_arg((args, kwargs), self.region.lift)
+        else:
+            if self.grad_enabled != self.graph_grad:
+                self._follow_grad()
+            self._is_empty = False
         node = self.graph.create_node(kind, target, args, kwargs)
         node.meta["source_line"], node.meta[USER_STACK] = self.user_place()
         return node
@@ -187,6 +194,8 @@ class GraphRecorder(SymbolicNumbers):
             known = self._input_fakes.get(id(result))
             if known is not None:
                 return known
+            if result.layout is not torch.strided:
+                raise GraphBreak(breaks.SUBCLASS, f"{node.target} gives a tensor of {result.layout}")
             return TensorValue(node, result)
         if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return sym_result(self, result, node)
@@ -200,14 +209,30 @@ class GraphRecorder(SymbolicNumbers):
         return ConstValue(result)
 
     def set_grad(self, enabled: bool) -> None:
-        """``torch.set_grad_enabled`` inside the graph; tracing goes on under the new mode."""
+        """``torch.set_grad_enabled``: tracing goes on under the new mode, the graph follows with its next operator."""
         if enabled is not self.grad_enabled:
-            mode = enabled if self.region is None else self.region.grad_argument(enabled)
-            if enabled and not self.initial_grad and self.switched_on is None:
-                self.switched_on = self.place()
-            self._node("call_function", ti.set_grad_enabled, (mode,), {})
+            if self.region is not None:
+                if enabled and not self.begin_grad and self.switched_on is None:
+                    self.switched_on = self.place()
+                self._node("call_function", ti.set_grad_enabled, (self.region.grad_argument(enabled),), {})
             self.grad_enabled = enabled
             ti.set_grad_enabled(bool(enabled))
+
+    def _follow_grad(self) -> None:
+        """Bring the graph into the program's grad mode.  One without operators yet begins in that mode."""
+        enabled = self.graph_grad = self.grad_enabled
+        if self._is_empty:
+            self.begin_grad = enabled
+            return
+        self.switches_grad = True
+        if enabled and not self.begin_grad and self.initial_grad:
+            # what seemed to be a graph without gradients is one with them, of which only the beginning is without
+            self.begin_grad = True
+            with self.graph.inserting_before(next(n for n in self.graph.nodes if n.op != "placeholder")):
+                self._node("call_function", ti.set_grad_enabled, (False,), {})
+        elif enabled and not self.begin_grad and self.switched_on is None:
+            self.switched_on = self.place()
+        self._node("call_function", ti.set_grad_enabled, (enabled,), {})
 
     # --- the end ---------------------------------------------------------------------------------------------------
 
@@ -264,7 +289,7 @@ def _name(source: Source) -> str:
     return "l_" + cleaned.strip("_")
 
 
-class _grad:
+class grad_mode:
     """Grad mode for a block, without the cost of torch's context manager objects."""
 
     def __init__(self, enabled: bool) -> None:

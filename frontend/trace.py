@@ -18,7 +18,7 @@ from .dynamic import DynamicDims
 from .effects import Effects
 from .expectations import parameters
 from .guards import GuardSet
-from .handlers import builtins_, classes, copying, numbers, numpy_, torch_  # noqa: F401 - each fills the tables
+from .handlers import builtins_, classes, copying, numbers, numpy_, optim, torch_  # noqa: F401 - each fills the tables
 from .handlers.table import CLASSES, CODES, FOLDABLE, FUNCTIONS
 from .higher_order import autograd_function, checkpoint, control_flow, functional_call, transforms  # noqa: F401 - and so do these
 from .interpreter import Frame
@@ -28,6 +28,7 @@ from .protocols import Protocols
 from .reader import Reader
 from .recorder import GraphRecorder
 from .sources import CellSource, LocalSource, Source, const_source
+from .switches import Switches
 from .values.base import Raised, Value
 from .values.classes import ClassValue
 from .values.constants import ConstValue
@@ -78,6 +79,7 @@ class Trace(GraphRecorder, Reader, Protocols):
         self.active_contexts: list[ContextValue] = []
         self.has_autocast = False
         self.guard_filter: Any = None
+        self.switches = Switches()
         self.breaks_are_errors, self.exporting = asked.breaks_are_errors, asked.exporting
         self._arguments = self.frame_locals = frame_locals
         self._argument_names = _argument_names(code)
@@ -111,7 +113,7 @@ class Trace(GraphRecorder, Reader, Protocols):
         """Interpret the root frame; its result, or None when it stopped at the known break."""
         self._check_modes()
         initial_grad = torch.is_grad_enabled()
-        self.initial_grad = initial_grad
+        self.initial_grad = self.begin_grad = self.graph_grad = initial_grad
         try:
             result = self.root.run()
             self._check_generators()
@@ -132,6 +134,7 @@ class Trace(GraphRecorder, Reader, Protocols):
             for context in reversed(self.active_contexts):
                 if isinstance(context, AutocastValue):
                     context.restore()
+            self.switches.restore()
             ti.set_grad_enabled(initial_grad)
 
     def _check_modes(self) -> None:
@@ -177,7 +180,10 @@ class Trace(GraphRecorder, Reader, Protocols):
         self.final_grad = self.grad_enabled
         for context in reversed(self.active_contexts):
             context.close_in_graph(self)
-        self.set_grad(self.initial_grad)
+        self.switches.close(self)
+        self.set_grad(self.begin_grad)
+        if self.graph_grad != self.begin_grad:
+            self._follow_grad()
 
     def _describe_exception(self, raised: Raised) -> str:
         value = raised.value

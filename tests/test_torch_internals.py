@@ -237,6 +237,23 @@ def _set_grad_enabled() -> None:
     ti.set_grad_enabled(True)
 
 
+def _switches() -> None:
+    for setter, getter in ti.switches().items():
+        value = getter()
+        setter(value)
+        assert getter() == value
+
+
+def _questions() -> None:
+    assert ti.custom_device_name() == "privateuseone"
+    assert torch.nn.attention.SDPBackend is ti.SDPBackend
+    for disabled in ti.without_torch_function:
+        with disabled():
+            one = torch.ones(1)
+    ((key, (lists, indices)),) = ti.group_tensors_by_device_and_dtype([[one]], True).items()
+    assert (key, lists, indices) == ((one.device, one.dtype), [[one]], [0])
+
+
 def _fake_mode() -> None:
     for symbolic in (False, True):
         mode = ti.fake_tensor_mode(symbolic=symbolic)
@@ -467,6 +484,8 @@ CHECKS = {
     _region: ["set_region", "retired_guard_class"],
     _markers: ["marked_for_torch"],
     _set_grad_enabled: ["set_grad_enabled"],
+    _switches: ["switches"],
+    _questions: ["custom_device_name", "SDPBackend", "without_torch_function", "group_tensors_by_device_and_dtype"],
     _fake_mode: ["fake_tensor_mode", "is_fake"],
     _fake_errors: ["fake_tensor_errors"],
     _share_storage: ["share_storage"],

@@ -68,6 +68,18 @@ def marked_for_torch(function_id: int) -> str | None:
 # --- frontend: operators that are C functions ---------------------------------------------------------------------
 VariableFunctions = torch._C._VariableFunctions
 set_grad_enabled = torch._C._set_grad_enabled
+custom_device_name = torch._C._get_privateuse1_backend_name
+SDPBackend = torch._C._SDPBackend
+without_torch_function = (torch._C.DisableTorchFunctionSubclass, torch._C.DisableTorchFunction)
+group_tensors_by_device_and_dtype = torch._C._group_tensors_by_device_and_dtype
+
+
+def switches() -> dict[Any, Any]:
+    """C functions that set global state on which operators depend, each with the one that tells it."""
+    names = {"_set_sdp_priority_order": "_get_sdp_priority_order"}
+    for kernel in ("math", "flash", "mem_efficient", "cudnn", "overrideable"):
+        names[f"_set_sdp_use_{kernel}"] = f"_get_{kernel}_sdp_enabled"
+    return {getattr(torch._C, s): getattr(torch._C, g) for s, g in names.items() if hasattr(torch._C, s)}
 
 
 def c_operator_modules() -> list[Any]:

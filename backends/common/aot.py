@@ -115,7 +115,9 @@ def through_autograd(
         # Backward is compiled when it first runs, which may be in the middle of a program that is captured.
         return internals.not_captured(compile_one)
 
-    with torch.set_grad_enabled(training), internals.functorch_config().patch(donated_buffer=False):
+    # oneDNN's LSTM hands None to its backward, which AOTAutograd does not keep; ATen's own is traced instead
+    mkldnn = torch.backends.mkldnn.flags(enabled=False) if _has_lstm(gm) else contextlib.nullcontext()
+    with torch.set_grad_enabled(training), internals.functorch_config().patch(donated_buffer=False), mkldnn:
         compiled = aot(
             gm,
             list(fakes),
@@ -127,6 +129,10 @@ def through_autograd(
         )
         internals.keep_saved_buffers()
         return compiled
+
+
+def _has_lstm(gm: GraphModule) -> bool:
+    return any(n.op == "call_function" and "lstm" in getattr(n.target, "__name__", "") for n in gm.graph.nodes)
 
 
 def changes_grad_mode(gm: GraphModule) -> bool:

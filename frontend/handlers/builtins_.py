@@ -146,8 +146,10 @@ def next_(tr: Trace, value: Value, *default: Value) -> Value:
 @handles(id)
 def id_(tr: Trace, value: Value) -> Value:
     real = value.real()
-    if real is MISSING or not isinstance(value, RealValue):
+    if real is MISSING or not isinstance(value, (RealValue, ObjectValue)):
         raise GraphBreak(breaks.OPERATION, f"id() of {value.describe()}")
+    if isinstance(value, ObjectValue) and value.source is not None:
+        tr.guards.is_object(value.source, real)
     return ConstValue(id(real))
 
 
@@ -189,6 +191,8 @@ def round_(tr: Trace, value: Value, *digits: Value, **named: Value) -> Value:
 
 @handles(divmod)
 def divmod_(tr: Trace, left: Value, right: Value) -> Value:
+    if isinstance(left, TensorValue) or isinstance(right, TensorValue):
+        raise GraphBreak(breaks.C_FUNCTION, "divmod() of a tensor")  # which torch has no method for
     return TupleValue([tr.binary("//", left, right), tr.binary("%", left, right)])
 
 
@@ -208,7 +212,7 @@ def _numeric(tr: Trace, function: Any, name: str, args: list[Value]) -> Value:
         return value
     if isinstance(value, TensorValue):
         if function is round:
-            return tr.emit("call_function", torch.round, args[:1], {"decimals": args[1]} if len(args) > 1 else {})
+            raise GraphBreak(breaks.C_FUNCTION, "round() of a tensor")  # which torch has no method for
         return tr.emit("call_function", torch.abs, args, {})
     if isinstance(value, SymValue) and function is abs and value.pytype() is not bool:
         return value if tr.decide(value.sym >= 0) else tr.unary("-", value)

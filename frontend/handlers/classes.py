@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Args = list[Value]
 Kwargs = dict[str, Value]
-NONE = ConstValue(None)
+NONE, TRUE = ConstValue(None), ConstValue(True)
 
 
 @constructs(list)
@@ -198,7 +198,36 @@ def descriptor(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
 def tensor(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
     if cls is torch.Tensor and len(args) == 1 and isinstance(args[0], TensorValue):
         return tr.emit("call_method", "detach", args, {})
+    if cls is torch.Tensor and not kwargs:
+        return legacy_tensor(tr, cls, args, kwargs)
+    if cls is torch.nn.Parameter and (found := _frozen_parameter(tr, *args, **kwargs)) is not None:
+        return found
     raise GraphBreak(breaks.OPERATION, f"creating a {cls.__qualname__} in the compiled function")
+
+
+def _frozen_parameter(tr: Trace, data: Value = NONE, requires_grad: Value = TRUE) -> Value | None:
+    """A parameter that wants no gradient: the same data in an object of its own."""
+    if not isinstance(data, TensorValue) or requires_grad.truth(tr):
+        return None
+    made = tr.emit("call_method", "detach", [data], {})
+    assert isinstance(made, TensorValue)
+    made.cls = torch.nn.Parameter
+    return made
+
+
+@constructs(
+    torch.FloatTensor, torch.DoubleTensor, torch.HalfTensor, torch.BFloat16Tensor, torch.LongTensor, torch.IntTensor,
+    torch.ShortTensor, torch.CharTensor, torch.ByteTensor, torch.BoolTensor,
+)  # fmt: skip
+def legacy_tensor(tr: Trace, cls: Any, args: Args, kwargs: Kwargs) -> Value:
+    """``torch.FloatTensor(...)``: of sizes, not initialized, or of a sequence of numbers."""
+    dtype = ConstValue(torch.get_default_dtype() if cls is torch.Tensor else cls.dtype)
+    named = {"dtype": dtype, "device": ConstValue(torch.device("cpu"))}
+    if not kwargs and all(a.pytype() is int for a in args):
+        return tr.emit("call_function", torch.empty, [TupleValue(args or [ConstValue(0)])], named)
+    if not kwargs and len(args) == 1 and args[0].pytype() in (list, tuple):
+        return tr.emit("call_function", torch.tensor, args, named)
+    raise GraphBreak(breaks.OPERATION, f"creating a {cls.__name__} of {', '.join(a.describe() for a in args)}")
 
 
 def exception(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:

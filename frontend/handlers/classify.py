@@ -17,7 +17,7 @@ from torchmux import torch_internals as ti
 
 from .. import breaks
 from ..sources import Source
-from ..values.base import Value
+from ..values.base import Raised, Value
 from ..values.classes import DisabledValue, RealValue
 
 if TYPE_CHECKING:
@@ -119,10 +119,13 @@ def is_disabled(fn: Any) -> str | None:
 
 
 def patched_by_torch(fn: Any) -> Any:
-    """The ``Module.__init__`` that torch's own tracer, once used, has wrapped to note when modules are made.
+    """What torch's own tracer, once it is imported, has wrapped for its own ends.
 
-    The note tells that tracer which modules are new; a module made in our graph is never its business.
+    ``Module.__init__`` notes which modules are new, and a module made in our graph is never its business; an
+    optimizer's ``_init_group`` is kept from that tracer only.
     """
+    if fn.__name__ == "_init_group" and (fn.__module__ or "").startswith("torch.optim."):
+        return fn.__dict__.get("_torchdynamo_orig_callable")
     if fn.__module__ == "torch._dynamo.mutation_guard" and fn.__code__.co_freevars == ("init",):
         return fn.__closure__[0].cell_contents
     return None
@@ -137,7 +140,11 @@ class OperatorValue(RealValue):
         return tr.emit("call_function", self.obj, args, kwargs)
 
     def getattr(self, tr: Trace, name: str) -> Value:
-        return tr.wrap(getattr(self.obj, name), None)
+        try:
+            found = getattr(self.obj, name)
+        except AttributeError as error:
+            raise Raised(tr.exception(error)) from None
+        return tr.wrap(found, None)
 
 
 class ConstantResultValue(RealValue):

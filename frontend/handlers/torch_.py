@@ -83,6 +83,7 @@ for _function in (
     torch.get_autocast_dtype, torch.is_autocast_cache_enabled, torch.get_float32_matmul_precision,
     torch.amp.is_autocast_available, torch.is_deterministic_algorithms_warn_only_enabled,
     torch.cuda.is_bf16_supported, torch.backends.mps.is_available, torch.promote_types, torch.can_cast,
+    ti.custom_device_name,
 ):  # fmt: skip
     _question(_function)
 
@@ -140,6 +141,7 @@ for _module in (torch, ti.c_torch):
         "manual_seed", "seed", "initial_seed", "set_default_dtype", "set_default_device", "get_default_device", "save",
         "load", "set_num_threads", "use_deterministic_algorithms", "set_rng_state", "get_rng_state", "from_numpy",
         "set_float32_matmul_precision", "frombuffer", "is_nonzero",
+        "quantize_per_tensor", "quantize_per_tensor_dynamic", "quantize_per_channel",
     ):  # fmt: skip
         if hasattr(_module, _name) and getattr(_module, _name).__class__ is not property:
             _refuse(getattr(_module, _name), f"torch.{_name}")
@@ -187,7 +189,12 @@ def nullcontext(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value
 
 @constructs(torch.autograd.profiler.record_function)
 def record_function(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return NullContextValue(cls, NONE)  # an annotation of the profile; a compiled graph is one event
+    return NullContextValue(cls, None)  # an annotation of the profile; a compiled graph is one event
+
+
+@constructs(*ti.without_torch_function)
+def without_torch_function(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return NullContextValue(cls, NONE)  # no tensor in a graph overrides torch's functions
 
 
 @constructs(torch.Generator)

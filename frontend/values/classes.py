@@ -17,7 +17,7 @@ from .constants import CONST_TYPES, ConstValue, SymValue
 from .exceptions import ExceptionValue
 from .iterators import SequenceIterator
 from .objects import ObjectValue, bind_class_attribute
-from .sequences import TupleValue
+from .sequences import ListValue, TupleValue
 
 if TYPE_CHECKING:
     from ..output import Output
@@ -132,7 +132,8 @@ class ClassValue(RealValue):
         if isinstance(found, types.FunctionType):
             return tr.wrap(found, None).call(tr, [self, key], {})
         if found is MISSING and hasattr(cls, "__class_getitem__"):
-            if isinstance(tr.static_lookup(cls, "__class_getitem__"), types.ClassMethodDescriptorType):
+            by_class = tr.static_lookup(cls, "__class_getitem__")
+            if isinstance(by_class, types.ClassMethodDescriptorType) or cls.__module__ == "collections.abc":
                 return self._alias(tr, key)
             return self.getattr(tr, "__class_getitem__").call(tr, [key], {})
         return super().getitem(tr, key)
@@ -140,10 +141,12 @@ class ClassValue(RealValue):
     def _alias(self, tr: Trace, key: Value) -> Value:
         """``list[int]``, which annotations are full of."""
         items = key.unpack(tr) if isinstance(key, TupleValue) else [key]
-        arguments = tuple(item.real() for item in items)
-        if MISSING in arguments:
+        arguments = tuple(
+            [each.real() for each in item.items(tr)] if isinstance(item, ListValue) else item.real() for item in items
+        )
+        if any(MISSING is a or (isinstance(a, list) and MISSING in a) for a in arguments):
             raise GraphBreak(OPERATION, f"{self.describe()}[{key.describe()}]")
-        return tr.wrap(types.GenericAlias(self.obj, arguments), None)
+        return tr.wrap(self.obj[arguments if isinstance(key, TupleValue) else arguments[0]], None)
 
     def iter(self, tr: Trace) -> Value:
         found = tr.static_lookup(type(self.obj), "__iter__")

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from torchmux import torch_internals as ti
+
 from ..breaks import C_FUNCTION, OPERATION, GraphBreak
 from .base import Raised, Value
 
@@ -24,6 +26,7 @@ CONST_TYPES: frozenset[type] = frozenset(
         torch.dtype, torch.device, torch.layout, torch.memory_format, type(torch.finfo(torch.float32)),
         type(torch.iinfo(torch.int32)), type(torch.per_tensor_affine),
         np.float64, np.float32, np.int64, np.int32, np.bool_,
+        ti.SDPBackend,
     }
 )  # fmt: skip
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ..trace import Trace
 
 
-
 class _UnknownGrad:
     """The grad mode of a graph that may run with gradients or without; it is traced without."""
 
@@ -51,7 +50,7 @@ class ContextValue(Value):
         return True
 
     def getattr(self, tr: Trace, name: str) -> Value:
-        if name in ("__enter__", "__exit__", "clone", "__call__"):
+        if name in ("__enter__", "__exit__", "clone", "__call__", "_recreate_cm"):
             return BuiltinMethodValue(self, self.pytype(), name)
         if name == "__class__":
             return tr.lift(self.pytype())
@@ -62,6 +61,8 @@ class ContextValue(Value):
             result = self.enter(tr)
             tr.active_contexts.append(self)
             return result
+        if name == "_recreate_cm":  # of contextlib.ContextDecorator
+            return self
         if name == "__exit__":
             self.leave(tr)
             if self in tr.active_contexts:
@@ -124,36 +125,34 @@ class GradModeValue(ContextValue):
 class AutocastValue(ContextValue):
     """``torch.autocast``: an enter and an exit node in the graph."""
 
-    __slots__ = ("arguments", "cls", "node", "real_mode")
+    __slots__ = ("arguments", "cls", "entered")
 
     def __init__(self, cls: type, arguments: tuple[str, Any, bool, bool], source: Source | None = None) -> None:
         self.cls = cls
         self.arguments = arguments
-        self.node: Any = None
-        self.real_mode: Any = None
+        self.entered: list[tuple[Any, Any]] = []  # the node, and the real mode that tracing goes on under
         self.source = source
 
     def pytype(self) -> type:
         return self.cls
 
     def enter(self, tr: Trace) -> Value:
-        self.real_mode = _enter_autocast(*self.arguments)
-        self.node = tr._node("call_function", _enter_autocast, self.arguments, {})
+        node = tr._node("call_function", _enter_autocast, self.arguments, {})
+        self.entered.append((node, _enter_autocast(*self.arguments)))
         tr.has_autocast = True
         return self
 
     def leave(self, tr: Trace) -> None:
-        if self.node is None:
+        if not self.entered:
             raise GraphBreak(TORCH_STATE, "leaving an autocast region that was entered before a graph break")
-        tr._node("call_function", _exit_autocast, (self.node,), {})
-        _exit_autocast(self.real_mode)
-        self.node = None
+        node, real_mode = self.entered.pop()
+        tr._node("call_function", _exit_autocast, (node,), {})
+        _exit_autocast(real_mode)
 
     def restore(self) -> None:
         """Leave the real region after the trace failed inside it."""
-        if self.node is not None:
-            _exit_autocast(self.real_mode)
-            self.node = None
+        if self.entered:
+            _exit_autocast(self.entered.pop()[1])
 
     def rebuild(self, out: Output) -> str:
         device, dtype, enabled, cache = self.arguments
@@ -167,9 +166,9 @@ class NullContextValue(ContextValue):
 
     __slots__ = ("cls", "result")
 
-    def __init__(self, cls: type, result: Value, source: Source | None = None) -> None:
+    def __init__(self, cls: type, result: Value | None, source: Source | None = None) -> None:
         self.cls = cls
-        self.result = result
+        self.result: Value = self if result is None else result
         self.source = source
 
     def pytype(self) -> type:
@@ -182,23 +181,29 @@ class NullContextValue(ContextValue):
         pass
 
     def rebuild(self, out: Output) -> str:
-        return out.shell(self, f"{out.names.const(contextlib.nullcontext)}({out.value(self.result)})")
+        result = "None" if self.result is self else out.value(self.result)
+        return out.shell(self, f"{out.names.const(contextlib.nullcontext)}({result})")
 
 
 def wrap_context(tr: Trace, obj: Any, source: Source | None) -> Value | None:
     """The value of an existing context manager object, if it is one of torch's."""
     cls = type(obj)
     if cls in GRAD_CLASSES:
-        if source is not None:
-            tr.guards.type_is(source, cls)
-            tr.guards.equals(attr(source, "prev"), obj.prev)
-        if cls is torch.set_grad_enabled:
-            if source is not None:
-                tr.guards.equals(attr(source, "mode"), obj.mode)
-            return GradModeValue(cls, obj.mode, obj.prev, source)
-        return GradModeValue(cls, cls is torch.enable_grad, obj.prev, source)
-    if isinstance(obj, torch.autocast):
-        raise GraphBreak(TORCH_STATE, "an autocast object made outside the compiled function")
+        for name, value in vars(obj).items() if source is not None else ():  # its mode, and what it found when entered
+            tr.guards.equals(attr(source, name), value)
+        tr.guards_type(source, cls)
+        mode = obj.mode if cls is torch.set_grad_enabled else cls is torch.enable_grad
+        return GradModeValue(cls, mode, vars(obj).get("prev", False), source)
+    if cls is torch.autocast:
+        tr.guards_type(source, cls)
+        values = []
+        for name in ("device", "fast_dtype", "_enabled", "_cache_enabled"):
+            values.append(getattr(obj, name))
+            tr.guards_equal(source and attr(source, name), values[-1])
+        return AutocastValue(cls, tuple(values), source)
+    if cls is torch.autograd.profiler.record_function:
+        tr.guards_type(source, cls)
+        return NullContextValue(cls, None, source)
     if cls is contextlib.nullcontext:
         if source is not None:
             tr.guards.type_is(source, cls)

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.modules import module as nn_module
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from ..breaks import OPERATION, GraphBreak
 from ..sources import Source, attr, const_source, item
-from .base import MISSING, Raised, Value
+from .base import MISSING, Raised, StateChanged, Value
 from .constants import ConstValue
 from .objects import ObjectValue, bind_class_attribute
+from .tensors import TensorValue
 
 if TYPE_CHECKING:
     from ..output import Output
@@ -24,6 +26,10 @@ _GLOBAL_HOOKS = (
     "_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks", "_global_forward_pre_hooks",
 )  # fmt: skip
 NO_HOOKS = "not ({0}._forward_hooks or {0}._forward_pre_hooks or {0}._backward_hooks or {0}._backward_pre_hooks)"
+_RANDOM = (
+    "rand", "drop", "bernoulli", "normal", "uniform", "multinomial", "poisson", "exponential", "cauchy", "geometric",
+    "gumbel", "attention", "rrelu",
+)  # fmt: skip
 _CALL_IMPL = nn_module.Module._call_impl
 _WRAPPED_CALL_IMPL = nn_module.Module._wrapped_call_impl
 
@@ -124,6 +130,8 @@ class NNModuleValue(ObjectValue):
         if raw_call is not _WRAPPED_CALL_IMPL:
             return bind_class_attribute(tr, self, self.cls, "__call__", raw_call).call(tr, args, kwargs)
         own = self.obj.__dict__
+        if isinstance(self.obj, LazyModuleMixin) and "_initialize_hook" in own:
+            self._initialize_lazy(tr, args, kwargs)
         if own.get("_compiled_call_impl") is not None:
             raise GraphBreak(OPERATION, f"{self.describe()} was compiled in place by Module.compile")
         if any(own.get(table) for table in HOOKS) or any(getattr(nn_module, table) for table in _GLOBAL_HOOKS):
@@ -133,6 +141,23 @@ class NNModuleValue(ObjectValue):
         tr.guard_no_global_hooks(nn_module, _GLOBAL_HOOKS)
         return self.getattr(tr, "forward").call(tr, args, kwargs)
 
+    def _initialize_lazy(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> None:
+        """Let a lazy module make its parameters, for which it only looks at shapes; the trace starts again with them.
+
+        Random numbers must be drawn in eager's order, so not behind an operator of the graph that draws some.
+        """
+        values = [*args, *kwargs.values()]
+        if tr.effects or not all(isinstance(v, TensorValue) for v in values) or any(map(_may_draw, tr.graph.nodes)):
+            return
+        given = [torch.empty(tuple(map(int, v.example.shape)), dtype=v.example.dtype, device="meta") for v in values]
+        named = dict(zip(kwargs, given[len(args) :], strict=True))
+        try:
+            with torch.enable_grad() if tr.initial_grad else torch.no_grad():
+                self.obj._infer_parameters(self.obj, tuple(given[: len(args)]), named)
+        except Exception as error:
+            raise GraphBreak(OPERATION, f"making the parameters of {self.describe()}: {error}", error) from None
+        raise StateChanged
+
     def special(self, tr: Trace, name: str) -> Value | None:
         if name == "__getitem__" and isinstance(self.obj, torch.nn.ModuleList):
             return ModuleListItem(self)
@@ -140,6 +165,12 @@ class NNModuleValue(ObjectValue):
 
     def rebuild(self, out: Output) -> str:
         raise GraphBreak(OPERATION, f"{self.describe()} has no path that the compiled frame could load it by")
+
+
+def _may_draw(node: Any) -> bool:
+    """Whether an operator may draw random numbers."""
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    return node.op in ("call_function", "call_method") and any(word in name for word in _RANDOM)
 
 
 class ModuleListItem(Value):

@@ -50,6 +50,8 @@ _SHAPE_METHODS = frozenset(
     {"size", "stride", "numel", "nelement", "storage_offset", "sym_size", "sym_numel", "__len__"}
 )
 
+_WITH_VALUE = {"addcdiv": operator.truediv, "addcmul": operator.mul}
+
 _TENSOR_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
@@ -142,11 +144,25 @@ class TensorValue(Value):
             return ConstValue(None) if not self.example.is_leaf else self._refuse("grad")
         return tr.wrap(tr.real_inputs[self.node].grad, attr(self.source, "grad"))
 
+    def _takes_gradient(self, value: Value) -> bool:
+        """Whether ``value`` is surely accepted as the gradient of this input."""
+        if not self.is_input or self.source is None or not self.example.is_leaf:
+            return False
+        if not isinstance(value, TensorValue):
+            return isinstance(value, ConstValue) and value.value is None
+        mine, other = self.example, value.example
+        same = mine.dtype == other.dtype and mine.device == other.device and tuple(mine.shape) == tuple(other.shape)
+        return same and not other.requires_grad and value is not self
+
     def _refuse(self, name: str) -> Value:
         raise GraphBreak(OPERATION, f"{name} of {self.describe()}")
 
     def setattr(self, tr: Trace, name: str, value: Value) -> None:
-        if hasattr(torch.Tensor, name) or self.is_input:
+        if name == "grad" and self._takes_gradient(value) and tr.region is None:
+            tr.effects.changed(self)
+            self.attrs[name] = value
+            return
+        if hasattr(torch.Tensor, name) or (self.is_input and self.source is None):
             raise GraphBreak(OPERATION, f"setting attribute {name!r} of {self.describe()}")
         tr.effects.changed(self)
         self.attrs[name] = value
@@ -179,6 +195,12 @@ class TensorValue(Value):
             raise GraphBreak(
                 OPERATION, f"Tensor.{name} changes the shape, strides or autograd state of input {self.describe()}"
             )
+        plain = name.rstrip("_")
+        if plain in _WITH_VALUE and isinstance(kwargs.get("value"), TensorValue):
+            inner = tr.emit("call_function", _WITH_VALUE[plain], args, {})
+            return self._scaled(tr, name.replace(plain, "add"), inner, kwargs["value"])
+        if plain in ("add", "sub") and isinstance(kwargs.get("alpha"), TensorValue):
+            return self._scaled(tr, name, args[0], kwargs["alpha"])
         if name == "type" and not args and not kwargs:
             return ConstValue(self.example.type())
         if name in ("__setitem__", "__getitem__", "__delitem__"):
@@ -188,6 +210,11 @@ class TensorValue(Value):
         if name == "__iter__":
             return self.iter(tr)
         return tr.emit("call_method", name, [self, *args], kwargs)
+
+    def _scaled(self, tr: Trace, name: str, other: Value, by: Value) -> Value:
+        """``add`` and its like by a multiple that is in a tensor: its value is needed, but not in Python."""
+        scaled = tr.emit("call_function", operator.mul, [other, tr.emit("call_method", "detach", [by], {})], {})
+        return tr.emit("call_method", name, [self, scaled], {})
 
     def _already_requires_grad(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> bool:
         wanted = args[0].const(tr) if args else kwargs["requires_grad"].const(tr) if kwargs else True
@@ -252,9 +279,12 @@ class TensorValue(Value):
         return tr.emit("call_method", "unbind", [self], {}).unpack(tr)
 
     def rebuild(self, out: Output) -> str:
-        if not self.attrs:
-            return out.graph_output(self)
-        variable = out.shell(self, out.graph_output(self))
+        text = out.graph_output(self)
+        if self.cls is torch.nn.Parameter:
+            text = f"{out.names.const(self.cls)}({text}, False)"
+        elif not self.attrs:
+            return text
+        variable = out.shell(self, text)
         for name, value in self.attrs.items():
             out.line(f"{variable}.{name} = {out.value(value)}")
         return variable

@@ -14,6 +14,7 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 CASES = {}
@@ -110,13 +111,16 @@ _MODULE_STATE = ("_parameters", "_buffers", "_modules")
 
 
 def assert_same(a, b, path="", memo=None):
-    """Fail unless two values are alike all the way down, bit for bit, sharing the same objects in the same places."""
+    """Fail unless two values are alike all the way down, bit for bit, sharing the same objects in the same places.
+
+    Numbers of tensors may differ by ``memo["close"]`` where it is given.
+    """
     memo = {} if memo is None else memo
     assert _class(a) is _class(b), f"{path}: {type(a).__name__} and {type(b).__name__}"
     if isinstance(a, complex):
         assert repr(a) == repr(b), f"{path}: {a!r} and {b!r}"
         return
-    if isinstance(a, (bool, int, str, bytes, types.NoneType, type, range, slice, types.ModuleType)):
+    if isinstance(a, (bool, int, str, bytes, types.NoneType, type, range, slice, types.ModuleType, torch.device)):
         assert a == b, f"{path}: {a!r} and {b!r}"
         return
     if isinstance(a, float):
@@ -137,6 +141,8 @@ def assert_same(a, b, path="", memo=None):
         _same_tensors(a, b, path, memo)
     elif type(a) is dict:
         _same_dicts(a, b, path, memo)
+    elif isinstance(a, np.ndarray):
+        assert a.dtype == b.dtype and a.tolist() == b.tolist(), f"{path}: {a} and {b}"
     elif isinstance(a, (set, frozenset)):
         assert a == b, f"{path}: {a!r} and {b!r}"
     elif isinstance(a, torch.nn.Module):
@@ -178,8 +184,13 @@ def _same_tensors(a, b, path, memo):
     assert a.stride() == b.stride(), f"{path}: strides {a.stride()} and {b.stride()}"
     if a.device.type == "meta":
         return
-    bits = [t.detach().contiguous().reshape(-1).view(torch.uint8) for t in (a, b)]
-    assert torch.equal(*bits), f"{path}: {a} and {b}"
+    if a.layout is not torch.strided:
+        a, b = a.to_dense(), b.to_dense()
+    if "close" in memo:
+        torch.testing.assert_close(a, b, rtol=memo["close"], atol=memo["close"], msg=lambda text: f"{path}: {text}")
+    else:
+        bits = [t.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8) for t in (a, b)]
+        assert torch.equal(*bits), f"{path}: {a} and {b}"
     if a.numel():
         storages = [t.untyped_storage().data_ptr() for t in (a, b)]
         _met_before(memo, "memory", *storages, path)

@@ -1,0 +1,93 @@
+"""``torch.optim``: the state that an optimizer keeps for each parameter is made before its step is captured."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchmux import torch_internals as ti
+
+from ..values.base import StateChanged, Value
+from ..values.constants import ConstValue
+from ..values.functions import wrap_function
+from ..values.mappings import DictValue
+from ..values.sequences import ListValue, TupleValue
+from ..values.tensors import TensorValue
+from .classify import patched_by_torch
+from .table import handles
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+FALSE = ConstValue(False)
+
+
+def _initialized(function: Any) -> None:
+    """An optimizer's ``_init_group``: it collects tensors in lists, and makes the state of parameters that have none.
+
+    Traced as it is, the first step would be one graph and all others, which find the state made, another.  Making the
+    state is the first thing that a step does, so doing it ahead of the graph changes nothing that can be seen.
+    """
+    lists = function.__code__.co_argcount - 2  # beside the optimizer and the group
+
+    def init_group(tr: Trace, optimizer: Value, *args: Value, **kwargs: Value) -> Value:
+        real = optimizer.real()
+        if isinstance(real, torch.optim.Optimizer) and _plain(type(real)._init_group) is function and not tr.effects:
+            before = _count(real)
+            for group in real.param_groups:
+                function(real, group, *([] for _ in range(lists)))
+            if _count(real) > before:
+                raise StateChanged
+        return wrap_function(tr, function, None).call(tr, [optimizer, *args], kwargs)
+
+    handles(function)(init_group)
+
+
+def _by_numbers_in_a_tensor(function: Any, combine: Any, add: Any) -> None:
+    """``torch._foreach_addcdiv`` and its like, whose factors may be the elements of a tensor instead of numbers."""
+
+    def answer(tr: Trace, *args: Value, **kwargs: Value) -> Value:
+        if len(args) != 4 or not isinstance(args[3], TensorValue):
+            return tr.emit("call_function", function, list(args), kwargs)
+        tensors, first, second, factors = args
+        inner = tr.emit("call_function", combine, [first, second], {})
+        by = ListValue(tr.emit("call_method", "detach", [factors], {}).unpack(tr))
+        scaled = tr.emit("call_function", torch._foreach_mul, [inner, by], {})
+        return tr.emit("call_function", add, [tensors, scaled], {})
+
+    handles(function)(answer)
+
+
+_by_numbers_in_a_tensor(torch._foreach_addcdiv, torch._foreach_div, torch._foreach_add)
+_by_numbers_in_a_tensor(torch._foreach_addcdiv_, torch._foreach_div, torch._foreach_add_)
+_by_numbers_in_a_tensor(torch._foreach_addcmul, torch._foreach_mul, torch._foreach_add)
+_by_numbers_in_a_tensor(torch._foreach_addcmul_, torch._foreach_mul, torch._foreach_add_)
+
+
+@handles(ti.group_tensors_by_device_and_dtype)
+def group_tensors(tr: Trace, lists: Value, with_indices: Value = FALSE) -> Value:
+    """Lists of tensors, split by what the tensors of the first list are; the order of the groups is torch's own."""
+    rows = [row.unpack(tr) for row in lists.unpack(tr)]
+    groups = ti.group_tensors_by_device_and_dtype([[v.fake(tr) for v in row] for row in rows], True)
+    entries = {}
+    for key, (_, picked) in groups.items():
+        columns = ListValue([ListValue([row[i] for i in picked] if row else []) for row in rows])
+        indices = tr.lift(list(picked) if with_indices.truth(tr) else [])
+        entries[key] = (tr.lift(key), TupleValue([columns, indices]))
+    return DictValue(entries)
+
+
+def _count(optimizer: torch.optim.Optimizer) -> int:
+    return sum(1 + len(state) for state in optimizer.state.values())
+
+
+def _plain(function: Any) -> Any:
+    return patched_by_torch(function) or function
+
+
+for _cls in vars(torch.optim).values():
+    _function = vars(_cls).get("_init_group") if isinstance(_cls, type) else None
+    if isinstance(_function, types.FunctionType):
+        _initialized(_plain(_function))

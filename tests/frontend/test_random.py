@@ -1,0 +1,205 @@
+"""Random numbers: what eager gives under the same seed, and the same state of the generators afterwards."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from .snippets.corpus import tensor
+from .worlds import BACKENDS, check_graphs, check_same, feature, features_of
+
+
+@feature()
+def factories(x):
+    return (
+        torch.rand(3),
+        torch.randn(2, 2),
+        torch.randint(0, 10, (4,)),
+        torch.randperm(5),
+        torch.rand_like(x),
+        torch.randn_like(x),
+        torch.randint_like(x, 5),
+    )
+
+
+@feature()
+def distributions_of_tensors(x):
+    p = x.sigmoid()
+    return (
+        torch.bernoulli(p),
+        torch.multinomial(p, 2),
+        torch.normal(x, 1.0),
+        torch.poisson(p),
+        torch.normal(0.0, 1.0, (2,)),
+        p.bernoulli(),
+    )
+
+
+@feature()
+def in_place_methods(x):
+    y = torch.empty(3)
+    return (
+        y.uniform_(),
+        torch.empty(3).normal_(),
+        torch.empty(3).exponential_(),
+        torch.empty(3).bernoulli_(0.5),
+        torch.empty(2).random_(3),
+        torch.empty(2).cauchy_(),
+        torch.empty(2).geometric_(0.5),
+        torch.empty(2).log_normal_(),
+    )
+
+
+@feature()
+def dropout(x):
+    f = torch.nn.functional
+    return (
+        f.dropout(x, 0.5),
+        f.dropout(x, 0.5, training=False),
+        f.alpha_dropout(x, 0.5, True),
+        f.dropout1d(x, 0.5),
+        f.rrelu(x, training=True),
+        f.gumbel_softmax(x),
+    )
+
+
+@feature()
+def dropout_is_trained():
+    module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 2))
+
+    def run(x):
+        return module(x)
+
+    yield run, (tensor(),)
+    yield run, (tensor(),)
+
+
+@feature()
+def random_numbers_in_control_flow(x):
+    for i in range(3):
+        x = x + torch.rand(4) * i
+    return x, torch.rand(1)
+
+
+@feature()
+def seeded_inside(x):
+    torch.manual_seed(3)
+    return torch.rand(3) + x[0, 0], torch.initial_seed()
+
+
+@feature()
+def state_forked(x):
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        y = torch.rand(3)
+    return y, torch.rand(3), x + 1
+
+
+@feature()
+def state_saved_and_restored(x):
+    state = torch.get_rng_state()
+    y = torch.rand(3)
+    torch.set_rng_state(state)
+    return y, torch.rand(3), x + 1
+
+
+@feature()
+def generators_from_outside():
+    generator = torch.Generator().manual_seed(2)
+
+    def run(x):
+        return torch.rand(3, generator=generator) + x[0, 0], torch.randperm(4, generator=generator)
+
+    yield run, (tensor(),)
+    yield run, (tensor(),)
+    generator.manual_seed(9)
+    yield run, (tensor(),)
+
+
+@feature(again="a generator as an argument of an operator ends the graph")
+def generators_as_arguments():
+    def run(x, generator):
+        return torch.bernoulli(x.sigmoid(), generator=generator), x.clone().uniform_(generator=generator)
+
+    yield run, (tensor(), torch.Generator().manual_seed(2))
+    yield run, (tensor(), torch.Generator().manual_seed(3))
+    yield run, (tensor(), None)
+
+
+@feature()
+def generators_made_inside(x):
+    generator = torch.Generator()
+    generator.manual_seed(4)
+    return torch.rand(3, generator=generator) + x[0, 0]
+
+
+@feature(again="numbers drawn between graphs are dynamic the second time")
+def numbers_of_python(x):
+    return x * random.random(), random.randint(0, 9), random.choice([1, 2, 3]), random.uniform(0, 1) * x
+
+
+@feature()
+def seeded_in_python(x):
+    random.seed(3)
+    return x * random.random()
+
+
+@feature(
+    more="a generator of Python's own is asked between graphs",
+    again="numbers drawn between graphs are dynamic the second time",
+)
+def generator_of_python():
+    generator = random.Random(3)
+
+    def run(x):
+        return x * generator.random()
+
+    yield run, (tensor(),)
+    yield run, (tensor(),)
+
+
+@feature(more="NumPy's generator is asked between graphs")
+def numbers_of_numpy():
+    np.random.seed(0)
+
+    def run(x):
+        return x * np.random.rand(), torch.from_numpy(np.random.rand(3)) * 2
+
+    yield run, (tensor(),)
+    yield run, (tensor(),)
+
+
+@feature()
+def distributions(x):
+    normal = torch.distributions.Normal(x, 1.0)
+    return normal.sample(), normal.log_prob(x), normal.rsample((2,))
+
+
+@feature()
+def categorical_distribution(x):
+    chosen = torch.distributions.Categorical(logits=x)
+    return chosen.sample(), chosen.entropy()
+
+
+@feature()
+def initialized(x):
+    w = torch.empty(4, 4)
+    torch.nn.init.kaiming_uniform_(w)
+    return (
+        x @ w,
+        torch.nn.init.normal_(torch.empty(3)),
+        torch.nn.init.orthogonal_(torch.empty(3, 3)),
+        torch.nn.init.trunc_normal_(torch.empty(3)),
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", features_of(__name__))
+def test_random_numbers_are_as_in_eager(name, backend):
+    check_same(__name__, name, backend)
+
+
+@pytest.mark.parametrize("name", features_of(__name__))
+def test_random_numbers_take_no_more_graphs(name):
+    check_graphs(__name__, name)
