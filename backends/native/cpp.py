@@ -357,7 +357,7 @@ class _Accumulator:
         if self.is_index:
             most = self.kind == "argmax"
             return f"Best<{self.type}> {self.name} = {{splat({_lowest(self.dtype, most)}), {{}}}};"
-        return f"{self.type} {self.name}[FOLDS] = {{{', '.join([self._identity()] * 4)}}};"
+        return f"{self.type} {self.name}[FOLDS] = ALIKE({self._identity()});"
 
     def _combine(self, a: str, b: str) -> str:
         if self.kind in ("max", "min"):
@@ -368,12 +368,12 @@ class _Accumulator:
         """The lanes of all vectors as one scalar."""
         all_vectors = f"{self.name}[0]"
         for n in range(1, 4):
-            all_vectors = self._combine(f"({all_vectors})", f"{self.name}[{n}]")
+            all_vectors = self._combine(all_vectors, f"{self.name}[{n}]")
         function = {
             "sum": "total", "prod": "times", "max": f"greatest<{self.scalar}>", "min": f"smallest<{self.scalar}>",
             "any": "any_of", "all": "all_of",
         }[self.kind]  # fmt: skip
-        return f"({self.wide}){function}({all_vectors})"
+        return f"{function}({all_vectors})"
 
     def _start(self) -> str:
         if self.kind in ("max", "min"):
@@ -417,7 +417,7 @@ class _Accumulator:
             w.top.write(f"i64 {result} = best_of<{'true' if self.kind == 'argmax' else 'false'}>({self.name}).at;")
         else:
             value = f"{self.name}_all" if self.in_blocks else self._folded()
-            w.top.write(f"{self.scalar} {result} = ({self.scalar}){value};")
+            w.top.write(f"{self.scalar} {result} = {value};")
         return result
 
     # --- in pieces, one for each thread ---------------------------------------------------------------------------

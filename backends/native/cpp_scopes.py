@@ -29,6 +29,7 @@ NAMES: dict[torch.dtype, str] = {
 """How an element is stored."""
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^"}
+_PROMOTED = (torch.bool, torch.int8, torch.uint8, torch.int16)
 _FUNCTIONS = {"floor_div", "floor_rem", "maximum", "minimum"}
 
 
@@ -52,8 +53,8 @@ def literal(value: Any, dtype: torch.dtype) -> str:
             return ("-" if value < 0 else "") + f"__builtin_inf{suffix}()"
         if dtype is torch.float32 and abs(value) > 3.4028235677973366e38:
             return ("-" if value < 0 else "") + "__builtin_inff()"
-        text = float(value).hex() if value else ("-0x0p+0" if math.copysign(1, value) < 0 else "0x0p+0")
-        return f"({text}{suffix})" if value < 0 else f"{text}{suffix}"
+        text = repr(float(value))  # the shortest decimal that reads back as the same number
+        return f"({text}{suffix})" if text.startswith("-") else f"{text}{suffix}"
     if dtype is torch.int64:
         return f"{value}l" if value > -(2**63) else "(-9223372036854775807l - 1)"
     return f"({NAMES[dtype]}){value}" if value >= 0 else f"({NAMES[dtype]})({value})"
@@ -157,8 +158,7 @@ class Writer:
                 scope.names[node] = found
             text = found
         if vector and not own:
-            scalar = register_type(node.dtype, False)
-            return f"splat(({scalar}){text})"
+            return f"splat({text})"
         return text
 
     def _expression(self, node: Node, vector: bool) -> str:
@@ -180,7 +180,9 @@ class Writer:
             lanes = self.lanes if vector else "All()"
             return f"check({args[0]}, {self.index(extent)}, {'true' if wrap else 'false'}, bad, {lanes})"
         if op in _INFIX:
-            return f"({kind})({args[0]} {_INFIX[op]} {args[1]})"
+            text = f"{args[0]} {_INFIX[op]} {args[1]}"
+            # C++ computes small integers and bools as int.
+            return f"({kind})({text})" if node.dtype in _PROMOTED and not vector else text
         if op in COMPARE:
             return f"{op}({args[0]}, {args[1]})"
         if op == "where":
@@ -191,9 +193,9 @@ class Writer:
         if op == "not":
             return f"~{args[0]}" if vector else f"!{args[0]}"
         if op == "bitwise_not":
-            return f"({kind})~{args[0]}"
+            return f"({kind})~{args[0]}" if not vector else f"~{args[0]}"
         if op == "neg":
-            return f"({kind})-{args[0]}"
+            return f"({kind})-{args[0]}" if node.dtype in _PROMOTED and not vector else f"-{args[0]}"
         if op in _FUNCTIONS:
             return f"{op}({', '.join(args)})"
         return f"m_{op}({', '.join(args)})"

@@ -147,7 +147,6 @@ INLINE f32v round_bf16(f32v x) { return widen_bf16(narrow_bf16(x)); }
 INLINE f32 round_f16(f32 x) { return widen_f16(narrow_f16(splat(x)))[0]; }
 INLINE f32v round_f16(f32v x) { return widen_f16(narrow_f16(x)); }
 
-template <class T> struct lanes_of { typedef T element; };
 template <class T> INLINE auto zero() { return decltype(load((const T*)0, All())){}; }
 INLINE void put(mask& v, int i, bool x) { v[i] = x ? -1 : 0; }
 template <class V, class T> INLINE void put(V& v, int i, T x) { v[i] = x; }
@@ -186,7 +185,6 @@ COMPARE(lt, <) COMPARE(le, <=) COMPARE(gt, >) COMPARE(ge, >=) COMPARE(eq, ==) CO
 // A nan on either side comes out, as torch has it.
 template <class T> INLINE T maximum(T a, T b) { return sel(ne(a, a), a, sel(gt(a, b), a, b)); }
 template <class T> INLINE T minimum(T a, T b) { return sel(ne(a, a), a, sel(lt(a, b), a, b)); }
-INLINE mask maximum(mask a, mask b, bool) { return a | b; }
 
 // --- mathematics ------------------------------------------------------------------------------------------------------
 #define MATH1(name, ulp) \
@@ -268,7 +266,6 @@ INLINE u8v floor_rem(u8v a, u8v b) { return a % b; }
 SCALAR_DIVISION(i64) SCALAR_DIVISION(i32) SCALAR_DIVISION(i16) SCALAR_DIVISION(i8) SCALAR_DIVISION(u8)
 
 // --- reductions -------------------------------------------------------------------------------------------------------
-template <class V, class F> INLINE auto fold(V v, F f) { auto x = v[0]; for (int i = 1; i < LANES; i++) x = f(x, v[i]); return x; }
 template <class V> INLINE auto total(V v) {
   typedef decltype(v[0] + v[0]) T;
   T part[LANES]; for (int i = 0; i < LANES; i++) part[i] = v[i];
@@ -343,6 +340,7 @@ template <class F> INLINE void sweep(i64 from, i64 to, F body) {
 }
 // As sweep, with the number of one of FOLDS accumulators, so that sums need not wait for each other.
 #define FOLDS 4
+#define ALIKE(x) {x, x, x, x}
 template <class F> INLINE void fold_sweep(i64 from, i64 to, F body) {
   i64 at = from;
   for (; at + FOLDS * LANES <= to; at += FOLDS * LANES) {
