@@ -16,7 +16,7 @@ CODES: dict[int, Callable] = {}
 # C functions that compute a constant from constants and touch nothing else
 FOLDABLE: set[Any] = {
     abs, ascii, bin, bytes, chr, complex, divmod, float, format, hash, hex, int, oct, ord, pow, repr, round, str,
-    math.prod, operator.index, operator.truth,
+    math.prod, operator.index, operator.truth, str.maketrans, int.from_bytes, float.fromhex, bytes.fromhex,
 }  # fmt: skip
 FOLDABLE.update(f for f in vars(math).values() if callable(f))
 

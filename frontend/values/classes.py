@@ -238,7 +238,6 @@ class ClassValue(RealValue):
 def allocate(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``cls.__new__`` where C defines it: an object with the storage of its builtin base."""
     from .mappings import DictValue
-    from .sequences import ListValue
     from .sets import SetValue
 
     if getattr(cls, "__abstractmethods__", None):
@@ -281,8 +280,8 @@ class BuiltinValue(RealValue):
             return polyfill.call(tr, args, kwargs)
         if isinstance(obj, (types.MethodDescriptorType, types.WrapperDescriptorType)) and args:
             return self._unbound(tr, args, kwargs)
-        if tr.is_foldable(obj) and all(a.is_const() or isinstance(a, SymValue) for a in (*args, *kwargs.values())):
-            return tr.fold(obj, [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()})
+        if tr.is_foldable(obj) and all(map(_is_plain, (*args, *kwargs.values()))):
+            return tr.fold(obj, [_plain(tr, a) for a in args], {k: _plain(tr, v) for k, v in kwargs.items()})
         bound = getattr(obj, "__self__", None)
         if isinstance(bound, type) and isinstance(obj, types.BuiltinMethodType):
             polyfill = tr.method_polyfill(bound, obj.__name__)
@@ -320,6 +319,17 @@ class BuiltinValue(RealValue):
         except AttributeError as error:
             raise Raised(tr.exception(error)) from None
         return tr.wrap(value, None)
+
+
+def _is_plain(value: Value) -> bool:
+    """Whether a value is a constant or a list of them, as functions take that only compute."""
+    if type(value) is ListValue:
+        return all(isinstance(element, (ConstValue, SymValue)) for element in value._items)
+    return value.is_const() or isinstance(value, SymValue)
+
+
+def _plain(tr: Trace, value: Value) -> Any:
+    return [element.const(tr) for element in value.items(tr)] if isinstance(value, ListValue) else value.const(tr)
 
 
 class PythonModuleValue(RealValue):

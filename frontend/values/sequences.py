@@ -230,6 +230,13 @@ class TupleValue(SequenceValue):
     def hash_key(self, tr: Trace) -> Any:
         return tuple(element.hash_key(tr) for element in self.items(tr))
 
+    def setitem(self, tr: Trace, key: Value, value: Value) -> None:
+        message = f"{self.cls.__name__!r} object does not support item assignment"
+        raise Raised(tr.make_exception(TypeError, message))
+
+    def delitem(self, tr: Trace, key: Value) -> None:
+        raise Raised(tr.make_exception(TypeError, f"{self.cls.__name__!r} object doesn't support item deletion"))
+
     def getattr(self, tr: Trace, name: str) -> Value:
         from .objects import builtin_method, class_attribute
 
@@ -331,7 +338,9 @@ class SliceValue(Value):
     def getattr(self, tr: Trace, name: str) -> Value:
         if name in ("start", "stop", "step"):
             return getattr(self, name)
-        return super().getattr(tr, name)
+        from .objects import builtin_method
+
+        return builtin_method(tr, self, name)
 
     def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "indices":

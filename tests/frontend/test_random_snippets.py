@@ -6,8 +6,7 @@ Some have graph breaks at random statements, or calls of a disabled function in 
 import random
 
 import pytest
-from hypothesis import HealthCheck, assume, given, note, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, assume, given, note, settings, strategies as st
 
 from .snippets.random_check import Skip, check
 from .snippets.random_programs import Program

@@ -763,7 +763,7 @@ CHANGES = _lines(
 AUGMENTED = {
     "int": (("+=", "-=", "^=", "//="), "int"),
     "tensor": (("+=", "*=", "-="), "tensor"),
-    "ints": (("+=",), "ints"),
+    "ints": (("+=",), "pair"),
     "text": (("+=",), "text"),
     "table": (("|=",), "table"),
     "group": (("|=", "&=", "-="), "group"),
