@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -267,7 +268,7 @@ class _Printer:
 
     # --- what is inside -------------------------------------------------------------------------------------------
 
-    def _body(self, stage: Stage, accumulators: list[_Accumulator]) -> None:
+    def _body(self, stage: Stage, accumulators: Sequence[_Accumulator]) -> None:
         rest = list(accumulators)
         for step in stage.body:
             if isinstance(step, Store):

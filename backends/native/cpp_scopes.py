@@ -84,6 +84,7 @@ class Writer:
         self.results: dict[Buffer, tuple[str, int, bool]] = {}  # name, depth, whether it is a vector
         self.lanes = "m"
         self._count = 0
+        self._found: dict[Node, list[tuple[str, int, bool]]] = {}
 
     @property
     def top(self) -> Scope:
@@ -118,7 +119,7 @@ class Writer:
         return deepest
 
     def _results_in(self, node: Node) -> list[tuple[str, int, bool]]:
-        found = self.__dict__.setdefault("_found", {}).get(node)
+        found = self._found.get(node)
         if found is None:
             seen: set[Buffer] = set()
 

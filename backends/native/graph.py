@@ -141,7 +141,7 @@ class _Lowering:
 
     def _outputs(self, node: Node) -> None:
         returned: set[Any] = set()
-        for result in node.args[0]:  # type: ignore[union-attr]
+        for result in node.args[0]:
             if not isinstance(result, Node):
                 raise Unsupported("a constant among the outputs")
             value = self.env[result]
@@ -196,7 +196,7 @@ class _Lowering:
         if any(n not in self.env for n in node.all_input_nodes):
             raise Unsupported("an operand was not lowered")
         if node.target is operator.getitem:
-            return self.env[node.args[0]][node.args[1]]  # type: ignore[index]
+            return self.env[node.args[0]][node.args[1]]
         if isinstance(node.meta.get("val"), (torch.SymInt, int)):
             return self.size(node.meta["val"])
         ctx = Context(self.program, node, self.size)

@@ -238,11 +238,6 @@ def free(value: Index) -> frozenset[Var]:
     return value.free if isinstance(value, Ix) else frozenset()
 
 
-def has_data(value: Index) -> bool:
-    """Whether it depends on what is in memory."""
-    return isinstance(value, Ix) and any(isinstance(a, Data) for a in value.atoms())
-
-
 def coefficient(value: Index, variable: Var) -> Index | None:
     """The stride of ``variable`` in ``value``: None if ``value`` is not linear in it."""
     if not isinstance(value, Ix):
@@ -290,7 +285,8 @@ def _least(value: Ix) -> int | None:
     found = _interned.get(("least", value))
     if found is None:
         found = _interned[("least", value)] = (_find_least(value),)
-    return found[0]  # type: ignore[no-any-return]
+    least: int | None = found[0]
+    return least
 
 
 def _find_least(value: Ix) -> int | None:
@@ -338,7 +334,7 @@ def _least_of_sizes(value: Ix) -> int | None:
         product: Index = coef
         for atom in mono:
             assert isinstance(atom, Size)
-            product = product * (_of(_intern(("shifted", atom), lambda a=atom: Size(a.key + "'", 0))) + atom.least)
+            product = product * (size(atom.key + "'") + atom.least)
         shifted = shifted + product
     if not isinstance(shifted, Ix):
         return shifted

@@ -17,7 +17,6 @@ class Unsupported(Exception):
 
 
 COMPARE = frozenset(["lt", "le", "gt", "ge", "eq", "ne"])
-_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def is_float(dtype: torch.dtype) -> bool:
@@ -121,7 +120,7 @@ def compare(op: str, a: Node, b: Node) -> Node:
             return make("xor", (a, b), torch.bool)
         if op == "eq":
             return make("not", (make("xor", (a, b), torch.bool),), torch.bool)
-        a, b = cast_bool(a), cast_bool(b)
+        a, b = _as_number(a), _as_number(b)
     if a.op == b.op == "const" and not is_float(a.dtype):
         return const(_COMPARE[op](a.attr, b.attr), torch.bool)
     if a.op in ("const", "index") and b.op in ("const", "index") and not is_float(a.dtype):
@@ -131,7 +130,7 @@ def compare(op: str, a: Node, b: Node) -> Node:
     return make(op, (a, b), torch.bool)
 
 
-def cast_bool(node: Node) -> Node:
+def _as_number(node: Node) -> Node:
     return make("cast", (node,), torch.int32) if node.op != "const" else const(node.attr, torch.int32)
 
 
@@ -184,11 +183,3 @@ def check(node: Node, extent: Index, *, wrap: bool) -> Node:
     if node.op in ("const", "index") and index.not_negative(node.attr) and index.less(node.attr, extent):
         return node
     return make("check", (node,), torch.int64, (extent, wrap))
-
-
-def unify(*nodes: Node, dtype: torch.dtype) -> tuple[Node, ...]:
-    return tuple(cast(n, dtype) for n in nodes)
-
-
-def is_integer(dtype: torch.dtype) -> bool:
-    return dtype in _INTEGERS

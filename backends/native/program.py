@@ -182,8 +182,9 @@ class Program:
     def call(self, op: Any, args: Sequence[Any], kwargs: dict[str, Any], results: list[Buffer | None]) -> None:
         self.items.append(Call(op, tuple(args), kwargs, results, [self.current]))
 
-    def product(self, *args: Any, **kwargs: Any) -> None:
-        self.items.append(Product(*args, **kwargs, origins=[self.current]))
+    def product(self, product: Product) -> None:
+        product.origins = [self.current]
+        self.items.append(product)
 
     def as_matrix(self, value: Value) -> Value:
         """``value`` in memory such that one of its last two dimensions has stride 1, and the other a usual one."""
@@ -219,10 +220,3 @@ def _weight(stride: Index | None) -> int:
         return stride
     assert isinstance(stride, index.Ix)
     return max(coef * 1000 ** len(mono) for mono, coef in stride.terms)
-
-
-def number(value: Any) -> Index:
-    """A plain number or an index expression, as an argument of a lowering."""
-    if isinstance(value, bool) or not isinstance(value, (int, index.Ix)):
-        raise ops.Unsupported(f"{type(value).__name__} where a size is expected")
-    return value

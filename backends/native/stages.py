@@ -8,6 +8,7 @@ stays in the cache.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from . import index
 from .index import Index, Var
@@ -58,7 +59,7 @@ class LoopNest:
     by_columns: bool
     stages: list[Stage]
     scratch: list[Buffer]
-    origins: list[object]
+    origins: list[Any]
     cost: int
 
 

@@ -211,10 +211,5 @@ def broadcast(*values: Value) -> tuple[Value, ...]:
     return tuple(v.expand(sizes) for v in values)
 
 
-def pointwise(sizes: Sequence[Index], dtype: torch.dtype, element: Element) -> Value:
-    """A value that is computed from its index."""
-    return Value(sizes, dtype, element)
-
-
 def scalar(number: object, dtype: torch.dtype, sizes: Sequence[Index] = ()) -> Value:
     return Value(sizes, dtype, lambda at: ops.const(number, dtype))

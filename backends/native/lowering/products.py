@@ -7,10 +7,11 @@ from typing import Any
 import torch
 
 from .. import operations as ops
+from ..build import has_gemm
 from ..index import Index
 from ..ir import Node
 from ..operations import binary, const
-from ..program import Matrix, TensorRef
+from ..program import Matrix, Product, TensorRef
 from ..values import Value
 from .registry import Context, aten, lowers
 
@@ -28,11 +29,12 @@ def product(ctx: Context, left: Value, right: Value) -> Value:
     program = ctx.program
     if any(type(s) is int and s == 0 for s in (*sizes, left.sizes[-1])):
         return Value(sizes, left.dtype, lambda at: const(0, left.dtype))
-    if left.dtype in (torch.float32, torch.float64):
+    if left.dtype in (torch.float32, torch.float64) and has_gemm():
         left, right = program.as_matrix(left), program.as_matrix(right)
         buffer = program.buffer(left.dtype, sizes)
         batch = sizes[0] if len(sizes) == 3 else 1
-        program.product(buffer, matrix(left), matrix(right), left.sizes[-2], right.sizes[-1], left.sizes[-1], batch)
+        extents = left.sizes[-2], right.sizes[-1], left.sizes[-1]
+        program.product(Product(buffer, matrix(left), matrix(right), *extents, batch))
         return program.stored(buffer)
     buffer = program.buffer(left.dtype, sizes)
     op = aten.bmm.default if len(sizes) == 3 else aten.mm.default

@@ -111,7 +111,8 @@ def _select(ctx: Context, a: Value, dim: int, at: Any) -> Value:
 @lowers(aten.split_with_sizes.default)
 def _split_with_sizes(ctx: Context, a: Value, sizes: Sequence[Any], dim: int = 0) -> tuple[Value, ...]:
     dim %= a.rank
-    parts, start = [], 0
+    parts: list[Value] = []
+    start: Index = 0
     for length in sizes:
         parts.append(a.slice(dim, start, length))
         start = start + length
@@ -121,7 +122,8 @@ def _split_with_sizes(ctx: Context, a: Value, sizes: Sequence[Any], dim: int = 0
 @lowers(aten.split.Tensor)
 def _split(ctx: Context, a: Value, size: Any, dim: int = 0) -> tuple[Value, ...]:
     dim %= a.rank
-    parts, start = [], 0
+    parts: list[Value] = []
+    start: Index = 0
     for fake in ctx.val:
         length = ctx.sizes(fake)[dim]
         parts.append(a.slice(dim, start, length))
