@@ -22,7 +22,7 @@ from torchmux import torch_internals as ti
 from .. import breaks
 from ..breaks import GraphBreak
 from ..handlers.table import CODES, handles
-from ..values.base import Value
+from ..values.base import Raised, Value
 from ..values.constants import ConstValue
 from ..values.functions import FunctionValue
 from ..values.sequences import TupleValue
@@ -152,7 +152,10 @@ def _makes(kind: str) -> None:
     signature = inspect.signature(maker)
 
     def make(tr: Trace, *args: Value, **kwargs: Value) -> Value:
-        given = signature.bind(*args, **kwargs).arguments
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise Raised(tr.exception(error)) from None
         return TransformedValue(kind, given.pop("func"), given)
 
     def made_before(tr: Trace, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -219,18 +222,20 @@ class _Inside:
 
         ``more`` are operands between the parameters and the captures.
         """
-        results, graph = self._close(first, rest)
-        fresh = run_operator(self.tr, target, *self._arguments(graph, options, more))
+        results, graph = self.close(first, rest)
+        fresh = run_operator(self.tr, target, *self.arguments(graph, options, more))
         return fresh[: len(fresh) - results], _refilled(rest, fresh[len(fresh) - results :])
 
-    def _close(self, first: list[Value], rest: list[Value]) -> tuple[int, GraphModule]:
+    def close(self, first: list[Value], rest: list[Value]) -> tuple[int, GraphModule]:
+        """The graph, which returns ``first`` and what it computes of ``rest``, and how many values the latter are."""
         for value in first:
             if not isinstance(value, TensorValue):
                 raise GraphBreak(breaks.REGION, f"{self.region.what} returns {value.describe()}")
         computed = [value.arg(self.tr) for value in rest if is_graph_value(value)]
         return len(computed), self.region.close([*(value.arg(self.tr) for value in first), *computed])
 
-    def _arguments(self, graph: GraphModule, options: tuple, more: list[Node]) -> tuple[tuple, tuple]:
+    def arguments(self, graph: GraphModule, options: tuple, more: list[Node]) -> tuple[tuple, tuple]:
+        """What the operator that runs the graph is given, as nodes and as examples."""
         operands = [*self.replaced, *more, *self.region.captures]
         return (node_of(self.tr, graph, "inside"), *options, *operands), (graph, *options, *examples(operands))
 
@@ -241,9 +246,7 @@ def _refilled(values: list[Value], fresh: list[Value]) -> list[Value]:
     return [next(results) if is_graph_value(value) else value for value in values]
 
 
-def _with_aux(
-    tr: Trace, value: TransformedValue | None, result: Value, has_aux: bool
-) -> tuple[Value, list[Value], Any]:
+def _with_aux(tr: Trace, result: Value, has_aux: bool) -> tuple[Value, list[Value], Any]:
     """What is differentiated, and the leaves and structure of what a function returns beside it."""
     if not has_aux:
         return result, [], None
@@ -265,10 +268,10 @@ def _apply_vmap(tr: Trace, made: TransformedValue, args: list[Value], kwargs: di
     result = inside.call(unflatten(given, structure).unpack(tr), kwargs, records=False)
     outputs, structure = flatten(tr, result)
     out_dims = _out_dims(made.plain(tr, "out_dims", 0), result, structure, len(outputs))
-    graph = inside._close(outputs, [])[1]
+    graph = inside.close(outputs, [])[1]
     dims = (*(dim for dim in in_dims if dim is not None), *(None for _ in inside.region.captures))
     options = (dims, out_dims, made.plain(tr, "randomness", "error"), chunk_size)
-    return unflatten(run_operator(tr, vectorized, *inside._arguments(graph, options, [])), structure)
+    return unflatten(run_operator(tr, vectorized, *inside.arguments(graph, options, [])), structure)
 
 
 def _first(dim: int, example: Any) -> Any:
@@ -335,7 +338,7 @@ def _apply_grad(tr: Trace, made: TransformedValue, args: list[Value], kwargs: di
     inside = _Inside(tr, made.describe(), made.function, roots=[])
     result = inside.call(argnums.replaced(args, inside.tracked), kwargs, records=True)
     has_aux = made.plain(tr, "has_aux", False)
-    value, aux, structure = _with_aux(tr, made, result, has_aux)
+    value, aux, structure = _with_aux(tr, result, has_aux)
     fresh, aux = inside.run(gradients, [value], aux, (tuple(range(argnums.count)),), [])
     grads, value = argnums.gathered(fresh[:-1]), fresh[-1]
     if made.kind == "grad":
@@ -351,7 +354,7 @@ def _apply_jacobian(tr: Trace, made: TransformedValue, args: list[Value], kwargs
     backward = made.kind == "jacrev"
     result = inside.call(argnums.replaced(args, inside.tracked), {}, records=backward)
     has_aux = made.plain(tr, "has_aux", False)
-    main, aux, structure = _with_aux(tr, made, result, has_aux)
+    main, aux, structure = _with_aux(tr, result, has_aux)
     outputs, out_structure = flatten(tr, main)
     last = made.plain(tr, "chunk_size", None) if backward else made.plain(tr, "randomness", "error")
     options = (tuple(range(argnums.count)), len(outputs), last)
@@ -384,7 +387,7 @@ def jvp(
     inside = _Inside(tr, f"jvp of {func.describe()}", func, roots=[])
     given = unflatten([inside.tracked(leaf) for leaf in leaves], structure)
     result = inside.call(given.unpack(tr), {}, records=False)
-    main, aux, aux_structure = _with_aux(tr, None, result, has_aux.truth(tr))
+    main, aux, aux_structure = _with_aux(tr, result, has_aux.truth(tr))
     outputs, out_structure = flatten(tr, main)
     options = (len(leaves), len(outputs), strict.truth(tr))
     fresh, aux = inside.run(tangents, outputs, aux, options, [value.arg(tr) for value in moved])
@@ -398,10 +401,10 @@ def vjp(tr: Trace, func: Value, *primals: Value, has_aux: Value = FALSE) -> Valu
     inside = _Inside(tr, f"vjp of {func.describe()}", func, roots=[])
     given = unflatten([inside.tracked(leaf) for leaf in leaves], structure)
     result = inside.call(given.unpack(tr), {}, records=True)
-    main, aux, aux_structure = _with_aux(tr, None, result, has_aux.truth(tr))
+    main, aux, aux_structure = _with_aux(tr, result, has_aux.truth(tr))
     outputs, out_structure = flatten(tr, main)
-    graph = inside._close(outputs, aux)[1]
-    args, fakes = inside._arguments(graph, (len(leaves), len(outputs)), [])
+    graph = inside.close(outputs, aux)[1]
+    args, fakes = inside.arguments(graph, (len(leaves), len(outputs)), [])
     results = tr._propagate("call_function", pullback, list(fakes), {})
     node = tr._node("call_function", pullback, args, {})
     node.meta["example_value"] = results

@@ -106,9 +106,8 @@ TRANSFORMS = {
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
-@pytest.mark.parametrize("wanted", [False, True])
-def test_transforms(backend, name, wanted):
-    compiled = agree(TRANSFORMS[name], matrix(grad=wanted), backend=backend, parameters=(WEIGHT,))
+def test_transforms(backend, name):
+    compiled = agree(TRANSFORMS[name], matrix(), backend=backend, parameters=(WEIGHT,))
     with torch.no_grad():
         torch.testing.assert_close(compiled(matrix()), TRANSFORMS[name](matrix()))
 
