@@ -184,12 +184,13 @@ def autocast(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) 
 @constructs(contextlib.nullcontext)
 def nullcontext(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     result = (args or list(kwargs.values()) or [NONE])[0]
-    return NullContextValue(cls, result)
+    return NullContextValue(cls, result, [result])
 
 
 @constructs(torch.autograd.profiler.record_function)
 def record_function(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return NullContextValue(cls, None)  # an annotation of the profile; a compiled graph is one event
+    # an annotation of the profile; a compiled graph is one event
+    return NullContextValue(cls, None, [*args, *kwargs.values()])
 
 
 @constructs(*ti.without_torch_function)

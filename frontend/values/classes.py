@@ -379,4 +379,8 @@ class DisabledValue(RealValue):
         raise GraphBreak(self.kind, self.reason)
 
     def getattr(self, tr: Trace, name: str) -> Value:
-        return tr.wrap(getattr(self.obj, name), None)
+        try:
+            found = getattr(self.obj, name)
+        except AttributeError as error:
+            raise Raised(tr.exception(error)) from None
+        return tr.wrap(found, None)

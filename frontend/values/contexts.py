@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -162,13 +163,19 @@ class AutocastValue(ContextValue):
 
 
 class NullContextValue(ContextValue):
-    """A context manager without effect on what is computed (``nullcontext``, profiler annotations)."""
+    """A context manager without effect on what is computed (``nullcontext``, profiler annotations).
 
-    __slots__ = ("cls", "result")
+    ``arguments`` are its constructor's; without a ``result``, ``with ... as`` gives the object itself.
+    """
 
-    def __init__(self, cls: type, result: Value | None, source: Source | None = None) -> None:
+    __slots__ = ("arguments", "cls", "result")
+
+    def __init__(
+        self, cls: type, result: Value | None, arguments: Sequence[Value] = (), source: Source | None = None
+    ) -> None:
         self.cls = cls
         self.result: Value = self if result is None else result
+        self.arguments = arguments
         self.source = source
 
     def pytype(self) -> type:
@@ -181,8 +188,7 @@ class NullContextValue(ContextValue):
         pass
 
     def rebuild(self, out: Output) -> str:
-        result = "None" if self.result is self else out.value(self.result)
-        return out.shell(self, f"{out.names.const(contextlib.nullcontext)}({result})")
+        return out.shell(self, f"{out.names.const(self.cls)}({', '.join(map(out.value, self.arguments))})")
 
 
 def wrap_context(tr: Trace, obj: Any, source: Source | None) -> Value | None:
@@ -203,9 +209,10 @@ def wrap_context(tr: Trace, obj: Any, source: Source | None) -> Value | None:
         return AutocastValue(cls, tuple(values), source)
     if cls is torch.autograd.profiler.record_function:
         tr.guards_type(source, cls)
-        return NullContextValue(cls, None, source)
+        return NullContextValue(cls, None, source=source)
     if cls is contextlib.nullcontext:
         if source is not None:
             tr.guards.type_is(source, cls)
-        return NullContextValue(cls, tr.wrap(obj.enter_result, source and attr(source, "enter_result")), source)
+        result = tr.wrap(obj.enter_result, source and attr(source, "enter_result"))
+        return NullContextValue(cls, result, [result], source)
     return None

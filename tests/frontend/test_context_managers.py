@@ -267,6 +267,15 @@ def annotations(x):
         return y, x * 3
 
 
+@feature()
+def annotation_broken_in_the_middle(x):
+    with torch.profiler.record_function("double", None):
+        y = x * 2
+        print(end="")
+        y = y + 1
+    return y
+
+
 @torch.profiler.record_function("annotated")
 def annotated(x):
     return x * 2
