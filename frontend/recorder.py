@@ -81,12 +81,14 @@ class GraphRecorder(SymbolicNumbers):
         shape_source = ShapeSource(f"t{len(self.shape_inputs)}")
         try:
             with grad_mode(True):
-                example = self.fake_mode.from_tensor(
-                    tensor,
-                    static_shapes=not dims,
-                    source=shape_source,
-                    symbolic_context=symbolic_context(tensor, dims) if dims else None,
-                )
+                example = ti.plain_fake(self.fake_mode, tensor)
+                if example is None:
+                    example = self.fake_mode.from_tensor(
+                        tensor,
+                        static_shapes=not dims,
+                        source=shape_source,
+                        symbolic_context=symbolic_context(tensor, dims) if dims else None,
+                    )
         except Exception as error:
             raise GraphBreak(
                 breaks.SUBCLASS, f"{source.words()} cannot be made a fake tensor: {error}", error

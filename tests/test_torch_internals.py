@@ -473,7 +473,47 @@ class _Sin(torch.nn.Module):
         return x.sin()
 
 
+def _plain_fake() -> None:
+    """Plain tensors are as ``from_tensor`` makes them, and all others are left to it."""
+
+    def look(fake):
+        return (
+            type(fake), fake.shape, fake.stride(), fake.dtype, fake.device, fake.requires_grad, fake.is_leaf,
+            fake._is_view(), isinstance(fake, torch.nn.Parameter), torch._C._dispatch_keys(fake).raw_repr(),
+            fake.untyped_storage().nbytes(), sorted(vars(fake)),
+        )  # fmt: skip
+
+    plain = [
+        torch.nn.Parameter(torch.ones(2, 3)), torch.nn.Parameter(torch.ones(2), requires_grad=False),
+        torch.ones(3, 1, 2), torch.ones(()), torch.ones(2, dtype=torch.long), torch.ones(2, requires_grad=True),
+        torch.empty_strided((2, 3), (1, 2)), torch.ones(2, 3, 4, 5).to(memory_format=torch.channels_last),
+    ]  # fmt: skip
+    ours, torchs = ti.fake_tensor_mode(symbolic=False), ti.fake_tensor_mode(symbolic=False)
+    for tensor in plain:
+        fake = ti.plain_fake(ours, tensor)
+        assert look(fake) == look(torchs.from_tensor(tensor)), tensor
+        assert ours.from_tensor(tensor) is fake
+        for alias in (tensor.detach(), tensor.data.as_strided((1,), (1,))):
+            assert ti.plain_fake(ours, alias) is None
+            assert ti.share_storage(ours.from_tensor(alias), fake)
+    base = torch.ones(4)
+    with_grad = torch.ones(2, requires_grad=True)
+    with_grad.sum().backward()
+    with torch.inference_mode():
+        inference = torch.ones(2)
+    others = [
+        base[1:], with_grad, with_grad * 2, inference, torch.ones(0), torch.ones(1).expand(3), torch.ones(2).conj(),
+        torch.ones(2, dtype=torch.cfloat).conj(), torch.empty_strided((2,), (3,)).resize_(1),
+        torch.ones(2, device="meta"),
+    ]  # fmt: skip
+    assert [ti.plain_fake(ours, tensor) is None for tensor in others] == [
+        True, True, True, True, True, True, False, True, True, True
+    ]  # fmt: skip
+    assert ti.plain_fake(ti.fake_tensor_mode(symbolic=True), torch.ones(2)) is None
+
+
 CHECKS = {
+    _plain_fake: ["plain_fake"],
     _tensor_guards: ["TensorGuards"],
     _root_guard_manager: ["RootGuardManager"],
     _global_state: ["GlobalStateGuard"],
