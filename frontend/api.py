@@ -14,6 +14,7 @@ from . import hook, markers  # noqa: F401 - the markers' handlers enter the tabl
 from .backend import compile_graph_with
 from .compiled import call, compiled_function, compiled_module
 from .explain import Explainer, Explanation, Report, explanation_of, report_of
+from .originals import original_of
 
 
 def compile(
@@ -109,14 +110,14 @@ def _owner(model: Any) -> Any:
 
     A function is its code, so that a lambda made anew in a loop is compiled once; what it closes over is guarded.
     """
-    original = getattr(type(model) if isinstance(model, torch.nn.Module) else model, "_torchmux_original", model)
+    original = original_of(model)
     return getattr(original, "__code__", original)
 
 
 def _wrap(model: Any, session: hook.Session) -> Any:
     if isinstance(model, torch.nn.Module):
-        return compiled_module(getattr(type(model), "_torchmux_original", model), session)
-    return compiled_function(getattr(model, "_torchmux_original", model), session)
+        return compiled_module(original_of(model), session)
+    return compiled_function(original_of(model), session)
 
 
 def _record(compiled: Any) -> hook.Record:
@@ -140,7 +141,7 @@ def explain(fn: Any, *, backend: Any = "eager", dynamic: bool | None = None) -> 
     :class:`~torchmux.frontend.explain.Explanation`.  Code compiled for other callers is not used.
     """
     resolved = resolve(backend, dynamic=dynamic)
-    original = getattr(type(fn) if isinstance(fn, torch.nn.Module) else fn, "_torchmux_original", fn)
+    original = original_of(fn)
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         session = hook.Session(

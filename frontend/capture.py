@@ -15,7 +15,7 @@ from torchmux import torch_internals as ti
 from torchmux.config import config
 from torchmux.registry.errors import CompilationFailed, FloatsNeeded
 
-from . import breaks, logs
+from . import breaks, interrupts, logs
 from .breaks import BreakRecord, GraphBreak
 from .bytecode import break_trampoline, in_handler, live_locals, resume_code, return_trampoline
 from .dynamic import DynamicDims, NeedsShapeEnv
@@ -24,6 +24,7 @@ from .guard_check import CompiledGuards
 from .guard_filter import filter_guards
 from .output import Output
 from .recorder import grad_mode
+from .regions import restoring
 from .shapes import add_shape_guards, check_constraints
 from .sources import Source
 from .switches import Switches
@@ -151,15 +152,16 @@ def _capture(
     symbolic: bool,
 ) -> Captured:
     code = frame.f_code
-    limit = sys.getrecursionlimit()
-    # a frame of the program takes several of the interpreter's own
-    sys.setrecursionlimit(limit + _EXTRA_RECURSION)
-    try:
-        tr, result, broke = _trace(frame, dims, fullgraph, symbolic, state.may_expect)
-    except RecursionError as error:
-        raise GraphBreak(breaks.TOO_DEEP, "Python's recursion limit was reached while tracing", error) from None
-    finally:
-        sys.setrecursionlimit(limit)
+    with interrupts.deferred():
+        limit = sys.getrecursionlimit()
+        # a frame of the program takes several of the interpreter's own
+        sys.setrecursionlimit(limit + _EXTRA_RECURSION)
+        try:
+            tr, result, broke = _trace(frame, dims, fullgraph, symbolic, state.may_expect)
+        except RecursionError as error:
+            raise GraphBreak(breaks.TOO_DEEP, "Python's recursion limit was reached while tracing", error) from None
+        finally:
+            sys.setrecursionlimit(limit)
     tr.guard_filter = guard_filter
     if result is None:
         assert broke is not None
@@ -285,7 +287,7 @@ def _is_training(tr: Trace, inputs: list[Any]) -> bool:
 
 def _runner(captured: Captured) -> Callable:
     """A function that runs the compiled graph with the frame hook off for it and all that it calls."""
-    compiled, local = captured.compiled, running
+    compiled, local = restoring(captured.compiled, captured.graph), running
 
     def run_graph(*inputs: Any) -> Any:
         owner = local.owner

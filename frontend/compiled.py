@@ -17,6 +17,7 @@ from .hook import Record, Session
 from .stance import DEFAULT, state as stance_state
 from .tracebacks import tidy
 
+_AS_IT_IS = ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.DEFAULT)
 set_eval_frame, set_region = ti.set_eval_frame, ti.set_region
 
 
@@ -96,6 +97,10 @@ def compiled_function(fn: Callable, session: Session) -> Callable:
                 _raise_pending(record)
 
     compiled._torchmux_original = fn  # type: ignore[attr-defined]
+    compiled._torchmux_wrapper_id = id(compiled)  # type: ignore[attr-defined]
+    # torch's own frontend is not to look into this; it runs a function with this mark as it is
+    compiled._torchdynamo_disable = True  # type: ignore[attr-defined]
+    ti.set_code_exec_strategy(compiled.__code__, _AS_IT_IS)
     compiled._torchmux_record = record  # type: ignore[attr-defined]
     compiled._torchmux_session = session  # type: ignore[attr-defined]
     return compiled

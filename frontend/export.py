@@ -16,6 +16,7 @@ from . import hook
 from .capture import Captured
 from .compiled import call
 from .markers import asked
+from .originals import original_of
 from .tracebacks import tidy
 
 
@@ -83,7 +84,7 @@ def export(fn: Any, *, dynamic: bool | None = None) -> Callable[..., Exported]:
     Raises:
         Unsupported: it cannot be one graph; the message names the line, the reason and the way out.
     """
-    original = getattr(type(fn) if isinstance(fn, torch.nn.Module) else fn, "_torchmux_original", fn)
+    original = original_of(fn)
     if not callable(original):
         raise TypeError(f"export() takes a function, a method or an nn.Module, not a {type(fn).__name__}")
 

@@ -36,6 +36,15 @@ from .values.base import Raised
 log = logging.getLogger("torchmux")
 _lock = threading.RLock()
 
+
+def _new_lock() -> None:
+    """In a forked process: the thread that may have held the lock is not there."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_new_lock)
+
 _DEFAULT, _SKIP = ti.FrameAction.DEFAULT, ti.FrameAction.SKIP
 
 
@@ -289,6 +298,7 @@ class _Callback:
 
     def __init__(self, session: Session) -> None:
         self._session = weakref.ref(session)
+        self._tokens: list[_Token] = []  # all of them: the C hook works with one that it does not own
         self.renew()
 
     def renew(self) -> None:
@@ -297,7 +307,8 @@ class _Callback:
         The C hook compares this object with that of an entry.  It is not the session, which entries must not keep
         alive: they belong to code that the session may hold.
         """
-        self._torchdynamo_orig_backend = _Token()
+        self._tokens.append(_Token())
+        self._torchdynamo_orig_backend = self._tokens[-1]
 
     def __call__(self, frame: Any, cache_entry: Any, frame_state: dict) -> Any:
         code = frame.f_code
@@ -310,10 +321,12 @@ class _Callback:
             return _SKIP_FRAME
         with _lock:
             outer, running.converting = running.converting, True
+            grad_mode = torch.is_grad_enabled()
             try:
                 return _convert(session, frame, running.owner)
             finally:
                 running.converting = outer
+                ti.set_grad_enabled(grad_mode)  # an interrupt may have come between switching it and the way back
 
 
 def _convert(session: Session, frame: Any, record: Any) -> _Decision:

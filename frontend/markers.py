@@ -22,6 +22,7 @@ from .breaks import GraphBreak
 from .bytecode.identity import CodeMap
 from .handlers import classify
 from .handlers.table import constructs, handles
+from .originals import original_of
 from .polyfills import contexts
 from .values.base import Value
 from .values.constants import ConstValue
@@ -45,7 +46,7 @@ def disable(fn: Any = None, *, reason: str = "", recursive: bool = True) -> Any:
     """
     if fn is None:
         return lambda inner: disable(inner, reason=reason, recursive=recursive)
-    fn = getattr(type(fn) if isinstance(fn, torch.nn.Module) else fn, "_torchmux_original", fn)
+    fn = original_of(fn)
     if isinstance(fn, torch.nn.Module):
         made = copy.copy(fn)
         made.forward = disable(fn.forward, reason=reason, recursive=recursive)

@@ -24,6 +24,7 @@ from . import breaks
 from .breaks import GraphBreak
 from .guards import GuardSet
 from .handlers import classify
+from .originals import compiled_elsewhere, compiled_here
 from .sources import Source, attr, const_source, global_source, raw_item
 from .values.base import MISSING, Raised, Value
 from .values.cached import CachedFunctionValue
@@ -224,13 +225,13 @@ class Reader:
         if (patched := classify.patched_by_torch(obj)) is not None:
             self._identity(obj, source)
             return self.wrap(patched, None)
-        if (disabled := classify.is_disabled(obj)) is not None:
+        made_from = compiled_here(obj)
+        if made_from is None and (disabled := classify.is_disabled(obj)) is not None:
             self._identity(obj, source)
             return DisabledValue(obj, f"{obj.__qualname__} {disabled}", source=source)
-        for name in ("_torchmux_original", "_torchdynamo_orig_callable", "__marked_compile_region_fn__"):
-            if name in obj.__dict__:  # compiled on its own: here it is part of the caller's graph
-                self._identity(obj, source)
-                return self.wrap(obj.__dict__[name], source and attr(source, name))
+        if (made_from := made_from or compiled_elsewhere(obj)) is not None:
+            self._identity(obj, source)  # compiled on its own: here it is part of the caller's graph
+            return self.wrap(made_from[1], source and attr(source, made_from[0]))
         special = classify.function_value(obj, source)
         if special is not None:
             self._identity(obj, source)

@@ -12,7 +12,7 @@ import torch
 from torchmux import torch_internals as ti
 from torchmux.config import config
 
-from . import breaks, polyfills
+from . import breaks, interrupts, polyfills
 from .breaks import GraphBreak
 from .dynamic import DynamicDims
 from .effects import Effects
@@ -255,6 +255,7 @@ class Trace(GraphRecorder, Reader, Protocols):
         flags = code.co_flags
         if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
             raise GraphBreak(breaks.SUSPENDED, f"{function.qualname} is a coroutine")
+        interrupts.check()
         locals_ = bind(self, function, args, kwargs)
         frame = Frame(self, code, function.globals, locals_, function.closure, parent=self.frame)
         if flags & inspect.CO_GENERATOR:

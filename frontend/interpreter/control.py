@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import interrupts
 from ..expectations import expected
 from ..values.base import Value
 from ..values.constants import ConstValue
@@ -21,21 +22,27 @@ def _truth(frame: Frame, value: Value, if_true: int, if_false: int) -> bool:
     return value.truth(frame.tr) if found is None else found
 
 
+def _go(frame: Frame, target: int) -> None:
+    if target < frame.pc:
+        interrupts.check()  # a loop of the program may go on for long
+    frame.pc = target
+
+
 @op("JUMP")
 def jump(frame: Frame, ins: Any) -> None:
-    frame.pc = ins.target
+    _go(frame, ins.target)
 
 
 @op("POP_JUMP_IF_TRUE")
 def pop_jump_if_true(frame: Frame, ins: Any) -> None:
     if _truth(frame, frame.pop(), ins.target, frame.pc):
-        frame.pc = ins.target
+        _go(frame, ins.target)
 
 
 @op("POP_JUMP_IF_FALSE")
 def pop_jump_if_false(frame: Frame, ins: Any) -> None:
     if not _truth(frame, frame.pop(), frame.pc, ins.target):
-        frame.pc = ins.target
+        _go(frame, ins.target)
 
 
 @op("POP_JUMP_IF_NONE")

@@ -1,0 +1,41 @@
+"""What a compiled callable was made from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+# (attribute with the original, attribute with the id of the wrapper it belongs to).  ``functools.wraps`` copies a
+# function's attributes to whatever the program wraps around it, so the first alone says nothing.
+_OURS = ("_torchmux_original", "_torchmux_wrapper_id")
+_REGION = "__marked_compile_region_fn__"
+_TORCHS = ("_torchdynamo_orig_callable", "_torchdynamo_wrapper_id")
+
+
+def original_of(obj: Any) -> Any:
+    """The function or module that ``compile`` was given, if ``obj`` is what it returned; else ``obj``."""
+    if isinstance(obj, torch.nn.Module):
+        return getattr(type(obj), _OURS[0], obj)
+    return _unwrapped(obj, _OURS, obj)
+
+
+def compiled_here(function: Any) -> tuple[str, Any] | None:
+    """The attribute that holds what our ``compile`` made a function from, and that."""
+    found = _unwrapped(function, _OURS, None)
+    return None if found is None else (_OURS[0], found)
+
+
+def compiled_elsewhere(function: Any) -> tuple[str, Any] | None:
+    """The same for a function that torch's own frontend compiles, or inlines as a region."""
+    found = _unwrapped(function, _TORCHS, None)
+    if found is not None:
+        return _TORCHS[0], found
+    if _REGION in function.__dict__ and function.__code__.co_filename.endswith("invoke_subgraph.py"):
+        return _REGION, function.__dict__[_REGION]
+    return None
+
+
+def _unwrapped(obj: Any, names: tuple[str, str], default: Any) -> Any:
+    attributes = getattr(obj, "__dict__", None) or {}
+    return attributes[names[0]] if names[0] in attributes and attributes.get(names[1]) == id(obj) else default

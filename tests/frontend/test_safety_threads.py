@@ -1,0 +1,195 @@
+"""Threads that compile, call and reset at once, and Ctrl-C at any moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import pytest
+import torch
+
+import torchmux
+from torchmux import torch_internals as ti
+
+
+def part(x):
+    torchmux.graph_break()
+    return x - 1
+
+
+def program(x, k):
+    y = (x * k).relu()
+    z = part(y)
+    for i in range(2):
+        z = z + i
+    return z
+
+
+def in_threads(count, work):
+    """Run ``work(number)`` in threads that start together; what went wrong."""
+    failures, start = [], threading.Barrier(count)
+
+    def run(number):
+        try:
+            start.wait(60)
+            work(number)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not any(thread.is_alive() for thread in threads)
+    return failures
+
+
+def test_eight_threads_with_shapes_of_their_own():
+    compiled = torchmux.compile(program, backend="eager")
+
+    def work(number):
+        for n in range(2, 8):
+            x = torch.randn(n if number % 2 else 2 * n, 1 + number % 3)
+            assert torch.equal(compiled(x, float(number)), program(x, float(number)))
+
+    assert in_threads(8, work) == []
+
+
+def test_threads_with_backends_of_their_own():
+    def work(number):
+        compiled = torchmux.compile(program, backend=lambda gm, inputs: gm.forward)
+        for n in (2, 3):
+            assert torch.equal(compiled(torch.ones(n), 2.0), program(torch.ones(n), 2.0))
+        assert torchmux.report(compiled).graph_count >= 2
+
+    assert in_threads(4, work) == []
+
+
+def test_reset_while_others_compile_and_run():
+    compiled = torchmux.compile(program, backend="eager")
+    stop = time.monotonic() + 3
+
+    def work(number):
+        if number == 0:
+            while time.monotonic() < stop:
+                torchmux.reset()
+                time.sleep(0.005)
+            return
+        while time.monotonic() < stop:
+            x = torch.randn(2 + number)
+            assert torch.equal(compiled(x, 1.0), program(x, 1.0))
+
+    assert in_threads(4, work) == []
+
+
+def test_one_slow_backend_does_not_stop_compiled_code():
+    """What is compiled runs on while another thread compiles."""
+    ready, compiling, go_on = torchmux.compile(program, backend="eager"), threading.Event(), threading.Event()
+    ready(torch.ones(3), 2.0)
+
+    def slow(gm, example_inputs):
+        compiling.set()
+        assert go_on.wait(60)
+        return gm.forward
+
+    thread = threading.Thread(target=torchmux.compile(lambda x: x + 1, backend=slow), args=(torch.ones(2),))
+    thread.start()
+    assert compiling.wait(60)
+    assert torch.equal(ready(torch.ones(3), 2.0), torch.full((3,), 2.0))
+    go_on.set()
+    thread.join(60)
+
+
+# --- Ctrl-C -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def default_handler():
+    found = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, found)
+
+
+def settled():
+    assert torch.is_grad_enabled()
+    assert not torch.is_autocast_enabled("cpu")
+    assert ti.count_dispatch_modes() == 0
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.002, 0.005, 0.01, 0.02, 0.04])
+def test_ctrl_c_at_any_moment_leaves_everything_usable(default_handler, delay):
+    layers = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(20)])
+
+    def fn(x):
+        with torch.no_grad():
+            y = layers(x)
+        with torch.autocast("cpu"):
+            z = layers(y)
+        torchmux.graph_break()
+        return z.float().relu()
+
+    compiled, x = torchmux.compile(fn, backend="eager"), torch.randn(2, 4)
+    limit = sys.getrecursionlimit()
+    timer = threading.Timer(delay, lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        timer.start()
+        while True:
+            torchmux.reset()
+            compiled(x)
+    settled()
+    assert sys.getrecursionlimit() == limit
+    for _ in range(2):
+        assert torch.equal(compiled(x), fn(x))
+
+
+def test_ctrl_c_in_an_endless_loop_that_is_traced(default_handler):
+    def endless(x):
+        while True:
+            x = x.reshape(-1)
+
+    timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        timer.start()
+        torchmux.compile(endless, backend="eager")(torch.ones(2))
+    settled()
+    assert torch.equal(torchmux.compile(program, backend="eager")(torch.ones(2), 2.0), torch.full((2,), 2.0))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_a_backend_that_is_interrupted_compiles_at_the_next_call(error):
+    calls = []
+
+    def backend(gm, example_inputs):
+        calls.append(gm)
+        if len(calls) == 1:
+            raise error
+        return gm.forward
+
+    compiled = torchmux.compile(lambda x: x + 1, backend=backend)
+    with pytest.raises(error):
+        compiled(torch.ones(2))
+    for _ in range(2):
+        assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
+    assert len(calls) == 2
+
+
+def test_modes_of_a_graph_that_fails_are_left():
+    table = torch.ones(3, 2)
+
+    def fn(index):
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            return torch.nn.functional.embedding(index, table)
+
+    for backend in ("eager", "aot_eager"):
+        compiled = torchmux.compile(fn, backend=backend)
+        for _ in range(2):
+            with pytest.raises(IndexError):
+                compiled(torch.tensor([7]))
+            assert torch.is_grad_enabled()
+            assert not torch.is_autocast_enabled("cpu")
+        assert torch.equal(compiled(torch.tensor([1])), fn(torch.tensor([1])))
