@@ -267,9 +267,8 @@ def explained(results: dict[str, Row]) -> list[str]:
         for side in row:
             if "error" in row[side]:
                 lines.append(f"\n{name}, {side}: {row[side]['error']}")
-        ours, theirs = row.get("torchmux", {}), row.get("torch", {})
         for phase in ("inference", "training"):
-            part, other = ours.get(phase), theirs.get(phase)
+            part, other = (row.get(side, {}).get(phase) for side in SIDES)
             if part is None:
                 continue
             if part["difference"]:
@@ -278,7 +277,8 @@ def explained(results: dict[str, Row]) -> list[str]:
                 note += f"; eager differs from itself: {part['varies']}" if part["varies"] else ""
                 lines.append(f"\n{name}, {phase}: {part['difference']}{note}")
             if other is not None and part["graphs"] > other["graphs"]:
-                lines.append(f"\n{name}, {phase}: {part['graphs']} graphs, torch {other['graphs']}")
+                ours, theirs = (f"{side['graphs']} graphs of {side['operators']} operators" for side in (part, other))
+                lines.append(f"\n{name}, {phase}: {ours}, torch {theirs}")
                 lines += ["  " + text.replace("\n", "\n  ") for text in (*part["breaks"], *part["recompiles"])]
     return lines
 

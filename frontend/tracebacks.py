@@ -33,7 +33,7 @@ def stands_for(trampoline: types.CodeType, code: types.CodeType) -> None:
         _trampolines.set(trampoline, True)
 
 
-def starts_again(function: types.FunctionType) -> None:
+def starts_again(function: Any) -> None:
     """Note that ``function`` calls what the compiled frame before it stands for."""
     _starts_again.set(function.__code__, True)
 

@@ -218,5 +218,4 @@ ENCODERS = (
         token_labels,
         _TWELVE,
     ),
-    Architecture("mra", "encoder", "MraForMaskedLM", {**TEXT, "block_per_row": 1}, tokens, token_labels, _TWELVE),
 )

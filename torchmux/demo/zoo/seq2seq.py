@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from .architecture import BATCH, Architecture, Inputs, both_labels, both_tokens
+from .architecture import BATCH, LENGTH, Architecture, Inputs, both_labels, both_tokens
 
 _BART: dict[str, Any] = {
     "vocab_size": 100, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
