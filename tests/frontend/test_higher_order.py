@@ -114,7 +114,7 @@ def test_transforms(backend, name):
 
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_transforms_without_gradients_around_them(backend, name, monkeypatch):
-    """Nothing requires a gradient, so the graph is compiled for inference; the transform differentiates nevertheless."""
+    """Nothing requires a gradient, so the graph is compiled for inference; the transform differentiates still."""
     monkeypatch.setattr(sys.modules[__name__], "WEIGHT", WEIGHT.detach())
     agree(TRANSFORMS[name], matrix(grad=False), backend=backend, strict=backend == "aot_eager")
 
@@ -352,10 +352,19 @@ def test_cond_by_what_is_known(backend):
         compiled = agree(function, matrix(rows), flag, backend=backend, compiled=compiled)
 
 
+INNER = torch.sin
+
+
 def test_branches_are_guarded(backend, monkeypatch):
-    compiled = agree(nested_branches, matrix(), backend=backend)
-    monkeypatch.setattr(sys.modules[__name__], "SCALE", 7.0)
-    agree(nested_branches, matrix().abs().detach() + 2, backend=backend, compiled=compiled)
+    def function(x):
+        return torch.cond(x.sum() > 0, lambda a: INNER(a), lambda a: a - 1, (x,))
+
+    x = matrix(grad=False).abs() + 1
+    compiled = agree(function, x, backend=backend)
+    monkeypatch.setattr(sys.modules[__name__], "INNER", torch.cos)
+    agree(function, x, backend=backend, compiled=compiled)
+    monkeypatch.setattr(sys.modules[__name__], "INNER", lambda a: a * SCALE)
+    agree(function, x, backend=backend, compiled=compiled)
 
 
 SEEN = []
