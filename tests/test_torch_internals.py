@@ -17,7 +17,7 @@ PUBLIC = sorted(
     for name, value in vars(ti).items()
     if not name.startswith("_")
     and getattr(value, "__module__", None) != "typing"
-    and name not in ("annotations", "torch", "sys", "math", "contextlib", "Callable", "Iterator")
+    and name not in ("annotations", "torch", "sys", "math", "operator", "contextlib", "Callable", "Iterator")
 )
 SIN = torch.ops.aten.sin.default
 ADD = torch.ops.aten.add.Tensor
@@ -352,6 +352,18 @@ def _symbols() -> None:
     env = ti.fake_tensor_mode(symbolic=True).shape_env
     symbol = env.create_unbacked_symint().node.expr
     assert ti.rebuild_symbolic(symbol * 2 + 1, {symbol: 5}) == 11
+    size = env.create_symintnode(symbol, hint=None)
+    for expression, value in (
+        (torch.sym_int(size / 2), 2),
+        (torch.sym_int(size * -0.3), -1),
+        (math.floor(size / 2), 2),
+        (math.ceil(size / 2), 3),
+        (torch.sym_int(torch.sym_float(size) * 1.5), 7),
+        (torch.sym_max(size, 7) - size // 2, 5),
+    ):
+        assert ti.rebuild_symbolic(expression.node.expr, {symbol: 5}) == value
+    with pytest.raises(NotImplementedError):
+        ti.rebuild_symbolic(round(size / 2).node.expr, {symbol: 5})
 
 
 def _unbacked() -> None:
@@ -438,6 +450,12 @@ def _memory() -> None:
     assert ti.addresses_equal((x, 5, y), addresses, [0, 2])
     assert not ti.addresses_equal((y, 5, y), addresses, [0, 2])
     assert ti.addresses_equal((y, 5, y), addresses, [2])
+
+
+def _pools() -> None:
+    assert callable(ti.end_allocating_to_pool)
+    if torch.cuda.is_available():  # tests/backends/test_cudagraphs_gpu.py calls it where it matters
+        assert callable(torch._C._cuda_endAllocateToPool)
 
 
 def _aot() -> None:
@@ -548,6 +566,7 @@ CHECKS = {
     _floats: ["floats_needed", "keep_number"],
     _symbolic_math: ["symbolic_math"],
     _memory: ["storage_use_count", "addresses_equal"],
+    _pools: ["end_allocating_to_pool"],
     _aot: ["aot_autograd", "min_cut_partition", "functorch_config"],
     _kept_buffers: ["keep_saved_buffers"],
     _random_wrappers: ["random_wrappers"],

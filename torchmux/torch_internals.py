@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import operator
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -300,11 +301,42 @@ def new_fake_mode() -> Any:
 
 
 def rebuild_symbolic(expr: Any, symbols: dict[Any, Any]) -> Any:
-    """Evaluate a sympy expression by Python operators on ``symbols`` (symbol -> anything with operators)."""
-    from torch.utils._sympy.interp import sympy_interp
-    from torch.utils._sympy.reference import PythonReferenceAnalysis
+    """Evaluate a sympy expression by Python operators on ``symbols`` (symbol -> anything with operators).
 
-    return sympy_interp(PythonReferenceAnalysis, symbols, expr)
+    Raises:
+        NotImplementedError: the expression has a function that operators cannot tell.
+    """
+    from torch.utils._sympy.interp import sympy_interp
+
+    return sympy_interp(_operator_analysis(), symbols, expr)
+
+
+_operators_only: Any = None
+
+
+def _operator_analysis() -> Any:
+    """torch's way to evaluate expressions in Python, without what asks a number for its value."""
+    global _operators_only
+    if _operators_only is None:
+        from torch.utils._sympy.reference import PythonReferenceAnalysis
+
+        class OperatorsOnly(PythonReferenceAnalysis):
+            truediv = int_truediv = staticmethod(operator.truediv)
+            pow = pow_by_natural = staticmethod(operator.pow)
+            floor = staticmethod(lambda x: x // 1)
+            ceil = staticmethod(lambda x: -(-x // 1))
+            trunc_to_int = staticmethod(lambda x, dtype: torch.sym_int(x))
+            floor_to_int = staticmethod(lambda x, dtype: torch.sym_int(x // 1))
+            ceil_to_int = staticmethod(lambda x, dtype: -torch.sym_int(-x // 1))
+
+            @staticmethod
+            def round_to_int(x: Any, dtype: Any) -> Any:
+                raise NotImplementedError("rounding is no operator")
+
+            round_decimal = round_to_int
+
+        _operators_only = OperatorsOnly
+    return _operators_only
 
 
 def size_range(size: Any) -> tuple[int, int, int | None]:
@@ -322,6 +354,11 @@ def size_range(size: Any) -> tuple[int, int, int | None]:
 def storage_use_count(storage: Any) -> int:
     """How many tensors and storage objects hold the memory of ``storage``, this one included."""
     return torch._C._storage_Use_Count(storage._cdata)
+
+
+def end_allocating_to_pool(device: int, pool: Any) -> None:
+    """Give the memory of a device from the usual place again, after a recording that failed."""
+    torch._C._cuda_endAllocateToPool(device, pool)
 
 
 def addresses_equal(values: Any, addresses: list[int | None], positions: list[int]) -> bool:

@@ -38,7 +38,10 @@ def hoist(graph: Graph) -> None:
             if any(s not in symbols for s in expr.free_symbols):
                 continue  # depends on data: stays where it is
             if expr not in made:
-                value = internals.rebuild_symbolic(expr, {s: symbols[s] for s in expr.free_symbols})
+                try:
+                    value = internals.rebuild_symbolic(expr, {s: symbols[s] for s in expr.free_symbols})
+                except NotImplementedError:
+                    continue  # is computed where it stands
                 made[expr] = value.node if isinstance(value, Proxy) else value
             _replace(node, made[expr])
     _fill_values(graph)
