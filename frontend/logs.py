@@ -5,6 +5,8 @@ from __future__ import annotations
 import types
 from typing import Any
 
+from torch.fx import GraphModule
+
 from torchmux.logs import emit as emit, enabled
 
 
@@ -13,13 +15,19 @@ def place(code: types.CodeType) -> str:
     return f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
 
 
+def _code_of(graph: Any) -> str:
+    """The code of a graph, and that of the graphs which its operators run."""
+    graphs = [(name, part) for name, part in graph.named_modules() if isinstance(part, GraphModule)]
+    return "\n".join(f"{name}:{part.code}" if name else part.code for name, part in graphs)
+
+
 def captured(code: types.CodeType, result: Any) -> None:
     """Everything about one finished capture."""
     if not enabled():
         return
     where = place(code)
     if result.graph is not None:
-        emit("graph", where, result.graph.code)
+        emit("graph", where, _code_of(result.graph))
         report = getattr(result.compiled, "report", None)
         written = getattr(report, "output_code", None)
         told = "\n".join(written) if written else "the backend tells no code of its own"

@@ -106,3 +106,12 @@ def test_every_kind_is_documented():
 
     text = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
     assert [kind for kind in KINDS if f"`{kind}`" not in text] == []
+
+
+def test_graphs_inside_of_the_graph(capfd):
+    torchmux.set_logs(graph=True)
+    compiled = torchmux.compile(lambda x: torch.vmap(torch.sin)(x) + 1, backend="eager")
+    compiled(torch.ones(2, 2))
+    told = capfd.readouterr().err
+    assert "vectorized(" in told
+    assert "torch.sin(" in told
