@@ -46,7 +46,7 @@ class Native:
             NodesRefused: some nodes cannot be lowered after all.
         """
         options = request.options if request.options is not None else NativeOptions()
-        key = graph_key(gm, self._fingerprint, options)
+        key = graph_key(gm, self._fingerprint, options, _is_timed())
         cache = default_cache()
         stored = cache.load(key) if cache is not None else None
         if stored is not None:
@@ -62,13 +62,17 @@ def _decompositions() -> Mapping[Any, Callable[..., Any]]:
     return {op: function for op, function in core_aten().items() if op not in table}
 
 
+def _is_timed() -> bool:
+    return "kernel_times" in logs.enabled()
+
+
 def _compile(gm: GraphModule, options: NativeOptions) -> bytes:
     """The artifact: what the graph was refused for, or the sources and the shared object."""
     with ir.lock:
         try:
             program = graph.lower(gm)
             plan = schedule(program, fusion=options.fusion)
-            made = assemble(program, plan)
+            made = assemble(program, plan, timed=_is_timed())
         except NodesRefused as refusal:
             nodes = list(gm.graph.nodes)
             at = {str(n): refusal.reasons[node.name] for n, node in enumerate(nodes) if node.name in refusal.reasons}
@@ -83,6 +87,7 @@ def _compile(gm: GraphModule, options: NativeOptions) -> bytes:
         "constants": made.constants,
         "names": [b.name for b in program.buffers if b.name in program.constants],
         "notes": _notes(made.calls),
+        "timers": made.timers,
     }
     return _CODE + json.dumps(head).encode() + b"\n" + library
 
@@ -118,5 +123,6 @@ def _from_cache(gm: GraphModule, payload: bytes, *, cache_hit: bool = True) -> N
         head["names"],
         notes=head["notes"],
         output_code=[head["cpp"], head["python"]],
+        timers=head["timers"],
         cache_hit=cache_hit,
     )

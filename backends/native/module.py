@@ -26,23 +26,29 @@ from .stages import LoopNest, plan, read_by, stored_by
 
 @dataclass
 class Module:
-    """What is compiled and what runs it; ``calls`` counts calls of torch's operators, ``kernels`` the kernels."""
+    """What is compiled and what runs it.
+
+    ``kernels`` counts the kernels, ``calls`` names the calls of torch's operators; ``timers`` are the timed steps.
+    """
 
     cpp: str
     python: str
     constants: list[str]
     kernels: int
     calls: list[str] = field(default_factory=list)
+    timers: list[str] = field(default_factory=list)
 
 
-def assemble(program: Program, schedule: Schedule) -> Module:
-    """Print everything."""
-    return _Assembler(program, schedule).run()
+def assemble(program: Program, schedule: Schedule, *, timed: bool = False) -> Module:
+    """Print everything; if ``timed``, with code that adds up the seconds of each step in ``spent``."""
+    return _Assembler(program, schedule, timed).run()
 
 
 class _Assembler:
-    def __init__(self, program: Program, schedule: Schedule) -> None:
+    def __init__(self, program: Program, schedule: Schedule, timed: bool) -> None:
         self.program = program
+        self.timed = timed
+        self.timers: list[str] = []
         self.steps: list[Any] = []
         readers: dict[Buffer, list[int]] = {}
         for at, step in enumerate(schedule.steps):
@@ -81,11 +87,15 @@ class _Assembler:
         tables = [self._table(s) for s in segments]
         bodies = [self._segment(n, s, t) for n, (s, t) in enumerate(zip(segments, tables, strict=True))]
         kernels = [f"{self._comment(name)}static void {name}{body}" for body, name in self.functions.items()]
-        cpp = '#include "kernels.h"\n\n' + "\n".join([*kernels, *bodies])
+        head = ['#include "kernels.h"\n']
+        if self.timed:
+            head.append(f'extern "C" f64 omp_get_wtime(void);\nextern "C" {{ f64 spent[{len(self.timers)} + 1]; }}\n')
+        cpp = "\n".join([*head, *kernels, *bodies])
         python = self._python(order, tables)
         calls = [str(s.op) for s in self.steps if isinstance(s, Call)]
         names = [self.program.constants[b.name] for b in self.constants]
-        return Module(cpp, python, names, sum(isinstance(s, LoopNest) for s in self.steps), calls)
+        count = sum(isinstance(s, LoopNest) for s in self.steps)
+        return Module(cpp, python, names, count, calls, self.timers)
 
     # --- C++ ------------------------------------------------------------------------------------------------------
 
@@ -109,8 +119,13 @@ class _Assembler:
                     names[buffer] = buffer.name
                     kind = NAMES[buffer.dtype]
                     lines.append(f"  {kind}* {buffer.name} = ({kind}*)(arena + {_text(self.arena.offsets[buffer])});")
-            lines.append(f"  {self._call(step)}")
+            lines += self._timed(self._call(step)) if self.timed else [f"  {self._call(step)}"]
         return "\n".join([*lines, "  return bad;", "}\n"])
+
+    def _timed(self, call: str) -> list[str]:
+        at = len(self.timers)
+        self.timers.append(call)
+        return [f"  spent[{at}] -= omp_get_wtime();", f"  {call}", f"  spent[{at}] += omp_get_wtime();"]
 
     def _call(self, step: Any) -> str:
         if isinstance(step, Product):

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from torchmux import logs
+
 from . import build
 
 
@@ -50,6 +52,7 @@ class NativeFunction:
         *,
         notes: list[str],
         output_code: list[str],
+        timers: list[str],
         cache_hit: bool,
     ) -> None:
         self.notes = notes
@@ -78,7 +81,18 @@ class NativeFunction:
             at += 1
         exec(compile(python, "<torchmux native>", "exec"), namespace)
         self._run = namespace["run"]
+        self._timers = timers
 
     def __call__(self, *args: Any) -> Sequence[Any]:
         result: Sequence[Any] = self._run(*args)
+        if self._timers:
+            self._tell_times()
         return result
+
+    def _tell_times(self) -> None:
+        """Say how long each step of this call took, the longest first."""
+        spent = (ctypes.c_double * len(self._timers)).in_dll(self._library, "spent")
+        steps = sorted(zip(spent, self._timers, strict=True), reverse=True)
+        lines = [f"{seconds * 1e3:10.4f} ms  {step}" for seconds, step in steps]
+        logs.emit("kernel_times", f"{sum(spent) * 1e3:.4f} ms in {len(steps)} steps", "\n".join(lines))
+        ctypes.memset(ctypes.addressof(spent), 0, ctypes.sizeof(spent))

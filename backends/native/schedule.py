@@ -184,9 +184,10 @@ def _bytes(buffer: Buffer) -> int:
 
 
 def _written_in_parts(items: Iterable[Any]) -> set[Buffer]:
+    """The buffers that several items write: parts of them, or a call changes what is there."""
     seen: set[Buffer] = set()
     twice: set[Buffer] = set()
     for item in items:
-        if isinstance(item, Statement):
-            (twice if item.target in seen else seen).add(item.target)
+        for buffer in [item.target] if isinstance(item, Statement) else item.writes:
+            (twice if buffer in seen else seen).add(buffer)
     return twice

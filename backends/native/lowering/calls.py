@@ -47,17 +47,47 @@ LIBRARY = frozenset(
 )
 
 
+# Functional operators that copy their first argument and change the copy: here a kernel writes the copy, which may be
+# no more than zeros, and the operator changes it.
+IN_PLACE = {
+    getattr(getattr(aten, name), overload): getattr(getattr(aten, f"{name}_"), overload)
+    for name, overload in (
+        ("index_put", "default"),
+        ("scatter", "src"),
+        ("scatter", "value"),
+        ("scatter_add", "default"),
+        ("scatter_reduce", "two"),
+        ("index_add", "default"),
+        ("index_copy", "default"),
+    )
+}
+
+
+def call_in_place(ctx: Context, op: Any, args: Any, kwargs: Any) -> Value:
+    """Call the in-place form of ``op`` on a copy of its first argument."""
+    copy = ctx.program.copy(args[0], ctx.strides())
+    assert copy.place is not None
+    ctx.program.call(op, prepared((copy, *args[1:]), ctx), prepared(kwargs, ctx), [copy.place.buffer])
+    return copy
+
+
+def prepared(value: Any, ctx: Context) -> Any:
+    """Arguments of a call, with tensors in memory."""
+    if isinstance(value, Value):
+        return TensorRef.of(ctx.program.realize(value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(prepared(v, ctx) for v in value)
+    if isinstance(value, dict):
+        return {name: prepared(v, ctx) for name, v in value.items()}
+    return value
+
+
 def call(ctx: Context, op: Any, args: Any, kwargs: Any) -> Any:
     """Call ``op`` itself, with its tensors in memory."""
 
-    def prepare(value: Any) -> Any:
-        if isinstance(value, Value):
-            return TensorRef.of(ctx.program.realize(value))
-        if isinstance(value, (list, tuple)):
-            return type(value)(prepare(v) for v in value)
-        return value
-
-    prepared = prepare(list(args)), {name: prepare(v) for name, v in kwargs.items()}
+    if op in IN_PLACE:
+        return call_in_place(ctx, IN_PLACE[op], args, kwargs)
+    given, named = prepared(tuple(args), ctx), prepared(kwargs, ctx)
     fakes = ctx.val if isinstance(ctx.val, (list, tuple)) else [ctx.val]
     results: list[Any] = []
     for fake in fakes:
@@ -65,7 +95,7 @@ def call(ctx: Context, op: Any, args: Any, kwargs: Any) -> Any:
             results.append(ctx.program.buffer(fake.dtype, ctx.sizes(fake), ctx.strides(fake)))
         else:
             results.append(None)
-    ctx.program.call(op, prepared[0], prepared[1], results)
+    ctx.program.call(op, given, named, results)
     values = tuple(ctx.program.stored(b) if b is not None else None for b in results)
     return values if isinstance(ctx.val, (list, tuple)) else values[0]
 

@@ -237,3 +237,26 @@ def test_outputs_with_strides_of_their_own(check) -> None:
         )
 
     check(f, torch.randn(4, 5))
+
+
+def test_writing_where_data_says(check) -> None:
+    def f(x, rows, source):
+        y = x * 2
+        put = y.index_put((rows,), source, accumulate=True)
+        return (
+            put + 1,
+            y - 1,
+            torch.zeros(9, 5).to(x).scatter_add(0, rows[:, None].expand(6, 5), source),
+            x.index_add(0, rows, source),
+        )
+
+    check(f, torch.randn(9, 5), torch.tensor([1, 4, 4, 0, 8, 1]), torch.randn(6, 5))
+
+
+def test_the_gradient_of_an_embedding(capture) -> None:
+    table, rows = torch.randn(11, 6, requires_grad=True), torch.randint(0, 11, (4, 7))
+    captured = capture(lambda t, r: F.embedding(r, t).tanh().pow(2).sum(), table, rows)
+    compiled = captured.compile("native", training=True, strict=True)
+    (got,) = torch.autograd.grad(captured.run(compiled, table, rows), table)
+    (wanted,) = torch.autograd.grad(F.embedding(rows, table).tanh().pow(2).sum(), table)
+    torch.testing.assert_close(got, wanted)
