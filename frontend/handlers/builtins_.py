@@ -6,6 +6,7 @@ import builtins
 import functools
 import inspect
 import operator
+import re
 import sys
 import types
 from typing import TYPE_CHECKING, Any
@@ -358,6 +359,14 @@ def make_class(tr: Trace, *args: Value, **kwargs: Value) -> Value:
 @handles(functools.update_wrapper)
 def update_wrapper(tr: Trace, *args: Value, **kwargs: Value) -> Value:
     return tr.wrap(polyfills.functools_.update_wrapper, None).call(tr, list(args), kwargs)
+
+
+# It keeps what it has compiled in a cache, which is no business of the program's.
+@handles(re._compile)
+def compile_pattern(tr: Trace, pattern: Value, flags: Value) -> Value:
+    if not pattern.is_const():
+        return pattern  # compiled already
+    return tr.fold(re.compile, [pattern.const(tr), flags.const(tr)], {})
 
 
 # A generic function looks its implementations up in a cache of weak references, by the class of its argument.

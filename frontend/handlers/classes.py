@@ -20,9 +20,10 @@ from ..values.functions import MethodValue, PartialValue
 from ..values.iterators import CountIterator, EnumerateIterator, MapIterator, ZipIterator
 from ..values.mappings import DictValue
 from ..values.methods import call_builtin_method
-from ..values.objects import ObjectValue, SuperValue
+from ..values.objects import ObjectValue
 from ..values.sequences import ListValue, SliceValue, TupleValue
 from ..values.sets import SetValue, make_set
+from ..values.supers import SuperValue
 from ..values.tensors import TensorValue
 from .table import constructs
 

@@ -78,9 +78,24 @@ def copy_(tr: Trace, x: Value) -> Value:
 
 @handles(copy.deepcopy)
 def deepcopy(tr: Trace, x: Value, *memo: Value) -> Value:
-    if memo:
-        raise GraphBreak(breaks.C_FUNCTION, "copy.deepcopy with a memo")
-    return _deep(tr, x, {})
+    if not memo:
+        return _deep(tr, x, {})
+    if not isinstance(memo[0], MemoValue):
+        raise GraphBreak(breaks.C_FUNCTION, "copy.deepcopy with a memo of the program's own")
+    return _deep(tr, x, memo[0].copies)
+
+
+class MemoValue(Value):
+    """What ``__deepcopy__`` is given, to hand it on: which copies there are already."""
+
+    __slots__ = ("copies",)
+
+    def __init__(self, copies: dict[Value, Value]) -> None:
+        self.copies = copies
+        self.source = None
+
+    def pytype(self) -> type:
+        return dict
 
 
 def _deep(tr: Trace, value: Value, memo: dict[Value, Value]) -> Value:
@@ -89,6 +104,11 @@ def _deep(tr: Trace, value: Value, memo: dict[Value, Value]) -> Value:
     known = memo.get(value)
     if known is not None:
         return known
+    if isinstance(value, ObjectValue) and not issubclass(value.cls, torch.nn.Module):
+        method = value.special(tr, "__deepcopy__")
+        if method is not None:
+            memo[value] = method.call(tr, [MemoValue(memo)], {})
+            return memo[value]
     copier: Any = next((c for kind, c in _COPIERS if isinstance(value, kind)), None)
     if copier is None and _is_plain_object(tr, value):
         copier = _object

@@ -9,7 +9,7 @@ from ..breaks import INSTRUCTION, GraphBreak
 from ..bytecode.normalize import MovedCell
 from ..values.base import NULL, Raised
 from ..values.functions import CellValue
-from ..values.objects import SuperValue
+from ..values.supers import SuperValue
 from .frame import Frame, op
 
 

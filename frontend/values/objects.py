@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 import types
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
 
 _DELETED: Any = object()
 _NONE_MOVED: set[str] = set()
+# Methods of C classes without state that compute constants from constants.
+_PURE_METHODS = {
+    (cls, name)
+    for cls, names in (
+        (re.Pattern, "match search fullmatch findall split sub subn"),
+        (re.Match, "group groups groupdict start end span expand"),
+    )
+    for name in names.split()
+}
 _CLASS = object.__dict__["__class__"]
 _SLOT_WRAPPERS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType)
 
@@ -505,6 +515,12 @@ class ObjectValue(Value):
             if name in ("__getattribute__", "__setattr__", "__delattr__"):
                 return self._object_method(tr, name, args)
             return call_builtin_method(tr, storage, cls, name, args, kwargs)
+        if (self.cls, name) in _PURE_METHODS and all(v.is_const() for v in (*args, *kwargs.values())):
+            if self.source is not None:
+                tr.guards.is_object(self.source, self.obj)
+            return tr.fold(
+                getattr(self.obj, name), [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()}
+            )
         raise GraphBreak(C_FUNCTION, f"{cls.__name__}.{name}")
 
     def _object_method(self, tr: Trace, name: str, args: list[Value]) -> Value:
@@ -590,39 +606,3 @@ def _allocator(cls: type) -> Any:
     raise GraphBreak(
         NOT_REBUILDABLE, f"an object of class {cls.__qualname__} cannot be allocated without its constructor"
     )
-
-
-class SuperValue(Value):
-    """``super(cls, owner)``."""
-
-    __slots__ = ("cls", "owner")
-
-    def __init__(self, cls: type, owner: Value) -> None:
-        self.cls = cls
-        self.owner = owner
-        self.source = None
-
-    def pytype(self) -> type:
-        return super
-
-    def getattr(self, tr: Trace, name: str) -> Value:
-        real = self.owner.real()
-        on_class = isinstance(real, type) and issubclass(real, self.cls)
-        mro = real.__mro__ if on_class else self.owner.pytype().__mro__
-        for cls in mro[mro.index(self.cls) + 1 :]:
-            if name in cls.__dict__:
-                raw = cls.__dict__[name]
-                if on_class:
-                    return self._on_class(tr, cls, name, raw)
-                return bind_class_attribute(tr, self.owner, cls, name, raw)
-        raise Raised(tr.make_exception(AttributeError, f"'super' object has no attribute {name!r}"))
-
-    def _on_class(self, tr: Trace, cls: type, name: str, raw: Any) -> Value:
-        if isinstance(raw, classmethod):
-            return _MethodValue()(tr.wrap(raw.__func__, None), self.owner)
-        if isinstance(raw, staticmethod):
-            return tr.wrap(raw.__func__, None)
-        return tr.wrap(getattr(cls, name), None)
-
-    def setattr(self, tr: Trace, name: str, value: Value) -> None:
-        raise GraphBreak(OPERATION, "setting an attribute through super()")

@@ -1,0 +1,49 @@
+"""``super(cls, owner)``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..breaks import OPERATION, GraphBreak
+from .base import Raised, Value
+from .functions import MethodValue
+from .objects import bind_class_attribute
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+
+class SuperValue(Value):
+    """``super(cls, owner)``."""
+
+    __slots__ = ("cls", "owner")
+
+    def __init__(self, cls: type, owner: Value) -> None:
+        self.cls = cls
+        self.owner = owner
+        self.source = None
+
+    def pytype(self) -> type:
+        return super
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        real = self.owner.real()
+        on_class = isinstance(real, type) and issubclass(real, self.cls)
+        mro = real.__mro__ if on_class else self.owner.pytype().__mro__
+        for cls in mro[mro.index(self.cls) + 1 :]:
+            if name in cls.__dict__:
+                raw = cls.__dict__[name]
+                if on_class:
+                    return self._on_class(tr, cls, name, raw)
+                return bind_class_attribute(tr, self.owner, cls, name, raw)
+        raise Raised(tr.make_exception(AttributeError, f"'super' object has no attribute {name!r}"))
+
+    def _on_class(self, tr: Trace, cls: type, name: str, raw: Any) -> Value:
+        if isinstance(raw, classmethod):
+            return MethodValue(tr.wrap(raw.__func__, None), self.owner)
+        if isinstance(raw, staticmethod):
+            return tr.wrap(raw.__func__, None)
+        return tr.wrap(getattr(cls, name), None)
+
+    def setattr(self, tr: Trace, name: str, value: Value) -> None:
+        raise GraphBreak(OPERATION, "setting an attribute through super()")
