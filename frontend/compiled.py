@@ -100,7 +100,7 @@ def compiled_function(fn: Callable, session: Session) -> Callable:
     compiled._torchmux_wrapper_id = id(compiled)  # type: ignore[attr-defined]
     # torch's own frontend is not to look into this; it runs a function with this mark as it is
     compiled._torchdynamo_disable = True  # type: ignore[attr-defined]
-    ti.set_code_exec_strategy(compiled.__code__, _AS_IT_IS)
+    ti.set_code_exec_strategy(compiled.__code__, _AS_IT_IS)  # type: ignore[attr-defined]
     compiled._torchmux_record = record  # type: ignore[attr-defined]
     compiled._torchmux_session = session  # type: ignore[attr-defined]
     return compiled

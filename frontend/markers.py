@@ -247,7 +247,7 @@ def _make_strictness(tr: Any, cls: type, args: list[Value], kwargs: dict[str, Va
 
 
 def _ask_for_break(name: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> GraphBreak:
-    told = [value.const(None) for value in (*args, *kwargs.values()) if isinstance(value, ConstValue)]
+    told = [value.value for value in (*args, *kwargs.values()) if isinstance(value, ConstValue)]
     return GraphBreak(breaks.ASKED_FOR, f"{name}()" + "".join(f": {reason}" for reason in told if reason))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import torch
@@ -17,6 +18,9 @@ def original_of(obj: Any) -> Any:
     """The function or module that ``compile`` was given, if ``obj`` is what it returned; else ``obj``."""
     if isinstance(obj, torch.nn.Module):
         return getattr(type(obj), _OURS[0], obj)
+    if isinstance(obj, types.MethodType):
+        function = _unwrapped(obj.__func__, _OURS, None)
+        return obj if function is None else types.MethodType(function, obj.__self__)
     return _unwrapped(obj, _OURS, obj)
 
 

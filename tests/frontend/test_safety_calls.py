@@ -262,6 +262,28 @@ def test_all_kinds_of_callables():
     assert torch.equal(compiled(Made)(X).value, X + 1)
 
 
+def test_methods_that_are_compiled_in_their_class():
+    class Scaler:
+        factor = 2
+
+        @torchmux.compile(backend="eager")
+        def run(self, x):
+            return x * self.factor
+
+        @classmethod
+        @torchmux.compile(backend="eager")
+        def of_class(cls, x):
+            return x * cls.factor
+
+    scaler = Scaler()
+    assert torch.equal(scaler.run(X), X * 2)
+    scaler.factor = 7
+    for fn in (scaler.run, compiled(scaler.run), torchmux.export(scaler.run)(X)):
+        assert torch.equal(fn(X), X * 7)
+    assert torchmux.explain(scaler.run)(X).graph_count == 1
+    assert torch.equal(Scaler.of_class(X), X * 2)
+
+
 def test_functions_without_source():
     namespace = {"torchmux": torchmux}
     exec("def fn(x):\n  torchmux.graph_break()\n  return x + 1", namespace)
