@@ -223,7 +223,7 @@ def _frozen_parameter(tr: Trace, data: Value = NONE, requires_grad: Value = TRUE
 def legacy_tensor(tr: Trace, cls: Any, args: Args, kwargs: Kwargs) -> Value:
     """``torch.FloatTensor(...)``: of sizes, not initialized, or of a sequence of numbers."""
     dtype = ConstValue(torch.get_default_dtype() if cls is torch.Tensor else cls.dtype)
-    named = {"dtype": dtype, "device": ConstValue(torch.device("cpu"))}
+    named: Kwargs = {"dtype": dtype, "device": ConstValue(torch.device("cpu"))}
     if not kwargs and all(a.pytype() is int for a in args):
         return tr.emit("call_function", torch.empty, [TupleValue(args or [ConstValue(0)])], named)
     if not kwargs and len(args) == 1 and args[0].pytype() in (list, tuple):

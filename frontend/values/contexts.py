@@ -195,8 +195,8 @@ def wrap_context(tr: Trace, obj: Any, source: Source | None) -> Value | None:
     """The value of an existing context manager object, if it is one of torch's."""
     cls = type(obj)
     if cls in GRAD_CLASSES:
-        for name, value in vars(obj).items() if source is not None else ():  # its mode, and what it found when entered
-            tr.guards.equals(attr(source, name), value)
+        for name, value in vars(obj).items():  # its mode, and what it found when it was entered
+            tr.guards_equal(source and attr(source, name), value)
         tr.guards_type(source, cls)
         mode = obj.mode if cls is torch.set_grad_enabled else cls is torch.enable_grad
         return GradModeValue(cls, mode, vars(obj).get("prev", False), source)

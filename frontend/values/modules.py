@@ -146,8 +146,8 @@ class NNModuleValue(ObjectValue):
 
         Random numbers must be drawn in eager's order, so not behind an operator of the graph that draws some.
         """
-        values = [*args, *kwargs.values()]
-        if tr.effects or not all(isinstance(v, TensorValue) for v in values) or any(map(_may_draw, tr.graph.nodes)):
+        values = [v for v in (*args, *kwargs.values()) if isinstance(v, TensorValue)]
+        if tr.effects or len(values) < len(args) + len(kwargs) or any(map(_may_draw, tr.graph.nodes)):
             return
         given = [torch.empty(tuple(map(int, v.example.shape)), dtype=v.example.dtype, device="meta") for v in values]
         named = dict(zip(kwargs, given[len(args) :], strict=True))
