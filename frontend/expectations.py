@@ -4,9 +4,9 @@ Which way such a branch goes is data, yet a program that works goes one way.  Th
 return the condition.  Where it does not hold, or the graph itself fails, nothing that the graph did is kept: the call
 runs in eager from its beginning, and raises the program's own exception from the program's own lines.
 
-That is the same only if the graph left no trace.  Side effects in Python come after the graph in any case; a graph that
-writes to its inputs, or does not run on the CPU alone, is not given any expectations, and neither is one that ends at a
-graph break.
+That is the same only if the graph left no trace.  Side effects in Python come after the graph in any case, and small
+buffers of modules that the graph writes are put back.  A graph that writes to other inputs, or does not run on the CPU
+alone, is not given any expectations, and neither is one that ends at a graph break.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("torchmux")
 
 _PATIENCE = 3
+_SMALL = 1 << 16  # numbers in a buffer that is saved at each call
 _FAR = 400  # micro-ops; an error message takes some dozens
 _CONDITIONAL = frozenset(
     {"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE", "JUMP_IF_TRUE_OR_POP",
@@ -112,8 +113,12 @@ def expect(tr: Trace, value: TensorValue, outcome: bool) -> None:
 
 
 def leaves_no_trace(tr: Trace) -> bool:
-    """Whether nothing but its results tells that the recorded graph has run."""
-    inputs = [node.meta["example_value"] for node, _ in tr.inputs]
+    """Whether nothing but its results tells that the recorded graph has run, or what it writes can be put back.
+
+    Put back are small buffers of modules, as those of batch norms: ``tr.put_back``, in the order of the inputs.
+    """
+    inputs = {node: node.meta["example_value"] for node, _ in tr.inputs}
+    found: set[Any] = set()
     for node in tr.main.nodes:
         example = node.meta.get("example_value")
         tensors = example if isinstance(example, (tuple, list)) else [example]
@@ -121,13 +126,19 @@ def leaves_no_trace(tr: Trace) -> bool:
             return False
         if node.op == "placeholder":
             continue
-        if node.op not in ("call_function", "call_method") or not _is_known(node) or _has_own_state(node):
+        if node.op not in ("call_function", "call_method") or not _is_known(node) or _renorms(node):
             return False
         for written in _written(node):
             tensor = written.meta.get("example_value")
-            if not isinstance(tensor, torch.Tensor) or any(_is_part_of(tensor, x) for x in inputs):
+            if not isinstance(tensor, torch.Tensor):
                 return False
-    return True
+            found.update(each for each, x in inputs.items() if _is_part_of(tensor, x))
+    tr.put_back = [node for node in inputs if node in found]
+    return all(node in tr.static_inputs and _is_small_buffer(inputs[node]) for node in tr.put_back)
+
+
+def _is_small_buffer(tensor: torch.Tensor) -> bool:
+    return not tensor.requires_grad and tensor.numel() <= _SMALL
 
 
 def _is_part_of(tensor: torch.Tensor, other: Any) -> bool:
@@ -143,16 +154,18 @@ def _is_known(node: Any) -> bool:
     return getattr(target, "__module__", None) in ("_operator", "math") or classify.is_operator(target)
 
 
-def _has_own_state(node: Any) -> bool:
-    """Running statistics, and embeddings that are renormed, are written by operators that do not look like it."""
-    if node.target in _NORMALIZERS:
-        training = (
-            node.args[5] if len(node.args) > 5 else node.kwargs.get("training", node.kwargs.get("use_input_stats"))
-        )
-        return training is not False
-    if node.target is torch.nn.functional.embedding or node.target is torch.nn.functional.embedding_bag:
-        return _argument(node, "max_norm") is not None
-    return False
+def _renorms(node: Any) -> bool:
+    """An embedding with ``max_norm`` writes to its weight."""
+    embeddings = (torch.nn.functional.embedding, torch.nn.functional.embedding_bag)
+    return node.target in embeddings and _argument(node, "max_norm") is not None
+
+
+def _running_statistics(node: Any) -> list[Any]:
+    """What a batch or instance norm writes to, though it does not look like it."""
+    training = [node.kwargs[name] for name in ("training", "use_input_stats") if name in node.kwargs]
+    if [*node.args[5:6], *training][:1] == [False]:
+        return []
+    return [*node.args[1:3], node.kwargs.get("running_mean"), node.kwargs.get("running_var")]
 
 
 def _argument(node: Any, name: str) -> Any:
@@ -177,6 +190,8 @@ def _written(node: Any) -> list[Any]:
     in_place = in_place or (name.startswith("__i") and name.endswith("__"))
     if in_place or node.target in _WRITING or _argument(node, "inplace"):
         written.append(node.args[0] if node.args else node.kwargs.get("input"))
+    if node.target in _NORMALIZERS:
+        written += _running_statistics(node)
     return [each for each in written if isinstance(each, torch.fx.Node)]
 
 
@@ -197,11 +212,8 @@ class Rerun:
         self.holds = True
         self._returned = 0
 
-    def __call__(
-        self, before: tuple[torch.Tensor, bool], error: Exception | None, arguments: tuple, cells: tuple
-    ) -> Any:
-        torch.default_generator.set_state(before[0])
-        ti.set_grad_enabled(before[1])
+    def __call__(self, before: _Before, error: Exception | None, arguments: tuple, cells: tuple) -> Any:
+        before.restore()
         code = self.code
         logs.emit("graph_breaks", f"{code.co_qualname} runs in eager", "a branch that only raises has been taken")
         function = types.FunctionType(code, self.namespace, code.co_name, None, cells)
@@ -229,8 +241,22 @@ def parameters(code: types.CodeType) -> tuple[str, ...]:
     return code.co_varnames[:count]
 
 
-def _before() -> tuple[torch.Tensor, bool]:
-    return torch.default_generator.get_state(), torch.is_grad_enabled()
+class _Before:
+    """What a graph may change besides its results, as it was."""
+
+    def __init__(self, *written: torch.Tensor) -> None:
+        self.random = torch.default_generator.get_state()
+        self.grad = torch.is_grad_enabled()
+        self.written = written
+        with torch.no_grad():
+            self.contents = [tensor.clone() for tensor in written]
+
+    def restore(self) -> None:
+        torch.default_generator.set_state(self.random)
+        with torch.no_grad():
+            for tensor, contents in zip(self.written, self.contents, strict=True):
+                tensor.copy_(contents)
+        ti.set_grad_enabled(self.grad)
 
 
 def _sorted_out(code: types.CodeType, arguments: tuple) -> tuple[list[Any], dict[str, Any]]:
@@ -259,8 +285,9 @@ class Check:
     def lines(self, out: Output, call: str) -> list[str]:
         """``call`` runs the graph and stores its results."""
         arguments, cells = ("".join(f"{name}, " for name in names) for names in (self.arguments, self.cells))
+        written = [out.load(source) for node, source in out.tr.inputs if node in out.tr.put_back]
         return [
-            f"before = {out.names.const(_before)}()",
+            f"before = {out.names.const(_Before)}({', '.join(written)})",
             "failure = None",
             "try:",
             f"    {call}",
