@@ -27,6 +27,7 @@ FLAGS = [
     "-fno-exceptions",
     "-fno-rtti",
     "-ffp-contract=fast",
+    "-Wno-psabi",
     "-w",
 ]
 HEADER = Path(__file__).parent / "kernels.h"
