@@ -206,7 +206,7 @@ class Region:
         copied: dict[Node, Node] = {}
         for node in placeholders:
             copied[node] = graph.placeholder(node.name)
-            copied[node].meta = dict(node.meta)
+            copied[node].meta = {key: value for key, value in node.meta.items() if key != "captured"}
         for node in self.graph.nodes:
             if node.op != "placeholder":
                 copied[node] = graph.node_copy(node, copied.__getitem__)
