@@ -6,10 +6,11 @@
 frontend: the hook, the guards, the inputs, the results.  In one process with one thread, the two frontends take turns
 in batches of about 2 ms; medians and minima over the batches, and the ratio of ours to torch's.
 
-*Cold*: each measurement is a process of its own, in turns; the backend is ``eager``.  *Start* is
-the first compiled call in a process, of a function of one operator: it holds the imports.  `import transformers` brings
-torch.compile's imports along, so it is measured without.  *Capture* is the first call of a model after such a start,
-less a later call of it.  ``benchmarks/models.py --frontend`` does the same for every architecture of the zoo.
+*Cold*: each measurement is a process of its own, in turns; the backend is ``eager``.  *Start* is a first compiled call
+in a process, of a function of one operator: it holds the imports.  `import transformers` brings torch.compile's imports
+along, so it is measured without.  *Capture* is the first call of a model after such a start, less a later call of it.
+Both are in seconds of the processor with one thread, which other programs change less.
+``benchmarks/models.py --frontend`` measures every architecture of the zoo.
 """
 
 from __future__ import annotations
@@ -210,10 +211,11 @@ def _seconds(call: Call, count: int) -> float:
 
 
 def cold(frontend: str, name: str, size: str) -> dict[str, float]:
-    """Seconds to start a frontend, and to capture one model, in this process."""
+    """Processor seconds to start a frontend, and to capture one model, in this process."""
     import torch
 
     torch.set_grad_enabled(False)
+    torch.set_num_threads(1)
     torch.manual_seed(0)
     if name != "start":
         from torchmux.demo.models import MODELS as FAMILIES
@@ -221,18 +223,18 @@ def cold(frontend: str, name: str, size: str) -> dict[str, float]:
         family = FAMILIES[name]
         model = family.build(size)  # type: ignore[arg-type]
         inputs = family.example(model, size)  # type: ignore[arg-type]
-    begun = time.perf_counter()
+    begun = time.process_time()
     compile_with(frontend, lambda x: x + 1)(torch.zeros(8))
-    start = time.perf_counter() - begun
+    start = time.process_time() - begun
     if name == "start":
         return {"start": start}
     compiled = compile_with(frontend, model)
-    begun = time.perf_counter()
+    begun = time.process_time()
     compiled(**inputs)
-    first = time.perf_counter() - begun
-    begun = time.perf_counter()
+    first = time.process_time() - begun
+    begun = time.process_time()
     compiled(**inputs)
-    return {"start": start, "capture": first - (time.perf_counter() - begun)}
+    return {"start": start, "capture": first - (time.process_time() - begun)}
 
 
 def in_a_new_process(frontend: str, name: str, size: str) -> dict[str, float]:
@@ -327,7 +329,7 @@ def main() -> None:
     if "call_microseconds" in found:
         show("a call", "µs", 1, found["call_microseconds"])
     if "cold_seconds" in found:
-        show("cold", "s", 2, found["cold_seconds"])
+        show("cold", "CPU s", 2, found["cold_seconds"])
     if arguments.json:
         with open(arguments.json, "w") as file:
             json.dump(found, file, indent=2)

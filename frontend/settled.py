@@ -105,6 +105,8 @@ class Walk:
         if type(parent) is types.FunctionType and name in _FUNCTION_PARTS:
             return getattr(parent, name) if self._note_words(parent) else OPEN
         if type(parent) is types.CellType and name == "cell_contents":
+            if isinstance(parent.cell_contents, torch.Tensor):
+                return OPEN
             return self._known(parent.cell_contents, owned=False) if self._note_words(parent) else OPEN
         if type(parent).__getattribute__ is not object.__getattribute__ and not source.consts:
             return OPEN
@@ -144,8 +146,8 @@ class Walk:
             if hasattr(type(obj), "__dict__") and type(obj).__flags__ & _HEAP_TYPE and not isinstance(obj, type):
                 found = self.watch.header(obj)
             self._namespaces[id(obj)] = found
-            if found is not None:
-                self._note(found)
+            if found is not None and self._note(found):
+                self.watch.attributes(obj, found)
         return self._namespaces[id(obj)]
 
     def _note(self, d: dict) -> bool:

@@ -1,14 +1,15 @@
 """Watches: whether objects and dictionaries are as they were, for a few nanoseconds each.
 
 To look at every attribute of every module again costs a call of a large model more than all else that the frontend
-does.  CPython 3.11 and 3.12 know whether a dictionary was written to, whichever way: every write gives it a version
-that no dictionary ever had (PEP 509).  Which class an object has, and which dictionary is its ``__dict__``, are one
-word each in its header.  A :class:`Watch` notes such words and compares all of them in one vectorized read.
+does.  CPython up to 3.13 knows whether a dictionary was written to, whichever way: every write gives it a version that
+no dictionary ever had (PEP 509); where 3.13 keeps attributes in the object itself, they are one word each.  Which class
+an object has, and which dictionary is its ``__dict__``, are words in its header.  A :class:`Watch` notes such words and
+compares all of them in one vectorized read.
 
 Every object whose words are noted is kept alive by the watch, so no read is ever outside a live object.  Where a word
 lies is found out, and every way to write is tried, on this interpreter before the first use; if anything is not as
-expected, :func:`is_available` is false and nothing is ever watched.  So it is on Python 3.13, which has no versions:
-its dictionary watchers are not told when an attribute is stored.
+expected, :func:`is_available` is false and nothing is ever watched.  Dictionary watchers, which are public, do not do:
+3.13 does not tell them when an attribute is stored.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 _WORD = 8
 _FIRST = 4096  # no object lies in the first page
 _CLASS = _WORD  # from an object's address to its class
+_INLINE_VALUES = 1 << 2 if sys.version_info >= (3, 13) else 0  # Py_TPFLAGS_INLINE_VALUES
 _VERSION = 3 * _WORD  # from a dictionary's address to its version: behind the header and the number of items
 
 
@@ -32,6 +34,7 @@ class Watch:
     def __init__(self) -> None:
         self._words: dict[int, int] = {}  # address -> what stands there
         self._kept: list[Any] = []
+        self._held: list[Any] = []  # what the words name, so that nothing else can come to lie at the same address
         self._indices: Any = None
         self._expected = b""
 
@@ -41,9 +44,20 @@ class Watch:
         address = id(obj) + _namespace_offset()
         if type(namespace) is not dict or _read(address) != id(namespace):
             return None
+        self._held.append(type(obj))
         self._note(obj, id(obj) + _CLASS)
         self._note(obj, address)
         return namespace
+
+    def attributes(self, obj: Any, namespace: dict) -> None:
+        """Note all attributes that are in the ``__dict__`` of an object."""
+        self.contents(namespace)
+        if type(obj).__flags__ & _INLINE_VALUES:
+            # they may lie in the object, where a store gives the dictionary no new version
+            self._held.extend(namespace.values())
+            start = id(obj) + type(obj).__basicsize__
+            for number in range(1 + (_read(start) & 0xFF)):  # how many is the first byte of a head of one word
+                self._note(namespace, start + number * _WORD)
 
     def contents(self, d: dict) -> None:
         """Note which keys and values a dictionary has."""
@@ -51,6 +65,7 @@ class Watch:
 
     def words(self, obj: Any) -> None:
         """Note all that a function or a cell refers to."""
+        self._held.extend(gc.get_referents(obj))
         for offset in range(_CLASS, type(obj).__basicsize__, _WORD):
             self._note(obj, id(obj) + offset)
 
@@ -59,6 +74,7 @@ class Watch:
         address = id(cls) + _mro_offset()
         if _read(address) != id(cls.__mro__):
             return False
+        self._held.append(cls.__mro__)
         self._note(cls, address)
         return True
 
@@ -132,28 +148,31 @@ def _mro_offset() -> int:
 @functools.cache
 def is_available() -> bool:
     """Whether watches work here: every way to write is tried."""
-    if sys.implementation.name != "cpython" or not (3, 11) <= sys.version_info < (3, 13):
+    if sys.implementation.name != "cpython" or not (3, 11) <= sys.version_info < (3, 14):
         return False
     # a 64-bit build whose objects have no further words in their headers
     if struct.calcsize("P") != _WORD or sys.byteorder != "little" or hasattr(sys, "getobjects"):
         return False
     try:
-        return all(map(_is_noticed, WRITES))
+        return all(is_noticed(write, attributes) for write in WRITES for attributes in (0, 50))
     except (ImportError, NotImplementedError):
         return False
 
 
-def _is_noticed(write: Any) -> bool:
+def is_noticed(write: Any, attributes: int) -> bool:
+    """Whether a watch tells that this was done to an object with some more attributes."""
+
     class Trial(_Trial):
         def method(self) -> Any:
             return write
 
     obj = Trial()
+    _more(obj, attributes)
     watch = Watch()
     namespace = watch.header(obj)
     if namespace is None or not watch.bases(Trial):
         return False
-    watch.contents(namespace)
+    watch.attributes(obj, namespace)
     (of_class,) = gc.get_referents(Trial.__dict__)
     watch.contents(of_class)
     watch.words(Trial.method)
@@ -170,8 +189,16 @@ def _store(obj: Any, value: int) -> None:
     obj.a = value
 
 
+def _more(obj: Any, attributes: int) -> None:
+    """So many attributes do not lie in the object itself."""
+    for number in range(attributes):
+        setattr(obj, f"x{number}", number)
+
+
 def _store_by_specialized_code(obj: Any) -> None:
     other = _Trial()
+    _more(other, len(obj.__dict__) - len(other.__dict__))
+    assert other.__dict__
     for number in range(100):
         _store(other, number)
     _store(obj, 7)

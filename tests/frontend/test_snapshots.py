@@ -18,7 +18,7 @@ from torchmux.frontend import settled, snapshot, watch
 from . import test_guards, test_guards_of_modules, test_guards_of_values
 from .guarding import Thing, cases_of, check, vector
 
-needs_watches = pytest.mark.skipif(not watch.is_available(), reason="this Python has no versions of dictionaries")
+needs_watches = pytest.mark.skipif(not watch.is_available(), reason="this build of Python keeps its words elsewhere")
 
 _CASES = {
     f"{module.__name__.rpartition('.')[2]}-{name}": case
@@ -51,9 +51,14 @@ def uses(compiled):
 
 
 @needs_watches
+@pytest.mark.parametrize("attributes", [0, 50])
 @pytest.mark.parametrize("write", watch.WRITES)
-def test_every_way_to_write_is_noticed(write):
-    assert watch._is_noticed(write)
+def test_every_way_to_write_is_noticed(write, attributes):
+    assert watch.is_noticed(write, attributes)
+
+
+def test_watches_work_on_every_supported_python():
+    assert watch.is_available()
 
 
 @needs_watches
