@@ -73,6 +73,8 @@ class SymbolicNumbers:
                 if dims.sizes.get(index) == "unbacked":
                     self._origins.setdefault(size.node.expr, f"dimension {index} of {source.words()}, marked unbacked")
                     self._bound_unbacked(size, where, dims.marked[index])
+        if "unbacked" in dims.sizes.values():
+            ti.new_unbacked_symbols(self.shape_env, example)  # they are bound: no operator has to bring them
         if dims.marked:
             self.marked.append((tensor, example, dims, source))
 
