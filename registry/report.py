@@ -87,5 +87,7 @@ def operator_name(node: Any) -> str:
 
 def source_line(node: Any) -> str | None:
     """``file:line`` of the innermost user frame that an FX node came from, when the capture noted it."""
+    if (noted := node.meta.get("source_line")) is not None:
+        return str(noted)
     found = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
     return f"{found[-1][0]}:{found[-1][1]}" if found else None
