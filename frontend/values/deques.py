@@ -37,6 +37,14 @@ class DequeValue(SequenceValue):
     def is_const(self) -> bool:
         return False
 
+    def arg(self, tr: Trace) -> Any:
+        raise self.not_understood(f"{self.describe()} as an argument of an operator")
+
+    fake = arg
+
+    def _plain(self, items: list) -> Any:
+        return collections.deque(items, self.maxlen)
+
     def replace(self, tr: Trace, items: list[Value], keep_left: bool = False) -> None:
         """Make ``items`` the contents; what is too much falls off the left, or with ``keep_left`` off the right."""
         self.items(tr)
