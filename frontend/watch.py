@@ -109,7 +109,7 @@ def _memory() -> Any:
     """The address space as an array of words, of which only those of watched objects are ever read."""
     import numpy
 
-    words = ctypes.c_uint64 * ((2**47 - _FIRST) // _WORD)
+    words: Any = ctypes.c_uint64 * ((2**47 - _FIRST) // _WORD)
     return numpy.frombuffer(words.from_address(_FIRST), dtype=numpy.uint64)
 
 
@@ -138,7 +138,7 @@ def _namespace_offset() -> int:
 @functools.cache
 def _mro_offset() -> int:
     """From a class's address to where its ``__mro__`` is named."""
-    size = type.__basicsize__
+    size: Any = type.__basicsize__
     found = [n for n in range(0, size, _WORD) if _read(id(_Other) + n) == id(_Other.__mro__)]
     if len(found) != 1:
         raise NotImplementedError
