@@ -124,7 +124,7 @@ class _Printer:
         start = next(i for i in reversed(range(len(loop))) if loop[i].lstrip().startswith(("for (i64 row", "sweep(lo")))
         inside = ["  " + line for line in loop[start:]]
         del loop[start:]
-        w.top.write(f"parallel({w.index(count)}, {self._grain(points)}, [&](i64 lo, i64 hi) {{")
+        w.top.write(f"parallel({w.index(count)}, {self._grain(points)}, [&] (i64 lo, i64 hi) {{")
         loop += inside
         w.top.write("});")
 
@@ -176,9 +176,9 @@ class _Printer:
             else ("0", w.index(extent))
         )
         if folds:
-            w.pop(f"fold_sweep({start}, {end}, [&](i64 {name}, auto m, int u) {{", "});")
+            w.pop(f"fold_sweep({start}, {end}, [&] (i64 {name}, auto m, int u) {{", "});")
         else:
-            w.pop(f"sweep({start}, {end}, [&](i64 {name}, auto m) {{", "});")
+            w.pop(f"sweep({start}, {end}, [&] (i64 {name}, auto m) {{", "});")
         if in_blocks:
             for accumulator in accumulators:
                 accumulator.close_block(w)
@@ -208,16 +208,16 @@ class _Printer:
         w.push(nest.vector)
         self._body(stage, accumulators)
         if folds:
-            w.pop(f"fold_sweep(block, block + 8192 < hi ? block + 8192 : hi, [&](i64 {name}, auto m, int u) {{", "});")
+            w.pop(f"fold_sweep(block, block + 8192 < hi ? block + 8192 : hi, [&] (i64 {name}, auto m, int u) {{", "});")
             for accumulator in accumulators:
                 accumulator.close_block(w)
             w.pop("for (i64 block = lo; block < hi; block += 8192) {")
         else:
-            w.pop(f"sweep(lo, hi, [&](i64 {name}, auto m) {{", "});")
+            w.pop(f"sweep(lo, hi, [&] (i64 {name}, auto m) {{", "});")
         for accumulator in accumulators:
             accumulator.close_part(w)
         grain = max(1024, PARALLEL_WORK // nest.cost)
-        w.pop(f"parallel({extent}, {grain}, [&](i64 lo, i64 hi) {{", "});")
+        w.pop(f"parallel({extent}, {grain}, [&] (i64 lo, i64 hi) {{", "});")
         for accumulator in accumulators:
             w.results[accumulator.fold.statement.target] = (accumulator.finish_parts(w), 0, False)
 
@@ -247,12 +247,14 @@ class _Printer:
         points = index.product(v.size for v in nest.inner)
         columns = nest.vector.size
         if not nest.rows:
-            w.pop("sweep(lo, hi, [&](i64 c, auto m) {", "});")
+            w.pop("sweep(lo, hi, [&] (i64 c, auto m) {", "});")
             count = w.index(columns)
             inside = w.top.lines[:]
             del w.top.lines[:]
             # Pieces are whole vectors, so that no thread has more than one remainder.
-            w.top.write(f"parallel(({count} + LANES - 1) / LANES, {self._grain(points * 16)}, [&](i64 from, i64 to) {{")
+            w.top.write(
+                f"parallel(({count} + LANES - 1) / LANES, {self._grain(points * 16)}, [&] (i64 from, i64 to) {{"
+            )
             w.top.write(f"  i64 lo = from * LANES, hi = to * LANES < {count} ? to * LANES : {count};")
             w.top.lines += ["  " + line for line in inside]
             w.top.write("});")
@@ -260,7 +262,7 @@ class _Printer:
         scope = w.scopes.pop()
         w.push()
         self._row_indices(nest.rows)
-        w.top.write(f"sweep(0, {w.index(columns)}, [&](i64 c, auto m) {{")
+        w.top.write(f"sweep(0, {w.index(columns)}, [&] (i64 c, auto m) {{")
         w.top.lines += ["  " + line for line in scope.lines]
         w.top.write("});")
         w.pop("for (i64 row = lo; row < hi; row++) {")
