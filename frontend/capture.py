@@ -32,6 +32,7 @@ from .trace import Trace
 from .tracebacks import stands_for
 from .values.base import NULL, StateChanged, Value
 from .values.constants import ConstValue
+from .values.texts import TextNeeded
 
 _MAX_ATTEMPTS = 64  # each cached function that has to run first takes one
 _EXTRA_RECURSION = 3000
@@ -134,6 +135,8 @@ def capture(
             symbolic = True
         except FloatsNeeded:
             pass  # one float less is symbolic now
+        except TextNeeded:
+            state.may_expect = False
     captured.capture_seconds = time.perf_counter() - started
     assert captured.code is not None
     stands_for(captured.code, frame.f_code)
@@ -198,7 +201,7 @@ def _trace(
             continue
         except GraphBreak as stop:
             stop.is_error = fullgraph or tr.breaks_are_errors
-            if tr.expectations and not (stop.is_error or stop.whole_frame):
+            if (tr.expectations or tr.texts) and not (stop.is_error or stop.whole_frame):
                 may_expect = False  # an earlier branch breaks the graph now
                 continue
             if stop.is_error or stop.whole_frame or (stop_at is not None and tr.step >= stop_at):

@@ -24,6 +24,7 @@ from .values.objects import ObjectValue
 from .values.sequences import ListValue, RangeValue, SequenceValue, SliceValue, TupleValue
 from .values.sets import SetValue
 from .values.tensors import TensorValue
+from .values.texts import DataText
 
 # symbol -> (function, special method, reflected method)
 _BINARY: dict[str, tuple[Callable, str, str]] = {
@@ -439,6 +440,9 @@ class Protocols:
             if method is not None:
                 return method.call(self, [ConstValue(text)], {})
             value = self.convert(value, "s")
+        if isinstance(value, TensorValue) and not text and self.may_expect:
+            self.texts += 1
+            return DataText()
         return self.fold(format, [_text_arg(self, value), text], {})
 
 

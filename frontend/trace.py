@@ -76,6 +76,7 @@ class Trace(GraphRecorder, Reader, Protocols):
         self.stop_at = stop_at
         self.may_expect = may_expect
         self.expectations: list[tuple[Value, bool]] = []  # conditions, and what they were taken to be
+        self.texts = 0  # how many texts with data in them were made, and are expected to be dropped
         self.put_back: list[Any] = []  # placeholders of what is restored where these do not hold
         self.active_contexts: list[ContextValue] = []
         self.has_autocast = False

@@ -11,6 +11,7 @@ from ..values.mappings import DictValue
 from ..values.methods import pairs
 from ..values.sequences import ListValue, SliceValue, TupleValue
 from ..values.sets import SetValue
+from ..values.texts import DataText, has_data
 from .frame import Frame, op
 
 
@@ -128,7 +129,8 @@ def build_slice(frame: Frame, ins: Any) -> None:
 
 @op("BUILD_STRING")
 def build_string(frame: Frame, ins: Any) -> None:
-    frame.push(ConstValue("".join(part.const(frame.tr) for part in frame.popn(ins.arg))))
+    parts = frame.popn(ins.arg)
+    frame.push(DataText() if has_data(parts) else ConstValue("".join(part.const(frame.tr) for part in parts)))
 
 
 @op("FORMAT_VALUE")

@@ -310,3 +310,54 @@ def test_checks_of_torch():
     assert torch.equal(compiled(X), X * 2)
     with pytest.raises(RuntimeError, match="not positive"):
         compiled(-X)
+
+
+def test_messages_that_nobody_reads():
+    def check(condition, message):
+        if isinstance(message, str) and not condition:
+            raise ValueError(message)
+
+    def fn(x):
+        check((x > 0).all(), f"not positive: {x}, {x.sum()} of {len(x)}")
+        return x * 2
+
+    compiled = torchmux.compile(fn, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(X), X * 2)
+    same_error(compiled, fn, -X)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda text, into: text,
+        lambda text, into: into.append(text),
+        lambda text, into: text + "!",
+        lambda text, into: len(text),
+        lambda text, into: text == "tensor(3.)",
+        lambda text, into: into.append({"a": [text]}) or f"<{text}>",
+        lambda text, into: text.upper() if text else None,
+        lambda text, into: {text: 1},
+    ],
+)
+def test_messages_that_somebody_reads(use):
+    def fn(x, into):
+        text = f"{x.sum()}"
+        y = x * 2
+        return y, use(text, into)
+
+    compiled = torchmux.compile(fn, backend="eager")
+    for x in (X, X + 1):
+        found, expected = [], []
+        result, wanted = compiled(x, found), fn(x, expected)
+        assert torch.equal(result[0], wanted[0])
+        assert result[1] == wanted[1]
+        assert found == expected
+
+
+def test_a_format_that_tensors_do_not_take():
+    def fn(x):
+        text = f"{x:.2f}"
+        return x * 2, text
+
+    with pytest.raises(TypeError):
+        torchmux.compile(fn, backend="eager")(X)

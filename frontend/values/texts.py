@@ -1,0 +1,42 @@
+"""Text that tells the value of a tensor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..breaks import TENSOR_TO_PYTHON, GraphBreak
+from .base import Value
+
+if TYPE_CHECKING:
+    from ..output import Output
+    from ..trace import Trace
+
+
+class TextNeeded(Exception):
+    """A text was expected to be dropped, and lives on; the trace starts again without expectations."""
+
+
+class DataText(Value):
+    """An error message, mostly: made in any case, and read by nobody unless the error happens.
+
+    Who needs its letters ends the attempt, and the next one breaks the graph where the text is made.
+    """
+
+    __slots__ = ()
+
+    def pytype(self) -> type:
+        return str
+
+    def describe(self) -> str:
+        return "text with the value of a tensor in it"
+
+    def const(self, tr: Trace) -> Any:
+        raise GraphBreak(TENSOR_TO_PYTHON, self.describe())
+
+    def rebuild(self, out: Output) -> str:
+        raise TextNeeded
+
+
+def has_data(parts: list[Value]) -> bool:
+    """Whether one of the parts of a text tells the value of a tensor."""
+    return any(isinstance(part, DataText) for part in parts)
