@@ -91,6 +91,7 @@ class NativeFunction:
 
     def _tell_times(self) -> None:
         """Say how long each step of this call took, the longest first."""
+        assert self._library is not None
         spent = (ctypes.c_double * len(self._timers)).in_dll(self._library, "spent")
         steps = sorted(zip(spent, self._timers, strict=True), reverse=True)
         lines = [f"{seconds * 1e3:10.4f} ms  {step}" for seconds, step in steps]

@@ -7,6 +7,7 @@ import stat
 import pytest
 import torch
 
+import torchmux
 from torchmux.backends.native import SPEC
 from torchmux.config import config
 from torchmux.registry import BackendUnavailable, CompilationFailed, availability, resolve
@@ -81,3 +82,17 @@ def test_a_damaged_artifact_is_made_again(capture, tmp_path) -> None:
         compiled = again.compile("native", strict=True)
         assert compiled.report.cache_hits == 0
         torch.testing.assert_close(again.run(compiled, X), X.exp() + 2)
+
+
+def test_times_of_kernels(capture, capfd, tmp_path) -> None:
+    torchmux.set_logs(kernel_times=True)
+    try:
+        with config.patch(cache_dir=tmp_path):
+            captured = capture(lambda x: (x @ x.t()).softmax(-1), X)
+            captured.run(captured.compile("native", strict=True), X)
+    finally:
+        torchmux.set_logs()
+    told = capfd.readouterr().err
+    assert "ms in 2 steps" in told
+    assert "ms  product(" in told
+    assert "ms  kernel0(" in told

@@ -176,8 +176,8 @@ def test_one_kernel_for_a_chain(check) -> None:
     sources = []
     original = compiler.assemble
 
-    def spy(*args):
-        sources.append(original(*args))
+    def spy(*args, **kwargs):
+        sources.append(original(*args, **kwargs))
         return sources[-1]
 
     compiler.assemble = spy
