@@ -11,6 +11,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import torch
 import torch.utils._pytree as pytree
 
@@ -20,6 +21,8 @@ from .snippets.corpus import assert_same, only_tensor
 
 FEATURES: dict = {}
 BACKENDS = ("eager", "aot_eager")
+# The release whose tracer ours is held against; others make more graphs of some features, and fewer of others.
+YARDSTICK = "2.13"
 
 
 @dataclass(frozen=True)
@@ -195,6 +198,8 @@ def own_graphs(found):
 
 def check_graphs(module, name):
     """No more graphs or breaks than torch's own tracer makes, except where the feature says why."""
+    if not torch.__version__.startswith(YARDSTICK):
+        pytest.skip(f"what the features say was found with torch {YARDSTICK}")
     found = FEATURES[module][name]
     ours, theirs = own_graphs(found), dynamo_graphs(found)
     whole = theirs.first == 1 and not theirs.breaks
