@@ -62,6 +62,13 @@ _UNARY: dict[str, tuple[Callable, str]] = {
 _SET_METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
 
 
+def _plain_number(value: Value) -> Value:
+    """A member of an ``IntEnum`` as the number that it is: symbolic numbers do not know it for one."""
+    if isinstance(value, ConstValue) and type(value.value) not in (int, float, bool):
+        return ConstValue(int(value.value) if isinstance(value.value, int) else float(value.value))
+    return value
+
+
 class Protocols:
     """What the interpreter asks of two values at once; mixed into the trace."""
 
@@ -105,6 +112,7 @@ class Protocols:
             isinstance(v, SymValue) or (v.is_const() and isinstance(v.real(), (int, float))) for v in (left, right)
         ):
             return None
+        left, right = _plain_number(left), _plain_number(right)
         if not self._is_defined(function, right):
             return self.fold(function, [left.const(self), right.const(self)], {})  # raises what Python raises
         a, b = left.fake(self), right.fake(self)

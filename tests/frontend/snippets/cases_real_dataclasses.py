@@ -396,3 +396,8 @@ def case_simple_namespace(x):
 @case()
 def case_type_hints_of_a_class(x):
     return x, sorted(typing.get_type_hints(Config)), Config.__annotations__["width"]
+
+
+@case(inputs=lambda: (tensor(), 2, 10))
+def case_integer_enumeration_and_arguments(x, n, m):
+    return x * m, m == Level.HIGH, m != Level(m), n + Level.LOW, n < Level.HIGH, Level.HIGH == n, m in (Level.HIGH,)
