@@ -278,12 +278,14 @@ def show(title: str, unit: str, digits: int, results: dict[str, dict[str, list[f
     for name, row in results.items():
         ours, theirs = (statistics.median(row[side]) for side in FRONTENDS)
         least = [min(row[side]) for side in FRONTENDS]
-        ratios.append(ours / theirs)
+        if name != "start":
+            ratios.append(ours / theirs)
         table.add_row(
             name, f"{ours:.{digits}f}", f"{least[0]:.{digits}f}", f"{theirs:.{digits}f}", f"{least[1]:.{digits}f}",
             f"{ours / theirs:.2f}", f"{least[0] / least[1]:.2f}",
         )  # fmt: skip
-    table.add_row("geometric mean", "", "", "", "", f"{statistics.geometric_mean(ratios):.2f}", "")
+    if ratios:
+        table.add_row("geometric mean", "", "", "", "", f"{statistics.geometric_mean(ratios):.2f}", "")
     Console(highlight=False, width=110).print(table)
 
 
