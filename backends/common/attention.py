@@ -9,11 +9,11 @@ over a row, the weights are ``P = exp(S - L)``.  As torch does, a row that is ma
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
-
-Tensor = torch.Tensor
+from torch import Tensor
 
 
 def _forward(
@@ -103,7 +103,7 @@ def _laid_out(tensor: Tensor) -> Tensor:
     return tensor.transpose(1, 2).clone(memory_format=torch.contiguous_format).transpose(1, 2)
 
 
-TABLE = {
+TABLE: dict[Any, Callable[..., Any]] = {
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default: _forward,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _backward,
 }

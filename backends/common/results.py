@@ -37,6 +37,6 @@ class Result:
         return tensor.permute(self.order).contiguous().permute(back)
 
 
-def hint_of(size: Any) -> int | None:
-    """A size, or the one that a symbolic size had in the first call."""
+def hint_of(size: Any) -> Any:
+    """A size, or the one that a symbolic size had in the first call; None if it depends on data."""
     return size if type(size) is int else size.node.hint

@@ -66,7 +66,7 @@ class Cudagraphs:
 
 
 def _has_mask(node: Node) -> bool:
-    values = [i.meta.get("val") for i in node.args[1] if isinstance(i, Node)]  # type: ignore[union-attr]
+    values = [i.meta.get("val") for i in node.args[1] if isinstance(i, Node)]
     return any(isinstance(v, torch.Tensor) and v.dtype in (torch.bool, torch.uint8) for v in values)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -98,7 +100,7 @@ class _Shape:
         self._options = options
         self._pool = pool
         self._seen: dict[int, int] = {}  # addresses in the last warm-up call
-        self._calls = 0
+        self._calls: Counter[int] = Counter()  # warm-up calls of each thread: some libraries set up a thread at a time
         self._records = 0
         self._moving: set[int] = set()
         self._held: set[int] = set()
@@ -106,10 +108,6 @@ class _Shape:
 
     def call(self, args: Sequence[Any]) -> Sequence[torch.Tensor]:
         """The results; nothing if ``failure`` is set afterwards."""
-        if self._calls < self._options.warmup:
-            self._calls += 1
-            self._seen = _addresses(args)
-            return self._run(*args)
         recording = self._recording
         if recording is not None:
             moved, held = recording.moved(args), recording.in_use()
@@ -118,7 +116,12 @@ class _Shape:
             self._learn(args, moved, held)
             # What the program still holds keeps its memory; the rest goes back to the pool before it is used again.
             self._recording = recording = None
-        else:
+        thread = threading.get_ident()
+        if self._calls[thread] < self._options.warmup:
+            self._calls[thread] += 1
+            self._seen = _addresses(args)
+            return self._run(*args)
+        if not self._records:
             now = _addresses(args)
             self._moving = {p for p, a in now.items() if self._seen.get(p) != a and not self._is_settled(args[p])}
         self._records += 1

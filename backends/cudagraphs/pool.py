@@ -45,9 +45,13 @@ class Pool:
 
     def handle(self) -> Any:
         """What names the memory to the allocator; a new one when no recording is left to hold the old."""
-        if not self._recordings:
+        if self._handle is None or not self._recordings:
             self._handle = torch.cuda.graph_pool_handle()
         return self._handle
+
+    def abandon(self) -> None:
+        """Give memory of a new name from now on; the old one is of no use after a recording that failed."""
+        self._handle = None
 
     def add(self, recording: Recording) -> None:
         self._recordings.add(recording)

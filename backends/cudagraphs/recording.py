@@ -93,18 +93,30 @@ class Recording:
 def _record(run: Run, args: Sequence[Any], pool: Pool) -> tuple[Any, list[torch.Tensor]]:
     """The graph of ``run``'s kernels, none of which runs, and the tensors they will write."""
     torch.cuda.synchronize(pool.device)
-    graph = torch.cuda.CUDAGraph()
+    graph, handle = torch.cuda.CUDAGraph(), pool.handle()
     with torch.cuda.stream(pool.side), _without_garbage_collection():
-        graph.capture_begin(pool=pool.handle(), capture_error_mode="thread_local")
         try:
+            graph.capture_begin(pool=handle, capture_error_mode="thread_local")
             outputs = list(run(*args))
+            graph.capture_end()
         except BaseException:
-            # This ends the capture; what it says of it follows from what was raised already.
             with contextlib.suppress(RuntimeError):
                 graph.capture_end()
+            with contextlib.suppress(RuntimeError):
+                internals.end_allocating_to_pool(pool.device, handle)
+            _recover(pool)
             raise
-        graph.capture_end()
     return graph, outputs
+
+
+def _recover(pool: Pool) -> None:
+    """Undo what a recording that failed leaves: to torch its memory is still being recorded, and so is the generator,
+    which draws nothing until a recording ends well."""
+    pool.abandon()
+    graph, target = torch.cuda.CUDAGraph(), torch.empty(1, device="cuda")
+    graph.capture_begin(pool=torch.cuda.graph_pool_handle(), capture_error_mode="thread_local")
+    target.zero_()
+    graph.capture_end()
 
 
 @contextlib.contextmanager

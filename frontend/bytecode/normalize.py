@@ -167,9 +167,9 @@ class MovedCell(str):
     Who has followed the frame up to here knows what is in the slot; to all others the op is unsupported.
     """
 
-    __slots__ = ("name",)
+    name: str
 
-    def __new__(cls, opcode, name):
+    def __new__(cls, opcode: str, name: str) -> MovedCell:
         made = super().__new__(cls, opcode)
         made.name = name
         return made

@@ -362,7 +362,7 @@ def update_wrapper(tr: Trace, *args: Value, **kwargs: Value) -> Value:
 
 
 # It keeps what it has compiled in a cache, which is no business of the program's.
-@handles(re._compile)
+@handles(re._compile)  # type: ignore[attr-defined]
 def compile_pattern(tr: Trace, pattern: Value, flags: Value) -> Value:
     if not pattern.is_const():
         return pattern  # compiled already

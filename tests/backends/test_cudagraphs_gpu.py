@@ -22,6 +22,7 @@ def _fresh():
     torchmux.reset()
     yield
     torchmux.reset()
+    torch.rand(2, device="cuda")  # raises if a recording has left the generator as it was
 
 
 def _compile(function, **options):
@@ -200,7 +201,33 @@ def test_strict_refuses():
         compiled(_batches(1)[0], torch.tensor(2.0))
 
 
-def test_streams_and_threads():
+def test_a_recording_that_fails_does_no_harm(caplog):
+    def fn(x):
+        return torch.ops.torchmux_test.waits(x * 2) + torch.rand_like(x)
+
+    library = torch.library.Library("torchmux_test", "DEF")
+    library.define("waits(Tensor x) -> Tensor")
+    library.impl("waits", lambda x: x + float(x.sum()), "CUDA")  # reads a number, which no recording can
+    library.impl("waits", torch.empty_like, "Meta")
+    compiled = torchmux.compile(fn, backend="cudagraphs")
+    torch.manual_seed(0)
+    found = [compiled(x) for x in _batches(4)]
+    torch.manual_seed(0)
+    for a, x in zip(found, _batches(4), strict=True):
+        assert torch.equal(a, fn(x))
+    torch.rand(3, device="cuda")
+    before = torch.cuda.memory_allocated()
+    large = torch.empty(2**26, device="cuda")
+    assert torch.cuda.memory_allocated() >= before + large.nbytes
+    assert "recording failed" in caplog.text
+    assert any("recording failed" in (f.reason or "") for f in torchmux.report(compiled).fallbacks)
+    with pytest.raises(FallbackRefused, match="recording failed"):
+        strict = torchmux.compile(fn, backend="cudagraphs", strict=True)
+        for x in _batches(2):
+            strict(x)
+
+
+def test_streams_and_threads(caplog):
     compiled = _compile(lambda x: (x @ x.t()).sin() @ x)
     failures = []
 
@@ -221,6 +248,7 @@ def test_streams_and_threads():
     for thread in threads:
         thread.join()
     assert not failures
+    assert not caplog.text
 
 
 def test_in_inference_mode_and_out_of_it():
