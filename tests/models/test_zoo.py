@@ -30,7 +30,7 @@ GRAPHS = dict.fromkeys(CLASSIFIERS, (1, 2)) | {
     "hubert": (1, 7), "ibert": (1, 29), "idefics3": (6, 6), "informer": (1, 9), "jetmoe": (16, 16), "led": (4, 4),
     "levit": (2, 2), "llava": (6, 1), "longformer": (4, 4), "m2m_100": (1, 7), "nllb_moe": (29, 32),
     "openai-gpt": (1, 2), "rwkv": (2, 2), "segformer": (2, 1), "sew": (1, 7),
-    "superpoint": (9, 9), "switch_transformers": (40, 40), "time_series_transformer": (1, 9), "unispeech-sat": (1, 7),
+    "superpoint": (9, 9), "switch_transformers": (29, 29), "time_series_transformer": (1, 9), "unispeech-sat": (1, 7),
     "videomae": (7, 8), "vilt": (25, 25), "vits": (32, 60), "wav2vec2": (1, 7), "wav2vec2-bert": (1, 4),
     "wavlm": (1, 7), "xlm": (5, 5),
 }  # fmt: skip
