@@ -21,7 +21,7 @@ from .ir import Buffer
 from .kernel import Kernel
 from .program import Call, Matrix, Product, Program, TensorRef
 from .schedule import Schedule
-from .stages import LoopNest, plan, read_by, stored_by
+from .stages import LoopNest, Store, plan, read_by, stored_by
 
 
 @dataclass
@@ -70,7 +70,8 @@ class _Assembler:
                 self.held |= step.reads | step.writes
         self.constants = [b for b in program.buffers if b.name in program.constants]
         self.held |= set(self.constants)
-        self.uses = [_touched(step) for step in self.steps]
+        self.alias = self._in_place()
+        self.uses = [self._touched(step) for step in self.steps]
         self.arena = memory.plan(self.uses, {b for b in set().union(*self.uses, set()) if b not in self.held})
 
     def run(self) -> Module:
@@ -97,13 +98,39 @@ class _Assembler:
         count = sum(isinstance(s, LoopNest) for s in self.steps)
         return Module(cpp, python, names, count, calls, self.timers)
 
+    def _in_place(self) -> dict[Buffer, Buffer]:
+        """Results of matrix products that lie where the one kernel that reads them puts its own result."""
+        readers: dict[Buffer, list[Any]] = {}
+        writers: dict[Buffer, int] = {}
+        for step in self.steps:
+            for buffer in read_by(step) if isinstance(step, LoopNest) else step.reads:
+                readers.setdefault(buffer, []).append(step)
+            for buffer in stored_by(step) if isinstance(step, LoopNest) else step.writes:
+                writers[buffer] = writers.get(buffer, 0) + 1
+        alias: dict[Buffer, Buffer] = {}
+        for step in self.steps:
+            if not isinstance(step, Product) or step.target in self.held:
+                continue
+            using = readers.get(step.target, [])
+            if len(using) != 1 or not isinstance(using[0], LoopNest):
+                continue
+            for target in sorted(stored_by(using[0]), key=lambda b: b.name):
+                free = writers[target] == 1 and target not in alias.values()
+                if free and _takes_over(using[0], step.target, target):
+                    alias[step.target] = target
+                    break
+        return alias
+
+    def _touched(self, step: Any) -> set[Buffer]:
+        return {self.alias.get(b, b) for b in _touched(step)}
+
     # --- C++ ------------------------------------------------------------------------------------------------------
 
     def _table(self, steps: Sequence[Any]) -> list[Buffer]:
         """The buffers whose addresses a segment is passed, in order."""
         found: dict[Buffer, None] = {}
         for step in steps:
-            found.update((b, None) for b in sorted(_touched(step), key=lambda b: b.name) if b in self.held)
+            found.update((b, None) for b in sorted(self._touched(step), key=lambda b: b.name) if b in self.held)
         return list(found)
 
     def _segment(self, number: int, steps: Sequence[Any], table: list[Buffer]) -> str:
@@ -114,7 +141,7 @@ class _Assembler:
             names[buffer] = buffer.name
             lines.append(f"  {NAMES[buffer.dtype]}* {buffer.name} = ({NAMES[buffer.dtype]}*)at[{n}];")
         for step in steps:
-            for buffer in sorted(_touched(step), key=lambda b: b.name):
+            for buffer in sorted(self._touched(step), key=lambda b: b.name):
                 if buffer not in names:
                     names[buffer] = buffer.name
                     kind = NAMES[buffer.dtype]
@@ -132,7 +159,7 @@ class _Assembler:
             return self._product(step)
         function = print_kernel(step)
         name = self._function(function, step)
-        arguments = [b.name for b in function.buffers] + list(function.more)
+        arguments = [self.alias.get(b, b).name for b in function.buffers] + list(function.more)
         return f"{name}({', '.join(arguments)});"
 
     def _function(self, function: Function, nest: LoopNest) -> str:
@@ -154,7 +181,7 @@ class _Assembler:
             for m, rows, columns in ((step.left, step.m, step.k), (step.right, step.k, step.n))
         )
         extents = ", ".join(_text(v) for v in (step.m, step.n, step.k, step.batch, step.left.step, step.right.step))
-        return f"product({step.target.name}, {left}, {right}, {extents});"
+        return f"product({self.alias.get(step.target, step.target).name}, {left}, {right}, {extents});"
 
     # --- Python ---------------------------------------------------------------------------------------------------
 
@@ -254,10 +281,34 @@ class _Assembler:
 
 
 def _touched(step: Any) -> set[Buffer]:
+    """The buffers that a step reads or writes."""
     if isinstance(step, LoopNest):
         return stored_by(step) | read_by(step)
     found: set[Buffer] = step.reads | step.writes
     return found
+
+
+def _takes_over(nest: LoopNest, source: Buffer, target: Buffer) -> bool:
+    """Whether ``target`` can lie where ``source`` lies: each element is read in its place before it is written."""
+    stores = [
+        (at, step)
+        for at, stage in enumerate(nest.stages)
+        for step in [*stage.before, *stage.body]
+        if isinstance(step, Store) and step.buffer is target
+    ]
+    if len(stores) != 1 or source.dtype is not target.dtype or source.numel != target.numel:
+        return False
+    last, store = stores[0]
+    for at, stage in enumerate(nest.stages):
+        for step in [*stage.before, *stage.body]:
+            for buffer, position in step.value.loads:
+                if buffer is source and (at > last or position is not store.position):
+                    return False
+            if isinstance(step, Store) and any(
+                b is source for a in index.data_atoms(step.position) for b, _ in a.node.loads
+            ):
+                return False
+    return True
 
 
 def _operand(matrix: Matrix, rows: Index, columns: Index) -> str:
