@@ -479,6 +479,10 @@ class Reader:
             self._global_guards.add(key)
             where = const_source(namespace, f"globals of {namespace.get('__name__')}")
             self.guards.add(where, f"{name!r} not in {{0}}", (), f"has no {name}")
+            if (id(builtins), name) not in self._global_guards:
+                self._global_guards.add((id(builtins), name))
+                source = const_source(builtins, "builtins")
+                self.guards.add(source, f"{{0}}.{name} is {{1}}", (found,), f"has the same {name}")
         return self.wrap(found, None)
 
     # --- guard shorthands ------------------------------------------------------------------------------------------

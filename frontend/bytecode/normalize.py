@@ -169,7 +169,7 @@ class MovedCell(str):
 
     name: str
 
-    def __new__(cls, opcode: str, name: str) -> MovedCell:
+    def __new__(cls, opcode: str, name: str) -> "MovedCell":
         made = super().__new__(cls, opcode)
         made.name = name
         return made

@@ -1,5 +1,6 @@
 """Guards of names, functions, objects and classes: what is changed after compiling is noticed."""
 
+import builtins
 import functools
 import math
 import sys
@@ -495,6 +496,13 @@ def base_classes_change():
     thing = Derived()
     yield lambda x: thing.method(x), (vector(),)
     Derived.__bases__ = (Second,)
+    yield (vector(),)
+
+
+@case
+def builtin_is_replaced():
+    yield lambda x: x * divmod(7, 2)[0], (vector(),)
+    put(builtins, "divmod", lambda a, b: (7, 7))
     yield (vector(),)
 
 
