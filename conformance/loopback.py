@@ -167,6 +167,9 @@ CAUGHT_AS: dict[str, tuple[Outcome, str]] = {
 }
 
 
+_registered: set[str] = set()
+
+
 class Loopback(Requirements):
     """Requirements of the backend with one fault, which are those of a backend without any."""
 
@@ -174,6 +177,9 @@ class Loopback(Requirements):
 
     def __init__(self, fault: str) -> None:
         super().__init__(f"loopback_{fault}")
+        if fault in _registered:
+            return
+        _registered.add(fault)
         everything = {"training": True, "dynamic_shapes": True, "devices": (ANY,), "dtypes": (ANY,)}
         register_backend(
             BackendSpec(

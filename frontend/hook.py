@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import itertools
 import logging
@@ -267,10 +268,15 @@ def session_for(owner: Any, key: Hashable, make: Callable[[], Session]) -> Sessi
 
 def reset() -> None:
     """Forget all compiled code."""
-    with _lock:
-        for sessions in _sessions.values():
-            for session in sessions.values():
-                session.forget()
+    # Compiled code may ask for it; then what runs meanwhile, a callback of the garbage collector, say, is not its.
+    callback = ti.set_eval_frame(None)
+    try:
+        with _lock:
+            for sessions in _sessions.values():
+                for session in sessions.values():
+                    session.forget()
+    finally:
+        ti.set_eval_frame(callback)
 
 
 class Record(dict[Any, None]):
@@ -316,6 +322,8 @@ class _Callback:
             return _SKIP_CALLEES if code.co_filename.startswith(_QUIET) else _SKIP_CODE
         if code.co_flags & _GENERATOR_LIKE or runs_in_eager(code):
             return _SKIP_FRAME
+        if any(getattr(callback, "__code__", None) is code for callback in gc.callbacks):
+            return _SKIP_CALLEES  # called by the garbage collector, wherever the program happens to be
         session = self._session()
         if session is None or code.co_flags & _FUNCTION != _FUNCTION:
             return _SKIP_FRAME

@@ -12,11 +12,11 @@ def test_frontend(run_python, tmp_path):
     program, numbers = BENCHMARKS / "frontend.py", tmp_path / "numbers.json"
     printed = run_python(
         "import runpy, sys\n"
-        f"sys.argv = ['frontend.py', '--rounds', '1', '--models', '--programs', 'three tensors', "
+        f"sys.argv = ['frontend.py', '--rounds', '1', '--only', 'calls', '--programs', '3 tensors', "
         f"'--json', {str(numbers)!r}]\n"
         f"runpy.run_path({str(program)!r}, run_name='__main__')"
     )
-    assert "three tensors" in printed
+    assert "3 tensors" in printed
     found = json.loads(numbers.read_text())
-    assert set(found["cold_seconds"]) == {"start", "three tensors"}
-    assert all(set(row) == {"eager", "torchmux", "torch"} for row in found["call_microseconds"].values())
+    assert set(found["call_microseconds"]) == {"3 tensors"}
+    assert all({"torchmux", "torch"} <= set(row) for row in found["call_microseconds"].values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import functools
+import gc
 import io
 import pickle
 import sys
@@ -199,6 +200,30 @@ def test_compiled_code_that_resets():
     each = compiled(fn)
     for _ in range(3):
         assert torch.equal(each(X), (X + 1) * 2)
+
+
+def test_the_garbage_collector_calls_back():
+    """What the collector calls in the middle of compiled code is no part of it."""
+    times = []
+
+    def callback(phase, info):
+        times.append(len(phase) * 0.5 + len(times))
+
+    def fn(x):
+        y = x + 1
+        torchmux.graph_break()
+        gc.collect()
+        return y * 2
+
+    each = compiled(fn)
+    gc.callbacks.append(callback)
+    try:
+        for _ in range(3):
+            assert torch.equal(each(X), (X + 1) * 2)
+    finally:
+        gc.callbacks.remove(callback)
+    assert times
+    assert not [entry for entry in torchmux.report(each).graphs if "callback" in entry.function]
 
 
 def test_the_last_reference_goes_while_it_runs():
