@@ -413,6 +413,7 @@ def test_contexts_are_as_in_eager(name, backend):
     check_same(__name__, name, backend)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", features_of(__name__))
 def test_contexts_take_no_more_graphs(name):
     check_graphs(__name__, name)

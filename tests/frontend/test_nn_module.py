@@ -595,6 +595,7 @@ def test_modules_are_as_in_eager(name, backend):
     check_same(__name__, name, backend)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", features_of(__name__))
 def test_modules_take_no_more_graphs(name):
     check_graphs(__name__, name)

@@ -200,6 +200,7 @@ def test_random_numbers_are_as_in_eager(name, backend):
     check_same(__name__, name, backend)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", features_of(__name__))
 def test_random_numbers_take_no_more_graphs(name):
     check_graphs(__name__, name)
