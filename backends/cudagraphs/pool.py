@@ -30,6 +30,7 @@ class Pool:
         self.side = torch.cuda.Stream(device)
         self._recordings: weakref.WeakSet[Recording] = weakref.WeakSet()
         self._handle: Any = None
+        self._of_handle: weakref.WeakSet[Recording] = weakref.WeakSet()
         self._last: Any = None
         self._lock = threading.Lock()
 
@@ -45,8 +46,9 @@ class Pool:
 
     def handle(self) -> Any:
         """What names the memory to the allocator; a new one when no recording is left to hold the old."""
-        if self._handle is None or not self._recordings:
+        if self._handle is None or not self._of_handle:
             self._handle = torch.cuda.graph_pool_handle()
+            self._of_handle = weakref.WeakSet()
         return self._handle
 
     def abandon(self) -> None:
@@ -55,6 +57,7 @@ class Pool:
 
     def add(self, recording: Recording) -> None:
         self._recordings.add(recording)
+        self._of_handle.add(recording)
 
     def owns(self, address: int) -> bool:
         """Whether a storage is the output of a recording, and so stays where it is while that lives."""
