@@ -40,6 +40,22 @@ def without_autocast(run: Callable[..., Sequence[Any]]) -> Callable[..., Sequenc
     return call
 
 
+def in_torch(captured: Any, message: str, *, strict: bool) -> Callable[..., Sequence[Any]]:
+    """Code for the calls that a compiled part does not take; ``message`` says which, and each is logged.
+
+    Raises:
+        FallbackRefused: on such a call, if ``strict``.
+    """
+
+    def call(*args: Any) -> Sequence[Any]:
+        if strict:
+            raise FallbackRefused(f"strict=True, and this call would run in torch: {message}.")
+        log.warning("torch runs this call: %s", message)
+        return captured.forward(*args)
+
+    return call
+
+
 def _sharing(args: Sequence[Any]) -> list[int]:
     """As :func:`aliasing.sharing`, for real tensors and in a fifth of its time; empty tensors share with nobody."""
     first: dict[int, int] = {}
@@ -62,14 +78,10 @@ def eager_when_overlap_differs(
         FallbackRefused: on such a call, if ``strict``.
     """
     expected = _sharing(example_inputs)
+    message = "inputs that the graph changes in place overlap in memory otherwise than when it was compiled"
+    otherwise = in_torch(captured, message, strict=strict)
 
     def call(*args: Any) -> Sequence[Any]:
-        if _sharing(args) == expected:
-            return run(*args)
-        message = "inputs that the graph changes in place overlap in memory otherwise than when it was compiled"
-        if strict:
-            raise FallbackRefused(f"strict=True, and this call would run in torch: {message}.")
-        log.warning("torch runs this call: %s", message)
-        return captured.forward(*args)
+        return run(*args) if _sharing(args) == expected else otherwise(*args)
 
     return call

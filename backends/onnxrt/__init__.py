@@ -10,22 +10,15 @@ Importing this package imports none of onnxruntime, onnxscript and torch.onnx.
 
 from __future__ import annotations
 
-import importlib.metadata
-
 from torchmux.registry.spec import BackendSpec
 
+from ..common.versions import installed
 from .options import OnnxrtOptions
 
 
 def fingerprint() -> str:
     """The versions that decide what is exported and how it runs."""
-    found = []
-    for name in ("onnxruntime", "onnxruntime-gpu", "onnxscript", "onnx"):
-        try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return ", ".join(found)
+    return installed("onnxruntime", "onnxruntime-gpu", "onnxscript", "onnx")
 
 
 SPEC = BackendSpec(

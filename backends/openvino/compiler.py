@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
 from torch.fx import GraphModule, Node
 
-from torchmux.registry.errors import FallbackRefused
 from torchmux.registry.spec import CompileRequest
 
 from ..common.cache import ArtifactCache, default_cache, graph_key
 from ..common.graphs import copy_graph, freeze, outputs
 from ..common.refusal import NodesRefused
 from ..common.results import Result
+from ..common.runtime import in_torch
 from . import fingerprint, integers, operators, runtime
 from .options import OpenvinoOptions
 from .translate import blamed, reason_of, to_openvino
 
-log = logging.getLogger("torchmux.fallback")
+_NOT_TAKEN = "an integer input may not fit into OpenVINO's 32 bits, or names a row that is not there"
 cache_log = logging.getLogger("torchmux.cache")
 
 _GENERATION = 2
@@ -61,7 +61,7 @@ class OpenVino:
         config = runtime.configuration(options, device)
         placeholders = gm.graph.find_nodes(op="placeholder")
         results = [Result.of(n.meta["val"]) for n in outputs(gm)]
-        in_torch = copy_graph(gm)
+        untouched = copy_graph(gm)
         frozen = _frozen(placeholders, example_inputs, request) if options.freeze else {}
         kept = [p for p in range(len(placeholders)) if p not in frozen]
         ranges = {p: integers.assume(placeholders[p]) for p in kept if _is_long(placeholders[p])}
@@ -76,12 +76,12 @@ class OpenVino:
         hit = compiled is not None
         if compiled is None:
             model = _convert(gm)
-            _refuse_identities(model, [n.name for n in outputs(in_torch)])
+            _refuse_identities(model, [n.name for n in outputs(untouched)])
             compiled = runtime.compile_model(model, device, config)
             if cache is not None:
                 cache.store(key, runtime.to_bytes(compiled))
         runtime.check_precision(compiled, config)
-        otherwise = _in_torch(in_torch, strict=request.strict)
+        otherwise = in_torch(untouched, _NOT_TAKEN, strict=request.strict)
         return runtime.OpenvinoFunction(compiled, kept, results, ranges, otherwise, holds=gm, cache_hit=hit)
 
 
@@ -133,16 +133,3 @@ def _frozen(
 def _is_long(placeholder: Node) -> bool:
     value = placeholder.meta["val"]
     return integers.is_long(value) or not isinstance(value, torch.Tensor)
-
-
-def _in_torch(gm: GraphModule, *, strict: bool) -> Callable[..., Sequence[torch.Tensor]]:
-    """Code for the calls that the compiled model does not take."""
-
-    def call(*args: Any) -> Sequence[torch.Tensor]:
-        message = "an integer input may not fit into OpenVINO's 32 bits, or names a row that is not there"
-        if strict:
-            raise FallbackRefused(f"strict=True, and this call would run in torch: {message}.")
-        log.warning("torch runs this call: %s", message)
-        return gm.forward(*args)
-
-    return call

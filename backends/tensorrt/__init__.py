@@ -12,11 +12,11 @@ tensorrt.
 
 from __future__ import annotations
 
-import importlib.metadata
 from pathlib import Path
 
 from torchmux.registry.spec import Availability, BackendSpec
 
+from ..common.versions import installed
 from .options import TensorrtOptions
 
 _DRIVER = Path("/proc/driver/nvidia/version")
@@ -31,13 +31,7 @@ def probe() -> Availability:
 
 def fingerprint() -> str:
     """The versions that decide what an engine is."""
-    found = []
-    for name in ("torch_tensorrt", "tensorrt"):
-        try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return ", ".join(found)
+    return installed("torch_tensorrt", "tensorrt")
 
 
 SPEC = BackendSpec(

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
 from torch.fx import GraphModule, Node
 
-from torchmux.registry.errors import FallbackRefused
 from torchmux.registry.spec import CompileRequest
 
 from ..common.cache import default_cache, graph_key
 from ..common.graphs import copy_graph, freeze, outputs
 from ..common.refusal import NodesRefused
 from ..common.results import Result
+from ..common.runtime import in_torch
 from . import engine, fingerprint, operators
 from .options import TensorrtOptions
 from .settings import Profile, input_for, profile_of, settings_for
 
-log = logging.getLogger("torchmux.fallback")
+_NOT_TAKEN = "a dynamic dimension is outside of the engine's profile (mark_dynamic's max, or largest_size)"
 
 
 class TensorRT:
@@ -57,7 +56,7 @@ class TensorRT:
             raise NodesRefused({n.name: why for n in calls})
         placeholders = gm.graph.find_nodes(op="placeholder")
         results = [Result.of(n.meta["val"]) for n in outputs(gm)]
-        in_torch = copy_graph(gm)
+        untouched = copy_graph(gm)
         frozen = {p: example_inputs[p].detach() for p in request.static_inputs} if options.freeze else {}
         kept = [p for p in range(len(placeholders)) if p not in frozen]
         profiles = {p: profile_of(placeholders[p], options.largest_size) for p in kept}
@@ -79,7 +78,7 @@ class TensorRT:
                 if cache is not None:
                     cache.store(key, built.to_bytes())
             module = engine.load(built, gm, f"torchmux_{key[:12]}", settings)
-        otherwise = _in_torch(in_torch, strict=request.strict)
+        otherwise = in_torch(untouched, _NOT_TAKEN, strict=request.strict)
         return TensorrtFunction(
             module, kept, results, {p: f for p, f in profiles.items() if f is not None}, otherwise, stored is not None
         )
@@ -116,16 +115,3 @@ class TensorrtFunction:
 
 def _calls(gm: GraphModule) -> list[Node]:
     return [n for n in gm.graph.nodes if n.op == "call_function"]
-
-
-def _in_torch(gm: GraphModule, *, strict: bool) -> Callable[..., Sequence[torch.Tensor]]:
-    """Code for the calls that the engine does not take."""
-
-    def call(*args: Any) -> Sequence[torch.Tensor]:
-        message = "a dynamic dimension is outside of the engine's profile (mark_dynamic's max, or largest_size)"
-        if strict:
-            raise FallbackRefused(f"strict=True, and this call would run in torch: {message}.")
-        log.warning("torch runs this call: %s", message)
-        return gm.forward(*args)
-
-    return call

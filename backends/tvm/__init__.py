@@ -14,22 +14,15 @@ Importing this package does not import tvm.
 
 from __future__ import annotations
 
-import importlib.metadata
-
 from torchmux.registry.spec import BackendSpec
 
+from ..common.versions import installed
 from .options import TvmOptions
 
 
 def fingerprint() -> str:
     """The versions that decide what is generated; the processor counts through the target."""
-    found = []
-    for name in ("apache-tvm", "apache-tvm-ffi"):
-        try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return ", ".join(found)
+    return installed("apache-tvm", "apache-tvm-ffi")
 
 
 SPEC = BackendSpec(
