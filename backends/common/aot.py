@@ -22,6 +22,7 @@ from torchmux import torch_internals as internals
 
 from . import aliasing, simplify
 from .decompose import Table, drop_dead_code, honest_batch_norm, kept_whole
+from .tangents import Backward, Tangents
 
 # Called with a functional ATen graph, its fake inputs and whether it is the backward graph; returns the code for it.
 Lower = Callable[[GraphModule, Sequence[Any], bool], Callable[..., Sequence[Any]]]
@@ -107,10 +108,13 @@ def through_autograd(
     It must run in the tracing context of the fake inputs; :func:`internals.inputs_are_mutated` then tells the rest.
     """
     aot = internals.aot_autograd()
+    tangents = Tangents()
 
     def compiler(backward: bool) -> Callable[[GraphModule, Sequence[Any]], Any]:
         def compile_one(part: GraphModule, inputs: Sequence[Any]) -> Any:
-            return _boxed(lower(part, inputs, backward))
+            if not backward:
+                return _boxed(lower(part, inputs, False))
+            return _boxed(Backward(part, tangents, lambda gm: lower(gm, inputs, True)))
 
         # Backward is compiled when it first runs, which may be in the middle of a program that is captured.
         return internals.not_captured(compile_one)
@@ -124,11 +128,11 @@ def through_autograd(
             fw_compiler=compiler(False),
             bw_compiler=compiler(True),
             inference_compiler=compiler(False),
-            partition_fn=internals.min_cut_partition(),
+            partition_fn=tangents.counted(internals.min_cut_partition()),
             decompositions=table,
         )
         internals.keep_saved_buffers()
-        return compiled
+        return tangents.watched(compiled)
 
 
 def _has_lstm(gm: GraphModule) -> bool:

@@ -96,6 +96,16 @@ def a_part_of_the_results(trial: Trial) -> Any:
 
 
 @case("training")
+def beside_an_infinite_derivative(trial: Trial) -> Any:
+    """A result that is not differentiated adds nothing to gradients, even where its derivative is infinite."""
+    x, y = torch.zeros(3, device=trial.device), trial.tensor(3, requires_grad=True)
+    x = (x.double() if trial.wide else x).requires_grad_()
+    root, product = trial.run(lambda x, y: (x.sqrt(), x * y), x, y)
+    product.sum().backward()
+    return root, product, x.grad, y.grad
+
+
+@case("training")
 def gradients_by_function(trial: Trial) -> Any:
     """``torch.autograd.grad`` with an input that is used several times, and shared weights."""
     x = trial.tensor(3, 3, requires_grad=True)

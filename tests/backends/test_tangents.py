@@ -1,0 +1,72 @@
+"""Backward from some of the results: the others count for nothing, not for zeros."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import torchmux
+
+
+def separate(x, y):
+    return x.sqrt(), y * 3, (y * 2).detach(), x.argmax()
+
+
+def shared(x, y):
+    both = (x + 1) * y
+    return both.sqrt(), both + x, torch.cat([x.sqrt(), y]), y.unbind()[0]
+
+
+def gradients(function, use):
+    x, y = torch.tensor([0.0, 4.0], requires_grad=True), torch.tensor([0.0, 2.0], requires_grad=True)
+    results = function(x, y)
+    torch.autograd.backward([results[p] for p in use], [torch.ones_like(results[p]) for p in use])
+    return x.grad, y.grad
+
+
+def same(found, expected):
+    if expected is None or found is None:
+        return found is expected
+    return torch.allclose(found, expected, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("function", "use"),
+    [(separate, (0,)), (separate, (1,)), (separate, (0, 1)), *((shared, (p,)) for p in range(4)), (shared, (1, 3))],
+)
+def test_a_part_of_the_results(function, use):
+    compiled = torchmux.compile(function, backend="aot_eager")
+    for chosen in (use, (0, 1), use):
+        for found, expected in zip(gradients(compiled, chosen), gradients(function, chosen), strict=True):
+            assert same(found, expected), (found, expected)
+
+
+def test_compiled_code_gets_no_gradient_for_them():
+    found, expected = (gradients(f, (1,)) for f in (torchmux.compile(shared, backend="native"), shared))
+    assert all(map(same, found, expected)), (found, expected)
+
+
+def test_each_choice_is_compiled_once():
+    torchmux.reset()
+    compiled = torchmux.compile(separate, backend="aot_eager")
+    counts = []
+    for use in ((1,), (1,), (0, 1), (1,), (0, 1), (0,), (0,)):
+        gradients(compiled, use)
+        (graph,) = torchmux.report(compiled).graphs
+        counts.append(len(graph.report.placements))
+    assert counts[0] == counts[1] < counts[5] == counts[6]
+    assert counts[2] == counts[3] == counts[4]
+
+
+def test_with_sizes_that_change():
+    def f(x, y):
+        return x.sqrt().sum(0), (x * y).sum(1)
+
+    compiled = torchmux.compile(f, backend="aot_eager", dynamic=True)
+    for rows, used in ((3, 1), (5, 1), (3, 0)):
+        found = []
+        for function in (compiled, f):
+            x, y = torch.zeros(rows, 2, requires_grad=True), torch.ones(rows, 2, requires_grad=True)
+            function(x, y)[used].sum().backward()
+            found.append((x.grad, y.grad))
+        assert all(map(same, *found)), found
