@@ -2,8 +2,13 @@
 
 * ``case`` and ``observation``: what a case is, and comparing what it shows;
 * ``oracle``: when a number is right;
-* ``semantics`` and ``operators``: the cases, ``collect`` gathers them;
+* ``semantics``, ``models`` and ``operators``: the cases, ``collect`` gathers them;
 * ``requirements``: what a backend claims; ``outcome``: what can become of a case; ``judge`` says which;
-* ``runner`` and ``worker``: many cases in processes of their own; ``report``: what they found;
+* ``runner`` and ``worker``: many cases in processes of their own; ``report`` and ``page``: what they found;
+* ``reproducer`` and ``literals``: a script for each failure; ``minify``: the smallest graph that still fails;
+* ``suite`` and ``plugin``: all of it as tests of a third party, run by pytest; ``scores``: what is published;
 * ``loopback``: backends that are wrong on purpose, to try the suite.
 """
+
+SUITE_VERSION = "2"
+"""Raised when a case, the oracle or an outcome changes its meaning: results of different versions do not compare."""

@@ -9,14 +9,18 @@ changed, gradients, buffers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils import _pytree
 
 import torchmux
 
 SEED = 20
+
+OWN_KERNELS = "own_kernels"
+"""Among the needs of a case: the backend's code computes by itself, without torch's operators."""
 
 
 class Trial:
@@ -35,6 +39,8 @@ class Trial:
         self.device = torch.device(device)
         self.strict = strict
         self.compiled: list[Any] = []
+        self.sample: int | None = None
+        self.begins: Callable[[int], None] = lambda number: None
         self._generator = torch.Generator().manual_seed(SEED)
 
     def compile(self, function: Any, **keywords: Any) -> Any:
@@ -49,6 +55,23 @@ class Trial:
     def run(self, function: Any, *args: Any, **keywords: Any) -> Any:
         """Compile and call once."""
         return self.compile(function)(*args, **keywords)
+
+    def step(self, number: int) -> None:
+        """Note which of its samples a case begins: that one is to blame for what happens next."""
+        self.sample = number
+        self.begins(number)
+
+    def given(self, value: Any) -> Any:
+        """Tensors that are given, however nested: on the trial's device, in float64 if it is ``wide``.
+
+        Tensors that share memory still do, unless they are converted.
+        """
+
+        def place(tensor: torch.Tensor) -> torch.Tensor:
+            placed = tensor.detach().to(self.device)
+            return (widened(placed) if self.wide else placed).requires_grad_(tensor.requires_grad)
+
+        return _pytree.tree_map_only(torch.Tensor, place, value)
 
     def tensor(
         self,
@@ -96,7 +119,8 @@ class Case:
 
     ``needs`` names what a backend must claim for it: ``training``, ``dynamic_shapes``, a dtype as ``float16``.
     ``quick`` cases are part of both levels.  ``reference`` says whether a run in float64 means the same; without one,
-    values are compared with eager's alone.
+    values are compared with eager's alone.  ``source`` gives the case, or one of its samples, as Python text: the
+    imports and a function ``case(trial)``; without it a script asks the suite for the case by name.
     """
 
     id: str
@@ -107,7 +131,7 @@ class Case:
     reference: bool = True
     elementwise: bool = False
     strides: bool = True
-    tags: frozenset[str] = field(default_factory=frozenset)
+    source: Callable[[int | None], str] | None = None
 
     @property
     def group(self) -> str:

@@ -9,24 +9,33 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from . import operators, semantics
+from . import models, operators, semantics
 from .case import Case
 
 Level = Literal["quick", "full"]
 
 
 def cases(level: Level = "quick", patterns: Sequence[str] = ("*",)) -> Iterator[Case]:
-    """The cases of a level whose ids match one of the patterns, those about the meaning of graphs first.
-
-    Raises:
-        ImportError: a pattern asks for operators, and what torch's samples need is not installed.
-    """
-    found: Iterable[Case] = semantics.cases()
+    """The cases of a level whose ids match one of the patterns: about the meaning of graphs, models, operators."""
+    found: Iterable[Case] = itertools.chain(semantics.cases(), models.cases())
     if any(_could_match(pattern, operators.PREFIX) for pattern in patterns):
         found = itertools.chain(found, operators.cases(full=level == "full"))
     for case in found:
         if (level == "full" or case.quick) and any(fnmatch.fnmatchcase(case.id, pattern) for pattern in patterns):
             yield case
+
+
+def case(name: str) -> Case:
+    """The case with that id, as the full level has it.
+
+    Raises:
+        KeyError: there is none.
+    """
+    subject = name.partition("/")[0]
+    for found in cases("full", [f"{subject}/*"]):
+        if found.id == name:
+            return found
+    raise KeyError(f"no case is called {name!r}; `python -m torchmux conformance eager --list --level full` shows all")
 
 
 def _could_match(pattern: str, prefix: str) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import re
 import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ import torchmux
 from torchmux.registry.errors import BackendUnavailable, FallbackRefused
 
 from . import observation
-from .case import SEED, Case, Trial
+from .case import OWN_KERNELS, SEED, Case, Trial
 from .observation import Raised
 from .outcome import Outcome, Result
 from .requirements import Requirements
@@ -25,21 +26,26 @@ from .requirements import Requirements
 _REFUSALS = (BackendUnavailable, FallbackRefused)
 
 
-def judge(case: Case, requirements: Requirements) -> Result:
+def judge(
+    case: Case, requirements: Requirements, begins: Callable[[int], None] = lambda number: None, *, lenient: bool = True
+) -> Result:
     """Run ``case`` in eager, in eager with float64, and with the backend, and compare.
 
-    Never raises for what the backend does; a crash of the process is for the caller to notice.
+    Never raises for what the backend does; a crash of the process is for the caller to notice, whom ``begins`` tells
+    which sample of the case the backend is on.  Failures that the requirements expect stay failures if not ``lenient``.
     """
     start = time.perf_counter()
-    result = _judge(case, requirements)
-    expectation = requirements.expectation(case)
+    result = _judge(case, requirements, begins)
+    expectation = requirements.expectation(case) if lenient else None
     if expectation is not None:
         result = _expected(result, f"{expectation.why} {expectation.link}".strip())
     return dataclasses.replace(result, seconds=time.perf_counter() - start)
 
 
-def _judge(case: Case, requirements: Requirements) -> Result:
+def _judge(case: Case, requirements: Requirements, begins: Callable[[int], None]) -> Result:
     device = requirements.device
+    if OWN_KERNELS in case.needs and not requirements.own_kernels:
+        return Result(case.id, Outcome.SKIPPED, f"code of {requirements.backend} calls torch's operators, as it says")
     expected = _observe(case, Trial(device=device))
     if isinstance(expected, Raised):
         return Result(case.id, Outcome.SKIPPED, f"eager does not run it here: {_words(expected.error)}")
@@ -47,20 +53,24 @@ def _judge(case: Case, requirements: Requirements) -> Result:
     if isinstance(reference, Raised):
         reference = None
     trial = Trial(requirements.backend, options=requirements.options, device=device)
+    trial.begins = begins
     found = _observe(case, trial)
     share, reasons = _placed(trial.compiled)
     if isinstance(found, Raised):
         if isinstance(found.error, _REFUSALS):
             return Result(case.id, Outcome.UNSUPPORTED, _words(found.error), share)
-        trace = "".join(traceback.format_exception(found.error))
-        return Result(case.id, Outcome.CRASH, _words(found.error), share, details={"traceback": trace})
+        details = {"traceback": "".join(traceback.format_exception(found.error)), "sample": trial.sample}
+        return Result(case.id, Outcome.CRASH, _words(found.error), share, details=details)
     differences = observation.compare(found, expected, reference, elementwise=case.elementwise, strides=case.strides)
     if differences:
         details = {"differences": [str(d) for d in differences], "kinds": sorted({d.what for d in differences})}
+        if trial.sample is not None and (number := re.match(r"\[(\d+)\]", differences[0].where)):
+            details["sample"] = int(number[1])
         return Result(case.id, Outcome.MISMATCH, str(differences[0]), share, details=details)
     if share == 1.0:
         return Result(case.id, Outcome.PASS)
     words = "; ".join(f"{op}: {why}" for (op, why), _ in reasons.most_common(3))
+    words = words or f"nothing was captured: {_break(trial.compiled)}"
     outcome = Outcome.UNSUPPORTED if share <= requirements.least_share else Outcome.FALLBACK
     return Result(case.id, outcome, words, share, details={"fallbacks": [[*k, n] for k, n in reasons.items()]})
 
@@ -92,14 +102,25 @@ def _observe(case: Case, trial: Trial) -> Any:
         torch.set_grad_enabled(grad)
 
 
-def _placed(compiled: Iterable[Any]) -> tuple[float, Counter[tuple[str, str]]]:
-    """The share of operators that the backend ran, and what torch ran instead, with the reasons."""
+def _placed(compiled: Sequence[Any]) -> tuple[float, Counter[tuple[str, str]]]:
+    """The share of operators that the backend ran, and what torch ran instead, with the reasons.
+
+    Where all calls broke before their first operator, the backend ran nothing of it.
+    """
     total, reasons = 0, Counter[tuple[str, str]]()
     for each in compiled:
         for graph in torchmux.report(each).graphs:
             total += len(graph.report.placements)
             reasons.update((p.op, p.reason or "") for p in graph.report.fallbacks)
-    return (1.0 if not total else 1.0 - reasons.total() / total), reasons
+    if not total:
+        return (0.0 if _break(compiled) else 1.0), reasons
+    return 1.0 - reasons.total() / total, reasons
+
+
+def _break(compiled: Iterable[Any]) -> str:
+    """In words, the first break of a graph; empty if there was none."""
+    breaks = [entry for each in compiled for entry in torchmux.report(each).breaks]
+    return breaks[0].message().splitlines()[0] if breaks else ""
 
 
 def _words(error: BaseException) -> str:

@@ -138,6 +138,11 @@ def failure(gm: GraphModule, inputs: Sequence[Any]) -> Run:
     return call
 
 
+def silent_fallback(gm: GraphModule, inputs: Sequence[Any]) -> Run:
+    """It says that it computes by itself, and lets torch run the graph."""
+    return gm.forward
+
+
 def ignored_option(gm: GraphModule, inputs: Sequence[Any], **options: Any) -> Run:
     """Options are accepted, whatever they are, and not looked at."""
     return gm.forward
@@ -147,7 +152,7 @@ FAULTS: dict[str, Callable[..., Run]] = {
     function.__name__: function
     for function in (
         wrong_value, wrong_stride, lost_mutation, less_precision, wrong_dtype, stale_result, non_deterministic, crash,
-        hang, failure, ignored_option,
+        hang, failure, ignored_option, silent_fallback,
     )
 }  # fmt: skip
 
@@ -163,6 +168,7 @@ CAUGHT_AS: dict[str, tuple[Outcome, str]] = {
     "crash": (Outcome.CRASH, "semantics/mutation/input_in_place"),
     "hang": (Outcome.TIMEOUT, "semantics/mutation/input_in_place"),
     "failure": (Outcome.CRASH, "semantics/mutation/input_in_place"),
+    "silent_fallback": (Outcome.MISMATCH, "semantics/use/runs_what_it_says"),
     "ignored_option": (Outcome.MISMATCH, "semantics/use/unknown_option"),
 }
 
@@ -177,6 +183,7 @@ class Loopback(Requirements):
 
     def __init__(self, fault: str) -> None:
         super().__init__(f"loopback_{fault}")
+        self.fault = fault
         if fault in _registered:
             return
         _registered.add(fault)
@@ -191,6 +198,11 @@ class Loopback(Requirements):
                 **everything,  # type: ignore[arg-type]
             )
         )
+
+    @property
+    def own_kernels(self) -> bool:
+        """Only the fault that is about it claims this."""
+        return self.fault == "silent_fallback"
 
 
 def __getattr__(name: str) -> Callable[[], Loopback]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.utils import _pytree
 
-from . import opinfo
+from . import literals, opinfo
 from .case import SEED, Case, Trial, widened
 
 PREFIX = "operators/"
@@ -45,6 +45,7 @@ def _case(
 ) -> Case:
     direction = "backward" if backward else "strided" if strided else "forward"
     run = functools.partial(_run, operator, dtype, backward, strided, SAMPLES if full else QUICK_SAMPLES)
+    source = functools.partial(_source, operator, dtype, backward, strided)
     return Case(
         f"{PREFIX}{operator.name}/{name}-{direction}",
         run,
@@ -53,6 +54,7 @@ def _case(
         quick=quick,
         reference=not operator.random and dtype.is_floating_point,
         elementwise=operator.elementwise,
+        source=source if not operator.random else None,
     )
 
 
@@ -60,39 +62,80 @@ def _run(
     operator: opinfo.Operator, dtype: torch.dtype, backward: bool, strided: bool, count: int, trial: Trial
 ) -> list[Any]:
     results = []
-    torch.manual_seed(SEED)
-    samples = list(operator.samples(dtype, str(trial.device), requires_grad=backward, count=count))
-    for sample in samples:
+    for number, sample in enumerate(_samples(operator, dtype, str(trial.device), backward, strided, count)):
         if trial.wide:
             sample = sample.map(lambda t: widened(t.detach()).requires_grad_(t.requires_grad))
-        if strided:
-            sample = sample.map(_strided)
-        results.append(_call(operator, sample, backward, trial))
+        trial.step(number)
+        results.append(call(operator.call, sample.input, sample.args, sample.kwargs, trial, backward=backward))
     return results
 
 
-def _call(operator: opinfo.Operator, sample: opinfo.Sample, backward: bool, trial: Trial) -> Any:
-    call = operator.call
+def _samples(
+    operator: opinfo.Operator, dtype: torch.dtype, device: str, backward: bool, strided: bool, count: int
+) -> list[opinfo.Sample]:
+    torch.manual_seed(SEED)
+    samples = operator.samples(dtype, device, requires_grad=backward, count=count)
+    return [sample.map(_strided) if strided else sample for sample in samples]
+
+
+def _source(operator: opinfo.Operator, dtype: torch.dtype, backward: bool, strided: bool, number: int | None) -> str:
+    """A sample as Python text, by default the first."""
+    number = number or 0
+    sample = _samples(operator, dtype, "cpu", backward, strided, number + 1)[number]
+    lines = ["import torch", "", "from torchmux.conformance.operators import call"]
+    name = operator.expression
+    if not name:
+        lines.insert(2, "from torchmux.conformance.opinfo import operator")
+        name = f"operator({operator.name!r}).call"
+    text = literals.Text()
+    given = [text.of(part) for part in (sample.input, sample.args, sample.kwargs)]
+    if text.unpacks:
+        lines.insert(-1, "from torchmux.conformance.literals import unpack")
+    lines += [
+        "", "", "def case(trial):",
+        f"    input = {given[0]}",
+        f"    args = {given[1]}",
+        f"    kwargs = {given[2]}",
+        "    input, args, kwargs = trial.given((input, args, kwargs))",
+        f"    return call({name}, input, args, kwargs, trial, backward={backward})",
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def call(
+    call: Callable[..., Any], input: Any, args: tuple[Any, ...], kwargs: dict[str, Any], trial: Trial, *, backward: bool
+) -> Any:
+    """What a trial makes of one call of an operator, and of the gradients with fixed weights if ``backward``."""
 
     def f(input: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return call(input, *args, **kwargs)
 
-    torch.manual_seed(SEED)
     try:
-        result = trial.compile(f)(sample.input, sample.args, sample.kwargs)
+        torch.manual_seed(SEED)
+        result = trial.compile(f)(input, args, kwargs)
     except RuntimeError as error:
-        if trial.backend is None:
-            return f"raises {type(error).__name__}"  # some samples are for other devices or builds
-        raise
+        if trial.backend is not None and not _raises(f, input, args, kwargs):
+            raise
+        return f"raises {type(error).__name__}"  # some samples are for other devices or builds
     if not backward:
         return result
     outputs = [leaf for leaf in _pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
-    inputs = [t for t in sample.tensors() if t.requires_grad]
+    given = _pytree.tree_leaves((input, args, kwargs))
+    inputs = [t for t in given if isinstance(t, torch.Tensor) and t.requires_grad]
     if not outputs or not inputs:
         return result
     weights = [torch.linspace(0.5, 1.5, max(o.numel(), 1)).to(o)[: o.numel()].view(o.shape) for o in outputs]
     gradients = torch.autograd.grad(outputs, inputs, weights, allow_unused=True)
     return _pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, result), gradients
+
+
+def _raises(function: Callable[..., Any], *given: Any) -> bool:
+    """Whether eager refuses that too."""
+    try:
+        function(*given)
+    except RuntimeError:
+        return True
+    return False
 
 
 def _strided(tensor: torch.Tensor) -> torch.Tensor:

@@ -5,7 +5,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib.util
+import sys
+import types
+import unittest
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -27,11 +32,6 @@ class Sample:
         parts = _pytree.tree_map_only(torch.Tensor, function, (self.input, self.args, self.kwargs))
         return Sample(*parts)
 
-    def tensors(self) -> list[torch.Tensor]:
-        """All tensors among the arguments, in order."""
-        leaves = _pytree.tree_leaves((self.input, self.args, self.kwargs))
-        return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-
 
 @dataclass(frozen=True)
 class Operator:
@@ -46,6 +46,14 @@ class Operator:
     random: bool
     _info: Any
 
+    @property
+    def expression(self) -> str:
+        """How a program writes the function: ``torch.nn.functional.pad``; empty if torch has no public name for it."""
+        found: Any = torch
+        for part in self._info.name.split("."):
+            found = getattr(found, part, None)
+        return f"torch.{self._info.name}" if found is self.call else ""
+
     def samples(self, dtype: torch.dtype, device: str, *, requires_grad: bool, count: int) -> Iterator[Sample]:
         """At most ``count`` samples, the same each time for the same random seed."""
         made = self._info.sample_inputs(device, dtype, requires_grad=requires_grad)
@@ -55,11 +63,40 @@ class Operator:
             yield Sample(sample.input, tuple(sample.args), dict(sample.kwargs))
 
 
+@contextlib.contextmanager
+def _without_expecttest() -> Iterator[None]:
+    """Import torch's samples where ``expecttest`` is missing.
+
+    The module that holds them also holds a base class for torch's own tests, which derives from a class of that
+    package.  Samples need neither.
+    """
+    if importlib.util.find_spec("expecttest") is not None:
+        yield
+        return
+    absent = types.ModuleType("expecttest")
+    absent.TestCase = unittest.TestCase  # type: ignore[attr-defined]
+    sys.modules["expecttest"] = absent
+    try:
+        yield
+    finally:
+        del sys.modules["expecttest"]
+
+
+def operator(name: str) -> Operator:
+    """The operator of that name.
+
+    Raises:
+        KeyError: torch has no samples for one.
+    """
+    return {operator.name: operator for operator in operators()}[name]
+
+
 @functools.cache
 def operators() -> tuple[Operator, ...]:
     """All operators that torch has samples for, by name.  The import takes seconds."""
-    from torch.testing._internal.common_methods_invocations import op_db
-    from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
+    with _without_expecttest():
+        from torch.testing._internal.common_methods_invocations import op_db
+        from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
 
     found: dict[str, Operator] = {}
     for info in op_db:

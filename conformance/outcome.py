@@ -35,7 +35,7 @@ class Outcome(enum.Enum):
     """It is expected to fail, and did not: the expectation is stale."""
 
     SKIPPED = "skipped"
-    """The case cannot run here at all, under eager either: a package or a device is missing."""
+    """The case cannot run here at all, under eager either, or is about what the backend does not claim to be."""
 
     @property
     def is_failure(self) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import platform
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -12,15 +15,29 @@ import torch
 
 import torchmux
 
+from . import SUITE_VERSION
 from .outcome import Outcome, Result
 
 
+def group_of(case: str) -> str:
+    """The group of a case in reports: ``semantics/mutation``, ``operators/linalg``, ``models/training``."""
+    subject, _, rest = case.partition("/")
+    first, _, last = rest.partition("/")
+    if subject == "models":
+        return f"{subject}/{last}"
+    if subject == "operators":
+        return f"{subject}/{next((space for space in _SPACES if first.startswith(f'{space}.')), 'torch')}"
+    return f"{subject}/{first}"
+
+
+_SPACES = ("nn.functional", "linalg", "fft", "special", "masked", "sparse", "signal")
+
+
 def summary(results: Iterable[Result]) -> dict[str, dict[str, int]]:
-    """How often each outcome occurred in each group (the first two parts of an id), groups in order."""
+    """How often each outcome occurred in each group, groups in the order of their first cases."""
     groups: dict[str, Counter[str]] = {}
     for result in results:
-        group = "/".join(result.case.split("/")[: 2 if result.case.startswith("semantics") else 1])
-        groups.setdefault(group, Counter())[result.outcome.value] += 1
+        groups.setdefault(group_of(result.case), Counter())[result.outcome.value] += 1
     return {group: {o.value: counts[o.value] for o in Outcome if counts[o.value]} for group, counts in groups.items()}
 
 
@@ -37,18 +54,37 @@ def environment() -> dict[str, str]:
         "torch": torch.__version__,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
-        "processor": torch.backends.cpu.get_cpu_capability(),
+        "processor": _processor(),
+        "vectors": torch.backends.cpu.get_cpu_capability(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "",
+    }
+
+
+def _processor() -> str:
+    """The processor's own name, where the system tells it."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def key(backend: str, level: str, fingerprint: str) -> dict[str, Any]:
+    """All that the results of a run hang on: who, which versions, where, and which suite."""
+    return {
+        "backend": backend,
+        "fingerprint": fingerprint,
+        "level": level,
+        "suite": SUITE_VERSION,
+        "environment": environment(),
     }
 
 
 def to_json(backend: str, level: str, fingerprint: str, results: Sequence[Result]) -> dict[str, Any]:
     """A run as data; ``Result.from_json`` reads each of ``results`` back."""
     return {
-        "backend": backend,
-        "fingerprint": fingerprint,
-        "level": level,
-        "environment": environment(),
+        **key(backend, level, fingerprint),
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
         "totals": totals(results),
         "results": [result.to_json() for result in results],
     }
@@ -73,6 +109,8 @@ def to_junit(backend: str, results: Sequence[Result]) -> str:
         counts[kind] += 1
         told = ElementTree.SubElement(case, kind, message=f"{result.outcome.value}: {result.reason}")
         told.text = "\n".join(map(str, result.details.get("differences", ()))) or result.details.get("traceback", "")
+        if script := result.details.get("reproducer"):
+            told.text += f"\n\n# ---- reproducer ----\n{script}"
     for kind, plural in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
         suite.set(plural, str(counts[kind]))
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)

@@ -6,9 +6,13 @@ Policy only; what the cases are and how they are judged is elsewhere.
 from __future__ import annotations
 
 import fnmatch
+import importlib
 import importlib.metadata
+import importlib.util
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from packaging.requirements import Requirement
@@ -16,7 +20,10 @@ from packaging.requirements import Requirement
 from torchmux.registry.resolve import known_spec
 from torchmux.registry.spec import ANY, BackendSpec
 
-from .case import Case
+from .case import OWN_KERNELS, Case
+
+# These call torch's operators for what they have no code for, and say so.
+_ON_TOP_OF_TORCH = frozenset(("eager", "aot_eager", "inductor", "native", "tvm", "cudagraphs", "tensorrt"))
 
 
 @dataclass(frozen=True)
@@ -96,16 +103,56 @@ class Requirements:
         """Whether one compilation serves several sizes."""
         return self.spec.dynamic_shapes
 
+    @property
+    def own_kernels(self) -> bool:
+        """Whether compiled code computes by itself.  False where it calls torch's operators, by design.
+
+        Where it is true, the suite looks whether torch runs what the report says that the backend ran.
+        """
+        return self.backend not in _ON_TOP_OF_TORCH
+
     def dtype(self, name: str) -> bool:
         """Whether the backend computes in that dtype."""
         return ANY in self.spec.dtypes or name in self.spec.dtypes
 
     def claims(self, need: str) -> bool:
-        """Whether what a case needs is claimed: ``training``, ``dynamic_shapes``, or the name of a dtype."""
-        if need in ("training", "dynamic_shapes"):
+        """Whether what a case needs is claimed: ``training``, ``dynamic_shapes``, ``own_kernels``, a dtype by name."""
+        if need in ("training", "dynamic_shapes", OWN_KERNELS):
             return bool(getattr(self, need))
         return self.dtype(need)
 
     def expectation(self, case: Case) -> Expected | None:
         """Why ``case`` may fail, if it may."""
         return next((e for e in self.expected if e.applies(case)), None)
+
+
+def requirements_from(named: str, backend: str | None = None) -> Requirements:
+    """``named`` is ``module:Class`` or ``path/to/file.py:Class``; empty for what the backend's description claims.
+
+    Raises:
+        ImportError, AttributeError: there is nothing of that name.
+    """
+    if not named:
+        return Requirements(backend)
+    module, _, name = named.rpartition(":")
+    found = _from_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
+    return getattr(found, name)()
+
+
+def _from_file(path: Path) -> Any:
+    """The module in a file, which need not be on the path.
+
+    Raises:
+        ImportError: there is no such file.
+    """
+    name = f"torchmux_requirements_{path.stem}"
+    if name in sys.modules:
+        return sys.modules[name]
+    if not path.is_file():
+        raise ImportError(f"no file {path}")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

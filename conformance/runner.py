@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import fcntl
 import json
 import os
 import queue
@@ -11,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,24 +23,55 @@ START_SECONDS = 180.0
 """How long a worker may take to import torch and collect the cases."""
 
 
-class Journal:
-    """Results on disk, a line each, written as they come: what is there need not run again."""
+class OtherRun(ValueError):
+    """A journal that belongs to another backend, other versions, or another level."""
 
-    def __init__(self, path: Path | None) -> None:
+
+class Journal:
+    """Results on disk, a line each, written as they come: what is there need not run again.
+
+    ``key`` says what the results hang on; it is the first line, and a journal with another one is refused.  Several
+    processes may write to one file: each line is written at once, under a lock.
+    """
+
+    def __init__(self, path: Path | None, key: Mapping[str, Any] | None = None) -> None:
         self.path = path
         self.results: dict[str, Result] = {}
-        if path is not None and path.exists():
-            for line in path.read_text().splitlines():
-                with contextlib.suppress(ValueError, TypeError, KeyError):  # a line that was being written
-                    result = Result.from_json(json.loads(line))
-                    self.results[result.case] = result
+        if path is None:
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        key = dict(key or {})
+        with path.open("a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            lines = file.read().splitlines(keepends=True)
+            if not lines:
+                file.write(json.dumps({"key": key}) + "\n")
+            elif not lines[-1].endswith("\n"):
+                file.write("\n")  # whoever wrote it was interrupted in the middle of a line
+        if lines and (found := _parsed(lines[0]).get("key")) != key:
+            changed = sorted(k for k in {**key, **(found or {})} if (found or {}).get(k) != key.get(k))
+            raise OtherRun(f"{path} has results of another run, which differs in {', '.join(changed) or 'everything'}")
+        for line in lines[1:]:
+            stored = _parsed(line)
+            if stored:
+                result = Result.from_json(stored)
+                self.results[result.case] = result
 
     def add(self, result: Result) -> None:
         self.results[result.case] = result
         if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
                 file.write(json.dumps(result.to_json()) + "\n")
+
+
+def _parsed(line: str) -> dict[str, Any]:
+    """A line of a journal; empty for one that was not written to its end."""
+    try:
+        return json.loads(line)
+    except ValueError:
+        return {}
 
 
 def run(
@@ -74,7 +107,7 @@ def run(
         "path": [os.getcwd()],
         "patterns": [f"{subject}/*" for subject in subjects],
     }
-    lock, stop = threading.Lock(), threading.Event()
+    lock, stop = threading.Lock(), _Stop()
     failures: list[BaseException] = []
 
     def work() -> None:
@@ -103,33 +136,87 @@ def run(
     return [journal.results[name] for name in names if name in journal.results]
 
 
-def _worked_off(
-    waiting: queue.SimpleQueue[str], head: dict[str, Any], seconds: float, stop: threading.Event
-) -> Iterator[Result]:
+class _Stop:
+    """Ends a run at once: whoever waits for a worker sees it die."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._workers: set[Worker] = set()
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        with self._lock:
+            self._is_set = True
+            for worker in self._workers:
+                worker.kill()
+
+    def watch(self, worker: Worker) -> None:
+        with self._lock:
+            self._workers.add(worker)
+            if self._is_set:
+                worker.kill()
+
+    def forget(self, worker: Worker) -> None:
+        with self._lock:
+            self._workers.discard(worker)
+
+
+def _worked_off(waiting: queue.SimpleQueue[str], head: dict[str, Any], seconds: float, stop: _Stop) -> Iterator[Result]:
     """Results of waiting cases, by one worker at a time, and a new one for each that dies."""
-    worker: _Worker | None = None
+    runner = CaseRunner(head, stop)
     try:
         while not stop.is_set():
             try:
                 name = waiting.get_nowait()
             except queue.Empty:
                 return
-            if worker is None:
-                worker = _Worker(head)
-            result = worker.run(name, seconds)
-            if not worker.alive:
-                worker.close()
-                worker = None
+            result = runner.run(name, seconds)
+            if stop.is_set():
+                return  # what looks like a crash is the end of the run
             yield result
     finally:
-        if worker is not None:
-            worker.close()
+        runner.close()
 
 
-class _Worker:
+class CaseRunner:
+    """Runs cases one after the other in a worker process, and in a new one when it has died."""
+
+    def __init__(self, head: dict[str, Any], stop: _Stop | None = None) -> None:
+        self._head = head
+        self._stop = stop or _Stop()
+        self._worker: Worker | None = None
+
+    def run(self, name: str, seconds: float) -> Result:
+        """The result of one case; one that killed its process has a reproducer all the same."""
+        result = self._started().run(name, seconds)
+        if self._worker is not None and not self._worker.alive:
+            self.close()
+            if not self._stop.is_set():
+                script = self._started().script(name, result.details.get("sample"))
+                result = dataclasses.replace(result, details={**result.details, "reproducer": script})
+                if not self._worker.alive:
+                    self.close()
+        return result
+
+    def close(self) -> None:
+        if self._worker is not None:
+            self._stop.forget(self._worker)
+            self._worker.close()
+            self._worker = None
+
+    def _started(self) -> Worker:
+        if self._worker is None:
+            self._worker = Worker(self._head, self._stop)
+        return self._worker
+
+
+class Worker:
     """One process; dead after a case that killed it or took too long."""
 
-    def __init__(self, head: dict[str, Any]) -> None:
+    def __init__(self, head: dict[str, Any], stop: _Stop) -> None:
         command = [sys.executable, "-m", "torchmux.conformance.worker"]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -144,31 +231,52 @@ class _Worker:
         ]
         for reader in self._readers:
             reader.start()
-        self._send(head)
+        stop.watch(self)
+        self._send({**head, "parent": os.getpid()})
         if self._next(time.monotonic() + START_SECONDS) is None:
             self.close()
+            if stop.is_set():
+                return
             raise RuntimeError(f"a worker of the conformance suite does not start:\n{self._said()}")
 
     def run(self, name: str, seconds: float) -> Result:
         self._errors.clear()
         begun = time.monotonic()
         self._send({"case": name})
+        details: dict[str, Any] = {"sample": None}
         while True:
             message = self._next(begun + seconds)
             if message is None:
                 self.alive = False
                 took = time.monotonic() - begun
                 if took >= seconds:
-                    return Result(name, Outcome.TIMEOUT, f"not finished after {seconds:.0f} s", seconds=took)
-                return Result(name, Outcome.CRASH, self._death(), seconds=took, details={"stderr": self._said()})
+                    words = f"not finished after {seconds:.0f} s"
+                    return Result(name, Outcome.TIMEOUT, words, seconds=took, details=details)
+                details["stderr"] = self._said()
+                return Result(name, Outcome.CRASH, self._death(), seconds=took, details=details)
             if "result" in message:
                 return Result.from_json(message["result"])
+            if "sample" in message:
+                details["sample"] = message["sample"]
 
-    def close(self) -> None:
+    def script(self, name: str, sample: int | None) -> str:
+        """A reproducer of a case that this process has not run."""
+        self._send({"script": name, "sample": sample})
+        message = self._next(time.monotonic() + START_SECONDS)
+        if message is None:
+            self.alive = False
+            return ""
+        return message["script"]
+
+    def kill(self) -> None:
         """End the process and whatever it started."""
-        self.alive = False
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End the process, and give back what it took."""
+        self.alive = False
+        self.kill()
         self.process.wait()
         for reader in self._readers:
             reader.join(timeout=5)

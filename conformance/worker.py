@@ -6,24 +6,20 @@ writes one to its output when it begins a case and one with the result.
 
 from __future__ import annotations
 
-import importlib
+import ctypes
 import json
 import os
+import signal
 import sys
 from typing import Any
 
-from . import collect
+from . import collect, reproducer
 from .case import Case
 from .judge import judge
-from .requirements import Requirements
+from .outcome import Outcome
+from .requirements import requirements_from
 
-
-def requirements_from(named: str, backend: str | None) -> Requirements:
-    """``named`` is ``module:Class``, empty for what the backend's own description claims."""
-    if not named:
-        return Requirements(backend)
-    module, _, name = named.partition(":")
-    return getattr(importlib.import_module(module), name)()
+_PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
@@ -36,14 +32,33 @@ def main() -> None:
         print(json.dumps(message), file=out, flush=True)
 
     head = json.loads(sys.stdin.readline())
+    _end_with(head["parent"])
     sys.path[:0] = head["path"]
     requirements = requirements_from(head["requirements"], head["backend"])
     known: dict[str, Case] = {case.id: case for case in collect.cases(head["level"], head["patterns"])}
     tell(ready=True)
+
+    def script(case: Case, sample: int | None) -> str:
+        return reproducer.script(case, requirements, head["requirements"], sample)
+
     for line in sys.stdin:
-        name = json.loads(line)["case"]
-        tell(begins=name)
-        tell(result=judge(known[name], requirements).to_json())
+        asked = json.loads(line)
+        if "script" in asked:
+            tell(script=script(known[asked["script"]], asked["sample"]))
+            continue
+        case = known[asked["case"]]
+        result = judge(case, requirements, lambda number: tell(sample=number))
+        if result.outcome.is_failure or result.outcome is Outcome.XFAIL:
+            result.details["reproducer"] = script(case, result.details.get("sample"))
+        tell(result=result.to_json())
+
+
+def _end_with(parent: int) -> None:
+    """Die when the process that started this one does, even in the middle of a compilation that never ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 if __name__ == "__main__":

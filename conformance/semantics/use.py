@@ -9,7 +9,7 @@ import torch
 
 import torchmux
 
-from ..case import Collection, Trial
+from ..case import OWN_KERNELS, Collection, Trial
 
 case = Collection("semantics/use")
 
@@ -25,6 +25,33 @@ def unknown_option(trial: Trial) -> Any:
     except torchmux.TorchmuxError as error:
         return "refused" if "no_such_option_at_all" in str(error) else f"refused without its name: {error}"
     return "accepted"
+
+
+@case(OWN_KERNELS)
+def runs_what_it_says(trial: Trial) -> Any:
+    """What the report says that the backend ran, torch did not run in its place."""
+    x, y = trial.tensor(8, 16), trial.tensor(16, 8)
+
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (torch.sin(x) @ torch.exp(y)).softmax(-1) + torch.tanh(x.sum())
+
+    compiled = trial.compile(f)
+    result = compiled(x, y)
+    if trial.backend is None:
+        return result, ""
+    with torch.autograd.profiler.profile() as profile:
+        compiled(x, y)
+    ran = {_bare(event.name) for event in profile.function_events if event.name.startswith("aten::")}
+    reported = {_bare(fallback.op) for fallback in torchmux.report(compiled).fallbacks}
+    # Each computes; what moves data around, torch may always do.
+    silently = sorted((ran & {"sin", "mm", "exp", "softmax", "tanh", "sum"}) - reported)
+    return result, f"torch ran {', '.join(silently)}" if silently else ""
+
+
+def _bare(operator: str) -> str:
+    """``softmax`` of ``aten::_softmax``, ``aten._softmax.default`` and ``Tensor.softmax``."""
+    name = operator.replace("aten::", "aten.").split(".")
+    return name[1 if name[0] in ("aten", "torch", "Tensor") else 0].lstrip("_").replace("matmul", "mm")
 
 
 @case()

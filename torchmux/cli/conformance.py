@@ -7,7 +7,7 @@ import contextlib
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,11 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--requirements", metavar="MODULE:CLASS", default="", help="the backend's Requirements")
     parser.add_argument("--json", metavar="FILE", help="write all results here")
     parser.add_argument("--junit", metavar="FILE", help="write JUnit XML here")
+    parser.add_argument("--html", metavar="FILE", help="write a page here, to be read in a browser")
+    parser.add_argument(
+        "--compare", action="append", metavar="FILE", help="with --html: another run's --json, on the same page"
+    )
+    parser.add_argument("--reproducers", metavar="FOLDER", help="write a script for each failure here")
     parser.add_argument("--list", action="store_true", help="list the cases instead of running them")
     parser.set_defaults(run=run)
 
@@ -58,9 +63,10 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.backend and not arguments.requirements:
         print("torchmux: which backend? Give its name, or --requirements MODULE:CLASS", file=sys.stderr)
         return 2
-    from torchmux.conformance import collect, report, runner, worker
+    from torchmux.conformance import collect, page, report, runner
+    from torchmux.conformance.requirements import requirements_from
 
-    requirements = worker.requirements_from(arguments.requirements, arguments.backend)
+    requirements = requirements_from(arguments.requirements, arguments.backend)
     backend = requirements.backend
     described = usable_spec(backend)
     try:
@@ -78,7 +84,12 @@ def run(arguments: argparse.Namespace) -> int:
     if not names:
         print(f"torchmux: no case matches {' or '.join(patterns)}; --list shows them", file=sys.stderr)
         return 2
-    journal = runner.Journal(Path(arguments.resume) if arguments.resume else None)
+    key = report.key(backend, arguments.level, described.fingerprint())
+    try:
+        journal = runner.Journal(Path(arguments.resume) if arguments.resume else None, key)
+    except runner.OtherRun as error:
+        print(f"torchmux: {error}; give another file, or delete that one", file=sys.stderr)
+        return 2
     with _progress(len(names)) as progress:
         progress(0, *(journal.results[name] for name in names if name in journal.results))
         results = runner.run(
@@ -96,8 +107,24 @@ def run(arguments: argparse.Namespace) -> int:
         Path(arguments.json).write_text(json.dumps(found, indent=1))
     if arguments.junit:
         Path(arguments.junit).write_text(report.to_junit(backend, results))
+    if arguments.html:
+        found = report.to_json(backend, arguments.level, described.fingerprint(), results)
+        Path(arguments.html).write_text(page.html([*_others(arguments.compare), found]))
+    if arguments.reproducers:
+        _write_reproducers(Path(arguments.reproducers), results)
     show(*(_told(result) for result in results if result.outcome.is_failure), _table(report.summary(results)))
     return int(any(result.outcome.is_failure for result in results))
+
+
+def _others(paths: Sequence[str] | None) -> list[dict[str, Any]]:
+    return [json.loads(Path(path).read_text()) for path in paths or ()]
+
+
+def _write_reproducers(folder: Path, results: Sequence[Result]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for result in results:
+        if script := result.details.get("reproducer"):
+            (folder / f"{result.case.replace('/', '.')}.py").write_text(script)
 
 
 def _told(result: Result) -> Text:

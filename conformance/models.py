@@ -1,0 +1,77 @@
+"""Cases of whole models: architectures of ``transformers`` with tiny configurations and random weights."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from torchmux.demo.zoo import ARCHITECTURES, Architecture
+from torchmux.demo.zoo.compare import loss_of, tensors_in
+
+from .case import SEED, Case, Trial
+
+PREFIX = "models/"
+
+QUICK = ("bert", "qwen3", "resnet", "t5", "vit")
+"""The quick level has these in inference, and the first and the third in training."""
+
+# They ask whether they are being compiled, and then compute otherwise, whatever compiles them (docs/models.md).
+OTHERWISE = frozenset(("falcon_mamba", "jamba", "longt5", "mamba", "nystromformer", "paligemma", "switch_transformers"))
+
+
+def cases() -> Iterator[Case]:
+    """Two cases for each architecture, inference and one step of training."""
+    for name, architecture in ARCHITECTURES.items():
+        if name in OTHERWISE:
+            continue
+        for training in (False, True):
+            if training and not architecture.trains:
+                continue
+            what = "training" if training else "inference"
+            yield Case(
+                f"{PREFIX}{name}/{what}",
+                functools.partial(_run, architecture, training),
+                f"{what} of {architecture.model_class}",
+                frozenset(["training"] if training else []),
+                quick=name in QUICK and (not training or name in (QUICK[0], QUICK[2])),
+            )
+
+
+def _run(architecture: Architecture, training: bool, trial: Trial) -> Any:
+    model = _without_dropout(architecture.build())
+    inputs = trial.given(architecture.example_with_targets(model) if training else architecture.example(model))
+    model = trial.module(model).train(training)
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64 if trial.wide else default)  # for what a model makes by itself
+    try:
+        compiled = trial.compile(model)
+        torch.manual_seed(SEED)
+        if not training:
+            with torch.no_grad():
+                return dict(tensors_in(compiled(**inputs)))
+        outputs = compiled(**inputs)
+        loss_of(outputs).backward()
+        left = {f"output{name}": tensor.detach() for name, tensor in tensors_in(outputs)}
+        left |= {f"gradient.{name}": p.grad for name, p in model.named_parameters() if p.grad is not None}
+        return left | {f"buffer.{name}": buffer for name, buffer in model.named_buffers()}
+    finally:
+        torch.set_default_dtype(default)
+
+
+def _without_dropout(model: torch.nn.Module) -> torch.nn.Module:
+    """``model`` with every probability of dropout at zero: random numbers have cases of their own.
+
+    In float64 they would be other numbers, and there were no reference.
+    """
+    for module in model.modules():
+        settings = [module, *(value for value in vars(module).values() if hasattr(value, "to_diff_dict"))]
+        for each in settings:
+            for name, value in list(vars(each).items()):
+                if "drop" in name and isinstance(value, float):
+                    setattr(each, name, 0.0)
+        if isinstance(module, torch.nn.modules.dropout._DropoutNd):
+            module.p = 0.0
+    return model

@@ -1,0 +1,154 @@
+"""Scripts that show one failure again, with torchmux and the backend alone.
+
+:func:`script` writes one, for a case or for one of its samples; what it writes calls :func:`check`, which judges as the
+suite does, and exits with 1 as long as the failure is there.
+"""
+
+from __future__ import annotations
+
+import ast
+import faulthandler
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch
+
+from . import literals
+from .case import Case, Trial
+from .judge import judge
+from .outcome import Outcome, Result
+from .requirements import Requirements, requirements_from
+
+
+def script(case: Case, requirements: Requirements, named: str = "", sample: int | None = None) -> str:
+    """A program that runs ``case``, or the sample of that number, and tells what came of it.
+
+    ``named`` is where :func:`requirements_from` finds the requirements, empty where they are those of the backend.
+    """
+    which = case.id if sample is None else f"{case.id}, sample {sample}"
+    try:
+        body = case.source(sample) if case.source is not None else source_of(case.run)
+    except (literals.NotWritable, OSError, TypeError):
+        body = f"from torchmux.conformance.collect import case as named\n\ncase = named({case.id!r}).run"
+    fields = {name: getattr(case, name) for name in ("reference", "elementwise", "strides")}
+    return program(f"{which}\n\n{case.text}", body, requirements, named, fields)
+
+
+def program(title: str, body: str, requirements: Requirements, named: str = "", fields: dict[str, Any] = {}) -> str:  # noqa: B006
+    """``body``, which defines ``case``, between a title and the call of :func:`check`."""
+    defaults = {field: Case.__dataclass_fields__[field].default for field in fields}
+    given = [f"backend={requirements.backend!r}"]
+    if named:
+        given.append(f"requirements={named!r}")
+    elif requirements.options:
+        given.append(f"options={dict(requirements.options)!r}")
+    if not named and requirements.device != "cpu":
+        given.append(f"device={requirements.device!r}")
+    given += [f"{field}={value!r}" for field, value in fields.items() if value != defaults[field]]
+    head = "\n".join(textwrap.fill(line, 118) for line in title.strip().splitlines())
+    return (
+        f'"""{head}\n\nExits with 1 while the backend fails.\n"""\n\n{body.strip()}\n\n\n'
+        'if __name__ == "__main__":\n    from torchmux.conformance.reproducer import check\n\n'
+        f"    check(case, {', '.join(given)})\n"
+    )
+
+
+def check(
+    run: Callable[[Trial], Any],
+    *,
+    backend: str,
+    requirements: str = "",
+    options: dict[str, Any] | None = None,
+    device: str = "cpu",
+    seconds: float | None = None,
+    **fields: Any,
+) -> None:
+    """Judge ``run`` as a case, print what came of it, and exit with 1 if it is a failure.
+
+    After ``seconds``, by default those of the requirements, it prints where it hangs and exits with 1.
+    """
+    claims = _claims(backend, requirements, options, device)
+    faulthandler.dump_traceback_later(claims.seconds if seconds is None else seconds, exit=True)
+    result = judge(Case("script", run, **fields), claims, lenient=False)
+    faulthandler.cancel_dump_traceback_later()
+    print(told(result))
+    sys.exit(int(result.outcome.is_failure))
+
+
+def told(result: Result) -> str:
+    """A result in words, with all that differs."""
+    lines = [f"{result.outcome.value}: {result.reason}" if result.reason else result.outcome.value]
+    lines += [f"  {difference}" for difference in result.details.get("differences", ())[1:]]
+    if result.outcome is Outcome.CRASH:
+        lines.append(result.details.get("traceback") or result.details.get("stderr", ""))
+    return "\n".join(lines).rstrip()
+
+
+def _claims(backend: str, named: str, options: dict[str, Any] | None, device: str) -> Requirements:
+    claims = requirements_from(named, backend)
+    if not named:
+        claims.options, claims.device = options, device
+    return claims
+
+
+def source_of(run: Any) -> str:
+    """The text of a case's function, renamed ``case``, behind the imports and helpers of its module that it uses.
+
+    Raises:
+        TypeError, OSError: it has no text, or closes over something.
+    """
+    if not isinstance(run, FunctionType) or run.__closure__:
+        raise TypeError("not a plain function")
+    imports: set[str] = set()
+    helpers: dict[str, str] = {}
+    text = _gathered(run, imports, helpers)
+    text = text.replace(f"def {run.__name__}(", "def case(", 1)
+    groups: dict[int, list[str]] = {0: [], 1: [], 2: []}
+    for line in sorted(imports):
+        groups[2 if "torchmux" in line else 1 if "torch" in line else 0].append(line)
+    head = ["from __future__ import annotations", *("\n".join(group) for group in groups.values() if group)]
+    return "\n\n\n".join(["\n\n".join(head), *helpers.values(), text])
+
+
+def _gathered(function: Any, imports: set[str], helpers: dict[str, str]) -> str:
+    """The text of ``function`` without its decorators; what it needs goes into the other two."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    definition = tree.body[0]
+    assert isinstance(definition, (ast.FunctionDef, ast.ClassDef))
+    definition.decorator_list = []
+    lines = textwrap.dedent(inspect.getsource(function)).splitlines()
+    text = "\n".join(lines[definition.lineno - 1 :]).rstrip()
+    scope = sys.modules[function.__module__].__dict__
+    for name in sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}):
+        value = scope.get(name)
+        if name not in scope or name in helpers or name.startswith("__"):
+            continue
+        if isinstance(value, ModuleType):
+            imports.add(f"import {value.__name__}" if value.__name__ == name else f"import {value.__name__} as {name}")
+        elif getattr(value, "__module__", None) == function.__module__ and inspect.isroutine(value):
+            helpers[name] = ""  # it may call itself
+            helpers[name] = _gathered(value, imports, helpers)
+        elif isinstance(getattr(value, "__module__", None), str) and hasattr(value, "__name__"):
+            imports.add(f"from {value.__module__} import {value.__name__}")
+        elif name == "Any":
+            imports.add("from typing import Any")
+        else:
+            imports.add(f"from {function.__module__} import {name}")
+    return text
+
+
+def gradients_and_results(trial: Trial, module: torch.nn.Module, inputs: list[Any]) -> Any:
+    """What a graph with these inputs shows: results, gradients with fixed weights, and the inputs after it."""
+    results = trial.compile(module)(*inputs)
+    ends = [r for r in results if isinstance(r, torch.Tensor) and r.requires_grad]
+    leaves = [t for t in inputs if isinstance(t, torch.Tensor) and t.requires_grad]
+    gradients: Any = ()
+    if ends and leaves:
+        weights = [torch.linspace(0.5, 1.5, max(e.numel(), 1)).to(e)[: e.numel()].view(e.shape) for e in ends]
+        gradients = torch.autograd.grad(ends, leaves, weights, allow_unused=True)
+    detached = tuple(r.detach() if isinstance(r, torch.Tensor) else r for r in results)
+    return detached, gradients, [t.detach() if isinstance(t, torch.Tensor) else t for t in inputs]
