@@ -154,7 +154,7 @@ def made_up(gm: GraphModule, example_inputs: Sequence[Any]) -> list[Any]:
             found.append(hint_of(value))
             continue
         shape, stride = [hint_of(s) for s in value.shape], [hint_of(s) for s in value.stride()]
-        made = torch.empty_strided(shape, stride, dtype=value.dtype)
+        made = torch.empty_strided(shape, stride, dtype=value.dtype, device=value.device)
         if not value.dtype.is_floating_point:
             numbers = torch.randint(0, 2, shape, generator=generator)
         elif value.dim() < 2:
@@ -169,7 +169,7 @@ def made_up(gm: GraphModule, example_inputs: Sequence[Any]) -> list[Any]:
 
 def _filled(made: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
     if any(stride == 0 and size > 1 for size, stride in zip(made.shape, made.stride(), strict=True)):
-        return numbers.to(made.dtype)  # an expanded tensor cannot be written to
+        return numbers.to(made)  # an expanded tensor cannot be written to
     return made.copy_(numbers)
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+_CPU = torch.device("cpu")
+
 
 @dataclass(frozen=True)
 class Result:
@@ -19,6 +21,7 @@ class Result:
     dtype: torch.dtype
     shape: tuple[int, ...] | None
     order: tuple[int, ...] | None
+    device: torch.device = _CPU
 
     @classmethod
     def of(cls, value: torch.Tensor) -> Result:
@@ -27,7 +30,7 @@ class Result:
         strides: list[Any] = [hint_of(s) for s in value.stride()]
         usual = tuple(range(len(strides)))
         order = usual if None in strides else tuple(sorted(usual, key=lambda d: (-strides[d], d)))
-        return cls(value.dtype, shape, None if order == usual else order)
+        return cls(value.dtype, shape, None if order == usual else order, value.device)
 
     def arrange(self, tensor: torch.Tensor) -> torch.Tensor:
         """The contiguous ``tensor``, or the same values with the dimensions laid out in ``order``."""

@@ -18,7 +18,7 @@ from ..common.graphs import alone, copy_graph, lift_constants, outputs
 from ..common.partition import takes_element
 from ..common.refusal import NodesRefused
 from ..common.results import Result
-from . import fingerprint, operators as onnx_operators
+from . import devices, fingerprint, operators as onnx_operators
 from .options import OnnxrtOptions
 from .session import OnnxFunction, check_types, make_session
 from .translate import to_onnx
@@ -50,18 +50,17 @@ class OnnxRuntime:
             NodesRefused: the exporter or the runtime does not take some nodes.
         """
         options = request.options if request.options is not None else OnnxrtOptions()
-        count = len(gm.graph.find_nodes(op="placeholder"))
+        place = devices.place_for(_values(gm), options)
         results = [Result.of(n.meta["val"]) for n in outputs(gm)]
-        constants = _frozen(example_inputs, request) if options.freeze else {}
-        held = sorted(constants)
-        key = graph_key(gm, request.fingerprint or self._fingerprint, held, list(options.providers), options.check)
-        constants.update(lift_constants(gm, count))
+        constants = _frozen(example_inputs, request) if options.freeze and place.takes_constants else {}
+        key = graph_key(
+            gm, request.fingerprint or self._fingerprint, sorted(constants), list(place.providers), options.check
+        )
+        made = _Parts(gm, constants, results, place, options)
         stored = self._load(key, gm)
         if stored is None:
-            session = self._export(gm, example_inputs, constants, options, key)
-        else:
-            session = _open(stored, constants, options, results)
-        return OnnxFunction(session, count, results, constants, cache_hit=stored is not None)
+            return made.function(self._export(gm, example_inputs, made, key))
+        return made.function(made.session(stored), cache_hit=True)
 
     def _load(self, key: str, gm: GraphModule) -> bytes | None:
         cache = default_cache()
@@ -73,31 +72,21 @@ class OnnxRuntime:
         nodes = list(gm.graph.nodes)
         raise NodesRefused({nodes[int(at)].name: reason for at, reason in json.loads(stored[1:]).items()})
 
-    def _export(
-        self,
-        gm: GraphModule,
-        example_inputs: Sequence[Any],
-        constants: dict[int, torch.Tensor],
-        options: OnnxrtOptions,
-        key: str,
-    ) -> Any:
+    def _export(self, gm: GraphModule, example_inputs: Sequence[Any], made: _Parts, key: str) -> Any:
         """Export ``gm`` and make a session of the model; find the nodes to blame if that fails or computes nonsense."""
         nodes = list(gm.graph.nodes)
-        results = [Result.of(n.meta["val"]) for n in outputs(gm)]
         # Exporting inserts the casts of type promotion; the search for a culprit needs the graph as it was.
         untouched = copy_graph(gm)
         try:
-            model = to_onnx(gm, list(constants))
-            session = _open(model, constants, options, results)
+            model = to_onnx(gm, list(made.constants))
+            session = made.session(model)
         except Exception as error:
-            self._refuse(key, nodes, _culprits(untouched, options))
+            self._refuse(key, nodes, _culprits(untouched, made.options))
             raise error
-        if options.check:
-            count = len(example_inputs)
-            run = OnnxFunction(session, count, results, constants, cache_hit=False)
-            lifted = [constants[p] for p in sorted(constants) if p >= count]
-            inputs = [*(constants.get(p, v) for p, v in enumerate(example_inputs)), *lifted]
-            alone = functools.partial(_compile_alone, options=options)
+        if made.options.check:
+            run, count = made.function(session), made.count
+            inputs = [*(made.constants.get(p, v) for p, v in enumerate(example_inputs)), *made.held]
+            alone = functools.partial(_compile_alone, options=made.options)
             wrong = check.culprits(untouched, lambda *args: run(*args[:count]), inputs, alone, "onnxruntime")
             positions = {n.name: at for at, n in enumerate(untouched.graph.nodes)}
             self._refuse(key, nodes, {positions[name]: reason for name, reason in wrong.items()})
@@ -115,10 +104,41 @@ class OnnxRuntime:
             cache.store(key, payload)
 
 
-def _open(model: bytes, constants: dict[int, torch.Tensor], options: OnnxrtOptions, results: Sequence[Result]) -> Any:
-    session = make_session(model, options, constants)
-    check_types(session, results)
-    return session
+class _Parts:
+    """What becomes a session and its function: the tensors that ``gm`` holds are its last placeholders from now on."""
+
+    def __init__(
+        self,
+        gm: GraphModule,
+        frozen: dict[int, torch.Tensor],
+        results: Sequence[Result],
+        place: devices.Place,
+        options: OnnxrtOptions,
+    ) -> None:
+        self.options, self.place, self.results = options, place, results
+        self.count = len(gm.graph.find_nodes(op="placeholder"))
+        lifted = lift_constants(gm, self.count)
+        self.held = [lifted[p] for p in sorted(lifted)]
+        self.constants = {**frozen, **lifted} if place.takes_constants else {}
+        placeholders = gm.graph.find_nodes(op="placeholder")
+        self.inputs = [(p, node) for p, node in enumerate(placeholders) if p not in self.constants]
+
+    def session(self, model: bytes) -> Any:
+        session = make_session(model, self.options, self.constants, self.place)
+        check_types(session, self.results)
+        return session
+
+    def function(self, session: Any, *, cache_hit: bool = False) -> OnnxFunction:
+        lifted = () if self.place.takes_constants else self.held
+        return OnnxFunction(
+            session, self.inputs, self.results, self.constants, self.place, lifted=lifted, cache_hit=cache_hit
+        )
+
+
+def _values(gm: GraphModule) -> list[Any]:
+    """What is known of the tensors that come in and go out."""
+    held = gm.graph.find_nodes(op="get_attr")
+    return [n.meta.get("val") for n in (*gm.graph.find_nodes(op="placeholder"), *held, *outputs(gm))]
 
 
 def _frozen(example_inputs: Sequence[Any], request: CompileRequest) -> dict[int, torch.Tensor]:
@@ -137,7 +157,7 @@ def _culprits(gm: GraphModule, options: OnnxrtOptions) -> dict[int, str]:
         if node.op != "call_function" or takes_element(node) is not None:
             continue
         single = alone(node)
-        key = graph_key(single, "", list(options.providers))
+        key = graph_key(single, "", options.providers)
         if key not in _tried:
             _tried[key] = _why_not(single, options)
         reason = _tried[key]
@@ -148,8 +168,8 @@ def _culprits(gm: GraphModule, options: OnnxrtOptions) -> dict[int, str]:
 
 def _compile_alone(gm: GraphModule, options: OnnxrtOptions) -> OnnxFunction:
     results = [Result.of(n.meta["val"]) for n in outputs(gm)]
-    count = len(gm.graph.find_nodes(op="placeholder"))
-    return OnnxFunction(_open(to_onnx(gm, ()), {}, options, results), count, results, {}, cache_hit=False)
+    made = _Parts(gm, {}, results, devices.place_for(_values(gm), options), options)
+    return made.function(made.session(to_onnx(gm, list(made.constants))))
 
 
 def _why_not(gm: GraphModule, options: OnnxrtOptions) -> str | None:

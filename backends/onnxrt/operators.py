@@ -16,7 +16,7 @@ from torch.fx import Node
 
 from torchmux import torch_internals as internals
 
-from ..common import attention
+from ..common import attention, formulas
 from ..common.cache import default_cache, text_key
 from ..common.decompose import can_stay_whole, core_aten, draws_nothing, is_random
 from ..common.graphs import values_in_use
@@ -26,18 +26,33 @@ from ..common.graphs import values_in_use
 WHOLE = (
     "linear", "matmul", "conv1d", "conv2d", "conv3d", "layer_norm", "group_norm", "softmax.int", "log_softmax.int",
     "scaled_dot_product_attention", "max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "cross_entropy_loss",
-    "selu", "relu6", "prelu", "log_sigmoid", "upsample_nearest2d.vec", "upsample_bilinear2d.vec",
-    "upsample_bicubic2d.vec",
+    "relu6", "prelu", "upsample_nearest2d.vec", "upsample_bilinear2d.vec", "upsample_bicubic2d.vec",
 )  # fmt: skip
 
 _PRODUCTS = frozenset((torch.ops.aten.mv.default, torch.ops.aten.matmul.default))
 
+# Operators whose translation overflows, or loses all digits of small results; torch's table has better ways.
+_BETTER_SPELLED_OUT = frozenset(
+    ("aten::silu", "aten::celu", "aten::selu", "aten::log_sigmoid", "aten::logaddexp", "aten::logaddexp2",
+     "aten::heaviside")
+)  # fmt: skip
+
 # Translations that compute something else, by what a comparison on ordinary numbers does not show.
 _WRONG = {
-    "aten::expm1": "the exporter writes exp(x) - 1, which has no digits left where x is small",
+    "aten::erfc": "the exporter writes 1 - erf(x), which has no digits left where x is large",
+    "aten::special_erfc": "the exporter writes 1 - erf(x), which has no digits left where x is large",
+    "aten::special_erfcx": "the exporter's formula overflows where x is large",
+    "aten::angle": "the exporter's formula has a number where x is nan",
+    "aten::atan2": "the exporter's formula has numbers where x or y is nan",
+    "aten::signbit": "the exporter writes x < 0, which does not see the sign of a zero",
     "aten::sign": "onnxruntime's sign of nan is nan, torch's is 0",
     "aten::sgn": "onnxruntime's sign of nan is nan, torch's is 0",
 }
+
+# Wrong for infinite numbers only, so that integers are right.
+_REMAINDERS = frozenset(
+    (torch.ops.aten.remainder, torch.ops.aten.fmod, torch.ops.aten.floor_divide, torch.ops.aten.div)
+)
 
 # Has a translation that keeps the biased variance, where torch keeps the unbiased one.
 _BATCH_NORM = torch.ops.aten._native_batch_norm_legit_functional.default
@@ -62,9 +77,9 @@ def known_operators(fingerprint: str) -> frozenset[str]:
 
 def decompositions(fingerprint: str) -> dict[Any, Callable[..., Any]]:
     """torch's table without what the exporter translates itself."""
-    known = known_operators(fingerprint)
+    known = known_operators(fingerprint) - _BETTER_SPELLED_OUT
     table = {op: function for op, function in core_aten().items() if op.name() not in known}
-    return {**table, **attention.TABLE, _BATCH_NORM: _batch_norm}
+    return {**table, **attention.TABLE, **formulas.TABLE, _BATCH_NORM: _batch_norm}
 
 
 def _batch_norm(
@@ -121,6 +136,8 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return _WRONG[op.name()]
     if is_random(op) and not draws_nothing(node):
         return "random numbers would not be torch's for the same seed"
+    if op.overloadpacket in _REMAINDERS and _rounds_down(node):
+        return "the exporter's formula for the remainder has other answers than torch where a number is infinite"
     if op in _PRODUCTS and any(n.meta["val"].dim() == 1 for n in node.all_input_nodes):
         return "onnxruntime drops the transposition of a matrix that is multiplied by a vector"
     for value in values_in_use(node):
@@ -137,6 +154,13 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         if any(type(size) is int and size == 0 for size in value.shape):
             return "onnxruntime's operators are not made for tensors without elements"
     return True
+
+
+def _rounds_down(node: Node) -> bool:
+    """Whether ``node`` is a remainder of floats, or their quotient rounded down."""
+    if node.target.overloadpacket is torch.ops.aten.div and node.kwargs.get("rounding_mode") != "floor":
+        return False
+    return node.meta["val"].is_floating_point()
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -8,7 +8,7 @@ from typing import Literal
 from torchmux.registry.errors import InvalidOption
 from torchmux.registry.names import did_you_mean, listed
 
-CPU = "CPUExecutionProvider"
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class OnnxrtOptions:
         InvalidOption: a provider that the installed onnxruntime does not have, or a negative number of threads.
     """
 
-    providers: tuple[str, ...] = field(
-        default=(CPU,),
+    providers: tuple[str, ...] | None = field(
+        default=None,
         metadata={
             "help": "execution providers, preferred first; each must be available. Nodes go to the CPU only if "
-            "CPUExecutionProvider is listed"
+            "CPUExecutionProvider is listed. None: that, and before it CUDAExecutionProvider for tensors on a GPU"
         },
     )
     graph_optimization_level: Literal["disabled", "basic", "extended", "all"] = field(
@@ -60,9 +60,9 @@ class OnnxrtOptions:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidOption(f"The option {name!r} of onnxrt takes a number from 1, not {value}.")
-        if not self.providers:
-            raise InvalidOption(f"The option 'providers' of onnxrt needs at least one name, such as {CPU!r}.")
-        if self.providers != (CPU,):  # the default needs no import of onnxruntime
+        if self.providers is not None:
+            if not self.providers:
+                raise InvalidOption(f"The option 'providers' of onnxrt needs at least one name, such as {CPU!r}.")
             _check_providers(self.providers)
 
 

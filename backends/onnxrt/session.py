@@ -10,14 +10,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.fx import Node
 
+from ..common.binding import Binding
 from ..common.results import Result
+from . import devices
 from .options import CPU, OnnxrtOptions
 
 # ONNX's numbers for element types (TensorProto.DataType).
 ELEMENT = {
     torch.float32: 1, torch.uint8: 2, torch.int8: 3, torch.int16: 5, torch.int32: 6, torch.int64: 7, torch.bool: 9,
-    torch.float64: 11,
+    torch.float16: 10, torch.float64: 11, torch.bfloat16: 16,
 }  # fmt: skip
 
 _LEVELS = {
@@ -29,10 +32,14 @@ _LEVELS = {
 _NOWHERE = torch.zeros(1, dtype=torch.int64)
 
 
-def make_session(model: bytes, options: OnnxrtOptions, constants: dict[int, torch.Tensor]) -> Any:
-    """An ``InferenceSession``; ``constants`` is the data of the initializers, by the position in their name.
+def make_session(model: bytes, options: OnnxrtOptions, constants: dict[int, torch.Tensor], place: devices.Place) -> Any:
+    """An ``InferenceSession`` that runs where ``place`` says.
 
-    The session refers to the memory of the constants: whoever holds the session must hold them too.
+    ``constants`` is the data of the initializers, by the position in their name.  The session refers to their memory:
+    whoever holds the session must hold them too.
+
+    Raises:
+        RuntimeError: onnxruntime would run the model elsewhere than it was asked to.
     """
     import onnxruntime
 
@@ -45,18 +52,22 @@ def make_session(model: bytes, options: OnnxrtOptions, constants: dict[int, torc
     if options.inter_op_num_threads > 1:
         settings.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
     settings.log_severity_level = 3  # errors; its warnings are about shapes that the exporter annotates loosely
-    if CPU not in options.providers:
+    if CPU not in place.providers:
         settings.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     if constants:
         names = [f"input_{position}" for position in constants]
         data = [onnxruntime.OrtValue.ortvalue_from_numpy(t.numpy()) for t in constants.values()]
         settings.add_external_initializers(names, data)
-    return onnxruntime.InferenceSession(model, settings, providers=list(options.providers))
+    place.prepare(settings)
+    session = onnxruntime.InferenceSession(model, settings, providers=place.with_options(), enable_fallback=0)
+    place.check(session)
+    return session
 
 
 _TYPES = {
     torch.float32: "float", torch.uint8: "uint8", torch.int8: "int8", torch.int16: "int16", torch.int32: "int32",
-    torch.int64: "int64", torch.bool: "bool", torch.float64: "double",
+    torch.int64: "int64", torch.bool: "bool", torch.float64: "double", torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
 }  # fmt: skip
 
 
@@ -74,95 +85,94 @@ def check_types(session: Any, results: Sequence[Result]) -> None:
 class OnnxFunction:
     """A compiled part: takes the part's inputs, returns its outputs; may be called from several threads.
 
-    ``cache_hit`` says whether the model came from the artifact cache.
+    ``inputs`` are the placeholders that the session takes, with their positions among the arguments; ``lifted`` are
+    tensors that it takes after the arguments.  ``cache_hit`` says whether the model came from the artifact cache,
+    ``notes`` is for the report.
     """
 
     def __init__(
-        self, session: Any, count: int, results: Sequence[Result], constants: dict[int, torch.Tensor], cache_hit: bool
+        self,
+        session: Any,
+        inputs: Sequence[tuple[int, Node]],
+        results: Sequence[Result],
+        constants: dict[int, torch.Tensor],
+        place: devices.Place,
+        *,
+        lifted: Sequence[torch.Tensor] = (),
+        cache_hit: bool = False,
     ) -> None:
         self.session = session
         self.cache_hit = cache_hit
-        self._positions = [p for p in range(count) if p not in constants]
+        self.notes = place.notes(session)
+        self._inputs = tuple(inputs)
         self._results = tuple(results)
         self._constants = constants  # keeps the memory that the session refers to
+        self._lifted = tuple(lifted)
+        self._place = place
         self._free: list[_Binding] = []
 
-    def __call__(self, *args: Any) -> tuple[torch.Tensor, ...]:
+    def __call__(self, *args: Any) -> Sequence[torch.Tensor]:
         try:
             binding = self._free.pop()
         except IndexError:
-            binding = _Binding(self.session, self._positions)
+            binding = _Binding(self.session, self._inputs, self._results, self._place)
         try:
-            return binding.run(args, self._results)
+            return binding(args + self._lifted if self._lifted else args)
         finally:
             self._free.append(binding)
 
 
-class _Binding:
-    """One set of bound inputs and outputs, used by one call at a time.
+class _Binding(Binding):
+    __slots__ = ("_io", "_names", "_numbers_at", "_place", "_session")
 
-    An input stays bound from call to call while it is at the same address with the same shape, which parameters are.
-    """
+    def __init__(
+        self, session: Any, inputs: Sequence[tuple[int, Node]], results: Sequence[Result], place: devices.Place
+    ) -> None:
+        super().__init__(inputs, results)
+        self._session = session
+        self._io = session.io_binding()
+        self._names = tuple(f"input_{position}" for position, _ in inputs)
+        self._numbers_at: dict[int, torch.Tensor] = {}
+        self._place = place
 
-    __slots__ = ("bound", "io", "numbers", "positions", "session")
-
-    def __init__(self, session: Any, positions: Sequence[int]) -> None:
-        self.session = session
-        self.io = session.io_binding()
-        self.positions = positions
-        self.bound: dict[int, Any] = {}
-        self.numbers: dict[int, torch.Tensor] = {}
-
-    def run(self, args: Sequence[Any], results: Sequence[Result]) -> tuple[torch.Tensor, ...]:
-        held = []  # copies that must outlive the run
-        bound = self.bound
-        for position in self.positions:
-            value = args[position]
-            if not isinstance(value, torch.Tensor):
-                value = self._number(position, value)
-            elif not value.is_contiguous():
-                value = value.contiguous()
-                held.append(value)
-            now = (value.data_ptr(), value.shape)
-            if bound.get(position) != now:
-                self._bind_input(position, value)
-                bound[position] = now
-        outputs = [self._bind_output(i, result) for i, result in enumerate(results)]
-        self.session.run_with_iobinding(self.io)
-        if None in outputs:
-            made = self.io.get_outputs()
-            outputs = [_from_runtime(made[i], results[i]) if t is None else t for i, t in enumerate(outputs)]
-        return tuple(r.arrange(t) for t, r in zip(outputs, results, strict=True))
-
-    def _number(self, position: int, value: int) -> torch.Tensor:
-        """A size as the int64 scalar that the model takes, always at the same address."""
-        scalar = self.numbers.get(position)
-        if scalar is None:
-            scalar = self.numbers[position] = torch.empty((), dtype=torch.int64)
-        scalar.fill_(value)
-        return scalar
-
-    def _bind_input(self, position: int, value: torch.Tensor) -> None:
-        self.io.bind_input(
-            f"input_{position}", "cpu", 0, ELEMENT[value.dtype], list(value.shape), value.data_ptr() or _nowhere()
+    def bind_input(self, port: int, value: torch.Tensor) -> None:
+        device = value.device
+        self._io.bind_input(
+            self._names[port],
+            device.type,
+            device.index or 0,
+            ELEMENT[value.dtype],
+            list(value.shape),
+            value.data_ptr() or _NOWHERE.data_ptr(),
         )
 
-    def _bind_output(self, position: int, result: Result) -> torch.Tensor | None:
-        """Memory for one output, or None if onnxruntime is to allocate it."""
-        name = f"output_{position}"
-        if result.shape is None:
-            self.io.bind_output(name, "cpu")
-            return None
-        out = torch.empty(result.shape, dtype=result.dtype)
-        self.io.bind_output(name, "cpu", 0, ELEMENT[result.dtype], list(result.shape), out.data_ptr() or _nowhere())
-        return out
+    def bind_number(self, port: int, value: int) -> None:
+        """Give a size as the int64 scalar that the model takes, always at the same address."""
+        scalar = self._numbers_at.get(port)
+        if scalar is None:
+            scalar = self._numbers_at[port] = torch.empty((), dtype=torch.int64)
+            self.bind_input(port, scalar)
+        scalar.fill_(value)
 
+    def bind_output(self, port: int, value: torch.Tensor) -> None:
+        device = value.device
+        self._io.bind_output(
+            f"output_{port}",
+            device.type,
+            device.index or 0,
+            ELEMENT[value.dtype],
+            list(value.shape),
+            value.data_ptr() or _NOWHERE.data_ptr(),
+        )
 
-def _nowhere() -> int:
-    return _NOWHERE.data_ptr()
+    def release_output(self, port: int) -> None:
+        device = self.results[port].device
+        self._io.bind_output(f"output_{port}", device.type, device.index or 0)
 
+    def take_output(self, port: int) -> torch.Tensor:
+        """Share the memory of an OrtValue; DLPack has no bool there, it comes as uint8."""
+        tensor = torch.from_dlpack(self._io.get_outputs()[port])
+        return tensor.view(torch.bool) if self.results[port].dtype is torch.bool else tensor
 
-def _from_runtime(value: Any, result: Result) -> torch.Tensor:
-    """Share the memory of an OrtValue; DLPack has no bool there, it comes as uint8."""
-    tensor = torch.from_dlpack(value)
-    return tensor.view(torch.bool) if result.dtype is torch.bool else tensor
+    def run(self) -> None:
+        self._place.run(self._session, self._io)

@@ -63,8 +63,8 @@ class OpenVino:
         results = [Result.of(n.meta["val"]) for n in outputs(gm)]
         untouched = copy_graph(gm)
         frozen = _frozen(placeholders, example_inputs, request) if options.freeze else {}
-        kept = [p for p in range(len(placeholders)) if p not in frozen]
-        ranges = {p: integers.assume(placeholders[p]) for p in kept if _is_long(placeholders[p])}
+        inputs = [(p, node) for p, node in enumerate(placeholders) if p not in frozen]
+        ranges = {p: integers.assume(node) for p, node in inputs if _is_long(node)}
         freeze(gm, frozen)
         size = sum(t.numel() * t.element_size() for t in frozen.values())
         cache = default_cache() if size <= LARGEST_KEPT and runtime.can_export(device) else None
@@ -82,7 +82,7 @@ class OpenVino:
                 cache.store(key, runtime.to_bytes(compiled))
         runtime.check_precision(compiled, config)
         otherwise = in_torch(untouched, _NOT_TAKEN, strict=request.strict)
-        return runtime.OpenvinoFunction(compiled, kept, results, ranges, otherwise, holds=gm, cache_hit=hit)
+        return runtime.OpenvinoFunction(compiled, inputs, results, ranges, otherwise, holds=gm, cache_hit=hit)
 
 
 def _refuse_identities(model: Any, names: Sequence[str]) -> None:

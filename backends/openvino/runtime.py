@@ -1,7 +1,7 @@
 """Compiling an OpenVINO model, and running it on torch's memory.
 
 Inputs are read where torch has them.  Results of known shape are written to memory that torch allocates, others are
-shared with torch.  Nothing is copied except inputs that are not contiguous.
+shared with torch.  Nothing is copied except inputs that are not contiguous, and small results.
 """
 
 from __future__ import annotations
@@ -9,18 +9,24 @@ from __future__ import annotations
 import ctypes
 import functools
 import io
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from torch.fx import Node
 
+from ..common.binding import Binding
 from ..common.results import Result
 from .integers import Bounds
 from .options import PRECISIONS, OpenvinoOptions
 
 _NUMPY = {torch.float32: np.float32, torch.int64: np.int64, torch.int32: np.int32, torch.int16: np.int16,
           torch.int8: np.int8, torch.uint8: np.uint8, torch.bool: np.bool_}  # fmt: skip
+
+_SMALL = 16 * 1024
+"""Bytes up to which copying a result is faster than making a tensor for OpenVINO and binding it, which takes 5 µs."""
 
 
 @functools.cache
@@ -101,15 +107,15 @@ def from_bytes(stored: bytes, device: str, config: Mapping[str, Any]) -> Any:
 class OpenvinoFunction:
     """A compiled part: takes the part's inputs, returns its outputs; may be called from several threads.
 
-    ``kept`` are the positions of the inputs that the model takes; ``ranges`` says for some of these between which
-    numbers they must lie, and ``otherwise`` runs calls in which they do not.  ``holds`` is whatever memory the model
-    refers to.  ``cache_hit`` says whether the compiled model came from the artifact cache.
+    ``inputs`` are the placeholders that the model takes, with their positions among the arguments; ``ranges`` says for
+    some of these between which numbers they must lie, and ``otherwise`` runs calls in which they do not.  ``holds`` is
+    whatever memory the model refers to.  ``cache_hit`` says whether the compiled model came from the artifact cache.
     """
 
     def __init__(
         self,
         compiled: Any,
-        kept: Sequence[int],
+        inputs: Sequence[tuple[int, Node]],
         results: Sequence[Result],
         ranges: Mapping[int, Bounds],
         otherwise: Callable[..., Sequence[torch.Tensor]],
@@ -119,7 +125,7 @@ class OpenvinoFunction:
     ) -> None:
         self.compiled = compiled
         self.cache_hit = cache_hit
-        self._kept = tuple(kept)
+        self._inputs = tuple(inputs)
         self._results = tuple(results)
         self._ranges = tuple(ranges.items())
         self._otherwise = otherwise
@@ -133,9 +139,9 @@ class OpenvinoFunction:
         try:
             binding = self._free.pop()
         except IndexError:
-            binding = _Binding(self.compiled.create_infer_request(), self._kept)
+            binding = _Binding(self.compiled.create_infer_request(), self._inputs, self._results)
         try:
-            return binding.run(args, self._results)
+            return binding(args)
         finally:
             self._free.append(binding)
 
@@ -150,67 +156,73 @@ def within(value: Any, low: float, high: float) -> bool:
     return low <= int(least) and int(most) <= high
 
 
-class _Binding:
-    """An infer request and what is bound to it, used by one call at a time.
+class _Binding(Binding):
+    """An infer request and what is bound to it.
 
-    An input stays bound from call to call while it is at the same address with the same shape, which parameters are.
     Bound tensors are only looked at while a call holds them, so the request keeps no memory alive.
     """
 
-    __slots__ = ("bound", "kept", "numbers", "request")
+    __slots__ = ("_bind_input", "_bind_output", "_infer", "_inputs_at", "_numbers_at", "_outputs_at", "_own")
 
-    def __init__(self, request: Any, kept: Sequence[int]) -> None:
-        self.request = request
-        self.kept = tuple(enumerate(kept))
-        self.bound: dict[int, Any] = {}
-        self.numbers: dict[int, torch.Tensor] = {}
+    def __init__(self, request: Any, inputs: Sequence[tuple[int, Node]], results: Sequence[Result]) -> None:
+        super().__init__(inputs, results)
+        self._bind_input, self._bind_output = request.set_input_tensor, request.set_output_tensor
+        self._infer = request.infer
+        self._inputs_at = [_view_of(node.meta["val"]) for _, node in inputs]
+        self._outputs_at = [_View(r.dtype, r.shape) for r in results]
+        self._numbers_at: dict[int, torch.Tensor] = {}
+        self._own: dict[int, Any] = {}  # outputs that OpenVINO resizes when it knows their shape
+        self.keep_small(_SMALL)
 
-    def run(self, args: Sequence[Any], results: Sequence[Result]) -> tuple[torch.Tensor, ...]:
-        held = []  # copies that must outlive the run
-        bound, request = self.bound, self.request
-        for port, position in self.kept:
-            value = args[position]
-            if not isinstance(value, torch.Tensor):
-                value = self._number(port, value)
-            elif not value.is_contiguous():
-                value = value.contiguous()
-                held.append(value)
-            now = (value.data_ptr(), value.shape)
-            if bound.get(port) != now:
-                request.set_input_tensor(port, _shared(value))
-                bound[port] = now
-        outputs = [self._bind_output(port, result) for port, result in enumerate(results)]
-        request.infer(share_outputs=True)
-        return tuple(
-            r.arrange(t if isinstance(t, torch.Tensor) else torch.from_numpy(t.data))
-            for t, r in zip(outputs, results, strict=True)
-        )
+    def bind_input(self, port: int, value: torch.Tensor) -> None:
+        self._bind_input(port, self._inputs_at[port](value))
 
-    def _number(self, port: int, value: int) -> torch.Tensor:
-        """A size as the int64 scalar that the model takes, always at the same address."""
-        scalar = self.numbers.get(port)
+    def bind_number(self, port: int, value: int) -> None:
+        """Give a size as the int64 scalar that the model takes, always at the same address."""
+        scalar = self._numbers_at.get(port)
         if scalar is None:
-            scalar = self.numbers[port] = torch.empty((), dtype=torch.int64)
+            scalar = self._numbers_at[port] = torch.empty((), dtype=torch.int64)
+            self.bind_input(port, scalar)
         scalar.fill_(value)
-        return scalar
 
-    def _bind_output(self, port: int, result: Result) -> Any:
-        """Memory for one output: torch's, or a tensor that OpenVINO resizes when it knows the shape."""
-        if result.shape is None:
-            own = _resizable(result.dtype)
-            self.request.set_output_tensor(port, own)
-            return own
-        out = torch.empty(result.shape, dtype=result.dtype)
-        self.request.set_output_tensor(port, _shared(out))
-        return out
+    def bind_output(self, port: int, value: torch.Tensor) -> None:
+        self._bind_output(port, self._outputs_at[port](value))
+
+    def release_output(self, port: int) -> None:
+        own = self._own[port] = _resizable(self.results[port].dtype)
+        self._bind_output(port, own)
+
+    def take_output(self, port: int) -> torch.Tensor:
+        return torch.from_numpy(self._own.pop(port).data)
+
+    def run(self) -> None:
+        self._infer(share_outputs=True)
 
 
-def _shared(value: torch.Tensor) -> Any:
-    """An ``openvino.Tensor`` at the address of ``value``, which the caller keeps alive."""
-    size = value.numel() * value.element_size()
-    memory = (ctypes.c_char * size).from_address(value.data_ptr())
-    array = np.ndarray(value.shape, _NUMPY[value.dtype], memory)
-    return _tensor_class()(array, shared_memory=True)
+class _View:
+    """Makes an ``openvino.Tensor`` at the address of a tensor, which the caller keeps alive.
+
+    ``shape`` is None if it may be another in each call.
+    """
+
+    __slots__ = ("_dtype", "_memory", "_shape", "_tensor")
+
+    def __init__(self, dtype: torch.dtype, shape: Sequence[int] | None) -> None:
+        self._dtype = np.dtype(_NUMPY[dtype])
+        self._shape = None if shape is None else tuple(shape)
+        self._memory = None if shape is None else ctypes.c_char * (math.prod(shape) * self._dtype.itemsize)
+        self._tensor = _tensor_class()
+
+    def __call__(self, value: torch.Tensor) -> Any:
+        shape = self._shape or tuple(value.shape)
+        memory = self._memory or ctypes.c_char * (value.numel() * self._dtype.itemsize)
+        return self._tensor(np.ndarray(shape, self._dtype, memory.from_address(value.data_ptr())), shared_memory=True)
+
+
+def _view_of(value: Any) -> _View:
+    if not isinstance(value, torch.Tensor):
+        return _View(torch.int64, ())
+    return _View(value.dtype, value.shape if all(type(size) is int for size in value.shape) else None)
 
 
 def _resizable(dtype: torch.dtype) -> Any:

@@ -35,18 +35,26 @@ class TvmFunction:
         self._outputs = tuple(outputs)
         self._constants = tuple(constants)
         self._unusual = tuple(i for i, layout in enumerate(outputs) if not layout.is_usual)
+        self._as_they_are = all(layout.order is None for layout in self._inputs)
         self._free: list[Any] = []
         self._copied: tuple[int, ...] | None = None  # outputs that show memory of something else, once known
 
     def __call__(self, *args: Any) -> tuple[torch.Tensor, ...]:
-        given = [layout.hand_over(value) for layout, value in zip(self._inputs, (*args, *self._constants), strict=True)]
+        given = (*args, *self._constants)
+        if self._as_they_are:
+            given = tuple(v if v.is_contiguous() else v.contiguous() for v in given)
+        else:
+            given = tuple(layout.hand_over(v) for layout, v in zip(self._inputs, given, strict=True))
         try:
             main = self._free.pop()
         except IndexError:
             main = build.machine(self._executable)
         try:
             threads.follow_torch()
-            with torch.no_grad():
+            if torch.is_grad_enabled():
+                with torch.no_grad():
+                    results = list(main(*given))
+            else:
                 results = list(main(*given))
         finally:
             self._free.append(main)

@@ -1,0 +1,131 @@
+"""A runtime's bound inputs and outputs: what a call needs that can be prepared before it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from .results import Result
+
+
+class Binding:
+    """One set of bound inputs and outputs, used by one call at a time; a runtime says how to bind and to run.
+
+    An input stays bound from call to call while it is at the same address with the same shape, which parameters are.
+    Results are written to memory that torch has just allocated; small ones, where the runtime says that binding takes
+    longer than copying (:meth:`keep_small`), to memory that stays bound.  Copies live until the call is over.
+
+    Args:
+        inputs: the placeholders that the runtime takes, by position among the arguments of a call; what is known of
+            them decides what has to be looked at in a call.
+        results: what is known of the outputs.
+    """
+
+    __slots__ = (
+        "_addresses",
+        "_arranged",
+        "_known",
+        "_numbers",
+        "_shapes",
+        "_small",
+        "_tensors",
+        "_unknown",
+        "_varying",
+        "results",
+    )
+
+    def __init__(self, inputs: Sequence[tuple[int, Node]], results: Sequence[Result]) -> None:
+        self.results = tuple(results)
+        tensors, varying, numbers = [], [], []
+        for port, (position, node) in enumerate(inputs):
+            value = node.meta["val"]
+            if not isinstance(value, torch.Tensor):
+                numbers.append((port, position))
+            elif all(type(size) is int for size in value.shape):
+                tensors.append((port, position))
+            else:
+                varying.append((port, position))
+        self._tensors, self._varying, self._numbers = tuple(tensors), tuple(varying), tuple(numbers)
+        self._addresses: list[Any] = [None] * len(inputs)
+        self._shapes: dict[int, torch.Size] = {}
+        self._known = tuple((at, r.shape, r.dtype, r.device) for at, r in enumerate(results) if r.shape is not None)
+        self._small: dict[int, torch.Tensor] = {}
+        self._unknown = tuple(at for at, r in enumerate(results) if r.shape is None)
+        self._arranged = tuple((at, r) for at, r in enumerate(results) if r.order is not None)
+
+    def keep_small(self, limit: int) -> None:
+        """Bind outputs of known shape and up to ``limit`` bytes once, and copy what is written there after each run."""
+        small = [k for k in self._known if math.prod(k[1]) * k[2].itemsize <= limit]
+        for port, shape, dtype, device in small:
+            self._small[port] = torch.empty(shape, dtype=dtype, device=device)
+            self.bind_output(port, self._small[port])
+        self._known = tuple(k for k in self._known if k[0] not in self._small)
+
+    # --- what a runtime does ------------------------------------------------------------------------------------------
+
+    def bind_input(self, port: int, value: torch.Tensor) -> None:
+        """Let input ``port`` be read at the memory of the contiguous ``value``."""
+        raise NotImplementedError
+
+    def bind_output(self, port: int, value: torch.Tensor) -> None:
+        """Let output ``port`` be written to the memory of ``value``."""
+        raise NotImplementedError
+
+    def release_output(self, port: int) -> None:
+        """Let the runtime allocate output ``port``, whose shape is not known."""
+        raise NotImplementedError
+
+    def take_output(self, port: int) -> torch.Tensor:
+        """The output that the runtime has allocated, without a copy."""
+        raise NotImplementedError
+
+    def bind_number(self, port: int, value: Any) -> None:
+        """Let input ``port`` be a size."""
+        raise NotImplementedError
+
+    def run(self) -> None:
+        """Run with what is bound."""
+        raise NotImplementedError
+
+    # --- a call -------------------------------------------------------------------------------------------------------
+
+    def __call__(self, args: Sequence[Any]) -> Sequence[torch.Tensor]:
+        held, addresses = [], self._addresses
+        for port, position in self._tensors:
+            value = args[position]
+            if not value.is_contiguous():
+                value = value.contiguous()
+                held.append(value)
+            address = value.data_ptr()
+            if addresses[port] != address:
+                self.bind_input(port, value)
+                addresses[port] = address
+        for port, position in self._varying:
+            value = args[position]
+            if not value.is_contiguous():
+                value = value.contiguous()
+                held.append(value)
+            address = value.data_ptr()
+            if addresses[port] != address or self._shapes[port] != value.shape:
+                self.bind_input(port, value)
+                addresses[port], self._shapes[port] = address, value.shape
+        for port, position in self._numbers:
+            self.bind_number(port, args[position])
+        results: list[Any] = [None] * len(self.results)
+        for port, shape, dtype, device in self._known:
+            results[port] = made = torch.empty(shape, dtype=dtype, device=device)
+            self.bind_output(port, made)
+        for port in self._unknown:
+            self.release_output(port)
+        self.run()
+        for port, written in self._small.items():
+            results[port] = written.clone()
+        for port in self._unknown:
+            results[port] = self.take_output(port)
+        for port, result in self._arranged:
+            results[port] = result.arrange(results[port])
+        return results
