@@ -219,7 +219,8 @@ def _common_space(first: Kernel, second: Kernel) -> tuple[Kernel, Kernel, tuple[
         a, b, space, inner = _aligned(loops, loops.space, flat, flat.space, loops.inner)
         new_loops, new_flat = moved(loops, space, inner, a[1]), moved(flat, space, inner, b[1])
     elif _same(points, index.product(v.size for v in loops.outer_vars)):
-        a, b, outer, _ = _aligned(loops, loops.outer_vars, flat, flat.space, frozenset())
+        # The inner loops keep their variables, so those of the outer ones have names of their own.
+        a, b, outer, _ = _aligned(loops, loops.outer_vars, flat, flat.space, frozenset(), "y")
         space = tuple(
             part for v in loops.space for part in ([v] if v in loops.inner else _in_order(index.free(a[1][v]), outer))
         )
@@ -242,13 +243,18 @@ def _in_order(variables: frozenset[Var], order: Sequence[Var]) -> list[Var]:
 
 
 def _aligned(
-    first: Kernel, left: Sequence[Var], second: Kernel, right: Sequence[Var], inner: frozenset[Var]
+    first: Kernel,
+    left: Sequence[Var],
+    second: Kernel,
+    right: Sequence[Var],
+    inner: frozenset[Var],
+    prefix: str = "x",
 ) -> tuple[tuple[Kernel, dict[Var, Index]], tuple[Kernel, dict[Var, Index]], tuple[Var, ...], frozenset[Var]]:
     """Variables of the refinement of two lists of loops, and what the old variables are in them."""
     sizes = refine([v.size for v in left], [v.size for v in right])
     if sizes is None:
         raise NotFused("their loops cannot be split alike")
-    fresh = [index.var(f"x{n}_{len(sizes)}", s) for n, s in enumerate(sizes)]
+    fresh = [index.var(f"{prefix}{n}_{len(sizes)}", s) for n, s in enumerate(sizes)]
     space = tuple(v for i in fresh if (v := index.the_var(i)) is not None)
     maps = [_grouped(side, fresh, sizes) for side in (left, right)]
     # A variable of size 1 was dropped, so each old one is made of at least one new one.
