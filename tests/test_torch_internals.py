@@ -320,6 +320,18 @@ def _kernels() -> None:
     assert torch.equal(ti.run_kernel(SIN, key, x), x.sin())
 
 
+def _functionalization() -> None:
+    def changes_and_adds(x: torch.Tensor) -> torch.Tensor:
+        x.mul_(2)
+        y = ti.beneath_functionalization(ADD, (x.t(), 1), {})
+        return y.add_(1)
+
+    x = torch.arange(6.0).reshape(2, 3)
+    wanted = (x * 2).t() + 2
+    assert torch.equal(torch.func.functionalize(changes_and_adds)(x), wanted)
+    assert torch.equal(x, wanted.t() - 2)
+
+
 def _autograd_switches() -> None:
     x = torch.ones(2, requires_grad=True)
     with ti.below_autograd():
@@ -551,6 +563,7 @@ CHECKS = {
     _modes: ["count_function_modes", "count_dispatch_modes", "default_devices", "new_fake_mode", "without_modes"],
     _functorch: ["is_functorch_active"],
     _kernels: ["python_kernels", "forget_dispatch", "run_kernel", "DispatchKey"],
+    _functionalization: ["beneath_functionalization"],
     _autograd_switches: ["below_autograd", "disable_autocast", "is_any_autocast_enabled"],
     _schemas: ["operator_schema", "is_composite", "OpOverload"],
     _symbols: [

@@ -263,6 +263,11 @@ def random_wrappers() -> tuple[Any, ...]:
     return higher_order.run_and_save_rng_state, higher_order.run_with_rng_state
 
 
+def python_registrations() -> set[str]:
+    """The kernels that ``torch.library`` has registered from Python: ``"aten/sin/CPU"``."""
+    return torch.library._impls
+
+
 def operator_schema(op: Any) -> Any:
     """The ``FunctionSchema`` of an operator overload."""
     return op._schema
@@ -291,6 +296,21 @@ def without_modes() -> Any:
     from torch.utils._python_dispatch import _disable_current_modes
 
     return _disable_current_modes()
+
+
+def beneath_functionalization(op: Any, args: Any, kwargs: Any) -> Any:
+    """Inside of ``torch.func.functionalize``: call ``op``, which changes nothing, as functionalization would call it.
+
+    An operator that is composed of others reaches whatever is beneath in one piece then.
+    """
+    from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
+    from torch._subclasses.functional_tensor import FunctorchFunctionalizeAPI
+
+    layer: Any = FunctorchFunctionalizeAPI(retrieve_current_functorch_interpreter())  # type: ignore[arg-type]
+    args, kwargs = layer.unwrap_tensors((args, kwargs))
+    with layer.redispatch_to_next():
+        result = op(*args, **kwargs)
+    return layer.wrap_tensors(result)
 
 
 def new_fake_mode() -> Any:

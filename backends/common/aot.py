@@ -87,15 +87,29 @@ def trace_inference(
     if aliasing.sharing(example_inputs) != _no_sharing(example_inputs):
         raise NeedsAutograd("the graph changes an input in place and inputs share memory")
 
-    with _tracing(mode):
+    with _tracing(mode), kept_whole(whole):
         inputs = [_alias(f) for f in fakes]
-        functional = torch.func.functionalize(lambda *args: Interpreter(traced).run(*args), remove="mutations")
+        again = _KeepingWhole(traced, whole)
+        functional = torch.func.functionalize(lambda *args: again.run(*args), remove="mutations")
         rewritten = make_fx(functional, decomposition_table=table)(*inputs)
     drop_dead_code(rewritten.graph)
     written = [n for n in rewritten.graph.nodes if aliasing.writes(n)]
     if not all(n.target is torch.ops.aten.copy_.default and n.args[0].op == "placeholder" for n in written):
         raise NeedsAutograd("an operator that changes its arguments has no functional form")
     return Traced(rewritten, mutates=bool(written))
+
+
+class _KeepingWhole(Interpreter):
+    """Runs a graph under functionalization, which would take composite operators apart."""
+
+    def __init__(self, gm: GraphModule, whole: frozenset[Any]) -> None:
+        super().__init__(gm)
+        self.whole = whole
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if target in self.whole:
+            return internals.beneath_functionalization(target, args, kwargs)
+        return super().call_function(target, args, kwargs)
 
 
 def through_autograd(

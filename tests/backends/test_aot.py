@@ -128,6 +128,25 @@ def test_mutation_is_eagers(capture, function) -> None:
         assert [same_storage(got[i], b) for b in got] == [same_storage(a, b) for b in wanted]
 
 
+@pytest.mark.parametrize("backend", [ONNXRT])
+def test_operators_stay_whole_in_a_graph_that_writes(capture, backend: str) -> None:
+    def f(x, weight, seen):
+        y = F.linear(x, weight).relu_()
+        seen.add_(1)
+        y[0].mul_(2)  # the operators after it must see what was written through a view
+        heads = F.layer_norm(y, (4,)).view(1, 2, 3, 2)
+        return F.scaled_dot_product_attention(heads, heads, heads, is_causal=True) + seen
+
+    x, weight = torch.randn(3, 4), torch.randn(4, 4)
+    captured = capture(f, x, weight, torch.zeros(2))
+    compiled = captured.compile(backend, strict=True)
+    mine, theirs = torch.zeros(2), torch.zeros(2)
+    torch.testing.assert_close(captured.run(compiled, x, weight, mine), f(x, weight, theirs))
+    assert torch.equal(mine, theirs)
+    names = {p.op for p in compiled.report.placements}
+    assert names >= {"aten.linear.default", "aten.layer_norm.default", "aten.scaled_dot_product_attention.default"}
+
+
 def views(x, y):
     z = x + y
     return x, x[1:], x.t(), z, z[0], z.view(-1), x.unsqueeze(0).transpose(0, 1)
