@@ -70,7 +70,7 @@ def _judge(case: Case, requirements: Requirements, begins: Callable[[int], None]
     if share == 1.0:
         return Result(case.id, Outcome.PASS)
     words = "; ".join(f"{op}: {why}" for (op, why), _ in reasons.most_common(3))
-    words = words or f"nothing was captured: {_break(trial.compiled)}"
+    words = words or f"nothing was captured: {_break(trial.compiled) or 'it ran as it is'}"
     outcome = Outcome.UNSUPPORTED if share <= requirements.least_share else Outcome.FALLBACK
     return Result(case.id, outcome, words, share, details={"fallbacks": [[*k, n] for k, n in reasons.items()]})
 
@@ -105,15 +105,16 @@ def _observe(case: Case, trial: Trial) -> Any:
 def _placed(compiled: Sequence[Any]) -> tuple[float, Counter[tuple[str, str]]]:
     """The share of operators that the backend ran, and what torch ran instead, with the reasons.
 
-    Where all calls broke before their first operator, the backend ran nothing of it.
+    Where all calls broke before their first operator, or ran as they are, the backend ran nothing of it.
     """
-    total, reasons = 0, Counter[tuple[str, str]]()
+    total, graphs, reasons = 0, 0, Counter[tuple[str, str]]()
     for each in compiled:
         for graph in torchmux.report(each).graphs:
+            graphs += 1
             total += len(graph.report.placements)
             reasons.update((p.op, p.reason or "") for p in graph.report.fallbacks)
     if not total:
-        return (0.0 if _break(compiled) else 1.0), reasons
+        return (0.0 if _break(compiled) or (compiled and not graphs) else 1.0), reasons
     return 1.0 - reasons.total() / total, reasons
 
 

@@ -44,6 +44,8 @@ def _run(architecture: Architecture, training: bool, trial: Trial) -> Any:
     model = _without_dropout(architecture.build())
     inputs = trial.given(architecture.example_with_targets(model) if training else architecture.example(model))
     model = trial.module(model).train(training)
+    if trial.wide and hasattr(model, "set_experts_implementation"):
+        model.set_experts_implementation("eager")  # torch multiplies by groups of experts in float32 only
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64 if trial.wide else default)  # for what a model makes by itself
     try:

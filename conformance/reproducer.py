@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+import torchmux
+
 from . import literals
 from .case import Case, Trial
 from .judge import judge
@@ -39,7 +41,12 @@ def script(case: Case, requirements: Requirements, named: str = "", sample: int 
 
 
 def program(title: str, body: str, requirements: Requirements, named: str = "", fields: dict[str, Any] = {}) -> str:  # noqa: B006
-    """``body``, which defines ``case``, between a title and the call of :func:`check`."""
+    """``body``, which defines ``case``, between a title and the call of :func:`check`.
+
+    The script names the requirements only if the backend is there through them.
+    """
+    installed = {row.name for row in torchmux.backends() if row.distribution is not None}
+    named = "" if requirements.backend in installed else named
     defaults = {field: Case.__dataclass_fields__[field].default for field in fields}
     given = [f"backend={requirements.backend!r}"]
     if named:
@@ -108,7 +115,7 @@ def source_of(run: Any) -> str:
     text = _gathered(run, imports, helpers)
     text = text.replace(f"def {run.__name__}(", "def case(", 1)
     groups: dict[int, list[str]] = {0: [], 1: [], 2: []}
-    for line in sorted(imports):
+    for line in sorted(imports, key=lambda line: (line.split()[1], line)):
         groups[2 if "torchmux" in line else 1 if "torch" in line else 0].append(line)
     head = ["from __future__ import annotations", *("\n".join(group) for group in groups.values() if group)]
     return "\n\n\n".join(["\n\n".join(head), *helpers.values(), text])

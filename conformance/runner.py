@@ -191,15 +191,25 @@ class CaseRunner:
 
     def run(self, name: str, seconds: float) -> Result:
         """The result of one case; one that killed its process has a reproducer all the same."""
-        result = self._started().run(name, seconds)
-        if self._worker is not None and not self._worker.alive:
-            self.close()
+        result = self._started().run({"case": name}, seconds)
+        if self._closed_if_dead():
             if not self._stop.is_set():
                 script = self._started().script(name, result.details.get("sample"))
                 result = dataclasses.replace(result, details={**result.details, "reproducer": script})
-                if not self._worker.alive:
-                    self.close()
+                self._closed_if_dead()
         return result
+
+    def judge_program(self, program: str, seconds: float) -> Result:
+        """What becomes of the text of a program; its process may die of it."""
+        result = self._started().run({"program": program}, seconds)
+        self._closed_if_dead()
+        return result
+
+    def _closed_if_dead(self) -> bool:
+        if self._worker is None or self._worker.alive:
+            return False
+        self.close()
+        return True
 
     def close(self) -> None:
         if self._worker is not None:
@@ -239,10 +249,10 @@ class Worker:
                 return
             raise RuntimeError(f"a worker of the conformance suite does not start:\n{self._said()}")
 
-    def run(self, name: str, seconds: float) -> Result:
+    def run(self, asked: dict[str, str], seconds: float) -> Result:
         self._errors.clear()
-        begun = time.monotonic()
-        self._send({"case": name})
+        begun, name = time.monotonic(), asked.get("case", "program")
+        self._send(asked)
         details: dict[str, Any] = {"sample": None}
         while True:
             message = self._next(begun + seconds)

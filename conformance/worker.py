@@ -16,8 +16,8 @@ from typing import Any
 from . import collect, reproducer
 from .case import Case
 from .judge import judge
-from .outcome import Outcome
-from .requirements import requirements_from
+from .outcome import Outcome, Result
+from .requirements import Requirements, requirements_from
 
 _PR_SET_PDEATHSIG = 1
 
@@ -46,11 +46,24 @@ def main() -> None:
         if "script" in asked:
             tell(script=script(known[asked["script"]], asked["sample"]))
             continue
+        if "program" in asked:
+            tell(result=judge_program(asked["program"], requirements).to_json())
+            continue
         case = known[asked["case"]]
         result = judge(case, requirements, lambda number: tell(sample=number))
         if result.outcome.is_failure or result.outcome is Outcome.XFAIL:
             result.details["reproducer"] = script(case, result.details.get("sample"))
         tell(result=result.to_json())
+
+
+def judge_program(text: str, requirements: Requirements) -> Result:
+    """What becomes of a program that :func:`reproducer.program` has written."""
+    scope: dict[str, Any] = {"__name__": "minified"}
+    try:
+        exec(compile(text, "<minified>", "exec"), scope)
+    except Exception as error:
+        return Result("program", Outcome.SKIPPED, f"it does not run: {type(error).__name__}: {error}")
+    return judge(Case("program", scope["case"]), requirements, lenient=False)
 
 
 def _end_with(parent: int) -> None:

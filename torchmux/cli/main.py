@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import torchmux
 
-from . import backends, breaks, conformance, demo, explain
+from . import backends, breaks, conformance, demo, explain, minify
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="torchmux", description="One front door for every compiler of PyTorch.")
     parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (backends, explain, breaks, demo, conformance):
+    for command in (backends, explain, breaks, demo, conformance, minify):
         command.add_to(commands)
     return parser
 

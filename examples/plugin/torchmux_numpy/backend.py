@@ -57,6 +57,9 @@ class NumpyBackend:
         """A callable on flat inputs; every node has passed :meth:`supports`, and the options are checked."""
         precise = request.options.matmul_precision == "float64"
         nodes = list(gm.graph.nodes)
+        orders = [
+            value.meta["val"].dim_order() if isinstance(value, torch.fx.Node) else () for value in nodes[-1].args[0]
+        ]
 
         def run(*inputs: Any) -> tuple[Any, ...]:
             values: dict[torch.fx.Node, Any] = {}
@@ -69,11 +72,19 @@ class NumpyBackend:
                     # A result without dimensions would come back as a numpy scalar.
                     values[node] = np.asarray(TABLE[node.target](*map_arg(node.args, values.get), precise))
                 elif node.op == "output":
-                    return tuple(_as_torch(value) for value in map_arg(node.args[0], values.get))
+                    results = map_arg(node.args[0], values.get)
+                    return tuple(_as_torch(value, order) for value, order in zip(results, orders, strict=True))
             raise AssertionError("a graph ends with its output")
 
         return run
 
 
-def _as_torch(value: Any) -> Any:
-    return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+def _as_torch(value: Any, order: tuple[int, ...]) -> Any:
+    """A result, laid out as eager's: what comes next may take a view of it, and numpy chooses in its own way."""
+    if not isinstance(value, np.ndarray):
+        return value
+    result = torch.from_numpy(value)
+    if result.dim_order() == order:
+        return result
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return result.permute(order).contiguous().permute(back)

@@ -1,0 +1,256 @@
+"""The smallest graph that still fails.
+
+A failing case, or a function with inputs, is captured, and the graph is cut down: its end, its beginning, single nodes,
+sizes, values.  Each candidate is the very program that is written in the end, judged by a worker that may die or hang.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from . import graphs, literals, reproducer
+from .case import Case, Trial
+from .graphs import Sample
+from .outcome import Outcome, Result
+from .requirements import Requirements
+from .runner import CaseRunner
+
+Say = Callable[[str], None]
+
+
+class NothingFails(ValueError):
+    """There is nothing to make smaller: no failure, or none that a graph shows alone."""
+
+
+@dataclass(frozen=True)
+class Minified:
+    """What came of it: a program, its result, and how many nodes it was cut from."""
+
+    program: str
+    result: Result
+    nodes: int
+    nodes_before: int
+
+
+def minify(
+    case: Case,
+    requirements: Requirements,
+    named: str = "",
+    *,
+    seconds: float | None = None,
+    say: Say = lambda text: None,
+) -> Minified:
+    """Find the smallest graph of ``case`` that fails in the same way.
+
+    ``named`` is where a worker finds the requirements; ``seconds`` is how long a candidate may take.
+
+    Raises:
+        NothingFails: the case passes, or it fails and none of its graphs does.
+    """
+    head = {"backend": requirements.backend, "level": "full", "requirements": named, "path": [""], "patterns": []}
+    runner = CaseRunner(head)
+    try:
+        search = _Search(runner, case, requirements, named, requirements.seconds if seconds is None else seconds, say)
+        return search.run()
+    finally:
+        runner.close()
+
+
+@dataclass
+class _Search:
+    runner: CaseRunner
+    case: Case
+    requirements: Requirements
+    named: str
+    seconds: float
+    say: Say
+    signature: tuple[Any, ...] = ()
+    known: dict[str, Result | None] = field(default_factory=dict)
+
+    def run(self) -> Minified:
+        found = graphs.record(lambda backend: self.case.run(Trial(backend, device=self.requirements.device)))
+        self.say(f"{len(found)} graphs of {', '.join(str(sample.size) for sample in found)} nodes")
+        for sample in sorted(found, key=lambda sample: sample.size):
+            result = self.judge(sample)
+            if result is not None and result.outcome.is_failure:
+                self.signature = _signature(result)
+                self.say(f"a graph of {sample.size} nodes fails alone: {result.outcome.value}, {result.reason}")
+                return self.smallest(sample)
+        raise NothingFails(f"none of the {len(found)} graphs of {self.case.id} fails by itself")
+
+    def smallest(self, sample: Sample) -> Minified:
+        before = sample.size
+        while True:
+            size = (sample.size, len(sample.inputs))
+            for step in (self.without_end, self.with_one_output, self.without_beginning, self.without_nodes):
+                sample = step(sample)
+                self.say(f"{step.__name__.replace('_', ' ')}: {sample.size} nodes, {len(sample.inputs)} inputs")
+            if (sample.size, len(sample.inputs)) == size:
+                break
+        sample = self.with_smaller_sizes(sample)
+        sample = self.with_any_values(sample)
+        result = self.judge(sample)
+        assert result is not None
+        return Minified(self.program(sample), result, sample.size, before)
+
+    # --- steps -----------------------------------------------------------------------------------------------------
+
+    def without_end(self, sample: Sample) -> Sample:
+        """The shortest beginning that fails, found by halving."""
+        nodes, values = graphs.computing(sample.graph), self.values(sample)
+        low, high, best = 0, len(nodes), sample
+        while high - low > 1:
+            middle = (low + high) // 2
+            candidate = graphs.part(sample, nodes[:middle], values)
+            if candidate is not None and self.fails(candidate):
+                high, best = middle, candidate
+            else:
+                low = middle
+        return best
+
+    def without_beginning(self, sample: Sample) -> Sample:
+        """The shortest end that fails, found by halving."""
+        nodes, values = graphs.computing(sample.graph), self.values(sample)
+        low, high, best = 0, len(nodes), sample
+        while high - low > 1:
+            middle = (low + high) // 2
+            candidate = graphs.part(sample, nodes[middle:], values)
+            if candidate is not None and self.fails(candidate):
+                low, best = middle, candidate
+            else:
+                high = middle
+        return best
+
+    def with_one_output(self, sample: Sample) -> Sample:
+        """One result, and only what it is computed from, if that fails."""
+        nodes, values = graphs.computing(sample.graph), self.values(sample)
+        ends = sorted(_ends(sample), key=nodes.index)
+        if len(ends) == 1 and len(_needed(ends)) == len(nodes):
+            return sample
+        for end in ends:
+            needed = _needed([end])
+            candidate = graphs.part(sample, [node for node in nodes if node in needed], values, [end])
+            if candidate is not None and self.fails(candidate):
+                return candidate
+        return sample
+
+    def without_nodes(self, sample: Sample) -> Sample:
+        """Runs of nodes replaced by their values, longer ones first."""
+        length = max(1, sample.size // 2)
+        while length:
+            for candidate in self.shorter(sample, length):
+                if self.fails(candidate):
+                    sample = candidate
+                    break
+            else:
+                length //= 2
+        return sample
+
+    def shorter(self, sample: Sample, length: int) -> Iterator[Sample]:
+        nodes, values = graphs.computing(sample.graph), self.values(sample)
+        for start in range(0, len(nodes), length):
+            rest = nodes[:start] + nodes[start + length :]
+            candidate = graphs.part(sample, rest, values) if rest else None
+            if candidate is not None:
+                yield candidate
+
+    def with_smaller_sizes(self, sample: Sample) -> Sample:
+        """Dimensions cut to one, two, or half of their elements, all of one size together."""
+        tensors = [value for value in sample.inputs if isinstance(value, torch.Tensor)]
+        for size in sorted({size for tensor in tensors for size in tensor.shape if size > 1}, reverse=True):
+            for smaller in sorted({1, 2, size // 2} - {0, size}):
+                candidate = next(self.resized(sample, size, smaller), None)
+                if candidate is not None:
+                    sample = candidate
+                    break
+        return sample
+
+    def resized(self, sample: Sample, size: int, smaller: int) -> Iterator[Sample]:
+        inputs = [_narrowed(value, size, smaller) for value in sample.inputs]
+        for changed in (graphs.with_number(sample, size, smaller), sample):
+            candidate = graphs.with_inputs(changed, inputs)
+            if graphs.runs_in_eager(candidate) and self.fails(candidate):
+                yield candidate
+
+    def with_any_values(self, sample: Sample) -> Sample:
+        """Random numbers in place of the inputs that need not be what they are."""
+        for place, value in enumerate(sample.inputs):
+            if isinstance(value, torch.Tensor) and value.is_floating_point() and value.is_contiguous():
+                candidate = graphs.with_inputs(sample, sample.inputs, sample.random | {place})
+                if self.fails(candidate):
+                    sample = candidate
+        return sample
+
+    # --- judging ---------------------------------------------------------------------------------------------------
+
+    def values(self, sample: Sample) -> dict[str, Any]:
+        return graphs.values_of(sample)
+
+    def fails(self, sample: Sample) -> bool:
+        result = self.judge(sample)
+        return result is not None and result.outcome.is_failure and _signature(result) == self.signature
+
+    def judge(self, sample: Sample) -> Result | None:
+        """What becomes of a candidate; None if it cannot be written down."""
+        try:
+            program = self.program(sample)
+        except literals.NotWritable:
+            return None
+        if program not in self.known:
+            self.known[program] = self.runner.judge_program(program, self.seconds)
+        return self.known[program]
+
+    def program(self, sample: Sample) -> str:
+        title = f"{self.case.id}, cut down to {sample.size} of its graph's nodes"
+        return reproducer.program(title, sample.body(), self.requirements, self.named)
+
+
+def _signature(result: Result) -> tuple[Any, ...]:
+    """What has to stay the same: the outcome, and what kind of difference or exception it is."""
+    if result.outcome is Outcome.MISMATCH:
+        return (result.outcome, *result.details.get("kinds", ())[:1])
+    if result.outcome is Outcome.CRASH:
+        return (result.outcome, result.reason.partition(":")[0])
+    return (result.outcome,)
+
+
+def _ends(sample: Sample) -> set[torch.fx.Node]:
+    (output,) = (node for node in sample.graph.graph.nodes if node.op == "output")
+    return {node for node in output.all_input_nodes if node.op != "placeholder"}
+
+
+def _needed(ends: Sequence[torch.fx.Node]) -> set[torch.fx.Node]:
+    """``ends`` and all that they are computed from."""
+    found, waiting = set[torch.fx.Node](), list(ends)
+    while waiting:
+        node = waiting.pop()
+        if node not in found and node.op != "placeholder":
+            found.add(node)
+            waiting.extend(node.all_input_nodes)
+    return found
+
+
+def _narrowed(value: Any, size: int, smaller: int) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return smaller if type(value) is int and value == size else value
+    made = value.detach()
+    for dimension, length in enumerate(made.shape):
+        if length == size:
+            made = made.narrow(dimension, 0, smaller)
+    return made.clone(memory_format=torch.contiguous_format).requires_grad_(value.requires_grad)
+
+
+def of_function(function: Callable[..., Any], inputs: Any, name: str) -> Case:
+    """A case that calls a function, or a module, with inputs: a sequence, or a dict of keyword arguments."""
+
+    def run(trial: Trial) -> Any:
+        given = trial.given(inputs)
+        module = trial.module(function) if isinstance(function, torch.nn.Module) else function
+        compiled = trial.compile(module)
+        return compiled(**given) if isinstance(given, dict) else compiled(*given)
+
+    return Case(name, run)

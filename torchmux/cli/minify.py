@@ -1,0 +1,91 @@
+"""``torchmux minify``: the smallest graph with which a backend still fails."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchmux.registry.resolve import usable_spec
+
+from .screen import console, show
+
+if TYPE_CHECKING:
+    from torchmux.conformance.case import Case
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "minify",
+        help="cut a failure down to the smallest graph that still fails",
+        description="Capture a failing case of the conformance suite, or a function of your own, cut its graph down "
+        "as long as the backend fails in the same way, and write a script that shows it with torchmux and the backend "
+        "alone. Candidates run in a process that may die or hang. Exits with 1 if nothing fails.",
+    )
+    parser.add_argument("what", metavar="CASE|MODULE:NAME", help="a case, or a function or module of torch to import")
+    parser.add_argument("--backend", metavar="NAME", help="the backend; not needed with --requirements")
+    parser.add_argument("--requirements", metavar="MODULE:CLASS", default="", help="the backend's Requirements")
+    parser.add_argument("--inputs", metavar="FILE", help="arguments of MODULE:NAME, as torch.save wrote a list or dict")
+    parser.add_argument("--seconds", type=float, help="how long one candidate may take (the backend's requirements')")
+    parser.add_argument("--output", metavar="FILE", help="write the script here instead of printing it")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Search, and write or print the script.
+
+    Raises:
+        TorchmuxError: the backend is unknown or cannot run here.
+    """
+    if not arguments.backend and not arguments.requirements:
+        print("torchmux: which backend? Give --backend NAME, or --requirements MODULE:CLASS", file=sys.stderr)
+        return 2
+    from torchmux.conformance import minify
+    from torchmux.conformance.requirements import requirements_from
+
+    requirements = requirements_from(arguments.requirements, arguments.backend)
+    usable_spec(requirements.backend)
+    try:
+        case = _case(arguments)
+    except (KeyError, ImportError, AttributeError, OSError, ValueError) as error:
+        print(f"torchmux: {error.args[0] if error.args else error}", file=sys.stderr)
+        return 2
+    said = console(stderr=True)
+    try:
+        found = minify.minify(
+            case, requirements, arguments.requirements, seconds=arguments.seconds, say=lambda text: said.print(text)
+        )
+    except minify.NothingFails as error:
+        print(f"torchmux: {error}", file=sys.stderr)
+        return 1
+    said.print(f"{found.nodes} of {found.nodes_before} nodes: {found.result.outcome.value}, {found.result.reason}")
+    if arguments.output:
+        Path(arguments.output).write_text(found.program)
+        said.print(f"written to {arguments.output}")
+    else:
+        show(found.program)
+    return 0
+
+
+def _case(arguments: argparse.Namespace) -> Case:
+    """The case that was asked for.
+
+    Raises:
+        KeyError, ImportError, AttributeError, OSError, ValueError: there is none.
+    """
+    from torchmux.conformance import collect, minify
+
+    if ":" not in arguments.what:
+        return collect.case(arguments.what)
+    if not arguments.inputs:
+        raise ValueError("--inputs is missing: a file with the arguments, as torch.save writes a list or a dict")
+    import torch
+
+    sys.path.insert(0, os.getcwd())
+    module, _, name = arguments.what.partition(":")
+    function = getattr(importlib.import_module(module), name)
+    return minify.of_function(function, torch.load(arguments.inputs, weights_only=True), arguments.what)
