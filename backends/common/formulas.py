@@ -1,0 +1,54 @@
+"""Elementary functions by other elementary functions, for runtimes whose own lose their digits.
+
+Runtimes compute ``log1p(x)`` as ``log(1 + x)``, cut ``sigmoid`` off where it is small, and so on: near one nobody sees
+it, and what is computed from the result far from one is wrong.  These have a relative error of a few units in the last
+place wherever ``exp`` and ``log`` have, and torch's answers for nan and infinities.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def _sigmoid(x: Tensor) -> Tensor:
+    return 1.0 / (1.0 + _real(x).neg().exp())
+
+
+def _log1p(x: Tensor) -> Tensor:
+    """Kahan's: what is lost in rounding ``1 + x`` is lost in the divisor as well."""
+    x = _real(x)
+    near = 1.0 + x
+    scaled = x * (near.log() / (near - 1.0))
+    return torch.where((near == 1.0) | (near == math.inf), x, scaled)
+
+
+def _expm1(x: Tensor) -> Tensor:
+    """Kahan's, likewise: the logarithm of the rounded power is the argument that it is the power of."""
+    x = _real(x)
+    power = x.exp()
+    less = power - 1.0
+    scaled = less * (x / power.log())
+    scaled = torch.where((less == -1.0) | (less == math.inf), less, scaled)
+    return torch.where(power == 1.0, x, scaled)
+
+
+def _elu(x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Tensor:
+    return torch.where(x > 0, x * scale, _expm1(x * input_scale) * (alpha * scale))
+
+
+def _real(x: Tensor) -> Tensor:
+    return x if x.is_floating_point() else x.to(torch.get_default_dtype())
+
+
+TABLE: dict[Any, Callable[..., Tensor]] = {
+    torch.ops.aten.sigmoid.default: _sigmoid,
+    torch.ops.aten.log1p.default: _log1p,
+    torch.ops.aten.expm1.default: _expm1,
+    torch.ops.aten.elu.default: _elu,
+}
+"""For a decomposition table."""
