@@ -10,6 +10,7 @@ from torch.fx import GraphModule, Node
 
 from ..common.refusal import NodesRefused
 from . import index
+from .freezing import is_frozen
 from .index import Index
 from .lowering import Context, calls, table
 from .lowering.registry import KEEP_COST
@@ -129,7 +130,7 @@ class _Lowering:
         tensor = getattr(self.gm, str(node.target))
         if tensor.dtype not in SUPPORTED:
             raise Unsupported(f"a constant of {tensor.dtype}")
-        if tensor.numel() == 1 and tensor.device.type == "cpu":
+        if tensor.numel() == 1 and tensor.device.type == "cpu" and not is_frozen(str(node.target)):
             from . import operations as ops
 
             number = tensor.item()

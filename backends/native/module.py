@@ -19,6 +19,7 @@ from .cpp_scopes import NAMES
 from .index import Index
 from .ir import Buffer
 from .kernel import Kernel
+from .packing import Pack, PackedMatrix
 from .program import Call, Matrix, Product, Program, TensorRef
 from .schedule import Schedule
 from .stages import LoopNest, Store, plan, read_by, stored_by
@@ -29,6 +30,7 @@ class Module:
     """What is compiled and what runs it.
 
     ``kernels`` counts the kernels, ``calls`` names the calls of torch's operators; ``timers`` are the timed steps.
+    ``constants`` are the graph's attributes that the code uses, ``packs`` what is made of them when it is loaded.
     """
 
     cpp: str
@@ -37,6 +39,7 @@ class Module:
     kernels: int
     calls: list[str] = field(default_factory=list)
     timers: list[str] = field(default_factory=list)
+    packs: dict[str, Pack] = field(default_factory=dict)
 
 
 def assemble(program: Program, schedule: Schedule, *, timed: bool = False) -> Module:
@@ -69,7 +72,7 @@ class _Assembler:
             if isinstance(step, Call):
                 self.held |= step.reads | step.writes
         self.constants = [b for b in program.buffers if b.name in program.constants]
-        self.held |= set(self.constants)
+        self.held |= {*self.constants, *program.packs.values()}
         self.alias = self._in_place()
         self.uses = [self._touched(step) for step in self.steps]
         self.arena = memory.plan(self.uses, {b for b in set().union(*self.uses, set()) if b not in self.held})
@@ -89,6 +92,8 @@ class _Assembler:
         bodies = [self._segment(n, s, t) for n, (s, t) in enumerate(zip(segments, tables, strict=True))]
         kernels = [f"{self._comment(name)}static void {name}{body}" for body, name in self.functions.items()]
         head = ['#include "kernels.h"\n']
+        if any(isinstance(pack, PackedMatrix) for pack in self.program.packs):
+            head.append('#include "gemm.h"\n')
         if self.timed:
             head.append(f'extern "C" f64 omp_get_wtime(void);\nextern "C" {{ f64 spent[{len(self.timers)} + 1]; }}\n')
         cpp = "\n".join([*head, *kernels, *bodies])
@@ -96,7 +101,8 @@ class _Assembler:
         calls = [str(s.op) for s in self.steps if isinstance(s, Call)]
         names = [self.program.constants[b.name] for b in self.constants]
         count = sum(isinstance(s, LoopNest) for s in self.steps)
-        return Module(cpp, python, names, count, calls, self.timers)
+        packs = {buffer.name: pack for pack, buffer in self.program.packs.items()}
+        return Module(cpp, python, names, count, calls, self.timers, packs)
 
     def _in_place(self) -> dict[Buffer, Buffer]:
         """Results of matrix products that lie where the one kernel that reads them puts its own result."""
@@ -176,12 +182,16 @@ class _Assembler:
         return "".join(f"{line}\n" for line in self.function_comments[name])
 
     def _product(self, step: Product) -> str:
+        target = self.alias.get(step.target, step.target).name
+        if step.packed is not None:
+            left, lead, _ = _operand(step.left, step.m, step.k).split(", ")
+            return f"packed_product({target}, {left}, {lead}, {step.packed.name}, {step.m}l, {step.n}l, {step.k}l);"
         left, right = (
             _operand(m, rows, columns)
             for m, rows, columns in ((step.left, step.m, step.k), (step.right, step.k, step.n))
         )
         extents = ", ".join(_text(v) for v in (step.m, step.n, step.k, step.batch, step.left.step, step.right.step))
-        return f"product({self.alias.get(step.target, step.target).name}, {left}, {right}, {extents});"
+        return f"product({target}, {left}, {right}, {extents});"
 
     # --- Python ---------------------------------------------------------------------------------------------------
 
@@ -204,7 +214,7 @@ class _Assembler:
             lines.append("    arena_at = arena.data_ptr()")
         else:
             lines.append("    arena_at = None")
-        made = {b for b in inputs if isinstance(b, Buffer)} | set(self.constants)
+        made = {b for b in inputs if isinstance(b, Buffer)} | set(self.constants) | set(self.program.packs.values())
         last_use = self._last_uses(order, tables)
         for at, step in enumerate(order):
             lines += self._step(step, tables, made)
@@ -300,14 +310,18 @@ def _takes_over(nest: LoopNest, source: Buffer, target: Buffer) -> bool:
         return False
     last, store = stores[0]
     for at, stage in enumerate(nest.stages):
+        loaded = written = False  # in this pass, the element of the source; that of the target
         for step in [*stage.before, *stage.body]:
             for buffer, position in step.value.loads:
-                if buffer is source and (at > last or position is not store.position):
-                    return False
+                if buffer is source:
+                    if at > last or position is not store.position or (written and not loaded):
+                        return False
+                    loaded = True
             if isinstance(step, Store) and any(
                 b is source for a in index.data_atoms(step.position) for b, _ in a.node.loads
             ):
                 return False
+            written |= step is store
     return True
 
 

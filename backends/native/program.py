@@ -9,8 +9,10 @@ from typing import Any
 import torch
 
 from . import index, operations as ops
+from .freezing import is_frozen
 from .index import Index, Var
 from .ir import Buffer, Node, Statement, make
+from .packing import Pack
 from .values import Place, Value
 
 
@@ -84,11 +86,12 @@ class Product:
     n: Index
     k: Index
     batch: Index = 1
+    packed: Buffer | None = None  # the right operand as ``gemm.h`` packs it
     origins: list[Any] = field(default_factory=list)
 
     @property
     def reads(self) -> set[Buffer]:
-        return {self.left.buffer, self.right.buffer}
+        return {self.left.buffer, self.packed or self.right.buffer}
 
     @property
     def writes(self) -> set[Buffer]:
@@ -107,7 +110,8 @@ class Program:
         self.items: list[Item] = []
         self.outputs: list[TensorRef | Index] = []
         self.symbols: dict[str, tuple[int, int | None]] = {}  # symbol: which input, which of its sizes
-        self.constants: dict[str, Any] = {}
+        self.constants: dict[str, Any] = {}  # the name of a buffer: the attribute of the graph that it is
+        self.packs: dict[Pack, Buffer] = {}  # what is made of constants when the code is loaded
         self.current: Any = None  # the FX node that is being lowered
 
     def buffer(
@@ -181,6 +185,20 @@ class Program:
 
     def call(self, op: Any, args: Sequence[Any], kwargs: dict[str, Any], results: list[Buffer | None]) -> None:
         self.items.append(Call(op, tuple(args), kwargs, results, [self.current]))
+
+    def pack(self, pack: Pack) -> Buffer:
+        """The buffer of a packed constant."""
+        found = self.packs.get(pack)
+        if found is None:
+            found = self.packs[pack] = self.buffer(torch.uint8, (), (), "input")
+        return found
+
+    def frozen(self, value: Value) -> str | None:
+        """Of which frozen constant ``value`` is a part, as the graph's attribute."""
+        if value.place is None:
+            return None
+        name: str | None = self.constants.get(value.place.buffer.name)
+        return name if name is not None and is_frozen(name) else None
 
     def product(self, product: Product) -> None:
         product.origins = [self.current]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import (
     activations as activations,
     calls as calls,
+    convolutions as convolutions,
     creation as creation,
     indexing as indexing,
     joining as joining,

@@ -88,7 +88,8 @@ def call(ctx: Context, op: Any, args: Any, kwargs: Any) -> Any:
     if op in IN_PLACE:
         return call_in_place(ctx, IN_PLACE[op], args, kwargs)
     given, named = prepared(tuple(args), ctx), prepared(kwargs, ctx)
-    fakes = ctx.val if isinstance(ctx.val, (list, tuple)) else [ctx.val]
+    seen = _as_laid_out(ctx, op, given, named)
+    fakes = seen if isinstance(seen, (list, tuple)) else [seen]
     results: list[Any] = []
     for fake in fakes:
         if isinstance(fake, torch.Tensor):
@@ -98,6 +99,35 @@ def call(ctx: Context, op: Any, args: Any, kwargs: Any) -> Any:
     ctx.program.call(op, given, named, results)
     values = tuple(ctx.program.stored(b) if b is not None else None for b in results)
     return values if isinstance(ctx.val, (list, tuple)) else values[0]
+
+
+def _as_laid_out(ctx: Context, op: Any, args: Any, kwargs: Any) -> Any:
+    """The results as tensors that hold nothing.
+
+    Operators on images hand the layout on that they are given, which may be another one here than in the trace.
+    """
+    fakes = [ctx.fake(a) for a in ctx.node.args]
+    images = [
+        (ref, fake)
+        for ref, fake in zip(args, fakes, strict=False)
+        if isinstance(ref, TensorRef) and len(ref.sizes) == 4
+    ]
+    if not any(ref.strides != ctx.strides(fake) for ref, fake in images):
+        return ctx.val
+    try:
+        return op(*_meta(args), **_meta(kwargs))
+    except (NotImplementedError, TypeError):  # symbolic sizes, or torch cannot tell
+        return ctx.val
+
+
+def _meta(value: Any) -> Any:
+    if isinstance(value, TensorRef):
+        return torch.empty_strided(value.sizes, value.strides, dtype=value.buffer.dtype, device="meta")
+    if isinstance(value, (list, tuple)):
+        return type(value)(_meta(v) for v in value)
+    if isinstance(value, dict):
+        return {name: _meta(v) for name, v in value.items()}
+    return value
 
 
 def is_known(op: Any) -> bool:

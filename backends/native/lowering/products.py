@@ -9,11 +9,15 @@ import torch
 from .. import operations as ops
 from ..build import has_gemm
 from ..index import Index
-from ..ir import Node
+from ..ir import Buffer, Node
 from ..operations import binary, const
+from ..packing import PackedMatrix
 from ..program import Matrix, Product, TensorRef
 from ..values import Value
 from .registry import Context, aten, lowers
+
+LEAST_ROWS = 8
+"""Products with fewer rows read a weight once, which packing does not make faster."""
 
 
 def matrix(value: Value) -> Matrix:
@@ -34,13 +38,29 @@ def product(ctx: Context, left: Value, right: Value) -> Value:
         buffer = program.buffer(left.dtype, sizes)
         batch = sizes[0] if len(sizes) == 3 else 1
         extents = left.sizes[-2], right.sizes[-1], left.sizes[-1]
-        program.product(Product(buffer, matrix(left), matrix(right), *extents, batch))
+        packed = _packed(ctx, left, right)
+        program.product(Product(buffer, matrix(left), matrix(right), *extents, batch, packed))
         return program.stored(buffer)
     buffer = program.buffer(left.dtype, sizes)
     op = aten.bmm.default if len(sizes) == 3 else aten.mm.default
     refs = [TensorRef.of(program.realize(v)) for v in (left, right)]
     program.call(op, refs, {}, [buffer])
     return program.stored(buffer)
+
+
+def _packed(ctx: Context, left: Value, right: Value) -> Buffer | None:
+    """The right operand in packed form, if it is a frozen weight."""
+    constant = ctx.program.frozen(right)
+    if constant is None or right.rank != 2 or right.dtype is not torch.float32:
+        return None
+    place, source = right.place, left.place
+    assert place is not None and source is not None
+    sizes = (left.sizes[0], *right.sizes[::-1], place.offset, *place.strides)
+    if any(type(s) is not int for s in sizes) or 1 not in place.strides:
+        return None
+    if left.sizes[0] < LEAST_ROWS or source.strides[1] != 1:  # type: ignore[operator]
+        return None
+    return ctx.program.pack(PackedMatrix(constant, *sizes))  # type: ignore[arg-type]
 
 
 @lowers(aten.mm.default)

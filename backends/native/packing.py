@@ -1,0 +1,148 @@
+"""Constant weights in the form that the fastest kernel on this machine wants them in.
+
+A graph that is frozen says which of its weights are operands of matrix products and convolutions.  They are packed when
+its code is loaded.  Which kernel runs a matrix product is measured then, once for each size, and kept in the artifact
+cache.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from ..common.cache import default_cache, text_key
+from . import fingerprint
+
+BY_MKL, BY_TILES = 1, 2
+_RUNS = 4
+"""How often each kernel is timed; the least time counts."""
+
+
+@dataclass(frozen=True)
+class PackedMatrix:
+    """The right operand of products with ``m`` rows: ``k`` by ``n``, element (p, j) at ``p * rows + j * columns``."""
+
+    constant: str
+    m: int
+    n: int
+    k: int
+    offset: int
+    rows: int
+    columns: int
+
+
+@dataclass(frozen=True)
+class PackedKernel:
+    """The weight of a convolution of two dimensions on an input of ``sizes``."""
+
+    constant: str
+    padding: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+    sizes: tuple[int, ...]
+
+
+Pack = PackedMatrix | PackedKernel
+
+
+def as_json(packs: Mapping[str, Pack]) -> dict[str, Any]:
+    """What :func:`from_json` reads."""
+    return {name: {"kind": type(pack).__name__, **asdict(pack)} for name, pack in packs.items()}
+
+
+def from_json(entries: Mapping[str, Any]) -> dict[str, Pack]:
+    """The packs of an artifact."""
+    found: dict[str, Pack] = {}
+    for name, entry in entries.items():
+        fields = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items() if k != "kind"}
+        found[name] = PackedMatrix(**fields) if entry["kind"] == PackedMatrix.__name__ else PackedKernel(**fields)
+    return found
+
+
+def packed(entries: Mapping[str, Any], constants: Mapping[str, torch.Tensor], library: Any) -> dict[str, torch.Tensor]:
+    """The packed tensors of :func:`as_json`; ``library`` holds the code of ``gemm.h`` if one of them is a matrix."""
+    made: dict[str, torch.Tensor] = {}
+    for name, pack in from_json(entries).items():
+        constant = constants[pack.constant]
+        if isinstance(pack, PackedMatrix):
+            made[name] = Matrices(library).packed(pack, constant)
+        else:
+            made[name] = _kernel(pack, constant)
+    return made
+
+
+def _kernel(pack: PackedKernel, weight: torch.Tensor) -> torch.Tensor:
+    opaque = weight.contiguous().to_mkldnn()
+    found: torch.Tensor = torch.ops.aten.mkldnn_reorder_conv2d_weight(
+        opaque, pack.padding, pack.stride, pack.dilation, pack.groups, pack.sizes
+    )
+    return found
+
+
+class Matrices:
+    """The functions of ``gemm.h``."""
+
+    def __init__(self, library: Any) -> None:
+        size, address = ctypes.c_int64, ctypes.c_void_p
+        library.packed_size.argtypes, library.packed_size.restype = (size,) * 4, size
+        library.pack.argtypes, library.pack.restype = (address, size, address, *(size,) * 5), None
+        library.packed_product.argtypes = (address, address, size, address, size, size, size)
+        library.packed_product.restype = None
+        self.library = library
+
+    def packed(self, pack: PackedMatrix, weight: torch.Tensor) -> torch.Tensor:
+        return self._made(self.fastest(pack, weight), pack, weight)
+
+    def _made(self, kind: int, pack: PackedMatrix, weight: torch.Tensor) -> torch.Tensor:
+        result = torch.empty(self.library.packed_size(kind, pack.m, pack.n, pack.k), dtype=torch.uint8)
+        start = weight.data_ptr() + pack.offset * weight.element_size()
+        sizes = (pack.rows, pack.columns, pack.m, pack.n, pack.k)
+        self.library.pack(result.data_ptr(), kind, start, *sizes)
+        return result
+
+    def fastest(self, pack: PackedMatrix, weight: torch.Tensor) -> int:
+        kinds = [kind for kind in (BY_MKL, BY_TILES) if self.library.packed_size(kind, pack.m, pack.n, pack.k)]
+        if len(kinds) == 1:
+            return kinds[0]
+        key = text_key("the fastest matrix product", _this_machine(), torch.get_num_threads(), pack.m, pack.n, pack.k)
+        if key in _decided:
+            return _decided[key]
+        cache = default_cache()
+        stored = cache.load(key) if cache is not None else None
+        if stored is not None and stored.decode() in map(str, kinds):
+            _decided[key] = int(stored)
+            return _decided[key]
+        _decided[key] = self._measured(kinds, pack, weight)
+        if cache is not None:
+            cache.store(key, str(_decided[key]).encode())
+        return _decided[key]
+
+    def _measured(self, kinds: list[int], pack: PackedMatrix, weight: torch.Tensor) -> int:
+        # The time of one thread does not count what other programs take.
+        clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+        matrices = {kind: self._made(kind, pack, weight) for kind in kinds}
+        x, out = torch.zeros(pack.m, pack.k), torch.empty(pack.m, pack.n)
+        best = dict.fromkeys(kinds, float("inf"))
+        for _ in range(_RUNS):
+            for kind, matrix in matrices.items():
+                start = clock()
+                self.library.packed_product(
+                    out.data_ptr(), x.data_ptr(), pack.k, matrix.data_ptr(), pack.m, pack.n, pack.k
+                )
+                best[kind] = min(best[kind], clock() - start)
+        return min(kinds, key=best.__getitem__)
+
+
+_decided: dict[str, int] = {}
+
+
+@functools.cache
+def _this_machine() -> str:
+    return fingerprint()
