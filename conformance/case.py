@@ -119,8 +119,9 @@ class Case:
 
     ``needs`` names what a backend must claim for it: ``training``, ``dynamic_shapes``, a dtype as ``float16``.
     ``quick`` cases are part of both levels.  ``reference`` says whether a run in float64 means the same; without one,
-    values are compared with eager's alone.  ``source`` gives the case, or one of its samples, as Python text: the
-    imports and a function ``case(trial)``; without it a script asks the suite for the case by name.
+    values are compared with eager's alone.  ``computes`` says whether there is anything to capture.  ``source`` gives
+    the case, or one of its samples, as Python text: the imports and a function ``case(trial)``; without it a script
+    asks the suite for the case by name.
     """
 
     id: str
@@ -131,6 +132,7 @@ class Case:
     reference: bool = True
     elementwise: bool = False
     strides: bool = True
+    computes: bool = True
     source: Callable[[int | None], str] | None = None
 
     @property

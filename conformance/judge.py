@@ -55,7 +55,7 @@ def _judge(case: Case, requirements: Requirements, begins: Callable[[int], None]
     trial = Trial(requirements.backend, options=requirements.options, device=device)
     trial.begins = begins
     found = _observe(case, trial)
-    share, reasons = _placed(trial.compiled)
+    share, reasons = _placed(trial.compiled, case.computes)
     if isinstance(found, Raised):
         if isinstance(found.error, _REFUSALS):
             return Result(case.id, Outcome.UNSUPPORTED, _words(found.error), share)
@@ -102,7 +102,7 @@ def _observe(case: Case, trial: Trial) -> Any:
         torch.set_grad_enabled(grad)
 
 
-def _placed(compiled: Sequence[Any]) -> tuple[float, Counter[tuple[str, str]]]:
+def _placed(compiled: Sequence[Any], computes: bool) -> tuple[float, Counter[tuple[str, str]]]:
     """The share of operators that the backend ran, and what torch ran instead, with the reasons.
 
     Where all calls broke before their first operator, or ran as they are, the backend ran nothing of it.
@@ -114,7 +114,7 @@ def _placed(compiled: Sequence[Any]) -> tuple[float, Counter[tuple[str, str]]]:
             total += len(graph.report.placements)
             reasons.update((p.op, p.reason or "") for p in graph.report.fallbacks)
     if not total:
-        return (0.0 if _break(compiled) or (compiled and not graphs) else 1.0), reasons
+        return (0.0 if _break(compiled) or (compiled and computes and not graphs) else 1.0), reasons
     return 1.0 - reasons.total() / total, reasons
 
 

@@ -109,16 +109,16 @@ class _GuardedCode:
         self.trace_annotation = f"torchmux {captured.code.co_name}"
 
 
-def _machinery() -> tuple[str, ...]:
-    """Folders of torchmux, which an editable install has apart from each other, and of torch."""
-    specs = map(
-        importlib.util.find_spec, ("torchmux", *(f"torchmux.{p}" for p in ("frontend", "registry", "backends")))
+def _folders(*packages: str) -> tuple[str, ...]:
+    """Where packages of torchmux lie: in one folder if it is installed, apart from each other if it is so editably."""
+    specs = map(importlib.util.find_spec, packages)
+    return tuple(
+        dict.fromkeys(p + os.sep for spec in specs if spec is not None for p in spec.submodule_search_locations or ())
     )
-    own = {path + os.sep: None for spec in specs if spec is not None for path in spec.submodule_search_locations or ()}
-    return (*own, os.path.dirname(torch.__file__) + os.sep)
 
 
-_MACHINERY = _machinery()
+_OWN = _folders("torchmux", "torchmux.frontend", "torchmux.registry", "torchmux.backends")
+_MACHINERY = (*_OWN, os.path.dirname(torch.__file__) + os.sep)
 
 
 def _library_prefixes() -> tuple[str, ...]:
@@ -134,7 +134,6 @@ def _library_prefixes() -> tuple[str, ...]:
 
 
 _LIBRARY = _library_prefixes()
-_OWN = _LIBRARY[:2]
 _SITE_PACKAGES = tuple({sysconfig.get_paths()["purelib"] + os.sep, sysconfig.get_paths()["platlib"] + os.sep})
 # torch.nn layers, optimizers and the like are as good as a user's; the call machinery of Module is shared by every
 # module there is.
@@ -142,6 +141,8 @@ _TORCH_CAPTURED = tuple(
     os.path.join(os.path.dirname(torch.__file__), *p) + (os.sep if not p[-1].endswith(".py") else "")
     for p in (("nn", "modules"), ("nn", "functional.py"), ("ao", "nn"), ("optim",))
 )
+# The cases of the conformance suite are programs, wherever they are installed.
+_PROGRAMS = _folders("torchmux.conformance")
 _TORCH_SKIPPED = (os.path.join(os.path.dirname(torch.__file__), "nn", "modules", "module.py"),)
 
 
@@ -149,6 +150,8 @@ def is_library(filename: str) -> bool:
     """Whether frames of this file run as they are."""
     if filename.startswith(_TORCH_CAPTURED):
         return filename in _TORCH_SKIPPED
+    if filename.startswith(_PROGRAMS):
+        return False
     if filename.startswith(_LIBRARY):
         return not filename.startswith(_SITE_PACKAGES) or filename.startswith(_MACHINERY)
     return False

@@ -11,7 +11,7 @@ from ..case import Collection, Trial
 case = Collection("semantics/structure")
 
 
-@case()
+@case(computes=False)
 def nothing_to_compute(trial: Trial) -> Any:
     """A function that only hands things through."""
     x = trial.tensor(3)
