@@ -349,6 +349,10 @@ def _schemas() -> None:
     assert [a.name for a in ti.operator_schema(ADD).arguments] == ["self", "other", "alpha"]
     assert isinstance(ADD, ti.OpOverload)
     assert not ti.is_composite(ADD)
+    with torch.library._scoped_library("torchmux_internals", "DEF") as library:
+        library.define("one(Tensor x) -> Tensor")
+        library.impl("one", lambda x: x, "CPU")
+        assert "torchmux_internals/one/CPU" in ti.python_registrations()
     assert ti.is_composite(torch.ops.aten.reshape.default)
 
 
@@ -565,7 +569,7 @@ CHECKS = {
     _kernels: ["python_kernels", "forget_dispatch", "run_kernel", "DispatchKey"],
     _functionalization: ["beneath_functionalization"],
     _autograd_switches: ["below_autograd", "disable_autocast", "is_any_autocast_enabled"],
-    _schemas: ["operator_schema", "is_composite", "OpOverload"],
+    _schemas: ["operator_schema", "is_composite", "OpOverload", "python_registrations"],
     _symbols: [
         "guards_source_base",
         "local_guard_source",

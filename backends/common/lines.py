@@ -11,14 +11,16 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _CARRIER = "custom"
 _KEY = "torchmux_source_line"
 _STACK = "torchmux_user_stack"  # the frames of the program, for tracebacks
+_ORIGIN = "torchmux_captured_node"  # the position of the captured node
 
 
 def attach(gm: Any) -> None:
     """Put every node's line where tracers carry it along."""
-    for node in gm.graph.nodes:
+    for position, node in enumerate(gm.graph.nodes):
         line = _own_line(node)
         if line is not None:
-            node.meta[_CARRIER] = {**node.meta.get(_CARRIER, {}), _KEY: line, _STACK: node.meta.get(_STACK, ())}
+            told = {_KEY: line, _STACK: node.meta.get(_STACK, ()), _ORIGIN: position}
+            node.meta[_CARRIER] = {**node.meta.get(_CARRIER, {}), **told}
 
 
 def line_of(node: Any) -> str | None:
@@ -27,6 +29,12 @@ def line_of(node: Any) -> str | None:
     if carried and _KEY in carried:
         return carried[_KEY]
     return _own_line(node)
+
+
+def origin_of(node: Any) -> int | None:
+    """The position in the captured graph of the node that ``node`` comes from, if its line is known."""
+    origin: int | None = node.meta.get(_CARRIER, {}).get(_ORIGIN)
+    return origin
 
 
 def _own_line(node: Any) -> str | None:

@@ -10,6 +10,7 @@ write results back to mutated inputs, which torch does around any compiler.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -26,8 +27,9 @@ from torchmux.registry.plain import compile_plain
 from torchmux.registry.report import GraphReport, Placement, operator_name, output_code_of
 from torchmux.registry.spec import ANY, BackendSpec, CompiledGraph, CompileRequest
 
-from . import aliasing, aot, decompose, floats, lines, simplify, symbols
+from . import aliasing, aot, decompose, floats, lines, recipes, simplify, symbols
 from .assemble import assemble, extract, inputs_of
+from .cache import default_cache
 from .partition import Part, partition, takes_element
 from .refusal import NodesRefused
 from .runtime import Compiled, eager_when_overlap_differs, without_autocast
@@ -121,6 +123,7 @@ class _Work:
     request: CompileRequest
     training: bool
     report: GraphReport
+    origins: list[int | None] = field(default_factory=list)  # the captured node of each placement
 
     # --- the graph as a whole -------------------------------------------------------------------------------------
 
@@ -147,6 +150,7 @@ class _Work:
     def run_captured(self, reason: str) -> Callable[..., Sequence[Any]]:
         """Leave the whole captured graph to torch."""
         self.report.placements.clear()
+        self.origins.clear()
         self._place(_operators(self.gm), "eager", reason)
         self._check_strict()
         return self.gm.forward
@@ -162,11 +166,33 @@ class _Work:
             return self.run_captured(_failure(error))
 
     def _trace_and_compile(self) -> Callable[..., Sequence[Any]]:
+        if self.training:
+            return self._trace(None)
+        key = recipes.recipe_key(self.gm, self.example_inputs, self.implementation, self.request)
+        cache = default_cache() if key is not None else None
+        if cache is None or key is None:
+            return self._trace(None)
+        return self._follow_recipe(cache.load(key)) or self._trace(functools.partial(recipes.keep, cache, key))
+
+    def _follow_recipe(self, content: bytes | None) -> Callable[..., Sequence[Any]] | None:
+        """The code that an earlier process made of this very graph, if all of it is still there."""
+        if content is None:
+            return None
+        found = recipes.follow(content, self.gm, self.implementation, self.report)
+        if found is None:
+            return None
+        gm, split, compiled = found
+        self._tell_of(compiled)
+        return without_autocast(assemble(gm, split, compiled))
+
+    def _trace(self, keep: Callable[..., None] | None) -> Callable[..., Sequence[Any]]:
         mode, fakes = aot.fake_inputs(self.gm, self.example_inputs)
         with internals.tracing_with(mode):
-            return self._split_and_compile(mode, fakes)
+            return self._split_and_compile(mode, fakes, keep)
 
-    def _split_and_compile(self, mode: Any, fakes: Sequence[Any]) -> Callable[..., Sequence[Any]]:
+    def _split_and_compile(
+        self, mode: Any, fakes: Sequence[Any], keep: Callable[..., None] | None
+    ) -> Callable[..., Sequence[Any]]:
         table = decompose.table_for(self.implementation)
         if not self.training:
             whole = decompose.whole_operators(self.implementation)
@@ -176,14 +202,15 @@ class _Work:
                 self.report.notes.append(f"traced by AOTAutograd: {why}")
             else:
                 static = {p: self.example_inputs[p] for p in self.request.static_inputs}
-                run = without_autocast(self._lower(traced.gm, fakes, "inference", static))
+                keep = None if traced.mutates else keep
+                run = without_autocast(self._lower(traced.gm, "inference", static, keep))
                 if not traced.mutates:
                     return run
                 return eager_when_overlap_differs(run, self.gm, self.example_inputs, strict=self.request.strict)
 
         def lower(part: GraphModule, inputs: Sequence[Any], backward: bool) -> Callable[..., Sequence[Any]]:
             phase = "backward" if backward else "forward" if self.training else "inference"
-            return self._lower(part, inputs, phase, {})
+            return self._lower(part, phase, {})
 
         run = aot.through_autograd(self.gm, fakes, table, lower, training=self.training)
         if not internals.inputs_are_mutated():
@@ -194,8 +221,13 @@ class _Work:
 
     # --- one ATen graph -------------------------------------------------------------------------------------------
 
-    def _lower(self, gm: GraphModule, inputs: Sequence[Any], phase: Any, static: dict[int, Any]) -> Callable[..., Any]:
-        """Partition a functional ATen graph, compile its parts, and put the result together."""
+    def _lower(
+        self, gm: GraphModule, phase: Any, static: dict[int, Any], keep: Callable[..., None] | None = None
+    ) -> Callable[..., Any]:
+        """Partition a functional ATen graph, compile its parts, and put the result together.
+
+        ``keep`` is told what came of it, if every part is the backend's own code.
+        """
         _drop_lifts(gm)
         simplify.drop_empty_concatenands(gm.graph)
         floats.as_tensors(gm.graph)
@@ -234,12 +266,22 @@ class _Work:
             if hasattr(run, "follow"):
                 run.follow(self.report, placements)
         self.report.partitions += sum(placed_on != "eager" for _, placed_on, _, _ in attempt.placed)
-        self.report.cache_hits += sum(bool(getattr(run, "cache_hit", False)) for run in attempt.compiled.values())
-        for run in attempt.compiled.values():
+        if keep is not None:
+            keep(gm, split, attempt.compiled, self.report, self.origins)
+        self._tell_of(attempt.compiled)
+        return assemble(gm, split, attempt.compiled)
+
+    def _tell_of(self, compiled: dict[int, Callable[..., Any]]) -> None:
+        """Report on the code of all parts.
+
+        Raises:
+            FallbackRefused: torch runs something, and that is not allowed.
+        """
+        self.report.cache_hits += sum(bool(getattr(run, "cache_hit", False)) for run in compiled.values())
+        for run in compiled.values():
             self.report.notes += getattr(run, "notes", ())
             self.report.output_code += output_code_of(run)
         self._check_strict()
-        return assemble(gm, split, attempt.compiled)
 
     def _compile_part(
         self, part: Part, gm: GraphModule, phase: Any, constants: dict[Node, Any], attempt: _Attempt
@@ -295,6 +337,7 @@ class _Work:
             Placement(node.name, operator_name(node), placed_on, reason, lines.line_of(node)) for node in nodes
         ]
         self.report.placements += placements
+        self.origins += map(lines.origin_of, nodes)
         return placements
 
     def _check_strict(self) -> None:

@@ -1,42 +1,41 @@
-"""Compiling one part of a graph: lowering, fusion, code, shared object, cache."""
+"""Compiling one part of a graph, or taking its code from the artifact cache."""
 
 from __future__ import annotations
 
-import functools
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+import torch
 from torch.fx import GraphModule, Node
 
 from torchmux import logs
 from torchmux.registry.spec import CompileRequest
 
 from ..common.cache import default_cache, graph_key
-from ..common.decompose import core_aten
 from ..common.refusal import NodesRefused
-from . import build, fingerprint, graph, ir
-from .kernel import Kernel
-from .lowering import table
-from .module import assemble
+from . import artifact, fingerprint
 from .options import NativeOptions
 from .runtime import NativeFunction
-from .schedule import Schedule, schedule
-
-_CODE, _REFUSED = b"C", b"R"
 
 
 class Native:
-    """The backend object; see :class:`torchmux.registry.spec.Backend`."""
+    """The backend object; see :class:`torchmux.registry.spec.Backend`.
+
+    What compiles is imported when there is something to compile: a process that finds all artifacts needs none of it.
+    """
 
     def __init__(self) -> None:
         self._fingerprint = fingerprint()
 
     def decompositions(self) -> Mapping[Any, Callable[..., Any]]:
         """torch's table without what is lowered directly."""
-        return _decompositions()
+        from .generate import decompositions
+
+        return decompositions()
 
     def supports(self, node: Node) -> Literal[True] | str:
+        from . import graph
+
         return graph.why_not(node) or True
 
     def compile(self, gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> NativeFunction:
@@ -46,81 +45,55 @@ class Native:
             NodesRefused: some nodes cannot be lowered after all.
         """
         options = request.options if request.options is not None else NativeOptions()
-        key = graph_key(gm, self._fingerprint, options, _is_timed())
+        frozen = request.static_inputs if options.freeze else ()
+        # The values of frozen tensors are not part of the key: the code does not depend on them.
+        key = graph_key(gm, self._fingerprint, options, _is_timed(), frozen)
+        if frozen:
+            from .freezing import freeze
+
+            gm = freeze(gm, {at: example_inputs[at].detach() for at in frozen})
         cache = default_cache()
         stored = cache.load(key) if cache is not None else None
-        if stored is not None:
-            return _from_cache(gm, stored)
-        payload = _compile(gm, options)
-        if cache is not None:
-            cache.store(key, payload)
-        return _from_cache(gm, payload, cache_hit=False)
+        payload = stored
+        if payload is None:
+            from .generate import generate
 
+            payload = generate(gm, options, timed=_is_timed())
+            if cache is not None:
+                cache.store(key, payload)
+        refused = artifact.refusal_in(payload)
+        if refused is not None:
+            nodes = list(gm.graph.nodes)
+            raise NodesRefused({nodes[at].name: reason for at, reason in refused.items()})
+        run = _loaded(payload, lambda name: getattr(gm, name), cache_hit=stored is not None)
+        run.artifact = key
+        return run
 
-@functools.cache
-def _decompositions() -> Mapping[Any, Callable[..., Any]]:
-    return {op: function for op, function in core_aten().items() if op not in table}
+    def restore(self, key: str, constants: Mapping[str, torch.Tensor]) -> NativeFunction | None:
+        """The code that :meth:`compile` filed under ``key``, if it is still there; ``constants`` are the graph's."""
+        cache = default_cache()
+        payload = cache.load(key) if cache is not None else None
+        if payload is None or artifact.refusal_in(payload) is not None:
+            return None
+        if not all(name in constants for name in artifact.code_in(payload)[0]["constants"]):
+            return None  # some are made when the graph is frozen
+        return _loaded(payload, constants.__getitem__, cache_hit=True)
 
 
 def _is_timed() -> bool:
     return "kernel_times" in logs.enabled()
 
 
-def _compile(gm: GraphModule, options: NativeOptions) -> bytes:
-    """The artifact: what the graph was refused for, or the sources and the shared object."""
-    with ir.lock:
-        try:
-            program = graph.lower(gm)
-            plan = schedule(program, fusion=options.fusion)
-            made = assemble(program, plan, timed=_is_timed())
-        except NodesRefused as refusal:
-            nodes = list(gm.graph.nodes)
-            at = {str(n): refusal.reasons[node.name] for n, node in enumerate(nodes) if node.name in refusal.reasons}
-            return _REFUSED + json.dumps(at).encode()
-        finally:
-            ir.forget()
-    logs.emit("fusion", "native", "\n".join(_fusions(plan)))
-    library = build.compile_source(made.cpp, options.optimize) if "run0" in made.cpp else b""
-    head = {
-        "python": made.python,
-        "cpp": made.cpp,
-        "constants": made.constants,
-        "names": [b.name for b in program.buffers if b.name in program.constants],
-        "notes": _notes(made.calls),
-        "timers": made.timers,
-    }
-    return _CODE + json.dumps(head).encode() + b"\n" + library
-
-
-def _fusions(plan: Schedule) -> list[str]:
-    """What was fused, and why the rest was not, in sentences."""
-    fused = [
-        f"{step.name} are one kernel." for step in plan.steps if isinstance(step, Kernel) and len(step.members) > 1
-    ]
-    return fused + plan.apart
-
-
-def _notes(calls: Sequence[str]) -> list[str]:
-    """What a report says apart: which operators torch's kernels run."""
-    if not calls:
-        return []
-    counts = {name: calls.count(name) for name in dict.fromkeys(calls)}
-    told = ", ".join(f"{name} ({count})" if count > 1 else name for name, count in counts.items())
-    return [f"native calls torch's kernels for {told}"]
-
-
-def _from_cache(gm: GraphModule, payload: bytes, *, cache_hit: bool = True) -> NativeFunction:
-    if payload[:1] == _REFUSED:
-        nodes = list(gm.graph.nodes)
-        raise NodesRefused({nodes[int(at)].name: reason for at, reason in json.loads(payload[1:]).items()})
-    text, _, library = payload[1:].partition(b"\n")
-    head = json.loads(text)
-    constants = [getattr(gm, name).detach() for name in head["constants"]]
+def _loaded(payload: bytes, constant: Callable[[str], torch.Tensor], *, cache_hit: bool) -> NativeFunction:
+    head, library = artifact.code_in(payload)
+    logs.emit("fusion", "native", "\n".join(head["fusion"]))
     return NativeFunction(
         head["python"],
         library,
-        constants,
+        [constant(name).detach() for name in head["constants"]],
         head["names"],
+        head["constants"],
+        head["packs"],
         notes=head["notes"],
         output_code=[head["cpp"], head["python"]],
         timers=head["timers"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -41,7 +41,9 @@ def bad_index() -> None:
 
 
 class NativeFunction:
-    """A compiled graph: flat inputs in, flat outputs out."""
+    """A compiled graph: flat inputs in, flat outputs out; ``artifact`` is its name in the cache."""
+
+    artifact: str | None = None
 
     def __init__(
         self,
@@ -49,6 +51,8 @@ class NativeFunction:
         library: bytes | None,
         constants: Sequence[torch.Tensor],
         names: Sequence[str],
+        attributes: Sequence[str],
+        packs: Mapping[str, Any],
         *,
         notes: list[str],
         output_code: list[str],
@@ -72,6 +76,10 @@ class NativeFunction:
             **dict(zip(names, constants, strict=True)),
         }
         self._library = build.load(library) if library else None  # kept alive with the functions
+        if packs:
+            from . import packing
+
+            namespace |= packing.packed(packs, dict(zip(attributes, constants, strict=True)), self._library)
         at = 0
         while self._library is not None and hasattr(self._library, f"run{at}"):
             function = getattr(self._library, f"run{at}")

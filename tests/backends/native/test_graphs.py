@@ -171,21 +171,21 @@ def test_nothing_to_do(check) -> None:
 
 
 def test_one_kernel_for_a_chain(check) -> None:
-    from torchmux.backends.native import compiler
+    from torchmux.backends.native import generate
 
     sources = []
-    original = compiler.assemble
+    original = generate.assemble
 
     def spy(*args, **kwargs):
         sources.append(original(*args, **kwargs))
         return sources[-1]
 
-    compiler.assemble = spy
+    generate.assemble = spy
     try:
         check(lambda x: ((x.sin() + 1) * x.exp()).softmax(-1).mean(-1), torch.randn(64, 100))
         check(lambda x: ((x.sin() + 1) * x.exp()).softmax(-1).mean(-1), torch.randn(64, 100), options={"fusion": False})
     finally:
-        compiler.assemble = original
+        generate.assemble = original
     assert sources[0].kernels == 1
     assert sources[1].kernels > 3
 

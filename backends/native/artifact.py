@@ -1,0 +1,32 @@
+"""What is kept of a compiled graph: its code, or the reasons why some of its nodes cannot be lowered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+_CODE, _REFUSED = b"C", b"R"
+
+
+def of_code(head: Mapping[str, Any], library: bytes) -> bytes:
+    """``head`` is anything that JSON can tell; ``library`` the shared object, empty if there is none."""
+    return _CODE + json.dumps(head).encode() + b"\n" + library
+
+
+def of_refusal(reasons: Mapping[int, str]) -> bytes:
+    """``reasons`` by the positions of the nodes in the graph."""
+    return _REFUSED + json.dumps(reasons).encode()
+
+
+def refusal_in(artifact: bytes) -> dict[int, str] | None:
+    """What :func:`of_refusal` was given; None if it is code."""
+    if artifact[:1] != _REFUSED:
+        return None
+    return {int(at): reason for at, reason in json.loads(artifact[1:]).items()}
+
+
+def code_in(artifact: bytes) -> tuple[dict[str, Any], bytes]:
+    """What :func:`of_code` was given."""
+    head, _, library = artifact[1:].partition(b"\n")
+    return json.loads(head), library
