@@ -14,12 +14,21 @@ from typing import Any
 from torchmux import torch_internals as ti
 from torchmux.config import config
 from torchmux.registry.errors import CompilationFailed, FloatsNeeded
+from torchmux.tracer_stand_in import tracer_stand_in
 
-from . import breaks, interrupts, logs
+from . import breaks, interrupts, logs, worth
 from .breaks import BreakRecord, GraphBreak
-from .bytecode import break_trampoline, in_handler, live_locals, resume_code, return_trampoline
+from .bytecode import (
+    break_trampoline,
+    eager_trampoline,
+    in_handler,
+    live_locals,
+    loop_exits,
+    resume_code,
+    return_trampoline,
+)
 from .dynamic import DynamicDims, NeedsShapeEnv
-from .expectations import Check, leaves_no_trace
+from .expectations import Check, leaves_no_trace, parameters
 from .guard_check import CompiledGuards
 from .guard_filter import filter_guards
 from .output import Output
@@ -104,6 +113,7 @@ class CodeState:
         return make
 
 
+@tracer_stand_in()
 def capture(
     frame: Any,
     state: CodeState,
@@ -113,10 +123,12 @@ def capture(
     automatic: bool,
     fullgraph: bool,
     guard_filter: Callable | None,
+    asked_for: bool = True,
 ) -> Captured:
     """Capture ``frame`` and compile its graph.
 
-    ``compile_graph(gm, example_inputs, training, static_inputs)`` is the backend.  Raises GraphBreak when nothing of
+    ``compile_graph(gm, example_inputs, training, static_inputs)`` is the backend; ``asked_for`` says that the frame is
+    itself what was compiled.  Raises GraphBreak when nothing of
     the frame can be captured, or, with ``fullgraph``, at the first break.
     """
     started = time.perf_counter()
@@ -130,7 +142,9 @@ def capture(
     symbolic, captured = False, None
     while captured is None:
         try:
-            captured = _capture(frame, state, dims, compile_graph, fullgraph, guard_filter, symbolic=symbolic)
+            captured = _capture(
+                frame, state, dims, compile_graph, fullgraph, guard_filter, asked_for, symbolic=symbolic
+            )
         except NeedsShapeEnv:  # what lives on after the graph was the first to be symbolic
             symbolic = True
         except FloatsNeeded:
@@ -151,6 +165,7 @@ def _capture(
     compile_graph: Callable,
     fullgraph: bool,
     guard_filter: Callable | None,
+    asked_for: bool,
     *,
     symbolic: bool,
 ) -> Captured:
@@ -160,12 +175,14 @@ def _capture(
         # a frame of the program takes several of the interpreter's own
         sys.setrecursionlimit(limit + _EXTRA_RECURSION)
         try:
-            tr, result, broke = _trace(frame, dims, fullgraph, symbolic, state.may_expect)
+            tr, result, broke, loop = _trace(frame, dims, fullgraph, symbolic, state.may_expect)
         except RecursionError as error:
             raise GraphBreak(breaks.TOO_DEEP, "Python's recursion limit was reached while tracing", error) from None
         finally:
             sys.setrecursionlimit(limit)
     tr.guard_filter = guard_filter
+    if result is None and loop is not None:
+        return _finish_loop(tr, code, state, broke, loop, compile_graph)
     if result is None:
         assert broke is not None
         if in_handler(tr.root.program, tr.break_index):
@@ -174,15 +191,16 @@ def _capture(
         if not tr.op_count and broke.kind in (breaks.EXCEPTION, breaks.OPERATOR_FAILED):
             raise broke  # eager raises the exception, and there is no graph to keep
         return _finish_break(tr, code, state, broke, compile_graph)
+    worth.check(tr, asked_for)
     return _finish_return(tr, code, state, result, compile_graph)
 
 
 def _trace(
     frame: Any, dims: DynamicDims, fullgraph: bool, symbolic: bool, may_expect: bool
-) -> tuple[Trace, Value | None, GraphBreak | None]:
+) -> tuple[Trace, Value | None, GraphBreak | None, worth.EagerLoop | None]:
     """Trace until an attempt comes to the end of the frame or to the break that an earlier attempt found."""
     seen_before = dict(dims.seen)
-    stop_at, broke = None, None
+    stop_at, broke, loop = None, None, None
     for _ in range(_MAX_ATTEMPTS):
         dims.seen.clear()
         dims.seen.update(seen_before)
@@ -193,7 +211,7 @@ def _trace(
         try:
             result = tr.run()
             if not tr.expectations or (result is not None and leaves_no_trace(tr)):
-                return tr, result, broke
+                return tr, result, broke, loop
             may_expect = False
         except NeedsShapeEnv:
             symbolic = True
@@ -207,6 +225,12 @@ def _trace(
             if stop.is_error or stop.whole_frame or (stop_at is not None and tr.step >= stop_at):
                 raise
             stop_at, broke = tr.step, stop
+            loop = worth.left_to_eager(tr, stop.kind)
+            if loop is not None:
+                broke.reason = worth.note(broke.reason)
+                stop_at = loop.step
+                if not stop_at:
+                    return tr, None, broke, loop
     raise broke or GraphBreak(breaks.INSTRUCTION, "the frame does not come to the same break twice")
 
 
@@ -227,6 +251,16 @@ def _finish_return(
 def _finish_break(
     tr: Trace, code: types.CodeType, state: CodeState, broke: GraphBreak, compile_graph: Callable
 ) -> Captured:
+    captured, frame_fn, arguments, stack, names = _up_to_break(tr, code, compile_graph)
+    captured.broke = breaks.record(broke)
+    captured.code = break_trampoline(code, frame_fn, arguments, tr.break_index, stack, names, state.resume(code))
+    return captured
+
+
+def _up_to_break(
+    tr: Trace, code: types.CodeType, compile_graph: Callable
+) -> tuple[Captured, Callable, list[tuple[str, str]], list[bool], list[str]]:
+    """The capture of what comes before the break: its function, its arguments, and the stack and locals it leaves."""
     root, index = tr.root, tr.break_index
     out = Output(tr)
     stack = [value is NULL for value in root.stack]
@@ -243,9 +277,33 @@ def _finish_break(
     out.restore_state()
     text = "(" + ", ".join(parts) + ("," if len(parts) == 1 else "") + ")"
     captured, frame_fn = _compile(tr, out, text, code, compile_graph)
+    return captured, frame_fn, list(out.arguments), stack, [name for name, _ in kept]
+
+
+def _finish_loop(
+    tr: Trace, code: types.CodeType, state: CodeState, broke: GraphBreak, loop: worth.EagerLoop, compile_graph: Callable
+) -> Captured:
+    """What comes before the loop is captured, if there is enough of it; what follows is resumed."""
+
+    def resumes(cut: int, stack: tuple[bool, ...], locals_: tuple[str, ...]) -> types.CodeType:
+        resumed = state.resume(code)(cut, stack, locals_)
+        worth.goes_on_in(resumed)
+        return resumed
+
+    program = tr.root.program
+    if not loop.step or tr.op_count < worth.FEW:
+        cuts = loop_exits(program, loop.head, 0, parameters(code))
+        if not cuts:
+            broke.whole_frame = True
+            raise broke
+        captured = Captured(code, qualname=code.co_qualname, guards=CompiledGuards(tr.guards))
+        captured.code = eager_trampoline(code, None, 0, cuts, resumes)
+    else:
+        captured, frame_fn, arguments, stack, names = _up_to_break(tr, code, compile_graph)
+        cuts = loop_exits(program, loop.head, tr.break_index, names)
+        before = frame_fn, arguments, stack, names
+        captured.code = eager_trampoline(code, before, tr.break_index, cuts, resumes)
     captured.broke = breaks.record(broke)
-    names = [name for name, _ in kept]
-    captured.code = break_trampoline(code, frame_fn, list(out.arguments), index, stack, names, state.resume(code))
     return captured
 
 
