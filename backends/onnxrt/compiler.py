@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -14,6 +14,7 @@ from torchmux.registry.spec import CompileRequest
 
 from ..common import check
 from ..common.cache import default_cache, graph_key
+from ..common.constants import Watched
 from ..common.graphs import alone, copy_graph, lift_constants, outputs
 from ..common.partition import takes_element
 from ..common.refusal import NodesRefused
@@ -43,7 +44,7 @@ class OnnxRuntime:
     def supports(self, node: Node) -> Literal[True] | str:
         return onnx_operators.supports(node, self._fingerprint)
 
-    def compile(self, gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> OnnxFunction:
+    def compile(self, gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> Any:
         """A session for ``gm``.  The exported model is kept in the artifact cache; it holds no weights.
 
         Raises:
@@ -51,8 +52,26 @@ class OnnxRuntime:
         """
         options = request.options if request.options is not None else OnnxrtOptions()
         place = devices.place_for(_values(gm), options)
+        if not (options.freeze and place.takes_constants and request.static_inputs):
+            return self._compile(gm, example_inputs, {}, place, request, options)
+
+        def make(constants: Mapping[int, torch.Tensor]) -> OnnxFunction:
+            inputs = [constants.get(p, v) for p, v in enumerate(example_inputs)]
+            contiguous = {p: t.detach().contiguous() for p, t in constants.items()}
+            return self._compile(copy_graph(gm), inputs, contiguous, place, request, options)
+
+        return Watched(make, {p: example_inputs[p] for p in request.static_inputs})
+
+    def _compile(
+        self,
+        gm: GraphModule,
+        example_inputs: Sequence[Any],
+        constants: dict[int, torch.Tensor],
+        place: devices.Place,
+        request: CompileRequest,
+        options: OnnxrtOptions,
+    ) -> OnnxFunction:
         results = [Result.of(n.meta["val"]) for n in outputs(gm)]
-        constants = _frozen(example_inputs, request) if options.freeze and place.takes_constants else {}
         key = graph_key(
             gm, request.fingerprint or self._fingerprint, sorted(constants), list(place.providers), options.check
         )
@@ -139,11 +158,6 @@ def _values(gm: GraphModule) -> list[Any]:
     """What is known of the tensors that come in and go out."""
     held = gm.graph.find_nodes(op="get_attr")
     return [n.meta.get("val") for n in (*gm.graph.find_nodes(op="placeholder"), *held, *outputs(gm))]
-
-
-def _frozen(example_inputs: Sequence[Any], request: CompileRequest) -> dict[int, torch.Tensor]:
-    """Parameters and buffers as the session takes them: detached, contiguous."""
-    return {p: example_inputs[p].detach().contiguous() for p in request.static_inputs}
 
 
 # By the key of the graph that consists of one node: why it is refused, or None.  Filled only when something failed.

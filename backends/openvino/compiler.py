@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -12,6 +12,7 @@ from torch.fx import GraphModule, Node
 from torchmux.registry.spec import CompileRequest
 
 from ..common.cache import ArtifactCache, default_cache, graph_key
+from ..common.constants import Watched
 from ..common.graphs import copy_graph, freeze, outputs
 from ..common.refusal import NodesRefused
 from ..common.results import Result
@@ -47,9 +48,7 @@ class OpenVino:
     def supports(self, node: Node) -> Literal[True] | str:
         return operators.supports(node, self._fingerprint)
 
-    def compile(
-        self, gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest
-    ) -> runtime.OpenvinoFunction:
+    def compile(self, gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> Any:
         """A compiled model for ``gm``, from the artifact cache if it is there.
 
         Raises:
@@ -57,12 +56,27 @@ class OpenVino:
             RuntimeError: OpenVINO refuses the graph as a whole.
         """
         options = request.options if request.options is not None else OpenvinoOptions()
+        if not (options.freeze and request.static_inputs):
+            return self._compile(gm, {}, request, options)
+
+        def make(constants: Mapping[int, torch.Tensor]) -> runtime.OpenvinoFunction:
+            return self._compile(copy_graph(gm), constants, request, options)
+
+        return Watched(make, {p: example_inputs[p] for p in request.static_inputs})
+
+    def _compile(
+        self,
+        gm: GraphModule,
+        constants: Mapping[int, torch.Tensor],
+        request: CompileRequest,
+        options: OpenvinoOptions,
+    ) -> runtime.OpenvinoFunction:
         device = runtime.choose_device(options.device)
         config = runtime.configuration(options, device)
         placeholders = gm.graph.find_nodes(op="placeholder")
         results = [Result.of(n.meta["val"]) for n in outputs(gm)]
         untouched = copy_graph(gm)
-        frozen = _frozen(placeholders, example_inputs, request) if options.freeze else {}
+        frozen = _frozen(placeholders, constants)
         inputs = [(p, node) for p, node in enumerate(placeholders) if p not in frozen]
         ranges = {p: integers.assume(node) for p, node in inputs if _is_long(node)}
         freeze(gm, frozen)
@@ -118,13 +132,11 @@ def _load(cache: ArtifactCache | None, key: str, device: str, config: dict[str, 
         return None
 
 
-def _frozen(
-    placeholders: Sequence[Node], example_inputs: Sequence[Any], request: CompileRequest
-) -> dict[int, torch.Tensor]:
+def _frozen(placeholders: Sequence[Node], constants: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor]:
     """Parameters and buffers as the model takes them: detached, contiguous, integers as they were assumed to be."""
     found = {}
-    for position in request.static_inputs:
-        tensor = example_inputs[position].detach().contiguous()
+    for position, constant in constants.items():
+        tensor = constant.detach().contiguous()
         if not integers.is_long(tensor) or runtime.within(tensor, *integers.assume(placeholders[position])):
             found[position] = tensor
     return found

@@ -15,7 +15,7 @@ from torch.fx import Node
 
 from torchmux import torch_internals as internals
 
-from ..common import aliasing, attention
+from ..common import aliasing, attention, formulas
 from ..common.cache import default_cache, text_key
 from ..common.decompose import can_stay_whole, core_aten, draws_nothing, is_random
 from ..common.graphs import values_in_use
@@ -32,12 +32,18 @@ WHOLE = (
 )  # fmt: skip
 
 # Operators with a rule that torch's table serves better.  The first two need the length of a dimension, which the
-# frontend loses track of where a view takes a size from an input; of the others it cannot make a result without
-# dimensions.
+# frontend loses track of where a view takes a size from an input; of the next three it cannot make a result without
+# dimensions; the last four have no digits where they are small.
 _BETTER_SPELLED_OUT = (
     "aten::split.Tensor", "aten::unbind.int",
     "aten::new_zeros", "aten::new_ones", "aten::new_full",
+    "aten::celu", "aten::selu", "aten::mish", "aten::softplus",
 )  # fmt: skip
+
+# The same of operators that torch's table leaves whole.
+_PRECISE = {
+    op: function for op, function in formulas.TABLE.items() if op is not torch.ops.aten.sigmoid.default
+}  # OpenVINO's sigmoid is precise
 
 DTYPES = frozenset((torch.float32, torch.int64, torch.int32, torch.bool))
 _NARROW = frozenset((torch.int16, torch.int8, torch.uint8))
@@ -68,7 +74,8 @@ def _composites() -> list[Any]:
 def decompositions(fingerprint: str) -> dict[Any, Callable[..., Any]]:
     """torch's table without what the frontend has a rule for."""
     wanted = unknown_operators(fingerprint).union(_BETTER_SPELLED_OUT)
-    return {op: function for op, function in core_aten().items() if op.name() in wanted} | attention.TABLE
+    table = {op: function for op, function in core_aten().items() if op.name() in wanted}
+    return table | attention.TABLE | _PRECISE
 
 
 def whole(fingerprint: str) -> frozenset[Any]:

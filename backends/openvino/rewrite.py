@@ -97,11 +97,35 @@ def _normalize_by_batch(graph: Graph, node: Node) -> None:
         taken.replace_all_uses_with(results[position])
 
 
+def _keep_digits_near_zero(graph: Graph, node: Node) -> None:
+    """Compute erf by an odd polynomial where OpenVINO's has a constant absolute error, so no digits near zero."""
+    (x,) = node.args
+    with graph.inserting_after(node):
+        output = graph.call_function(_aten.where.self, (None, None, node))
+    node.replace_all_uses_with(output, delete_user_cb=lambda user: user is not output)
+    with graph.inserting_before(node):
+        square = graph.call_function(_aten.mul.Tensor, (x, x))
+        series: Any = _ERF_NEAR[0]
+        for coefficient in _ERF_NEAR[1:]:
+            product = graph.call_function(_aten.mul.Tensor, (square, series))
+            series = graph.call_function(_aten.add.Tensor, (product, coefficient))
+        near = graph.call_function(_aten.mul.Tensor, (x, series))
+        size = graph.call_function(_aten.abs.default, (x,))
+        inside = graph.call_function(_aten.lt.Scalar, (size, _ERF_FROM))
+    output.args = (inside, near, node)
+
+
+# erf(x) / x up to _ERF_FROM, the coefficient of the highest power of x**2 first.
+_ERF_FROM = 0.927734375
+_ERF_NEAR = (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.128379166)
+
+
 def _elements(node: Node) -> dict[int, Any]:
     return {user.args[1]: user for user in node.users if user.target is operator.getitem}
 
 
 _RULES = {
+    _aten.erf.default: _keep_digits_near_zero,
     _aten.scaled_dot_product_attention.default: _repeat_shared_heads,
     _aten.cumsum.default: _count_in_integers,
     _aten.native_layer_norm.default: _compute_statistics,

@@ -47,6 +47,11 @@ _CHECK = frozenset(
      _aten.scatter_add, _aten.index_put, _aten.one_hot)
 )  # fmt: skip
 
+# Operators to which one number is like another.
+_ARITHMETIC = frozenset(
+    (_aten.add, _aten.sub, _aten.mul, _aten.div, _aten.eq, _aten.ne, _aten.lt, _aten.le, _aten.gt, _aten.ge)
+)
+
 # Halves, ties and zeros, where rounding and comparing differ.
 _SPECIAL = (0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1.0, -1.0, 3.0, -3.0, 100.0, -100.0, 1e-6, -3e-5)
 
@@ -56,15 +61,12 @@ _TOLERANCE = 1e-4
 # The same of each element, where an operator computes each from its own: rules by formulas that cancel have no digits.
 _POINTWISE_TOLERANCE = 1e-2
 
-# Exempt from that: what is computed by formulas around one, and added to one wherever it is used.
-_AROUND_ONE = frozenset((_aten.erf,))
-
 # Small tensors are tried several times, until about so many numbers have been seen.
 _NUMBERS, _MOST_ROUNDS = 256, 16
 
 _SEED = 20_240_229
 
-_GENERATION = 3
+_GENERATION = 4
 """Part of the name of what is kept; raised when trials get stricter."""
 
 
@@ -90,8 +92,17 @@ def _signature(node: Node) -> str:
         return _Described(f"%{number[value]} {describe(value.meta.get('val'))}")
 
     args, kwargs = torch.fx.map_arg((node.args, dict(node.kwargs)), described)
+    if node.target.overloadpacket in _ARITHMETIC:
+        args = tuple(_Described(_kind(a)) if isinstance(a, (int, float)) else a for a in args)
     used = elements_in_use(node) if isinstance(node.meta["val"], (tuple, list)) else ""
     return f"{node.target} {args!r} {kwargs!r} {used}"
+
+
+def _kind(number: float) -> str:
+    """What about a number decides how it is converted: numbers of one kind need one trial."""
+    exact = float(torch.tensor(number, dtype=torch.float32)) == number
+    size = next((str(limit) for limit in (0, 1, 2**24, 2**31, 2**63) if abs(number) <= limit), "more")
+    return f"{type(number).__name__} {'-' if number < 0 else ''}{size} {exact} {number == number // 1}"
 
 
 class _Described:
@@ -109,7 +120,7 @@ def _try(node: Node) -> str:
         gm = alone(node)
         try:
             compiled = compile_model(to_openvino(copy_graph(gm)), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
-            pointwise = torch.Tag.pointwise in node.target.tags and node.target.overloadpacket not in _AROUND_ONE
+            pointwise = torch.Tag.pointwise in node.target.tags
             for seed in range(_rounds(node)):
                 found = _torchs_answer(gm, node, seed)
                 if found is None:

@@ -1,0 +1,77 @@
+"""Parameters as constants of compiled code, watched as far as torch counts writes.
+
+A runtime packs and folds what it knows to be constant, so a write to a parameter asks for new code.  torch counts the
+writes of its operators to a tensor, whoever calls them (an optimizer, ``load_state_dict``), and an assignment to
+``.data`` moves the tensor; both are looked at before each call.  What is written through ``.data``, NumPy or another
+alias that torch keeps no count of is not seen.  That is why constants must be asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+log = logging.getLogger("torchmux.constants")
+
+Run = Callable[..., Sequence[Any]]
+
+
+class Watched:
+    """A compiled part with constants: takes all of the part's inputs, the constants at their positions included.
+
+    Args:
+        make: compiles the part with these constants, by position.
+        constants: the parameters of the first call, by position; empty tensors and such that torch keeps no count for
+            are watched by address alone.
+    """
+
+    def __init__(
+        self, make: Callable[[Mapping[int, torch.Tensor]], Any], constants: Mapping[int, torch.Tensor]
+    ) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._state = self._made(constants)
+
+    @property
+    def run(self) -> Any:
+        """The code that serves the parameters as they were last seen."""
+        return self._state[1]
+
+    @property
+    def cache_hit(self) -> bool:
+        return bool(getattr(self.run, "cache_hit", False))
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return getattr(self.run, "notes", ())
+
+    def __call__(self, *args: Any) -> Sequence[Any]:
+        state = self._state
+        for position, address, version in state[0]:
+            value = args[position]
+            if value.data_ptr() != address or (version is not None and value._version != version):
+                state = self._anew(args)
+                break
+        return state[1](*args)
+
+    def _made(self, constants: Mapping[int, torch.Tensor]) -> tuple[Any, ...]:
+        # Read before compiling: what is written meanwhile asks for new code at the next call.
+        seen = tuple((p, t.data_ptr(), None if t.is_inference() else t._version) for p, t in constants.items())
+        held = {p: t.detach() for p, t in constants.items()}  # so that no other tensor comes to lie there
+        return seen, self._make(constants), held
+
+    def _anew(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        with self._lock:
+            seen = self._state[0]
+            if any(_differs(args[position], address, version) for position, address, version in seen):
+                log.warning("parameters that were taken for constants have changed; they are taken anew")
+                self._state = self._made({position: args[position] for position, _, _ in seen})
+            return self._state
+
+
+def _differs(value: torch.Tensor, address: int, version: int | None) -> bool:
+    return value.data_ptr() != address or (version is not None and value._version != version)
