@@ -33,6 +33,7 @@ from .recompiles import has_tensors, note_state, reached, refusal, sizes_only
 from .snapshot import check_of
 from .stance import state as stance_state
 from .values.base import Raised
+from .worth import NotWorthIt
 
 log = logging.getLogger("torchmux")
 _lock = threading.RLock()
@@ -166,6 +167,13 @@ def ask_for(function: Any) -> None:
     if isinstance(code, types.CodeType) and is_library(code.co_filename) and not code.co_filename.startswith(_OWN):
         _asked_for.set(code, True)
         ti.set_code_exec_strategy(code, ti.FrameExecStrategy(_DEFAULT, _DEFAULT))  # it may have been met before
+
+
+def _is_asked_for(frame: Any, record: Any) -> bool:
+    """Whether a frame is itself what was compiled, rather than called by it."""
+    if _asked_for.get(frame.f_code) is not None or not isinstance(record, Record):
+        return True
+    return record.root is not None and frame.f_locals.get("self") is record.root
 
 
 # What these call is no part of the program's own work: handlers of logs, hooks of warnings.
@@ -386,7 +394,11 @@ def _captured(session: Session, state: CodeState, frame: Any, record: Any, compi
                 automatic=config.automatic_dynamic_shapes and config.assume_static_by_default,
                 fullgraph=session.fullgraph,
                 guard_filter=session.guard_filter,
+                asked_for=_is_asked_for(frame, record),
             )
+    except NotWorthIt:
+        state.runs_eager = True
+        return _SKIP_FRAME
     except GraphBreak as stop:
         return _whole_frame_break(session, state, code, stop, record)
     except TorchmuxError:

@@ -227,13 +227,11 @@ class GraphRecorder(SymbolicNumbers):
             self.begin_grad = enabled
             return
         self.switches_grad = True
-        if enabled and not self.begin_grad and self.initial_grad:
+        if enabled and not self.begin_grad:
             # what seemed to be a graph without gradients is one with them, of which only the beginning is without
             self.begin_grad = True
             with self.graph.inserting_before(next(n for n in self.graph.nodes if n.op != "placeholder")):
                 self._node("call_function", ti.set_grad_enabled, (False,), {})
-        elif enabled and not self.begin_grad and self.switched_on is None:
-            self.switched_on = self.place()
         self._node("call_function", ti.set_grad_enabled, (enabled,), {})
 
     # --- the end ---------------------------------------------------------------------------------------------------

@@ -71,6 +71,8 @@ class Trace(GraphRecorder, Reader, Protocols):
         self.effects = Effects()
         self.frame: Frame | None = None
         self.step = 0
+        self.step_began = 0  # with so many operators in the graph
+        self.loops: dict[int, tuple[int, int]] = {}  # where a loop of the root frame begins -> step, operators there
         self.unfinished: dict[Any, None] = {}  # generators that are suspended where they have to clean up
         self.swapped: set[Value] = set()  # tables of modules that functional_call has filled with other tensors
         self.stop_at = stop_at

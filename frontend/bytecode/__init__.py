@@ -9,9 +9,10 @@ from .assemble import assemble
 from .effects import after, in_handler, pops_pushes, stack_shapes
 from .instruction import CellName, Handler, Instruction, parse
 from .liveness import live_locals, reads_frame
+from .loops import loop_ends, loop_exits
 from .normalize import NULL_BELOW_CALLABLE, Op, Program, normalize
 from .resume import resume_code, resume_origin
-from .trampoline import break_trampoline, return_trampoline
+from .trampoline import break_trampoline, eager_trampoline, return_trampoline
 
 __all__ = [
     "NULL_BELOW_CALLABLE",
@@ -23,8 +24,11 @@ __all__ = [
     "after",
     "assemble",
     "break_trampoline",
+    "eager_trampoline",
     "in_handler",
     "live_locals",
+    "loop_ends",
+    "loop_exits",
     "normalize",
     "parse",
     "pops_pushes",

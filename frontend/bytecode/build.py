@@ -170,14 +170,17 @@ def _split(pair, bound):
     return second
 
 
-def copy_code(instructions, entry):
+def copy_code(instructions, entry, ends=()):
     """{index: copy} of what control can come to from index ``entry``, in the original's order.
 
-    Whatever falls through to its neighbour still does, and no jump changes its direction.
+    Whatever falls through to its neighbour still does, and no jump changes its direction.  Nothing is followed beyond
+    the indices ``ends``.
     """
     number = {id(instruction): index for index, instruction in enumerate(instructions)}
-    kept = sorted(_reachable(instructions, entry, number))
+    kept = sorted(_reachable(instructions, entry, number, ends))
     copies = {index: copy_instruction(instructions[index]) for index in kept}
+    for end in ends:  # stands for what follows, and does nothing itself
+        copies[end] = Instruction("NOP", positions=instructions[end].positions)
     handlers = {}
     for copy in copies.values():
         if copy.target is not None:
@@ -191,12 +194,14 @@ def copy_code(instructions, entry):
     return copies
 
 
-def _reachable(instructions, entry, number):
+def _reachable(instructions, entry, number, ends=()):
     seen, work = set(), [entry]
     while work:
         index = work.pop()
         while index not in seen and index < len(instructions):
             seen.add(index)
+            if index in ends:
+                break
             instruction = instructions[index]
             if instruction.target is not None:
                 work.append(number[id(instruction.target)])

@@ -13,7 +13,7 @@ from .build import (
     null_after_attribute,
     plain_attribute,
 )
-from .effects import NULL, VALUE, after, in_handler
+from .effects import NULL, VALUE, after, in_handler, stack_shapes
 from .instruction import TERMINATORS, Handler, two_cells
 from .liveness import live_locals
 from .normalize import normalize
@@ -56,6 +56,58 @@ def break_trampoline(code, frame_fn, args, index, stack, locals_, resumes):
     else:
         _Break(builder, program, start, stack, locals_, resumes).write()
     return _assemble(builder, code)
+
+
+def eager_trampoline(code, captured, index, cuts, resumes):
+    """Code with the signature of ``code`` that runs a loop as it stands and goes on in resume functions behind it.
+
+    ``captured`` is ``(frame_fn, args, stack, locals)`` as for ``break_trampoline``, the part up to raw instruction
+    ``index``; with None for it all of the function runs as it stands.  Where control comes to one of ``cuts``, it goes
+    on in ``resumes(cut, stack, locals)``.
+    """
+    check_function(code)
+    program = normalize(code)
+    start = entry_index(program.instructions, index) if captured is not None else 0
+    builder = Builder(program.instructions[start].positions)
+    copies = copy_code(program.instructions, start, cuts)
+    body = list(copies.values())
+    if captured is not None:
+        frame_fn, args, stack, locals_ = captured
+        _call_frame(builder, code, frame_fn, args)
+        _restore_state(builder, code, stack, locals_)
+        body = checked_loads(body, locals_)
+    for cut in cuts:
+        place = body.index(copies[cut]) + 1
+        body[place:place] = _going_on(program, cut, resumes)
+    if captured is None:
+        builder.extend(body)
+    else:
+        builder.enter(body, copies[start])
+    return _assemble(builder, code)
+
+
+def _going_on(program, cut, resumes):
+    """Instructions that call the resume function for ``cut`` and return what it returns."""
+    stack = stack_shapes(program)[program.first_op[cut]]
+    live = live_locals(program, cut)
+    passed = tuple(name for name in program.varnames if name in live)
+    nulls = tuple(mark == NULL for mark in stack)
+    spilled = _spill_names([False] * len(stack), program.varnames)
+    builder = Builder(program.instructions[cut].positions)
+    for name in reversed(spilled):
+        builder.emit("STORE_FAST", name)
+    for name in program.varnames:  # bound or not, the frame is not to keep it alive
+        if name not in passed and name not in program.cellvars:
+            builder.emit("LOAD_CONST", None)
+            builder.emit("STORE_FAST", name)
+    resumed = resumes(cut, nulls, passed)
+    builder.begin_call(lambda: builder.closure(resumed))
+    arguments = [*[name for name, null in zip(spilled, nulls, strict=True) if not null], *passed]
+    for name in arguments:
+        builder.take(name)
+    builder.end_call(len(arguments))
+    builder.emit("RETURN_VALUE")
+    return builder.instructions
 
 
 def _assemble(builder, code):

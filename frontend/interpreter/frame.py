@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import TOO_DEEP, GraphBreak
-from ..bytecode import normalize
+from ..bytecode import loop_ends, normalize
 from ..values.base import Raised, Value
 from ..values.constants import ConstValue
 from ..values.exceptions import ExceptionValue
@@ -191,13 +191,16 @@ class Frame:
 
     def _run_root(self, ops: list) -> tuple[bool, Value]:
         """As the loop of other frames, but counting raw instructions, so that a break can be found again."""
-        tr, previous = self.tr, -1
+        tr, previous, heads = self.tr, -1, loop_ends(self.program)
         while True:
             self.at = pc = self.pc
             instruction = ops[pc]
             if instruction.index != previous or ops[pc - 1].index != instruction.index:
-                previous = instruction.index
                 tr.step += 1
+                tr.step_began = tr.op_count
+                if instruction.index in heads and previous < instruction.index:
+                    tr.loops[instruction.index] = tr.step, tr.op_count
+                previous = instruction.index
                 if tr.step == tr.stop_at:
                     raise StopAtBreak
             self.pc = pc + 1

@@ -1,0 +1,70 @@
+"""Loops of a program: where they are, and what is known where one is left."""
+
+from .effects import EXCEPTION, MAYBE_NULL, NO_FALL_THROUGH, stack_shapes
+from .liveness import live_locals
+
+_BACK = ("JUMP_BACKWARD", "POP_JUMP_BACKWARD")
+_AWAITS = "JUMP_BACKWARD_NO_INTERRUPT"
+
+
+def loop_ends(program):
+    """{raw instruction that a loop begins with: its last one}; a loop is laid out in one piece."""
+    ends = program.memo.get("loops")
+    if ends is None:
+        ends = program.memo["loops"] = {}
+        number = {id(instruction): index for index, instruction in enumerate(program.instructions)}
+        for index, instruction in enumerate(program.instructions):
+            if instruction.op.startswith(_BACK) and instruction.op != _AWAITS:
+                ends[number[id(instruction.target)]] = index
+    return ends
+
+
+def loop_exits(program, head, start, bound):
+    """The raw instructions at which the loop that begins with ``head`` is left, and where a frame can be cut.
+
+    That is, where it is known what is on the stack and which locals are bound, given that control comes from
+    instruction ``start`` with the locals ``bound``.
+    """
+    ops, last = program.ops, loop_ends(program)[head]
+    inside = range(program.first_op[head], program.first_op[last + 1])
+    ways_out = {op.target for op in ops[inside.start : inside.stop] if op.target is not None} | {inside.stop}
+    cuts = {ops[way].index for way in ways_out if way not in inside and way < len(ops)}
+    cuts = {cut for cut in cuts if _is_known(stack_shapes(program)[program.first_op[cut]])}
+    known = _bound_locals(program, program.first_op[start], bound, {program.first_op[cut] for cut in cuts})
+    return tuple(
+        cut
+        for cut in sorted(cuts)
+        if (found := known.get(program.first_op[cut])) is not None and live_locals(program, cut) <= found
+    )
+
+
+def _is_known(shape):
+    return shape is not None and EXCEPTION not in shape and MAYBE_NULL not in shape
+
+
+def _bound_locals(program, start, bound, ends):
+    """{op: the locals that are bound there on every way from op ``start``}, not followed beyond the ops ``ends``."""
+    found, work = {}, [(start, frozenset(bound))]
+    while work:
+        at, now = work.pop()
+        while at < len(program.ops):
+            before = found.get(at)
+            now = now if before is None else before & now
+            if now == before:
+                break
+            found[at] = now
+            if at in ends:
+                break
+            op = program.ops[at]
+            if op.handler is not None:
+                work.append((op.handler[0], now - {op.arg} if op.name in ("DELETE_FAST", "STORE_FAST") else now))
+            if op.name == "STORE_FAST":
+                now |= {op.arg}
+            elif op.name in ("DELETE_FAST", "LOAD_FAST_AND_CLEAR"):
+                now -= {op.arg}
+            if op.target is not None:
+                work.append((op.target, now))
+            if op.name in NO_FALL_THROUGH:
+                break
+            at += 1
+    return found
