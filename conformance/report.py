@@ -80,11 +80,17 @@ def key(backend: str, level: str, fingerprint: str) -> dict[str, Any]:
     }
 
 
-def to_json(backend: str, level: str, fingerprint: str, results: Sequence[Result]) -> dict[str, Any]:
-    """A run as data; ``Result.from_json`` reads each of ``results`` back."""
+def to_json(
+    backend: str, level: str, fingerprint: str, results: Sequence[Result], cases: int | None = None
+) -> dict[str, Any]:
+    """A run as data; ``Result.from_json`` reads each of ``results`` back.
+
+    ``cases`` is how many the level has in all, None for a run that chose among them.
+    """
     return {
         **key(backend, level, fingerprint),
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
+        "cases": cases,
         "totals": totals(results),
         "results": [result.to_json() for result in results],
     }

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 import torchmux
+from torchmux.conformance import scores
 from torchmux.registry.names import normalize
 
 from .screen import console, show
@@ -40,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.names:
         rows = _chosen(rows, arguments.names)
     if arguments.json:
-        print(json.dumps([row.to_dict() for row in rows], indent=2))
+        print(json.dumps([{**row.to_dict(), "conformance": _score(row)} for row in rows], indent=2))
         return 0
     out = console()
     if arguments.names:
@@ -126,11 +127,19 @@ def _about(row: torchmux.BackendInfo) -> list[str]:
         lines.append(f"from {row.distribution}")
     if not row.available:
         lines.append(row.reason)
+    if row.distribution == "torchmux" and (found := scores.score(row.name)) is not None:
+        lines.append(scores.words(found))
     if row.unverified:
         lines.append(f"unverified: {row.unverified}")
     if row.available is False and row.install:
         lines.append(f"install: {row.install}")
     return [line for line in lines if line]
+
+
+def _score(row: torchmux.BackendInfo) -> dict[str, Any] | None:
+    """The published results without the single cases; only of backends that come with torchmux."""
+    found = scores.score(row.name) if row.distribution == "torchmux" else None
+    return {key: value for key, value in found.items() if key != "failures"} if found else None
 
 
 def _devices(row: torchmux.BackendInfo) -> str:

@@ -72,7 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         part, parts = map(int, arguments.shard.split("/"))
         patterns = arguments.case or ["*"]
-        chosen = list(collect.shard(collect.cases(arguments.level, patterns), part, parts))
+        found = list(collect.cases(arguments.level, patterns))
+        chosen = list(collect.shard(found, part, parts))
     except ValueError:
         print(f"torchmux: --shard takes a part as 3/8, not {arguments.shard!r}", file=sys.stderr)
         return 2
@@ -102,14 +103,14 @@ def run(arguments: argparse.Namespace) -> int:
             journal=journal,
             progress=lambda result: progress(1, result),
         )
+    whole = None if arguments.case else len(found)
+    told = report.to_json(backend, arguments.level, described.fingerprint(), results, whole)
     if arguments.json:
-        found = report.to_json(backend, arguments.level, described.fingerprint(), results)
-        Path(arguments.json).write_text(json.dumps(found, indent=1))
+        Path(arguments.json).write_text(json.dumps(told, indent=1))
     if arguments.junit:
         Path(arguments.junit).write_text(report.to_junit(backend, results))
     if arguments.html:
-        found = report.to_json(backend, arguments.level, described.fingerprint(), results)
-        Path(arguments.html).write_text(page.html([*_others(arguments.compare), found]))
+        Path(arguments.html).write_text(page.html([*_others(arguments.compare), told]))
     if arguments.reproducers:
         _write_reproducers(Path(arguments.reproducers), results)
     show(*(_told(result) for result in results if result.outcome.is_failure), _table(report.summary(results)))

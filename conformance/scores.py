@@ -1,0 +1,161 @@
+"""Published results: how each backend did, with what that hangs on, small enough to come with the package.
+
+``python -m torchmux.conformance.scores RUN.json ...`` takes what ``torchmux conformance --json`` wrote, the parts of a
+run together, writes them to ``results/`` and the tables to ``docs/conformance.md``.  Reading imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.resources
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+OUTCOMES = ("pass", "fallback", "unsupported", "mismatch", "crash", "timeout", "xfail", "xpass", "skipped")
+_KEY = ("backend", "level", "suite", "fingerprint", "environment")
+_LEVELS = ("quick", "full")
+
+
+def published() -> list[dict[str, Any]]:
+    """All published results, by backend, the full level before the quick one."""
+    folder = importlib.resources.files(__package__) / "results"
+    if not folder.is_dir():
+        return []
+    found = [json.loads(file.read_text(encoding="utf-8")) for file in folder.iterdir() if file.name.endswith(".json")]
+    return sorted(found, key=lambda run: (run["backend"], -_LEVELS.index(run["level"])))
+
+
+def score(backend: str) -> dict[str, Any] | None:
+    """The published results of a backend, those of the higher level if there are two."""
+    return next((run for run in published() if run["backend"] == backend), None)
+
+
+def words(run: Mapping[str, Any]) -> str:
+    """One line: each outcome with its number, the level and the versions."""
+    counts = ", ".join(f"{run['totals'][name]} {name}" for name in OUTCOMES if run["totals"].get(name))
+    return f"conformance, {run['level']}, torch {run['environment']['torch']}, {run['date']}: {counts}"
+
+
+def joined(runs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Runs with the same key as one, each case once.
+
+    Raises:
+        ValueError: two runs with one key differ in what they found of a case.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for run in runs:
+        key = json.dumps([run[name] for name in _KEY], sort_keys=True)
+        known = found.setdefault(key, {**run, "results": {}})
+        known["date"] = max(known["date"], run["date"])
+        for result in run["results"]:
+            other = known["results"].setdefault(result["case"], result)
+            if other["outcome"] != result["outcome"]:
+                raise ValueError(f"{result['case']} is {other['outcome']} in one run, {result['outcome']} in another")
+    return [{**run, "results": list(run["results"].values())} for run in found.values()]
+
+
+def small(run: Mapping[str, Any]) -> dict[str, Any]:
+    """What is published of a run: the numbers by group, and each failure by name.
+
+    Raises:
+        ValueError: cases of its level are missing.
+    """
+    if run["cases"] != len(run["results"]):
+        raise ValueError(f"{run['backend']}, {run['level']}: {len(run['results'])} results for {run['cases']} cases")
+    from .outcome import Result
+    from .report import summary, totals
+
+    results = [Result.from_json(dict(result)) for result in run["results"]]
+    failures = [r for r in results if r.outcome.is_failure or r.outcome.value == "xfail"]
+    return {
+        **{name: run[name] for name in (*_KEY, "date")},
+        "totals": totals(results),
+        "groups": summary(results),
+        "failures": {r.case: [r.outcome.value, r.reason[:300]] for r in sorted(failures, key=lambda r: r.case)},
+    }
+
+
+def scoreboard(runs: Sequence[Mapping[str, Any]]) -> str:
+    """The published results as tables of Markdown."""
+    if not runs:
+        return "Nothing is published yet."
+    present = [name for name in OUTCOMES if any(run["totals"].get(name) for run in runs)]
+    lines = [_row(["backend", "level", *present, "versions", "date"]), _row(["---"] * (len(present) + 4))]
+    for run in runs:
+        counts = [str(run["totals"].get(name, 0)) for name in present]
+        lines.append(_row([f"`{run['backend']}`", run["level"], *counts, _versions(run), run["date"]]))
+    machines = sorted({_machine(run) for run in runs})
+    lines += ["", f"Suite {', '.join(sorted({run['suite'] for run in runs}))}. Machines: {'; '.join(machines)}."]
+    for run in runs:
+        if run["failures"]:
+            lines += ["", f"### What fails under `{run['backend']}` ({run['level']})", ""]
+            lines += [_row(["case", "outcome", "reason"]), _row(["---"] * 3)]
+            lines += [_row([f"`{case}`", outcome, _plain(why)]) for case, (outcome, why) in run["failures"].items()]
+    return "\n".join(lines)
+
+
+def faults() -> str:
+    """What the loopback backends do wrong, and which case catches each, as a table of Markdown."""
+    from .loopback import CAUGHT_AS, FAULTS
+
+    lines = [_row(["fault", "what it does", "caught as", "by, among others"]), _row(["---"] * 4)]
+    for name, function in FAULTS.items():
+        outcome, case = CAUGHT_AS[name]
+        text = " ".join((function.__doc__ or "").split())
+        lines.append(_row([f"`{name}`", text, f"`{outcome.value}`", f"`{case}`"]))
+    return "\n".join(lines)
+
+
+def filled(page: str) -> str:
+    """A page with its tables made anew, each between the comments that name it."""
+    for name, text in (("scoreboard", scoreboard(published())), ("faults", faults())):
+        marked = f"<!-- {name} -->"
+        page = re.sub(
+            f"{marked}.*?<!-- end of {name} -->",
+            lambda _, marked=marked, text=text, name=name: f"{marked}\n{text}\n<!-- end of {name} -->",
+            page,
+            flags=re.DOTALL,
+        )
+    return page
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _plain(text: str) -> str:
+    """Text that a cell of a table can hold."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("[", "\\[")
+
+
+def _versions(run: Mapping[str, Any]) -> str:
+    environment = run["environment"]
+    told = [run["fingerprint"], f"torch {environment['torch']}", f"Python {environment['python']}"]
+    return _plain(", ".join(part for part in told if part))
+
+
+def _machine(run: Mapping[str, Any]) -> str:
+    environment = run["environment"]
+    return _plain(", ".join(part for part in (environment["system"], environment["processor"]) if part))
+
+
+def main() -> None:
+    """Publish runs."""
+    parser = argparse.ArgumentParser(prog="python -m torchmux.conformance.scores", description="Publish runs.")
+    parser.add_argument("runs", nargs="*", metavar="RUN.json", help="what torchmux conformance --json wrote")
+    parser.add_argument("--results", default="conformance/results", metavar="FOLDER", help="where results are kept")
+    parser.add_argument("--page", default="docs/conformance.md", metavar="FILE", help="the page with the tables")
+    arguments = parser.parse_args()
+    folder = Path(arguments.results)
+    folder.mkdir(parents=True, exist_ok=True)
+    for run in joined(json.loads(Path(path).read_text()) for path in arguments.runs):
+        (folder / f"{run['backend']}-{run['level']}.json").write_text(json.dumps(small(run), indent=1) + "\n")
+    page = Path(arguments.page)
+    page.write_text(filled(page.read_text()))
+
+
+if __name__ == "__main__":
+    main()
