@@ -26,7 +26,7 @@ FLAGS = [
     "-fno-trapping-math",
     "-fno-exceptions",
     "-fno-rtti",
-    "-ffp-contract=fast",
+    "-ffp-contract=off",
     "-Wno-psabi",
     "-w",
 ]

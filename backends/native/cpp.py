@@ -112,7 +112,7 @@ class _Printer:
         w = self.writer
         position = "row"
         for variable in reversed(rows[1:]):
-            extent = w.index(variable.size)
+            extent = w.divisor(variable.size)
             w.top.write(f"i64 {w.loop_names[variable]} = {position} % {extent};")
             position = f"({position} / {extent})"
         w.top.write(f"i64 {w.loop_names[rows[0]]} = {position};")

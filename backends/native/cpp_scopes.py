@@ -253,6 +253,11 @@ class Writer:
         assert isinstance(value, Ix)
         return self._sum(value, self._atom)
 
+    def divisor(self, value: Index) -> str:
+        """An index as the right operand of a division."""
+        text = self.index(value)
+        return f"({text})" if "*" in text else text
+
     def _sum(self, value: Ix, atom: Callable[[Any], str]) -> str:
         terms = []
         for mono, coef in value.terms:
@@ -268,7 +273,7 @@ class Writer:
         if isinstance(atom, index.Data):
             return self.name(atom.node)
         if isinstance(atom, (index.Div, index.Rem)):
-            left, right = self.index(atom.left), self.index(atom.right)
+            left, right = self.index(atom.left), self.divisor(atom.right)
             if index.not_negative(atom.left):
                 return f"({left} {'/' if isinstance(atom, index.Div) else '%'} {right})"
             return f"{'floor_div' if isinstance(atom, index.Div) else 'floor_rem'}((i64)({left}), (i64)({right}))"

@@ -350,6 +350,8 @@ def floordiv(left: Index, right: Index) -> Index:
     """``floor(left / right)`` for a positive ``right``."""
     if type(right) is int and right == 0:
         return 0  # a size of 0: there is no element whose index this is
+    if type(left) is int and left == 0:
+        return 0
     if type(left) is int and type(right) is int:
         return left // right
     quotient, rest, right, _ = _divide(left, right)
@@ -364,6 +366,8 @@ def floordiv(left: Index, right: Index) -> Index:
 def remainder(left: Index, right: Index) -> Index:
     """``left`` modulo a positive ``right``, never negative."""
     if type(right) is int and right == 0:
+        return 0
+    if type(left) is int and left == 0:
         return 0
     if type(left) is int and type(right) is int:
         return left % right

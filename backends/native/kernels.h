@@ -186,6 +186,19 @@ COMPARE(lt, <) COMPARE(le, <=) COMPARE(gt, >) COMPARE(ge, >=) COMPARE(eq, ==) CO
 template <class T> INLINE T maximum(T a, T b) { return sel(ne(a, a), a, sel(gt(a, b), a, b)); }
 template <class T> INLINE T minimum(T a, T b) { return sel(ne(a, a), a, sel(lt(a, b), a, b)); }
 
+// a * b + c, rounded once.  Products and sums of a program are rounded each, as in eager, which is what makes equal terms
+// cancel; so this is for the functions below, where it pays.
+#ifdef __AVX512F__
+INLINE f32v fma(f32v a, f32v b, f32v c) { return __builtin_ia32_vfmaddps512_mask(a, b, c, (u16)-1, 4); }
+#elif defined(__FMA__)
+INLINE f32v fma(f32v a, f32v b, f32v c) { return __builtin_ia32_vfmaddps256(a, b, c); }
+#else
+INLINE f32v fma(f32v a, f32v b, f32v c) { return a * b + c; }
+#endif
+INLINE f32v fma(f32v a, f32v b, f32 c) { return fma(a, b, splat(c)); }
+INLINE f32v fma(f32v a, f32 b, f32v c) { return fma(a, splat(b), c); }
+INLINE f32v fma(f32v a, f32 b, f32 c) { return fma(a, splat(b), splat(c)); }
+
 // --- mathematics ------------------------------------------------------------------------------------------------------
 #define MATH1(name, ulp) \
   extern "C" f32v MATH(name, ulp)(f32v); extern "C" f64h MATH64(name, ulp)(f64h); \
@@ -226,15 +239,15 @@ MATH64_1(exp, u10) MATH64_1(tanh, u10) MATH64_1(erf, u10)
 // results come out as subnormals.  Off by at most 1.1 units in the last place.
 INLINE f32v m_exp(f32v x) {
   f32v clamped = x < -104.f ? splat(-104.f) : x > 89.f ? splat(89.f) : x;
-  f32v n = (clamped * 1.44269504f + 12582912.f) - 12582912.f;
-  f32v r = clamped - n * 0.693359375f - n * -2.12194440e-4f;
+  f32v n = fma(clamped, 1.44269504f, 12582912.f) - 12582912.f;
+  f32v r = fma(n, 2.12194440e-4f, fma(n, -0.693359375f, clamped));
   f32v p = splat(1.9875691500e-4f);
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1.f;
+  p = fma(p, r, 1.3981999507e-3f);
+  p = fma(p, r, 8.3334519073e-3f);
+  p = fma(p, r, 4.1665795894e-2f);
+  p = fma(p, r, 1.6666665459e-1f);
+  p = fma(p, r, 5.0000001201e-1f);
+  p = fma(p * r, r, r) + 1.f;
   i32v whole = convert<i32v>(n), half = whole >> 1;
   f32v scaled = p * (f32v)((half + 127) << 23) * (f32v)((whole - half + 127) << 23);
   return x == x ? scaled : x;
@@ -244,35 +257,35 @@ INLINE f32v with_sign(f32v magnitude, f32v x) { return (f32v)((i32v)magnitude | 
 // The polynomials of these two are fitted to float64 values; both are off by at most 1.7 units in the last place.
 INLINE f32v m_tanh(f32v x) {
   f32v s = x * x, p = splat(2.231089128e-03f), t = (f32v)((i32v)x & 0x7fffffff);
-  p = p * s - 8.267118970e-03f;
-  p = p * s + 2.173445166e-02f;
-  p = p * s - 5.395247793e-02f;
-  p = p * s + 1.333324781e-01f;
-  p = p * s - 3.333333178e-01f;
+  p = fma(p, s, -8.267118970e-03f);
+  p = fma(p, s, 2.173445166e-02f);
+  p = fma(p, s, -5.395247793e-02f);
+  p = fma(p, s, 1.333324781e-01f);
+  p = fma(p, s, -3.333333178e-01f);
   f32v large = 1.f - 2.f / (m_exp(t > 10.f ? splat(20.f) : t + t) + 1.f);
-  f32v result = with_sign(t < 0.6f ? p * s * t + t : large, x);
+  f32v result = with_sign(t < 0.6f ? fma(p * s, t, t) : large, x);
   return x == x ? result : x;
 }
 INLINE f32 m_tanh(f32 x) { return m_tanh(splat(x))[0]; }
 INLINE f32v m_erf(f32v x) {
   f32v s = x * x, p = splat(8.698962884e-05f), t = (f32v)((i32v)x & 0x7fffffff);
-  p = p * s - 8.216546208e-04f;
-  p = p * s + 5.207219197e-03f;
-  p = p * s - 2.686177351e-02f;
-  p = p * s + 1.128373643e-01f;
-  p = p * s - 3.761263629e-01f;
-  p = p * s + 1.283791669e-01f;
+  p = fma(p, s, -8.216546208e-04f);
+  p = fma(p, s, 5.207219197e-03f);
+  p = fma(p, s, -2.686177351e-02f);
+  p = fma(p, s, 1.128373643e-01f);
+  p = fma(p, s, -3.761263629e-01f);
+  p = fma(p, s, 1.283791669e-01f);
   f32v u = t > 4.1f ? splat(4.1f) : t;
   f32v q = splat(-9.408792104e-07f);  // of the logarithm of 1 - erf
-  q = q * u - 8.486264308e-06f;
-  q = q * u + 3.620708322e-04f;
-  q = q * u - 3.938427862e-03f;
-  q = q * u + 2.466160773e-02f;
-  q = q * u - 1.077148590e-01f;
-  q = q * u - 6.337746461e-01f;
-  q = q * u - 1.129333430e+00f;
-  q = q * u + 1.416016222e-04f;
-  f32v result = t < 0.875f ? p * x + x : with_sign(1.f - m_exp(q), x);
+  q = fma(q, u, -8.486264308e-06f);
+  q = fma(q, u, 3.620708322e-04f);
+  q = fma(q, u, -3.938427862e-03f);
+  q = fma(q, u, 2.466160773e-02f);
+  q = fma(q, u, -1.077148590e-01f);
+  q = fma(q, u, -6.337746461e-01f);
+  q = fma(q, u, -1.129333430e+00f);
+  q = fma(q, u, 1.416016222e-04f);
+  f32v result = t < 0.875f ? fma(p, x, x) : with_sign(1.f - m_exp(q), x);
   return x == x ? result : x;
 }
 INLINE f32 m_erf(f32 x) { return m_erf(splat(x))[0]; }

@@ -132,7 +132,7 @@ class _Printer:
         for n, variable in enumerate(reversed(loops)):
             name = f"i{len(loops) - 1 - n}"
             last = n == len(loops) - 1
-            extent = self._index(variable.size)
+            extent = f"({self._index(variable.size)})"
             self._write(f"{name} = {position}" if last else f"{name} = {position} % {extent}")
             position = f"({position} // {extent})"
             self.loops[variable] = name
@@ -255,7 +255,7 @@ class _Printer:
             if not index.not_negative(atom.left):
                 raise Unsupported("an index that may be negative before it is divided")
             return (
-                f"({self._index(atom.left)} {'//' if isinstance(atom, index.Div) else '%'} {self._index(atom.right)})"
+                f"({self._index(atom.left)} {'//' if isinstance(atom, index.Div) else '%'} ({self._index(atom.right)}))"
             )
         if isinstance(atom, index.Data):
             raise Unsupported("an index that is read from memory, which must be verified")

@@ -146,3 +146,16 @@ def _silu_backward(ctx: Context, grad: Value, a: Value) -> Value:
         return binary("mul", g, binary("mul", s, slope))
 
     return elementwise(ctx, element, grad, a)
+
+
+@lowers(aten.soft_margin_loss_backward.default)
+def _soft_margin_loss_backward(ctx: Context, grad: Value, a: Value, target: Value, reduction: int) -> Value:
+    """torch's decomposition subtracts 1 from a sigmoid, which leaves few digits."""
+    count = a.numel if reduction == 1 else 1
+
+    def element(g: Node, x: Node, t: Node) -> Node:
+        z = unary("exp", unary("neg", binary("mul", t, x)))
+        part = binary("mul", unary("neg", t), binary("div", z, _plus(z, 1)))
+        return binary("div", binary("mul", part, g), const(count, x.dtype))
+
+    return elementwise(ctx, element, grad, a, target)

@@ -52,8 +52,8 @@ def _arange(ctx: Context, start: Any, end: Any, step: Any = 1, **options: Any) -
     dtype = ctx.dtype
     if dtype.is_floating_point and not (isinstance(start, (int, float)) and isinstance(step, (int, float))):
         raise Unsupported("arange of floating-point numbers with symbolic bounds")
-    if not dtype.is_floating_point and (isinstance(start, float) or isinstance(step, float)):
-        raise Unsupported("arange of integers with fractional bounds")
+    if not dtype.is_floating_point:
+        start, step = (int(n) if isinstance(n, float) else n for n in (start, step))
 
     def element(at: Any) -> Node:
         if not dtype.is_floating_point:

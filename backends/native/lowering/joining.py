@@ -100,3 +100,20 @@ def _select_scatter(ctx: Context, a: Value, source: Value, dim: int, position: A
         return masked(on, source.at((*at[:dim], *at[dim + 1 :])), a.at(at))
 
     return Value(a.sizes, a.dtype, element)
+
+
+@lowers(aten.diagonal_scatter.default)
+def _diagonal_scatter(ctx: Context, a: Value, source: Value, offset: int = 0, first: int = 0, second: int = 1) -> Value:
+    first, second = first % a.rank, second % a.rank
+    down, right = max(-offset, 0), max(offset, 0)
+    source = converted(source, a.dtype)
+    length = source.sizes[-1]
+
+    def element(at: Any) -> Node:
+        along = at[first] - down
+        on = compare("eq", ops.from_index(along), ops.from_index(at[second] - right))
+        condition = binary("and", on, within(along, 0, length))
+        rest = tuple(i for d, i in enumerate(at) if d not in (first, second))
+        return masked(condition, source.at((*rest, along)), a.at(at))
+
+    return Value(a.sizes, a.dtype, element)

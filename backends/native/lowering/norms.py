@@ -128,6 +128,81 @@ def _batch_norm_training(
     )
 
 
+@lowers(aten.native_batch_norm_backward.default)
+def _batch_norm_backward(
+    ctx: Context,
+    grad: Value,
+    a: Value,
+    weight: Any,
+    running_mean: Any,
+    running_variance: Any,
+    saved_mean: Any,
+    saved_scale: Any,
+    training: bool,
+    eps: float,
+    wanted: Any,
+) -> Any:
+    """As eager: what nearly cancels, the gradient less its mean and its part along ``a``, is computed in float64."""
+    dtype, wide = compute_type(a.dtype), torch.float64
+    channels = (a.sizes[1],)
+    dims = [d for d in range(a.rank) if d != 1]
+    if training:
+        mean, scale = _as(saved_mean, wide), _as(saved_scale, wide)
+    else:
+        mean = _as(running_mean, wide)
+
+        def inverse_root(at: Any) -> Node:
+            return rsqrt(binary("add", ops.cast(running_variance.at(at), wide), const(eps, wide)))
+
+        scale = Value(channels, wide, inverse_root)
+    ctx.keep(grad)
+    ctx.keep(a)
+    spread = {name: _per_channel(v, a) for name, v in (("mean", mean), ("scale", scale), ("weight", weight))}
+
+    def apart(at: Any) -> Node:
+        return binary("sub", ops.cast(a.at(at), wide), spread["mean"].at(at))  # type: ignore[union-attr]
+
+    def total(element: Any, kind: torch.dtype) -> Value:
+        return ctx.program.reduce("sum", Value(a.sizes, kind, element), dims, kind, lambda n: n).view(channels)
+
+    sums = total(lambda at: ops.cast(grad.at(at), wide), wide)
+    dots = total(lambda at: binary("mul", ops.cast(grad.at(at), wide), apart(at)), wide)
+    results: list[Any] = [None, None, None]
+    if wanted[0]:
+        count = index.product(a.sizes[d] for d in dims)
+
+        def mean_of_gradient(at: Any) -> Node:
+            return binary("div", sums.at(at), const(count, wide))
+
+        def slope(at: Any) -> Node:
+            part = binary(
+                "div", binary("mul", binary("mul", dots.at(at), scale.at(at)), scale.at(at)), const(count, wide)
+            )
+            return part
+
+        drift = _per_channel(ctx.program.realize(Value(channels, wide, mean_of_gradient)), a)
+        along = _per_channel(ctx.program.realize(Value(channels, wide, slope)), a)
+
+        def element(at: Any) -> Node:
+            node = ops.cast(grad.at(at), wide)
+            if training:
+                assert drift is not None and along is not None
+                node = binary("sub", binary("sub", node, binary("mul", apart(at), along.at(at))), drift.at(at))
+            node = binary("mul", ops.cast(node, dtype), ops.cast(spread["scale"].at(at), dtype))  # type: ignore[union-attr]
+            if spread["weight"] is not None:
+                node = binary("mul", node, ops.cast(spread["weight"].at(at), dtype))
+            return ops.cast(node, a.dtype)
+
+        results[0] = Value(a.sizes, a.dtype, element)
+    if wanted[1]:
+        results[1] = Value(
+            channels, ctx.val[1].dtype, lambda at: ops.cast(binary("mul", dots.at(at), scale.at(at)), ctx.val[1].dtype)
+        )
+    if wanted[2]:
+        results[2] = _as(sums, ctx.val[2].dtype)
+    return tuple(results)
+
+
 @lowers(aten.native_group_norm.default)
 def _group_norm(
     ctx: Context, a: Value, weight: Any, bias: Any, n: Any, channels: Any, space: Any, groups: int, eps: float

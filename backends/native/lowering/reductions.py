@@ -280,6 +280,9 @@ def _vector_norm(
 
     if not chosen or not ctx.dtype.is_floating_point:
         raise Unsupported("the norm of a scalar")
+    if order != 0 and all(type(a.sizes[d]) is int and a.sizes[d] == 1 for d in chosen):
+        # Of one number each: roots of powers would only round it.
+        return drop(Value(a.sizes, ctx.dtype, lambda at: unary("abs", ops.cast(a.at(at), computed))), chosen, keepdim)
     if order in (math.inf, -math.inf):
         result = fold("max" if order > 0 else "min", lambda n: n)
     elif order == 0:
