@@ -2,7 +2,8 @@
 
 The types understood in such a dataclass are ``bool``, ``int``, ``float``, ``str``, ``Path``, ``Literal``, enums,
 ``Optional`` and other unions, ``list``, ``tuple`` and ``dict`` of these, and any other class by ``isinstance``.
-``field(metadata={"help": "..."})`` explains an option to the user.
+``field(metadata={"help": "..."})`` explains an option to the user; ``metadata={"name": "trace.enabled"}`` gives it a
+name that no Python attribute can have.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def build_options(spec: BackendSpec, mode: str | None, options: Any) -> Any:
             raise InvalidOption(f"{spec.name} takes no options, but was given {listed(given)}. Leave them out.")
         return None
     hints = typing.get_type_hints(schema)
-    known = [f.name for f in dataclasses.fields(schema) if f.init]
+    known = {_name(f): f.name for f in dataclasses.fields(schema) if f.init}
     checked = {}
     for name, value in given.items():
         if name not in known:
@@ -72,10 +73,10 @@ def build_options(spec: BackendSpec, mode: str | None, options: Any) -> Any:
                 f"Its options are {listed(known)}; torchmux.list_options({spec.name!r}) explains them."
             )
         try:
-            checked[name] = _checked(value, hints[name])
+            checked[known[name]] = _checked(value, hints[known[name]])
         except _Mismatch:
             raise InvalidOption(
-                f"The option {name!r} of {spec.name} takes {describe_type(hints[name])}, "
+                f"The option {name!r} of {spec.name} takes {describe_type(hints[known[name]])}, "
                 f"not {value!r} ({type(value).__name__})."
             ) from None
     try:
@@ -98,7 +99,7 @@ def option_table(spec: BackendSpec) -> dict[str, OptionInfo]:
             default = f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
             if default is dataclasses.MISSING:
                 default = None
-            table[f.name] = OptionInfo(f.name, describe_type(hints[f.name]), default, f.metadata.get("help", ""))
+            table[_name(f)] = OptionInfo(_name(f), describe_type(hints[f.name]), default, f.metadata.get("help", ""))
     return table
 
 
@@ -217,6 +218,12 @@ def _has_schema(spec: BackendSpec) -> bool:
     return spec.options is not None and spec.options not in (FreeOptions, TorchOptions)
 
 
+def _name(option: dataclasses.Field[Any]) -> str:
+    """How users write an option."""
+    name: str = option.metadata.get("name", option.name)
+    return name
+
+
 def _init_names(options: Any) -> set[str]:
     return {f.name for f in dataclasses.fields(options) if f.init}
 
@@ -225,7 +232,7 @@ def _as_mapping(spec: BackendSpec, options: Any) -> dict[str, Any]:
     if options is None:
         return {}
     if _has_schema(spec) and isinstance(options, typing.cast(type, spec.options)):
-        return {name: getattr(options, name) for name in _init_names(options)}
+        return {_name(f): getattr(options, f.name) for f in dataclasses.fields(options) if f.init}
     if not isinstance(options, Mapping):
         raise InvalidOption(
             f"options for {spec.name} must be a dict of option names to values, not {options!r} "

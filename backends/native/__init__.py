@@ -23,7 +23,7 @@ from pathlib import Path
 
 from torchmux.registry.spec import Availability, BackendSpec
 
-from .options import NativeOptions
+from .options import MODES, NativeOptions
 
 COMPILERS = ("g++", "clang++")
 
@@ -84,6 +84,7 @@ SPEC = BackendSpec(
     devices=("cpu",),
     dtypes=("float32", "float64", "bfloat16", "float16", "int64", "int32", "int16", "int8", "uint8", "bool"),
     options=NativeOptions,
+    modes=MODES,
     fingerprint=fingerprint,
     priority=15,
 )

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+from torchmux.config import config
 
 _CODE, _REFUSED = b"C", b"R"
 
@@ -30,3 +33,16 @@ def code_in(artifact: bytes) -> tuple[dict[str, Any], bytes]:
     """What :func:`of_code` was given."""
     head, _, library = artifact[1:].partition(b"\n")
     return json.loads(head), library
+
+
+def write_trace(artifact: bytes, key: str) -> Path | None:
+    """Write the files that ``trace.enabled`` asked for, and return their folder; None if there are none."""
+    head, _ = code_in(artifact)
+    if not head["trace"]:
+        return None
+    chosen = head["trace_dir"]
+    folder = (Path(chosen) if chosen else Path(config.cache_dir) / "traces") / key[:16]
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, text in head["trace"].items():
+        (folder / name).write_text(text)
+    return folder

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -15,7 +15,7 @@ from ..common.cache import default_cache, graph_key
 from ..common.refusal import NodesRefused
 from . import artifact, fingerprint
 from .options import NativeOptions
-from .runtime import NativeFunction
+from .runtime import NativeFunction, loaded
 
 
 class Native:
@@ -45,29 +45,24 @@ class Native:
             NodesRefused: some nodes cannot be lowered after all.
         """
         options = request.options if request.options is not None else NativeOptions()
-        frozen = request.static_inputs if options.freeze else ()
+        weights = request.static_inputs if request.phase == "inference" else ()
+        frozen = weights if options.freeze else ()
         # The values of frozen tensors are not part of the key: the code does not depend on them.
         key = graph_key(gm, self._fingerprint, options, _is_timed(), frozen)
-        if frozen:
-            from .freezing import freeze
-
-            gm = freeze(gm, {at: example_inputs[at].detach() for at in frozen})
+        gm = _prepared(gm, options, {at: example_inputs[at].detach() for at in frozen})
         cache = default_cache()
         stored = cache.load(key) if cache is not None else None
         payload = stored
         if payload is None:
-            from .generate import generate
-
-            payload = generate(gm, options, timed=_is_timed())
+            payload = _make(gm, options, weights)
             if cache is not None:
                 cache.store(key, payload)
         refused = artifact.refusal_in(payload)
         if refused is not None:
             nodes = list(gm.graph.nodes)
             raise NodesRefused({nodes[at].name: reason for at, reason in refused.items()})
-        run = _loaded(payload, lambda name: getattr(gm, name), cache_hit=stored is not None)
-        run.artifact = key
-        return run
+        run = loaded(payload, lambda name: getattr(gm, name), cache_hit=stored is not None)
+        return _named(run, payload, key)
 
     def restore(self, key: str, constants: Mapping[str, torch.Tensor]) -> NativeFunction | None:
         """The code that :meth:`compile` filed under ``key``, if it is still there; ``constants`` are the graph's."""
@@ -77,25 +72,39 @@ class Native:
             return None
         if not all(name in constants for name in artifact.code_in(payload)[0]["constants"]):
             return None  # some are made when the graph is frozen
-        return _loaded(payload, constants.__getitem__, cache_hit=True)
+        return _named(loaded(payload, constants.__getitem__, cache_hit=True), payload, key)
+
+
+def _named(run: NativeFunction, payload: bytes, key: str) -> NativeFunction:
+    """``run`` with its name in the cache, and its trace written if one was asked for."""
+    run.artifact = key
+    if (folder := artifact.write_trace(payload, key)) is not None:
+        run.notes.append(f"native wrote a trace to {folder}")
+    return run
 
 
 def _is_timed() -> bool:
     return "kernel_times" in logs.enabled()
 
 
-def _loaded(payload: bytes, constant: Callable[[str], torch.Tensor], *, cache_hit: bool) -> NativeFunction:
-    head, library = artifact.code_in(payload)
-    logs.emit("fusion", "native", "\n".join(head["fusion"]))
-    return NativeFunction(
-        head["python"],
-        library,
-        [constant(name).detach() for name in head["constants"]],
-        head["names"],
-        head["constants"],
-        head["packs"],
-        notes=head["notes"],
-        output_code=[head["cpp"], head["python"]],
-        timers=head["timers"],
-        cache_hit=cache_hit,
-    )
+def _prepared(gm: GraphModule, options: NativeOptions, frozen: Mapping[int, torch.Tensor]) -> GraphModule:
+    """``gm`` in the precision that was asked for, with its frozen inputs."""
+    if options.precision == "bf16":
+        from .precision import in_bfloat16
+
+        gm = in_bfloat16(gm)
+    if frozen:
+        from .freezing import freeze
+
+        gm = freeze(gm, frozen)
+    return gm
+
+
+def _make(gm: GraphModule, options: NativeOptions, weights: Collection[int]) -> bytes:
+    if options.max_autotune:
+        from .tuning import tune
+
+        return tune(gm, options, timed=_is_timed())
+    from .generate import generate
+
+    return generate(gm, options, timed=_is_timed(), weights=weights if not options.freeze else ())

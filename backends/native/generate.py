@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from torch.fx import GraphModule
 
 from ..common.decompose import core_aten
 from ..common.refusal import NodesRefused
-from . import artifact, build, graph, ir, packing
-from .kernel import Kernel
+from . import artifact, build, graph, hints, ir, packing
 from .lowering import table
 from .module import assemble
 from .options import NativeOptions
-from .schedule import Schedule, schedule
+from .schedule import schedule
 
 
 @functools.cache
@@ -24,13 +23,22 @@ def decompositions() -> Mapping[Any, Callable[..., Any]]:
     return {op: function for op, function in core_aten().items() if op not in table}
 
 
-def generate(gm: GraphModule, options: NativeOptions, *, timed: bool) -> bytes:
-    """The artifact: what the graph was refused for, or the sources and the shared object."""
+def generate(gm: GraphModule, options: NativeOptions, *, timed: bool, weights: Collection[int] = ()) -> bytes:
+    """The artifact: what the graph was refused for, or the sources and the shared object.
+
+    ``weights`` are the inputs that :mod:`freezing` would take for constants.
+    """
     with ir.lock:
         try:
-            program = graph.lower(gm)
-            plan = schedule(program, fusion=options.fusion)
+            program = graph.lower(gm, padded=options.shape_padding)
+            plan = schedule(program, fusion=options.fusion, epilogues=options.epilogue_fusion)
             made = assemble(program, plan, timed=timed)
+            fusions, performance = hints.fusions(plan), hints.performance(program, plan, weights)
+            traced: dict[str, str] = {}
+            if options.traces:
+                from . import tracing
+
+                traced = tracing.files(gm, program, plan, made, fusions, options)
         except NodesRefused as refusal:
             reasons = {n: refusal.reasons.get(node.name) for n, node in enumerate(gm.graph.nodes)}
             return artifact.of_refusal({n: reason for n, reason in reasons.items() if reason is not None})
@@ -45,17 +53,13 @@ def generate(gm: GraphModule, options: NativeOptions, *, timed: bool) -> bytes:
         "packs": packing.as_json(made.packs),
         "notes": _notes(made.calls),
         "timers": made.timers,
-        "fusion": _fusions(plan),
+        "keep_scratch": options.keep_scratch,
+        "fusion": fusions,
+        "perf_hints": performance,
+        "trace": traced,
+        "trace_dir": None if options.trace_debug_dir is None else str(options.trace_debug_dir),
     }
     return artifact.of_code(head, library)
-
-
-def _fusions(plan: Schedule) -> list[str]:
-    """What was fused, and why the rest was not, in sentences."""
-    fused = [
-        f"{step.name} are one kernel." for step in plan.steps if isinstance(step, Kernel) and len(step.members) > 1
-    ]
-    return fused + plan.apart
 
 
 def _notes(calls: Sequence[str]) -> list[str]:

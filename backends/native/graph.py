@@ -68,19 +68,19 @@ class SymbolicSizes:
         raise Unsupported(f"the size {expr}")
 
 
-def lower(gm: GraphModule) -> Program:
-    """The program of ``gm``, an ATen graph with ``meta["val"]`` on its nodes.
+def lower(gm: GraphModule, *, padded: bool = False) -> Program:
+    """The program of ``gm``, an ATen graph with ``meta["val"]`` on its nodes; see :class:`Program` for ``padded``.
 
     Raises:
         NodesRefused: nodes that cannot be lowered, with the reasons.
     """
-    return _Lowering(gm).run()
+    return _Lowering(gm, padded).run()
 
 
 class _Lowering:
-    def __init__(self, gm: GraphModule) -> None:
+    def __init__(self, gm: GraphModule, padded: bool) -> None:
         self.gm = gm
-        self.program = Program()
+        self.program = Program(padded=padded)
         self.size = SymbolicSizes()
         self.env: dict[Node, Any] = {}
         self.refused: dict[str, str] = {}

@@ -104,7 +104,8 @@ Item = Any  # Statement | Call | Product
 class Program:
     """What a graph becomes, built while its nodes are lowered in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, padded: bool = False) -> None:
+        self.padded = padded  # whether rows for matrix products begin at multiples of 64 bytes
         self.buffers: list[Buffer] = []
         self.inputs: list[Buffer | str] = []  # a symbol's name for a number
         self.items: list[Item] = []
@@ -207,7 +208,7 @@ class Program:
     def as_matrix(self, value: Value) -> Value:
         """``value`` in memory such that one of its last two dimensions has stride 1, and the other a usual one."""
         if value.place is None:
-            self.realize(value)
+            self.realize(value, _padded(value) if self.padded else None)
             return value
         rows, columns = value.place.strides[-2:]
         m, n = value.sizes[-2:]
@@ -216,6 +217,22 @@ class Program:
         if _unit(rows, m) and _leading(columns, m, n):
             return value
         return self.copy(value)
+
+
+def _padded(value: Value) -> tuple[int, ...] | None:
+    """Strides with which rows begin in cache lines of their own, and not all in the same set of the cache."""
+    line = 64 // value.dtype.itemsize
+    *outer, last = value.sizes
+    if type(last) is not int or any(type(s) is not int for s in outer) or last < line:
+        return None
+    step = -(-last // line) * line
+    if step % (64 * line) == 0:
+        step += line
+    strides = [1]
+    for extent in reversed(outer):
+        strides.append(step)
+        step *= int(extent)  # type: ignore[arg-type]
+    return tuple(reversed(strides))
 
 
 def _unit(stride: Index, extent: Index) -> bool:

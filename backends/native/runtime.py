@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from torchmux import logs
 
-from . import build
+from . import artifact, build
 
 
 def fit(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
@@ -32,6 +33,17 @@ def shown(tensor: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], of
 def new_arena(size: int) -> torch.Tensor:
     """Memory for what torch never sees."""
     return torch.empty(size, dtype=torch.uint8)
+
+
+class KeptScratch(threading.local):
+    """As :func:`new_arena`, with one piece of memory for each thread that stays for the next call."""
+
+    arena: torch.Tensor | None = None
+
+    def __call__(self, size: int) -> torch.Tensor:
+        if self.arena is None or self.arena.numel() < size:
+            self.arena = new_arena(size)
+        return self.arena
 
 
 def bad_index() -> None:
@@ -58,6 +70,7 @@ class NativeFunction:
         output_code: list[str],
         timers: list[str],
         cache_hit: bool,
+        keep_scratch: bool = False,
     ) -> None:
         self.notes = notes
         self.cache_hit = cache_hit
@@ -69,7 +82,7 @@ class NativeFunction:
             "array": array,
             "fit": fit,
             "shown": shown,
-            "new_arena": new_arena,
+            "new_arena": KeptScratch() if keep_scratch else new_arena,
             "bad_index": bad_index,
             "inf": float("inf"),
             "nan": float("nan"),
@@ -105,3 +118,24 @@ class NativeFunction:
         lines = [f"{seconds * 1e3:10.4f} ms  {step}" for seconds, step in steps]
         logs.emit("kernel_times", f"{sum(spent) * 1e3:.4f} ms in {len(steps)} steps", "\n".join(lines))
         ctypes.memset(ctypes.addressof(spent), 0, ctypes.sizeof(spent))
+
+
+def loaded(payload: bytes, constant: Callable[[str], torch.Tensor], *, cache_hit: bool) -> NativeFunction:
+    """What an artifact that holds code stands for; ``constant`` finds the graph's tensors by name."""
+    head, library = artifact.code_in(payload)
+    for kind in ("fusion", "perf_hints"):
+        if head[kind]:
+            logs.emit(kind, "native", "\n".join(head[kind]))
+    return NativeFunction(
+        head["python"],
+        library,
+        [constant(name).detach() for name in head["constants"]],
+        head["names"],
+        head["constants"],
+        head["packs"],
+        notes=head["notes"],
+        output_code=[head["cpp"], head["python"]],
+        timers=head["timers"],
+        cache_hit=cache_hit,
+        keep_scratch=head["keep_scratch"],
+    )

@@ -22,26 +22,27 @@ _SIBLINGS = 6
 
 @dataclass
 class Schedule:
-    """``steps`` are kernels, calls and products in order; ``apart`` says why neighbours were not fused."""
+    """``steps`` are kernels, calls and products in order; ``apart`` are pairs that were not fused, and why."""
 
     steps: list[Any]
-    apart: list[str] = field(default_factory=list)
+    apart: list[tuple[Kernel, Kernel, str]] = field(default_factory=list)
 
 
-def schedule(program: Program, *, fusion: bool = True) -> Schedule:
-    """Fuse and order the items of ``program``."""
-    return _Scheduler(program, fusion).run()
+def schedule(program: Program, *, fusion: bool = True, epilogues: bool = True) -> Schedule:
+    """Fuse and order the items of ``program``; ``epilogues`` may be fused into the reduction before them."""
+    return _Scheduler(program, fusion, epilogues).run()
 
 
 class _Scheduler:
-    def __init__(self, program: Program, fusion: bool) -> None:
+    def __init__(self, program: Program, fusion: bool, epilogues: bool) -> None:
         self.program = program
         self.fusion = fusion
+        self.epilogues = epilogues
         self.groups: list[Any] = []  # a kernel or another item; None once it has joined another
         self.root: list[int] = []
         self.before: list[set[int]] = []  # direct predecessors, as they were numbered when found
         self.ancestors: list[int] = []  # bit sets
-        self.apart: list[str] = []
+        self.apart: list[tuple[Kernel, Kernel, str]] = []
 
     def run(self) -> Schedule:
         items = list(self._alive())
@@ -111,9 +112,11 @@ class _Scheduler:
             if self._would_cycle(a, b):
                 raise NotFused("another step must run between them")
             first, second = (right, left) if self.ancestors[a] >> b & 1 else (left, right)
+            if not self.epilogues and _reduced_by(first) & second.reads:
+                raise NotFused("epilogue_fusion is off")
             fused = fuse(first, second, shared)
         except NotFused as why:
-            self.apart.append(f"{left.name} and {right.name} are not fused: {why}.")
+            self.apart.append((left, right, str(why)))
             return False
         self.groups[a] = fused
         self.groups[b] = None
@@ -173,6 +176,10 @@ class _Scheduler:
             ready.sort()
         assert len(order) == len(waiting), "the groups form a cycle"
         return order
+
+
+def _reduced_by(kernel: Kernel) -> set[Buffer]:
+    return {m.statement.target for m in kernel.members if m.statement.reduction}
 
 
 def _bytes(buffer: Buffer) -> int:

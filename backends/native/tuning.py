@@ -1,0 +1,111 @@
+"""``max_autotune``: the code in several ways, timed on this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from torchmux import torch_internals as internals
+
+from ..common.results import hint_of
+from . import artifact
+from .generate import generate
+from .options import NativeOptions
+from .runtime import NativeFunction, loaded
+
+_SECONDS = 0.5
+"""How long all ways of one graph are timed together, at most; each runs at least three times."""
+
+_WORTH = 0.03
+"""The share of its time that another way must save to be kept; less is noise."""
+
+
+def variants(options: NativeOptions) -> list[NativeOptions]:
+    """The ways to compile that are tried, the usual one first."""
+    changes: list[dict[str, Any]] = [
+        {},
+        {"optimize": "O3"},
+        {"epilogue_fusion": not options.epilogue_fusion},
+        {"shape_padding": not options.shape_padding},
+        {"fusion": not options.fusion},
+    ]
+    return [dataclasses.replace(options, **change) for change in changes]
+
+
+def tune(gm: GraphModule, options: NativeOptions, *, timed: bool) -> bytes:
+    """The artifact of the fastest way to compile ``gm``; ways that come to the same code count once."""
+    found: dict[tuple[str, str], tuple[NativeOptions, bytes]] = {}
+    for variant in variants(options):
+        made = generate(gm, variant, timed=timed)
+        if artifact.refusal_in(made) is not None:
+            return made
+        head, _ = artifact.code_in(made)
+        found.setdefault((head["cpp"], variant.optimize if head["cpp"] else ""), (variant, made))
+    ways = list(found.values())
+    inputs = _inputs(gm)
+    if len(ways) == 1 or inputs is None:
+        return ways[0][1]
+    runs = [loaded(made, lambda name: getattr(gm, name), cache_hit=False) for _, made in ways]
+    seconds = _least_times(runs, inputs)
+    best = min(range(len(ways)), key=seconds.__getitem__)
+    if seconds[best] > seconds[0] * (1 - _WORTH):
+        best = 0
+    return _told(ways[best][1], [variant for variant, _ in ways], seconds, best)
+
+
+def _inputs(gm: GraphModule) -> list[Any] | None:
+    """Made-up inputs like those of the first call; None where sizes depend on data.  Integers are 0, which is an index
+    of every tensor that has elements."""
+    made: list[Any] = []
+    numbers = torch.Generator().manual_seed(0)  # the program's own stay what they were
+    with internals.without_modes(), torch.no_grad():
+        for node in gm.graph.find_nodes(op="placeholder"):
+            fake = node.meta["val"]
+            if not isinstance(fake, torch.Tensor):
+                made.append(fake if isinstance(fake, (int, float)) else hint_of(fake))
+                continue
+            sizes, strides = ([hint_of(s) for s in of] for of in (fake.shape, fake.stride()))
+            if None in sizes or None in strides:
+                return None
+            tensor = torch.empty_strided(sizes, strides, dtype=fake.dtype)
+            if fake.is_floating_point():
+                tensor.uniform_(0.1, 1, generator=numbers)
+            else:
+                tensor.zero_()
+            made.append(tensor)
+    return None if None in made else made
+
+
+def _least_times(runs: Sequence[NativeFunction], inputs: Sequence[Any]) -> list[float]:
+    """The shortest call of each, taken in turns; the program's random numbers stay what they were."""
+    least = [float("inf")] * len(runs)
+    state = torch.get_rng_state()
+    with internals.without_modes(), torch.no_grad():
+        begin = time.perf_counter()
+        rounds = 0
+        while rounds < 3 or time.perf_counter() - begin < _SECONDS:
+            for at, run in enumerate(runs):
+                start = time.perf_counter()
+                run(*inputs)
+                least[at] = min(least[at], time.perf_counter() - start)
+            rounds += 1
+    torch.set_rng_state(state)
+    return least
+
+
+def _told(made: bytes, ways: Sequence[NativeOptions], seconds: Sequence[float], best: int) -> bytes:
+    """The artifact with a note of what was measured."""
+    head, library = artifact.code_in(made)
+    usual = ways[0]
+    words = []
+    for at, (way, taken) in enumerate(zip(ways, seconds, strict=True)):
+        changed = [f.name for f in dataclasses.fields(way) if getattr(way, f.name) != getattr(usual, f.name)]
+        name = ", ".join(f"{name}={getattr(way, name)!r}" for name in changed) or "as usual"
+        words.append(f"{name} {taken * 1e3:.3f} ms{' (kept)' if at == best else ''}")
+    head["notes"].append("native tried several ways to compile this graph: " + "; ".join(words))
+    return artifact.of_code(head, library)
