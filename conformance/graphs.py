@@ -200,6 +200,11 @@ def with_inputs(sample: Sample, inputs: Sequence[Any], random: Iterable[int] = (
     return dataclasses.replace(sample, inputs=tuple(inputs), random=frozenset(random))
 
 
+def without_gradients(sample: Sample) -> Sample:
+    """The same graph in inference."""
+    return with_inputs(sample, snapshot(sample.inputs, keep_grad=False), sample.random)
+
+
 def with_number(sample: Sample, old: int, new: int) -> Sample:
     """The sample with another integer wherever ``old`` is an argument of a node."""
     graph, environment = Graph(), dict[Node, Node]()

@@ -46,9 +46,9 @@ def _changed(run: Run, change: Callable[[torch.Tensor], torch.Tensor]) -> Run:
 
 
 def _one_element(tensor: torch.Tensor) -> torch.Tensor:
-    wrong = tensor.clone()
-    wrong.view(-1)[-1] += 0.01 * wrong.abs().max() + 1e-3
-    return wrong
+    off = torch.zeros_like(tensor, requires_grad=False)
+    off.view(-1)[-1] = 0.01 * tensor.detach().abs().max() + 1e-3
+    return tensor + off
 
 
 def wrong_value(gm: GraphModule, inputs: Sequence[Any]) -> Run:

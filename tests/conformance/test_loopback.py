@@ -24,7 +24,7 @@ def test_fault_is_caught(fault):
     result = judge(CASES[name], loopback.Loopback(fault))
     assert result.outcome is outcome
     assert result.reason
-    right = Requirements("openvino" if fault == "silent_fallback" else "eager")
+    right = Requirements("onnxrt" if fault == "silent_fallback" else "eager")
     assert judge(CASES[name], right).outcome is Outcome.PASS
 
 
