@@ -60,7 +60,7 @@ class _Printer:
             self._by_rows()
         lines = self.writer.scopes[0].lines
         sizes = sorted(
-            {str(a) for v in [*self.nest.rows, *self.nest.inner] for a in _sizes(v.size)} | self._free_sizes()
+            {str(a) for v in [*self.nest.rows, *self.nest.inner] for a in sizes_of(v.size)} | self._free_sizes()
         )
         arguments = [f"{NAMES[b.dtype]}* {name}" for b, name in self.buffers.items()] + [f"i64 {s}" for s in sizes]
         verifies = any("check(" in line for line in lines)
@@ -73,11 +73,11 @@ class _Printer:
         found: set[str] = set()
         for stage in self.nest.stages:
             for step in [*stage.before, *stage.body]:
-                found |= _sizes_in(step.value)
+                found |= sizes_in(step.value)
                 if isinstance(step, Store):
-                    found |= {str(a) for a in _sizes(step.position)}
+                    found |= {str(a) for a in sizes_of(step.position)}
         if self.nest.vector is not None and self.nest.by_columns:
-            found |= {str(a) for a in _sizes(self.nest.vector.size)}
+            found |= {str(a) for a in sizes_of(self.nest.vector.size)}
         return found
 
     # --- the shapes of loops --------------------------------------------------------------------------------------
@@ -303,17 +303,17 @@ class _Printer:
         return _Accumulator(fold, self.writer.fresh("a"))
 
 
-def _sizes(value: Index) -> list[index.Size]:
+def sizes_of(value: Index) -> list[index.Size]:
     return [a for a in value.atoms() if isinstance(a, index.Size)] if isinstance(value, index.Ix) else []
 
 
-def _sizes_in(node: Node) -> set[str]:
+def sizes_in(node: Node) -> set[str]:
     from .ir import operators_in
 
     found: set[str] = set()
     for n in operators_in(node):
         for value in [*n._indices(), *([n.attr[0]] if n.op == "check" else [])]:
-            found |= {str(a) for a in _sizes(value)}
+            found |= {str(a) for a in sizes_of(value)}
     return found
 
 

@@ -16,12 +16,14 @@ from ..common.lines import line_of
 from . import index, memory
 from .cpp import Function, print_kernel
 from .cpp_scopes import NAMES
+from .cpp_sequential import print_sequential
 from .index import Index
 from .ir import Buffer
 from .kernel import Kernel
 from .packing import Pack, PackedMatrix
 from .program import Call, Matrix, Product, Program, TensorRef
 from .schedule import Schedule
+from .sequential import Scan, Scatter
 from .stages import LoopNest, Store, plan, read_by, stored_by
 
 
@@ -163,7 +165,7 @@ class _Assembler:
     def _call(self, step: Any) -> str:
         if isinstance(step, Product):
             return self._product(step)
-        function = print_kernel(step)
+        function = print_sequential(step) if isinstance(step, (Scan, Scatter)) else print_kernel(step)
         name = self._function(function, step)
         arguments = [self.alias.get(b, b).name for b in function.buffers] + list(function.more)
         return f"{name}({', '.join(arguments)});"
@@ -280,7 +282,7 @@ class _Assembler:
 
     def _is_used_later(self, buffer: Buffer) -> bool:
         return any(
-            buffer in step.reads if isinstance(step, (Call, Product)) else buffer in read_by(step)
+            buffer in (read_by(step) if isinstance(step, LoopNest) else step.reads)
             for step in self.steps
         )
 

@@ -13,6 +13,7 @@ from .freezing import is_frozen
 from .index import Index, Var
 from .ir import Buffer, Node, Statement, make
 from .packing import Pack
+from .sequential import Scan, Scatter
 from .values import Place, Value
 
 
@@ -98,7 +99,7 @@ class Product:
         return {self.target}
 
 
-Item = Any  # Statement | Call | Product
+Item = Any  # Statement | Call | Product | Scan | Scatter
 
 
 class Program:
@@ -204,6 +205,10 @@ class Program:
     def product(self, product: Product) -> None:
         product.origins = [self.current]
         self.items.append(product)
+
+    def sequential(self, step: Scan | Scatter) -> None:
+        step.origins = [self.current]
+        self.items.append(step)
 
     def as_matrix(self, value: Value) -> Value:
         """``value`` in memory such that one of its last two dimensions has stride 1, and the other a usual one."""

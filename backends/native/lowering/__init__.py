@@ -13,6 +13,8 @@ from . import (
     pointwise as pointwise,
     products as products,
     reductions as reductions,
+    scans as scans,
+    scatters as scatters,
     views as views,
 )
 from .registry import Context as Context, table as table

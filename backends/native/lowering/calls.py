@@ -1,50 +1,34 @@
-"""Operators that stay calls of torch's kernels, because a library does them better than loops, or random numbers.
-
-Which are called is an explicit list: an operator that is in neither table is refused, and the report says so.
+"""Operators that stay calls of torch's kernels: what a library does better than loops, random numbers, and all others
+that have no lowering, as long as a call of them is nothing but its results.  The report names them.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
 
+from torchmux import torch_internals as internals
+
+from .. import index
+from ..operations import Unsupported, binary, const
 from ..program import TensorRef
-from ..values import Value
-from .registry import Context, aten, table
+from ..values import Value, scalar
+from .registry import Context, aten, lowers, table
 
 
-def _overloads(names: str) -> list[Any]:
-    """``name`` stands for its default overload, ``name.overload`` for another; what this torch lacks is left out."""
-    found = []
-    for name in names.split():
-        packet, _, overload = name.partition(".")
-        op = getattr(getattr(aten, packet, None), overload or "default", None)
-        if op is not None:
-            found.append(op)
-    return found
-
-
-LIBRARY = frozenset(
-    _overloads(
-        "convolution convolution_backward _scaled_dot_product_flash_attention_for_cpu "
-        "_scaled_dot_product_flash_attention_for_cpu_backward sort sort.stable topk cumsum cumprod cummax cummin "
-        "logcumsumexp max_pool2d_with_indices max_pool2d_with_indices_backward max_pool3d_with_indices "
-        "max_pool3d_with_indices_backward avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward "
-        "_adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d adaptive_max_pool2d "
-        "adaptive_max_pool2d_backward upsample_bilinear2d upsample_bicubic2d upsample_nearest2d upsample_linear1d "
-        "upsample_trilinear3d upsample_bilinear2d.vec upsample_nearest2d.vec upsample_bicubic2d.vec "
-        "upsample_bilinear2d_backward upsample_nearest2d_backward upsample_bicubic2d_backward "
-        "index_put scatter.src scatter.value scatter_add scatter_reduce.two index_add index_copy "
-        "embedding_dense_backward "
-        "_embedding_bag _cdist_forward _fft_r2c grid_sampler_2d grid_sampler_3d "
-        "addmv mv dot searchsorted.Tensor bucketize.Tensor histc median.dim nanmedian.dim kthvalue mode "
-        "linalg_cholesky_ex linalg_solve_triangular linalg_inv_ex _linalg_svd _linalg_eigh linalg_qr "
-        "native_dropout bernoulli bernoulli.p rand randn randint randint.low rand_like randn_like randint_like "
-        "randint_like.low_dtype randperm normal_functional uniform normal.Tensor_float multinomial exponential "
-        "rrelu_with_noise_functional poisson"
-    )
-)
+@functools.cache
+def is_callable(op: Any) -> bool:
+    """Whether a call of ``op`` does nothing but make new tensors, whose sizes do not depend on data."""
+    if not isinstance(op, internals.OpOverload):
+        return False
+    schema = internals.operator_schema(op)
+    if schema.is_mutable or any(a.alias_info is not None for a in (*schema.arguments, *schema.returns)):
+        return False
+    if not schema.returns or any(str(r.type) not in ("Tensor", "List[Tensor]") for r in schema.returns):
+        return False
+    return not {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & set(op.tags)
 
 
 # Functional operators that copy their first argument and change the copy: here a kernel writes the copy, which may be
@@ -79,7 +63,12 @@ def prepared(value: Any, ctx: Context) -> Any:
         return type(value)(prepared(v, ctx) for v in value)
     if isinstance(value, dict):
         return {name: prepared(v, ctx) for name, v in value.items()}
+    if not isinstance(value, (type(None), bool, int, float, str, index.Ix, *_TORCH)):
+        raise Unsupported(f"an argument of type {type(value).__name__}")
     return value
+
+
+_TORCH = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
 def call(ctx: Context, op: Any, args: Any, kwargs: Any) -> Any:
@@ -132,4 +121,13 @@ def _meta(value: Any) -> Any:
 
 def is_known(op: Any) -> bool:
     """Whether an operator is lowered or called."""
-    return op in table or op in LIBRARY
+    return op in table or is_callable(op)
+
+
+@lowers(aten.native_dropout.default)
+def _dropout(ctx: Context, a: Value, probability: float, train: bool | None) -> Any:
+    if probability != 1 or train is False:
+        return call(ctx, aten.native_dropout.default, (a, probability, train), {})
+    # torch's operator draws numbers for a mask of nothing; eager's dropout does not.
+    dropped = Value(a.sizes, a.dtype, lambda at: binary("mul", a.at(at), const(0, a.at(at).dtype)))
+    return dropped, scalar(False, torch.bool, a.sizes)

@@ -14,7 +14,8 @@ from ..values import Value, broadcast
 from .registry import Context, aten, lowers
 
 
-def _checked(node: Node, extent: Any, *, wrap: bool) -> index.Index:
+def checked(node: Node, extent: Any, *, wrap: bool) -> index.Index:
+    """An element of a tensor as an index, verified."""
     return index.data(ops.check(node, extent, wrap=wrap))
 
 
@@ -29,7 +30,7 @@ def _embedding(ctx: Context, weight: Value, at: Value, *options: Any) -> Value:
     ctx.keep(weight)
 
     def element(i: Any) -> Node:
-        row = _checked(at.at(i[:-1]), weight.sizes[0], wrap=False)
+        row = checked(at.at(i[:-1]), weight.sizes[0], wrap=False)
         return weight.at((row, i[-1]))
 
     return Value(ctx.sizes(), weight.dtype, element)
@@ -44,10 +45,10 @@ def _index_select(ctx: Context, a: Value, dim: int, at: Value) -> Value:
     ctx.keep(a)
     flat = at if at.rank else at.unsqueeze(0)
     if scalar:
-        return Value((), a.dtype, lambda i: a.at((_checked(flat.at((0,)), 1, wrap=False),)))
+        return Value((), a.dtype, lambda i: a.at((checked(flat.at((0,)), 1, wrap=False),)))
 
     def element(i: Any) -> Node:
-        return a.at((*i[:dim], _checked(flat.at((i[dim],)), a.sizes[dim], wrap=False), *i[dim + 1 :]))
+        return a.at((*i[:dim], checked(flat.at((i[dim],)), a.sizes[dim], wrap=False), *i[dim + 1 :]))
 
     return Value(ctx.sizes(), a.dtype, element)
 
@@ -61,7 +62,7 @@ def _gather(ctx: Context, a: Value, dim: int, at: Value, *, sparse_grad: bool = 
     ctx.keep(a)
 
     def element(i: Any) -> Node:
-        return a.at((*i[:dim], _checked(at.at(i), a.sizes[dim], wrap=False), *i[dim + 1 :]))
+        return a.at((*i[:dim], checked(at.at(i), a.sizes[dim], wrap=False), *i[dim + 1 :]))
 
     return Value(ctx.sizes(), a.dtype, element)
 
@@ -87,7 +88,7 @@ def _index(ctx: Context, a: Value, indices: Sequence[Any]) -> Value:
         for d, at in zip(rest, plain, strict=True):
             full[d] = at
         for d, tensor in zip(dims, tensors, strict=True):
-            full[d] = _checked(tensor.at(shared), a.sizes[d], wrap=True)
+            full[d] = checked(tensor.at(shared), a.sizes[d], wrap=True)
         return a.at(tuple(full))
 
     return Value(ctx.sizes(), a.dtype, element)

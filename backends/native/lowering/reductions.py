@@ -84,16 +84,21 @@ lowers(aten.amax.default, aten.max.default)(_extremum("max"))
 lowers(aten.amin.default, aten.min.default)(_extremum("min"))
 
 
+def _as_number(node: Node) -> Node:
+    return ops.cast(node, torch.int32) if node.dtype is torch.bool else node
+
+
 def _with_index(kind: str) -> Any:
     def lower(ctx: Context, a: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
-        if a.dtype is torch.bool:
-            raise Unsupported("the extremum of bools with its index")
         if a.rank == 0:
             return Value((), a.dtype, a.at), scalar(0, torch.int64)
         dims = dims_of(dim, a.rank)
         ctx.keep(a)
-        values = ctx.program.reduce(kind, a, dims, a.dtype, lambda node: node)
-        at = ctx.program.reduce(f"arg{kind}", a, dims, torch.int64, lambda node: node)
+        if a.dtype is torch.bool:
+            values = ctx.program.reduce("any" if kind == "max" else "all", a, dims, a.dtype, lambda node: node)
+        else:
+            values = ctx.program.reduce(kind, a, dims, a.dtype, lambda node: node)
+        at = ctx.program.reduce(f"arg{kind}", a, dims, torch.int64, _as_number)
         return drop(values, dims, keepdim), drop(at, dims, keepdim)
 
     return lower
@@ -105,15 +110,13 @@ lowers(aten.min.dim)(_with_index("min"))
 
 def _arg(kind: str) -> Any:
     def lower(ctx: Context, a: Value, dim: Any = None, keepdim: bool = False) -> Value:
-        if a.dtype is torch.bool:
-            raise Unsupported("the index of an extremum of bools")
         if a.rank == 0:
             return scalar(0, torch.int64)
         if dim is None:
-            flat = ctx.program.reduce(kind, a.view((a.numel,)), [0], torch.int64, lambda node: node)
+            flat = ctx.program.reduce(kind, a.view((a.numel,)), [0], torch.int64, _as_number)
             return flat.view(ctx.sizes())
         dims = dims_of(dim, a.rank)
-        return drop(ctx.program.reduce(kind, a, dims, torch.int64, lambda node: node), dims, keepdim)
+        return drop(ctx.program.reduce(kind, a, dims, torch.int64, _as_number), dims, keepdim)
 
     return lower
 

@@ -1,0 +1,40 @@
+"""Sums and products along a dimension, of everything up to each element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .. import operations as ops
+from ..sequential import Scan, loops
+from ..values import Place, Value
+from .pointwise import converted
+from .registry import Context, aten, lowers
+
+
+def _cumulative(op: str) -> Any:
+    def lower(ctx: Context, a: Value, dim: int, *, dtype: Any = None) -> Value:
+        a = converted(a, ctx.dtype)
+        if a.rank == 0 or any(type(s) is int and s == 0 for s in a.sizes):
+            return a
+        dim %= a.rank
+        variables = a.variables()
+        along = loops(variables[dim : dim + 1])
+        if not along:
+            return a
+        program = ctx.program
+        buffer = program.buffer(ctx.dtype, a.sizes, ctx.strides())
+        position = Place(buffer, buffer.strides, 0).position(variables)
+        # As in eager, floating-point numbers are added up in float64.
+        wide = torch.float64 if ctx.dtype.is_floating_point else ctx.dtype
+        value = ops.cast(a.at(variables), wide)
+        rows = loops([v for d, v in enumerate(variables) if d != dim])
+        program.sequential(Scan(buffer, position, value, rows, along[0], op))
+        return program.stored(buffer)
+
+    return lower
+
+
+lowers(aten.cumsum.default)(_cumulative("sum"))
+lowers(aten.cumprod.default)(_cumulative("prod"))

@@ -1,0 +1,153 @@
+"""Writing where data says: every index is verified, as torch verifies it.
+
+Where the indices leave no two elements to meet and every place has at most one candidate, a scatter is a choice at each
+place.  The rest are loops that run in order; what these do not cover is left to torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .. import operations as ops
+from ..index import Index
+from ..ir import Node
+from ..operations import binary, compare, const, where
+from ..sequential import Scatter, loops
+from ..values import Place, Value, broadcast, scalar
+from . import calls
+from .indexing import checked
+from .pointwise import converted
+from .registry import Context, aten, lowers
+
+Indices = tuple[Index, ...]
+
+
+def _scattered(
+    ctx: Context,
+    a: Value,
+    source: Value,
+    place: Callable[[Indices], Sequence[Index]],
+    serial: Sequence[int],
+    *,
+    adds: bool,
+) -> Value:
+    """A copy of ``a`` with each element of ``source`` written to ``place`` of its index.
+
+    Elements whose indices differ in other dimensions than ``serial`` go to different places.
+    """
+    program = ctx.program
+    copy = program.copy(a, ctx.strides())
+    assert copy.place is not None
+    if any(type(s) is int and s == 0 for s in source.sizes):
+        return copy
+    variables = source.variables()
+    buffer = copy.place.buffer
+    position = Place(buffer, copy.place.strides, 0).position(tuple(place(variables)))
+    value = ops.cast(source.at(variables), buffer.dtype)
+    apart = loops([v for d, v in enumerate(variables) if d not in serial])
+    program.sequential(Scatter(buffer, position, value, apart, loops([variables[d] for d in serial]), adds))
+    return copy
+
+
+def _is_refused(a: Value, *others: Value, adds: bool) -> bool:
+    """Whether torch has to do it: additions of bools, or nothing to write to."""
+    return (adds and a.dtype is torch.bool) or any(type(s) is int and s == 0 for s in a.sizes)
+
+
+def _along(op: Any, adds: bool) -> Any:
+    """Writes along one dimension, as ``scatter`` does."""
+
+    def lower(ctx: Context, a: Value, dim: int, at: Value, source: Any, *, reduce: Any = None) -> Value:
+        given = source if isinstance(source, Value) else None
+        if reduce is not None or a.rank == 0 or at.rank == 0 or _is_refused(a, adds=adds):
+            return calls.call(ctx, op, (a, dim, at, source), {} if reduce is None else {"reduce": reduce})  # type: ignore[no-any-return]
+        dim %= a.rank
+        if given is None:
+            values = scalar(source, a.dtype, at.sizes)
+        else:
+            values = Value(at.sizes, a.dtype, converted(given, a.dtype).at)
+        if _covers(a, at, dim):
+            return _chosen(a, dim, at, values, adds)
+
+        def place(i: Indices) -> list[Index]:
+            return [*i[:dim], checked(at.at(i), a.sizes[dim], wrap=False), *i[dim + 1 :]]
+
+        return _scattered(ctx, a, values, place, [dim], adds=adds)
+
+    return lower
+
+
+def _covers(a: Value, at: Value, dim: int) -> bool:
+    """Whether there is one index for each position in the other dimensions."""
+    return type(at.sizes[dim]) is int and all(
+        (s == 1 if d == dim else s is t or s == t) for d, (s, t) in enumerate(zip(at.sizes, a.sizes, strict=True))
+    )
+
+
+def _chosen(a: Value, dim: int, at: Value, values: Value, adds: bool) -> Value:
+    def element(i: Indices) -> Node:
+        only = (*i[:dim], 0, *i[dim + 1 :])
+        here = ops.from_index(checked(at.at(only), a.sizes[dim], wrap=False))
+        old, new = a.at(i), ops.cast(values.at(only), a.dtype)
+        return where(compare("eq", here, ops.from_index(i[dim])), binary("add", old, new) if adds else new, old)
+
+    return Value(a.sizes, a.dtype, element)
+
+
+lowers(aten.scatter.src)(_along(aten.scatter.src, False))
+lowers(aten.scatter.value)(_along(aten.scatter.value, False))
+lowers(aten.scatter_add.default)(_along(aten.scatter_add.default, True))
+
+
+@lowers(aten.index_put.default, aten._unsafe_index_put.default)
+def _index_put(ctx: Context, a: Value, indices: Sequence[Any], values: Value, accumulate: bool = False) -> Any:
+    given = [(d, i) for d, i in enumerate(indices) if i is not None]
+    if any(i.dtype in (torch.bool, torch.uint8) for _, i in given) or _is_refused(a, adds=accumulate):
+        return calls.call(ctx, aten.index_put.default, (a, indices, values, accumulate), {})
+    dims = [d for d, _ in given]
+    tensors = broadcast(*(i for _, i in given))
+    rank = tensors[0].rank
+    # Indexed dimensions next to each other are replaced in place, others go to the front.
+    first = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
+    rest = [d for d in range(a.rank) if d not in dims]
+    plain = [a.sizes[d] for d in rest]
+    sizes = [*plain[:first], *tensors[0].sizes, *plain[first:]]
+    source = converted(values, a.dtype).expand(sizes)
+
+    def place(i: Indices) -> list[Index]:
+        full: list[Index] = [0] * a.rank
+        for d, at in zip(rest, (*i[:first], *i[first + rank :]), strict=True):
+            full[d] = at
+        for d, tensor in zip(dims, tensors, strict=True):
+            full[d] = checked(tensor.at(i[first : first + rank]), a.sizes[d], wrap=True)
+        return full
+
+    return _scattered(ctx, a, source, place, range(first, first + rank), adds=accumulate)
+
+
+def _into_rows(op: Any, adds: bool) -> Any:
+    """Writes of slices, as ``index_add`` and ``index_copy`` do."""
+
+    def lower(ctx: Context, a: Value, dim: int, at: Value, source: Value, *, alpha: Any = 1) -> Value:
+        if a.rank == 0 or _is_refused(a, adds=adds) or source.rank != a.rank:
+            return calls.call(ctx, op, (a, dim, at, source), {"alpha": alpha} if adds else {})  # type: ignore[no-any-return]
+        dim %= a.rank
+        flat = at if at.rank else at.unsqueeze(0)
+        values = converted(source, a.dtype)
+        if adds and alpha != 1:
+            whole = values
+            values = Value(whole.sizes, a.dtype, lambda i: binary("mul", whole.at(i), const(alpha, whole.at(i).dtype)))
+
+        def place(i: Indices) -> list[Index]:
+            return [*i[:dim], checked(flat.at((i[dim],)), a.sizes[dim], wrap=False), *i[dim + 1 :]]
+
+        return _scattered(ctx, a, values, place, [dim], adds=adds)
+
+    return lower
+
+
+lowers(aten.index_add.default)(_into_rows(aten.index_add.default, True))
+lowers(aten.index_copy.default)(_into_rows(aten.index_copy.default, False))
