@@ -20,6 +20,7 @@ from .ir import Buffer, Node, Statement, operators_in, substitute
 
 MOST_STATEMENTS = 48
 MOST_BUFFERS = 40
+_LEAST_PART = 8
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,45 @@ def merge_loops(kernel: Kernel) -> Kernel:
             touched = set().union(*(accesses(m.statement) for m in kernel.members))
         at = min(at, len(space) - 1) - 1
     return kernel
+
+
+def split_loops(kernel: Kernel) -> Kernel:
+    """Make two loops of one that an access divides, so that the parts are walked without divisions.
+
+    Loops of a few elements would leave vectors mostly empty, and are not made.
+    """
+    while True:
+        touched: set[Index] = set().union(*(accesses(m.statement) for m in kernel.members))
+        found = min(
+            ((right, v) for t in touched for v, right in _divided(t) if v in kernel.space),
+            key=lambda pair: (pair[0], pair[1].key),
+            default=None,
+        )
+        if found is None:
+            return kernel
+        extent, variable = found
+        assert type(variable.size) is int
+        parts = [index.var(f"{variable.key}a", variable.size // extent), index.var(f"{variable.key}b", extent)]
+        fresh = [v for p in parts if (v := index.the_var(p)) is not None]
+        at = kernel.space.index(variable)
+        space = (*kernel.space[:at], *fresh, *kernel.space[at + 1 :])
+        inner = kernel.inner - {variable} | (set(fresh) if variable in kernel.inner else set())
+        kernel = moved(kernel, space, inner, {variable: parts[0] * extent + parts[1]})
+
+
+def _divided(access: Index) -> list[tuple[Var, int]]:
+    """The loop variables of which an access takes quotients or remainders, with divisors that can split the loop."""
+    found: list[tuple[Var, int]] = []
+    for atom in access.atoms() if isinstance(access, index.Ix) else ():
+        if not isinstance(atom, (index.Div, index.Rem)):
+            continue
+        variable, right = index.the_var(atom.left), atom.right
+        if variable is None:
+            found += _divided(atom.left)
+        elif type(right) is int and type(variable.size) is int:
+            if _LEAST_PART <= right < variable.size and variable.size % right == 0:
+                found.append((variable, right))
+    return found
 
 
 def _walks_as_one(access: Index, a: Var, b: Var) -> bool:

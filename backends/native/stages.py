@@ -13,7 +13,7 @@ from typing import Any
 from . import index
 from .index import Index, Var
 from .ir import Buffer, Node, Statement, compute_type, make, rewrite
-from .kernel import Kernel, Member
+from .kernel import Kernel, Member, split_loops
 
 RECOMPUTE_COST = 6
 SCRATCH_BYTES = 64 * 1024
@@ -65,7 +65,7 @@ class LoopNest:
 
 def plan(kernel: Kernel, needed: set[Buffer]) -> LoopNest:
     """Arrange ``kernel``; ``needed`` are the buffers that something else reads."""
-    return _Planner(kernel, needed).run()
+    return _Planner(split_loops(kernel), needed).run()
 
 
 class _Planner:

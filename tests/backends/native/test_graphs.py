@@ -99,6 +99,15 @@ def test_views(check) -> None:
     check(f, torch.randn(4, 48))
 
 
+def test_a_loop_that_an_access_divides_is_split(check) -> None:
+    def f(x, y):
+        return x.transpose(1, 2).reshape(2, 16, 96) * 2, y[:, None].expand(3, 2, 40).reshape(6, 40).sum(0)
+
+    report = check(f, torch.randn(2, 3, 16, 32), torch.randn(3, 40))
+    assert "floor_div" not in report.output_code[0]
+    assert "gather" not in report.output_code[0]
+
+
 def test_layouts_are_eagers(check) -> None:
     x = torch.randn(2, 5, 6, 7).contiguous(memory_format=torch.channels_last)
     check(lambda x: (x * 2, (x + 1).relu().sum((2, 3)), x.permute(3, 1, 0, 2).sin()), x)
