@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -36,6 +41,22 @@ def test_a_journal_keeps_what_was_found(tmp_path):
     with path.open("a") as file:
         file.write('{"case": "a/b/e", "outc')  # the machine stopped here
     assert list(runner.Journal(path).results.values()) == results
+
+
+def test_a_journal_goes_on_behind_a_line_that_was_cut_off(tmp_path):
+    path = tmp_path / "found.jsonl"
+    runner.Journal(path, {"backend": "a"}).add(Result("a/b/c", Outcome.PASS))
+    with path.open("a") as file:
+        file.write('{"case": "a/b/d", "outc')
+    runner.Journal(path, {"backend": "a"}).add(Result("a/b/d", Outcome.CRASH))
+    assert list(runner.Journal(path, {"backend": "a"}).results) == ["a/b/c", "a/b/d"]
+
+
+def test_a_journal_belongs_to_one_kind_of_run(tmp_path):
+    path = tmp_path / "found.jsonl"
+    runner.Journal(path, {"backend": "a", "torch": "2.13"}).add(Result("a/b/c", Outcome.PASS))
+    with pytest.raises(runner.OtherRun, match="another run, which differs in torch"):
+        runner.Journal(path, {"backend": "a", "torch": "2.15"})
 
 
 def test_what_the_journal_has_does_not_run_again(tmp_path):
@@ -85,3 +106,92 @@ def test_junit_tells_outcomes_apart():
     suite = ElementTree.fromstring(report.to_junit("mine", results).split("?>", 1)[1])
     assert [suite.get(kind) for kind in ("tests", "failures", "errors", "skipped")] == ["4", "1", "1", "1"]
     assert suite[1][0].text == "here\nthere"
+
+
+# --- runs as processes ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def started(tmp_path):
+    """``started(words)`` is a run in a process of its own; none is left after the test."""
+    processes = []
+
+    def start(*words):
+        command = [sys.executable, "-m", "torchmux", "conformance", *map(str, words)]
+        with (tmp_path / f"output{len(processes)}").open("w") as output:
+            processes.append(subprocess.Popen(command, cwd=tmp_path, stdout=output, stderr=subprocess.STDOUT))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def wait_for(condition, seconds=200):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it does not happen"
+        time.sleep(0.05)
+
+
+def workers_of(process):
+    """The worker processes of a run, from the system."""
+    found = []
+    for task in Path(f"/proc/{process.pid}/task").iterdir():
+        found += (task / "children").read_text().split()
+    return [int(pid) for pid in found]
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+HANGING = ("--requirements", "torchmux.conformance.loopback:requirements_hang", "--case", "semantics/mutation/*")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_the_end_of_a_run_is_the_end_of_its_workers(how, started, tmp_path):
+    run = started(*HANGING, "--resume", tmp_path / "kept.jsonl")
+    wait_for(lambda: workers_of(run) and (tmp_path / "kept.jsonl").exists())
+    (worker,) = workers_of(run)
+    time.sleep(3)  # in the middle of starting, or of a compilation that never ends
+    run.send_signal(how)
+    begun = time.monotonic()
+    assert run.wait(timeout=30) == (130 if how is signal.SIGINT else -9)
+    wait_for(lambda: not is_running(worker), 30)
+    assert time.monotonic() - begun < 15, "a case has 20 seconds, which nobody waited for"
+    assert (tmp_path / "kept.jsonl").read_text().count("\n") == 1, "an interrupted case counts as a failure"
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_where_it_was_interrupted(started, tmp_path):
+    kept = tmp_path / "kept.jsonl"
+    words = ("eager", "--case", "semantics/aliasing/*", "--case", "semantics/numbers/*", "--resume", kept)
+    first = started(*words)
+    wait_for(lambda: kept.exists() and kept.read_text().count("\n") >= 4)
+    first.send_signal(signal.SIGINT)
+    assert first.wait(timeout=60) == 130
+    before = [line for line in kept.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    wanted = [case.id for case in collect.cases("quick", words[2:5:2])]
+    assert 3 <= len(before) - 1 < len(wanted)
+    assert started(*words, "--json", tmp_path / "all.json").wait(timeout=300) == 0
+    after = kept.read_text().splitlines(keepends=True)
+    assert after[: len(before)] == before
+    assert [json.loads(line)["case"] for line in after[1:]] == wanted
+    assert [result["case"] for result in json.loads((tmp_path / "all.json").read_text())["results"]] == wanted
+
+
+@pytest.mark.slow
+def test_two_runs_at_once_write_to_one_file(started, tmp_path):
+    kept = tmp_path / "kept.jsonl"
+    words = ("eager", "--case", "semantics/aliasing/*", "--resume", kept, "--workers", "2")
+    both = [started(*words, "--shard", part) for part in ("1/2", "2/2")]
+    assert [run.wait(timeout=400) for run in both] == [0, 0]
+    found = [json.loads(line).get("case") for line in kept.read_text().splitlines()]
+    assert found[0] is None
+    assert sorted(found[1:]) == sorted(case.id for case in collect.cases("quick", ["semantics/aliasing/*"]))
