@@ -134,13 +134,14 @@ def _gathered(function: Any, imports: set[str], helpers: dict[str, str]) -> str:
         value = scope.get(name)
         if name not in scope or name in helpers or name.startswith("__"):
             continue
+        home = getattr(value, "__module__", None)
         if isinstance(value, ModuleType):
             imports.add(f"import {value.__name__}" if value.__name__ == name else f"import {value.__name__} as {name}")
-        elif getattr(value, "__module__", None) == function.__module__ and inspect.isroutine(value):
+        elif home == function.__module__ and inspect.isroutine(value):
             helpers[name] = ""  # it may call itself
             helpers[name] = _gathered(value, imports, helpers)
-        elif isinstance(getattr(value, "__module__", None), str) and hasattr(value, "__name__"):
-            imports.add(f"from {value.__module__} import {value.__name__}")
+        elif isinstance(home, str) and (own := getattr(value, "__name__", None)):
+            imports.add(f"from {home} import {own}")
         elif name == "Any":
             imports.add("from typing import Any")
         else:

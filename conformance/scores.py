@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import importlib.resources
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -112,13 +111,10 @@ def faults() -> str:
 def filled(page: str) -> str:
     """A page with its tables made anew, each between the comments that name it."""
     for name, text in (("scoreboard", scoreboard(published())), ("faults", faults())):
-        marked = f"<!-- {name} -->"
-        page = re.sub(
-            f"{marked}.*?<!-- end of {name} -->",
-            lambda _, marked=marked, text=text, name=name: f"{marked}\n{text}\n<!-- end of {name} -->",
-            page,
-            flags=re.DOTALL,
-        )
+        first, last = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        before, found, rest = page.partition(first)
+        if found:
+            page = f"{before}{first}\n{text}\n{last}{rest.partition(last)[2]}"
     return page
 
 

@@ -70,11 +70,17 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     files = {name: str(tmp_path / name) for name in ("all.json", "junit.xml", "kept.jsonl")}
     flags = ["--json", files["all.json"], "--junit", files["junit.xml"], "--resume", files["kept.jsonl"]]
+    other = report.to_json("other", "quick", "", [Result(IDS[0], Outcome.PASS)])
+    (tmp_path / "other.json").write_text(json.dumps(other))
+    flags += ["--html", "page.html", "--compare", "other.json", "--reproducers", "scripts"]
     assert main(["conformance", "eager", "--case", SOME, *flags]) == 0
     assert "pass" in capsys.readouterr().out
     found = json.loads((tmp_path / "all.json").read_text())
     assert found["totals"] == {"pass": len(found["results"])}
     assert found["environment"]["torch"]
+    assert found["cases"] is None, "a choice of cases is not a level"
+    assert all(f'"backend":"{name}"' in (tmp_path / "page.html").read_text() for name in ("other", "eager"))
+    assert list((tmp_path / "scripts").iterdir()) == []
     suite = ElementTree.parse(files["junit.xml"]).getroot()
     assert suite.get("tests") == str(len(found["results"]))
     assert suite.get("failures") == suite.get("errors") == "0"
