@@ -59,7 +59,10 @@ def _judge(case: Case, requirements: Requirements, begins: Callable[[int], None]
     if isinstance(found, Raised):
         if isinstance(found.error, _REFUSALS):
             return Result(case.id, Outcome.UNSUPPORTED, _words(found.error), share)
-        details = {"traceback": "".join(traceback.format_exception(found.error)), "sample": trial.sample}
+        details: dict[str, Any] = {
+            "traceback": "".join(traceback.format_exception(found.error)),
+            "sample": trial.sample,
+        }
         return Result(case.id, Outcome.CRASH, _words(found.error), share, details=details)
     differences = observation.compare(found, expected, reference, elementwise=case.elementwise, strides=case.strides)
     if differences:

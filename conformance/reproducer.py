@@ -11,7 +11,7 @@ import faulthandler
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -40,14 +40,15 @@ def script(case: Case, requirements: Requirements, named: str = "", sample: int 
     return program(f"{which}\n\n{case.text}", body, requirements, named, fields)
 
 
-def program(title: str, body: str, requirements: Requirements, named: str = "", fields: dict[str, Any] = {}) -> str:  # noqa: B006
+def program(
+    title: str, body: str, requirements: Requirements, named: str = "", fields: Mapping[str, Any] | None = None
+) -> str:
     """``body``, which defines ``case``, between a title and the call of :func:`check`.
 
     The script names the requirements only if the backend is there through them.
     """
     installed = {row.name for row in torchmux.backends() if row.distribution is not None}
     named = "" if requirements.backend in installed else named
-    defaults = {field: Case.__dataclass_fields__[field].default for field in fields}
     given = [f"backend={requirements.backend!r}"]
     if named:
         given.append(f"requirements={named!r}")
@@ -55,7 +56,8 @@ def program(title: str, body: str, requirements: Requirements, named: str = "", 
         given.append(f"options={dict(requirements.options)!r}")
     if not named and requirements.device != "cpu":
         given.append(f"device={requirements.device!r}")
-    given += [f"{field}={value!r}" for field, value in fields.items() if value != defaults[field]]
+    defaults = Case.__dataclass_fields__
+    given += [f"{field}={value!r}" for field, value in (fields or {}).items() if value != defaults[field].default]
     head = "\n".join(textwrap.fill(line, 118) for line in title.strip().splitlines())
     return (
         f'"""{head}\n\nExits with 1 while the backend fails.\n"""\n\n{body.strip()}\n\n\n'
