@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -27,6 +28,13 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         del os.environ["TORCHMUX_CACHE_DIR"]
     else:
         os.environ["TORCHMUX_CACHE_DIR"] = found
+
+
+@pytest.fixture(autouse=True, scope="module")
+def old_objects_stay() -> None:
+    """Collections look at what the tests of this module make, not at all that this process has ever imported."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ import torchmux
 pytest.importorskip("openvino")
 transformers = pytest.importorskip("transformers")
 
+from tiers import slow_but  # noqa: E402
+
 from torchmux.demo.models import MODELS  # noqa: E402
 
 SHARE = 0.95
@@ -50,6 +52,7 @@ def test_inference(name: str) -> None:
     assert [entry.report.partitions for entry in report.graphs] == [1]
 
 
+@pytest.mark.slow
 def test_t5() -> None:
     torch.manual_seed(0)
     sizes = {"d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_heads": 4, "vocab_size": 100}
@@ -60,7 +63,7 @@ def test_t5() -> None:
     assert_placed(torchmux.report(compiled))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", slow_but(MODELS, "bert", "resnet"))
 def test_every_batch_with_few_compilations(name: str) -> None:
     model = MODELS[name].build("tiny")
     compiled = torchmux.compile(model, backend="openvino")
@@ -76,7 +79,7 @@ def test_every_batch_with_few_compilations(name: str) -> None:
     assert all(entry.report.partitions == 1 for entry in report.graphs)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", slow_but(MODELS, "gpt2"))
 def test_training(name: str) -> None:
     model = MODELS[name].build("tiny", **NO_DROPOUT.get(name, {})).train()
     twin = copy.deepcopy(model)
@@ -111,6 +114,7 @@ def test_under_torchs_own_frontend() -> None:
         torch.testing.assert_close(torch.compile(net, backend="torchmux_openvino")(x), net(x))
 
 
+@pytest.mark.slow
 def test_a_second_process_compiles_nothing(run_python) -> None:
     code = """
 import torch, torchmux

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tiers import slow_but
 
 pytest.importorskip("tvm")
 transformers = pytest.importorskip("transformers")
@@ -50,7 +51,7 @@ def tensors(output: Any) -> list[torch.Tensor]:
     return [v for v in output.to_tuple() if isinstance(v, torch.Tensor)]
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "vit", "resnet", "t5"])
+@pytest.mark.parametrize("name", slow_but(["bert", "gpt2", "llama", "vit", "resnet", "t5"], "gpt2", "resnet"))
 def test_inference(compile_model, name: str) -> None:
     model, inputs = build(name)
     model.eval()
@@ -64,7 +65,7 @@ def test_inference(compile_model, name: str) -> None:
     assert any("torch's kernels" in note for r in reports for note in r.notes)
 
 
-@pytest.mark.parametrize("name", ["bert", "resnet"])
+@pytest.mark.parametrize("name", slow_but(["bert", "resnet"], "resnet"))
 def test_every_batch(compile_model, name: str) -> None:
     model, inputs = build(name)
     model.eval()
@@ -78,7 +79,7 @@ def test_every_batch(compile_model, name: str) -> None:
     assert reports[0].share >= 0.9
 
 
-@pytest.mark.parametrize("name", ["bert", "resnet"])
+@pytest.mark.parametrize("name", slow_but(["bert", "resnet"], "bert"))
 def test_training(compile_model, name: str) -> None:
     model, inputs = build(name)
     model.train()

@@ -88,8 +88,9 @@ thread.start()
 """
 
 
-def test_a_process_that_ends():
-    done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=120)
+def test_a_process_that_ends(tmp_path):
+    command = [sys.executable, "-c", ENDING]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["thread 2.0", "atexit 2.0 2.0"]
     assert done.stderr == ""
@@ -120,6 +121,7 @@ def test_two_processes_share_a_cache(tmp_path):
     started = [
         subprocess.Popen(
             [sys.executable, "-c", TWO, "eager"],
+            cwd=tmp_path,
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tiers import slow_but
 
 import torchmux
 
@@ -73,7 +74,7 @@ def test_the_dtype_of_the_model_stays(name, dtype):
         assert_equal(torchmux.compile(model, backend="eager")(**inputs), model(**inputs))
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "onnxrt"])
+@pytest.mark.parametrize("backend", slow_but(["eager", "aot_eager", "onnxrt"], "eager"))
 @pytest.mark.parametrize("name", NAMES)
 def test_growing_batches(name, backend):
     """The first change of a size makes it symbolic; later ones compile nothing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tiers import slow_but
 from transformers import (
     BertConfig,
     BertModel,
@@ -86,7 +87,7 @@ def _generate(model):
     )
 
 
-@pytest.mark.parametrize("name", GENERATE)
+@pytest.mark.parametrize("name", slow_but(GENERATE, "gpt2"))
 def test_generation(name):
     build, limit = GENERATE[name]
     model, _ = _make(build)
@@ -126,7 +127,7 @@ def test_dynamo_needs_as_many_for_generation(name):
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "onnxrt", "openvino"])
-@pytest.mark.parametrize("name", ["bert", "llama"])
+@pytest.mark.parametrize("name", slow_but(["bert", "llama"], "llama"))
 def test_backends(name, backend):
     model, calls = _make(FORWARD[name][0])
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tiers import slow_but
 
 import torchmux
 
@@ -45,7 +46,7 @@ def test_one_step(name, backend):
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", slow_but(NAMES, "llama", "resnet"))
 def test_training_goes_on(name, backend):
     """Three steps of an optimizer: what one step changes, the next one sees."""
     model, twin = pair(name, **no_dropout(name))
