@@ -52,12 +52,10 @@ def culprits(
         Exception: what ``run`` raised, if no node raises it alone.
     """
     with internals.without_modes(), torch.no_grad(), internals.below_autograd():
-        inputs = made_up(gm, example_inputs)
-        try:
-            wanted = Interpreter(gm).run(*inputs)
-        except Exception as error:
-            log.debug("made-up inputs do not run: %s", error)
+        found_inputs = _inputs_that_run(gm, example_inputs)
+        if found_inputs is None:
             return {}
+        inputs, wanted = found_inputs
         failure, differing = None, []
         try:
             got = run(*inputs)
@@ -77,6 +75,17 @@ def culprits(
     if not found and all(b.is_floating_point() for b in differing):
         raise Differs(f"{runtime}'s code computes something else than torch, though each operator alone is right")
     return found  # integers may hang on the rounding of what they were made from
+
+
+def _inputs_that_run(gm: GraphModule, example_inputs: Sequence[Any]) -> tuple[list[Any], Sequence[torch.Tensor]] | None:
+    """Inputs that torch takes, and its results: integers that differ, or, where those are no indices, that do not."""
+    for integers in (2, 1):
+        inputs = made_up(gm, example_inputs, integers)
+        try:
+            return inputs, Interpreter(gm).run(*inputs)
+        except Exception as error:
+            log.debug("made-up inputs do not run: %s", error)
+    return None
 
 
 def uncompilable(gm: GraphModule, compile_alone: Callable[[GraphModule], Run], runtime: str) -> dict[str, str]:
@@ -136,12 +145,12 @@ def _reason(
     return f"{runtime}'s code for it computes something else than torch"
 
 
-def made_up(gm: GraphModule, example_inputs: Sequence[Any]) -> list[Any]:
+def made_up(gm: GraphModule, example_inputs: Sequence[Any], integers: int = 2) -> list[Any]:
     """Inputs for ``gm``: the real ones where they are known, otherwise small numbers of its own generator.
 
     A symbolic size is what it was in the first call.
 
-    Vectors are positive, since variances are vectors; integers are 0 or 1, since they may be indices.
+    Vectors are positive, since variances are vectors; integers are less than ``integers``, since they may be indices.
     """
     generator = torch.Generator().manual_seed(0)
     found = []
@@ -156,7 +165,7 @@ def made_up(gm: GraphModule, example_inputs: Sequence[Any]) -> list[Any]:
         shape, stride = [hint_of(s) for s in value.shape], [hint_of(s) for s in value.stride()]
         made = torch.empty_strided(shape, stride, dtype=value.dtype, device=value.device)
         if not value.dtype.is_floating_point:
-            numbers = torch.randint(0, 2, shape, generator=generator)
+            numbers = torch.randint(0, 2 if value.dtype is torch.bool else integers, shape, generator=generator)
         elif value.dim() < 2:
             numbers = torch.rand(shape, generator=generator) + 0.5
         else:

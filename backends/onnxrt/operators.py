@@ -31,10 +31,11 @@ WHOLE = (
 
 _PRODUCTS = frozenset((torch.ops.aten.mv.default, torch.ops.aten.matmul.default))
 
-# Operators whose translation overflows, or loses all digits of small results; torch's table has better ways.
+# Operators whose translation overflows, loses all digits of small results, or has other results than the first wrong;
+# torch's table has better ways.
 _BETTER_SPELLED_OUT = frozenset(
     ("aten::silu", "aten::celu", "aten::selu", "aten::log_sigmoid", "aten::logaddexp", "aten::logaddexp2",
-     "aten::heaviside")
+     "aten::heaviside", "aten::nll_loss_forward")
 )  # fmt: skip
 
 # Translations that compute something else, by what a comparison on ordinary numbers does not show.

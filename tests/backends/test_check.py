@@ -87,3 +87,10 @@ def test_what_cannot_be_compiled_is_found():
         return gm.forward
 
     assert list(check.uncompilable(gm, compile_graph, "Theirs")) == ["exp"]
+
+
+def test_integers_that_torch_does_not_take_as_indices_are_not_the_last_word():
+    gm = _traced(lambda t, i, j: ATEN.embedding(t, i - j - 1 + 1).cos(), X, torch.tensor([2, 1]), torch.tensor([0, 1]))
+    compile_graph = _with_fault(ATEN.cos.default, lambda x: x.cos() * 1.01)
+    fakes = [n.meta["val"] for n in gm.graph.find_nodes(op="placeholder")]
+    assert list(check.culprits(gm, compile_graph(gm), fakes, compile_graph, "Theirs")) == ["cos"]
