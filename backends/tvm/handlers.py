@@ -174,7 +174,6 @@ for _names, _op in {
     ("sub",): relax.op.subtract,
     ("mul",): relax.op.multiply,
     ("eq",): relax.op.equal,
-    ("ne",): relax.op.not_equal,
     ("lt",): relax.op.less,
     ("le",): relax.op.less_equal,
     ("gt",): relax.op.greater,
@@ -184,6 +183,62 @@ for _names, _op in {
         _packet = getattr(_ATEN, _name)
         _handles(_packet.Tensor, _packet.Scalar)(_binary(_op))
 _handles(_ATEN.div.Tensor, _ATEN.div.Scalar)(_binary(relax.op.divide))
+
+
+@_handles(_ATEN.ne.Tensor, _ATEN.ne.Scalar)
+def _ne(t: Any, node: Node) -> Any:
+    """TVM's own is not true of nan, and neither is what it makes of ``not x == y``."""
+    equal = t.cast(_binary(relax.op.equal)(t, node), torch.int8)
+    return t.cast(t.emit(relax.op.subtract(t.scalar(1, torch.int8), equal)), torch.bool)
+
+
+def _extremum(t: Any, x: Any, y: Any, beats: Callable[..., Any]) -> Any:
+    """The larger or the smaller of two, or nan if one is: comparisons with nan are false, and a sum with it is nan."""
+    neither = t.emit(relax.op.where(t.emit(beats(y, x)), y, t.emit(relax.op.add(x, y))))
+    equal_or_first = t.emit(relax.op.logical_or(t.emit(beats(x, y)), t.emit(relax.op.equal(x, y))))
+    return t.emit(relax.op.where(equal_or_first, x, neither))
+
+
+@_handles(_ATEN.maximum.default)
+def _maximum(t: Any, node: Node) -> Any:
+    dtype = node.meta["val"].dtype
+    return _extremum(t, *(t.operand(a, dtype) for a in node.args), relax.op.greater)
+
+
+@_handles(_ATEN.minimum.default)
+def _minimum(t: Any, node: Node) -> Any:
+    dtype = node.meta["val"].dtype
+    return _extremum(t, *(t.operand(a, dtype) for a in node.args), relax.op.less)
+
+
+@_handles(_ATEN.relu.default)
+def _relu(t: Any, node: Node) -> Any:
+    return _clamped(t, t.env[node.args[0]], node, 0, None)
+
+
+@_handles(_ATEN.clamp.default, _ATEN.clamp_min.default, _ATEN.clamp_max.default)
+def _clamp(t: Any, node: Node) -> Any:
+    given = t.arguments(node)
+    if node.target is _ATEN.clamp_max.default:
+        given = [given[0], None, given[1]]
+    low, high = (*given[1:], None)[:2]
+    return _clamped(t, t.operand(given[0], node.meta["val"].dtype), node, low, high)
+
+
+@_handles(_ATEN.hardtanh.default)
+def _hardtanh(t: Any, node: Node) -> Any:
+    x, low, high = t.arguments(node)
+    return _clamped(t, t.env[x], node, low, high)
+
+
+def _clamped(t: Any, x: Any, node: Node, low: Any, high: Any) -> Any:
+    """``x`` between two numbers, or nan if it is that."""
+    dtype = node.meta["val"].dtype
+    for limit, beyond in ((low, relax.op.less), (high, relax.op.greater)):
+        if limit is not None:
+            bound = t.scalar(limit, dtype)
+            x = t.emit(relax.op.where(t.emit(beyond(x, bound)), bound, x))
+    return x
 
 
 @_handles(_ATEN.rsub.Scalar, _ATEN.rsub.Tensor)

@@ -12,6 +12,7 @@ from torch.fx import Node
 
 from torchmux import torch_internals as internals
 
+from ..common import formulas
 from ..common.aliasing import writes
 from ..common.decompose import can_stay_whole, core_aten, is_random
 from . import library
@@ -20,6 +21,17 @@ from .translate import DTYPES, converters
 
 # Composite operators that are one kernel in torch, or one loop over rows in TVM.
 WHOLE = ("scaled_dot_product_attention", "layer_norm", "softmax.int", "log_softmax.int")
+
+# Operators whose converter loses all digits of small results, or overflows; torch's table has better ways.
+_BETTER_SPELLED_OUT = frozenset(
+    ("celu.default", "selu.default", "mish.default", "softplus.default", "softshrink.default", "logaddexp.default",
+     "log_sigmoid_forward.default", "hardsigmoid.default")
+)  # fmt: skip
+
+# Wrong in the corners, where a comparison on ordinary numbers does not look.
+_REMAINDERS = frozenset(
+    (torch.ops.aten.remainder, torch.ops.aten.fmod, torch.ops.aten.floor_divide, torch.ops.aten.div)
+)
 
 _DETERMINISTIC_IF: dict[str, tuple[str, Any]] = {
     "aten::scaled_dot_product_attention": ("dropout_p", 0.0),
@@ -35,13 +47,16 @@ def _converted() -> frozenset[str]:
 
 def known(op: Any) -> bool:
     """Whether some way leads from ``op`` to Relax."""
-    return op in HANDLERS or library.has_kernel(op) or op.__name__ in _converted()
+    if op in HANDLERS or library.has_kernel(op):
+        return True
+    return op.__name__ in _converted() and op.__name__ not in _BETTER_SPELLED_OUT
 
 
 @functools.cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """torch's table without what goes to TVM as it is."""
-    return {op: function for op, function in core_aten().items() if not known(op)}
+    table = {op: function for op, function in core_aten().items() if not known(op)}
+    return table | {op: function for op, function in formulas.TABLE.items() if op not in HANDLERS}
 
 
 @functools.cache
@@ -65,6 +80,10 @@ def supports(node: Node) -> Literal[True] | str:
         return "TVM's PyTorch frontend has no converter"
     if writes(node):
         return "it writes to its arguments"
+    if op.overloadpacket in _REMAINDERS and _rounds_down(node):
+        return "TVM's remainder of floats has other answers than torch where a number is infinite"
+    if op is torch.ops.aten.atanh.default:
+        return "TVM's formula has no digits left near zero"
     if is_random(op) and not _draws_nothing(node):
         return "random numbers would not be torch's for the same seed"
     for value in _values(node):
@@ -79,6 +98,13 @@ def supports(node: Node) -> Literal[True] | str:
         if any(type(size) is int and size == 0 for size in value.shape):
             return "Relax gives a size of zero another meaning"
     return True
+
+
+def _rounds_down(node: Node) -> bool:
+    """Whether ``node`` is a remainder of floats, or their quotient rounded down."""
+    if node.target.overloadpacket is torch.ops.aten.div and node.kwargs.get("rounding_mode") != "floor":
+        return False
+    return node.meta["val"].is_floating_point()
 
 
 def _draws_nothing(node: Node) -> bool:
