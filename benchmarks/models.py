@@ -65,6 +65,7 @@ class Torchs:
         import torch
 
         self.graphs: list[Any] = []
+        torch._dynamo.reset()  # what another model has compiled of the same code counts towards its limits
 
         def keep(gm: Any, inputs: Any) -> Any:
             self.graphs.append(gm)

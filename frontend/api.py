@@ -14,7 +14,7 @@ from . import hook, markers  # noqa: F401 - the markers' handlers enter the tabl
 from .backend import compile_graph_with
 from .compiled import call, compiled_function, compiled_module
 from .explain import Explainer, Explanation, Report, explanation_of, report_of
-from .originals import original_of
+from .originals import original_of, without_torch_compile
 
 
 def compile(
@@ -59,6 +59,7 @@ def compile(
         raise InvalidOption(f"compile() takes a function, a method or an nn.Module, not a {type(model).__name__}.")
     if disable:
         return model
+    model = without_torch_compile(model)
     own, guard_filter = _guard_filter(options)
     resolved = resolve(_chosen(backend), mode=mode, options=own, dynamic=dynamic, strict=strict)
     session = hook.session_for(

@@ -35,7 +35,7 @@ from .output import Output
 from .recorder import grad_mode
 from .regions import restoring
 from .shapes import add_shape_guards, check_constraints
-from .sources import Source
+from .sources import LocalSource, Source
 from .switches import Switches
 from .trace import Trace
 from .tracebacks import stands_for
@@ -45,6 +45,7 @@ from .values.texts import TextNeeded
 
 _MAX_ATTEMPTS = 64  # each cached function that has to run first takes one
 _EXTRA_RECURSION = 3000
+_CALLS = ("call_function", "call_method", "call_module", "get_attr")
 
 
 _threads: list[weakref.ref] = []
@@ -170,7 +171,7 @@ def _capture(
     symbolic: bool,
 ) -> Captured:
     code = frame.f_code
-    with interrupts.deferred():
+    with interrupts.deferred(), logs.without_meta_errors():
         limit = sys.getrecursionlimit()
         # a frame of the program takes several of the interpreter's own
         sys.setrecursionlimit(limit + _EXTRA_RECURSION)
@@ -210,7 +211,7 @@ def _trace(
         )  # fmt: skip
         try:
             result = tr.run()
-            if not tr.expectations or (result is not None and leaves_no_trace(tr)):
+            if not tr.expectations or leaves_no_trace(tr):
                 return tr, result, broke, loop
             may_expect = False
         except NeedsShapeEnv:
@@ -219,7 +220,7 @@ def _trace(
             continue
         except GraphBreak as stop:
             stop.is_error = fullgraph or tr.breaks_are_errors
-            if (tr.expectations or tr.texts) and not (stop.is_error or stop.whole_frame):
+            if tr.texts and not (stop.is_error or stop.whole_frame):
                 may_expect = False  # an earlier branch breaks the graph now
                 continue
             if stop.is_error or stop.whole_frame or (stop_at is not None and tr.step >= stop_at):
@@ -251,33 +252,37 @@ def _finish_return(
 def _finish_break(
     tr: Trace, code: types.CodeType, state: CodeState, broke: GraphBreak, compile_graph: Callable
 ) -> Captured:
-    captured, frame_fn, arguments, stack, names = _up_to_break(tr, code, compile_graph)
+    captured, frame_fn, arguments, stack, names = _up_to_break(tr, code, state, compile_graph)
     captured.broke = breaks.record(broke)
-    captured.code = break_trampoline(code, frame_fn, arguments, tr.break_index, stack, names, state.resume(code))
+    captured.code = break_trampoline(
+        code, frame_fn, arguments, tr.break_index, stack, names, state.resume(code), bool(tr.expectations)
+    )
     return captured
 
 
 def _up_to_break(
-    tr: Trace, code: types.CodeType, compile_graph: Callable
+    tr: Trace, code: types.CodeType, state: CodeState, compile_graph: Callable
 ) -> tuple[Captured, Callable, list[tuple[str, str]], list[bool], list[str]]:
     """The capture of what comes before the break: its function, its arguments, and the stack and locals it leaves."""
     root, index = tr.root, tr.break_index
     out = Output(tr)
+    if tr.expectations:
+        out.check = Check(tr, out, code, tr.root.namespace, state, ends=False)
     stack = [value is NULL for value in root.stack]
     live = live_locals(root.program, index)
-    kept: list[tuple[str, Value]] = []
-    for name in sorted(live):
-        value = tr.root_local(name)
-        if value is not None:
-            kept.append((name, value))
+    kept = {name: value for name in sorted(live) if (value := root.locals.get(name)) is not None}
+    untouched = [name for name in sorted(live) if name not in kept and tr.has_argument(name)]
     on_stack = [v for v in root.stack if v is not NULL]
-    out.hide(on_stack, [v for _, v in kept])
-    parts = [out.value(v) for v in on_stack] + [out.value(v) for _, v in kept]
+    out.hide(on_stack, list(kept.values()))
+    parts = [out.value(v) for v in (*on_stack, *kept.values())]
+    parts += [out.load(LocalSource(name)) for name in untouched]  # whatever they are: nothing looks at them
     out.replay_effects()
     out.restore_state()
     text = "(" + ", ".join(parts) + ("," if len(parts) == 1 else "") + ")"
+    if tr.expectations:
+        text = f"False, {text}"
     captured, frame_fn = _compile(tr, out, text, code, compile_graph)
-    return captured, frame_fn, list(out.arguments), stack, [name for name, _ in kept]
+    return captured, frame_fn, list(out.arguments), stack, [*kept, *untouched]
 
 
 def _finish_loop(
@@ -299,10 +304,10 @@ def _finish_loop(
         captured = Captured(code, qualname=code.co_qualname, guards=CompiledGuards(tr.guards))
         captured.code = eager_trampoline(code, None, 0, cuts, resumes)
     else:
-        captured, frame_fn, arguments, stack, names = _up_to_break(tr, code, compile_graph)
+        captured, frame_fn, arguments, stack, names = _up_to_break(tr, code, state, compile_graph)
         cuts = loop_exits(program, loop.head, tr.break_index, names)
         before = frame_fn, arguments, stack, names
-        captured.code = eager_trampoline(code, before, tr.break_index, cuts, resumes)
+        captured.code = eager_trampoline(code, before, tr.break_index, cuts, resumes, bool(tr.expectations))
     captured.broke = breaks.record(broke)
     return captured
 
@@ -313,8 +318,9 @@ def _compile(
     """Close the graph, hand it to the backend, and write the frame function."""
     captured = Captured(code, op_count=tr.op_count, qualname=code.co_qualname)
     runner = None
-    if tr.op_count or out.graph_outputs:
-        captured.graph = tr.finish(out.graph_outputs)
+    graph = tr.finish(out.graph_outputs) if tr.op_count or out.graph_outputs else None
+    if graph is not None and (out.graph_outputs or any(node.op in _CALLS for node in graph.graph.nodes)):
+        captured.graph = graph
         captured.inputs = [(node.name, source, node in tr.static_inputs) for node, source in tr.inputs]
         example_inputs = [tr.real_inputs[node] for node, _ in tr.inputs]
         static = tuple(i for i, (node, _) in enumerate(tr.inputs) if node in tr.static_inputs)

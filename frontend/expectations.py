@@ -6,7 +6,7 @@ runs in eager from its beginning, and raises the program's own exception from th
 
 That is the same only if the graph left no trace.  Side effects in Python come after the graph in any case, and small
 buffers of modules that the graph writes are put back.  A graph that writes to other inputs, or does not run on the CPU
-alone, is not given any expectations, and neither is one that ends at a graph break.
+alone, is not given any expectations.
 """
 
 from __future__ import annotations
@@ -273,9 +273,15 @@ def _sorted_out(code: types.CodeType, arguments: tuple) -> tuple[list[Any], dict
 
 
 class Check:
-    """The lines of a frame function that run a graph under expectations."""
+    """The lines of a frame function that run a graph under expectations.
 
-    def __init__(self, tr: Trace, out: Output, code: types.CodeType, namespace: dict[str, Any], state: Any) -> None:
+    Where the frame goes on after the graph (``ends`` is false), the function returns whether it does, and the values.
+    """
+
+    def __init__(
+        self, tr: Trace, out: Output, code: types.CodeType, namespace: dict[str, Any], state: Any, ends: bool = True
+    ) -> None:
+        self.ends = ends
         self.rerun = Rerun(code, namespace, state)
         tr.guards.add(const_source(self.rerun, "the way of its branches"), "{0}.holds", (), "is the expected one")
         self.conditions = [f"bool({out.graph_output(value)}) is {outcome}" for value, outcome in tr.expectations]
@@ -286,6 +292,9 @@ class Check:
         """``call`` runs the graph and stores its results."""
         arguments, cells = ("".join(f"{name}, " for name in names) for names in (self.arguments, self.cells))
         written = [out.load(source) for node, source in out.tr.inputs if node in out.tr.put_back]
+        result = f"{out.names.const(self.rerun)}(before, failure, ({arguments}), ({cells}))"
+        if not self.ends:
+            result = f"True, {result}"
         return [
             f"before = {out.names.const(_Before)}({', '.join(written)})",
             "failure = None",
@@ -295,5 +304,5 @@ class Check:
             "except Exception as error:",
             "    as_expected, failure = False, error",
             "if not as_expected:",
-            f"    return {out.names.const(self.rerun)}(before, failure, ({arguments}), ({cells}))",
+            f"    return {result}",
         ]

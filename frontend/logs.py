@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 import types
 from typing import Any
 
@@ -36,3 +38,23 @@ def captured(code: types.CodeType, result: Any) -> None:
     emit("bytecode", where, result.text)
     if result.broke is not None:
         emit("graph_breaks", where, result.broke.message())
+
+
+_FAKE_TENSORS = logging.getLogger("torch._subclasses.fake_tensor")
+
+
+class without_meta_errors(logging.Filter):
+    """A block in which torch does not log that an operator has failed on tensors without data.
+
+    It does so as an error, with a traceback.  To a trace it is a graph break, or the program's own exception.
+    """
+
+    def __enter__(self) -> None:
+        self._thread = threading.get_ident()
+        _FAKE_TENSORS.addFilter(self)
+
+    def __exit__(self, *_: object) -> None:
+        _FAKE_TENSORS.removeFilter(self)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.thread != self._thread or not str(record.msg).startswith("failed while attempting to run meta")

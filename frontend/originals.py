@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
+import logging
 import types
 from typing import Any
 
 import torch
+
+from torchmux import torch_internals as ti
 
 # (attribute with the original, attribute with the id of the wrapper it belongs to).  ``functools.wraps`` copies a
 # function's attributes to whatever the program wraps around it, so the first alone says nothing.
 _OURS = ("_torchmux_original", "_torchmux_wrapper_id")
 _REGION = "__marked_compile_region_fn__"
 _TORCHS = ("_torchdynamo_orig_callable", "_torchdynamo_wrapper_id")
+
+
+log = logging.getLogger("torchmux")
+
+
+def without_torch_compile(obj: Any) -> Any:
+    """What ``torch.compile`` was given, if ``obj`` is what it returned, of which only that could be captured."""
+    found = obj
+    if isinstance(obj, ti.optimized_module_class()):
+        found = obj._orig_mod
+    elif not isinstance(obj, (type, torch.nn.Module, types.MethodType)):
+        found = _unwrapped(obj, _TORCHS, obj)
+    if found is not obj:
+        log.warning(
+            "torchmux.compile() was given what torch.compile() returned. It compiles what that was made from, with "
+            "the backend of this call; torch.compile() and its backend take no part."
+        )
+    elif isinstance(obj, torch.nn.Module) and obj.__dict__.get("_compiled_call_impl") is not None:
+        log.warning(
+            "%s was compiled in place by its method compile(), and runs so: torchmux.compile() captures nothing of it.",
+            type(obj).__name__,
+        )
+    return found
 
 
 def original_of(obj: Any) -> Any:

@@ -452,9 +452,9 @@ class Reader:
                 self.guards.distinct.append(sources)
 
     def guard_no_global_hooks(self, module: types.ModuleType, names: tuple[str, ...]) -> None:
-        if (id(module), "hooks") in self._global_guards:
+        if (id(module), *names) in self._global_guards:
             return
-        self._global_guards.add((id(module), "hooks"))
+        self._global_guards.add((id(module), *names))
         source = const_source(module, module.__name__)
         condition = "not (" + " or ".join(f"{{0}}.{name}" for name in names) + ")"
         self.guards.add(source, condition, (), "has no global module hooks")

@@ -230,11 +230,6 @@ class Trace(GraphRecorder, Reader, Protocols):
     def forget_argument(self, name: str) -> None:
         self._forgotten.add(name)
 
-    def root_local(self, name: str) -> Value | None:
-        """What local ``name`` of the root frame holds now."""
-        value = self.root.locals.get(name)
-        return value if value is not None else self.load_argument(name)
-
     def wants_symbolic(self, number: int | float, source: Source) -> bool:
         """Whether a number is symbolic: arguments and counters, not the settings that lie deep in a model."""
         if source.depth() > 2 and not self.config.allow_unspec_int_on_nn_module and self.is_in_module(source):

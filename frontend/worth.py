@@ -63,11 +63,12 @@ class NotWorthIt(Exception):
 
 
 def check(tr: Trace, asked_for: bool) -> None:
-    """Raise NotWorthIt for a frame that has little to capture, unless it is itself what was compiled."""
-    if tr.op_count >= FEW or asked_for:
+    """Raise NotWorthIt for a frame that has little to capture; ``asked_for``: it is itself what was compiled."""
+    if tr.op_count >= FEW:
         return
     file = tr.code.co_filename
-    if _behind.get(tr.code) is not None or (file.startswith(_LAYERS) and not file.endswith(_OF_LAYERS)):
+    is_layer = not asked_for and file.startswith(_LAYERS) and not file.endswith(_OF_LAYERS)
+    if is_layer or _behind.get(tr.code) is not None:
         raise NotWorthIt
 
 

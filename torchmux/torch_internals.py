@@ -56,6 +56,13 @@ def retired_guard_class() -> type | None:
     return None if guards is None or set_region is not _no_isolation else guards.DeletedGuardManagerWrapper
 
 
+def optimized_module_class() -> tuple[type, ...]:
+    """The class of what ``torch.compile`` makes of modules; none where it has not been imported."""
+    frontend = sys.modules.get("torch._dynamo.eval_frame")
+    found = getattr(frontend, "OptimizedModule", None)
+    return () if found is None else (found,)
+
+
 def marked_for_torch(function_id: int) -> str | None:
     """What the program told torch's own tracer to do with a function: "allowed" or "disallowed" in graphs, or None."""
     rules = sys.modules.get("torch._dynamo.trace_rules")

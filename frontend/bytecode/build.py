@@ -49,6 +49,13 @@ class Builder:
             self.emit(op, count)
         self.emit("CALL", count)
 
+    def return_if_first(self):
+        """Take a pair from the stack; return its second, if its first is True, else leave that on the stack."""
+        self.emit("UNPACK_SEQUENCE", 2)
+        jump = self.emit(TABLE.JUMP_IF_FALSE)
+        self.emit("RETURN_VALUE")
+        jump.target = jump.argval = self.emit("NOP")
+
     def load_cell(self, name):
         """Push the cell itself."""
         self.emit(TABLE.LOAD_CELL, CellName(name))

@@ -32,13 +32,15 @@ def return_trampoline(code, frame_fn, args):
     return _assemble(builder, code)
 
 
-def break_trampoline(code, frame_fn, args, index, stack, locals_, resumes):
+def break_trampoline(code, frame_fn, args, index, stack, locals_, resumes, may_end=False):
     """Code with the signature of ``code`` that runs the captured part up to raw instruction ``index``.
 
     ``frame_fn(*args)`` returns the stack's values (without the NULLs, which ``stack`` marks with True), bottom first,
     then the values of ``locals_``.  The instruction itself runs here, under its original handler, and the function
     goes on in ``resumes(next_index, stack, locals_)``, called for each way control may leave the instruction.  With
     None for ``resumes`` the rest runs as it stands in ``code``, without being captured again.
+
+    With ``may_end`` the function returns ``(False, those values)``, or ``(True, result)`` to return at once.
     """
     check_function(code)
     if code.co_flags & GENERATOR_FLAGS:
@@ -49,6 +51,8 @@ def break_trampoline(code, frame_fn, args, index, stack, locals_, resumes):
     start = entry_index(program.instructions, index)
     builder = Builder(program.instructions[start].positions)
     _call_frame(builder, code, frame_fn, args)
+    if may_end:
+        builder.return_if_first()
     _restore_state(builder, code, stack, locals_)
     if resumes is None or two_cells(code) or _touches_rebound_cell(program, start):
         copies = copy_code(program.instructions, start)
@@ -58,12 +62,12 @@ def break_trampoline(code, frame_fn, args, index, stack, locals_, resumes):
     return _assemble(builder, code)
 
 
-def eager_trampoline(code, captured, index, cuts, resumes):
+def eager_trampoline(code, captured, index, cuts, resumes, may_end=False):
     """Code with the signature of ``code`` that runs a loop as it stands and goes on in resume functions behind it.
 
-    ``captured`` is ``(frame_fn, args, stack, locals)`` as for ``break_trampoline``, the part up to raw instruction
-    ``index``; with None for it all of the function runs as it stands.  Where control comes to one of ``cuts``, it goes
-    on in ``resumes(cut, stack, locals)``.
+    ``captured`` is ``(frame_fn, args, stack, locals)``, as for ``break_trampoline``, like ``may_end``: the part up to
+    raw instruction ``index``; with None for it all of the function runs as it stands.  Where control comes to one of
+    ``cuts``, it goes on in ``resumes(cut, stack, locals)``.
     """
     check_function(code)
     program = normalize(code)
@@ -74,6 +78,8 @@ def eager_trampoline(code, captured, index, cuts, resumes):
     if captured is not None:
         frame_fn, args, stack, locals_ = captured
         _call_frame(builder, code, frame_fn, args)
+        if may_end:
+            builder.return_if_first()
         _restore_state(builder, code, stack, locals_)
         body = checked_loads(body, locals_)
     for cut in cuts:

@@ -24,7 +24,7 @@ from ..values.constants import ConstValue
 from ..values.contexts import UNKNOWN_GRAD
 from ..values.functions import FunctionValue
 from ..values.objects import BuiltinMethodValue
-from ..values.sequences import TupleValue
+from ..values.sequences import ListValue, TupleValue
 from ..values.tensors import TensorValue
 from .region import Region, examples, in_backward, in_transform, is_graph_value, node_of, rebind, run_operator
 
@@ -212,6 +212,9 @@ class _Application:
             forward.assume_grad(False)
             result = self._forward()
         outputs = self._outputs(result)
+        in_list = isinstance(result, ListValue)
+        if in_list:  # is no tensor to autograd, which does not look into it
+            self.records = False
         computed = [value for value in outputs if is_graph_value(value)]
         carried: list[Node] = []
         gradients: list[Value] = []
@@ -227,7 +230,7 @@ class _Application:
             order=(),
             outputs=len(computed) + len(left),
             graded=tuple(i for i, value in enumerate(computed) if self._has_gradient(value)),
-            constant=_constant([*computed, *left], [*self.ctx.constant, *left]),
+            constant=_constant([*computed, *left], [*(computed if in_list else self.ctx.constant), *left]),
             saved=tuple(i for i, node in enumerate(carried) if node in _nodes(self.ctx.saved)),
             gradients=tuple(-1 if _is_none(value) else next(places) for value in gradients),
             materialize=self.ctx.materialize,
@@ -237,6 +240,10 @@ class _Application:
         rebind(left, fresh[len(computed) :])
         results = iter(fresh)
         values = [_result(forward, value, next(results)) if is_graph_value(value) else value for value in outputs]
+        if in_list:
+            return ListValue(
+                [old if _is_outside(forward, old) else new for old, new in zip(outputs, values, strict=True)]
+            )
         return TupleValue(values) if isinstance(result, TupleValue) else values[0]
 
     # --- forward ---------------------------------------------------------------------------------------------------
@@ -267,7 +274,7 @@ class _Application:
     def _outputs(self, result: Value) -> list[Value]:
         if isinstance(result, TensorValue):
             return [result]
-        if not isinstance(result, TupleValue):
+        if not isinstance(result, TupleValue) and (not isinstance(result, ListValue) or result.source is not None):
             raise GraphBreak(breaks.REGION, f"{self.cls.__qualname__}.forward returns {result.describe()}")
         return result.items(self.tr)
 
@@ -345,9 +352,13 @@ def _unmarked(tr: Trace, function: FunctionValue) -> tuple[Value, bool]:
     return inner, True
 
 
+def _is_outside(forward: Region, value: Any) -> bool:
+    return is_graph_value(value) and value.node.graph is not forward.graph
+
+
 def _result(forward: Region, value: Any, result: Value) -> Value:
     """What ``apply`` returns for an output of forward: the same object, unless it came from outside."""
-    if value.node.graph is not forward.graph:
+    if _is_outside(forward, value):
         return result
     rebind([value], [result])
     return value

@@ -25,6 +25,7 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 _GLOBAL_HOOKS = (
     "_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks", "_global_forward_pre_hooks",
 )  # fmt: skip
+_REGISTRATION_HOOKS = ("_global_module_registration_hooks", "_global_parameter_registration_hooks")
 NO_HOOKS = "not ({0}._forward_hooks or {0}._forward_pre_hooks or {0}._backward_hooks or {0}._backward_pre_hooks)"
 _RANDOM = (
     "rand", "drop", "bernoulli", "normal", "uniform", "multinomial", "poisson", "exponential", "cauchy", "geometric",
@@ -104,6 +105,9 @@ class NNModuleValue(ObjectValue):
             super().setattr(tr, name, value)
             return
         if issubclass(value.pytype(), (torch.nn.Parameter, torch.nn.Module)):
+            if value is self.registered(tr, name) and not any(getattr(nn_module, t) for t in _REGISTRATION_HOOKS):
+                tr.guard_no_global_hooks(nn_module, _REGISTRATION_HOOKS)
+                return  # it is there already
             raise GraphBreak(OPERATION, f"registering {name!r} on {self.describe()} in the compiled function")
         own = self.obj.__dict__
         if "_modules" not in own:  # Module.__init__ has not run, or is running

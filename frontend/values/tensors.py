@@ -162,6 +162,8 @@ class TensorValue(Value):
             tr.effects.changed(self)
             self.attrs[name] = value
             return
+        if name == "data" and value is self:
+            return  # it has that data already
         if hasattr(torch.Tensor, name) or (self.is_input and self.source is None):
             raise GraphBreak(OPERATION, f"setting attribute {name!r} of {self.describe()}")
         tr.effects.changed(self)

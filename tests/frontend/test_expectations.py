@@ -364,3 +364,46 @@ def test_a_format_that_tensors_do_not_take():
 
     with pytest.raises(TypeError):
         torchmux.compile(fn, backend="eager")(X)
+
+
+def test_ahead_of_a_break():
+    def function(x, log):
+        log.append(1)
+        assert (x > 0).all(), "not positive"
+        x = x * 2
+        torchmux.graph_break()
+        if not (x < 10).all():
+            raise ValueError("too large")
+        x = x + 1
+        print(end="")
+        return x * 2
+
+    made = torchmux.compile(function, backend="eager")
+    for number in (1.0, 1.0, -1.0, 9.0, float("nan"), 1.0):
+        outcomes = []
+        for call in (made, function):
+            log: list[int] = []
+            try:
+                result = call(torch.full((3,), number), log).tolist()
+            except Exception as error:
+                result = (type(error), str(error))
+            outcomes.append((result, log))
+        assert outcomes[0] == outcomes[1]
+    assert torchmux.report(made).graph_count == 3
+    assert {each.kind for each in torchmux.report(made).breaks} == {"TM005", "TM003"}
+
+
+def test_ahead_of_a_break_and_caught_by_the_program():
+    def function(x):
+        try:
+            y = x * 2
+            assert (x > 0).all()
+            torchmux.graph_break()
+            return y * 3
+        except AssertionError:
+            return x - 1
+
+    made = torchmux.compile(function, backend="eager")
+    for number in (1.0, -1.0, -1.0, -1.0, -1.0, 1.0):
+        x = torch.full((3,), number)
+        assert torch.equal(made(x), function(x))

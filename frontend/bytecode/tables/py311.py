@@ -35,6 +35,9 @@ MAKE_CLOSURE = (("MAKE_FUNCTION", 8),)
 # Pushes a local and unbinds it.
 TAKE_FAST = ("LOAD_FAST", "DELETE_FAST")
 
+# Jumps forward if the bool on top of the stack is False.
+JUMP_IF_FALSE = "POP_JUMP_FORWARD_IF_FALSE"
+
 # Pushes a local that may be unbound.  (From 3.12 on LOAD_FAST does not look.)
 LOAD_FAST_CHECK = "LOAD_FAST"
 

@@ -76,7 +76,7 @@ def in_try(n):
 def with_cells(n, scale=2):
     made = []
     for i in range(n):
-        made.append(lambda: i * scale)
+        made.append(lambda: i * scale)  # noqa: B023 - that it is so is what is tested
     scale += 1
     return [call() for call in made]
 
@@ -97,12 +97,12 @@ def two_in_turn(n):
     return a, b
 
 
+OF_A_NUMBER = (plain, with_break_and_else, returns_inside, nested, with_while, in_try, with_cells, two_in_turn)
 CASES = [
-    *[(f, (n,)) for f in (plain, with_break_and_else, returns_inside, nested, with_while, in_try, with_cells, two_in_turn)
-      for n in (0, 1, 3, 7)],
+    *[(function, (n,)) for function in OF_A_NUMBER for n in (0, 1, 3, 7)],
     (maybe_unbound, (2,)),
     (star, (1, 2, 3)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("function", "args"), CASES)

@@ -1,0 +1,167 @@
+"""What has too little in it for a graph runs in eager; what follows, and what it calls, is captured all the same."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import torchmux
+
+
+def much(x):
+    return x.sin().cos().tanh().sigmoid().exp().sin().cos().tanh()
+
+
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        x = much(self.linear(x))
+        if x.sum() > 0:
+            x = x * 2
+        return much(x)
+
+
+class Stack(torch.nn.Module):
+    def __init__(self, count):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(Layer() for _ in range(count))
+
+    def forward(self, x):
+        kept = []
+        for number, layer in enumerate(self.layers):
+            x = layer(x)
+            kept.append(x + number)
+        return much(x), kept
+
+
+def compiled(function):
+    return torchmux.compile(function, backend="eager")
+
+
+def test_layers_that_break_are_captured_once_whatever_their_number():
+    model, x = Stack(12).eval(), torch.randn(2, 4)
+    made = compiled(model)
+    with torch.no_grad():
+        (found, kept), (expected, others) = made(x), model(x)
+        made(x)
+    assert torch.equal(found, expected)
+    assert all(map(torch.equal, kept, others))
+    report = torchmux.report(made)
+    assert report.graph_count == 3  # the two parts of a layer, and what follows the loop
+    assert not report.recompiles
+    assert any("the loop around it is left to eager" in each.reason for each in report.breaks)
+
+
+def leaves_early(x, limit):
+    x, steps = much(x), 0
+    for step in range(5):
+        steps = step
+        if x.sum() > limit:
+            break
+        x = x + 1
+    else:
+        steps = -1
+    return much(x), steps
+
+
+def returns_early(x, limit):
+    x = much(x)
+    for step in range(5):
+        if x.sum() > limit:
+            return step
+        x = x + 1
+    return much(x)
+
+
+def in_contexts(x, limit):
+    with torch.no_grad():
+        try:
+            x = much(x)
+            for step in range(5):
+                if x.sum() > limit:
+                    raise ValueError(step)
+                x = x + 1
+            return much(x)
+        except ValueError as error:
+            return error.args
+        finally:
+            x = None
+
+
+def two_loops(x, limit):
+    made = []
+    for _ in range(2):
+        for _ in range(2):
+            made.append(x.sum().item() > limit)
+        x = x + 1
+    for each in made:
+        x = x + each
+    return much(x)
+
+
+def counts_down(x, limit):
+    x = much(x)
+    while x.sum() < limit:
+        x = x + 1
+    return much(x)
+
+
+@pytest.mark.parametrize("function", [leaves_early, returns_early, in_contexts, two_loops, counts_down])
+@pytest.mark.parametrize("limit", [-100.0, 5.0, 100.0])
+def test_each_way_out_of_a_loop(function, limit):
+    x = torch.linspace(-1, 1, 4)
+    made = compiled(function)
+    for _ in range(2):
+        assert str(made(x, limit)) == str(function(x, limit))
+        assert torch.is_grad_enabled()
+
+
+def test_a_loop_with_much_in_each_pass_is_captured():
+    def function(x):
+        for _ in range(3):
+            x = much(x)
+            if x.sum() > 100:
+                break
+        return x
+
+    x = torch.linspace(-1, 1, 4)
+    made = compiled(function)
+    assert torch.equal(made(x), function(x))
+    assert torchmux.report(made).graph_count >= 2
+
+
+def test_a_single_layer_that_eager_code_calls_is_no_graph():
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = torch.nn.LayerNorm(4)
+
+        def forward(self, x):
+            for _ in range(2):
+                if x.sum() > 100:
+                    x = x + 1
+            return self.norm(x)
+
+    model, x = Model(), torch.randn(2, 4)
+    made = compiled(model)
+    assert torch.equal(made(x), model(x))
+    assert torchmux.report(made).graph_count == 0
+    norm = compiled(model.norm)
+    assert torch.equal(norm(x), model.norm(x))
+    assert torchmux.report(norm).graph_count == 1
+
+
+def test_what_a_graph_does_not_look_at_is_not_guarded():
+    def function(x, other):
+        x = x * 2
+        torchmux.graph_break()
+        return x + other.sum()
+
+    made = compiled(function)
+    for size in (2, 3, 4, 5):
+        made(torch.ones(2), torch.ones(size))
+    first = [each for each in torchmux.report(made).recompiles if "other" in each]
+    assert len(first) == 1  # in the second part, where the size becomes a symbol
