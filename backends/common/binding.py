@@ -4,12 +4,40 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from .results import Result
+
+
+@dataclass(frozen=True)
+class Input:
+    """What is known of an input: its position among the arguments of a call, its dtype, and its shape if that is fixed.
+
+    A number has no dtype.
+    """
+
+    position: int
+    dtype: torch.dtype | None
+    shape: tuple[int, ...] | None
+
+    @classmethod
+    def of(cls, position: int, value: Any) -> Input:
+        """What the fake tensor or symbolic number ``value`` tells."""
+        if not isinstance(value, torch.Tensor):
+            return cls(position, None, ())
+        fixed = all(type(size) is int for size in value.shape)
+        return cls(position, value.dtype, tuple(value.shape) if fixed else None)
+
+    def to_json(self) -> list[Any]:
+        return [self.position, str(self.dtype).removeprefix("torch.") if self.dtype else None, self.shape]
+
+    @classmethod
+    def from_json(cls, told: list[Any]) -> Input:
+        position, dtype, shape = told
+        return cls(position, getattr(torch, dtype) if dtype else None, None if shape is None else tuple(shape))
 
 
 class Binding:
@@ -20,8 +48,7 @@ class Binding:
     longer than copying (:meth:`keep_small`), to memory that stays bound.  Copies live until the call is over.
 
     Args:
-        inputs: the placeholders that the runtime takes, by position among the arguments of a call; what is known of
-            them decides what has to be looked at in a call.
+        inputs: what the runtime takes; what is known of it decides what has to be looked at in a call.
         results: what is known of the outputs.
     """
 
@@ -38,17 +65,12 @@ class Binding:
         "results",
     )
 
-    def __init__(self, inputs: Sequence[tuple[int, Node]], results: Sequence[Result]) -> None:
+    def __init__(self, inputs: Sequence[Input], results: Sequence[Result]) -> None:
         self.results = tuple(results)
         tensors, varying, numbers = [], [], []
-        for port, (position, node) in enumerate(inputs):
-            value = node.meta["val"]
-            if not isinstance(value, torch.Tensor):
-                numbers.append((port, position))
-            elif all(type(size) is int for size in value.shape):
-                tensors.append((port, position))
-            else:
-                varying.append((port, position))
+        for port, given in enumerate(inputs):
+            kind = numbers if given.dtype is None else varying if given.shape is None else tensors
+            kind.append((port, given.position))
         self._tensors, self._varying, self._numbers = tuple(tensors), tuple(varying), tuple(numbers)
         self._addresses: list[Any] = [None] * len(inputs)
         self._shapes: dict[int, torch.Size] = {}

@@ -15,7 +15,6 @@ import functools
 import hashlib
 import json
 import logging
-import operator
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -31,6 +30,7 @@ from torchmux.registry.spec import CompileRequest
 
 from . import aliasing, lines
 from .cache import ArtifactCache, describe, text_key
+from .listing import Unknown, called, found, operator_of_torch, packed, unpacked
 from .partition import Part, Partition
 
 log = logging.getLogger("torchmux.cache")
@@ -42,10 +42,6 @@ _OWN = ("torch", "_operator", "builtins", "math")
 _ATOMS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
-class _Unknown(Exception):
-    """Something that a recipe cannot describe; the message says what."""
-
-
 # --- the name of a recipe ---------------------------------------------------------------------------------------------
 
 
@@ -55,9 +51,9 @@ def recipe_key(
     """The name under which the recipe of this compilation is filed; None if none may be kept."""
     try:
         if not hasattr(implementation, "restore"):
-            raise _Unknown("the backend restores no artifacts")
+            raise Unknown("the backend restores no artifacts")
         return _key(gm, example_inputs, request)
-    except _Unknown as why:
+    except Unknown as why:
         log.debug("a graph for %s is traced each time: %s", request.backend, why)
         return None
 
@@ -78,7 +74,7 @@ def _key(gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest
             target = {"call_function": _function, "call_method": _method, "output": str}[node.op](node.target)
             text.append(f"{node.op} {target} {_told(node.args, number)} {_told(node.kwargs, number)}")
         else:
-            raise _Unknown(f"a node of kind {node.op}")
+            raise Unknown(f"a node of kind {node.op}")
     text.append(repr(aliasing.sharing(fakes)))
     return text_key("recipe", *text)
 
@@ -96,11 +92,11 @@ def sources_digest(folder: Path) -> str:
 def _settings() -> str:
     """The global settings of torch that decide what an operator consists of."""
     if internals.is_any_autocast_enabled():
-        raise _Unknown("autocast is active")
+        raise Unknown("autocast is active")
     if internals.count_function_modes() or internals.count_dispatch_modes():
-        raise _Unknown("a mode of the program is active")
+        raise Unknown("a mode of the program is active")
     if internals.is_functorch_active():
-        raise _Unknown("a functorch transform is active")
+        raise Unknown("a functorch transform is active")
     backends = torch.backends
     return repr(
         (
@@ -125,24 +121,24 @@ def _input(fake: Any, example: Any) -> str:
     if isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool)) or getattr(
         getattr(fake, "fake_mode", None), "shape_env", None
     ):
-        raise _Unknown("sizes are symbolic")
+        raise Unknown("sizes are symbolic")
     if isinstance(example, torch.Tensor):
         if type(example) not in (torch.Tensor, torch.nn.Parameter) or not internals.is_fake(fake):
-            raise _Unknown(f"an input is a {type(example).__name__}")
+            raise Unknown(f"an input is a {type(example).__name__}")
         return f"input {_tensor(fake)} {type(example).__name__}"
     return f"input {_told(fake, {})}"
 
 
 def _tensor(tensor: torch.Tensor) -> str:
     if tensor.layout is not torch.strided or tensor.is_quantized:
-        raise _Unknown("a tensor is not dense")
+        raise Unknown("a tensor is not dense")
     marks = tensor.requires_grad, tensor.is_conj(), tensor.is_neg(), tensor.is_inference()
     return f"{describe(tensor)} {marks} {tensor.untyped_storage().nbytes()}"
 
 
 def _constant(value: Any) -> str:
     if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.device.type != "cpu":
-        raise _Unknown(f"an attribute is a {type(value).__name__}")
+        raise Unknown(f"an attribute is a {type(value).__name__}")
     return f"{_tensor(value)} {hashlib.sha256(_bytes(value)).hexdigest()}"
 
 
@@ -154,25 +150,19 @@ def _bytes(tensor: torch.Tensor) -> bytes:
 def _function(target: Any) -> str:
     """The name of a function or operator of torch's own, by which it is found again."""
     if isinstance(target, internals.OpOverload):
-        return _operator(target)
+        return operator_of_torch(target)
     module = getattr(target, "__module__", None) or ""
     name = getattr(target, "__name__", "")
     if module.partition(".")[0] not in _OWN or getattr(sys.modules.get(module), name, None) is not target:
-        raise _Unknown(f"the graph calls {target}")
+        raise Unknown(f"the graph calls {target}")
     return f"{module}.{name}"
 
 
 def _method(name: str) -> str:
     method = getattr(torch.Tensor, name, None)
     if (getattr(method, "__module__", None) or "torch").partition(".")[0] not in _OWN:
-        raise _Unknown(f"Tensor.{name} was replaced")
+        raise Unknown(f"Tensor.{name} was replaced")
     return name
-
-
-def _operator(op: Any) -> str:
-    if op.namespace not in ("aten", "prims"):
-        raise _Unknown(f"the graph calls {op}")
-    return str(op)
 
 
 def _told(value: Any, number: dict[Node, int]) -> str:
@@ -188,7 +178,7 @@ def _told(value: Any, number: dict[Node, int]) -> str:
         return f"slice({','.join(_told(v, number) for v in (value.start, value.stop, value.step))})"
     if value is None or value is Ellipsis or type(value) in (bool, int, float, complex, str) or _is_atom(value):
         return repr(value)
-    raise _Unknown(f"an argument is a {type(value).__name__}")
+    raise Unknown(f"an argument is a {type(value).__name__}")
 
 
 def _is_atom(value: Any) -> bool:
@@ -210,7 +200,7 @@ def keep(
     """File how ``gm``, a traced graph, is put together; ``origins`` number the captured node of each placement."""
     try:
         content = _encode(gm, split, compiled, report, origins)
-    except _Unknown as why:
+    except Unknown as why:
         log.debug("a graph for %s is traced each time: %s", report.backend, why)
         return
     cache.store(key, json.dumps(content).encode())
@@ -239,15 +229,15 @@ def _encode(
         if isinstance(step, Part):
             artifact = getattr(compiled[id(step)], "artifact", None)
             if artifact is None:
-                raise _Unknown("a part has no artifact")
+                raise Unknown("a part has no artifact")
             steps.append([artifact, [number[v] for v in step.inputs], len(step.outputs)])
             for node in step.outputs:
                 number[node] = len(number)
         else:
-            steps.append([_called(step.target), _packed(step.args, number), _packed(step.kwargs, number)])
+            steps.append([called(step.target), packed(step.args, number), packed(step.kwargs, number)])
             number[step] = len(number)
     if sum(len(constant["data"]) for _, constant in constants) > MOST_CONSTANT_BYTES:
-        raise _Unknown("there are large constants")
+        raise Unknown("there are large constants")
     output = next(n for n in reversed(gm.graph.nodes) if n.op == "output")
     placements = [
         [p.node, p.op, p.placed_on, p.reason, origin] for p, origin in zip(report.placements, origins, strict=True)
@@ -256,42 +246,19 @@ def _encode(
         "inputs": inputs,
         "constants": constants,
         "steps": steps,
-        "outputs": _packed(output.args[0], number),
+        "outputs": packed(output.args[0], number),
         "placements": placements,
         "partitions": report.partitions,
     }
 
 
-def _called(target: Any) -> str:
-    if target is operator.getitem:
-        return "getitem"
-    if not isinstance(target, internals.OpOverload):
-        raise _Unknown(f"torch runs {target}")
-    return _operator(target)
-
-
 def _kept_constant(tensor: Any) -> dict[str, Any]:
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.device.type != "cpu":
-        raise _Unknown(f"a constant is a {type(tensor).__name__}")
+        raise Unknown(f"a constant is a {type(tensor).__name__}")
     if not tensor.is_contiguous() or tensor.layout is not torch.strided:
-        raise _Unknown("a constant has strides of its own")
+        raise Unknown("a constant has strides of its own")
     data = base64.b64encode(_bytes(tensor)).decode()
     return {"dtype": str(tensor.dtype), "shape": list(tensor.shape), "data": data}
-
-
-def _packed(value: Any, number: dict[Node, int]) -> Any:
-    """An argument as JSON: numbers and strings as they are, everything else as a list that begins with its kind."""
-    if isinstance(value, Node):
-        return ["node", number[value]]
-    if isinstance(value, dict):
-        return ["dict", [[k, _packed(v, number)] for k, v in value.items()]]
-    if isinstance(value, (tuple, list)):
-        return ["tuple" if isinstance(value, tuple) else "list", [_packed(v, number) for v in value]]
-    if value is None or type(value) in (bool, int, float, str):
-        return value
-    if _is_atom(value):
-        return [type(value).__name__, str(value)]
-    raise _Unknown(f"an argument of an operator that torch runs is a {type(value).__name__}")
 
 
 # --- and followed -----------------------------------------------------------------------------------------------------
@@ -326,10 +293,10 @@ def follow(
             values += outputs
         else:
             name, args, kwargs = step
-            node = graph.call_function(_found(name), _unpacked(args, values), _unpacked(kwargs, values))
+            node = graph.call_function(found(name), unpacked(args, values), unpacked(kwargs, values))
             steps.append(node)
             values.append(node)
-    graph.output(_unpacked(kept["outputs"], values))
+    graph.output(unpacked(kept["outputs"], values))
     places = [lines.line_of(node) for node in captured.graph.nodes]
     report.placements += [
         Placement(node, op, on, reason, places[origin] if origin is not None else None)
@@ -352,23 +319,3 @@ def _constant_again(constant: dict[str, Any]) -> torch.Tensor:
     data = bytearray(base64.b64decode(constant["data"]))
     flat = torch.frombuffer(data, dtype=torch.uint8).clone().view(dtype) if data else torch.empty(0, dtype=dtype)
     return flat.reshape(constant["shape"])
-
-
-def _found(name: str) -> Any:
-    if name == "getitem":
-        return operator.getitem
-    namespace, packet, overload = name.split(".")
-    return getattr(getattr(getattr(torch.ops, namespace), packet), overload)
-
-
-def _unpacked(value: Any, values: Sequence[Node]) -> Any:
-    if not isinstance(value, list):
-        return value
-    kind, content = value
-    if kind == "node":
-        return values[content]
-    if kind == "dict":
-        return {k: _unpacked(v, values) for k, v in content}
-    if kind in ("tuple", "list"):
-        return (tuple if kind == "tuple" else list)(_unpacked(v, values) for v in content)
-    return torch.device(content) if kind == "device" else getattr(torch, content.removeprefix("torch."))

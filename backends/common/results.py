@@ -32,6 +32,15 @@ class Result:
         order = usual if None in strides else tuple(sorted(usual, key=lambda d: (-strides[d], d)))
         return cls(value.dtype, shape, None if order == usual else order, value.device)
 
+    def to_json(self) -> list[Any]:
+        return [str(self.dtype).removeprefix("torch."), self.shape, self.order, str(self.device)]
+
+    @classmethod
+    def from_json(cls, told: list[Any]) -> Result:
+        dtype, shape, order, device = told
+        tuples = [None if v is None else tuple(v) for v in (shape, order)]
+        return cls(getattr(torch, dtype), *tuples, torch.device(device))
+
     def arrange(self, tensor: torch.Tensor) -> torch.Tensor:
         """The contiguous ``tensor``, or the same values with the dimensions laid out in ``order``."""
         if self.order is None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -13,6 +15,7 @@ from torch.fx import GraphModule, Node
 from torchmux.registry.spec import CompileRequest
 
 from ..common import check
+from ..common.binding import Input
 from ..common.cache import default_cache, graph_key
 from ..common.constants import Watched
 from ..common.graphs import alone, copy_graph, lift_constants, outputs
@@ -71,15 +74,31 @@ class OnnxRuntime:
         request: CompileRequest,
         options: OnnxrtOptions,
     ) -> OnnxFunction:
-        results = [Result.of(n.meta["val"]) for n in outputs(gm)]
         key = graph_key(
             gm, request.fingerprint or self._fingerprint, sorted(constants), list(place.providers), options.check
         )
-        made = _Parts(gm, constants, results, place, options)
+        made = _Parts.of(gm, constants, place, options)
         stored = self._load(key, gm)
         if stored is None:
-            return made.function(self._export(gm, example_inputs, made, key))
-        return made.function(made.session(stored), cache_hit=True)
+            run = made.function(self._export(gm, example_inputs, made, key))
+        else:
+            run = made.function(made.session(stored), cache_hit=True)
+        if not constants and place.takes_constants:
+            run.artifact = json.dumps([key, dataclasses.asdict(options), made.to_json()])
+        return run
+
+    def restore(self, artifact: str, constants: Mapping[str, torch.Tensor]) -> OnnxFunction | None:
+        """The function that :meth:`compile` made, from its model in the artifact cache; None if that is gone."""
+        key, settings, parts = json.loads(artifact)
+        cache = default_cache()
+        stored = cache.load(key) if cache is not None else None
+        if stored is None or stored[:1] != _MODEL:
+            return None
+        if settings["providers"] is not None:
+            settings["providers"] = tuple(settings["providers"])
+        options = OnnxrtOptions(**settings)
+        made = _Parts.from_json(parts, constants, devices.place_for((), options), options)
+        return made.function(made.session(stored[1:]), cache_hit=True)
 
     def _load(self, key: str, gm: GraphModule) -> bytes | None:
         cache = default_cache()
@@ -123,24 +142,56 @@ class OnnxRuntime:
             cache.store(key, payload)
 
 
+@dataclass
 class _Parts:
-    """What becomes a session and its function: the tensors that ``gm`` holds are its last placeholders from now on."""
+    """What becomes a session and its function; the tensors that the graph holds are inputs after the ``count`` others.
 
-    def __init__(
-        self,
-        gm: GraphModule,
-        frozen: dict[int, torch.Tensor],
-        results: Sequence[Result],
-        place: devices.Place,
-        options: OnnxrtOptions,
-    ) -> None:
-        self.options, self.place, self.results = options, place, results
-        self.count = len(gm.graph.find_nodes(op="placeholder"))
-        lifted = lift_constants(gm, self.count)
-        self.held = [lifted[p] for p in sorted(lifted)]
-        self.constants = {**frozen, **lifted} if place.takes_constants else {}
+    ``names`` are what the graph called these tensors, ``held``; ``constants`` are initializers, by position.
+    """
+
+    count: int
+    inputs: list[Input]
+    results: list[Result]
+    names: list[str]
+    held: list[torch.Tensor]
+    constants: dict[int, torch.Tensor]
+    place: devices.Place
+    options: OnnxrtOptions
+
+    @classmethod
+    def of(
+        cls, gm: GraphModule, frozen: Mapping[int, torch.Tensor], place: devices.Place, options: OnnxrtOptions
+    ) -> _Parts:
+        """Make placeholders of the tensors that ``gm`` holds."""
+        results = [Result.of(n.meta["val"]) for n in outputs(gm)]
+        count = len(gm.graph.find_nodes(op="placeholder"))
+        names = [str(n.target) for n in gm.graph.find_nodes(op="get_attr")]
+        lifted = lift_constants(gm, count)
+        constants = {**frozen, **lifted} if place.takes_constants else {}
         placeholders = gm.graph.find_nodes(op="placeholder")
-        self.inputs = [(p, node) for p, node in enumerate(placeholders) if p not in self.constants]
+        inputs = [Input.of(p, node.meta["val"]) for p, node in enumerate(placeholders) if p not in constants]
+        return cls(count, inputs, results, names, [lifted[p] for p in sorted(lifted)], constants, place, options)
+
+    def to_json(self) -> list[Any]:
+        """All but constants, place and options."""
+        return [self.count, [i.to_json() for i in self.inputs], [r.to_json() for r in self.results], self.names]
+
+    @classmethod
+    def from_json(
+        cls, told: list[Any], constants: Mapping[str, torch.Tensor], place: devices.Place, options: OnnxrtOptions
+    ) -> _Parts:
+        count, inputs, results, names = told
+        held = [constants[name].detach().contiguous() for name in names]
+        return cls(
+            count,
+            [Input.from_json(i) for i in inputs],
+            [Result.from_json(r) for r in results],
+            names,
+            held,
+            {count + n: tensor for n, tensor in enumerate(held)},
+            place,
+            options,
+        )
 
     def session(self, model: bytes) -> Any:
         session = make_session(model, self.options, self.constants, self.place)
@@ -181,8 +232,7 @@ def _culprits(gm: GraphModule, options: OnnxrtOptions) -> dict[int, str]:
 
 
 def _compile_alone(gm: GraphModule, options: OnnxrtOptions) -> OnnxFunction:
-    results = [Result.of(n.meta["val"]) for n in outputs(gm)]
-    made = _Parts(gm, {}, results, devices.place_for(_values(gm), options), options)
+    made = _Parts.of(gm, {}, devices.place_for(_values(gm), options), options)
     return made.function(made.session(to_onnx(gm, list(made.constants))))
 
 

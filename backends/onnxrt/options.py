@@ -42,9 +42,9 @@ class OnnxrtOptions:
     freeze: bool = field(
         default=False,
         metadata={
-            "help": "in inference, take parameters and buffers for constants, so that onnxruntime packs and folds them. "
-            "Writes that torch counts (optimizers, load_state_dict) are noticed before the next call, which compiles "
-            "anew; you promise that there are no others, as through .data or NumPy"
+            "help": "in inference, take parameters and buffers for constants, so that onnxruntime packs and folds "
+            "them. Writes that torch counts (optimizers, load_state_dict) are noticed before the next call, which "
+            "compiles anew; you promise that there are no others, as through .data or NumPy"
         },
     )
 

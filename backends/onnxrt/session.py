@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.fx import Node
 
-from ..common.binding import Binding
+from ..common.binding import Binding, Input
 from ..common.results import Result
 from . import devices
 from .options import CPU, OnnxrtOptions
@@ -85,15 +84,16 @@ def check_types(session: Any, results: Sequence[Result]) -> None:
 class OnnxFunction:
     """A compiled part: takes the part's inputs, returns its outputs; may be called from several threads.
 
-    ``inputs`` are the placeholders that the session takes, with their positions among the arguments; ``lifted`` are
-    tensors that it takes after the arguments.  ``cache_hit`` says whether the model came from the artifact cache,
-    ``notes`` is for the report.
+    ``inputs`` are what the session takes; ``lifted`` are tensors that it takes after the arguments.  ``cache_hit`` says
+    whether the model came from the artifact cache, ``artifact`` how to make this again, ``notes`` is for the report.
     """
+
+    artifact: str | None = None
 
     def __init__(
         self,
         session: Any,
-        inputs: Sequence[tuple[int, Node]],
+        inputs: Sequence[Input],
         results: Sequence[Result],
         constants: dict[int, torch.Tensor],
         place: devices.Place,
@@ -125,13 +125,11 @@ class OnnxFunction:
 class _Binding(Binding):
     __slots__ = ("_io", "_names", "_numbers_at", "_place", "_session")
 
-    def __init__(
-        self, session: Any, inputs: Sequence[tuple[int, Node]], results: Sequence[Result], place: devices.Place
-    ) -> None:
+    def __init__(self, session: Any, inputs: Sequence[Input], results: Sequence[Result], place: devices.Place) -> None:
         super().__init__(inputs, results)
         self._session = session
         self._io = session.io_binding()
-        self._names = tuple(f"input_{position}" for position, _ in inputs)
+        self._names = tuple(f"input_{given.position}" for given in inputs)
         self._numbers_at: dict[int, torch.Tensor] = {}
         self._place = place
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -11,6 +12,8 @@ from torch.fx import GraphModule, Node
 
 from torchmux.registry.spec import CompileRequest
 
+from ..common import listing
+from ..common.binding import Input
 from ..common.cache import ArtifactCache, default_cache, graph_key
 from ..common.constants import Watched
 from ..common.graphs import copy_graph, freeze, outputs
@@ -77,8 +80,9 @@ class OpenVino:
         results = [Result.of(n.meta["val"]) for n in outputs(gm)]
         untouched = copy_graph(gm)
         frozen = _frozen(placeholders, constants)
-        inputs = [(p, node) for p, node in enumerate(placeholders) if p not in frozen]
-        ranges = {p: integers.assume(node) for p, node in inputs if _is_long(node)}
+        taken = [(p, node) for p, node in enumerate(placeholders) if p not in frozen]
+        inputs = [Input.of(p, node.meta["val"]) for p, node in taken]
+        ranges = {p: integers.assume(node) for p, node in taken if _is_long(node)}
         freeze(gm, frozen)
         size = sum(t.numel() * t.element_size() for t in frozen.values())
         cache = default_cache() if size <= LARGEST_KEPT and runtime.can_export(device) else None
@@ -96,7 +100,50 @@ class OpenVino:
                 cache.store(key, runtime.to_bytes(compiled))
         runtime.check_precision(compiled, config)
         otherwise = in_torch(untouched, _NOT_TAKEN, strict=request.strict)
-        return runtime.OpenvinoFunction(compiled, inputs, results, ranges, otherwise, holds=gm, cache_hit=hit)
+        run = runtime.OpenvinoFunction(compiled, inputs, results, ranges, otherwise, holds=gm, cache_hit=hit)
+        if cache is not None and not frozen:
+            run.artifact = _artifact(key, device, config, request.strict, inputs, results, ranges, untouched)
+        return run
+
+    def restore(self, artifact: str, constants: Mapping[str, torch.Tensor]) -> runtime.OpenvinoFunction | None:
+        """The function that :meth:`compile` made, from its model in the artifact cache; None if that is gone."""
+        told = json.loads(artifact)
+        compiled = _load(default_cache(), told["key"], told["device"], told["config"])
+        if compiled is None:
+            return None
+        inputs = [Input.from_json(i) for i in told["inputs"]]
+        results = [Result.from_json(r) for r in told["results"]]
+        ranges = {p: (low, high) for p, low, high in told["ranges"]}
+        captured = listing.from_json(told["graph"], constants)
+        otherwise = in_torch(captured, _NOT_TAKEN, strict=told["strict"])
+        return runtime.OpenvinoFunction(compiled, inputs, results, ranges, otherwise, holds=None, cache_hit=True)
+
+
+def _artifact(
+    key: str,
+    device: str,
+    config: dict[str, Any],
+    strict: bool,
+    inputs: Sequence[Input],
+    results: Sequence[Result],
+    ranges: Mapping[int, integers.Bounds],
+    graph: GraphModule,
+) -> str | None:
+    """What :meth:`OpenVino.restore` needs besides the compiled model; None if that cannot be told."""
+    try:
+        told = {
+            "key": key,
+            "device": device,
+            "config": config,
+            "strict": strict,
+            "inputs": [i.to_json() for i in inputs],
+            "results": [r.to_json() for r in results],
+            "ranges": [[p, low, high] for p, (low, high) in ranges.items()],
+            "graph": listing.to_json(graph),
+        }
+        return json.dumps(told)
+    except (listing.Unknown, TypeError):  # a value in the configuration may be of OpenVINO's own
+        return None
 
 
 def _refuse_identities(model: Any, names: Sequence[str]) -> None:

@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.fx import Node
 
-from ..common.binding import Binding
+from ..common.binding import Binding, Input
 from ..common.results import Result
 from .integers import Bounds
 from .options import PRECISIONS, OpenvinoOptions
@@ -107,15 +106,17 @@ def from_bytes(stored: bytes, device: str, config: Mapping[str, Any]) -> Any:
 class OpenvinoFunction:
     """A compiled part: takes the part's inputs, returns its outputs; may be called from several threads.
 
-    ``inputs`` are the placeholders that the model takes, with their positions among the arguments; ``ranges`` says for
-    some of these between which numbers they must lie, and ``otherwise`` runs calls in which they do not.  ``holds`` is
-    whatever memory the model refers to.  ``cache_hit`` says whether the compiled model came from the artifact cache.
+    ``inputs`` are what the model takes; ``ranges`` says for some of these, by position, between which numbers they must
+    lie, and ``otherwise`` runs calls in which they do not.  ``holds`` is whatever memory the model refers to.
+    ``cache_hit`` says whether the compiled model came from the artifact cache, ``artifact`` how to make this again.
     """
+
+    artifact: str | None = None
 
     def __init__(
         self,
         compiled: Any,
-        inputs: Sequence[tuple[int, Node]],
+        inputs: Sequence[Input],
         results: Sequence[Result],
         ranges: Mapping[int, Bounds],
         otherwise: Callable[..., Sequence[torch.Tensor]],
@@ -164,11 +165,11 @@ class _Binding(Binding):
 
     __slots__ = ("_bind_input", "_bind_output", "_infer", "_inputs_at", "_numbers_at", "_outputs_at", "_own")
 
-    def __init__(self, request: Any, inputs: Sequence[tuple[int, Node]], results: Sequence[Result]) -> None:
+    def __init__(self, request: Any, inputs: Sequence[Input], results: Sequence[Result]) -> None:
         super().__init__(inputs, results)
         self._bind_input, self._bind_output = request.set_input_tensor, request.set_output_tensor
         self._infer = request.infer
-        self._inputs_at = [_view_of(node.meta["val"]) for _, node in inputs]
+        self._inputs_at = [_View(given.dtype or torch.int64, given.shape) for given in inputs]
         self._outputs_at = [_View(r.dtype, r.shape) for r in results]
         self._numbers_at: dict[int, torch.Tensor] = {}
         self._own: dict[int, Any] = {}  # outputs that OpenVINO resizes when it knows their shape
@@ -214,15 +215,9 @@ class _View:
         self._tensor = _tensor_class()
 
     def __call__(self, value: torch.Tensor) -> Any:
-        shape = self._shape or tuple(value.shape)
+        shape = tuple(value.shape) if self._shape is None else self._shape
         memory = self._memory or ctypes.c_char * (value.numel() * self._dtype.itemsize)
         return self._tensor(np.ndarray(shape, self._dtype, memory.from_address(value.data_ptr())), shared_memory=True)
-
-
-def _view_of(value: Any) -> _View:
-    if not isinstance(value, torch.Tensor):
-        return _View(torch.int64, ())
-    return _View(value.dtype, value.shape if all(type(size) is int for size in value.shape) else None)
 
 
 def _resizable(dtype: torch.dtype) -> Any:
