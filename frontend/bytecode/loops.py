@@ -8,7 +8,11 @@ _AWAITS = "JUMP_BACKWARD_NO_INTERRUPT"
 
 
 def loop_ends(program):
-    """{raw instruction that a loop begins with: its last one}; a loop is laid out in one piece."""
+    """{raw instruction that a loop begins with: its last one}; a loop is laid out in one piece.
+
+    A ``while`` has its condition at both ends, and ``continue`` jumps to the first: what comes of it are jumps back
+    that cross one another, and are one loop.
+    """
     ends = program.memo.get("loops")
     if ends is None:
         ends = program.memo["loops"] = {}
@@ -16,6 +20,9 @@ def loop_ends(program):
         for index, instruction in enumerate(program.instructions):
             if instruction.op.startswith(_BACK) and instruction.op != _AWAITS:
                 ends[number[id(instruction.target)]] = index
+        for head in sorted(ends, reverse=True):
+            crossed = [ends[other] for other in ends if head < other <= ends[head]]
+            ends[head] = max([ends[head], *crossed])
     return ends
 
 

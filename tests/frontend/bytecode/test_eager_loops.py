@@ -60,6 +60,16 @@ def with_while(n):
     return n
 
 
+def while_with_continue(n):
+    odd = []
+    while n > 0:
+        n -= 1
+        if n % 2 == 0:
+            continue
+        odd.append(n)
+    return odd
+
+
 def in_try(n):
     log = []
     try:
@@ -97,7 +107,10 @@ def two_in_turn(n):
     return a, b
 
 
-OF_A_NUMBER = (plain, with_break_and_else, returns_inside, nested, with_while, in_try, with_cells, two_in_turn)
+OF_A_NUMBER = (
+    plain, with_break_and_else, returns_inside, nested, with_while, while_with_continue, in_try, with_cells,
+    two_in_turn,
+)  # fmt: skip
 CASES = [
     *[(function, (n,)) for function in OF_A_NUMBER for n in (0, 1, 3, 7)],
     (maybe_unbound, (2,)),
@@ -121,6 +134,16 @@ def test_it_does_what_the_function_does(function, args):
         stand_in.__defaults__, stand_in.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
         assert stand_in(*args) == function(*args)
         assert sorted(cuts) == sorted(resumed[len(resumed) - len(cuts) :])
+
+
+def test_a_loop_with_continue_is_left_behind_its_last_instruction():
+    program = normalize(while_with_continue.__code__)
+    ends = loop_ends(program)
+    assert len(ends) == 2
+    assert len(set(ends.values())) == 1
+    cuts = loop_exits(program, min(ends), 0, ("n",))
+    assert cuts
+    assert all(cut > ends[min(ends)] for cut in cuts)
 
 
 def test_a_frame_is_not_cut_where_locals_may_be_unbound():
