@@ -2,9 +2,9 @@
 
 An entry's name is a hash over all that determines it: the graph with every argument, constants, what is known of the
 inputs, options, the backend's fingerprint, and the versions of torch, Python and torchmux.  An entry is written to a
-temporary file and renamed, so that another process sees all of it or nothing; it begins with a checksum, so that a
-damaged one is noticed, dropped and made again.  A cached shared object is code: the folder belongs to the user alone
-(mode 0700), and one that does not is refused.
+temporary file and renamed, so that another process sees all of it or nothing; it begins with a checksum over its name
+and content, so that one that is damaged, or another's, is noticed, dropped and made again.  A cached shared object is
+code: the folder belongs to the user alone (mode 0700), and one that does not is refused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger("torchmux.cache")
 DEFAULT_LIMIT = 4 * 1024**3
 """Bytes that all entries may take together; the least recently used go first."""
 
-_MAGIC = b"tmx1"
+_MAGIC = b"tmx2"
 _DIGEST = hashlib.sha256
 _SIZE = _DIGEST().digest_size
 _PARTIAL = ".partial-"
@@ -76,7 +76,7 @@ class ArtifactCache:
             return None
         head = len(_MAGIC) + _SIZE
         payload = content[head:]
-        if content[: len(_MAGIC)] != _MAGIC or content[len(_MAGIC) : head] != _DIGEST(payload).digest():
+        if content[: len(_MAGIC)] != _MAGIC or content[len(_MAGIC) : head] != _checksum(key, payload):
             log.warning("the cached artifact %s is damaged; it is made again", path)
             path.unlink(missing_ok=True)
             return None
@@ -99,7 +99,7 @@ class ArtifactCache:
             handle, partial = tempfile.mkstemp(prefix=_PARTIAL, dir=path.parent)
             try:
                 with os.fdopen(handle, "wb") as file:
-                    file.write(_MAGIC + _DIGEST(payload).digest())
+                    file.write(_MAGIC + _checksum(key, payload))
                     file.write(payload)
                 os.replace(partial, path)
                 _used.setdefault(self.folder, set()).add(key)
@@ -148,6 +148,12 @@ class ArtifactCache:
                 path = Path(folder) / name
                 with contextlib.suppress(FileNotFoundError):  # another process trims too
                     yield path, path.stat()
+
+
+def _checksum(key: str, payload: bytes) -> bytes:
+    digest = _DIGEST(key.encode())
+    digest.update(payload)
+    return digest.digest()
 
 
 def default_cache() -> ArtifactCache | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,20 +46,20 @@ def compile_source(source: str, optimize: str = "O2") -> bytes:
     command = compiler_command()
     if command is None:
         raise BackendUnavailable(f"native cannot compile: {probe().reason}.")
-    with tempfile.TemporaryDirectory(prefix="torchmux-") as name:
-        folder = Path(name)
-        (folder / "graph.cpp").write_text(source)
+    with _scratch_folder() as folder:
+        _write(folder / "graph.cpp", source.encode())
         # The library is named as a dependency by an empty one of the same name: linking with it takes ten times longer
         # than compiling, and it is loaded already when the object is.
-        stub = subprocess.Popen(
-            [*command, "-shared", "-nostdlib", "-x", "c", os.devnull, f"-Wl,-soname,{LIBRARY}", "-o", LIBRARY],
-            cwd=folder,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
+        empty = ["-shared", "-nostdlib", "-x", "c", os.devnull, f"-Wl,-soname,{LIBRARY}", "-o", LIBRARY]
+        try:
+            stub = subprocess.Popen([*command, *empty], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        except OSError as error:
+            raise _cannot_run(command, error) from error
         include = f"-I{HEADER.parent}"
-        _run([*command, f"-{optimize}", *FLAGS, include, "-c", "graph.cpp", "-o", "graph.o"], folder, source)
-        _, errors = stub.communicate()
+        try:
+            _run([*command, f"-{optimize}", *FLAGS, include, "-c", "graph.cpp", "-o", "graph.o"], folder, source)
+        finally:
+            _, errors = stub.communicate()
         if stub.returncode:
             raise CompilationFailed(f"native: the compiler cannot link: {errors.decode(errors='replace')[:500]}")
         linked = ["-shared", "-nostdlib", "graph.o", "-Wl,--no-as-needed", f"./{LIBRARY}", "-o", "graph.so"]
@@ -69,13 +71,17 @@ def _run(command: list[str], folder: Path, source: str) -> None:
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, check=False)
     except OSError as error:
-        raise CompilationFailed(f"native could not run the C++ compiler {command[0]!r}: {error}") from error
+        raise _cannot_run(command, error) from error
     if done.returncode:
         text = done.stderr.decode(errors="replace").strip()
         raise CompilationFailed(
             f"native: the C++ compiler {command[0]!r} failed (exit status {done.returncode}): {text[:1500]}"
             f"{_leave(source)}"
         )
+
+
+def _cannot_run(command: list[str], error: OSError) -> CompilationFailed:
+    return CompilationFailed(f"native could not run the C++ compiler {command[0]!r}: {error}")
 
 
 def _leave(source: str) -> str:
@@ -91,12 +97,36 @@ def _leave(source: str) -> str:
     return f"\nThe source is in {name}; compile it with -I{HEADER.parent}."
 
 
+@contextlib.contextmanager
+def _scratch_folder() -> Iterator[Path]:
+    try:
+        made = tempfile.TemporaryDirectory(prefix="torchmux-")
+    except OSError as error:
+        raise CompilationFailed(_no_room(error)) from error
+    with made as name:
+        yield Path(name)
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise CompilationFailed(_no_room(error)) from error
+
+
+def _no_room(error: OSError) -> str:
+    return (
+        f"native cannot put its code into a temporary file: {error}. Make room in {tempfile.gettempdir()}, or set "
+        f"TMPDIR to another folder."
+    )
+
+
 def load(content: bytes) -> Any:
     """The library of what :func:`compile_source` returned; the file can go once it is loaded."""
     _torch_library()
-    with tempfile.TemporaryDirectory(prefix="torchmux-") as folder:
-        path = Path(folder) / "graph.so"
-        path.write_bytes(content)
+    with _scratch_folder() as folder:
+        path = folder / "graph.so"
+        _write(path, content)
         return ctypes.CDLL(str(path))
 
 
