@@ -1,7 +1,7 @@
 """The process in which cases run: it may die, or hang, and the run goes on without it.
 
-``python -m torchmux.conformance.worker`` reads a line of JSON from its input for each case that it is to run, and
-writes one to its output when it begins a case and one with the result.
+``python -m torchmux.conformance.worker`` reads a line of JSON from its input for each case or program that it is to
+run, and writes one to its output for each sample that it begins, and one with the result.
 """
 
 from __future__ import annotations
