@@ -33,6 +33,12 @@ class Native:
 
         return decompositions()
 
+    def keep_whole(self) -> frozenset[Any]:
+        """What is composed of others even without a table, and better called."""
+        from .lowering import calls
+
+        return calls.composite()
+
     def supports(self, node: Node) -> Literal[True] | str:
         from . import graph
 

@@ -226,9 +226,10 @@ class Writer:
         assert self.vector is not None
         step = None if self._is_vector_index(position, apart=True) else index.coefficient(position, self.vector)
         if condition is not None and self.is_vector(condition):
-            return (
-                f"gather_if({self.name(condition, vector=True)}, {base}, {self.index_vector(position)}, {self.lanes})"
-            )
+            held = self.name(condition, vector=True)
+            if type(step) is int and step == 1:
+                return f"load_some({held}, {base} + {self.index(position)}, {self.lanes})"
+            return f"gather_if({held}, {base}, {self.index_vector(position)}, {self.lanes})"
         if step is None:
             read = f"gather({base}, {self.index_vector(position)}, {self.lanes})"
         elif type(step) is int and step == 1:

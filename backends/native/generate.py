@@ -11,7 +11,7 @@ from torch.fx import GraphModule
 from ..common.decompose import core_aten
 from ..common.refusal import NodesRefused
 from . import artifact, build, graph, hints, ir, packing
-from .lowering import table
+from .lowering import calls
 from .module import assemble
 from .options import NativeOptions
 from .schedule import schedule
@@ -19,8 +19,8 @@ from .schedule import schedule
 
 @functools.cache
 def decompositions() -> Mapping[Any, Callable[..., Any]]:
-    """torch's table without what is lowered directly."""
-    return {op: function for op, function in core_aten().items() if op not in table}
+    """torch's table without what is lowered or called directly."""
+    return {op: function for op, function in core_aten().items() if not calls.stays_whole(op)}
 
 
 def generate(gm: GraphModule, options: NativeOptions, *, timed: bool, weights: Collection[int] = ()) -> bytes:

@@ -166,6 +166,21 @@ template <class T, class M> INLINE auto gather_if(mask c, const T* p, i64v at, M
   for (int i = 0; i < m.n; i++) if (c[i]) put(v, i, load(p + at[i]));
   return v;
 }
+// Neighbours that may be read only where a condition holds.
+template <class T, class M> INLINE auto load_some(mask c, const T* p, M m) {
+  auto v = zero<T>();
+  for (int i = 0; i < m.n; i++) if (c[i]) put(v, i, load(p + i));
+  return v;
+}
+#ifdef __AVX512F__
+template <class M> INLINE f32v load_some(mask c, const f32* p, M m) {
+  return __builtin_ia32_loadups512_mask(p, f32v{}, __builtin_ia32_ptestmd512(c, c, (u16)((1u << m.n) - 1)));
+}
+#elif defined(__AVX2__)
+template <class M> INLINE f32v load_some(mask c, const f32* p, M m) {
+  return __builtin_ia32_maskloadps256((const f32v*)p, c & (count<i32v>() < m.n));
+}
+#endif
 template <class T> INLINE auto load_if(bool c, const T* p) { decltype(load(p)) x = {}; if (c) x = load(p); return x; }
 template <class T, class V, class M> INLINE void scatter(T* p, i64v at, V v, M m) {
   for (int i = 0; i < m.n; i++) store(p + at[i], v[i]);

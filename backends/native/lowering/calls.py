@@ -31,6 +31,21 @@ def is_callable(op: Any) -> bool:
     return not {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & set(op.tags)
 
 
+WHOLE = frozenset(
+    f"{prefix}{name}{suffix}"
+    for prefix, names, suffixes in (
+        ("", "pixel_shuffle pixel_unshuffle channel_shuffle im2col col2im max_unpool2d max_unpool3d", ("",)),
+        ("reflection_", "pad1d pad2d pad3d", ("", "_backward")),
+        ("replication_", "pad1d pad2d pad3d", ("", "_backward")),
+        ("upsample_", "nearest1d nearest2d nearest3d linear1d bilinear2d bicubic2d trilinear3d", ("", "_backward")),
+        ("_upsample_", "nearest_exact1d nearest_exact2d nearest_exact3d", ("", "_backward")),
+    )
+    for name in names.split()
+    for suffix in suffixes
+)
+"""What torch would decompose to reading where computed indices say, at many times the cost of its own kernels."""
+
+
 # Functional operators that copy their first argument and change the copy: here a kernel writes the copy, which may be
 # no more than zeros, and the operator changes it.
 IN_PLACE = {
@@ -117,6 +132,17 @@ def _meta(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _meta(v) for name, v in value.items()}
     return value
+
+
+def composite() -> frozenset[Any]:
+    """The composite ones of these operators."""
+    packets = (getattr(aten, name, None) for name in WHOLE)
+    return frozenset(p.vec for p in packets if p is not None and "vec" in p.overloads())
+
+
+def stays_whole(op: Any) -> bool:
+    """Whether torch's decomposition of ``op`` is not wanted: it is lowered, or called."""
+    return op in table or (isinstance(op, internals.OpOverload) and op.overloadpacket.__name__ in WHOLE)
 
 
 def is_known(op: Any) -> bool:

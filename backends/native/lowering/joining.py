@@ -11,7 +11,7 @@ from .. import index, operations as ops
 from ..index import Index
 from ..ir import Node
 from ..operations import binary, compare, const, masked
-from ..values import Value
+from ..values import Value, scalar
 from .pointwise import converted
 from .registry import Context, aten, lowers
 
@@ -52,8 +52,11 @@ def _stack(ctx: Context, tensors: Sequence[Value], dim: int = 0) -> Value:
 @lowers(aten.constant_pad_nd.default)
 def _pad(ctx: Context, a: Value, pad: Sequence[Any], value: Any = 0) -> Value:
     low: list[Index] = [0] * a.rank
+    high: list[Index] = [0] * a.rank
     for at in range(len(pad) // 2):
-        low[a.rank - 1 - at] = pad[2 * at]
+        low[a.rank - 1 - at], high[a.rank - 1 - at] = pad[2 * at], pad[2 * at + 1]
+    if a.place is not None and all(type(n) is int and n >= 0 for n in (*low, *high)):
+        return _framed(ctx, a, low, high, value)
 
     def element(at: Any) -> Node:
         condition = const(True, torch.bool)
@@ -63,6 +66,28 @@ def _pad(ctx: Context, a: Value, pad: Sequence[Any], value: Any = 0) -> Value:
         return masked(condition, node, const(value, node.dtype))
 
     return Value(ctx.sizes(), a.dtype, element)
+
+
+def _framed(ctx: Context, a: Value, low: Sequence[Index], high: Sequence[Index], value: Any) -> Value:
+    """What is in memory already is copied into a frame: that needs no condition for each element."""
+    sizes = ctx.sizes()
+    buffer = ctx.program.buffer(a.dtype, sizes, ctx.strides())
+    steps = buffer.strides
+
+    def store(part: Value, starts: Sequence[Index]) -> None:
+        offset = sum((i * s for i, s in zip(starts, steps, strict=True)), start=0)  # type: ignore[arg-type]
+        ctx.program.store(part, buffer, steps, offset)
+
+    store(a, low)
+    for d in range(a.rank):
+        # The frame before and behind in this dimension: inside of it in those before, all there is in those after.
+        for start, length in ((0, low[d]), (low[d] + a.sizes[d], high[d])):
+            if not (type(length) is int and length == 0):
+                store(
+                    scalar(value, a.dtype, [*a.sizes[:d], length, *sizes[d + 1 :]]),
+                    [*low[:d], start, *[0] * (a.rank - d - 1)],
+                )
+    return ctx.program.stored(buffer)
 
 
 @lowers(aten.slice_scatter.default)

@@ -14,7 +14,7 @@ import torch
 from .. import operations as ops
 from ..index import Index
 from ..ir import Node
-from ..operations import binary, compare, const, where
+from ..operations import Unsupported, binary, compare, const, where
 from ..sequential import Scatter, loops
 from ..values import Place, Value, broadcast, scalar
 from . import calls
@@ -151,3 +151,17 @@ def _into_rows(op: Any, adds: bool) -> Any:
 
 lowers(aten.index_add.default)(_into_rows(aten.index_add.default, True))
 lowers(aten.index_copy.default)(_into_rows(aten.index_copy.default, False))
+
+
+def _unpooling(op: Any) -> Any:
+    def lower(ctx: Context, a: Value, *rest: Any) -> Any:
+        fake = ctx.fake(ctx.node.args[0])
+        if not fake.is_contiguous():
+            raise Unsupported("unpooling of an image in another layout, which torch traces wrongly")
+        return calls.call(ctx, op, (a, *rest), {})
+
+    return lower
+
+
+lowers(aten.max_unpool2d.default)(_unpooling(aten.max_unpool2d.default))
+lowers(aten.max_unpool3d.default)(_unpooling(aten.max_unpool3d.default))
