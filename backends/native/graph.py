@@ -15,7 +15,7 @@ from .index import Index
 from .lowering import Context, calls, table
 from .lowering.registry import KEEP_COST
 from .operations import Unsupported
-from .program import Program, TensorRef
+from .program import Program, TensorRef, image_layout
 from .values import Place, Value
 
 SUPPORTED = (
@@ -86,6 +86,9 @@ class _Lowering:
         self.refused: dict[str, str] = {}
 
     def run(self) -> Program:
+        # Images that the caller sees lie as torch says; with many of them, as in training, that settles the rest.
+        results = [n.meta.get("val") for n in self.gm.graph.output_node().args[0] if isinstance(n, Node)]
+        self.program.lays_out_images = sum(isinstance(v, torch.Tensor) and v.dim() == 4 for v in results) < 2
         for node in self.gm.graph.nodes:
             self.program.current = node
             if node.op == "placeholder":
@@ -215,7 +218,7 @@ class _Lowering:
         """Put what several nodes use into memory, if computing it again costs more."""
         if isinstance(result, Value):
             if result.place is None and _times_used(node) > 1 and self._is_worth(result):
-                strides = tuple(self.size(s) for s in node.meta["val"].stride())
+                strides = image_layout(result) or tuple(self.size(s) for s in node.meta["val"].stride())
                 self.program.realize(result, strides if _is_dense(result.sizes, strides) else None)
         elif isinstance(result, tuple):
             for part in result:

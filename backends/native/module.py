@@ -26,6 +26,9 @@ from .schedule import Schedule
 from .sequential import Scan, Scatter
 from .stages import LoopNest, Store, plan, read_by, stored_by
 
+_MOST_ON_STACK = 16 * 1024
+"""Temporary buffers of up to so many bytes together lie on the stack, which saves an allocation in each call."""
+
 
 @dataclass
 class Module:
@@ -78,6 +81,10 @@ class _Assembler:
         self.alias = self._in_place()
         self.uses = [self._touched(step) for step in self.steps]
         self.arena = memory.plan(self.uses, {b for b in set().union(*self.uses, set()) if b not in self.held})
+        size = self.arena.size
+        calls = any(isinstance(step, Call) for step in self.steps)
+        self.arena_on_stack = type(size) is int and 0 < size <= _MOST_ON_STACK and not calls
+        self.arena_may_be_on_stack = type(size) is not int and not calls  # that depends on the sizes of a call
 
     def run(self) -> Module:
         segments: list[list[Any]] = []
@@ -144,6 +151,12 @@ class _Assembler:
     def _segment(self, number: int, steps: Sequence[Any], table: list[Buffer]) -> str:
         lines = [f'extern "C" i64 run{number}(char** at, char* arena, const i64* sizes) {{', "  i32 bad = 0;"]
         lines += [f"  const i64 {name} = sizes[{n}];" for n, name in enumerate(self.symbols)]
+        if self.arena_on_stack:
+            lines.append(f"  alignas(64) char own[{self.arena.size}];")
+            lines.append("  arena = own;")
+        elif self.arena_may_be_on_stack:
+            lines.append(f"  alignas(64) char own[{_MOST_ON_STACK}];")
+            lines.append("  if (!arena) arena = own;")
         names: dict[Buffer, str] = {}
         for n, buffer in enumerate(table):
             names[buffer] = buffer.name
@@ -208,10 +221,13 @@ class _Assembler:
             if isinstance(buffer, Buffer) and self._is_used(buffer):
                 lines += self._check_input(buffer)
         if self.symbols:
-            lines.append(f"    size_table = array('q', ({', '.join(self.symbols)},))")
-            lines.append("    sizes = size_table.buffer_info()[0]")
         size = self.arena.size
-        if not (type(size) is int and size == 0):
+        if self.arena_may_be_on_stack:
+            lines.append("    arena_at = None")
+            lines.append(f"    if {_text_py(size)} > {_MOST_ON_STACK}:")
+            lines.append(f"        arena = new_arena({_text_py(size)})")
+            lines.append("        arena_at = arena.data_ptr()")
+        elif not (type(size) is int and size == 0) and not self.arena_on_stack:
             lines.append(f"    arena = new_arena({_text_py(size)})")
             lines.append("    arena_at = arena.data_ptr()")
         else:
@@ -281,10 +297,7 @@ class _Assembler:
         return lines
 
     def _is_used_later(self, buffer: Buffer) -> bool:
-        return any(
-            buffer in (read_by(step) if isinstance(step, LoopNest) else step.reads)
-            for step in self.steps
-        )
+        return any(buffer in (read_by(step) if isinstance(step, LoopNest) else step.reads) for step in self.steps)
 
     def _result(self, ref: TensorRef | Index) -> str:
         if not isinstance(ref, TensorRef):

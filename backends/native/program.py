@@ -115,6 +115,7 @@ class Program:
         self.constants: dict[str, Any] = {}  # the name of a buffer: the attribute of the graph that it is
         self.packs: dict[Pack, Buffer] = {}  # what is made of constants when the code is loaded
         self.current: Any = None  # the FX node that is being lowered
+        self.lays_out_images = False  # whether convolutions choose the order of dimensions in memory
 
     def buffer(
         self, dtype: torch.dtype, sizes: Sequence[Index], strides: Sequence[Index] | None = None, kind: str = "temp"
@@ -134,6 +135,7 @@ class Program:
     def realize(self, value: Value, strides: Sequence[Index] | None = None) -> Value:
         """Put ``value`` into memory, if it is not there, and return it."""
         if value.place is None:
+            strides = image_layout(value) if strides is None else strides
             buffer = self.buffer(value.dtype, value.sizes, strides)
             self.store(value, buffer, buffer.strides, 0)
             value.put(Place(buffer, buffer.strides, 0))
@@ -238,6 +240,27 @@ def _padded(value: Value) -> tuple[int, ...] | None:
         strides.append(step)
         step *= int(extent)  # type: ignore[arg-type]
     return tuple(reversed(strides))
+
+
+def channels_last(sizes: Sequence[Index]) -> tuple[Index, ...]:
+    """Strides with which the channels of images lie side by side."""
+    _, channels, height, width = sizes
+    return (height * width * channels, 1, width * channels, channels)
+
+
+def image_layout(value: Value) -> tuple[Index, ...] | None:
+    """Channels last, if that is how all images lie that ``value`` is made of; None for the usual order."""
+    if value.rank != 4 or any(type(s) is not int for s in value.sizes):
+        return None
+    last = channels_last(value.sizes)
+    if value.place is not None:
+        return last if value.place.strides == last else None
+    variables = value.variables()
+    usual = index.contiguous_strides(value.sizes)
+    images = [(b, at) for b, at in value.at(variables).loads if b.numel == value.numel]
+    if any(at == Place(b, usual, 0).position(variables) for b, at in images):
+        return None
+    return last if any(at == Place(b, last, 0).position(variables) for b, at in images) else None
 
 
 def _unit(stride: Index, extent: Index) -> bool:

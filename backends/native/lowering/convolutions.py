@@ -6,18 +6,47 @@ from typing import Any
 
 import torch
 
-from ..index import Index
+from .. import index
 from ..packing import PackedKernel
-from ..program import TensorRef
+from ..program import TensorRef, channels_last, image_layout
 from ..values import Value
-from .calls import prepared
-from .registry import Context, lowers
+from .calls import call, prepared
+from .registry import Context, aten, lowers
+
+_FEW_CHANNELS = 16
+"""The library is slow with images of so few channels, as they are read from files, unless these are last."""
 
 
-def channels_last(sizes: tuple[Index, ...]) -> tuple[Index, ...]:
-    """Strides with which the channels of an image lie side by side."""
-    _, channels, height, width = sizes
-    return (height * width * channels, 1, width * channels, channels)
+@lowers(aten.convolution.default)
+def _plain(ctx: Context, x: Value, weight: Value, bias: Any, *settings: Any) -> Any:
+    args = (x, weight, bias, *settings)
+    if not _chooses_layout(ctx, x, settings):
+        return call(ctx, aten.convolution.default, args, {})
+    if not _is_channels_last_better(x, weight):
+        if image_layout(x) is not None:
+            usual = index.contiguous_strides(x.sizes)
+            x = ctx.program.realize(x, usual) if x.place is None else ctx.program.copy(x, usual)
+        return call(ctx, aten.convolution.default, (x, *args[1:]), {})
+    sizes = ctx.sizes()
+    buffer = ctx.program.buffer(ctx.dtype, sizes, channels_last(sizes))
+    ctx.program.call(aten.convolution.default, (_in_channels_last(ctx, x), *prepared(args[1:], ctx)), {}, [buffer])
+    return ctx.program.stored(buffer)
+
+
+def _chooses_layout(ctx: Context, x: Value, settings: tuple[Any, ...]) -> bool:
+    transposed, groups = settings[3], settings[5]
+    known = x.rank == 4 and all(type(s) is int for s in (*x.sizes, *ctx.sizes()))
+    return ctx.program.lays_out_images and known and x.dtype is torch.float32 and not transposed and groups == 1
+
+
+def _is_channels_last_better(x: Value, weight: Value) -> bool:
+    """Whether the images are worth more than the weight, which the library then reorders in each call."""
+    _, channels, height, width = weight.sizes
+    if channels < _FEW_CHANNELS:  # type: ignore[operator]
+        return bool(height * width > 1)  # type: ignore[operator]
+    if image_layout(x) is None:
+        return False
+    return height * width == 1 or weight.numel <= 2 * x.numel  # type: ignore[operator]
 
 
 def _in_channels_last(ctx: Context, value: Value) -> TensorRef:
