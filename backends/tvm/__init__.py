@@ -2,11 +2,13 @@
 
 * ``operators`` says what can go to TVM, asked of TVM's own PyTorch frontend,
 * ``translate`` writes a graph as a Relax function, with ``handlers`` for what that frontend has wrong,
+* ``compat`` knows what the versions of TVM have other names for,
 * ``library`` lets Relax call torch's kernels for matrix products, convolutions and attention,
 * ``mathlib`` and ``schedule`` make vectorized, parallel loops of what TVM fuses around those calls,
+* ``tuning`` looks for faster schedules with MetaSchedule,
 * ``build`` runs TVM's passes, and turns executables into bytes and back,
 * ``check`` compares new code with torch once,
-* ``runtime`` calls it, ``shapes`` keeps one artifact per shape of a dynamic graph,
+* ``runtime`` calls it, ``streams`` on a GPU, ``shapes`` keeps one artifact per shape of a dynamic graph,
 * ``compiler`` puts these together, with the artifact cache.
 
 Importing this package does not import tvm.
@@ -27,16 +29,17 @@ def fingerprint() -> str:
 
 SPEC = BackendSpec(
     name="tvm",
-    summary="Apache TVM through Relax, with torch's kernels for matrix products; CPU",
+    summary="Apache TVM through Relax, with torch's kernels for matrix products",
     load="torchmux.backends.tvm.compiler:Tvm",
-    requires=("apache-tvm>=0.27",),
-    install='python -m pip install "apache-tvm>=0.27"',
+    requires=("apache-tvm>=0.25",),
+    install='python -m pip install "apache-tvm>=0.25"',
     graph="aten",
     training=True,
     dynamic_shapes=True,
-    devices=("cpu",),
+    devices=("cpu", "cuda"),
     dtypes=("float32", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"),
     options=TvmOptions,
+    modes={"max-autotune": {"tuning_trials": 128}},
     fingerprint=fingerprint,
     priority=20,
 )

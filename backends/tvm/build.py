@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import torch
 import tvm
 from tvm import relax
 from tvm.target import codegen
@@ -16,14 +17,40 @@ from . import library, mathlib, schedule
 from .options import TvmOptions
 
 
-def target_of(options: TvmOptions) -> tvm.target.Target:
-    """The target that the options name, or this processor.
+def target_of(options: TvmOptions, device: torch.device) -> tvm.target.Target:
+    """The target that the options name, or the processor or GPU that ``device`` is.
 
     Sums may be reordered (``reassoc``) and a product and a sum may become one instruction (``contract``), as in
     torch's own vectorized kernels; nan, infinities and signed zeros mean what they mean.
     """
     if options.target is not None:
-        return tvm.target.Target(json.loads(options.target))
+        found = tvm.target.Target(json.loads(options.target))
+        if (found.kind.name == "cuda") != (device.type == "cuda"):
+            raise RuntimeError(f"the tensors are on {device}, and the option 'target' says {options.target}")
+        return tvm.target.Target(found, host=_host()) if device.type == "cuda" else found
+    if device.type == "cuda":
+        found = tvm.target.Target.from_device(device_of(device))
+        return tvm.target.Target(found, host=_host())
+    return _host()
+
+
+def device_of(device: torch.device) -> Any:
+    """TVM's name of the device.
+
+    Raises:
+        RuntimeError: this TVM cannot use it.
+    """
+    if device.type != "cuda":
+        return tvm.cpu()
+    found = tvm.cuda(device.index or 0)
+    if not found.exist:
+        raise RuntimeError(
+            f"the installed TVM finds no {device}: it is built without CUDA, or does not find its driver"
+        )
+    return found
+
+
+def _host() -> tvm.target.Target:
     return tvm.target.Target(
         {
             "kind": "llvm",
@@ -40,14 +67,29 @@ def _this_processor() -> str:
     return str(codegen.llvm_get_system_cpu())
 
 
-def compile_module(module: tvm.IRModule, options: TvmOptions) -> Any:
-    """The executable of a module with the Relax function ``main``."""
-    target = target_of(options)
+def compile_module(module: tvm.IRModule, options: TvmOptions, device: torch.device, *, tune: bool = False) -> Any:
+    """The executable of a module with the Relax function ``main``; ``tune`` it as far as the options say."""
+    target = target_of(options, device)
     with tvm.transform.PassContext(opt_level=options.opt_level), target:
-        return relax.build(module, target=target, relax_pipeline=_pipeline())
+        return relax.build(module, target=target, relax_pipeline=_pipeline(target, options if tune else None))
 
 
-def _pipeline() -> Any:
+def _scheduled(module: tvm.IRModule, target: tvm.target.Target, options: TvmOptions | None) -> tvm.IRModule:
+    """Kernels with loops for the target: vectors and threads of a processor, blocks and threads of a GPU."""
+    if target.kind.name == "cuda":
+        from tvm.s_tir import dlight
+
+        rules = (dlight.gpu.Matmul(), dlight.gpu.Reduction(), dlight.gpu.GeneralReduction(), dlight.gpu.Fallback())
+        return dlight.ApplyDefaultSchedule(*rules)(module)
+    if options is None or not options.tuning_trials:
+        return mathlib.apply(schedule.apply(module))
+    from . import tuning
+
+    budget = tuning.Budget(options.tuning_trials, options.tuning_seconds)
+    return mathlib.apply(tuning.apply(module, target, budget))
+
+
+def _pipeline(target: tvm.target.Target, options: TvmOptions | None) -> Any:
     transform = relax.transform
 
     @tvm.transform.module_pass(opt_level=0)
@@ -67,8 +109,8 @@ def _pipeline() -> Any:
                 transform.DeadCodeElimination(),
                 transform.RewriteDataflowReshape(),
             ]
-        )(schedule.mark(module))
-        module = mathlib.apply(schedule.apply(module))
+        )(schedule.mark(module) if target.kind.name != "cuda" else module)
+        module = _scheduled(module, target, options)
         return tvm.transform.Sequential(
             [
                 transform.ToNonDataflow(),
@@ -103,7 +145,7 @@ def from_bytes(content: bytes) -> Any:
         return tvm.runtime.load_module(str(path))
 
 
-def machine(executable: Any) -> Any:
+def machine(executable: Any, device: torch.device) -> Any:
     """The function ``main`` of an executable, on a virtual machine of its own: for one call at a time."""
     library.register()
-    return relax.VirtualMachine(executable, tvm.cpu())["main"]
+    return relax.VirtualMachine(executable, device_of(device))["main"]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+import torch
 from torch.fx import GraphModule, Node
 
 from torchmux.registry.spec import CompileRequest
@@ -21,8 +23,9 @@ from .shapes import PerShape, is_dynamic
 from .translate import Layout, translate
 
 _CODE, _REFUSED = b"C", b"R"
+cache_log = logging.getLogger("torchmux.cache")
 
-_GENERATION = 4
+_GENERATION = 5
 """Counts the changes of what this package generates, so that older artifacts are not taken for it."""
 
 
@@ -56,35 +59,61 @@ class Tvm:
         return static(gm, example_inputs)
 
     def _compile_static(self, gm: GraphModule, example_inputs: Sequence[Any], options: TvmOptions) -> TvmFunction:
-        target = str(build.target_of(options))
-        key = graph_key(gm, self._fingerprint, _GENERATION, options.library, target, options.opt_level, options.check)
+        device = _device(gm)
+        target = str(build.target_of(options, device))
+        tuned = options.tuning_trials and (options.tuning_trials, options.tuning_seconds)
+        settings = (options.library, target, options.opt_level, options.check, tuned)
+        key = graph_key(gm, self._fingerprint, _GENERATION, settings)
         stored = _load(key, gm)
         if stored is not None:
-            head, code = stored
-            return _function(build.from_bytes(code), head, lift_constants(gm), cache_hit=True)
-        nodes = list(gm.graph.nodes)
+            head, executable = stored
+            names = _held(gm)
+            run = _function(executable, head, lift_constants(gm), cache_hit=True)
+            run.artifact = json.dumps([key, names])
+            return run
+        nodes, names = list(gm.graph.nodes), _held(gm)
         try:
             function, head, executable = self._compile_new(gm, example_inputs, options)
         except NodesRefused as refusal:
             at = {str(nodes.index(n)): refusal.reasons[n.name] for n in nodes if n.name in refusal.reasons}
             _store(key, _REFUSED + json.dumps(at).encode())
             raise
-        code = build.to_bytes(executable) if default_cache() is not None else b""
-        if code:
-            _store(key, _CODE + json.dumps(head).encode() + b"\n" + code)
+        if default_cache() is not None:
+            try:
+                code = build.to_bytes(executable)
+            except Exception as error:  # no compiler for linking, a full disk: it runs all the same
+                cache_log.warning("what TVM compiled cannot be kept: %s", error)
+            else:
+                _store(key, _CODE + json.dumps(head).encode() + b"\n" + code)
+                function.artifact = json.dumps([key, names])
         return function
 
+    def restore(self, artifact: str, constants: Mapping[str, torch.Tensor]) -> TvmFunction | None:
+        """The function that :meth:`compile` made, from its code in the artifact cache; None if that is gone."""
+        key, names = json.loads(artifact)
+        cache = default_cache()
+        stored = cache.load(key) if cache is not None else None
+        if stored is None or stored[:1] != _CODE:
+            return None
+        found = _opened(stored)
+        if found is None:
+            return None
+        head, executable = found
+        return _function(executable, head, [constants[n].detach() for n in names], cache_hit=True)
+
     def _compile_new(self, gm: GraphModule, example_inputs: Sequence[Any], options: TvmOptions) -> Any:
+        device = _device(gm)
         constants = lift_constants(gm)
         made = translate(gm, use_library=options.library == "torch")
         head = {
             "inputs": [layout.to_json() for layout in made.inputs],
             "outputs": [layout.to_json() for layout in made.outputs],
             "notes": _notes(gm, made.library_calls),
+            "device": str(device),
         }
         alone = functools.partial(self._compile_alone, options=options)
         try:
-            executable = build.compile_module(made.module, options)
+            executable = build.compile_module(made.module, options, device, tune=True)
         except Exception as error:
             wrong = check.uncompilable(gm, alone, "TVM")
             if not wrong:
@@ -99,8 +128,23 @@ class Tvm:
 
     def _compile_alone(self, gm: GraphModule, options: TvmOptions) -> TvmFunction:
         made = translate(gm, use_library=options.library == "torch")
-        executable = build.compile_module(made.module, options)
-        return TvmFunction(executable, made.inputs, made.outputs, (), cache_hit=False, notes=())
+        device = _device(gm)
+        executable = build.compile_module(made.module, options, device)
+        return TvmFunction(executable, made.inputs, made.outputs, (), device, cache_hit=False, notes=())
+
+
+def _device(gm: GraphModule) -> torch.device:
+    """The device of all tensors of the graph.
+
+    Raises:
+        RuntimeError: they are on several.
+    """
+    values = [n.meta["val"] for n in gm.graph.nodes if n.op != "output"]
+    tensors = [v for value in values for v in (value if isinstance(value, (tuple, list)) else (value,))]
+    found = {v.device for v in tensors if isinstance(v, torch.Tensor)}
+    if len(found) > 1:
+        raise RuntimeError(f"code of TVM runs on one device, and the tensors are on {sorted(map(str, found))}")
+    return found.pop() if found else torch.device("cpu")
 
 
 def _notes(gm: GraphModule, library_calls: int) -> list[str]:
@@ -113,11 +157,12 @@ def _notes(gm: GraphModule, library_calls: int) -> list[str]:
 
 def _function(executable: Any, head: dict[str, Any], constants: Sequence[Any], *, cache_hit: bool) -> TvmFunction:
     inputs, outputs = ([Layout.from_json(v) for v in head[name]] for name in ("inputs", "outputs"))
-    return TvmFunction(executable, inputs, outputs, constants, cache_hit=cache_hit, notes=head["notes"])
+    device = torch.device(head["device"])
+    return TvmFunction(executable, inputs, outputs, constants, device, cache_hit=cache_hit, notes=head["notes"])
 
 
-def _load(key: str, gm: GraphModule) -> tuple[dict[str, Any], bytes] | None:
-    """What is kept under ``key``: the description and the code.
+def _load(key: str, gm: GraphModule) -> tuple[dict[str, Any], Any] | None:
+    """What is kept under ``key``: the description and the executable.
 
     Raises:
         NodesRefused: it was found before that some nodes are refused.
@@ -127,10 +172,24 @@ def _load(key: str, gm: GraphModule) -> tuple[dict[str, Any], bytes] | None:
     if stored is None:
         return None
     if stored[:1] == _CODE:
-        head, _, code = stored[1:].partition(b"\n")
-        return json.loads(head), code
+        return _opened(stored)
     nodes = list(gm.graph.nodes)
     raise NodesRefused({nodes[int(at)].name: reason for at, reason in json.loads(stored[1:]).items()})
+
+
+def _opened(stored: bytes) -> tuple[dict[str, Any], Any] | None:
+    """The description and the executable of a kept artifact; None if TVM does not load it here."""
+    head, _, code = stored[1:].partition(b"\n")
+    try:
+        return json.loads(head), build.from_bytes(code)
+    except Exception as error:  # a full disk, a library that was linked elsewhere
+        cache_log.warning("TVM does not load what it compiled before; it compiles again: %s", error)
+        return None
+
+
+def _held(gm: GraphModule) -> list[str]:
+    """The names of the tensors that the graph holds, in the order in which they become inputs."""
+    return [str(node.target) for node in gm.graph.find_nodes(op="get_attr")]
 
 
 def _store(key: str, payload: bytes) -> None:

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import tirx
+
+from . import compat
 
 _F32 = "float32"
 
@@ -127,9 +128,9 @@ def rewrite(function: Any) -> Any:
 
     def replace(call: Any) -> Any:
         made = _FUNCTIONS.get(getattr(call.op, "name", "").rpartition(".")[2])
-        if made is None or str(call.ty.dtype) != _F32:
+        if made is None or compat.dtype_of_scalar(call) != _F32:
             return call
         return made(call.args[0])
 
-    body = tvm_ffi.structural_map(function.body, (tvm.ir.Call, replace), order="post")
+    body = compat.with_calls_replaced(function.body, replace)
     return function if body.same_as(function.body) else function.with_body(body)

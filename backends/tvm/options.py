@@ -14,7 +14,7 @@ class TvmOptions:
     """How a graph is compiled.
 
     Raises:
-        InvalidOption: a target that is no JSON object or is not for a CPU, or a number out of its range.
+        InvalidOption: a target that is no JSON object or of another kind, or a number out of its range.
     """
 
     library: Literal["torch", "none"] = field(
@@ -27,11 +27,21 @@ class TvmOptions:
     target: str | None = field(
         default=None,
         metadata={
-            "help": 'a TVM target as JSON, such as \'{"kind": "llvm", "mcpu": "znver4"}\'; None: this processor. '
-            "Only CPU targets of kind llvm run here"
+            "help": 'a TVM target as JSON, such as \'{"kind": "llvm", "mcpu": "znver4"}\', of kind llvm for tensors on '
+            "the CPU and cuda for those on a GPU; None: this processor or GPU"
         },
     )
     opt_level: int = field(default=3, metadata={"help": "TVM's optimization level, 0 to 3"})
+    tuning_trials: int = field(
+        default=0,
+        metadata={
+            "help": "how many candidates MetaSchedule tries for each kernel that TVM generates; the fastest is kept in "
+            "the artifact cache. 0: kernels get torchmux's own schedule"
+        },
+    )
+    tuning_seconds: int = field(
+        default=600, metadata={"help": "how long tuning a graph may take; what is not tuned by then stays as it is"}
+    )
     shape_limit: int = field(
         default=8,
         metadata={
@@ -50,6 +60,9 @@ class TvmOptions:
     def __post_init__(self) -> None:
         if not 0 <= self.opt_level <= 3:
             raise InvalidOption(f"The option 'opt_level' of tvm takes a number from 0 to 3, not {self.opt_level}.")
+        for name, value in (("tuning_trials", self.tuning_trials), ("tuning_seconds", self.tuning_seconds)):
+            if value < 0:
+                raise InvalidOption(f"The option {name!r} of tvm takes a number from 0, not {value}.")
         if self.shape_limit < 1:
             raise InvalidOption(f"The option 'shape_limit' of tvm takes a number from 1, not {self.shape_limit}.")
         if self.target is not None:
@@ -66,8 +79,8 @@ def _check_target(text: str) -> None:
             f'The option \'target\' of tvm takes a JSON object with a "kind", such as \'{{"kind": "llvm"}}\', '
             f"not {text!r}."
         )
-    if parsed["kind"] != "llvm":
+    if parsed["kind"] not in ("llvm", "cuda"):
         raise InvalidOption(
-            f"tvm compiles for the CPU here, with a target of kind 'llvm', not {parsed['kind']!r}; a GPU is not "
-            f"supported by this adapter."
+            f"The option 'target' of tvm takes targets of kind 'llvm', for tensors on the CPU, or 'cuda', not "
+            f"{parsed['kind']!r}."
         )

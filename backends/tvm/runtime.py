@@ -8,15 +8,18 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from . import build, threads
+from . import build, streams, threads
 from .layout import Layout
 
 
 class TvmFunction:
     """A compiled part: takes tensors, returns tensors; may be called from several threads.
 
-    ``cache_hit`` says whether the code came from the artifact cache, ``notes`` is for the report.
+    ``cache_hit`` says whether the code came from the artifact cache, ``artifact`` how to make this again, ``notes`` is
+    for the report.
     """
+
+    artifact: str | None = None
 
     def __init__(
         self,
@@ -24,6 +27,7 @@ class TvmFunction:
         inputs: Sequence[Layout],
         outputs: Sequence[Layout],
         constants: Sequence[torch.Tensor],
+        device: torch.device,
         *,
         cache_hit: bool,
         notes: Sequence[str],
@@ -35,6 +39,7 @@ class TvmFunction:
         self._outputs = tuple(outputs)
         self._constants = tuple(constants)
         self._unusual = tuple(i for i, layout in enumerate(outputs) if not layout.is_usual)
+        self._device = device
         self._as_they_are = all(layout.order is None for layout in self._inputs)
         self._free: list[Any] = []
         self._copied: tuple[int, ...] | None = None  # outputs that show memory of something else, once known
@@ -48,14 +53,18 @@ class TvmFunction:
         try:
             main = self._free.pop()
         except IndexError:
-            main = build.machine(self._executable)
+            main = build.machine(self._executable, self._device)
+        run = main
         try:
-            threads.follow_torch()
+            if self._device.type == "cuda":
+                run = streams.on_torchs_stream(main, self._device)
+            else:
+                threads.follow_torch()
             if torch.is_grad_enabled():
                 with torch.no_grad():
-                    results = list(main(*given))
+                    results = list(run(*given))
             else:
-                results = list(main(*given))
+                results = list(run(*given))
         finally:
             self._free.append(main)
         if self._copied is None:

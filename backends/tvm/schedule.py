@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import s_tir, tirx
+
+from . import compat
 
 LANES = 32
 """Partial results of a reduction that run beside each other: two vector registers of the widest kind."""
@@ -90,6 +91,11 @@ class _Stage:
         return math.prod(self.spatial) * math.prod(self.reduced)
 
 
+def stages_of(schedule: Any) -> list[_Stage]:
+    """The blocks of a kernel; see :func:`_stages`."""
+    return _stages(schedule, schedule.get_sblock("root"))
+
+
 def _stages(schedule: Any, root: Any) -> list[_Stage]:
     """The blocks in order; empty if one of them is not spatial loops followed by reduction loops of known extent."""
     found = []
@@ -118,7 +124,7 @@ def _is_by_rows(function: Any) -> bool:
     """Whether some block reduces, none reduces everything, and all share a leading dimension."""
     schedule = s_tir.Schedule(function)
     try:
-        stages = _stages(schedule, schedule.get_sblock("root"))
+        stages = stages_of(schedule)
     except Exception:
         return False
     reductions = [stage for stage in stages if stage.reduced]
@@ -151,8 +157,7 @@ def _reduces_neighbours(schedule: Any, stage: _Stage) -> bool:
     if not reads:
         return False
     largest = max(reads, key=lambda r: len(r.region))
-    found: list[Any] = []
-    tvm_ffi.structural_walk(largest.region[-1].min, (tirx.Var, found.append), order="post")
+    found = compat.collected(largest.region[-1].min, tirx.Var)
     return any(v.same_as(r) for v in found for r in reduced)
 
 
@@ -177,9 +182,7 @@ def _inline(schedule: Any, root: Any) -> None:
 
 def _is_costly(block: Any) -> bool:
     """Whether the block computes an elementary function or divides."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(block.body, ((tirx.Div, tvm.ir.Call), found.append), order="post")
-    return bool(found)
+    return bool(compat.collected(block.body, tirx.Div, compat.Call))
 
 
 def _by_rows(schedule: Any, stages: list[_Stage]) -> Any:
@@ -252,7 +255,7 @@ def _reduction_loops(schedule: Any, block: Any) -> list[int]:
     variables: list[Any] = []
     for variable, value in zip(schedule.get(block).iter_vars, realize.iter_values, strict=True):
         if variable.iter_type == 2:
-            tvm_ffi.structural_walk(value, (tirx.Var, variables.append), order="post")
+            variables += compat.collected(value, tirx.Var)
     loops = schedule.get_loops(block)
     return [i for i, loop in enumerate(loops) if any(schedule.get(loop).loop_var.same_as(v) for v in variables)]
 
@@ -290,12 +293,10 @@ def _side_by_side(schedule: Any, stage: _Stage) -> int:
 
 def _follows(region: Any, variables: list[Any], extents: list[int]) -> bool:
     indices = [r.min for r in region.region]
-    last, shape = indices[-len(variables) :], list(region.source.shape)[-len(variables) :]
+    last, shape = indices[-len(variables) :], list(compat.source_of(region).shape)[-len(variables) :]
     if len(last) == len(variables) and all(i.same_as(v) for i, v in zip(last, variables, strict=True)):
         return [int(s) for s in shape] == extents
-    found: list[Any] = []
-    for index in indices:
-        tvm_ffi.structural_walk(index, (tirx.Var, found.append), order="post")
+    found = [variable for index in indices for variable in compat.collected(index, tirx.Var)]
     return not any(f.same_as(v) for f in found for v in variables)
 
 

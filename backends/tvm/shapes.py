@@ -129,7 +129,9 @@ def specialize(gm: GraphModule, args: Sequence[Any]) -> GraphModule:
                     copied[node] = values[node] = argument
                     continue
                 copied[node] = graph.placeholder(node.name)
-                values[node] = torch.empty_strided(argument.shape, argument.stride(), dtype=argument.dtype)
+                values[node] = torch.empty_strided(
+                    argument.shape, argument.stride(), dtype=argument.dtype, device=node.meta["val"].device
+                )
             elif node.op == "get_attr":
                 copied[node] = graph.node_copy(node)
                 values[node] = mode.from_tensor(getattr(gm, node.target))

@@ -24,7 +24,7 @@ from torchmux import torch_internals as internals
 from ..common import aliasing
 from ..common.partition import takes_element
 from ..common.refusal import NodesRefused
-from . import library
+from . import compat, library
 from .handlers import HANDLERS
 from .layout import Layout, memory_order
 
@@ -81,7 +81,7 @@ class Translator(ExportedProgramImporter):
         placeholders = self.gm.graph.find_nodes(op="placeholder")
         inputs = [Layout.of(n.meta["val"]) for n in placeholders]
         variables = [
-            relax.Var(f"input_{i}", relax.TensorType(layout.stored_shape, _NAMES[layout.dtype]))
+            relax.Var(f"input_{i}", compat.TensorType(layout.stored_shape, _NAMES[layout.dtype]))
             for i, layout in enumerate(inputs)
         ]
         results = list(next(n for n in reversed(self.gm.graph.nodes) if n.op == "output").args[0])
@@ -168,9 +168,9 @@ class Translator(ExportedProgramImporter):
         value = node.meta["val"]
         if not isinstance(value, torch.Tensor):
             return
-        found = made.ty
+        found = compat.of(made)
         shape = [int(s) for s in found.shape] if found.shape is not None else None
-        if shape != list(value.shape) or str(found.dtype.dtype) != _NAMES[value.dtype]:
+        if shape != list(value.shape) or compat.dtype_of(made) != _NAMES[value.dtype]:
             raise TypeError(f"it makes {found} of what is {tuple(value.shape)} {value.dtype} in torch")
 
     # --- torch's kernels ----------------------------------------------------------------------------------------------
@@ -195,13 +195,13 @@ class Translator(ExportedProgramImporter):
         kept = [i for i, v in enumerate(value) if isinstance(v, torch.Tensor)] if several else [None]
         layouts = [Layout.of(value[i] if several else value) for i in kept]
         text = library.recipe(node.target, arguments, keywords, kept, [layout.order for layout in layouts])
-        types = [relax.TensorType(layout.stored_shape, _NAMES[layout.dtype]) for layout in layouts]
+        kinds = [compat.TensorType(layout.stored_shape, _NAMES[layout.dtype]) for layout in layouts]
         given = [tvm.ir.StringImm(text), *tensors]
         if not several:
-            made = self.emit(relax.call_pure_packed(library.CALL, *given, ty_args=types[0]))
+            made = self.emit(compat.call_returning(library.CALL, given, kinds[0]))
             self._memory[node] = made
             return self._logical(made, layouts[0])
-        made = self.emit(relax.call_pure_packed(library.CALL, *given, ty_args=relax.TupleType(types)))
+        made = self.emit(compat.call_returning(library.CALL, given, compat.TupleType(kinds)))
         results: list[Any] = [None] * len(value)
         for at, (position, layout) in enumerate(zip(kept, layouts, strict=True)):
             assert position is not None
@@ -215,7 +215,7 @@ class Translator(ExportedProgramImporter):
         stored = self._memory.get(root)
         if stored is None:
             return self.env[node], None
-        if [int(s) for s in stored.ty.shape] == list(value.shape) and value.is_contiguous():
+        if [int(s) for s in compat.of(stored).shape] == list(value.shape) and value.is_contiguous():
             return stored, None
         return stored, [list(value.shape), list(value.stride()), value.storage_offset()]
 
@@ -251,31 +251,31 @@ class Translator(ExportedProgramImporter):
         return _NAMES[node.meta["val"].dtype]
 
     def type_of(self, value: torch.Tensor) -> Any:
-        return relax.TensorType(list(value.shape), _NAMES[value.dtype])
+        return compat.TensorType(list(value.shape), _NAMES[value.dtype])
 
     def scalar(self, value: Any, dtype: torch.dtype) -> Any:
         return relax.const(value, _NAMES[dtype])
 
     def cast(self, x: Any, dtype: torch.dtype) -> Any:
         name = _NAMES[dtype]
-        return x if str(x.ty.dtype.dtype) == name else self.emit(relax.op.astype(x, name))
+        return x if compat.dtype_of(x) == name else self.emit(relax.op.astype(x, name))
 
     def operand(self, argument: Any, dtype: torch.dtype) -> Any:
         """A tensor or number as an expression of ``dtype``."""
         return self.cast(self.env[argument], dtype) if isinstance(argument, Node) else self.scalar(argument, dtype)
 
     def reshape(self, x: Any, shape: Sequence[int]) -> Any:
-        if [int(s) for s in x.ty.shape] == list(shape):
+        if [int(s) for s in compat.of(x).shape] == list(shape):
             return x
         return self.emit(relax.op.reshape(x, list(shape)))
 
     def broadcast(self, x: Any, shape: Sequence[int]) -> Any:
-        if [int(s) for s in x.ty.shape] == list(shape):
+        if [int(s) for s in compat.of(x).shape] == list(shape):
             return x
         return self.emit(relax.op.broadcast_to(x, list(shape)))
 
     def strided_slice(self, x: Any, axis: int, begin: int, end: int, step: int) -> Any:
-        if begin == 0 and step == 1 and end == int(x.ty.shape[axis]):
+        if begin == 0 and step == 1 and end == int(compat.of(x).shape[axis]):
             return x
         return self.emit(relax.op.strided_slice(x, axes=[axis], begin=[begin], end=[end], strides=[step]))
 
