@@ -313,7 +313,7 @@ def beneath_functionalization(op: Any, args: Any, kwargs: Any) -> Any:
     from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
     from torch._subclasses.functional_tensor import FunctorchFunctionalizeAPI
 
-    layer: Any = FunctorchFunctionalizeAPI(retrieve_current_functorch_interpreter())  # type: ignore[arg-type]
+    layer: Any = FunctorchFunctionalizeAPI(retrieve_current_functorch_interpreter())
     args, kwargs = layer.unwrap_tensors((args, kwargs))
     with layer.redispatch_to_next():
         result = op(*args, **kwargs)

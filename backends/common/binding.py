@@ -67,7 +67,9 @@ class Binding:
 
     def __init__(self, inputs: Sequence[Input], results: Sequence[Result]) -> None:
         self.results = tuple(results)
-        tensors, varying, numbers = [], [], []
+        tensors: list[tuple[int, int]] = []
+        varying: list[tuple[int, int]] = []
+        numbers: list[tuple[int, int]] = []
         for port, given in enumerate(inputs):
             kind = numbers if given.dtype is None else varying if given.shape is None else tensors
             kind.append((port, given.position))

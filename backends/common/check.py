@@ -23,8 +23,8 @@ from .results import hint_of
 log = logging.getLogger("torchmux.check")
 
 # Of the largest value: what a whole part, and what one operator, may differ by.
-_WHOLE = {torch.float32: 1e-3, torch.float64: 1e-9}
-_ALONE = {torch.float32: 1e-4, torch.float64: 1e-10}
+_WHOLE = {torch.float32: 1e-3, torch.float64: 1e-9, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+_ALONE = {torch.float32: 1e-4, torch.float64: 1e-10, torch.float16: 5e-3, torch.bfloat16: 4e-2}
 
 Run = Callable[..., Sequence[Any]]
 

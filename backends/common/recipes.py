@@ -71,7 +71,7 @@ def _key(gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest
         elif node.op == "get_attr":
             text.append(f"get_attr {node.target} {_constant(getattr(gm, str(node.target), None))}")
         elif node.op in ("call_function", "call_method", "output"):
-            target = {"call_function": _function, "call_method": _method, "output": str}[node.op](node.target)
+            target = _NAMERS[node.op](node.target)
             text.append(f"{node.op} {target} {_told(node.args, number)} {_told(node.kwargs, number)}")
         else:
             raise Unknown(f"a node of kind {node.op}")
@@ -165,6 +165,9 @@ def _method(name: str) -> str:
     return name
 
 
+_NAMERS: dict[str, Callable[[Any], str]] = {"call_function": _function, "call_method": _method, "output": str}
+
+
 def _told(value: Any, number: dict[Node, int]) -> str:
     """An argument in a text that differs for different arguments."""
     if isinstance(value, Node):
@@ -215,7 +218,7 @@ def _encode(
 ) -> dict[str, Any]:
     number: dict[Node, int] = {}
     inputs = 0
-    constants = []
+    constants: list[Any] = []
     for node in gm.graph.nodes:
         if node.op == "placeholder":
             inputs += 1

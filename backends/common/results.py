@@ -38,8 +38,8 @@ class Result:
     @classmethod
     def from_json(cls, told: list[Any]) -> Result:
         dtype, shape, order, device = told
-        tuples = [None if v is None else tuple(v) for v in (shape, order)]
-        return cls(getattr(torch, dtype), *tuples, torch.device(device))
+        shape, order = (None if v is None else tuple(v) for v in (shape, order))
+        return cls(getattr(torch, dtype), shape, order, torch.device(device))
 
     def arrange(self, tensor: torch.Tensor) -> torch.Tensor:
         """The contiguous ``tensor``, or the same values with the dimensions laid out in ``order``."""

@@ -2,7 +2,7 @@
 
 * ``operators`` says what the exporter can translate,
 * ``translate`` makes an ONNX model of a graph,
-* ``session`` runs it on torch's own memory,
+* ``session`` runs it on torch's own memory, ``devices`` says where,
 * ``compiler`` puts these together, with the artifact cache.
 
 Importing this package imports none of onnxruntime, onnxscript and torch.onnx.
@@ -23,14 +23,14 @@ def fingerprint() -> str:
 
 SPEC = BackendSpec(
     name="onnxrt",
-    summary="ONNX Runtime through torch's ONNX exporter, on CPU",
+    summary="ONNX Runtime through torch's ONNX exporter",
     load="torchmux.backends.onnxrt.compiler:OnnxRuntime",
     requires=("onnxruntime>=1.20 | onnxruntime-gpu>=1.20", "onnxscript>=0.5", "onnx>=1.17"),
     install='python -m pip install "onnxruntime>=1.20" "onnxscript>=0.5" "onnx>=1.17"',
     graph="aten",
     training=True,
     dynamic_shapes=True,
-    devices=("cpu",),
+    devices=("cpu", "cuda"),
     dtypes=("float32", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"),
     options=OnnxrtOptions,
     fingerprint=fingerprint,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -28,6 +29,7 @@ from .session import OnnxFunction, check_types, make_session
 from .translate import to_onnx
 
 _MODEL, _REFUSED = b"M", b"R"
+cache_log = logging.getLogger("torchmux.cache")
 
 
 class OnnxRuntime:
@@ -78,11 +80,11 @@ class OnnxRuntime:
             gm, request.fingerprint or self._fingerprint, sorted(constants), list(place.providers), options.check
         )
         made = _Parts.of(gm, constants, place, options)
-        stored = self._load(key, gm)
-        if stored is None:
-            run = made.function(self._export(gm, example_inputs, made, key))
+        session = made.opened(self._load(key, gm))
+        if session is not None:
+            run = made.function(session, cache_hit=True)
         else:
-            run = made.function(made.session(stored), cache_hit=True)
+            run = made.function(self._export(gm, example_inputs, made, key))
         if not constants and place.takes_constants:
             run.artifact = json.dumps([key, dataclasses.asdict(options), made.to_json()])
         return run
@@ -98,7 +100,8 @@ class OnnxRuntime:
             settings["providers"] = tuple(settings["providers"])
         options = OnnxrtOptions(**settings)
         made = _Parts.from_json(parts, constants, devices.place_for((), options), options)
-        return made.function(made.session(stored[1:]), cache_hit=True)
+        session = made.opened(stored[1:])
+        return None if session is None else made.function(session, cache_hit=True)
 
     def _load(self, key: str, gm: GraphModule) -> bytes | None:
         cache = default_cache()
@@ -197,6 +200,16 @@ class _Parts:
         session = make_session(model, self.options, self.constants, self.place)
         check_types(session, self.results)
         return session
+
+    def opened(self, model: bytes | None) -> Any:
+        """The session of a kept model; None if there is none, or onnxruntime does not take it any more."""
+        if model is None:
+            return None
+        try:
+            return self.session(model)
+        except Exception as error:
+            cache_log.warning("onnxruntime does not take a kept model; it is made again: %s", error)
+            return None
 
     def function(self, session: Any, *, cache_hit: bool = False) -> OnnxFunction:
         lifted = () if self.place.takes_constants else self.held

@@ -37,11 +37,6 @@ def place_for(values: Sequence[Any], options: OnnxrtOptions) -> Place:
     return CudaPlace(providers, device)
 
 
-def half_types(providers: Sequence[str]) -> bool:
-    """Whether the first provider computes float16 and bfloat16 in these types."""
-    return bool(providers) and providers[0] in _ON_CUDA
-
-
 class Place:
     """Runs sessions on the host's memory."""
 

@@ -58,6 +58,7 @@ _REMAINDERS = frozenset(
 # Has a translation that keeps the biased variance, where torch keeps the unbiased one.
 _BATCH_NORM = torch.ops.aten._native_batch_norm_legit_functional.default
 
+HALF = frozenset((torch.float16, torch.bfloat16))
 DTYPES = frozenset(
     (torch.float32, torch.float64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
 )
@@ -148,7 +149,9 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
             continue
         if value.layout is not torch.strided:
             return f"ONNX has no {value.layout} tensors"
-        if value.dtype in (torch.float16, torch.bfloat16):
+        if value.dtype in HALF and value.device.type == "cuda":
+            continue
+        if value.dtype in HALF:
             return f"onnxruntime computes {_name(value.dtype)} in float32 on a CPU, which rounds otherwise"
         if value.dtype not in DTYPES:
             return f"ONNX has no operators on {_name(value.dtype)}"

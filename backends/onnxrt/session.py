@@ -123,7 +123,7 @@ class OnnxFunction:
 
 
 class _Binding(Binding):
-    __slots__ = ("_io", "_names", "_numbers_at", "_place", "_session")
+    __slots__ = ("_io", "_names", "_numbers_at", "_outputs_at", "_place", "_session")
 
     def __init__(self, session: Any, inputs: Sequence[Input], results: Sequence[Result], place: devices.Place) -> None:
         super().__init__(inputs, results)
@@ -131,6 +131,7 @@ class _Binding(Binding):
         self._io = session.io_binding()
         self._names = tuple(f"input_{given.position}" for given in inputs)
         self._numbers_at: dict[int, torch.Tensor] = {}
+        self._outputs_at: dict[int, int] = {}  # onnxruntime lists outputs as they were first bound
         self._place = place
 
     def bind_input(self, port: int, value: torch.Tensor) -> None:
@@ -153,6 +154,7 @@ class _Binding(Binding):
         scalar.fill_(value)
 
     def bind_output(self, port: int, value: torch.Tensor) -> None:
+        self._outputs_at.setdefault(port, len(self._outputs_at))
         device = value.device
         self._io.bind_output(
             f"output_{port}",
@@ -164,12 +166,13 @@ class _Binding(Binding):
         )
 
     def release_output(self, port: int) -> None:
+        self._outputs_at.setdefault(port, len(self._outputs_at))
         device = self.results[port].device
         self._io.bind_output(f"output_{port}", device.type, device.index or 0)
 
     def take_output(self, port: int) -> torch.Tensor:
         """Share the memory of an OrtValue; DLPack has no bool there, it comes as uint8."""
-        tensor = torch.from_dlpack(self._io.get_outputs()[port])
+        tensor = torch.from_dlpack(self._io.get_outputs()[self._outputs_at[port]])
         return tensor.view(torch.bool) if self.results[port].dtype is torch.bool else tensor
 
     def run(self) -> None:

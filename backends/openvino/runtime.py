@@ -216,7 +216,7 @@ class _View:
 
     def __call__(self, value: torch.Tensor) -> Any:
         shape = tuple(value.shape) if self._shape is None else self._shape
-        memory = self._memory or ctypes.c_char * (value.numel() * self._dtype.itemsize)
+        memory: Any = self._memory or ctypes.c_char * (value.numel() * self._dtype.itemsize)
         return self._tensor(np.ndarray(shape, self._dtype, memory.from_address(value.data_ptr())), shared_memory=True)
 
 
