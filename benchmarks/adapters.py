@@ -1,29 +1,43 @@
-"""What the adapters cost: torchmux beside the same runtime used by hand, on the same model.
+"""What the adapters cost, and what they cover: torchmux beside the same runtime used by hand, on the same model.
 
-    python benchmarks/adapters.py [--backends NAME ...] [--models NAME ...] [--batch N] [--rounds N] [--json FILE]
+    python benchmarks/adapters.py [--backends NAME ...] [--models NAME ...] [--batch N ...] [--rounds N] [--json FILE]
+    python benchmarks/adapters.py --coverage [--training] [--size tiny]
+    python benchmarks/adapters.py --starts
 
 By hand: the model exported and compiled once as the runtime's own documentation says, weights as constants, in float32
 and with torch's number of threads; a call gets prepared inputs.  Beside it the adapter as it is, whose weights are
-inputs, so that a change of theirs is seen, and with ``freeze=True``, which is what the runtime has by hand.
+inputs, so that a change of theirs is seen, and with ``freeze=True``, which is what the runtime has by hand.  tvm, which
+has no such use by hand, is compared with eager.
 
-All sides take turns in one process, with a pause between them for the threads of the one before to come to rest;
-medians.  *Ratio* is the time by hand by the adapter's: 1 and more is as fast.  The row "tiny" is a small network,
-where nothing but the overhead of a call is left.  A side that fails says so and has no number.
+All sides take turns in one process, with a pause between them for the threads of the one before to come to rest; least
+times.  *Ratio* is the time by hand by the adapter's: 1 and more is as fast.  The row "tiny" is a small network, where
+nothing but the overhead of a call is left.  A side that fails says so and has no number.
+
+``--coverage`` compares each model with eager once and says which share of the operators the backend runs, how many of
+these are calls of torch's kernels, and what torch runs instead.  ``--starts`` measures the first call in a process
+without and with a cache that an earlier process has left, in seconds of the processor.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
-import statistics
+import math
+import os
+import re
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-MODELS = ("bert", "gpt2", "llama", "vit", "resnet")
+MODELS = ("bert", "gpt2", "llama", "vit", "resnet", "t5")
+TRAINED = ("bert", "resnet")
+BACKENDS = ("onnxrt", "openvino", "tvm")
 TINY = "tiny"
 PAUSE = 0.02
 
@@ -57,12 +71,26 @@ def program(name: str, batch: int, size: str) -> tuple[torch.nn.Module, Inputs]:
     """The model and its inputs."""
     if name == TINY:
         return Tiny().eval(), {"x": torch.randn(8, 16)}
+    if name == "t5":
+        return t5(batch, size)
     from torchmux.demo.models import MODELS as FAMILIES
 
     family = FAMILIES[name]
     # Caches of keys and values are no part of one forward, and exporters trip over them.
     model = family.build(size, use_cache=False)  # type: ignore[arg-type]
     return Logits(model).eval(), family.example(model, size, batch)  # type: ignore[arg-type]
+
+
+def t5(batch: int, size: str) -> tuple[torch.nn.Module, Inputs]:
+    """T5 with its decoder: the sizes of ``t5-small``, or smaller ones."""
+    import transformers
+
+    torch.manual_seed(0)
+    small = {"d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_heads": 4, "vocab_size": 100}
+    config = transformers.T5Config(**({} if size == "full" else small), use_cache=False)
+    model = transformers.T5ForConditionalGeneration(config)
+    ids = torch.randint(0, config.vocab_size, (batch, 128 if size == "full" else 16))
+    return Logits(model).eval(), {"input_ids": ids, "decoder_input_ids": ids[:, : ids.shape[1] // 4].contiguous()}
 
 
 # --- by hand ---------------------------------------------------------------------------------------------------------
@@ -132,12 +160,10 @@ def sides(name: str, backend: str, batch: int, size: str) -> dict[str, Call]:
         compiled = torchmux.compile(model, backend=backend, options=options, fullgraph=True)
         return lambda: compiled(**inputs)
 
-    made: dict[str, Callable[[], Call]] = {
-        "eager": lambda: lambda: model(**inputs),
-        "by hand": lambda: BY_HAND[backend](model, inputs),
-        "adapter": adapter,
-        "adapter, frozen": lambda: adapter(freeze=True),
-    }
+    made: dict[str, Callable[[], Call]] = {"eager": lambda: lambda: model(**inputs), "adapter": adapter}
+    if backend in BY_HAND:
+        made["by hand"] = lambda: BY_HAND[backend](model, inputs)
+        made["adapter, frozen"] = lambda: adapter(freeze=True)
     calls, expected = {}, model(**inputs)
     for side, make in made.items():
         try:
@@ -152,7 +178,7 @@ def sides(name: str, backend: str, batch: int, size: str) -> dict[str, Call]:
 
 
 def measure(calls: dict[str, Call], rounds: int) -> dict[str, float]:
-    """Milliseconds a call for each side."""
+    """Milliseconds a call for each side: the least of all rounds, which other programs disturb least."""
     times: dict[str, list[float]] = {side: [] for side in calls}
     count = {side: max(1, int(0.005 / _seconds(call, 1))) for side, call in calls.items()}
     for _ in range(rounds):
@@ -160,7 +186,7 @@ def measure(calls: dict[str, Call], rounds: int) -> dict[str, float]:
             time.sleep(PAUSE)
             _seconds(call, 1)  # brings the side's own threads and caches back
             times[side].append(_seconds(call, count[side]))
-    return {side: statistics.median(found) * 1e3 for side, found in times.items()}
+    return {side: min(found) * 1e3 for side, found in times.items()}
 
 
 def _seconds(call: Call, count: int) -> float:
@@ -170,28 +196,152 @@ def _seconds(call: Call, count: int) -> float:
     return (time.perf_counter() - begun) / count
 
 
+# --- coverage --------------------------------------------------------------------------------------------------------
+
+
+def coverage(backend: str, name: str, batch: int, size: str, training: bool) -> dict[str, Any]:
+    """What the report says of one model, and how far results (and gradients) are from eager's."""
+    import torchmux
+
+    if training:
+        model, inputs = trainee(name, batch, size)
+    else:
+        model, inputs = program(name, batch, size)
+    twin = copy.deepcopy(model)
+    compiled = torchmux.compile(model, backend=backend)
+    with torch.set_grad_enabled(training):
+        found, wanted = compiled(**inputs), twin(**inputs)
+    if training:
+        found.loss.backward()
+        wanted.loss.backward()
+        pairs = [(p.grad, q.grad) for p, q in zip(model.parameters(), twin.parameters(), strict=True)]
+        pairs = [(found.loss, wanted.loss), *((a, b) for a, b in pairs if b is not None)]
+    else:
+        pairs = [(found, wanted)]
+    reports = [entry.report for entry in torchmux.report(compiled).graphs]
+    placements = [p for report in reports for p in report.placements]
+    fallbacks = [p for report in reports for p in report.fallbacks]
+    calls = [re.match(r"(\d+) of \d+ operators on tvm", note) for report in reports for note in report.notes]
+    return {
+        "share": 1 - len(fallbacks) / max(len(placements), 1),
+        "operators": len(placements),
+        "library": sum(int(found[1]) for found in calls if found),
+        "difference": max(difference(a.detach(), b.detach()) for a, b in pairs),
+        "torch": sorted({f"{p.op}: {p.reason}" for p in fallbacks}),
+    }
+
+
+def trainee(name: str, batch: int, size: str) -> tuple[torch.nn.Module, Inputs]:
+    """The model in training, without dropout, whose numbers no two compilers draw alike; inputs with targets."""
+    from torchmux.demo.models import MODELS as FAMILIES
+
+    family = FAMILIES[name]
+    model = family.build(size).train()  # type: ignore[arg-type]
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    return model, family.example_with_targets(model, size, batch)  # type: ignore[arg-type]
+
+
+def difference(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    """The largest difference by the largest number."""
+    return float((found - wanted).abs().max() / wanted.abs().max().clamp(min=1e-12))
+
+
+def show_coverage(rows: list[dict[str, Any]]) -> None:
+    """One table, and below it what torch runs."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    table = Table(box=None, header_style="bold")
+    for title in ("backend", "model", "phase"):
+        table.add_column(title)
+    for title in ("batch", "operators", "share", "torch's kernels", "difference"):
+        table.add_column(title, justify="right")
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        head = [row["backend"], row["model"], row["phase"], str(row["batch"])]
+        if "error" in row:
+            table.add_row(*head, row["error"])
+            continue
+        numbers = [str(row["operators"]), f"{row['share']:.3f}", str(row["library"]), f"{row['difference']:.1e}"]
+        table.add_row(*head, *numbers)
+        for reason in row["torch"]:
+            reasons.setdefault(reason, []).append(f"{row['backend']} {row['model']} {row['phase']} {row['batch']}")
+    console.print(table)
+    for reason, places in reasons.items():
+        console.print(f"torch runs {reason} ({', '.join(places)})", soft_wrap=True)
+
+
+# --- starts -----------------------------------------------------------------------------------------------------------
+
+_START = """
+import json, sys, time
+sys.path.insert(0, {folder!r})
+import adapters, torch, torchmux
+torch.set_grad_enabled(False)
+model, inputs = adapters.program({name!r}, 1, {size!r})
+model(**inputs)
+compiled = torchmux.compile(model, backend={backend!r}, fullgraph=True)
+begun = time.process_time()
+compiled(**inputs)
+first = time.process_time() - begun
+begun = time.process_time()
+compiled(**inputs)
+later = time.process_time() - begun
+report, = (entry.report for entry in torchmux.report(compiled).graphs)
+print(json.dumps({{"seconds": first - later, "hits": report.cache_hits, "parts": report.partitions}}))
+"""
+
+
+def starts(backend: str, name: str, size: str) -> list[dict[str, Any]]:
+    """The first call in a process that finds an empty cache, and in the next process."""
+    text = _START.format(folder=os.path.dirname(os.path.abspath(__file__)), name=name, size=size, backend=backend)
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "TORCHMUX_CACHE_DIR": os.path.join(folder, "cache")}
+        found = []
+        for _ in range(2):
+            done = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True)
+            if done.returncode:
+                raise RuntimeError(done.stderr.strip().splitlines()[-1])
+            found.append(json.loads(done.stdout.splitlines()[-1]))
+        return found
+
+
 # --- the table -------------------------------------------------------------------------------------------------------
 
 
 def show(results: dict[str, dict[str, dict[str, float]]]) -> None:
-    """A table for each backend."""
+    """A table for each backend, with the geometric mean of the ratios."""
     from rich.console import Console
     from rich.table import Table
 
     console = Console(highlight=False)
     for backend, rows in results.items():
+        by_hand = backend in BY_HAND
         table = Table(title=f"{backend}: milliseconds a call", box=None, header_style="bold", title_justify="left")
         table.add_column("model")
-        for title in ("eager", "by hand", "adapter", "ratio", "adapter, frozen", "ratio"):
+        for title in ("eager", *(("by hand", "adapter", "ratio", "adapter, frozen", "ratio") if by_hand else
+                                 ("adapter", "ratio"))):  # fmt: skip
             table.add_column(title, justify="right", no_wrap=True)
+        ratios: dict[str, list[float]] = {"adapter": [], "adapter, frozen": []}
         for name, row in rows.items():
-            hand = row.get("by hand")
-            cells = [_number(row.get("eager")), _number(hand)]
-            for side in ("adapter", "adapter, frozen"):
+            base = row.get("by hand" if by_hand else "eager")
+            cells = [_number(row.get("eager"))]
+            if by_hand:
+                cells.append(_number(base))
+            for side in ("adapter", "adapter, frozen") if by_hand else ("adapter",):
                 found = row.get(side)
-                cells += [_number(found), f"{hand / found:.2f}" if hand and found else ""]
+                cells += [_number(found), f"{base / found:.2f}" if base and found else ""]
+                if base and found and not name.startswith(TINY):
+                    ratios[side].append(base / found)
             table.add_row(name, *cells)
         console.print(table)
+        for side, found in ratios.items():
+            if found:
+                mean = math.exp(sum(map(math.log, found)) / len(found))
+                console.print(f"{side}: geometric mean {mean:.2f}, least {min(found):.2f}")
 
 
 def _number(value: float | None) -> str:
@@ -207,25 +357,72 @@ def main() -> None:
     """Measure, print the tables, and write the numbers where asked to."""
     parser = argparse.ArgumentParser(description="Adapters beside their runtimes used by hand.")
     names = (TINY, *MODELS)
-    parser.add_argument("--backends", nargs="+", choices=BY_HAND, default=list(BY_HAND), help=", ".join(BY_HAND))
+    parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=BACKENDS, help=", ".join(BACKENDS))
     parser.add_argument("--models", nargs="+", choices=names, default=names, metavar="MODEL", help=", ".join(names))
     parser.add_argument("--size", choices=("tiny", "small", "full"), default="full", help="of the models (full)")
-    parser.add_argument("--batch", type=int, default=1, help="(1)")
+    parser.add_argument("--batch", type=int, nargs="+", default=[1], help="(1)")
     parser.add_argument("--rounds", type=int, default=15, help="turns of each side (15)")
+    parser.add_argument("--coverage", action="store_true", help="what runs where, instead of times")
+    parser.add_argument("--training", action="store_true", help="with --coverage: training too")
+    parser.add_argument("--starts", action="store_true", help="the first call in two processes, instead of times")
     parser.add_argument("--json", metavar="FILE", help="write the numbers here too")
     arguments = parser.parse_args()
     torch.set_grad_enabled(False)
+    if arguments.coverage:
+        found: Any = {"coverage": all_coverage(arguments)}
+        show_coverage(found["coverage"])
+    elif arguments.starts:
+        found = {"starts": all_starts(arguments)}
+    else:
+        found = {"milliseconds": all_times(arguments)}
+        show(found["milliseconds"])
+    if arguments.json:
+        with open(arguments.json, "w") as file:
+            json.dump(found, file, indent=2)
+
+
+def all_coverage(arguments: Any) -> list[dict[str, Any]]:
+    rows = []
+    for backend in arguments.backends:
+        for name in arguments.models:
+            phases = [False, True] if arguments.training and name in TRAINED else [False]
+            for training, batch in ((t, b) for t in phases for b in arguments.batch):
+                note(f"{backend}: {name}, batch {batch}{', training' if training else ''}")
+                phase = "training" if training else "inference"
+                row: dict[str, Any] = {"backend": backend, "model": name, "phase": phase, "batch": batch}
+                try:
+                    row |= coverage(backend, name, batch, arguments.size, training)
+                except Exception as error:
+                    row["error"] = f"{type(error).__name__}: {str(error).strip()[:200]}"
+                rows.append(row)
+    return rows
+
+
+def all_starts(arguments: Any) -> dict[str, Any]:
+    results: dict[str, Any] = {}
+    for backend in arguments.backends:
+        for name in arguments.models:
+            first, second = results[f"{backend} {name}"] = starts(backend, name, arguments.size)
+            compiled = second["parts"] - second["hits"]
+            print(
+                f"{backend} {name}: {first['seconds']:.2f} s, then {second['seconds']:.2f} s "
+                f"({second['seconds'] / first['seconds']:.2f}), {compiled} of {second['parts']} parts compiled again",
+                flush=True,
+            )
+    return results
+
+
+def all_times(arguments: Any) -> dict[str, dict[str, dict[str, float]]]:
     results: dict[str, dict[str, dict[str, float]]] = {}
     for backend in arguments.backends:
         results[backend] = {}
         for name in arguments.models:
-            note(f"{backend}: {name}")
-            calls = sides(name, backend, arguments.batch, arguments.size)
-            results[backend][name] = measure(calls, arguments.rounds)
-    show(results)
-    if arguments.json:
-        with open(arguments.json, "w") as file:
-            json.dump({"milliseconds": results}, file, indent=2)
+            for batch in arguments.batch:
+                note(f"{backend}: {name}, batch {batch}")
+                calls = sides(name, backend, batch, arguments.size)
+                title = name if arguments.batch == [1] else f"{name}, batch {batch}"
+                results[backend][title] = measure(calls, arguments.rounds)
+    return results
 
 
 if __name__ == "__main__":
