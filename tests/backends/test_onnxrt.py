@@ -340,3 +340,8 @@ def test_constants_of_the_graph(capture) -> None:
     gm, x = torch.fx.GraphModule({}, graph), torch.randn(2)
     compiled = resolve("onnxrt", strict=True).compile(gm, [x], training=False)
     assert torch.equal(compiled(x)[0], x + torch.tensor([1.0, 2.0]))
+
+
+def test_results_of_known_and_of_unknown_size(capture) -> None:
+    """onnxruntime allocates those whose size depends on the call, and lists all in its own order."""
+    check(capture, lambda x: (x + 1, x.sum(0), x * 2, x.mean()), torch.randn(4, 6), dynamic={0: [0]})
