@@ -91,6 +91,8 @@ def call(ctx: Context, op: Any, args: Any, kwargs: Any) -> Any:
 
     if op in IN_PLACE:
         return call_in_place(ctx, IN_PLACE[op], args, kwargs)
+    if torch.Tag.nondeterministic_seeded in op.tags:
+        args = [_as_traced(ctx, value, node) for value, node in zip(args, ctx.node.args, strict=True)]
     given, named = prepared(tuple(args), ctx), prepared(kwargs, ctx)
     seen = _as_laid_out(ctx, op, given, named)
     fakes = seen if isinstance(seen, (list, tuple)) else [seen]
@@ -103,6 +105,19 @@ def call(ctx: Context, op: Any, args: Any, kwargs: Any) -> Any:
     ctx.program.call(op, given, named, results)
     values = tuple(ctx.program.stored(b) if b is not None else None for b in results)
     return values if isinstance(ctx.val, (list, tuple)) else values[0]
+
+
+def _as_traced(ctx: Context, value: Any, node: Any) -> Any:
+    """A tensor in the layout that eager has: random numbers are drawn in the order of memory."""
+    if not isinstance(value, Value):
+        return value
+    strides = ctx.strides(ctx.fake(node))
+    reach = sum(((s - 1) * t for s, t in zip(value.sizes, strides, strict=True)), start=1)  # type: ignore[arg-type]
+    if not (reach is value.numel or reach == value.numel):
+        return value  # elements that lie apart or share a place: torch makes something dense of them
+    if value.place is None:
+        return ctx.program.realize(value, strides)
+    return value if value.place.strides == strides else ctx.program.copy(value, strides)
 
 
 def _as_laid_out(ctx: Context, op: Any, args: Any, kwargs: Any) -> Any:
