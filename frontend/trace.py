@@ -14,6 +14,7 @@ from torchmux.config import config
 
 from . import breaks, interrupts, polyfills
 from .breaks import GraphBreak
+from .bytecode import resume_origin
 from .dynamic import DynamicDims
 from .effects import Effects
 from .expectations import parameters
@@ -221,7 +222,15 @@ class Trace(GraphRecorder, Reader, Protocols):
 
     def load_argument(self, name: str) -> Value | None:
         """An argument of the root frame, read (and so guarded) on first use."""
-        return self.wrap(self._arguments[name], LocalSource(name)) if self.has_argument(name) else None
+        if not self.has_argument(name):
+            return None
+        try:
+            return self.wrap(self._arguments[name], LocalSource(name))
+        except GraphBreak as stop:
+            # A resume function that breaks where it takes over its stack would go on in another one like it, for ever.
+            if name.lstrip("_").startswith("stack_") and resume_origin(self.root.code) is not None:
+                stop.whole_frame = True
+            raise
 
     def has_argument(self, name: str) -> bool:
         """Whether an argument of the root frame is bound still, if no local of its name has been stored."""

@@ -301,3 +301,18 @@ def test_what_cannot_live_across_a_break_runs_the_frame_in_eager():
 
     report = _graphs(fn, torch.ones(2), breaks=1)
     assert report.breaks[0].whole_frame
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_an_argument_that_cannot_be_read_breaks_once_where_it_is_used():
+    """Behind the break it lies on the stack, where it can be read no better."""
+
+    def fn(x, sparse, more):
+        y = x * 2
+        return torch.mm(sparse, *more) + y
+
+    x, sparse = torch.ones(2, 2), torch.eye(2).to_sparse()
+    compiled = torchmux.compile(fn, backend="eager")
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x, sparse, (x,)), torch.full((2, 2), 3.0))
+    assert 1 <= torchmux.report(compiled).break_count <= 2
