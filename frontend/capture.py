@@ -254,8 +254,14 @@ def _finish_break(
 ) -> Captured:
     captured, frame_fn, arguments, stack, names = _up_to_break(tr, code, state, compile_graph)
     captured.broke = breaks.record(broke)
+
+    def resumes(index: int, stack: tuple[bool, ...], locals_: tuple[str, ...]) -> types.CodeType:
+        resumed = state.resume(code)(index, stack, locals_)
+        worth.resumes_in(resumed, tr)
+        return resumed
+
     captured.code = break_trampoline(
-        code, frame_fn, arguments, tr.break_index, stack, names, state.resume(code), bool(tr.expectations)
+        code, frame_fn, arguments, tr.break_index, stack, names, resumes, bool(tr.expectations)
     )
     return captured
 

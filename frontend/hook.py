@@ -396,8 +396,9 @@ def _captured(session: Session, state: CodeState, frame: Any, record: Any, compi
                 guard_filter=session.guard_filter,
                 asked_for=_is_asked_for(frame, record),
             )
-    except NotWorthIt:
-        state.runs_eager = True
+    except NotWorthIt as little:
+        state.failures += 1
+        state.runs_eager = little.always or state.failures >= _MAX_FAILURES
         return _SKIP_FRAME
     except GraphBreak as stop:
         return _whole_frame_break(session, state, code, stop, record)

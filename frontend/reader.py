@@ -25,7 +25,7 @@ from .breaks import GraphBreak
 from .guards import GuardSet
 from .handlers import classify
 from .originals import compiled_elsewhere, compiled_here
-from .sources import Source, attr, const_source, global_source, raw_item
+from .sources import CellSource, LocalSource, Source, attr, const_source, global_source, raw_item
 from .values.base import MISSING, Raised, Value
 from .values.cached import CachedFunctionValue
 from .values.classes import (
@@ -81,6 +81,7 @@ class Reader:
         self._distinct: set[type] = set()
         self._equal: dict[tuple[type, str], Any] = {}
         self.module_sources: set[Source] = set()  # paths that lead to modules
+        self._shared_cells: list[tuple[Source, CellSource]] = []  # other paths to cells of the frame
 
     # --- the one door ----------------------------------------------------------------------------------------------
 
@@ -92,7 +93,10 @@ class Reader:
         known = self._memo.get(id(obj))
         if known is not None:
             if source is not None and known.source is not None and known.source != source:
-                self.guards.same(source, known.source)
+                if isinstance(known.source, CellSource):
+                    self._shared_cells.append((source, known.source))
+                else:
+                    self.guards.same(source, known.source)
             elif source is not None and known.source is None:
                 self._guard_again(known, obj, source)
             return known
@@ -442,9 +446,16 @@ class Reader:
     def guard_distinct(self) -> None:
         """Objects that the trace changed, or asked the identity of, must not become one object that is met twice."""
         changed = {value.source for value in self.effects.changed_values}
+        for source, cell in self._shared_cells:
+            if cell in changed:  # a check sees no cells of the frame, but what is in them; so this one never holds
+                self.guards.same(source, cell)
+            else:
+                self.guards.same(attr(source, "cell_contents"), LocalSource(cell.name, cell=True))
         groups: dict[type, list[Source]] = {}
         for obj in self._keep:
             value = self._memo[id(obj)]
+            if isinstance(value.source, CellSource):  # of the frame: a cell for each variable
+                continue
             if value.source is not None and not isinstance(value, (TensorValue, FunctionValue)):
                 groups.setdefault(type(obj), []).append(value.source)
         for cls, sources in groups.items():

@@ -165,3 +165,34 @@ def test_what_a_graph_does_not_look_at_is_not_guarded():
         made(torch.ones(2), torch.ones(size))
     first = [each for each in torchmux.report(made).recompiles if "other" in each]
     assert len(first) == 1  # in the second part, where the size becomes a symbol
+
+
+def test_loops_of_which_each_pass_needs_a_graph_of_its_own():
+    def function(x, numbers):
+        for number in numbers:
+            x = much(x) if number % 2 else much(x * number)
+            if x.sum() > 100:
+                break
+        return x
+
+    x = torch.linspace(-1, 1, 4)
+    made = compiled(function)
+    numbers = list(range(12))
+    assert torch.equal(made(x, numbers), function(x, numbers))
+    assert torchmux.report(made).graph_count <= 4
+
+
+def test_a_cell_that_a_function_shares_with_the_resumed_frame():
+    def function(x, scale):
+        def scaled():
+            return x * scale
+
+        y = x + 1
+        torchmux.graph_break()
+        return y + scaled()
+
+    made, x = compiled(function), torch.ones(3)
+    for _ in range(3):
+        assert torch.equal(made(x, 4), function(x, 4))
+    assert torchmux.report(made).graph_count == 2
+    assert not torchmux.report(made).recompiles
