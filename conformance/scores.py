@@ -129,8 +129,9 @@ def _plain(text: str) -> str:
 
 def _versions(run: Mapping[str, Any]) -> str:
     environment = run["environment"]
-    told = [run["fingerprint"], f"torch {environment['torch']}", f"Python {environment['python']}"]
-    return _plain(", ".join(part for part in told if part))
+    own = run["fingerprint"] if " " in run["fingerprint"] else run["fingerprint"][:12]  # a digest needs no more
+    told = [own, f"torch {environment['torch']}", f"Python {environment['python']}"]
+    return _plain(", ".join(dict.fromkeys(part for part in told if part)))
 
 
 def _machine(run: Mapping[str, Any]) -> str:
