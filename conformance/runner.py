@@ -22,6 +22,9 @@ from .outcome import Outcome, Result
 START_SECONDS = 180.0
 """How long a worker may take to import torch and collect the cases."""
 
+PATIENCE = {"models": 5.0}
+"""How many times as long as others the cases of a subject may take: models have more to compile."""
+
 
 class OtherRun(ValueError):
     """A journal that belongs to another backend, other versions, or another level."""
@@ -191,7 +194,7 @@ class CaseRunner:
 
     def run(self, name: str, seconds: float) -> Result:
         """The result of one case; one that killed its process has a reproducer all the same."""
-        result = self._started().run({"case": name}, seconds)
+        result = self._started().run({"case": name}, seconds * PATIENCE.get(name.partition("/")[0], 1.0))
         if self._closed_if_dead():
             if not self._stop.is_set():
                 script = self._started().script(name, result.details.get("sample"))
