@@ -127,13 +127,16 @@ class Requirements:
 
 
 def requirements_from(named: str, backend: str | None = None) -> Requirements:
-    """``named`` is ``module:Class`` or ``path/to/file.py:Class``; empty for what the backend's description claims.
+    """``named`` is ``module:Class`` or ``path/to/file.py:Class``; empty for those of a backend of torchmux's own,
+    or else for what the backend's description claims.
 
     Raises:
         ImportError, AttributeError: there is nothing of that name.
     """
     if not named:
-        return Requirements(backend)
+        from .known import REQUIREMENTS
+
+        return REQUIREMENTS.get(backend or "", Requirements)(backend)
     module, _, name = named.rpartition(":")
     found = _from_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
     return getattr(found, name)()

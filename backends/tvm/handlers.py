@@ -169,25 +169,33 @@ def _binary(op: Callable[..., Any]) -> Handler:
     return handle
 
 
-for _names, _op in {
-    ("add",): relax.op.add,
-    ("sub",): relax.op.subtract,
-    ("mul",): relax.op.multiply,
-    ("eq",): relax.op.equal,
-    ("lt",): relax.op.less,
-    ("le",): relax.op.less_equal,
-    ("gt",): relax.op.greater,
-    ("ge",): relax.op.greater_equal,
+for _name, _op in {
+    "add": relax.op.add,
+    "sub": relax.op.subtract,
+    "mul": relax.op.multiply,
+    "lt": relax.op.less,
+    "le": relax.op.less_equal,
+    "gt": relax.op.greater,
+    "ge": relax.op.greater_equal,
 }.items():
-    for _name in _names:
-        _packet = getattr(_ATEN, _name)
-        _handles(_packet.Tensor, _packet.Scalar)(_binary(_op))
+    _packet = getattr(_ATEN, _name)
+    _handles(_packet.Tensor, _packet.Scalar)(_binary(_op))
 _handles(_ATEN.div.Tensor, _ATEN.div.Scalar)(_binary(relax.op.divide))
+
+
+@_handles(_ATEN.eq.Tensor, _ATEN.eq.Scalar)
+def _eq(t: Any, node: Node) -> Any:
+    """TVM takes ``x == x`` for true, which is not so of nan."""
+    if node.args[0] is node.args[1] and node.args[0].meta["val"].is_floating_point():
+        return t.emit(relax.op.logical_not(t.emit(relax.op.isnan(t.env[node.args[0]]))))
+    return _binary(relax.op.equal)(t, node)
 
 
 @_handles(_ATEN.ne.Tensor, _ATEN.ne.Scalar)
 def _ne(t: Any, node: Node) -> Any:
     """TVM's own is not true of nan, and neither is what it makes of ``not x == y``."""
+    if node.args[0] is node.args[1] and node.args[0].meta["val"].is_floating_point():
+        return t.emit(relax.op.isnan(t.env[node.args[0]]))
     equal = t.cast(_binary(relax.op.equal)(t, node), torch.int8)
     return t.cast(t.emit(relax.op.subtract(t.scalar(1, torch.int8), equal)), torch.bool)
 

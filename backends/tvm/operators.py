@@ -82,6 +82,8 @@ def supports(node: Node) -> Literal[True] | str:
         return "it writes to its arguments"
     if op.overloadpacket in _REMAINDERS and _rounds_down(node):
         return "TVM's remainder of floats has other answers than torch where a number is infinite"
+    if op.overloadpacket is torch.ops.aten.mul and 0 in node.args[1:] and node.meta["val"].is_floating_point():
+        return "TVM takes anything times 0 for 0, which is not so of nan and infinity"
     if op is torch.ops.aten.atanh.default:
         return "TVM's formula has no digits left near zero"
     if is_random(op) and not _draws_nothing(node):

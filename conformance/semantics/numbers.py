@@ -57,6 +57,19 @@ def not_finite(trial: Trial) -> Any:
     return trial.run(f, x)
 
 
+@case()
+def nan_in_extremes(trial: Trial) -> Any:
+    """One NaN among numbers is the largest, the smallest, and what a maximum is pooled to."""
+    x = trial.tensor(3, 8)
+    x[0, 5] = x[2, 1] = math.nan
+
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        pooled = torch.nn.functional.max_pool1d(x.unsqueeze(1), 2)
+        return x.amax(-1), x.amin(0), x.max(), x.max(-1).values, x.sort(-1).values, pooled
+
+    return trial.run(f, x)
+
+
 @case(elementwise=True)
 def far_from_one(trial: Trial) -> Any:
     """Very large and very small numbers keep their relative precision."""
