@@ -220,7 +220,6 @@ class _Assembler:
         for buffer in inputs:
             if isinstance(buffer, Buffer) and self._is_used(buffer):
                 lines += self._check_input(buffer)
-        if self.symbols:
         size = self.arena.size
         if self.arena_may_be_on_stack:
             lines.append("    arena_at = None")
@@ -271,10 +270,14 @@ class _Assembler:
                 lines.append(
                     f"    {buffer.name} = empty({_tuple(buffer.sizes)}, {_tuple(buffer.strides)}, dtype={buffer.dtype})"
                 )
-        addresses = ", ".join(f"{b.name}.data_ptr()" for b in tables[step])
-        sizes = "sizes" if self.symbols else "None"
-        lines.append(f"    table = array('Q', ({addresses}{',' if len(tables[step]) == 1 else ''}))")
-        lines.append(f"    if run{step}(table.buffer_info()[0], arena_at, {sizes}):")
+        # Sizes stand behind the addresses in one table.
+        entries = [f"{b.name}.data_ptr()" for b in tables[step]] + self.symbols
+        lines.append(f"    table = array('Q', ({', '.join(entries)}{',' if len(entries) == 1 else ''}))")
+        at, sizes = "table.buffer_info()[0]", "None"
+        if self.symbols:
+            lines.append(f"    at = {at}")
+            at, sizes = "at", f"at + {8 * len(tables[step])}"
+        lines.append(f"    if run{step}({at}, arena_at, {sizes}):")
         lines.append("        bad_index()")
         return lines
 
