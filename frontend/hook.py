@@ -436,7 +436,8 @@ def _limit_reached(session: Session, state: CodeState, code: types.CodeType, lim
     if session.fullgraph or config.fail_on_recompile_limit_hit:
         raise Unsupported(message.replace(" Its new calls run in eager.", ""))
     state.runs_eager = True
-    log.warning(message)
+    if not state.entries or any(entry.graph is not None for entry in state.entries):  # else nothing is lost
+        log.warning(message)
     return _SKIP_FRAME
 
 
