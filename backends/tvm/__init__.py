@@ -5,7 +5,6 @@
 * ``compat`` knows what the versions of TVM have other names for,
 * ``library`` lets Relax call torch's kernels for matrix products, convolutions and attention,
 * ``mathlib`` and ``schedule`` make vectorized, parallel loops of what TVM fuses around those calls,
-* ``tuning`` looks for faster schedules with MetaSchedule,
 * ``build`` runs TVM's passes, and turns executables into bytes and back,
 * ``check`` compares new code with torch once,
 * ``runtime`` calls it, ``streams`` on a GPU, ``shapes`` keeps one artifact per shape of a dynamic graph,
@@ -39,7 +38,6 @@ SPEC = BackendSpec(
     devices=("cpu", "cuda"),
     dtypes=("float32", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"),
     options=TvmOptions,
-    modes={"max-autotune": {"tuning_trials": 128}},
     fingerprint=fingerprint,
     priority=20,
 )

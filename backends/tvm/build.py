@@ -67,29 +67,24 @@ def _this_processor() -> str:
     return str(codegen.llvm_get_system_cpu())
 
 
-def compile_module(module: tvm.IRModule, options: TvmOptions, device: torch.device, *, tune: bool = False) -> Any:
-    """The executable of a module with the Relax function ``main``; ``tune`` it as far as the options say."""
+def compile_module(module: tvm.IRModule, options: TvmOptions, device: torch.device) -> Any:
+    """The executable of a module with the Relax function ``main``."""
     target = target_of(options, device)
     with tvm.transform.PassContext(opt_level=options.opt_level), target:
-        return relax.build(module, target=target, relax_pipeline=_pipeline(target, options if tune else None))
+        return relax.build(module, target=target, relax_pipeline=_pipeline(target))
 
 
-def _scheduled(module: tvm.IRModule, target: tvm.target.Target, options: TvmOptions | None) -> tvm.IRModule:
+def _scheduled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
     """Kernels with loops for the target: vectors and threads of a processor, blocks and threads of a GPU."""
     if target.kind.name == "cuda":
         from tvm.s_tir import dlight
 
         rules = (dlight.gpu.Matmul(), dlight.gpu.Reduction(), dlight.gpu.GeneralReduction(), dlight.gpu.Fallback())
         return dlight.ApplyDefaultSchedule(*rules)(module)
-    if options is None or not options.tuning_trials:
-        return mathlib.apply(schedule.apply(module))
-    from . import tuning
-
-    budget = tuning.Budget(options.tuning_trials, options.tuning_seconds)
-    return mathlib.apply(tuning.apply(module, target, budget))
+    return mathlib.apply(schedule.apply(module))
 
 
-def _pipeline(target: tvm.target.Target, options: TvmOptions | None) -> Any:
+def _pipeline(target: tvm.target.Target) -> Any:
     transform = relax.transform
 
     @tvm.transform.module_pass(opt_level=0)
@@ -110,7 +105,7 @@ def _pipeline(target: tvm.target.Target, options: TvmOptions | None) -> Any:
                 transform.RewriteDataflowReshape(),
             ]
         )(schedule.mark(module) if target.kind.name != "cuda" else module)
-        module = _scheduled(module, target, options)
+        module = _scheduled(module, target)
         return tvm.transform.Sequential(
             [
                 transform.ToNonDataflow(),

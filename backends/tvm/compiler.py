@@ -61,8 +61,7 @@ class Tvm:
     def _compile_static(self, gm: GraphModule, example_inputs: Sequence[Any], options: TvmOptions) -> TvmFunction:
         device = _device(gm)
         target = str(build.target_of(options, device))
-        tuned = options.tuning_trials and (options.tuning_trials, options.tuning_seconds)
-        settings = (options.library, target, options.opt_level, options.check, tuned)
+        settings = (options.library, target, options.opt_level, options.check)
         key = graph_key(gm, self._fingerprint, _GENERATION, settings)
         stored = _load(key, gm)
         if stored is not None:
@@ -113,7 +112,7 @@ class Tvm:
         }
         alone = functools.partial(self._compile_alone, options=options)
         try:
-            executable = build.compile_module(made.module, options, device, tune=True)
+            executable = build.compile_module(made.module, options, device)
         except Exception as error:
             wrong = check.uncompilable(gm, alone, "TVM")
             if not wrong:

@@ -32,16 +32,6 @@ class TvmOptions:
         },
     )
     opt_level: int = field(default=3, metadata={"help": "TVM's optimization level, 0 to 3"})
-    tuning_trials: int = field(
-        default=0,
-        metadata={
-            "help": "how many candidates MetaSchedule tries for each kernel that TVM generates; the fastest is kept in "
-            "the artifact cache. 0: kernels get torchmux's own schedule"
-        },
-    )
-    tuning_seconds: int = field(
-        default=600, metadata={"help": "how long tuning a graph may take; what is not tuned by then stays as it is"}
-    )
     shape_limit: int = field(
         default=8,
         metadata={
@@ -60,9 +50,6 @@ class TvmOptions:
     def __post_init__(self) -> None:
         if not 0 <= self.opt_level <= 3:
             raise InvalidOption(f"The option 'opt_level' of tvm takes a number from 0 to 3, not {self.opt_level}.")
-        for name, value in (("tuning_trials", self.tuning_trials), ("tuning_seconds", self.tuning_seconds)):
-            if value < 0:
-                raise InvalidOption(f"The option {name!r} of tvm takes a number from 0, not {value}.")
         if self.shape_limit < 1:
             raise InvalidOption(f"The option 'shape_limit' of tvm takes a number from 1, not {self.shape_limit}.")
         if self.target is not None:

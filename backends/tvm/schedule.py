@@ -91,11 +91,6 @@ class _Stage:
         return math.prod(self.spatial) * math.prod(self.reduced)
 
 
-def stages_of(schedule: Any) -> list[_Stage]:
-    """The blocks of a kernel; see :func:`_stages`."""
-    return _stages(schedule, schedule.get_sblock("root"))
-
-
 def _stages(schedule: Any, root: Any) -> list[_Stage]:
     """The blocks in order; empty if one of them is not spatial loops followed by reduction loops of known extent."""
     found = []
@@ -124,7 +119,7 @@ def _is_by_rows(function: Any) -> bool:
     """Whether some block reduces, none reduces everything, and all share a leading dimension."""
     schedule = s_tir.Schedule(function)
     try:
-        stages = stages_of(schedule)
+        stages = _stages(schedule, schedule.get_sblock("root"))
     except Exception:
         return False
     reductions = [stage for stage in stages if stage.reduced]
