@@ -1,6 +1,7 @@
 """The native backend beside torch's Inductor and eager, on the CPU: one table.
 
     python benchmarks/native_cpu.py [--rows NAME ...] [--threads N] [--rounds N] [--skip-cold] [--json FILE]
+                                    [--frozen] [--processor]
 
 Columns:
 
@@ -13,6 +14,11 @@ Columns:
 * *peak*: what such a process took at most, in MiB, by the kernel's count.
 
 Inductor is ``torch.compile(model)`` with its defaults, of the installed torch.
+
+``--frozen`` compares native with ``freeze`` to ONNX Runtime and OpenVINO, which take parameters for constants as well;
+*best* is the faster of these two, and *ratio* its time by native's.  ``--processor`` measures the least time of the
+processor that a call takes instead of the median of the time that passes, which a machine with other things to do
+leaves as it is; take it with one thread.
 """
 
 from __future__ import annotations
@@ -33,6 +39,7 @@ from typing import Any
 
 PAUSE = 0.02
 ENGINES = ("eager", "inductor", "native")
+FROZEN = ("eager", "onnxrt", "openvino", "native frozen")
 _START = time.perf_counter()
 
 
@@ -119,10 +126,11 @@ class Side:
         self.function = model
         if engine == "inductor":
             self.function = torch.compile(model)
-        elif engine == "native":
+        elif engine != "eager":
             import torchmux
 
-            self.function = torchmux.compile(model, backend="native")
+            options = {} if engine == "native" else {"freeze": True}
+            self.function = torchmux.compile(model, backend=engine.split()[0], options=options)
 
     def call(self) -> list[Any]:
         import torch
@@ -158,28 +166,31 @@ def largest_error(got: list[Any], exact: list[Any]) -> float:
     )
 
 
-def compare(row: str, rounds: int) -> dict[str, Any]:
+def compare(row: str, rounds: int, engines: tuple[str, ...], processor: bool) -> dict[str, Any]:
     """Error and running times, all engines in one process."""
     import torch
 
     model, inputs, training = build(row)
-    sides = {engine: Side(engine, copy.deepcopy(model), inputs, training) for engine in ENGINES}
+    sides = {engine: Side(engine, copy.deepcopy(model), inputs, training) for engine in engines}
     wide = {k: v.double() if v.is_floating_point() else v for k, v in inputs.items()}
     exact = Side("eager", copy.deepcopy(model).double(), wide, training).call()
     errors = {engine: largest_error(side.call(), exact) for engine, side in sides.items()}
     del exact
     times: dict[str, list[float]] = {engine: [] for engine in sides}
     fast = row.startswith("mlp")
+    clock, chosen = (time.process_time, min) if processor else (time.perf_counter, statistics.median)
     for _ in range(rounds):
         for engine, side in sides.items():
             time.sleep(PAUSE)
             side.call()
-            start = time.perf_counter()
+            start = clock()
             for _ in range(200 if fast else 1):
                 side.call()
-            times[engine].append((time.perf_counter() - start) / (200 if fast else 1))
-    found: dict[str, Any] = {engine: statistics.median(t) * 1e3 for engine, t in times.items()}
-    found["error"] = errors["native"] / max(errors["eager"], 1e-30)
+            times[engine].append((clock() - start) / (200 if fast else 1))
+    found: dict[str, Any] = {engine: chosen(t) * 1e3 for engine, t in times.items()}
+    found["error"] = errors[engines[-1]] / max(errors["eager"], 1e-30)
+    if "onnxrt" in found:
+        found["inductor"], found["native"] = min(found["onnxrt"], found["openvino"]), found["native frozen"]
     found["torch"] = torch.__version__
     return found
 
@@ -210,9 +221,9 @@ def in_process(arguments: list[str], folder: str, threads: int) -> dict[str, Any
     return result
 
 
-def measure(row: str, rounds: int, threads: int, cold: bool) -> dict[str, Any]:
+def measure(row: str, rounds: int, threads: int, cold: bool, flags: list[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        found = in_process(["--compare", row, "--rounds", str(rounds)], folder, threads)
+        found = in_process(["--compare", row, "--rounds", str(rounds), *flags], folder, threads)
     for engine in ENGINES[1:] if cold else ():
         with tempfile.TemporaryDirectory() as folder:
             first = in_process(["--first", row, engine], folder, threads)
@@ -256,20 +267,27 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--skip-cold", action="store_true", help="leave out what takes a process of its own")
+    parser.add_argument("--frozen", action="store_true", help="native with freeze, ONNX Runtime and OpenVINO")
+    parser.add_argument("--processor", action="store_true", help="least processor time instead of median time")
     parser.add_argument("--json", type=Path, help="write everything measured to this file")
     parser.add_argument("--compare", choices=ROWS, help=argparse.SUPPRESS)
     parser.add_argument("--first", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.compare:
-        print(json.dumps(compare(given.compare, given.rounds)))
+        engines = FROZEN if given.frozen else ENGINES
+        print(json.dumps(compare(given.compare, given.rounds, engines, given.processor)))
         return
     if given.first:
         print(json.dumps(first_call(*given.first)))
         return
-    print("  ".join(f"{name:>10}" for name in HEAD), flush=True)
+    flags = [f"--{name}" for name in ("frozen", "processor") if getattr(given, name)]
+    head = ["best" if name == "inductor" and given.frozen else name for name in HEAD]
+    print("  ".join(f"{name:>10}" for name in head), flush=True)
     everything = {}
     for row in given.rows:
-        everything[row] = found = measure(row, given.rounds, given.threads, not given.skip_cold)
+        everything[row] = found = measure(
+            row, given.rounds, given.threads, not (given.skip_cold or given.frozen), flags
+        )
         print("  ".join(f"{cell:>10}" for cell in cells(row, found)), found.get("failed", ""), flush=True)
     if given.json:
         given.json.write_text(json.dumps(everything, indent=2))

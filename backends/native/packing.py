@@ -61,7 +61,7 @@ def from_json(entries: Mapping[str, Any]) -> dict[str, Pack]:
     """The packs of an artifact."""
     found: dict[str, Pack] = {}
     for name, entry in entries.items():
-        fields = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items() if k != "kind"}
+        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items() if k != "kind"}
         found[name] = PackedMatrix(**fields) if entry["kind"] == PackedMatrix.__name__ else PackedKernel(**fields)
     return found
 
