@@ -1,0 +1,61 @@
+"""Numbers far from one and nan, in compilers whose own functions lose them."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+FOREIGN = [
+    pytest.param(name, marks=pytest.mark.skipif(importlib.util.find_spec(module) is None, reason=f"needs {module}"))
+    for name, module in (("onnxrt", "onnxruntime"), ("openvino", "openvino"), ("tvm", "tvm"))
+]
+X = torch.tensor([1e-10, -1e-10, 1e-4, 0.3, -0.3, -20.0, -60.0, 60.0, 2.0, -1.5])
+
+
+def small_results(x):
+    ones = torch.sigmoid(x), torch.log1p(x * 0.01), torch.expm1(x), torch.erf(x), F.softplus(x), torch.logaddexp(x, -x)
+    return (*ones, F.elu(x), F.selu(x), F.mish(x), F.silu(x), F.logsigmoid(x))
+
+
+@pytest.mark.parametrize("backend", FOREIGN)
+def test_small_results_keep_their_digits(capture, backend) -> None:
+    captured = capture(small_results, X)
+    compiled = captured.compile(backend, strict=True)
+    for got, wanted in zip(captured.run(compiled, X), small_results(X.double()), strict=True):
+        torch.testing.assert_close(got.double(), wanted, rtol=2e-6, atol=1e-37)
+
+
+def test_nan_in_tvm(capture) -> None:
+    pytest.importorskip("tvm")
+
+    def f(x, y):
+        same = x == x, x != x, x != y
+        return (
+            *same,
+            x.relu(),
+            x.clamp(-1, 1),
+            x.clamp(min=0),
+            torch.maximum(x, y),
+            torch.minimum(x, y),
+            F.hardtanh(x),
+        )
+
+    x = torch.tensor([math.nan, 1.0, -math.inf, math.inf, -2.0])
+    captured = capture(f, x, x.flip(0))
+    compiled = captured.compile("tvm", strict=True)
+    for got, wanted in zip(captured.run(compiled, x, x.flip(0)), f(x, x.flip(0)), strict=True):
+        assert torch.equal(got.nan_to_num(7.0), wanted.nan_to_num(7.0)), (got, wanted)
+
+
+def test_what_is_wrong_in_corners_goes_to_torch(capture) -> None:
+    pytest.importorskip("onnxruntime")
+    x, y = torch.tensor([3.0, math.inf, -0.0]), torch.tensor([math.inf, 2.0, 1.0])
+    for function in (torch.remainder, torch.fmod, torch.floor_divide, torch.atan2):
+        captured = capture(function, x, y)
+        compiled = captured.compile("onnxrt")
+        torch.testing.assert_close(captured.run(compiled, x, y), function(x, y), equal_nan=True)
+        assert compiled.report.share == 0.0
