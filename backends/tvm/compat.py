@@ -17,6 +17,7 @@ _OLD = hasattr(relax, "TensorStructInfo")
 TensorType: Any = relax.TensorStructInfo if _OLD else relax.TensorType
 TupleType: Any = relax.TupleStructInfo if _OLD else relax.TupleType
 Call: Any = getattr(tvm.ir, "Call", None) or tirx.Call
+StringImm: Any = getattr(tvm.ir, "StringImm", None) or relax.StringImm
 
 
 def of(expression: Any) -> Any:

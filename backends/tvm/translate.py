@@ -189,14 +189,14 @@ class Translator(ExportedProgramImporter):
         value = node.meta["val"]
         if node.target in library.INTO:
             text = library.recipe(node.target, arguments, keywords, [None], [None])
-            given = relax.Tuple([tvm.ir.StringImm(text), *tensors])
+            given = relax.Tuple([compat.StringImm(text), *tensors])
             return self.emit(relax.call_dps_packed(library.CALL_INTO, given, self.type_of(value)))
         several = isinstance(value, (tuple, list))
         kept = [i for i, v in enumerate(value) if isinstance(v, torch.Tensor)] if several else [None]
         layouts = [Layout.of(value[i] if several else value) for i in kept]
         text = library.recipe(node.target, arguments, keywords, kept, [layout.order for layout in layouts])
         kinds = [compat.TensorType(layout.stored_shape, _NAMES[layout.dtype]) for layout in layouts]
-        given = [tvm.ir.StringImm(text), *tensors]
+        given = [compat.StringImm(text), *tensors]
         if not several:
             made = self.emit(compat.call_returning(library.CALL, given, kinds[0]))
             self._memory[node] = made
