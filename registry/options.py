@@ -232,7 +232,7 @@ def _as_mapping(spec: BackendSpec, options: Any) -> dict[str, Any]:
     if options is None:
         return {}
     if _has_schema(spec) and isinstance(options, typing.cast(type, spec.options)):
-        return {_name(f): getattr(options, f.name) for f in dataclasses.fields(options) if f.init}
+        return {_name(f): getattr(options, f.name) for f in dataclasses.fields(typing.cast(Any, options)) if f.init}
     if not isinstance(options, Mapping):
         raise InvalidOption(
             f"options for {spec.name} must be a dict of option names to values, not {options!r} "
