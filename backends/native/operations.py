@@ -80,6 +80,8 @@ def unary(op: str, a: Node) -> Node:
 def binary(op: str, a: Node, b: Node) -> Node:
     """``a op b`` on operands of one type."""
     assert a.dtype is b.dtype, (op, a.dtype, b.dtype)
+    if a.dtype is torch.bool and op in ("maximum", "minimum"):  # as numbers, the masks of a vector are 0 and -1
+        op = "or" if op == "maximum" else "and"
     if op == "mul":
         if _is(b, 1):
             return a
