@@ -29,6 +29,9 @@ from .session import OnnxFunction, check_types, make_session
 from .translate import to_onnx
 
 _MODEL, _REFUSED = b"M", b"R"
+
+_GENERATION = 1
+"""Part of the name of what is kept; raised when this adapter would export the same graph to something else."""
 cache_log = logging.getLogger("torchmux.cache")
 
 
@@ -76,9 +79,8 @@ class OnnxRuntime:
         request: CompileRequest,
         options: OnnxrtOptions,
     ) -> OnnxFunction:
-        key = graph_key(
-            gm, request.fingerprint or self._fingerprint, sorted(constants), list(place.providers), options.check
-        )
+        fingerprints = str((request.fingerprint or self._fingerprint, _GENERATION))
+        key = graph_key(gm, fingerprints, sorted(constants), list(place.providers), options.check)
         made = _Parts.of(gm, constants, place, options)
         session = made.opened(self._load(key, gm))
         if session is not None:
