@@ -39,6 +39,10 @@ def _root_guard_manager() -> None:
     assert seen == [{"x": 1}]
 
 
+def _compiled_module() -> None:
+    assert isinstance(torch.compile(torch.nn.Linear(2, 2), backend="eager"), ti.optimized_module_class())
+
+
 def _global_state() -> None:
     guard = ti.GlobalStateGuard()
     assert guard.check()
@@ -557,6 +561,7 @@ CHECKS = {
     _not_captured: ["not_captured"],
     _region: ["set_region", "retired_guard_class"],
     _markers: ["marked_for_torch"],
+    _compiled_module: ["optimized_module_class"],
     _set_grad_enabled: ["set_grad_enabled"],
     _switches: ["switches"],
     _questions: ["custom_device_name", "SDPBackend", "without_torch_function", "group_tensors_by_device_and_dtype"],

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from .architecture import Inputs
@@ -50,6 +51,7 @@ class Result:
 def run(call: Callable[..., Any], inputs: Inputs, seed: int = 7) -> Result:
     """A call without gradients.  ``seed`` is for the numbers that it draws."""
     torch.manual_seed(seed)
+    np.random.seed(seed)  # layers are dropped by its numbers
     with torch.no_grad():
         outputs = call(**copy.deepcopy(inputs))
     return Result(type(outputs), dict(tensors_in(outputs)))
@@ -59,6 +61,7 @@ def train(model: torch.nn.Module, call: Callable[..., Any], inputs: Inputs, seed
     """A forward and a backward pass of ``model`` through ``call``: outputs, gradients and buffers."""
     model.zero_grad()
     torch.manual_seed(seed)
+    np.random.seed(seed)  # layers are dropped by its numbers
     outputs = call(**copy.deepcopy(inputs))
     loss_of(outputs).backward()
     left = {f"output{name}": t.detach() for name, t in tensors_in(outputs)}
