@@ -5,6 +5,7 @@ In the order in which a graph passes through:
 * ``lowering`` says for each ATen operator what it is in the loop IR (``ir``, ``operations``, ``index``, ``values``),
 * ``graph`` applies that to a graph, which gives a ``program``: statements, matrix products, calls of torch's operators,
 * ``schedule`` fuses the statements into kernels (``kernel``) and orders everything,
+* ``sequential`` are loops whose order matters: cumulative sums, and writing where data says,
 * ``stages`` arranges the passes of a kernel over its rows,
 * ``cpp`` prints kernels as C++ on top of ``kernels.h``,
 * ``module`` puts memory and calls around them, and ``build`` makes a shared object of it,

@@ -112,7 +112,7 @@ def _as_traced(ctx: Context, value: Any, node: Any) -> Any:
     if not isinstance(value, Value):
         return value
     strides = ctx.strides(ctx.fake(node))
-    reach = sum(((s - 1) * t for s, t in zip(value.sizes, strides, strict=True)), start=1)  # type: ignore[arg-type]
+    reach = sum(((s - 1) * t for s, t in zip(value.sizes, strides, strict=True)), start=1)
     if not (reach is value.numel or reach == value.numel):
         return value  # elements that lie apart or share a place: torch makes something dense of them
     if value.place is None:

@@ -75,7 +75,7 @@ def _framed(ctx: Context, a: Value, low: Sequence[Index], high: Sequence[Index],
     steps = buffer.strides
 
     def store(part: Value, starts: Sequence[Index]) -> None:
-        offset = sum((i * s for i, s in zip(starts, steps, strict=True)), start=0)  # type: ignore[arg-type]
+        offset = sum((i * s for i, s in zip(starts, steps, strict=True)), start=0)
         ctx.program.store(part, buffer, steps, offset)
 
     store(a, low)

@@ -63,7 +63,7 @@ def _along(op: Any, adds: bool) -> Any:
     def lower(ctx: Context, a: Value, dim: int, at: Value, source: Any, *, reduce: Any = None) -> Value:
         given = source if isinstance(source, Value) else None
         if reduce is not None or a.rank == 0 or at.rank == 0 or _is_refused(a, adds=adds):
-            return calls.call(ctx, op, (a, dim, at, source), {} if reduce is None else {"reduce": reduce})  # type: ignore[no-any-return]
+            return calls.call(ctx, op, (a, dim, at, source), {} if reduce is None else {"reduce": reduce})
         dim %= a.rank
         if given is None:
             values = scalar(source, a.dtype, at.sizes)
@@ -133,7 +133,7 @@ def _into_rows(op: Any, adds: bool) -> Any:
 
     def lower(ctx: Context, a: Value, dim: int, at: Value, source: Value, *, alpha: Any = 1) -> Value:
         if a.rank == 0 or _is_refused(a, adds=adds) or source.rank != a.rank:
-            return calls.call(ctx, op, (a, dim, at, source), {"alpha": alpha} if adds else {})  # type: ignore[no-any-return]
+            return calls.call(ctx, op, (a, dim, at, source), {"alpha": alpha} if adds else {})
         dim %= a.rank
         flat = at if at.rank else at.unsqueeze(0)
         values = converted(source, a.dtype)
