@@ -12,7 +12,6 @@ from torch.fx import Node
 
 from torchmux import torch_internals as internals
 
-from ..common import formulas
 from ..common.aliasing import writes
 from ..common.decompose import can_stay_whole, core_aten, is_random
 from . import library
@@ -26,6 +25,12 @@ WHOLE = ("scaled_dot_product_attention", "layer_norm", "softmax.int", "log_softm
 _BETTER_SPELLED_OUT = frozenset(
     ("celu.default", "selu.default", "mish.default", "softplus.default", "softshrink.default", "logaddexp.default",
      "log_sigmoid_forward.default", "hardsigmoid.default")
+)  # fmt: skip
+
+# TVM takes the one off again that a formula adds, so that no formula helps these.
+_NO_DIGITS = frozenset(
+    (torch.ops.aten.atanh.default, torch.ops.aten.log1p.default, torch.ops.aten.expm1.default,
+     torch.ops.aten.elu.default)
 )  # fmt: skip
 
 # Wrong in the corners, where a comparison on ordinary numbers does not look.
@@ -55,8 +60,7 @@ def known(op: Any) -> bool:
 @functools.cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """torch's table without what goes to TVM as it is."""
-    table = {op: function for op, function in core_aten().items() if not known(op)}
-    return table | {op: function for op, function in formulas.TABLE.items() if op not in HANDLERS}
+    return {op: function for op, function in core_aten().items() if not known(op)}
 
 
 @functools.cache
@@ -84,7 +88,7 @@ def supports(node: Node) -> Literal[True] | str:
         return "TVM's remainder of floats has other answers than torch where a number is infinite"
     if op.overloadpacket is torch.ops.aten.mul and 0 in node.args[1:] and node.meta["val"].is_floating_point():
         return "TVM takes anything times 0 for 0, which is not so of nan and infinity"
-    if op is torch.ops.aten.atanh.default:
+    if op in _NO_DIGITS:
         return "TVM's formula has no digits left near zero"
     if is_random(op) and not _draws_nothing(node):
         return "random numbers would not be torch's for the same seed"
