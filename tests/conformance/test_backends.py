@@ -49,7 +49,7 @@ def test_what_graphs_mean(backend, case):
     assert not result.outcome.is_failure, result
 
 
-@pytest.mark.parametrize(("part", "backend"), enumerate(BACKENDS, 1))
+@pytest.mark.parametrize(("part", "backend"), list(enumerate(BACKENDS, 1)))
 def test_a_spread_of_operators(part, backend):
     _needs(backend)
     quick = (case for case in operators.cases(full=False) if case.quick)

@@ -62,7 +62,9 @@ STRIDED = torch.arange(200.0).view(10, 20)[:, ::2]
         torch.randn(3, requires_grad=True),
         (1, [2.5, None], {"a": float("inf")}, torch.float16, slice(1, None), torch.device("cpu"), ..., "word", 1 + 2j),
     ],
-    ids=str,
+    ids=[
+        "floats", "many", "strided", "nan", "empty", "bools", "bfloat16", "complex", "leaf", "nested",
+    ],
 )  # fmt: skip
 def test_values_are_written_exactly(value):
     text = literals.Text().of(value)
