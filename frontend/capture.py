@@ -182,10 +182,10 @@ def _capture(
         finally:
             sys.setrecursionlimit(limit)
     tr.guard_filter = guard_filter
-    if result is None and loop is not None:
-        return _finish_loop(tr, code, state, broke, loop, compile_graph)
     if result is None:
         assert broke is not None
+        if loop is not None:
+            return _finish_loop(tr, code, state, broke, loop, compile_graph)
         if in_handler(tr.root.program, tr.break_index):
             broke.reason += " (while an exception is being handled, where a frame cannot be resumed)"
             raise broke

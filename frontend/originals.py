@@ -22,9 +22,9 @@ log = logging.getLogger("torchmux")
 
 def without_torch_compile(obj: Any) -> Any:
     """What ``torch.compile`` was given, if ``obj`` is what it returned, of which only that could be captured."""
-    found = obj
+    found: Any = obj
     if isinstance(obj, ti.optimized_module_class()):
-        found = obj._orig_mod
+        found = found._orig_mod
     elif not isinstance(obj, (type, torch.nn.Module, types.MethodType)):
         found = _unwrapped(obj, _TORCHS, obj)
     if found is not obj:

@@ -210,13 +210,15 @@ def _extremum(t: Any, x: Any, y: Any, beats: Callable[..., Any]) -> Any:
 @_handles(_ATEN.maximum.default)
 def _maximum(t: Any, node: Node) -> Any:
     dtype = node.meta["val"].dtype
-    return _extremum(t, *(t.operand(a, dtype) for a in node.args), relax.op.greater)
+    x, y = (t.operand(a, dtype) for a in node.args)
+    return _extremum(t, x, y, relax.op.greater)
 
 
 @_handles(_ATEN.minimum.default)
 def _minimum(t: Any, node: Node) -> Any:
     dtype = node.meta["val"].dtype
-    return _extremum(t, *(t.operand(a, dtype) for a in node.args), relax.op.less)
+    x, y = (t.operand(a, dtype) for a in node.args)
+    return _extremum(t, x, y, relax.op.less)
 
 
 @_handles(_ATEN.relu.default)

@@ -42,7 +42,8 @@ def several(x, y):
     """Two parts with a complex operator between them, a view among the results and a constant of its own."""
     z = (x @ y).exp()
     w = torch.fft.rfft(z).abs()
-    return w.softmax(-1), x.t(), F.pad(w, (1, 1), value=2.0) + x.new_tensor([0, 1, 2, 3, 4, 5]), z.to(torch.float64).sum((0,))
+    padded = F.pad(w, (1, 1), value=2.0) + x.new_tensor([0, 1, 2, 3, 4, 5])
+    return w.softmax(-1), x.t(), padded, z.to(torch.float64).sum((0,))
 
 
 def test_the_second_time_is_the_same_without_tracing(capture, traced) -> None:
