@@ -230,10 +230,12 @@ class Worker:
     """One process; dead after a case that killed it or took too long."""
 
     def __init__(self, head: dict[str, Any], stop: _Stop) -> None:
-        command = [sys.executable, "-m", "torchmux.conformance.worker"]
+        # -P: it imports what this process would, not what lies in the current folder.
+        command = [sys.executable, "-P", "-m", "torchmux.conformance.worker"]
+        path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            start_new_session=True,
+            start_new_session=True, env={**os.environ, "PYTHONPATH": path},
         )  # fmt: skip
         self.alive = True
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()

@@ -114,7 +114,6 @@ class CodeState:
         return make
 
 
-@tracer_stand_in()
 def capture(
     frame: Any,
     state: CodeState,
@@ -129,8 +128,8 @@ def capture(
     """Capture ``frame`` and compile its graph.
 
     ``compile_graph(gm, example_inputs, training, static_inputs)`` is the backend; ``asked_for`` says that the frame is
-    itself what was compiled.  Raises GraphBreak when nothing of
-    the frame can be captured, or, with ``fullgraph``, at the first break.
+    itself what was compiled.  Raises GraphBreak when nothing of the frame can be captured, or, with ``fullgraph``, at
+    the first break.
     """
     started = time.perf_counter()
     dims = DynamicDims(
@@ -143,9 +142,10 @@ def capture(
     symbolic, captured = False, None
     while captured is None:
         try:
-            captured = _capture(
-                frame, state, dims, compile_graph, fullgraph, guard_filter, asked_for, symbolic=symbolic
-            )
+            with tracer_stand_in():
+                captured = _capture(
+                    frame, state, dims, compile_graph, fullgraph, guard_filter, asked_for, symbolic=symbolic
+                )
         except NeedsShapeEnv:  # what lives on after the graph was the first to be symbolic
             symbolic = True
         except FloatsNeeded:

@@ -293,9 +293,9 @@ def reset() -> None:
 class Record(dict[Any, None]):
     """What ran under one compiled callable: its captures, in order, its breaks and recompilations."""
 
-    def __init__(self, root: torch.nn.Module | None = None) -> None:
+    def __init__(self, compiled: Any = None) -> None:
         super().__init__()
-        self.root = root  # the module that the callable owns
+        self.root = compiled if isinstance(compiled, torch.nn.Module) else None  # the module that the callable owns
         self.snapshots: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # check -> its snapshot
         self.breaks: dict[BreakRecord, None] = {}
         self.recompiles: list[str] = []

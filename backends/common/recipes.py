@@ -60,7 +60,8 @@ def recipe_key(
 
 def _key(gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> str:
     text: list[str] = [sources_digest(Path(__file__).parent), _settings(), repr(sorted(logs.enabled()))]
-    text.append(repr((request.backend, request.fingerprint, request.options, request.mode, request.static_inputs)))
+    asked = (request.backend, request.fingerprint, request.options, request.mode, request.strict, request.static_inputs)
+    text.append(repr(asked))
     number: dict[Node, int] = {}
     fakes = []
     for node in gm.graph.nodes:
