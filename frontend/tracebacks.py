@@ -91,7 +91,7 @@ def _tidied(error: BaseException, own: tuple[str, ...]) -> types.TracebackType |
             if kept and _starts_again.get(code) is not None:
                 kept.pop()
         else:
-            if kept and _goes_on(code):
+            if kept and _goes_on(code) and entry.tb_frame.f_back is kept[-1][0]:
                 kept.pop()  # the first part of the same function, which called this part
                 changed = True
             kept.append((entry.tb_frame, entry.tb_lasti, entry.tb_lineno))

@@ -134,6 +134,14 @@ def test_the_traceback_is_that_of_eager(function):
         assert story(compiled, x) == expected
 
 
+def test_what_is_tidied_twice_loses_nothing():
+    """A stance adds a second place at which exceptions pass."""
+    x = torch.ones(3)
+    with torchmux.set_stance("default"):
+        compiled = torchmux.compile(raised_by_a_generator, backend="eager")
+        assert story(compiled, x) == story(raised_by_a_generator, x)
+
+
 def test_of_a_compiled_module():
     net, x = nn.Sequential(nn.Linear(3, 3), Layer()), torch.ones(3, 3)
     compiled = torchmux.compile(net, backend="eager")
