@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 import types
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +32,7 @@ from .guard_filter import filter_guards
 from .output import Output
 from .recorder import grad_mode
 from .regions import restoring
+from .running import running
 from .shapes import add_shape_guards, check_constraints
 from .sources import LocalSource, Source
 from .switches import Switches
@@ -46,29 +45,6 @@ from .values.texts import TextNeeded
 _MAX_ATTEMPTS = 64  # each cached function that has to run first takes one
 _EXTRA_RECURSION = 3000
 _CALLS = ("call_function", "call_method", "call_module", "get_attr")
-
-
-_threads: list[weakref.ref] = []
-
-
-class _Running(threading.local):
-    """What this thread is doing: graphs that run are noted in the record of the compiled callable that runs them."""
-
-    owner: dict[Any, None] | None = None
-    converting = False  # whether a frame is being captured
-
-    def __init__(self) -> None:
-        _threads[:] = [known for known in _threads if (thread := known()) is not None and thread.is_alive()]
-        _threads.append(weakref.ref(threading.current_thread()))
-
-    @staticmethod
-    def only_thread() -> bool:
-        """Whether no other thread that is still there has run compiled code."""
-        threads = [known() for known in list(_threads)]
-        return not any(t is not None and t.is_alive() and t is not threading.current_thread() for t in threads)
-
-
-running = _Running()
 
 
 @dataclass(eq=False)

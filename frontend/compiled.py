@@ -12,8 +12,8 @@ import torch
 
 from torchmux import torch_internals as ti
 
-from .capture import running
 from .hook import Record, Session
+from .running import running
 from .stance import DEFAULT, state as stance_state
 from .tracebacks import tidy
 
@@ -44,11 +44,14 @@ def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: di
         if chosen is None:
             return _eager(fn, args, kwargs)
         session = chosen
-    outer, running.owner = running.owner, record
-    previous, region = set_eval_frame(session.callback), set_region(session.region)
-    try:
+    outer, previous, region = running.owner, None, -1
+    try:  # an interrupt may come behind each of these calls
+        running.owner = record
+        region = set_region(session.region)
+        previous = set_eval_frame(session.callback)
         return fn(*args, **kwargs)
     except BaseException as error:
+        record.must_raise = None
         tidy(error)
         raise
     finally:
@@ -60,11 +63,12 @@ def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: di
 
 
 def _raise_pending(record: Record) -> None:
-    """fullgraph met an operator that fails in tracing: right if eager failed too, an error of its own if it did not."""
-    import sys
+    """Raise what could not be raised where it belonged.
 
+    With fullgraph, that is an operator that fails in tracing: right if eager failed too, an error if it did not.
+    """
     error, record.must_raise = record.must_raise, None
-    if sys.exc_info()[0] is None and error is not None:
+    if error is not None:
         raise error
 
 
@@ -82,11 +86,14 @@ def compiled_function(fn: Callable, session: Session) -> Callable:
             except BaseException as error:
                 tidy(error)
                 raise
-        outer, running.owner = running.owner, record
-        previous, region = set_eval_frame(callback), set_region(number)
-        try:
+        outer, previous, region = running.owner, None, -1
+        try:  # as in call()
+            running.owner = record
+            region = set_region(number)
+            previous = set_eval_frame(callback)
             return fn(*args, **kwargs)
         except BaseException as error:
+            record.must_raise = None
             tidy(error)
             raise  # a bare raise adds no entry for this frame
         finally:

@@ -14,6 +14,7 @@ from typing import Any
 from torchmux import torch_internals as ti
 
 from .guards import Guard, GuardSet, ShapeCondition, TensorGuard
+from .interrupts import from_its_first_instruction, keep
 from .sources import Loader, LocalSource, Names, Source
 
 
@@ -82,11 +83,13 @@ class CompiledGuards:
             f"def guard({'L, S, unchanged' if snapshot else 'L'}):\n    try:\n{body}\n"
             "    except (KeyError, AttributeError, IndexError, TypeError, ValueError):\n"
             "        return False  # a path that the trace followed is gone\n"
+            "    except BaseException as error:\n"
+            "        return keep(error)\n"
             "    return True\n"
         )
-        namespace = {**names.namespace, **self._shape_namespace}
+        namespace = {**names.namespace, **self._shape_namespace, "keep": keep}
         exec(compile(text, "<torchmux guard>", "exec"), namespace)
-        return namespace["guard"], text
+        return from_its_first_instruction(namespace["guard"]), text
 
     def _emit_global_state(self, names: Names, lines: list[str]) -> None:
         lines.append(f"if not {names.const(self._state, 'global_state_')}.check(): return False")

@@ -23,13 +23,14 @@ from torchmux.config import config
 from torchmux.registry import resolve
 from torchmux.registry.errors import TorchmuxError, Unsupported
 
-from . import breaks, logs
+from . import breaks, interrupts, logs
 from .backend import compile_graph_with
 from .breaks import BreakRecord, GraphBreak
 from .bytecode.identity import CodeMap
-from .capture import Captured, CodeState, capture, running
+from .capture import Captured, CodeState, capture
 from .markers import runs_in_eager
 from .recompiles import has_tensors, note_state, reached, refusal, sizes_only
+from .running import running
 from .snapshot import check_of
 from .stance import state as stance_state
 from .values.base import Raised
@@ -299,7 +300,7 @@ class Record(dict[Any, None]):
         self.snapshots: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # check -> its snapshot
         self.breaks: dict[BreakRecord, None] = {}
         self.recompiles: list[str] = []
-        self.must_raise: Unsupported | None = None
+        self.must_raise: BaseException | None = None  # at the end of the call, or earlier
 
 
 def _running_record() -> Record | None:
@@ -338,6 +339,7 @@ class _Callback:
         session = self._session()
         if session is None or code.co_flags & _FUNCTION != _FUNCTION:
             return _SKIP_FRAME
+        interrupts.raise_kept()
         with _lock:
             outer, running.converting = running.converting, True
             grad_mode = torch.is_grad_enabled()

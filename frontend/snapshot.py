@@ -23,6 +23,7 @@ import torch
 from . import watch
 from .guard_check import CompiledGuards
 from .guards import no_snapshot
+from .interrupts import from_its_first_instruction, keep
 from .settled import OPEN, Walk
 from .sources import Loader, LocalSource, Names, Source
 
@@ -65,7 +66,14 @@ class SnapshotCheck:
         self._patience = 1  # how many full checks pass before the next snapshot
         self._passed = 0
 
+    @from_its_first_instruction
     def __call__(self, frame_locals: dict) -> bool:
+        try:
+            return self._holds(frame_locals)
+        except BaseException as error:
+            return keep(error)
+
+    def _holds(self, frame_locals: dict) -> bool:
         snapshot = self._inputs.latest()
         if snapshot is not None and snapshot.is_about(frame_locals):
             verdict = snapshot.check(frame_locals, snapshot.values, snapshot.watch.unchanged)

@@ -19,6 +19,7 @@ from .instruction import (
     TERMINATORS,
     CellName,
     FreeName,
+    encode_exception_entry,
 )
 from .locations import encode_locations
 from .tables import CURRENT as TABLE
@@ -193,14 +194,7 @@ class _Rows:
 
     def _exception_entry(self, out, begin, end, handler):
         target = self.starts[self.row_of[id(handler.target)]]
-        first = 0x80
-        for value in (begin, end - begin, target, handler.depth << 1 | handler.lasti):
-            for shift in (24, 18, 12, 6):
-                if value >= 1 << shift:
-                    out.append(value >> shift & 63 | 64 | first)
-                    first = 0
-            out.append(value & 63 | first)
-            first = 0
+        encode_exception_entry(out, begin, end, target, handler.depth, handler.lasti)
 
     def stack_size(self):
         """The deepest the stack can get, following every path from the first instruction."""

@@ -172,6 +172,18 @@ def exception_entries(code):
     return entries
 
 
+def encode_exception_entry(out, start, end, target, depth, lasti):
+    """Append to ``out`` what :func:`exception_entries` reads; positions are in code units of two bytes."""
+    first = 0x80  # marks where an entry begins
+    for value in (start, end - start, target, depth << 1 | lasti):
+        for shift in (24, 18, 12, 6):
+            if value >= 1 << shift:
+                out.append(value >> shift & 63 | 64 | first)
+                first = 0
+        out.append(value & 63 | first)
+        first = 0
+
+
 def parse(code):
     """The raw instructions of ``code``, in order, linked by their jump targets and exception handlers."""
     raw = code.co_code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -114,6 +115,26 @@ def default_handler():
     signal.signal(signal.SIGINT, found)
 
 
+@contextlib.contextmanager
+def ctrl_c_after(delay):
+    """Sends SIGINT, and again each second: what meets a callback of the garbage collector is lost in any program."""
+    over = threading.Event()
+
+    def send():
+        wait = delay
+        while not over.wait(wait):
+            os.kill(os.getpid(), signal.SIGINT)
+            wait = 1.0
+
+    sender = threading.Thread(target=send)
+    try:
+        sender.start()
+        yield
+    finally:
+        over.set()
+        sender.join()
+
+
 def settled():
     assert torch.is_grad_enabled()
     assert not torch.is_autocast_enabled("cpu")
@@ -135,9 +156,7 @@ def test_ctrl_c_at_any_moment_leaves_everything_usable(default_handler, delay):
 
     compiled, x = torchmux.compile(fn, backend="eager"), torch.randn(2, 4)
     limit = sys.getrecursionlimit()
-    timer = threading.Timer(delay, lambda: os.kill(os.getpid(), signal.SIGINT))
-    with pytest.raises(KeyboardInterrupt):
-        timer.start()
+    with pytest.raises(KeyboardInterrupt), ctrl_c_after(delay):
         while True:
             torchmux.reset()
             compiled(x)
@@ -152,12 +171,43 @@ def test_ctrl_c_in_an_endless_loop_that_is_traced(default_handler):
         while True:
             x = x.reshape(-1)
 
-    timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
-    with pytest.raises(KeyboardInterrupt):
-        timer.start()
+    with pytest.raises(KeyboardInterrupt), ctrl_c_after(0.5):
         torchmux.compile(endless, backend="eager")(torch.ones(2))
     settled()
     assert torch.equal(torchmux.compile(program, backend="eager")(torch.ones(2), 2.0), torch.full((2,), 2.0))
+
+
+@pytest.mark.parametrize(("kind", "error"), [("function", KeyboardInterrupt), ("model", TimeoutError)])
+def test_signals_while_guards_are_checked(kind, error):
+    """The hook clears what a check raises.  Each call of a model has two checks once there is a snapshot."""
+    interrupted = 0
+
+    def handler(number, frame):
+        nonlocal interrupted
+        interrupted += 1
+        raise error
+
+    layers = torch.nn.Sequential(*[torch.nn.Linear(2, 2) for _ in range(12)])
+    compiled = torchmux.compile(layers if kind == "model" else lambda x, a, b: x * a + b, backend="eager")
+    arguments = (torch.ones(1, 2),) if kind == "model" else (torch.ones(2), 1.0, 2.0)
+    with torch.no_grad():
+        for _ in range(20):
+            compiled(*arguments)
+        found, raised = signal.signal(signal.SIGALRM, handler), 0
+        try:
+            for number in range(150):
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 0.002 + 0.00001 * number)
+                    end = time.monotonic() + 0.5
+                    while time.monotonic() < end:
+                        compiled(*arguments)
+                except error:
+                    raised += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, found)
+    assert raised == interrupted == 150
+    assert torchmux.report(compiled).recompiles == []
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])

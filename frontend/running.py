@@ -1,0 +1,29 @@
+"""What each thread is doing."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any
+
+_threads: list[weakref.ref] = []
+
+
+class _Running(threading.local):
+    """What this thread is doing: graphs that run are noted in the record of the compiled callable that runs them."""
+
+    owner: Any = None  # a hook.Record
+    converting = False  # whether a frame is being captured
+
+    def __init__(self) -> None:
+        _threads[:] = [known for known in _threads if (thread := known()) is not None and thread.is_alive()]
+        _threads.append(weakref.ref(threading.current_thread()))
+
+    @staticmethod
+    def only_thread() -> bool:
+        """Whether no other thread that is still there has run compiled code."""
+        threads = [known() for known in list(_threads)]
+        return not any(t is not None and t.is_alive() and t is not threading.current_thread() for t in threads)
+
+
+running = _Running()
