@@ -150,7 +150,7 @@ def explain(fn: Any, *, backend: Any = "eager", dynamic: bool | None = None) -> 
             fullgraph=False,
             dynamic=dynamic,
         )
-        record = hook.Record(original)
+        record = hook.Record()
         call(session, record, original, args, kwargs)
         return explanation_of(record)
 

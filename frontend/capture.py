@@ -103,9 +103,9 @@ def capture(
 ) -> Captured:
     """Capture ``frame`` and compile its graph.
 
-    ``compile_graph(gm, example_inputs, training, static_inputs)`` is the backend; ``asked_for`` says that the frame is
-    itself what was compiled.  Raises GraphBreak when nothing of the frame can be captured, or, with ``fullgraph``, at
-    the first break.
+    ``compile_graph(gm, example_inputs, training, static_inputs)`` is the backend; ``asked_for`` says that its
+    user wants a graph of just this frame.  Raises GraphBreak when nothing of the frame can be captured, or, with
+    ``fullgraph``, at the first break; NotWorthIt where it had better run in eager.
     """
     started = time.perf_counter()
     dims = DynamicDims(

@@ -32,6 +32,7 @@ class Report:
     graphs: list[GraphEntry] = field(default_factory=list)
     breaks: list[BreakRecord] = field(default_factory=list)
     recompiles: list[str] = field(default_factory=list)
+    left_to_eager: list[str] = field(default_factory=list)  # functions too small for a graph of their own
 
     @property
     def graph_count(self) -> int:
@@ -51,7 +52,7 @@ class Report:
 
     @property
     def share(self) -> float:
-        """Share of all operators, 0 to 1, that the backend itself runs."""
+        """Share of the operators that were captured, 0 to 1, that the backend itself runs."""
         total = len(self.placements)
         return 1.0 - len(self.fallbacks) / total if total else 1.0
 
@@ -75,6 +76,7 @@ class Report:
             )
         lines.extend("  " + entry.message().replace("\n", "\n  ") for entry in self.breaks)
         lines.extend(f"  recompiled {reason}" for reason in self.recompiles)
+        lines.extend(f"  left to eager: {words}" for words in self.left_to_eager)
         return "\n".join(lines)
 
 
@@ -84,7 +86,7 @@ def report_of(record: Record) -> Report:
         assert isinstance(captured, Captured)
         report = getattr(captured.compiled, "report", None) or GraphReport("?")
         graphs.append(GraphEntry(captured.qualname, captured.graph, report, captured.capture_seconds))
-    return Report(graphs, list(record.breaks), list(record.recompiles))
+    return Report(graphs, list(record.breaks), list(record.recompiles), list(record.left_to_eager))
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class Exported:
         self, function: Any, session: hook.Session, captured: Captured, in_spec: pytree.TreeSpec, result: Any
     ) -> None:
         assert captured.guards is not None
-        self._function, self._session, self._record = function, session, hook.Record(function)
+        self._function, self._session, self._record = function, session, hook.Record()
         self.graph_module: torch.fx.GraphModule = captured.graph
         self.inputs = [GraphInput(name, source.words(), static) for name, source, static in captured.inputs]
         self.guards = captured.guards.words()
@@ -90,7 +90,7 @@ def export(fn: Any, *, dynamic: bool | None = None) -> Callable[..., Exported]:
 
     def run(*args: Any, **kwargs: Any) -> Exported:
         session = hook.Session(_as_captured, fullgraph=True, dynamic=dynamic, asked="export() wants one graph")
-        record = hook.Record(original)
+        record = hook.Record()
         in_spec = pytree.tree_flatten((args, kwargs))[1]
         outer, asked.exporting = asked.exporting, True
         try:

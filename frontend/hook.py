@@ -7,6 +7,7 @@ import importlib.util
 import itertools
 import logging
 import os
+import sys
 import sysconfig
 import threading
 import traceback
@@ -146,6 +147,7 @@ _TORCH_CAPTURED = tuple(
 # The cases of the conformance suite are programs, wherever they are installed.
 _PROGRAMS = _folders("torchmux.conformance")
 _TORCH_SKIPPED = (os.path.join(os.path.dirname(torch.__file__), "nn", "modules", "module.py"),)
+_CALLS_THROUGH = (*_TORCH_SKIPPED, __file__)  # lie between what was compiled and whoever called it
 
 
 def is_library(filename: str) -> bool:
@@ -170,11 +172,12 @@ def ask_for(function: Any) -> None:
         ti.set_code_exec_strategy(code, ti.FrameExecStrategy(_DEFAULT, _DEFAULT))  # it may have been met before
 
 
-def _is_asked_for(frame: Any, record: Any) -> bool:
-    """Whether a frame is itself what was compiled, rather than called by it."""
-    if _asked_for.get(frame.f_code) is not None or not isinstance(record, Record):
-        return True
-    return record.root is not None and frame.f_locals.get("self") is record.root
+def _is_root() -> bool:
+    """Whether the frame that the C hook asks about is what was compiled, rather than called by it."""
+    caller: types.FrameType | None = sys._getframe(1)  # of ours: the frame itself is not on the stack yet
+    while caller is not None and caller.f_code.co_filename in _CALLS_THROUGH:
+        caller = caller.f_back
+    return caller is None or caller.f_code.co_filename.startswith(_OWN)
 
 
 # What these call is no part of the program's own work: handlers of logs, hooks of warnings.
@@ -300,6 +303,7 @@ class Record(dict[Any, None]):
         self.snapshots: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # check -> its snapshot
         self.breaks: dict[BreakRecord, None] = {}
         self.recompiles: list[str] = []
+        self.left_to_eager: dict[str, None] = {}
         self.must_raise: BaseException | None = None  # at the end of the call, or earlier
 
 
@@ -396,11 +400,14 @@ def _captured(session: Session, state: CodeState, frame: Any, record: Any, compi
                 automatic=config.automatic_dynamic_shapes and config.assume_static_by_default,
                 fullgraph=session.fullgraph,
                 guard_filter=session.guard_filter,
-                asked_for=_is_asked_for(frame, record),
+                asked_for=session.fullgraph or _is_root(),
             )
     except NotWorthIt as little:
         state.failures += 1
         state.runs_eager = little.always or state.failures >= _MAX_FAILURES
+        logs.emit("graph_breaks", f"{logs.place(code)} runs in eager", str(little))
+        if isinstance(record, Record):
+            record.left_to_eager.setdefault(f"{logs.place(code)}: {little}")
         return _SKIP_FRAME
     except GraphBreak as stop:
         return _whole_frame_break(session, state, code, stop, record)

@@ -84,20 +84,22 @@ def goes_on_in(code: types.CodeType) -> None:
 class NotWorthIt(Exception):
     """A frame has so few operators that it runs in eager; ``always``: so do all others of its code."""
 
-    def __init__(self, always: bool) -> None:
-        super().__init__()
+    def __init__(self, operators: int, where: str, always: bool) -> None:
+        super().__init__(
+            f"it has {operators} operator(s) {where}: a graph of fewer than {FEW} saves less than it costs"
+        )
         self.always = always
 
 
 def check(tr: Trace, asked_for: bool) -> None:
-    """Raise NotWorthIt for a frame that has little to capture; ``asked_for``: it is itself what was compiled."""
+    """Raise NotWorthIt for a frame that has little to capture; ``asked_for``: its user wants a graph of this one."""
     if tr.op_count >= FEW:
         return
     file = tr.code.co_filename
     if _behind.get(tr.code) is not None:
-        raise NotWorthIt(always=True)
+        raise NotWorthIt(tr.op_count, "behind a loop that was left to eager", always=True)
     if not asked_for and file.startswith(_LAYERS):
-        raise NotWorthIt(always=not file.endswith(_OF_LAYERS))
+        raise NotWorthIt(tr.op_count, "in a layer that eager code calls", always=not file.endswith(_OF_LAYERS))
 
 
 def note(reason: str) -> str:

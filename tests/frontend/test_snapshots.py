@@ -79,8 +79,7 @@ def test_change_is_noticed(name, eager_snapshots, monkeypatch):
     monkeypatch.setattr(settled.Walk, "_owns", lambda self, obj: isinstance(obj, torch.nn.Module))
 
     def own(compiled):
-        record = compiled._torchmux_record
-        record.root = record.root or torch.nn.Module()
+        compiled._torchmux_record.root = torch.nn.Module()
 
     check(_CASES[name], own, calls=4)
 

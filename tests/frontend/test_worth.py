@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 
@@ -148,10 +150,38 @@ def test_a_single_layer_that_eager_code_calls_is_no_graph():
     model, x = Model(), torch.randn(2, 4)
     made = compiled(model)
     assert torch.equal(made(x), model(x))
-    assert torchmux.report(made).graph_count == 0
-    norm = compiled(model.norm)
-    assert torch.equal(norm(x), model.norm(x))
-    assert torchmux.report(norm).graph_count == 1
+    report = torchmux.report(made)
+    assert report.graph_count == 0
+    behind, norm = report.left_to_eager[:2]
+    assert "Model.forward (" in behind
+    assert "1 operator(s) behind a loop that was left to eager" in behind
+    assert "LayerNorm.forward (" in norm
+    assert "1 operator(s) in a layer that eager code calls" in norm
+    assert f"left to eager: {norm}" in str(report)
+
+
+def bare():
+    """Layers and functions of torch, as a user would compile them: (what, its arguments)."""
+    functional, linear, x = torch.nn.functional, torch.nn.Linear(4, 4), torch.randn(3, 4)
+    return {
+        "layer": (torch.nn.LayerNorm(4), (x,)),
+        "container": (torch.nn.Sequential(linear), (x,)),
+        "function": (functional.softmax, (x, -1)),
+        "partial": (functools.partial(functional.layer_norm, normalized_shape=(4,)), (x,)),
+        "bound method": (linear.forward, (x,)),
+        "plain method": (torch.nn.Linear.forward, (linear, x)),
+    }
+
+
+@pytest.mark.parametrize("name", bare())
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_a_single_layer_that_was_asked_for_is_a_graph(name, fullgraph):
+    what, arguments = bare()[name]
+    made = torchmux.compile(what, backend="eager", fullgraph=fullgraph)
+    assert torch.equal(made(*arguments), what(*arguments))
+    assert torchmux.report(made).graph_count == 1
+    assert torchmux.explain(what)(*arguments).graph_count == 1
+    assert len(torchmux.export(what)(*arguments).graph_module.graph.nodes) >= 3
 
 
 def test_what_a_graph_does_not_look_at_is_not_guarded():
