@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from torchmux.registry.report import output_code_of
+
 log = logging.getLogger("torchmux.constants")
 
 Run = Callable[..., Sequence[Any]]
@@ -48,6 +50,10 @@ class Watched:
     @property
     def notes(self) -> Sequence[str]:
         return getattr(self.run, "notes", ())
+
+    @property
+    def output_code(self) -> list[str]:
+        return output_code_of(self.run)
 
     def __call__(self, *args: Any) -> Sequence[Any]:
         state = self._state

@@ -12,6 +12,7 @@ from torchmux import logs
 from torchmux.registry.spec import CompileRequest
 
 from ..common.cache import default_cache, graph_key
+from ..common.constants import Watched
 from ..common.refusal import NodesRefused
 from . import artifact, fingerprint
 from .options import NativeOptions
@@ -44,7 +45,9 @@ class Native:
 
         return graph.why_not(node) or True
 
-    def compile(self, gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> NativeFunction:
+    def compile(
+        self, gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest
+    ) -> NativeFunction | Watched:
         """Code for ``gm``, from the artifact cache if it was compiled before.
 
         Raises:
@@ -52,10 +55,22 @@ class Native:
         """
         options = request.options if request.options is not None else NativeOptions()
         weights = request.static_inputs if request.phase == "inference" else ()
-        frozen = weights if options.freeze else ()
+        if not (options.freeze and weights):
+            return self._compile(gm, {}, options, weights)
+        return Watched(
+            lambda constants: self._compile(gm, constants, options, ()), {at: example_inputs[at] for at in weights}
+        )
+
+    def _compile(
+        self,
+        gm: GraphModule,
+        constants: Mapping[int, torch.Tensor],
+        options: NativeOptions,
+        weights: Collection[int],
+    ) -> NativeFunction:
         # The values of frozen tensors are not part of the key: the code does not depend on them.
-        key = graph_key(gm, self._fingerprint, options, _is_timed(), frozen)
-        gm = _prepared(gm, options, {at: example_inputs[at].detach() for at in frozen})
+        key = graph_key(gm, self._fingerprint, options, _is_timed(), tuple(constants))
+        gm = _prepared(gm, options, {at: value.detach() for at, value in constants.items()})
         cache = default_cache()
         stored = cache.load(key) if cache is not None else None
         payload = stored
@@ -113,4 +128,4 @@ def _make(gm: GraphModule, options: NativeOptions, weights: Collection[int]) -> 
         return tune(gm, options, timed=_is_timed())
     from .generate import generate
 
-    return generate(gm, options, timed=_is_timed(), weights=weights if not options.freeze else ())
+    return generate(gm, options, timed=_is_timed(), weights=weights)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from ..common.options import freeze_option
+
 
 @dataclass(frozen=True)
 class NativeOptions:
@@ -46,13 +48,7 @@ class NativeOptions:
             "in bfloat16, which gives up accuracy for speed where the processor has instructions for it, as you asked"
         },
     )
-    freeze: bool = field(
-        default=False,
-        metadata={
-            "help": "in inference, take parameters and buffers for constants, so that what depends on them alone is "
-            "computed ahead and weights are packed; you promise that their values do not change"
-        },
-    )
+    freeze: bool = freeze_option("so that what depends on them alone is computed ahead and weights are packed")
     optimize: Literal["O1", "O2", "O3"] = field(
         default="O2", metadata={"help": "what the C++ compiler is asked for; the kernels are vectorized in any case"}
     )

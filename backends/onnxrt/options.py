@@ -8,6 +8,8 @@ from typing import Literal
 from torchmux.registry.errors import InvalidOption
 from torchmux.registry.names import did_you_mean, listed
 
+from ..common.options import freeze_option
+
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 
 
@@ -39,14 +41,7 @@ class OnnxrtOptions:
     inter_op_num_threads: int = field(
         default=1, metadata={"help": "operators run at once; more than 1 turns on parallel execution"}
     )
-    freeze: bool = field(
-        default=False,
-        metadata={
-            "help": "in inference, take parameters and buffers for constants, so that onnxruntime packs and folds "
-            "them. Writes that torch counts (optimizers, load_state_dict) are noticed before the next call, which "
-            "compiles anew; you promise that there are no others, as through .data or NumPy"
-        },
-    )
+    freeze: bool = freeze_option("so that onnxruntime packs and folds them")
 
     check: bool = field(
         default=True,

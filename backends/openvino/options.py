@@ -9,6 +9,8 @@ from typing import Any, Literal
 from torchmux.registry.errors import InvalidOption
 from torchmux.registry.names import did_you_mean, listed
 
+from ..common.options import freeze_option
+
 _DEVICES = ("AUTO", "CPU", "GPU", "NPU")
 
 # By value of the option ``precision``: what OpenVINO calls it, and the capability that a device must state for it.
@@ -47,14 +49,7 @@ class OpenvinoOptions:
         default="model",
         metadata={"help": "'model' computes float32 in float32; the others give up accuracy for speed, as you asked"},
     )
-    freeze: bool = field(
-        default=False,
-        metadata={
-            "help": "in inference, take parameters and buffers for constants, so that OpenVINO packs and folds them. "
-            "Writes that torch counts (optimizers, load_state_dict) are noticed before the next call, which compiles "
-            "anew; you promise that there are no others, as through .data or NumPy"
-        },
-    )
+    freeze: bool = freeze_option("so that OpenVINO packs and folds them")
     config: dict[str, Any] = field(
         default_factory=dict, metadata={"help": "further properties for the device, by OpenVINO's names"}
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -11,6 +11,7 @@ from torch.fx import GraphModule, Node
 from torchmux.registry.spec import CompileRequest
 
 from ..common.cache import default_cache, graph_key
+from ..common.constants import Watched
 from ..common.graphs import copy_graph, freeze, outputs
 from ..common.refusal import NodesRefused
 from ..common.results import Result
@@ -41,7 +42,9 @@ class TensorRT:
             operators.use_settings(settings_for(TensorrtOptions(), torch.cuda.current_device()))
             return operators.supports(node)
 
-    def compile(self, gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> TensorrtFunction:
+    def compile(
+        self, gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest
+    ) -> TensorrtFunction | Watched:
         """An engine for ``gm``, from the artifact cache if it is there.
 
         Raises:
@@ -50,6 +53,21 @@ class TensorRT:
             RuntimeError: TensorRT refuses the graph as a whole.
         """
         options = request.options if request.options is not None else TensorrtOptions()
+        if not (options.freeze and request.static_inputs):
+            return self._compile(gm, {}, request, options)
+
+        def make(constants: Mapping[int, torch.Tensor]) -> TensorrtFunction:
+            return self._compile(copy_graph(gm), constants, request, options)
+
+        return Watched(make, {p: example_inputs[p] for p in request.static_inputs})
+
+    def _compile(
+        self,
+        gm: GraphModule,
+        constants: Mapping[int, torch.Tensor],
+        request: CompileRequest,
+        options: TensorrtOptions,
+    ) -> TensorrtFunction:
         calls = _calls(gm)
         if len(calls) < options.min_block_size:
             why = f"its part of the graph has {len(calls)} operators, fewer than min_block_size"
@@ -57,7 +75,7 @@ class TensorRT:
         placeholders = gm.graph.find_nodes(op="placeholder")
         results = [Result.of(n.meta["val"]) for n in outputs(gm)]
         untouched = copy_graph(gm)
-        frozen = {p: example_inputs[p].detach() for p in request.static_inputs} if options.freeze else {}
+        frozen = {p: value.detach() for p, value in constants.items()}
         kept = [p for p in range(len(placeholders)) if p not in frozen]
         profiles = {p: profile_of(placeholders[p], options.largest_size) for p in kept}
         freeze(gm, frozen)

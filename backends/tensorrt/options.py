@@ -7,6 +7,8 @@ from typing import Literal
 
 from torchmux.registry.errors import InvalidOption
 
+from ..common.options import freeze_option
+
 
 @dataclass(frozen=True)
 class TensorrtOptions:
@@ -23,13 +25,7 @@ class TensorrtOptions:
             "mantissa. f16, bf16: TensorRT may also compute float32 operators in half precision"
         },
     )
-    freeze: bool = field(
-        default=False,
-        metadata={
-            "help": "in inference, take parameters and buffers for constants, which TensorRT folds and packs; you "
-            "promise that their values do not change"
-        },
-    )
+    freeze: bool = freeze_option("which TensorRT folds and packs")
     workspace_size: int = field(
         default=0, metadata={"help": "bytes that the builder may use for scratch memory; 0: as much as the GPU has"}
     )

@@ -118,3 +118,21 @@ def test_training_is_not_frozen(tmp_path) -> None:
             with torch.no_grad():
                 for parameter in model.parameters():
                     parameter -= 0.1 * parameter.grad
+
+
+def test_parameters_that_change_are_seen(caplog) -> None:
+    model, other, x = Residual().eval(), Residual().eval(), torch.randn(2, 3, 30, 34)
+    compiled = torchmux.compile(model, backend="native", options={"freeze": True}, strict=True)
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x), model(x))
+        assert "constants" not in caplog.text
+        model.load_state_dict(other.state_dict())
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x), other(x))
+        assert caplog.text.count("taken anew") == 1
+        model.last.weight.data = torch.zeros(3, 8)
+        torch.testing.assert_close(compiled(x), model(x))
+        assert caplog.text.count("taken anew") == 2
+    assert torchmux.report(compiled).graph_count == 1
+    assert torchmux.report(compiled).graphs[0].report.output_code
