@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class Input:
         return cls(position, getattr(torch, dtype) if dtype else None, None if shape is None else tuple(shape))
 
 
-class Binding:
+class Binding(abc.ABC):
     """One set of bound inputs and outputs, used by one call at a time; a runtime says how to bind and to run.
 
     An input stays bound from call to call while it is at the same address with the same shape, which parameters are.
@@ -91,29 +92,29 @@ class Binding:
 
     # --- what a runtime does ------------------------------------------------------------------------------------------
 
+    @abc.abstractmethod
     def bind_input(self, port: int, value: torch.Tensor) -> None:
         """Let input ``port`` be read at the memory of the contiguous ``value``."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def bind_output(self, port: int, value: torch.Tensor) -> None:
         """Let output ``port`` be written to the memory of ``value``."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def release_output(self, port: int) -> None:
         """Let the runtime allocate output ``port``, whose shape is not known."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def take_output(self, port: int) -> torch.Tensor:
         """The output that the runtime has allocated, without a copy."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def bind_number(self, port: int, value: Any) -> None:
         """Let input ``port`` be a size."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def run(self) -> None:
         """Run with what is bound."""
-        raise NotImplementedError
 
     # --- a call -------------------------------------------------------------------------------------------------------
 

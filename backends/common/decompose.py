@@ -59,6 +59,22 @@ def draws_nothing(node: Node) -> bool:
     return False
 
 
+_REMAINDERS = frozenset(
+    (torch.ops.aten.remainder, torch.ops.aten.fmod, torch.ops.aten.floor_divide, torch.ops.aten.div)
+)
+
+
+def rounds_down(node: Node) -> bool:
+    """Whether ``node`` is a remainder of floats, or their quotient rounded down.
+
+    The formulas that exporters have for these are wrong where a number is infinite, and right for all integers.
+    """
+    op = node.target.overloadpacket
+    if op not in _REMAINDERS or (op is torch.ops.aten.div and node.kwargs.get("rounding_mode") != "floor"):
+        return False
+    return node.meta["val"].is_floating_point()
+
+
 def honest_batch_norm() -> Table:
     """``native_batch_norm`` updates its running statistics, which its schema does not say; its successors' do."""
     return {torch.ops.aten.native_batch_norm.default: _native_batch_norm}

@@ -11,7 +11,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from torchmux import torch_internals as internals
 
-_ATOMS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
+ATOMS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
 class Unknown(Exception):
@@ -90,7 +90,7 @@ def packed(value: Any, number: Mapping[Node, int]) -> Any:
         return ["tuple" if isinstance(value, tuple) else "list", [packed(v, number) for v in value]]
     if value is None or type(value) in (bool, int, float, str):
         return value
-    if isinstance(value, _ATOMS):
+    if isinstance(value, ATOMS):
         return [type(value).__name__, str(value)]
     raise Unknown(f"an argument of an operator that torch runs is a {type(value).__name__}")
 

@@ -30,7 +30,7 @@ from torchmux.registry.spec import CompileRequest
 
 from . import aliasing, lines
 from .cache import ArtifactCache, describe, text_key
-from .listing import Unknown, called, found, operator_of_torch, packed, unpacked
+from .listing import ATOMS, Unknown, called, found, operator_of_torch, packed, unpacked
 from .partition import Part, Partition
 
 log = logging.getLogger("torchmux.cache")
@@ -39,7 +39,6 @@ MOST_CONSTANT_BYTES = 1 << 20
 """Graphs whose traced form holds more in constants are not kept."""
 
 _OWN = ("torch", "_operator", "builtins", "math")
-_ATOMS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
 # --- the name of a recipe ---------------------------------------------------------------------------------------------
@@ -180,13 +179,10 @@ def _told(value: Any, number: dict[Node, int]) -> str:
         return "{" + ",".join(f"{_told(k, number)}:{_told(v, number)}" for k, v in value.items()) + "}"
     if isinstance(value, slice):
         return f"slice({','.join(_told(v, number) for v in (value.start, value.stop, value.step))})"
-    if value is None or value is Ellipsis or type(value) in (bool, int, float, complex, str) or _is_atom(value):
+    plain = value is None or value is Ellipsis or type(value) in (bool, int, float, complex, str)
+    if plain or isinstance(value, ATOMS):
         return repr(value)
     raise Unknown(f"an argument is a {type(value).__name__}")
-
-
-def _is_atom(value: Any) -> bool:
-    return isinstance(value, _ATOMS)
 
 
 # --- what is kept -----------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from torchmux import torch_internals as internals
 
 from ..common import attention, formulas
 from ..common.cache import default_cache, text_key
-from ..common.decompose import can_stay_whole, core_aten, draws_nothing, is_random
+from ..common.decompose import can_stay_whole, core_aten, draws_nothing, is_random, rounds_down
 from ..common.graphs import values_in_use
 
 # Composite operators that ONNX has in one piece, or that the exporter writes better whole.  None of them ever returns
@@ -49,11 +49,6 @@ _WRONG = {
     "aten::sign": "onnxruntime's sign of nan is nan, torch's is 0",
     "aten::sgn": "onnxruntime's sign of nan is nan, torch's is 0",
 }
-
-# Wrong for infinite numbers only, so that integers are right.
-_REMAINDERS = frozenset(
-    (torch.ops.aten.remainder, torch.ops.aten.fmod, torch.ops.aten.floor_divide, torch.ops.aten.div)
-)
 
 # Has a translation that keeps the biased variance, where torch keeps the unbiased one.
 _BATCH_NORM = torch.ops.aten._native_batch_norm_legit_functional.default
@@ -138,7 +133,7 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return _WRONG[op.name()]
     if is_random(op) and not draws_nothing(node):
         return "random numbers would not be torch's for the same seed"
-    if op.overloadpacket in _REMAINDERS and _rounds_down(node):
+    if rounds_down(node):
         return "the exporter's formula for the remainder has other answers than torch where a number is infinite"
     if op in _PRODUCTS and any(n.meta["val"].dim() == 1 for n in node.all_input_nodes):
         return "onnxruntime drops the transposition of a matrix that is multiplied by a vector"
@@ -158,13 +153,6 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         if any(type(size) is int and size == 0 for size in value.shape):
             return "onnxruntime's operators are not made for tensors without elements"
     return True
-
-
-def _rounds_down(node: Node) -> bool:
-    """Whether ``node`` is a remainder of floats, or their quotient rounded down."""
-    if node.target.overloadpacket is torch.ops.aten.div and node.kwargs.get("rounding_mode") != "floor":
-        return False
-    return node.meta["val"].is_floating_point()
 
 
 def _name(dtype: torch.dtype) -> str:

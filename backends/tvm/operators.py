@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -13,7 +12,8 @@ from torch.fx import Node
 from torchmux import torch_internals as internals
 
 from ..common.aliasing import writes
-from ..common.decompose import can_stay_whole, core_aten, is_random
+from ..common.decompose import can_stay_whole, core_aten, draws_nothing, is_random, rounds_down
+from ..common.graphs import values_in_use
 from . import library
 from .handlers import HANDLERS
 from .translate import DTYPES, converters
@@ -32,17 +32,6 @@ _NO_DIGITS = frozenset(
     (torch.ops.aten.atanh.default, torch.ops.aten.log1p.default, torch.ops.aten.expm1.default,
      torch.ops.aten.elu.default)
 )  # fmt: skip
-
-# Wrong in the corners, where a comparison on ordinary numbers does not look.
-_REMAINDERS = frozenset(
-    (torch.ops.aten.remainder, torch.ops.aten.fmod, torch.ops.aten.floor_divide, torch.ops.aten.div)
-)
-
-_DETERMINISTIC_IF: dict[str, tuple[str, Any]] = {
-    "aten::scaled_dot_product_attention": ("dropout_p", 0.0),
-    "aten::_scaled_dot_product_flash_attention_for_cpu": ("dropout_p", 0.0),
-    "aten::native_dropout": ("train", False),
-}
 
 
 @functools.cache
@@ -84,15 +73,15 @@ def supports(node: Node) -> Literal[True] | str:
         return "TVM's PyTorch frontend has no converter"
     if writes(node):
         return "it writes to its arguments"
-    if op.overloadpacket in _REMAINDERS and _rounds_down(node):
+    if rounds_down(node):
         return "TVM's remainder of floats has other answers than torch where a number is infinite"
     if op.overloadpacket is torch.ops.aten.mul and 0 in node.args[1:] and node.meta["val"].is_floating_point():
         return "TVM takes anything times 0 for 0, which is not so of nan and infinity"
     if op in _NO_DIGITS:
         return "TVM's formula has no digits left near zero"
-    if is_random(op) and not _draws_nothing(node):
+    if is_random(op) and not draws_nothing(node):
         return "random numbers would not be torch's for the same seed"
-    for value in _values(node):
+    for value in values_in_use(node):
         if isinstance(value, (torch.SymFloat, torch.SymBool)):
             return "a float or bool that is known at run time only"
         if not isinstance(value, torch.Tensor):
@@ -104,32 +93,3 @@ def supports(node: Node) -> Literal[True] | str:
         if any(type(size) is int and size == 0 for size in value.shape):
             return "Relax gives a size of zero another meaning"
     return True
-
-
-def _rounds_down(node: Node) -> bool:
-    """Whether ``node`` is a remainder of floats, or their quotient rounded down."""
-    if node.target.overloadpacket is torch.ops.aten.div and node.kwargs.get("rounding_mode") != "floor":
-        return False
-    return node.meta["val"].is_floating_point()
-
-
-def _draws_nothing(node: Node) -> bool:
-    rule = _DETERMINISTIC_IF.get(node.target.name())
-    if rule is None:
-        return False
-    name, value = rule
-    for position, argument in enumerate(internals.operator_schema(node.target).arguments):
-        if argument.name == name:
-            given = node.args[position] if position < len(node.args) else node.kwargs.get(name, argument.default_value)
-            return given == value
-    return False
-
-
-def _values(node: Node) -> list[Any]:
-    """What goes into the node and what comes out and is used, as far as it is known."""
-    out = node.meta.get("val")
-    if isinstance(out, (tuple, list)):
-        results = [u.meta.get("val") for u in node.users if u.target is operator.getitem]
-    else:
-        results = [out]
-    return [n.meta.get("val") for n in node.all_input_nodes] + results
