@@ -5,7 +5,7 @@
   Where it has but a handful of operators, or after two passes with graphs of their own, the loop runs as it stands,
   the functions that it calls are captured on their own, and capture goes on behind it, if there is more than a handful
   to capture.
-* A layer or function of ``torch.nn`` that is called by code which runs in eager.
+* A layer or function of ``torch.nn``, or a comprehension, that is called by code which runs in eager.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ FEW = 8  # operators; a graph of fewer saves less than its call and its guards c
 _NN = os.path.join(os.path.dirname(torch.__file__), "nn")
 _LAYERS = (os.path.join(_NN, "modules") + os.sep, os.path.join(_NN, "functional.py"))
 _OF_LAYERS = ("container.py", "transformer.py")
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>")  # functions of their own in CPython 3.11
 
 _MOST_PASSES = 2  # of a loop that get a graph of their own: each is the rest of a frame, and code of its own
 
@@ -51,7 +52,7 @@ def left_to_eager(tr: Trace, kind: str) -> EagerLoop | None:
     again = _passes(tr, index).count(program.instructions[index].positions) >= _MOST_PASSES
     for head in _loops_around(program, index):
         step, operators = tr.loops.get(head, (0, 0))
-        before = program.instructions[head - 1].op if head else ""
+        before = program.ops[program.first_op[head] - 1].name if head else ""
         if before == "SWAP":  # a comprehension that is part of its function
             continue
         if again or tr.step_began - operators < FEW:
@@ -98,6 +99,8 @@ def check(tr: Trace, asked_for: bool) -> None:
     file = tr.code.co_filename
     if _behind.get(tr.code) is not None:
         raise NotWorthIt(tr.op_count, "behind a loop that was left to eager", always=True)
+    if not asked_for and tr.code.co_name in _COMPREHENSIONS:
+        raise NotWorthIt(tr.op_count, "in a comprehension that eager code runs", always=False)
     if not asked_for and file.startswith(_LAYERS):
         raise NotWorthIt(tr.op_count, "in a layer that eager code calls", always=not file.endswith(_OF_LAYERS))
 

@@ -1,5 +1,7 @@
 """Loops of a program: where they are, and what is known where one is left."""
 
+import itertools
+
 from .effects import EXCEPTION, MAYBE_NULL, NO_FALL_THROUGH, stack_shapes
 from .liveness import live_locals
 
@@ -11,7 +13,8 @@ def loop_ends(program):
     """{raw instruction that a loop begins with: its last one}; a loop is laid out in one piece.
 
     A ``while`` has its condition at both ends, and ``continue`` jumps to the first: what comes of it are jumps back
-    that cross one another, and are one loop.
+    that cross one another, and are one loop.  A comprehension that is a function of its own, as in CPython 3.11, is the
+    call that takes its iterator.
     """
     ends = program.memo.get("loops")
     if ends is None:
@@ -20,6 +23,9 @@ def loop_ends(program):
         for index, instruction in enumerate(program.instructions):
             if instruction.op.startswith(_BACK) and instruction.op != _AWAITS:
                 ends[number[id(instruction.target)]] = index
+        for before, op in itertools.pairwise(program.ops):
+            if before.name == "GET_ITER" and op.name == "CALL":
+                ends[op.index] = op.index
         for head in sorted(ends, reverse=True):
             crossed = [ends[other] for other in ends if head < other <= ends[head]]
             ends[head] = max([ends[head], *crossed])
