@@ -184,6 +184,35 @@ def test_a_single_layer_that_was_asked_for_is_a_graph(name, fullgraph):
     assert len(torchmux.export(what)(*arguments).graph_module.graph.nodes) >= 3
 
 
+def test_a_comprehension_that_breaks_is_left_to_eager():
+    def function(x):
+        positive = [row for row in x if row.sum() > 0]
+        return much(torch.stack([row * 2 for row in positive])), len(positive)
+
+    x = torch.tensor([[1.0, 2.0], [-1.0, -2.0], [3.0, -1.0]])
+    made = compiled(function)
+    for _ in range(2):
+        (found, count), (expected, other) = made(x), function(x)
+        assert torch.equal(found, expected)
+        assert count == other == 2
+    report = torchmux.report(made)
+    assert report.graph_count <= 2  # two where comprehensions are part of their function, from CPython 3.12 on
+    assert report.graphs[-1].graph.graph.find_nodes(op="call_method", target="sin")
+    assert any("the loop around it is left to eager" in each.reason for each in report.breaks)
+
+
+def test_what_a_comprehension_in_eager_calls_is_captured():
+    def function(x):
+        return [much(row) if row.sum() > 0 else much(row + 1) for row in x]
+
+    x = torch.tensor([[1.0, 2.0], [-1.0, -2.0]])
+    made = compiled(function)
+    assert all(map(torch.equal, made(x), function(x)))
+    report = torchmux.report(made)
+    assert report.graph_count >= 1
+    assert any(entry.graph.graph.find_nodes(op="call_method", target="sin") for entry in report.graphs)
+
+
 def test_what_a_graph_does_not_look_at_is_not_guarded():
     def function(x, other):
         x = x * 2
