@@ -27,13 +27,22 @@ class Trial:
     """What a case is given: makes tensors, and compiles, or does not.
 
     ``backend`` None stands for eager.  With ``wide`` every floating-point tensor is made in float64, from the same
-    random numbers.
+    random numbers.  A ``draw`` other than 0 changes what :meth:`given` and :meth:`module` give by up to one unit in the
+    last place: the same problem as far as the dtype can tell, with other rounding errors.
     """
 
     def __init__(
-        self, backend: Any = None, *, options: Any = None, wide: bool = False, device: str = "cpu", strict: bool = False
+        self,
+        backend: Any = None,
+        *,
+        options: Any = None,
+        wide: bool = False,
+        device: str = "cpu",
+        strict: bool = False,
+        draw: int = 0,
     ) -> None:
         self.backend = backend
+        self._jitter = torch.Generator().manual_seed(draw) if draw else None
         self.options = options
         self.wide = wide
         self.device = torch.device(device)
@@ -68,7 +77,7 @@ class Trial:
         """
 
         def place(tensor: torch.Tensor) -> torch.Tensor:
-            placed = tensor.detach().to(self.device)
+            placed = self._jittered(tensor.detach()).to(self.device)
             return (widened(placed) if self.wide else placed).requires_grad_(tensor.requires_grad)
 
         return _pytree.tree_map_only(torch.Tensor, place, value)
@@ -98,8 +107,17 @@ class Trial:
 
     def module(self, module: torch.nn.Module) -> torch.nn.Module:
         """``module`` on the trial's device, in float64 if it is ``wide``."""
+        with torch.no_grad():
+            for parameter in module.parameters():
+                parameter.copy_(self._jittered(parameter))
         module = module.to(self.device)
         return module.double() if self.wide else module
+
+    def _jittered(self, value: torch.Tensor) -> torch.Tensor:
+        if self._jitter is None or not value.is_floating_point():
+            return value
+        steps = torch.rand(value.shape, generator=self._jitter, dtype=torch.float64) * 2 - 1
+        return (value.double() * (1 + torch.finfo(value.dtype).eps * steps)).to(value.dtype)
 
     @property
     def generator(self) -> torch.Generator:
@@ -119,9 +137,10 @@ class Case:
 
     ``needs`` names what a backend must claim for it: ``training``, ``dynamic_shapes``, a dtype as ``float16``.
     ``quick`` cases are part of both levels.  ``reference`` says whether a run in float64 means the same; without one,
-    values are compared with eager's alone.  ``computes`` says whether there is anything to capture.  ``source`` gives
-    the case, or one of its samples, as Python text: the imports and a function ``case(trial)``; without it a script
-    asks the suite for the case by name.
+    values are compared with eager's alone.  ``draws`` is how often eager's error is measured before a value is called
+    wrong: once for a few operators, more often where a network amplifies what it happens to be.  ``computes`` says
+    whether there is anything to capture.  ``source`` gives the case, or one of its samples, as Python text: the imports
+    and a function ``case(trial)``; without it a script asks the suite for the case by name.
     """
 
     id: str
@@ -132,6 +151,7 @@ class Case:
     reference: bool = True
     elementwise: bool = False
     strides: bool = True
+    draws: int = 1
     computes: bool = True
     source: Callable[[int | None], str] | None = None
 

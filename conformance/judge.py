@@ -64,7 +64,12 @@ def _judge(case: Case, requirements: Requirements, begins: Callable[[int], None]
             "sample": trial.sample,
         }
         return Result(case.id, Outcome.CRASH, _words(found.error), share, details=details)
-    differences = observation.compare(found, expected, reference, elementwise=case.elementwise, strides=case.strides)
+    draws = [(expected, reference)]
+    differences = observation.compare(found, draws, elementwise=case.elementwise, strides=case.strides)
+    if any(d.what == "value" for d in differences) and reference is not None and case.draws > 1:
+        for draw in range(1, case.draws):
+            draws.append(tuple(_observe(case, Trial(device=device, wide=wide, draw=draw)) for wide in (False, True)))
+        differences = observation.compare(found, draws, elementwise=case.elementwise, strides=case.strides)
     if differences:
         details = {"differences": [str(d) for d in differences], "kinds": sorted({d.what for d in differences})}
         if trial.sample is not None and (number := re.match(r"\[(\d+)\]", differences[0].where)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -52,29 +52,48 @@ def leaves(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def compare(
-    found: Any, expected: Any, reference: Any = None, *, elementwise: bool = False, strides: bool = True
+    found: Any, draws: Sequence[tuple[Any, Any]], *, elementwise: bool = False, strides: bool = True
 ) -> list[Difference]:
     """All differences between what a backend and what eager made of one case.
 
-    ``reference`` is what eager made of it in float64; it helps to judge values, and is not needed.
+    ``draws`` are pairs of what eager made of it and what eager made of it in float64, or None; the latter helps to
+    judge values.  The first pair is what ``found`` is held against; further ones, of the same problem with other
+    rounding errors, tell how much these may differ.
     """
+    expected, reference = draws[0]
     ours, theirs = list(leaves(found)), list(leaves(expected))
     if [where for where, _ in ours] != [where for where, _ in theirs]:
         return [Difference("", "type", f"{_outline(found)}, eager has {_outline(expected)}")]
-    exact = list(leaves(reference))
-    if [where for where, _ in exact] != [where for where, _ in theirs]:
-        exact = [("", None)] * len(theirs)
+    exact = _alike(reference, theirs) or [("", None)] * len(theirs)
+    errors = [_errors(each, wide, theirs) for each, wide in draws[1:]]
     differences = []
-    for (where, a), (_, b), (_, r) in zip(ours, theirs, exact, strict=True):
+    for at, ((where, a), (_, b), (_, r)) in enumerate(zip(ours, theirs, exact, strict=True)):
         if isinstance(b, torch.Tensor) and isinstance(a, torch.Tensor):
             wide = r if isinstance(r, torch.Tensor) else None
-            difference = oracle.compare_tensors(where, a, b, wide, elementwise=elementwise, strides=strides)
+            error = max((each[at] for each in errors), default=0.0)
+            difference = oracle.compare_tensors(
+                where, a, b, wide, elementwise=elementwise, strides=strides, error=error
+            )
         else:
             difference = _compare_others(where, a, b)
         if difference is not None:
             differences.append(difference)
     differences += _compare_sharing(ours, theirs)
     return differences
+
+
+def _alike(value: Any, other: list[tuple[str, Any]]) -> list[tuple[str, Any]] | None:
+    """The leaves of ``value`` if they are in the same places as those others."""
+    found = list(leaves(value))
+    return found if [where for where, _ in found] == [where for where, _ in other] else None
+
+
+def _errors(value: Any, reference: Any, other: list[tuple[str, Any]]) -> list[float]:
+    """How far eager is off, leaf by leaf; 0 all over if these are not the leaves of ``other``."""
+    found, exact = _alike(value, other), _alike(reference, other)
+    if found is None or exact is None:
+        return [0.0] * len(other)
+    return [oracle.distance(a, r) for (_, a), (_, r) in zip(found, exact, strict=True)]
 
 
 def _compare_others(where: str, found: Any, expected: Any) -> Difference | None:

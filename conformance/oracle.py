@@ -4,6 +4,7 @@ Exactly, or not at all: dtypes, shapes, strides, integers, bools, strings, which
 result is not finite.  Floating-point values may differ, by as much as their own error allows: a computation is done
 three times, by eager, by eager in float64 (the reference) and by the backend, and the backend may be off by
 ``MULTIPLE`` times as much as eager is, or by ``ULPS`` units in the last place of the dtype where eager is nearly exact.
+Eager's error is one draw of what rounding does; where a network amplifies it, the largest of several counts.
 
 Distances are taken over a whole tensor, relative to its largest element: the sum of a row may cancel to nearly nothing,
 and then no computation in that precision knows its digits.  Where nothing can cancel (``elementwise``), each element is
@@ -44,8 +45,12 @@ def compare_tensors(
     *,
     elementwise: bool = False,
     strides: bool = True,
+    error: float = 0.0,
 ) -> Difference | None:
-    """The first difference between a backend's tensor and eager's; ``reference`` is the float64 one if there is."""
+    """The first difference between a backend's tensor and eager's; ``reference`` is the float64 one if there is.
+
+    ``error`` is how far eager was off where its rounding errors were others.
+    """
     if found.dtype is not expected.dtype:
         return Difference(where, "dtype", f"dtype {found.dtype}, eager has {expected.dtype}")
     if found.shape != expected.shape:
@@ -64,7 +69,7 @@ def compare_tensors(
     if b.is_complex():
         a, b = torch.view_as_real(a), torch.view_as_real(b)
         reference = torch.view_as_real(reference.detach().resolve_conj()) if reference is not None else None
-    return _compare_floats(where, a, b, reference.detach() if reference is not None else None, elementwise)
+    return _compare_floats(where, a, b, reference.detach() if reference is not None else None, elementwise, error)
 
 
 def _telling_strides(tensor: torch.Tensor) -> list[int]:
@@ -75,7 +80,12 @@ def _telling_strides(tensor: torch.Tensor) -> list[int]:
 
 
 def _compare_floats(
-    where: str, found: torch.Tensor, expected: torch.Tensor, reference: torch.Tensor | None, elementwise: bool
+    where: str,
+    found: torch.Tensor,
+    expected: torch.Tensor,
+    reference: torch.Tensor | None,
+    elementwise: bool,
+    error: float,
 ) -> Difference | None:
     if not expected.numel():
         return None
@@ -90,7 +100,7 @@ def _compare_floats(
     if not a.numel():
         return None
     eps = torch.finfo(expected.dtype).eps
-    off, eagers = (a - exact).abs(), (b - exact).abs()
+    off, eagers = (a - exact).abs(), (b - exact).abs().clamp(min=error)
     size = exact.abs()
     smallest = torch.finfo(expected.dtype).tiny
     if elementwise:
@@ -107,6 +117,17 @@ def _compare_floats(
         f"off by {float(off[worst]):.3g} where eager is off by {float(eagers.max()):.3g} and the largest element is "
         f"{float(size.max()):.3g}: {times:.3g} times what is allowed",
     )
+
+
+def distance(found: Any, reference: Any) -> float:
+    """The largest distance of finite elements of a tensor from its float64 reference; 0 for anything else."""
+    if not isinstance(found, torch.Tensor) or not isinstance(reference, torch.Tensor):
+        return 0.0
+    if found.shape != reference.shape or not found.is_floating_point() or found.layout is not torch.strided:
+        return 0.0
+    off = (found.detach().double() - reference.detach().double()).abs()
+    off = off[torch.isfinite(off)]
+    return float(off.max()) if off.numel() else 0.0
 
 
 def _first_wrong(where: str, found: torch.Tensor, expected: torch.Tensor, wrong: torch.Tensor) -> Difference:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import pytest
 import torch
 
 from torchmux.conformance import observation, oracle
+from torchmux.conformance.case import Trial
 
 X = torch.linspace(-2, 2, 12).view(3, 4)
 
 
 def kinds(found, expected, reference=None, **how):
-    return [d.what for d in observation.compare(found, expected, reference, **how)]
+    return [d.what for d in observation.compare(found, [(expected, reference)], **how)]
 
 
 @pytest.mark.parametrize(
@@ -101,3 +103,25 @@ def test_half_precision_is_held_to_its_own_units():
 def test_who_shares_memory():
     x, y = torch.rand(4), torch.rand(4)
     assert oracle.sharing([x, y, x[1:], y.view(2, 2), torch.rand(1)]) == [0, 1, 0, 1, 4]
+
+
+def test_the_largest_of_several_draws_of_eagers_error_counts():
+    exact = torch.ones(4, dtype=torch.float64)
+    lucky, usual, found = exact.float(), exact.float() + 1e-4, exact.float() + 3e-4
+    assert [d.what for d in observation.compare(found, [(lucky, exact)])] == ["value"]
+    assert observation.compare(found, [(lucky, exact), (usual, exact)]) == []
+    assert [d.what for d in observation.compare(found + 2e-4, [(lucky, exact), (usual, exact)])] == ["value"]
+
+
+def test_draws_are_the_same_problem_with_other_rounding_errors():
+    model, x = torch.nn.Linear(3, 3), torch.randn(2, 3)
+    made = [
+        (trial.given(x), trial.module(copy.deepcopy(model)).weight)
+        for trial in (Trial(), Trial(draw=1), Trial(draw=1, wide=True), Trial(draw=2))
+    ]
+    for (plain, drawn, wide, other), value in zip(zip(*made, strict=True), (x, model.weight), strict=True):
+        assert torch.equal(plain, value)
+        assert torch.equal(drawn.double(), wide)
+        assert not torch.equal(drawn, plain)
+        assert not torch.equal(drawn, other)
+        torch.testing.assert_close(drawn, plain, rtol=1.2e-7, atol=0)
