@@ -55,7 +55,8 @@ def run_python(tmp_path: Path) -> RunPython:
     """``run_python(code, path=[...], python=...)`` runs code outside of the checkout and returns what it printed."""
 
     def run(code: str, *, path: tuple[Path, ...] = (), python: str = sys.executable) -> str:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))}
+        found = os.environ.get("PYTHONPATH")
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*map(str, path), *([found] if found else [])])}
         result = subprocess.run(
             [python, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
         )

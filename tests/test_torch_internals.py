@@ -43,6 +43,14 @@ def _compiled_module() -> None:
     assert isinstance(torch.compile(torch.nn.Linear(2, 2), backend="eager"), ti.optimized_module_class())
 
 
+def _distribution_checks() -> None:
+    for check in ti.distribution_checks():
+        assert check(torch.tensor([True, True]), "") is True
+        assert check(torch.tensor([True, False]), "") is False
+    newer = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15)
+    assert len(ti.distribution_checks()) == 1 or not newer
+
+
 def _global_state() -> None:
     guard = ti.GlobalStateGuard()
     assert guard.check()
@@ -562,6 +570,7 @@ CHECKS = {
     _region: ["set_region", "retired_guard_class"],
     _markers: ["marked_for_torch"],
     _compiled_module: ["optimized_module_class"],
+    _distribution_checks: ["distribution_checks"],
     _set_grad_enabled: ["set_grad_enabled"],
     _switches: ["switches"],
     _questions: ["custom_device_name", "SDPBackend", "without_torch_function", "group_tensors_by_device_and_dtype"],

@@ -63,6 +63,12 @@ def optimized_module_class() -> tuple[type, ...]:
     return () if found is None else (found,)
 
 
+def distribution_checks() -> tuple[Any, ...]:
+    """What tells distributions whether all elements of a bool tensor are true, as a bool (torch 2.15 and later)."""
+    found = getattr(torch.distributions.distribution, "_all_true_or_runtime_assert", None)
+    return () if found is None else (found,)
+
+
 def marked_for_torch(function_id: int) -> str | None:
     """What the program told torch's own tracer to do with a function: "allowed" or "disallowed" in graphs, or None."""
     rules = sys.modules.get("torch._dynamo.trace_rules")

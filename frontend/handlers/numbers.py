@@ -177,6 +177,12 @@ def _check_handler(tr: Trace, *args: Value) -> Value:
     return tr.function_handler(torch._check)(tr, *args)
 
 
+@handles(*ti.distribution_checks())
+def distribution_check(tr: Trace, condition: Value, *message: Value) -> Value:
+    """Asked by branches alone, which only raise, so that the tensor serves as well as its bool."""
+    return tr.emit("call_function", torch.all, [condition], {})
+
+
 @handles(torch._check_tensor_all)
 def check_tensor_all(tr: Trace, condition: Value, *message: Value, **named: Value) -> Value:
     """A check that all elements are true is a branch that only raises."""
