@@ -124,6 +124,9 @@ _OWN = _folders("torchmux", "torchmux.frontend", "torchmux.registry", "torchmux.
 _MACHINERY = (*_OWN, os.path.dirname(torch.__file__) + os.sep)
 
 
+_GRAPH_MODULE = "<eval_with_key>"  # code of a torch.fx.GraphModule: a backend's, unless it is what was compiled
+
+
 def _library_prefixes() -> tuple[str, ...]:
     """Folders whose code is never a user's: the standard library, torchmux itself, torch's machinery."""
     return (
@@ -131,7 +134,7 @@ def _library_prefixes() -> tuple[str, ...]:
         sysconfig.get_paths()["stdlib"] + os.sep,
         "<torchmux",
         "<frozen",
-        "<eval_with_key>",
+        _GRAPH_MODULE,
         "<fx-generated",
     )
 
@@ -147,7 +150,10 @@ _TORCH_CAPTURED = tuple(
 # The cases of the conformance suite are programs, wherever they are installed.
 _PROGRAMS = _folders("torchmux.conformance")
 _TORCH_SKIPPED = (os.path.join(os.path.dirname(torch.__file__), "nn", "modules", "module.py"),)
-_CALLS_THROUGH = (*_TORCH_SKIPPED, __file__)  # lie between what was compiled and whoever called it
+# These lie between what was compiled and whoever called it.
+_CALLS_THROUGH = (
+    *_TORCH_SKIPPED, os.path.join(os.path.dirname(torch.__file__), "fx", "graph_module.py"), _GRAPH_MODULE, __file__
+)  # fmt: skip
 
 
 def is_library(filename: str) -> bool:
@@ -175,7 +181,7 @@ def ask_for(function: Any) -> None:
 def _is_root() -> bool:
     """Whether the frame that the C hook asks about is what was compiled, rather than called by it."""
     caller: types.FrameType | None = sys._getframe(1)  # of ours: the frame itself is not on the stack yet
-    while caller is not None and caller.f_code.co_filename in _CALLS_THROUGH:
+    while caller is not None and caller.f_code.co_filename.startswith(_CALLS_THROUGH):
         caller = caller.f_back
     return caller is None or caller.f_code.co_filename.startswith(_OWN)
 
@@ -334,7 +340,10 @@ class _Callback:
 
     def __call__(self, frame: Any, cache_entry: Any, frame_state: dict) -> Any:
         code = frame.f_code
-        if is_library(code.co_filename) and _asked_for.get(code) is None:
+        if code.co_filename.startswith(_GRAPH_MODULE):
+            if not _is_root():
+                return _SKIP_FRAME
+        elif is_library(code.co_filename) and _asked_for.get(code) is None:
             return _SKIP_CALLEES if code.co_filename.startswith(_QUIET) else _SKIP_CODE
         if code.co_flags & _GENERATOR_LIKE or runs_in_eager(code):
             return _SKIP_FRAME

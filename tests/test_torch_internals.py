@@ -43,6 +43,34 @@ def _compiled_module() -> None:
     assert isinstance(torch.compile(torch.nn.Linear(2, 2), backend="eager"), ti.optimized_module_class())
 
 
+def _graph_modules() -> None:
+    plain = torch.fx.symbolic_trace(torch.nn.Linear(2, 2))
+    assert ti.calls_forward_alone(plain)
+
+    class WithCall(torch.nn.Module):
+        def __call__(self, x):
+            return -super().__call__(x)
+
+        def forward(self, x):
+            return x + 1
+
+    tracer = torch.fx.Tracer()
+    model = WithCall()
+    own = torch.fx.GraphModule(model, tracer.trace(model))
+    assert ti.calls_forward_alone(own)  # takes no methods over from the model that it was made of
+    type(own).__call__ = WithCall.__call__
+    assert not ti.calls_forward_alone(own)
+
+
+def _dynamo_config() -> None:
+    def function(x):
+        return x
+
+    assert ti.under_dynamo_config(torch._dynamo.dont_skip_tracing(function)) is function
+    assert ti.under_dynamo_config(torch._dynamo.error_on_graph_break(True)(function)) is None
+    assert ti.under_dynamo_config(function) is None
+
+
 def _distribution_checks() -> None:
     for check in ti.distribution_checks():
         assert check(torch.tensor([True, True]), "") is True
@@ -571,6 +599,8 @@ CHECKS = {
     _markers: ["marked_for_torch"],
     _compiled_module: ["optimized_module_class"],
     _distribution_checks: ["distribution_checks"],
+    _graph_modules: ["calls_forward_alone"],
+    _dynamo_config: ["under_dynamo_config"],
     _set_grad_enabled: ["set_grad_enabled"],
     _switches: ["switches"],
     _questions: ["custom_device_name", "SDPBackend", "without_torch_function", "group_tensors_by_device_and_dtype"],

@@ -63,6 +63,22 @@ def optimized_module_class() -> tuple[type, ...]:
     return () if found is None else (found,)
 
 
+def under_dynamo_config(function: Any) -> Any:
+    """The function that torch's own tracer runs under another configuration of its own, if ``function`` is that."""
+    if function.__module__ != "torch._dynamo.external_utils" or "wrap_dunder_call_ctx" not in function.__qualname__:
+        return None
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    context = cells["self"].cell_contents
+    return cells["func"].cell_contents if type(context).__name__ == "DynamoConfigPatchProxy" else None
+
+
+def calls_forward_alone(graph_module: torch.fx.GraphModule) -> bool:
+    """Whether calling ``graph_module`` is calling ``Module.__call__``, but for what it says of errors."""
+    cls = type(graph_module)
+    wrapped = vars(cls).get("_wrapped_call")
+    return wrapped is not None and wrapped.cls_call is None and cls.__call__.__module__ == "torch.fx.graph_module"
+
+
 def distribution_checks() -> tuple[Any, ...]:
     """What tells distributions whether all elements of a bool tensor are true, as a bool (torch 2.15 and later)."""
     found = getattr(torch.distributions.distribution, "_all_true_or_runtime_assert", None)

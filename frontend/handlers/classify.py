@@ -122,13 +122,14 @@ def patched_by_torch(fn: Any) -> Any:
     """What torch's own tracer, once it is imported, has wrapped for its own ends.
 
     ``Module.__init__`` notes which modules are new, and a module made in our graph is never its business; an
-    optimizer's ``_init_group`` is kept from that tracer only.
+    optimizer's ``_init_group`` is kept from that tracer only.  Its own configuration, which exported programs change
+    while they verify their inputs, does not concern us.
     """
     if fn.__name__ == "_init_group" and (fn.__module__ or "").startswith("torch.optim."):
         return fn.__dict__.get("_torchdynamo_orig_callable")
     if fn.__module__ == "torch._dynamo.mutation_guard" and fn.__code__.co_freevars == ("init",):
         return fn.__closure__[0].cell_contents
-    return None
+    return ti.under_dynamo_config(fn)
 
 
 class OperatorValue(RealValue):
@@ -270,6 +271,7 @@ _REFUSED = {
 _TRACED_PARTS = (
     "torch.autograd.grad_mode",
     "torch.autograd.profiler",
+    "torch.fx._pytree",  # flattens the arguments of exported programs
     "torch._higher_order_ops.associative_scan",  # a recursion in Python over torch.vmap
     "torchmux.frontend.polyfills",
     "torch.cuda.amp",

@@ -9,6 +9,8 @@ import torch
 from torch.nn.modules import module as nn_module
 from torch.nn.modules.lazy import LazyModuleMixin
 
+from torchmux import torch_internals as ti
+
 from ..breaks import OPERATION, GraphBreak
 from ..sources import Source, attr, const_source, item
 from .base import MISSING, Raised, StateChanged, Value
@@ -131,7 +133,8 @@ class NNModuleValue(ObjectValue):
 
     def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
         raw_call = tr.static_lookup(self.cls, "__call__")
-        if raw_call is not _WRAPPED_CALL_IMPL:
+        of_fx = isinstance(self.obj, torch.fx.GraphModule) and ti.calls_forward_alone(self.obj)
+        if raw_call is not _WRAPPED_CALL_IMPL and not of_fx:
             return bind_class_attribute(tr, self, self.cls, "__call__", raw_call).call(tr, args, kwargs)
         own = self.obj.__dict__
         if isinstance(self.obj, LazyModuleMixin) and "_initialize_hook" in own:
