@@ -56,6 +56,37 @@ def writes(node: Node) -> bool:
     )
 
 
+BY_ADDRESS = "it takes elements by where they lie in torch's memory"
+_BY_ADDRESS = frozenset(
+    getattr(torch.ops.aten, name).default for name in ("as_strided", "as_strided_copy", "as_strided_scatter")
+)
+
+
+def reads_by_address(node: Node) -> bool:
+    """Whether ``node`` takes elements by where they lie in memory, and they lie in another order than in the tensor.
+
+    A runtime has its own memory, in which tensors are contiguous and nothing lies around them.
+    """
+    if node.target not in _BY_ADDRESS:
+        return False
+    argument = node.args[0]
+    assert isinstance(argument, Node)
+    value, given = argument.meta["val"], node.kwargs.get("storage_offset")
+    offset = given if len(node.args) <= _offset_position(node) else node.args[_offset_position(node)]
+    size, stride = node.args[_offset_position(node) - 2 : _offset_position(node)]
+    if not value.is_contiguous() or (offset is not None and offset != value.storage_offset()):
+        return True
+    known = [*size, *stride, *value.shape]
+    if not all(type(n) is int for n in known):
+        return True
+    reach = sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    return reach >= value.numel()
+
+
+def _offset_position(node: Node) -> int:
+    return 4 if node.target is torch.ops.aten.as_strided_scatter.default else 3
+
+
 def roots(graph: Graph) -> dict[Node, Node]:
     """Each node's root, itself if it makes its own memory."""
     found: dict[Node, Node] = {}

@@ -17,6 +17,7 @@ from torch.fx import Node
 from torchmux import torch_internals as internals
 
 from ..common import attention, formulas
+from ..common.aliasing import BY_ADDRESS, reads_by_address
 from ..common.cache import default_cache, text_key
 from ..common.decompose import can_stay_whole, core_aten, draws_nothing, is_random, rounds_down
 from ..common.graphs import values_in_use
@@ -133,6 +134,8 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return _WRONG[op.name()]
     if is_random(op) and not draws_nothing(node):
         return "random numbers would not be torch's for the same seed"
+    if reads_by_address(node):
+        return BY_ADDRESS
     if rounds_down(node):
         return "the exporter's formula for the remainder has other answers than torch where a number is infinite"
     if op in _PRODUCTS and any(n.meta["val"].dim() == 1 for n in node.all_input_nodes):

@@ -93,6 +93,8 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return "random numbers would not be torch's for the same seed"
     if aliasing.writes(node):
         return "it writes to its arguments"
+    if aliasing.reads_by_address(node):
+        return aliasing.BY_ADDRESS
     return _about_values(node) or trial.refusal(node, fingerprint) or True
 
 

@@ -11,7 +11,7 @@ from torch.fx import Node
 
 from torchmux import torch_internals as internals
 
-from ..common.aliasing import writes
+from ..common.aliasing import BY_ADDRESS, reads_by_address, writes
 from ..common.decompose import can_stay_whole, core_aten, draws_nothing, is_random, rounds_down
 from ..common.graphs import values_in_use
 from . import library
@@ -73,6 +73,8 @@ def supports(node: Node) -> Literal[True] | str:
         return "TVM's PyTorch frontend has no converter"
     if writes(node):
         return "it writes to its arguments"
+    if reads_by_address(node):
+        return BY_ADDRESS
     if rounds_down(node):
         return "TVM's remainder of floats has other answers than torch where a number is infinite"
     if op.overloadpacket is torch.ops.aten.mul and 0 in node.args[1:] and node.meta["val"].is_floating_point():

@@ -64,3 +64,22 @@ def test_what_is_wrong_in_corners_goes_to_torch(capture) -> None:
         compiled = captured.compile("onnxrt")
         torch.testing.assert_close(captured.run(compiled, x, y), function(x, y), equal_nan=True)
         assert compiled.report.share == 0.0
+
+
+@pytest.mark.parametrize("backend", FOREIGN)
+def test_elements_by_address(capture, backend) -> None:
+    """``as_strided`` of a tensor that lies in another order than a runtime would have it, as Longformer's windows."""
+
+    def f(x):
+        transposed = (x * 2).transpose(0, 1)
+        within = (x * 2).as_strided((3, 2), (2, 2), 1)
+        return transposed.as_strided((5, 3), (4, 1)).exp(), (x * 2)[1:].as_strided((2, 2), (2, 1), 0) + 1, within + 1
+
+    x = torch.randn(4, 5)
+    captured = capture(f, x)
+    compiled = captured.compile(backend)
+    for got, wanted in zip(captured.run(compiled, x), f(x), strict=True):
+        torch.testing.assert_close(got, wanted)
+    assert [p.reason for p in compiled.report.fallbacks] == [
+        "it takes elements by where they lie in torch's memory"
+    ] * 3
