@@ -11,6 +11,7 @@ from torch.utils import _pytree
 
 from . import literals, opinfo
 from .case import SEED, Case, Trial, widened
+from .observation import Refused
 
 PREFIX = "operators/"
 
@@ -116,7 +117,8 @@ def call(
     except RuntimeError as error:
         if trial.backend is not None and not _raises(f, input, args, kwargs):
             raise
-        return f"raises {type(error).__name__}"  # some samples are for other devices or builds
+        # Some samples are for other devices or builds, or have layouts that eager's kernel does not take.
+        return Refused(type(error).__name__)
     if not backward:
         return result
     outputs = [leaf for leaf in _pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]

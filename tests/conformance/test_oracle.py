@@ -125,3 +125,11 @@ def test_draws_are_the_same_problem_with_other_rounding_errors():
         assert not torch.equal(drawn, plain)
         assert not torch.equal(drawn, other)
         torch.testing.assert_close(drawn, plain, rtol=1.2e-7, atol=0)
+
+
+def test_what_eager_refuses_is_not_held_against_a_backend():
+    refused = observation.Refused("RuntimeError")
+    assert observation.compare([X, X], [([refused, X], None)]) == []
+    assert observation.compare(X, [(refused, None)]) == []
+    assert observation.compare([X, X + 1], [([refused, X], None)])
+    assert observation.compare([refused, X], [([X, X], None)])
