@@ -40,6 +40,7 @@ from .trace import Trace
 from .tracebacks import stands_for
 from .values.base import NULL, StateChanged, Value
 from .values.constants import ConstValue
+from .values.local_classes import ClassNeeded
 from .values.texts import TextNeeded
 
 _MAX_ATTEMPTS = 64  # each cached function that has to run first takes one
@@ -75,6 +76,7 @@ class CodeState:
     resumes: dict[tuple, types.CodeType] = field(default_factory=dict)
     runs_eager: bool = False
     may_expect: bool = True  # branches that only raise are taken for not taken
+    may_put_off: bool = True  # class statements wait until somebody needs the class
     failures: int = 0  # attempts of which nothing came
     called: bool = False  # under a stance that compiles for the second call
 
@@ -128,6 +130,8 @@ def capture(
             pass  # one float less is symbolic now
         except TextNeeded:
             state.may_expect = False
+        except ClassNeeded:
+            state.may_put_off = False
     captured.capture_seconds = time.perf_counter() - started
     assert captured.code is not None
     stands_for(captured.code, frame.f_code)
@@ -152,7 +156,7 @@ def _capture(
         # a frame of the program takes several of the interpreter's own
         sys.setrecursionlimit(limit + _EXTRA_RECURSION)
         try:
-            tr, result, broke, loop = _trace(frame, dims, fullgraph, symbolic, state.may_expect)
+            tr, result, broke, loop = _trace(frame, dims, fullgraph, symbolic, state)
         except RecursionError as error:
             raise GraphBreak(breaks.TOO_DEEP, "Python's recursion limit was reached while tracing", error) from None
         finally:
@@ -173,17 +177,17 @@ def _capture(
 
 
 def _trace(
-    frame: Any, dims: DynamicDims, fullgraph: bool, symbolic: bool, may_expect: bool
+    frame: Any, dims: DynamicDims, fullgraph: bool, symbolic: bool, state: CodeState
 ) -> tuple[Trace, Value | None, GraphBreak | None, worth.EagerLoop | None]:
     """Trace until an attempt comes to the end of the frame or to the break that an earlier attempt found."""
-    seen_before = dict(dims.seen)
+    seen_before, may_expect = dict(dims.seen), state.may_expect
     stop_at, broke, loop = None, None, None
     for _ in range(_MAX_ATTEMPTS):
         dims.seen.clear()
         dims.seen.update(seen_before)
         tr = Trace(
             frame.f_code, frame.f_locals, frame.f_globals, frame.closure or (), dims, symbolic=symbolic,
-            stop_at=stop_at, may_expect=may_expect,
+            stop_at=stop_at, may_expect=may_expect, may_put_off=state.may_put_off,
         )  # fmt: skip
         try:
             result = tr.run()
@@ -196,6 +200,8 @@ def _trace(
             continue
         except GraphBreak as stop:
             stop.is_error = fullgraph or tr.breaks_are_errors
+            if tr.put_off and not stop.is_error:
+                raise ClassNeeded from stop
             if tr.texts and not (stop.is_error or stop.whole_frame):
                 may_expect = False  # an earlier branch breaks the graph now
                 continue

@@ -63,6 +63,7 @@ class Trace(GraphRecorder, Reader, Protocols):
         symbolic: bool,
         stop_at: int | None,
         may_expect: bool = False,
+        may_put_off: bool = False,
     ) -> None:
         GraphRecorder.__init__(self, dims, symbolic)
         Reader.__init__(self)
@@ -79,6 +80,8 @@ class Trace(GraphRecorder, Reader, Protocols):
         self.stop_at = stop_at
         self.may_expect = may_expect
         self.expectations: list[tuple[Value, bool]] = []  # conditions, and what they were taken to be
+        self.may_put_off = may_put_off
+        self.put_off = 0  # class statements
         self.texts = 0  # how many texts with data in them were made, and are expected to be dropped
         self.put_back: list[Any] = []  # placeholders of what is restored where these do not hold
         self.active_contexts: list[ContextValue] = []

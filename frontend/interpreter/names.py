@@ -9,6 +9,7 @@ from ..breaks import INSTRUCTION, GraphBreak
 from ..bytecode.normalize import MovedCell
 from ..values.base import NULL, Raised
 from ..values.functions import CellValue
+from ..values.local_classes import BuildClassValue
 from ..values.supers import SuperValue
 from .frame import Frame, op
 
@@ -195,7 +196,10 @@ def swap(frame: Frame, ins: Any) -> None:
 
 @op("LOAD_BUILD_CLASS")
 def load_build_class(frame: Frame, ins: Any) -> None:
-    raise GraphBreak(INSTRUCTION, "a class statement")
+    if not frame.tr.may_put_off:
+        raise GraphBreak(INSTRUCTION, "a class statement")
+    frame.tr.put_off += 1
+    frame.push(BuildClassValue())
 
 
 @op("LOAD_LOCALS", "SETUP_ANNOTATIONS")
