@@ -1,8 +1,4 @@
-"""The suite on the backends that come with torchmux.
-
-By default each case about graphs runs on one of them, and so does a spread of operators; which case runs on which hangs
-on its name alone.  The whole quick level of each is a slow test, ``python -m torchmux conformance NAME`` by hand.
-"""
+"""The quick level of the suite on the backends that come with torchmux, as ``python -m torchmux conformance NAME``."""
 
 from __future__ import annotations
 
@@ -13,16 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from torchmux.conformance import collect, operators, runner, semantics
-from torchmux.conformance.judge import judge
+from torchmux.conformance import collect, runner
 from torchmux.conformance.known import REQUIREMENTS
-from torchmux.conformance.requirements import requirements_from
 from torchmux.registry.errors import BackendUnavailable
 from torchmux.registry.resolve import usable_spec
 
 BACKENDS = ("aot_eager", "native", "onnxrt", "openvino", "tvm")
-SPREAD = 50
-"""One in so many of the quick level's operators runs on each backend."""
+PARTS = 4
+"""A backend's quick level in so many tests, for workers to share."""
 
 UPSTREAM = Path(__file__).parent / "upstream"
 SCRIPTS = sorted(path.name for path in UPSTREAM.glob("*.py"))
@@ -35,35 +29,13 @@ def _needs(backend):
         pytest.skip(str(error))
 
 
-@pytest.mark.parametrize(
-    ("backend", "case"),
-    [
-        pytest.param(backend, case, id=f"{backend}-{case.id}")
-        for part, backend in enumerate(BACKENDS, 1)
-        for case in collect.shard(semantics.cases(), part, len(BACKENDS))
-    ],
-)
-def test_what_graphs_mean(backend, case):
-    _needs(backend)
-    result = judge(case, requirements_from("", backend))
-    assert not result.outcome.is_failure, result
-
-
-@pytest.mark.parametrize(("part", "backend"), list(enumerate(BACKENDS, 1)))
-def test_a_spread_of_operators(part, backend):
-    _needs(backend)
-    quick = (case for case in operators.cases(full=False) if case.quick)
-    results = [judge(case, requirements_from("", backend)) for case in collect.shard(quick, part, SPREAD)]
-    assert results
-    assert [result for result in results if result.outcome.is_failure] == []
-
-
-@pytest.mark.slow
+@pytest.mark.parametrize("part", range(1, PARTS + 1))
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_the_quick_level(backend):
+def test_the_quick_level(backend, part):
     _needs(backend)
-    names = [case.id for case in collect.cases("quick")]
+    names = [case.id for case in collect.shard(collect.cases("quick"), part, PARTS)]
     results = runner.run(names, backend=backend, level="quick", seconds=300)
+    assert len(results) == len(names)
     assert [result for result in results if result.outcome.is_failure] == []
 
 
