@@ -6,8 +6,9 @@ Each architecture of ``torchmux.demo.zoo`` runs in two processes of its own, one
 ``torch.compile``, both with a backend that runs the captured graph as it is.  Width is tiny; ``deep`` has the number of
 layers that people use.
 
-* Inference: the first call is timed cold, imports of the frontend included, less the shorter of two later calls.  (`import transformers`
-  has brought most of torch.compile's imports along by then.)  Outputs must be eager's, bit by bit.
+* Inference: the first call is timed cold, imports of the frontend included, less the shorter of two later calls.
+  (`import transformers` has brought most of torch.compile's imports along by then.)  Outputs must be eager's, bit by
+  bit.
 * Training: forward and backward in ``train`` mode; outputs, gradients and buffers must be eager's.
 * Graphs are counted over two equal calls, so that a needless recompilation shows.  Breaks are those of the first.
 
