@@ -65,7 +65,7 @@ def compare(
 
     ``draws`` are pairs of what eager made of it and what eager made of it in float64, or None; the latter helps to
     judge values.  The first pair is what ``found`` is held against; further ones, of the same problem with other
-    rounding errors, tell how much these may differ.
+    rounding errors, tell how much these may differ, from the first one where there is nothing better.
     """
     expected, reference = draws[0]
     if isinstance(expected, Refused):
@@ -76,14 +76,15 @@ def compare(
     if [where for where, _ in ours] != [where for where, _ in theirs]:
         return [Difference("", "type", f"{_outline(found)}, eager has {_outline(expected)}")]
     exact = _alike(reference, theirs) or [("", None)] * len(theirs)
-    errors = [_errors(each, wide, theirs) for each, wide in draws[1:]]
+    errors = [_errors(each, expected if wide is None else wide, theirs) for each, wide in draws[1:]]
+    scale = oracle.largest(leaf for _, leaf in theirs) if len(draws) > 1 else 0.0
     differences = []
     for at, ((where, a), (_, b), (_, r)) in enumerate(zip(ours, theirs, exact, strict=True)):
         if isinstance(b, torch.Tensor) and isinstance(a, torch.Tensor):
             wide = r if isinstance(r, torch.Tensor) else None
             error = max((each[at] for each in errors), default=0.0)
             difference = oracle.compare_tensors(
-                where, a, b, wide, elementwise=elementwise, strides=strides, error=error
+                where, a, b, wide, elementwise=elementwise, strides=strides, error=error, scale=scale
             )
         else:
             difference = _compare_others(where, a, b)
