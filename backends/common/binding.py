@@ -80,7 +80,7 @@ class Binding(abc.ABC):
         self._known = tuple((at, r.shape, r.dtype, r.device) for at, r in enumerate(results) if r.shape is not None)
         self._small: dict[int, torch.Tensor] = {}
         self._unknown = tuple(at for at, r in enumerate(results) if r.shape is None)
-        self._arranged = tuple((at, r) for at, r in enumerate(results) if r.order is not None)
+        self._arranged = tuple((at, r) for at, r in enumerate(results) if not r.is_usual)
 
     def keep_small(self, limit: int) -> None:
         """Bind outputs of known shape and up to ``limit`` bytes once, and copy what is written there after each run."""

@@ -15,13 +15,15 @@ class Result:
     """What is known of an output.
 
     ``shape`` is None if it depends on the call; ``order`` lists the dimensions from the largest stride to the
-    smallest, or is None for the usual order.
+    smallest, or is None for the usual order.  ``strides`` are eager's where these leave gaps or repeat elements, as
+    those of a slice or of an expanded tensor do.
     """
 
     dtype: torch.dtype
     shape: tuple[int, ...] | None
     order: tuple[int, ...] | None
     device: torch.device = _CPU
+    strides: tuple[int, ...] | None = None
 
     @classmethod
     def of(cls, value: torch.Tensor) -> Result:
@@ -30,23 +32,53 @@ class Result:
         strides: list[Any] = [hint_of(s) for s in value.stride()]
         usual = tuple(range(len(strides)))
         order = usual if None in strides else tuple(sorted(usual, key=lambda d: (-strides[d], d)))
-        return cls(value.dtype, shape, None if order == usual else order, value.device)
+        return cls(value.dtype, shape, None if order == usual else order, value.device, gaps_of(value))
 
     def to_json(self) -> list[Any]:
-        return [str(self.dtype).removeprefix("torch."), self.shape, self.order, str(self.device)]
+        return [str(self.dtype).removeprefix("torch."), self.shape, self.order, str(self.device), self.strides]
 
     @classmethod
     def from_json(cls, told: list[Any]) -> Result:
-        dtype, shape, order, device = told
-        shape, order = (None if v is None else tuple(v) for v in (shape, order))
-        return cls(getattr(torch, dtype), shape, order, torch.device(device))
+        dtype, shape, order, device, strides = told
+        shape, order, strides = (None if v is None else tuple(v) for v in (shape, order, strides))
+        return cls(getattr(torch, dtype), shape, order, torch.device(device), strides)
+
+    @property
+    def is_usual(self) -> bool:
+        return self.order is None and self.strides is None
 
     def arrange(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The contiguous ``tensor``, or the same values with the dimensions laid out in ``order``."""
+        """The contiguous ``tensor``, or the same values laid out as eager's."""
+        if self.strides is not None:
+            return with_gaps(tensor, self.strides)
         if self.order is None:
             return tensor
         back = sorted(range(len(self.order)), key=self.order.__getitem__)
         return tensor.permute(self.order).contiguous().permute(back)
+
+
+def gaps_of(value: torch.Tensor) -> tuple[int, ...] | None:
+    """The strides of ``value`` if they leave gaps or repeat elements, and are known; None of what is dense."""
+    sizes, strides = list(value.shape), list(value.stride())
+    if not all(type(n) is int for n in (*sizes, *strides)) or 0 in sizes:
+        return None
+    reach, dense = 1, True
+    for stride, size in sorted((s, n) for s, n in zip(strides, sizes, strict=True) if n > 1):
+        if 0 < stride < reach:
+            return None  # windows that overlap: there is no writing to these
+        dense = dense and stride == reach
+        reach = stride * size if stride else reach
+    return None if dense else tuple(strides)
+
+
+def with_gaps(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    """The values of ``tensor`` in memory with these ``strides``; a stride of 0 repeats elements that are equal."""
+    firsts = tensor
+    for dim, stride in enumerate(strides):
+        if not stride and tensor.shape[dim] > 1:
+            firsts = firsts.narrow(dim, 0, 1)
+    made = torch.empty_strided(firsts.shape, strides, dtype=tensor.dtype, device=tensor.device)
+    return made.copy_(firsts).expand(tensor.shape)
 
 
 def hint_of(size: Any) -> Any:

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from ..common.results import gaps_of, with_gaps
+
 
 def memory_order(value: torch.Tensor) -> tuple[int, ...] | None:
     """The dimensions from the slowest to the fastest, if ``value`` fills its memory without gaps; else None."""
@@ -25,13 +27,15 @@ class Layout:
     """A tensor that is handed over: its shape and dtype in torch, and how the other side stores it.
 
     ``order`` lists torch's dimensions as they are stored, from the slowest to the fastest; None: in their own order.
-    ``wanted`` is the order of strides that torch's own result would have, None if that is the stored one.
+    ``wanted`` is the order of strides that torch's own result would have, None if that is the stored one; ``gaps`` are
+    its strides if they leave gaps.
     """
 
     shape: tuple[int, ...]
     dtype: torch.dtype
     order: tuple[int, ...] | None = None
     wanted: tuple[int, ...] | None = None
+    gaps: tuple[int, ...] | None = None
 
     @classmethod
     def of(cls, value: torch.Tensor) -> Layout:
@@ -47,20 +51,20 @@ class Layout:
         """Stored in the order of the dimensions, whatever torch does."""
         usual = tuple(range(value.dim()))
         order = tuple(sorted(usual, key=lambda d: (-value.stride(d), d)))
-        return cls(tuple(value.shape), value.dtype, None, None if order == usual else order)
+        return cls(tuple(value.shape), value.dtype, None, None if order == usual else order, gaps_of(value))
 
     def to_json(self) -> list[Any]:
-        return [self.shape, str(self.dtype).removeprefix("torch."), self.order, self.wanted]
+        return [self.shape, str(self.dtype).removeprefix("torch."), self.order, self.wanted, self.gaps]
 
     @classmethod
     def from_json(cls, value: list[Any]) -> Layout:
-        shape, dtype, order, wanted = value
-        tuples = [None if v is None else tuple(v) for v in (order, wanted)]
+        shape, dtype, *others = value
+        tuples = [None if v is None else tuple(v) for v in others]
         return cls(tuple(shape), getattr(torch, dtype), *tuples)
 
     @property
     def is_usual(self) -> bool:
-        return self.order is None and self.wanted is None
+        return self.order is None and self.wanted is None and self.gaps is None
 
     @property
     def stored_shape(self) -> list[int]:
@@ -84,6 +88,8 @@ class Layout:
         """The tensor that torch would have made."""
         if self.order is not None:
             return stored.permute(self.back)
+        if self.gaps is not None:
+            return with_gaps(stored, self.gaps)
         if self.wanted is not None:
             return stored.permute(self.wanted).contiguous().permute(_inverse(self.wanted))
         return stored

@@ -9,6 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from torchmux.backends.common import results
+
 FOREIGN = [
     pytest.param(name, marks=pytest.mark.skipif(importlib.util.find_spec(module) is None, reason=f"needs {module}"))
     for name, module in (("onnxrt", "onnxruntime"), ("openvino", "openvino"), ("tvm", "tvm"))
@@ -83,3 +85,33 @@ def test_elements_by_address(capture, backend) -> None:
     assert [p.reason for p in compiled.report.fallbacks] == [
         "it takes elements by where they lie in torch's memory"
     ] * 3
+
+
+@pytest.mark.parametrize("backend", FOREIGN)
+def test_results_with_gaps_have_the_strides_of_eager(capture, backend) -> None:
+    """Slices and expanded tensors, whose memory is not all theirs."""
+
+    def f(x):
+        y = x * 2 + 1
+        row = x.sum(0, keepdim=True).exp()
+        return y[:, 1:], (x + 1)[::2], row.expand(4, 5), (x - 1).t()[1:], y.exp()
+
+    x = torch.randn(4, 5)
+    captured = capture(f, x)
+    compiled = captured.compile(backend)
+    for _ in range(2):
+        for got, wanted in zip(captured.run(compiled, x), f(x), strict=True):
+            torch.testing.assert_close(got, wanted)
+            assert got.stride() == wanted.stride()
+
+
+def test_gaps() -> None:
+    x = torch.arange(60.0).view(3, 4, 5)
+    for value in (x[:, 1:], x[::2], x.transpose(0, 2)[1:], x[:, :1].expand(3, 4, 5), x[0, 0, 0].expand(2, 2)):
+        strides = results.gaps_of(value)
+        assert strides == value.stride()
+        made = results.with_gaps(value.contiguous(), strides)
+        assert torch.equal(made, value)
+        assert made.stride() == value.stride()
+    for dense in (x, x.transpose(0, 2), x[1:], x[:, :1], x[:0], x.unfold(2, 3, 1)):
+        assert results.gaps_of(dense) is None or dense.shape == (3, 1, 5)
