@@ -183,7 +183,10 @@ def _is_root() -> bool:
     caller: types.FrameType | None = sys._getframe(1)  # of ours: the frame itself is not on the stack yet
     while caller is not None and caller.f_code.co_filename.startswith(_CALLS_THROUGH):
         caller = caller.f_back
-    return caller is None or caller.f_code.co_filename.startswith(_OWN)
+    if caller is None:
+        return True
+    file = caller.f_code.co_filename
+    return file.startswith(_OWN) and not file.startswith(_PROGRAMS)
 
 
 # What these call is no part of the program's own work: handlers of logs, hooks of warnings.
