@@ -179,6 +179,7 @@ def sum_(iterable, /, start=0):
         raise TypeError("sum() can't sum bytearray [use b''.join(seq) instead]")
     total = start
     if _COMPENSATED_SUM:
+        integers = [start]
         while type(total) is int:
             item = next(iterator, _MISSING)
             if item is _MISSING:
@@ -186,7 +187,10 @@ def sum_(iterable, /, start=0):
             total = total + item
             if type(item) is not int and type(item) is not bool:
                 break
-        if type(total) is float:
+            integers.append(item)
+            integers.append(total)
+        # An integer that fits no C long ends all fast ways.  That is asked late, as it would be a guard on each size.
+        if type(total) is float and (start is total or all_(map(_fits_long, integers))):
             total, finished = _sum_floats(total, iterator)
             if finished:
                 return total
@@ -195,6 +199,10 @@ def sum_(iterable, /, start=0):
         if item is _MISSING:
             return total
         total = total + item
+
+
+def _fits_long(number):
+    return -sys.maxsize - 1 <= number <= sys.maxsize
 
 
 def _sum_floats(total, iterator):
@@ -211,7 +219,7 @@ def _sum_floats(total, iterator):
             else:
                 lost += (item - rounded) + total
             total = rounded
-        elif isinstance(item, int) and -sys.maxsize - 1 <= item <= sys.maxsize:
+        elif isinstance(item, int) and _fits_long(item):
             total += float(item)
         else:
             return _compensate(total, lost) + item, False

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from torchmux.frontend.polyfills import METHOD_POLYFILLS, POLYFILLS, STANDS_FOR, lookup
 
@@ -114,6 +114,8 @@ def test_enumerate_filter(items, fail, start):
 
 
 @given(st.lists(numbers, max_size=12), st.one_of(st.just(0), numbers))
+@example([2**63 - 2, -(2**63) - 1, 9007199254740991.0, 9007199254740994.0, 1.0], 0)  # no C long: no compensation
+@example([9007199254740991.0, 9007199254740994.0, 1.0], 2**63)
 @settings(max_examples=400)
 def test_sum_of_numbers(items, start):
     check(sum, items, start)
