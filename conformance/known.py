@@ -20,9 +20,9 @@ class Onnxrt(Requirements):
     backend = "onnxrt"
     expected = (
         Expected(
-            "semantics/numbers/nan_in_extremes",
-            "ONNX Runtime leaves nan out of maxima and minima over a dimension, and of max pooling.",
-            _SCRIPTS + "onnxruntime_nan_in_maxima.py",
+            "semantics/numbers/nan_in_pooling",
+            "ONNX Runtime leaves nan out of max pooling.",
+            _SCRIPTS + "onnxruntime_nan_in_max_pooling.py",
             "onnxruntime>=1.20,<1.33",
         ),
     )
@@ -35,26 +35,11 @@ class Openvino(Requirements):
     expected = tuple(
         Expected(
             cases,
-            "OpenVINO's code for a CPU takes nan for a number in maxima and comparisons.",
+            "OpenVINO's code for a CPU takes nan for a number in softmax and max pooling.",
             _SCRIPTS + "openvino_nan.py",
             "openvino>=2025.0,<2027",
         )
-        for cases in ("semantics/numbers/not_finite", "semantics/numbers/nan_in_extremes")
-    )
-
-
-class Tvm(Requirements):
-    """TVM on a CPU."""
-
-    backend = "tvm"
-    expected = tuple(
-        Expected(
-            cases,
-            "TVM leaves nan out of maxima and minima over a dimension.",
-            _SCRIPTS + "tvm_nan_in_maxima.py",
-            "apache-tvm>=0.25,<0.29",
-        )
-        for cases in ("semantics/numbers/not_finite", "semantics/numbers/nan_in_extremes")
+        for cases in ("semantics/numbers/nan_in_pooling", "semantics/special/masked_rows")
     )
 
 
@@ -74,5 +59,5 @@ class Inductor(Requirements):
     )
 
 
-REQUIREMENTS: dict[str, type[Requirements]] = {each.backend: each for each in (Onnxrt, Openvino, Tvm, Inductor)}
+REQUIREMENTS: dict[str, type[Requirements]] = {each.backend: each for each in (Onnxrt, Openvino, Inductor)}
 """By the backend's name; the others have no known failures."""

@@ -63,12 +63,24 @@ _BY_ADDRESS = frozenset(
 
 
 def reads_by_address(node: Node) -> bool:
-    """Whether ``node`` takes elements by where they lie in memory, and they lie in another order than in the tensor.
+    """Whether ``node`` takes elements by where they lie in memory, and a runtime's memory would not do.
 
-    A runtime has its own memory, in which tensors are contiguous and nothing lies around them.
+    A runtime has memory of its own, in which tensors are contiguous and nothing lies around them.  So what such a node
+    shows the memory of is made by torch as well, as far as it consists of views: a view that comes out of a runtime
+    does not lie in what it is a view of.
     """
-    if node.target not in _BY_ADDRESS:
-        return False
+    if node.target in _BY_ADDRESS and _needs_memory_of_torch(node):
+        return True
+    return is_view(node) and any(
+        reads_by_address(user) for user in node.users if viewed(user) is node or _takes(user, node)
+    )
+
+
+def _takes(user: Node, node: Node) -> bool:
+    return user.target in _BY_ADDRESS and user.args[0] is node
+
+
+def _needs_memory_of_torch(node: Node) -> bool:
     argument = node.args[0]
     assert isinstance(argument, Node)
     value, given = argument.meta["val"], node.kwargs.get("storage_offset")

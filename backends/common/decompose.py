@@ -59,6 +59,15 @@ def draws_nothing(node: Node) -> bool:
     return False
 
 
+# Operators that pick or order elements.
+_ORDERS = frozenset(
+    getattr(torch.ops.aten, name)
+    for name in (
+        "amax", "amin", "argmax", "argmin", "aminmax", "max", "min", "sort", "argsort", "topk", "kthvalue", "median",
+        "mode", "cummax", "cummin",
+    )
+)  # fmt: skip
+
 _REMAINDERS = frozenset(
     (torch.ops.aten.remainder, torch.ops.aten.fmod, torch.ops.aten.floor_divide, torch.ops.aten.div)
 )
@@ -73,6 +82,18 @@ def rounds_down(node: Node) -> bool:
     if op not in _REMAINDERS or (op is torch.ops.aten.div and node.kwargs.get("rounding_mode") != "floor"):
         return False
     return node.meta["val"].is_floating_point()
+
+
+def compares_numbers(node: Node) -> bool:
+    """Whether ``node`` picks or orders floats by their size.
+
+    Runtimes compare as a processor does, where nan is neither larger nor smaller than anything; for torch it is the
+    largest and the smallest.
+    """
+    if node.target.overloadpacket not in _ORDERS:
+        return False
+    argument = node.args[0]
+    return isinstance(argument, Node) and argument.meta["val"].is_floating_point()
 
 
 def honest_batch_norm() -> Table:

@@ -2,7 +2,7 @@
 
 Runtimes compute ``log1p(x)`` as ``log(1 + x)``, cut ``sigmoid`` off where it is small, and so on: near one nobody sees
 it, and what is computed from the result far from one is wrong.  These have a relative error of a few units in the last
-place wherever ``exp`` and ``log`` have, and torch's answers for nan and infinities.
+place wherever ``exp`` and ``log`` have, and torch's answers for nan and infinities, which others here are about.
 """
 
 from __future__ import annotations
@@ -41,14 +41,51 @@ def _elu(x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float =
     return torch.where(x > 0, x * scale, _expm1(x * input_scale) * (alpha * scale))
 
 
+def _power(x: Tensor, exponent: float) -> Any:
+    """Roots are not powers: those of minus infinity are nan."""
+    if exponent == 0.5:
+        return x.sqrt()
+    if exponent == -0.5:
+        return x.rsqrt()
+    return NotImplemented
+
+
+def _at_least(x: Tensor, bound: float) -> Any:
+    return torch.where(x < bound, bound, x) if _is_float(x, bound) else NotImplemented
+
+
+def _at_most(x: Tensor, bound: float) -> Any:
+    return torch.where(x > bound, bound, x) if _is_float(x, bound) else NotImplemented
+
+
+def _between(x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
+    x = x if low is None else torch.maximum(x, low)
+    return x if high is None else torch.minimum(x, high)
+
+
+def _is_float(x: Tensor, bound: float) -> bool:
+    return x.is_floating_point() and isinstance(bound, (int, float))
+
+
 def _real(x: Tensor) -> Tensor:
     return x if x.is_floating_point() else x.to(torch.get_default_dtype())
 
+
+CLAMPS: dict[Any, Callable[..., Tensor]] = {
+    torch.ops.aten.clamp.Tensor: _between,
+    torch.ops.aten.clamp_min.Tensor: torch.maximum,
+    torch.ops.aten.clamp_max.Tensor: torch.minimum,
+}
+"""Clamps between tensors, where runtimes lose a nan."""
 
 TABLE: dict[Any, Callable[..., Tensor]] = {
     torch.ops.aten.sigmoid.default: _sigmoid,
     torch.ops.aten.log1p.default: _log1p,
     torch.ops.aten.expm1.default: _expm1,
     torch.ops.aten.elu.default: _elu,
+    torch.ops.aten.pow.Tensor_Scalar: _power,
+    torch.ops.aten.clamp_min.default: _at_least,
+    torch.ops.aten.clamp_max.default: _at_most,
+    **CLAMPS,
 }
 """For a decomposition table."""

@@ -58,7 +58,7 @@ def recipe_key(
 
 
 def _key(gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> str:
-    text: list[str] = [sources_digest(Path(__file__).parent), _settings(), repr(sorted(logs.enabled()))]
+    text: list[str] = [sources_digest(Path(__file__).parents[1]), _settings(), repr(sorted(logs.enabled()))]
     asked = (request.backend, request.fingerprint, request.options, request.mode, request.strict, request.static_inputs)
     text.append(repr(asked))
     number: dict[Node, int] = {}

@@ -19,7 +19,7 @@ from torchmux import torch_internals as internals
 from ..common import attention, formulas
 from ..common.aliasing import BY_ADDRESS, reads_by_address
 from ..common.cache import default_cache, text_key
-from ..common.decompose import can_stay_whole, core_aten, draws_nothing, is_random, rounds_down
+from ..common.decompose import can_stay_whole, compares_numbers, core_aten, draws_nothing, is_random, rounds_down
 from ..common.graphs import values_in_use
 
 # Composite operators that ONNX has in one piece, or that the exporter writes better whole.  None of them ever returns
@@ -36,7 +36,7 @@ _PRODUCTS = frozenset((torch.ops.aten.mv.default, torch.ops.aten.matmul.default)
 # torch's table has better ways.
 _BETTER_SPELLED_OUT = frozenset(
     ("aten::silu", "aten::celu", "aten::selu", "aten::log_sigmoid", "aten::logaddexp", "aten::logaddexp2",
-     "aten::heaviside", "aten::nll_loss_forward")
+     "aten::heaviside", "aten::nll_loss_forward", "aten::xlogy.Tensor")
 )  # fmt: skip
 
 # Translations that compute something else, by what a comparison on ordinary numbers does not show.
@@ -49,6 +49,7 @@ _WRONG = {
     "aten::signbit": "the exporter writes x < 0, which does not see the sign of a zero",
     "aten::sign": "onnxruntime's sign of nan is nan, torch's is 0",
     "aten::sgn": "onnxruntime's sign of nan is nan, torch's is 0",
+    "aten::cumprod": "the exporter's formula has zeros behind a nan",
 }
 
 # Has a translation that keeps the biased variance, where torch keeps the unbiased one.
@@ -136,6 +137,8 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return "random numbers would not be torch's for the same seed"
     if reads_by_address(node):
         return BY_ADDRESS
+    if compares_numbers(node):
+        return "onnxruntime's comparisons pass over nan, torch's do not"
     if rounds_down(node):
         return "the exporter's formula for the remainder has other answers than torch where a number is infinite"
     if op in _PRODUCTS and any(n.meta["val"].dim() == 1 for n in node.all_input_nodes):

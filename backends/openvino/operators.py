@@ -17,7 +17,7 @@ from torchmux import torch_internals as internals
 
 from ..common import aliasing, attention, formulas
 from ..common.cache import default_cache, text_key
-from ..common.decompose import can_stay_whole, core_aten, draws_nothing, is_random
+from ..common.decompose import can_stay_whole, compares_numbers, core_aten, draws_nothing, is_random, rounds_down
 from ..common.graphs import values_in_use
 from . import integers, trial
 from .translate import without_rule
@@ -44,6 +44,8 @@ _BETTER_SPELLED_OUT = (
 _PRECISE = {
     op: function for op, function in formulas.TABLE.items() if op is not torch.ops.aten.sigmoid.default
 }  # OpenVINO's sigmoid is precise
+
+_NO_DIGITS = frozenset((torch.ops.aten.erfc.default, torch.ops.aten.special_erfc.default))
 
 DTYPES = frozenset((torch.float32, torch.int64, torch.int32, torch.bool))
 _NARROW = frozenset((torch.int16, torch.int8, torch.uint8))
@@ -95,6 +97,12 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return "it writes to its arguments"
     if aliasing.reads_by_address(node):
         return aliasing.BY_ADDRESS
+    if compares_numbers(node):
+        return "OpenVINO's comparisons pass over nan, torch's do not"
+    if rounds_down(node):
+        return "OpenVINO's remainder of floats has other answers than torch where a number is infinite"
+    if op in _NO_DIGITS:
+        return "OpenVINO computes 1 - erf(x), which has no digits left where x is large"
     return _about_values(node) or trial.refusal(node, fingerprint) or True
 
 

@@ -115,6 +115,46 @@ def _keep_digits_near_zero(graph: Graph, node: Node) -> None:
     output.args = (inside, near, node)
 
 
+def _hand_nan_on(graph: Graph, node: Node) -> None:
+    """Put nan where an argument has it: OpenVINO's vector code compares as a processor does, and loses it."""
+    inputs = [a for a in node.args[: 2 if node.target in _OF_TWO else 1] if _is_float(a)]
+    if not inputs or not _is_float(node):
+        return
+    result = node
+    for x in inputs:
+        with graph.inserting_after(result):
+            unequal = graph.call_function(_aten.ne.Tensor, (x, x))
+        with graph.inserting_after(unequal):
+            chosen = graph.call_function(_aten.where.self, (unequal, x, result))
+        result.replace_all_uses_with(chosen, delete_user_cb=lambda user, chosen=chosen: user is not chosen)
+        result = chosen
+
+
+def _compare_the_other_way(graph: Graph, node: Node) -> None:
+    """Spell ``a > b`` as ``b < a``: OpenVINO has nan larger than everything, but nothing smaller."""
+    a, b = node.args
+    if not _is_float(a):
+        return
+    if isinstance(b, Node):
+        node.target, node.args = _TURNED[node.target], (b, a)
+    elif isinstance(b, (int, float)):
+        with graph.inserting_before(node):
+            negative = graph.call_function(_aten.neg.default, (a,))
+        node.target, node.args = _TURNED[node.target], (negative, -b)
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, Node) and value.meta["val"].is_floating_point()
+
+
+_OF_TWO = frozenset((_aten.maximum.default, _aten.minimum.default))
+_TURNED = {
+    _aten.gt.Tensor: _aten.lt.Tensor,
+    _aten.ge.Tensor: _aten.le.Tensor,
+    _aten.gt.Scalar: _aten.lt.Scalar,
+    _aten.ge.Scalar: _aten.le.Scalar,
+}
+
 # erf(x) / x up to _ERF_FROM, the coefficient of the highest power of x**2 first.
 _ERF_FROM = 0.927734375
 _ERF_NEAR = (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.128379166)
@@ -125,6 +165,18 @@ def _elements(node: Node) -> dict[int, Any]:
 
 
 _RULES = {
+    **dict.fromkeys(_TURNED, _compare_the_other_way),
+    **dict.fromkeys(
+        (
+            _aten.exp.default,
+            _aten.clamp.default,
+            _aten.clamp_min.default,
+            _aten.clamp_max.default,
+            _aten.hardtanh.default,
+            *_OF_TWO,
+        ),
+        _hand_nan_on,
+    ),
     _aten.erf.default: _keep_digits_near_zero,
     _aten.scaled_dot_product_attention.default: _repeat_shared_heads,
     _aten.cumsum.default: _count_in_integers,

@@ -55,6 +55,14 @@ _ARITHMETIC = frozenset(
 # Halves, ties and zeros, where rounding and comparing differ.
 _SPECIAL = (0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1.0, -1.0, 3.0, -3.0, 100.0, -100.0, 1e-6, -3e-5)
 
+# What a wrong rule, or vector code that compares as a processor does, makes something else of.
+_EXTREME = (math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 20.0, -20.0, 90.0, -90.0)
+
+# Reductions in which one such number decides, beside operators that compute each element from its own.
+_DECIDED = frozenset(
+    (_aten.sum, _aten.mean, _aten.prod, _aten.any, _aten.all, _aten.cumsum, _aten.cumprod, _aten.logsumexp)
+)
+
 # The allowed error as a fraction of the largest result: far above float32's rounding, far below bfloat16's.
 _TOLERANCE = 1e-4
 
@@ -66,7 +74,7 @@ _NUMBERS, _MOST_ROUNDS = 256, 16
 
 _SEED = 20_240_229
 
-_GENERATION = 4
+_GENERATION = 6
 """Part of the name of what is kept; raised when trials get stricter."""
 
 
@@ -130,9 +138,41 @@ def _try(node: Node) -> str:
                     difference = _difference(got, expected, pointwise)
                     if difference:
                         return f"OpenVINO computes something else: {difference}"
+            if _decides(node):
+                return _try_extremes(gm, node, compiled)
         except Exception as error:
             return reason_of(error)
     return ""
+
+
+def _decides(node: Node) -> bool:
+    """Whether one number that is not finite shows in a result of ``node``, in a way that torch defines."""
+    target: Any = node.target
+    floats = (v for v in values_in_use(node) if isinstance(v, torch.Tensor) and v.is_floating_point())
+    if next(floats, None) is None:
+        return False
+    if target.overloadpacket is _aten._to_copy:
+        return node.meta["val"].dtype is torch.bool  # an integer of nan is whatever the processor makes of it
+    return torch.Tag.pointwise in target.tags or target.overloadpacket in _DECIDED
+
+
+def _try_extremes(gm: GraphModule, node: Node, compiled: Any) -> str:
+    """Whether nan, infinities and large numbers come through as torch has them."""
+    for seed in range(_rounds(node)):
+        inputs, _ = _torchs_answer(gm, node, seed) or ([], ())
+        random = torch.Generator().manual_seed(_SEED + seed)
+        inputs = [_with_extremes(v, random) for v in inputs]
+        for got, wanted in zip(_run(compiled, inputs), gm.forward(*inputs), strict=True):
+            if not torch.allclose(got, wanted, rtol=1e-2, atol=1e-4, equal_nan=True):
+                return "OpenVINO computes something else where a number is nan, infinite or large"
+    return ""
+
+
+def _with_extremes(value: Any, random: torch.Generator) -> Any:
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return value
+    extreme = torch.tensor(_EXTREME)[torch.randint(0, len(_EXTREME), (min(value.numel(), 100_003),), generator=random)]
+    return extreme.repeat(-(-value.numel() // max(1, extreme.numel())))[: value.numel()].reshape(value.shape)
 
 
 def _only_on_zeros(node: Node) -> bool:

@@ -25,7 +25,7 @@ from .translate import Layout, translate
 _CODE, _REFUSED = b"C", b"R"
 cache_log = logging.getLogger("torchmux.cache")
 
-_GENERATION = 6
+_GENERATION = 7
 """Counts the changes of what this package generates, so that older artifacts are not taken for it."""
 
 

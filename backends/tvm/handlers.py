@@ -270,8 +270,9 @@ def _pow(t: Any, node: Node) -> Any:
         return square if exponent == 2 else t.emit(relax.op.multiply(square, x if exponent == 3 else square))
     if exponent == 1:
         return x
-    if exponent == 0.5:
-        return t.emit(relax.op.sqrt(x))
+    if exponent in (0.5, -0.5):
+        root = t.emit(relax.op.sqrt(x))
+        return root if exponent > 0 else t.emit(relax.op.divide(t.scalar(1, dtype), root))
     return t.emit(relax.op.power(x, t.scalar(exponent, dtype)))
 
 
@@ -335,7 +336,6 @@ def _reduction(op: Callable[..., Any]) -> Handler:
 
 _handles(_ATEN.sum.default, _ATEN.sum.dim_IntList)(_reduction(relax.op.sum))
 _handles(_ATEN.mean.default, _ATEN.mean.dim)(_reduction(relax.op.mean))
-_handles(_ATEN.amax.default)(_reduction(relax.op.max))
 _handles(_ATEN.amin.default)(_reduction(relax.op.min))
 
 

@@ -44,9 +44,10 @@ RETURNING = frozenset(
 )
 
 
-# Operators that read where data says.  TVM's code for them does not look whether that is inside the tensor, torch's
-# raises IndexError: they are torch's whatever the options say.
-INDEXING = frozenset(
+# Operators that are torch's whatever the options say.  The first read where data says, and TVM's code for them does not
+# look whether that is inside the tensor, where torch's raises IndexError.  The others pick or order numbers, and TVM's
+# code passes over nan.
+ALWAYS = frozenset(
     (
         _ATEN.embedding.default,
         _ATEN.gather.default,
@@ -57,13 +58,26 @@ INDEXING = frozenset(
         _ATEN.scatter.src,
         _ATEN.scatter.value,
         _ATEN.scatter_add.default,
+        _ATEN.amax.default,
+        _ATEN.amin.default,
+        _ATEN.argmax.default,
+        _ATEN.argmin.default,
+        _ATEN.max.default,
+        _ATEN.max.dim,
+        _ATEN.min.default,
+        _ATEN.min.dim,
+        _ATEN.sort.default,
+        _ATEN.sort.stable,
+        _ATEN.topk.default,
+        _ATEN.cumprod.default,
+        _ATEN.max_pool2d_with_indices.default,
     )
 )
 
 
 def has_kernel(op: Any) -> bool:
     """Whether a recipe can call ``op``."""
-    return op in INTO or op in RETURNING or op in INDEXING
+    return op in INTO or op in RETURNING or op in ALWAYS
 
 
 def recipe(op: Any, arguments: Sequence[Any], keywords: dict[str, Any], kept: Sequence[int | None], order: Any) -> str:

@@ -70,7 +70,7 @@ def sigmoid(x: Any) -> Any:
 
 
 def tanh(x: Any) -> Any:
-    """An odd quotient of polynomials, exact to rounding where tanh is not 1."""
+    """An odd quotient of polynomials where tanh is not 1, which it is from 9 on."""
 
     def of(x: Any) -> Any:
         low = tirx.Select(x < _f(-7.90531110763549805), _f(-7.90531110763549805), x)
@@ -79,7 +79,10 @@ def tanh(x: Any) -> Any:
     def quotient(c: Any) -> Any:
         return _named(c * c, lambda s: c * _horner(s, _TANH_UP) / _horner(s, _TANH_DOWN))
 
-    return _named(x, lambda x: tirx.Select(tirx.abs(x) < _f(4e-4), x, tirx.Select(x != x, x, of(x))))
+    def far(x: Any) -> Any:
+        return tirx.Select(x > _f(9.0), _f(1.0), tirx.Select(x < _f(-9.0), _f(-1.0), of(x)))
+
+    return _named(x, lambda x: tirx.Select(tirx.abs(x) < _f(4e-4), x, tirx.Select(x != x, x, far(x))))
 
 
 _TANH_UP = (

@@ -11,8 +11,9 @@ from torch.fx import Node
 
 from torchmux import torch_internals as internals
 
+from ..common import formulas
 from ..common.aliasing import BY_ADDRESS, reads_by_address, writes
-from ..common.decompose import can_stay_whole, core_aten, draws_nothing, is_random, rounds_down
+from ..common.decompose import can_stay_whole, compares_numbers, core_aten, draws_nothing, is_random, rounds_down
 from ..common.graphs import values_in_use
 from . import library
 from .handlers import HANDLERS
@@ -24,7 +25,7 @@ WHOLE = ("scaled_dot_product_attention", "layer_norm", "softmax.int", "log_softm
 # Operators whose converter loses all digits of small results, or overflows; torch's table has better ways.
 _BETTER_SPELLED_OUT = frozenset(
     ("celu.default", "selu.default", "mish.default", "softplus.default", "softshrink.default", "logaddexp.default",
-     "log_sigmoid_forward.default", "hardsigmoid.default")
+     "log_sigmoid_forward.default", "hardsigmoid.default", "clamp.Tensor", "clamp_min.Tensor", "clamp_max.Tensor")
 )  # fmt: skip
 
 # TVM takes the one off again that a formula adds, so that no formula helps these.
@@ -49,7 +50,8 @@ def known(op: Any) -> bool:
 @functools.cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """torch's table without what goes to TVM as it is."""
-    return {op: function for op, function in core_aten().items() if not known(op)}
+    table = {**core_aten(), **formulas.CLAMPS}
+    return {op: function for op, function in table.items() if not known(op)}
 
 
 @functools.cache
@@ -75,6 +77,8 @@ def supports(node: Node) -> Literal[True] | str:
         return "it writes to its arguments"
     if reads_by_address(node):
         return BY_ADDRESS
+    if compares_numbers(node) and op not in library.ALWAYS:
+        return "TVM's comparisons pass over nan, torch's do not"
     if rounds_down(node):
         return "TVM's remainder of floats has other answers than torch where a number is infinite"
     if op.overloadpacket is torch.ops.aten.mul and 0 in node.args[1:] and node.meta["val"].is_floating_point():

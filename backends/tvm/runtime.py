@@ -11,6 +11,10 @@ from torch.fx import GraphModule
 from . import build, streams, threads
 from .layout import Layout
 
+ALIGNMENT = 64
+"""Bytes.  TVM's code takes it that every tensor begins at such a boundary, and the process dies where one does not: the
+rows of a matrix with an odd number of columns, say."""
+
 
 class TvmFunction:
     """A compiled part: takes tensors, returns tensors; may be called from several threads.
@@ -37,7 +41,7 @@ class TvmFunction:
         self._executable = executable
         self._inputs = tuple(inputs)
         self._outputs = tuple(outputs)
-        self._constants = tuple(constants)
+        self._constants = tuple(_at_boundary(c) for c in constants)
         self._unusual = tuple(i for i, layout in enumerate(outputs) if not layout.is_usual)
         self._device = device
         self._as_they_are = all(layout.order is None for layout in self._inputs)
@@ -50,6 +54,7 @@ class TvmFunction:
             given = tuple(v if v.is_contiguous() else v.contiguous() for v in given)
         else:
             given = tuple(layout.hand_over(v) for layout, v in zip(self._inputs, given, strict=True))
+        given = tuple(_at_boundary(v) for v in given)
         try:
             main = self._free.pop()
         except IndexError:
@@ -74,6 +79,10 @@ class TvmFunction:
         for position in self._unusual:
             results[position] = self._outputs[position].take_back(results[position])
         return tuple(results)
+
+
+def _at_boundary(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if tensor.data_ptr() % ALIGNMENT == 0 else tensor.clone()
 
 
 def _sharing(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> tuple[int, ...]:

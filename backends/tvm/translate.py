@@ -146,7 +146,7 @@ class Translator(ExportedProgramImporter):
         source = takes_element(node)
         if source is not None:
             return self._element(node, source)
-        if node.target in library.INDEXING or (self.use_library and library.has_kernel(node.target)):
+        if node.target in library.ALWAYS or (self.use_library and library.has_kernel(node.target)):
             return self._library_call(node)
         handler = HANDLERS.get(node.target)
         if handler is not None:

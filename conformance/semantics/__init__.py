@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..case import Case
-from . import aliasing, control, modes, mutation, numbers, randomness, shapes, structure, training, use
+from . import aliasing, control, modes, mutation, numbers, randomness, shapes, special, structure, training, use
 
 SUBJECTS = (
-    mutation.case, aliasing.case, numbers.case, randomness.case, structure.case, control.case, shapes.case,
-    training.case, modes.case, use.case,
+    mutation.case, aliasing.case, numbers.case, special.case, randomness.case, structure.case, control.case,
+    shapes.case, training.case, modes.case, use.case,
 )  # fmt: skip
 
 

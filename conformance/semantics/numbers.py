@@ -59,13 +59,25 @@ def not_finite(trial: Trial) -> Any:
 
 @case()
 def nan_in_extremes(trial: Trial) -> Any:
-    """One NaN among numbers is the largest, the smallest, and what a maximum is pooled to."""
+    """One NaN among numbers is the largest and the smallest."""
     x = trial.tensor(3, 8)
     x[0, 5] = x[2, 1] = math.nan
 
     def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        pooled = torch.nn.functional.max_pool1d(x.unsqueeze(1), 2)
-        return x.amax(-1), x.amin(0), x.max(), x.max(-1).values, x.sort(-1).values, pooled
+        return x.amax(-1), x.amin(0), x.max(), x.max(-1).values, x.sort(-1).values
+
+    return trial.run(f, x)
+
+
+@case()
+def nan_in_pooling(trial: Trial) -> Any:
+    """NaN is what a maximum is pooled to, and an average."""
+    x = trial.tensor(3, 2, 8, 8)
+    x[0, 1, 5, 3] = x[2, 0, 0, 1] = math.nan
+
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        F = torch.nn.functional
+        return F.max_pool2d(x, 2), F.avg_pool2d(x, 2), F.adaptive_avg_pool2d(x, 1), F.max_pool2d(x, 3, 2, 1)
 
     return trial.run(f, x)
 

@@ -84,7 +84,23 @@ def test_elements_by_address(capture, backend) -> None:
         torch.testing.assert_close(got, wanted)
     assert [p.reason for p in compiled.report.fallbacks] == [
         "it takes elements by where they lie in torch's memory"
-    ] * 3
+    ] * 5
+
+
+@pytest.mark.parametrize("backend", FOREIGN)
+def test_elements_by_address_of_a_view_that_a_runtime_uses_too(capture, backend) -> None:
+    """The slice starts in the middle of what it is a slice of, and the address is of that."""
+
+    def f(x):
+        part = (x * 2)[1:].view(-1)
+        return part.as_strided((2, 2), (2, 1), 0) + 1, part.exp()
+
+    x = torch.randn(4, 5)
+    captured = capture(f, x)
+    compiled = captured.compile(backend)
+    for got, wanted in zip(captured.run(compiled, x), f(x), strict=True):
+        torch.testing.assert_close(got, wanted)
+    assert {p.reason for p in compiled.report.fallbacks} == {"it takes elements by where they lie in torch's memory"}
 
 
 @pytest.mark.parametrize("backend", FOREIGN)

@@ -156,9 +156,10 @@ def test_analyses_and_cuts(path):
 
 
 @pytest.mark.slow
-def test_analyses_and_cuts_of_the_whole_library():
-    choose = random.Random(1)
-    for path in all_files():
+@pytest.mark.parametrize("part", range(24))
+def test_analyses_and_cuts_of_the_whole_library(part):
+    choose = random.Random(part)
+    for path in all_files()[part::24]:
         for code in codes_of(path):
             assert_analyses_agree(code)
             if is_plain_function(code):

@@ -79,7 +79,11 @@ def test_no_more_compilations_than_dynamo():
 
     tests = pathlib.Path(__file__).resolve().parents[2]
     done = subprocess.run(
-        [sys.executable, "-c", _BESIDE_DYNAMO, str(tests)], capture_output=True, text=True, timeout=600, check=True
+        [sys.executable, "-P", "-c", _BESIDE_DYNAMO, str(tests)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=True,
     )
     theirs = json.loads(done.stdout.splitlines()[-1])
     more = {}

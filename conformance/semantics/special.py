@@ -1,0 +1,219 @@
+"""Functions of numbers at the edge: nan, infinities, zeros of both signs, the largest, the smallest, exact halves.
+
+Each case has functions of one kind; where one of them is off, its position among the results says which.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from ..case import Collection, Trial
+
+case = Collection("semantics/special")
+
+NUMBERS = (
+    math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.5, -2.5, 3.0, -3.0, 20.0, -20.0,
+    90.0, -90.0, 200.0, -200.0, 1e-4, -1e-4, 1e-20, -1e-20, 1e20, -1e20, 3e38, -3e38, 1e-38, -1e-38, 0.1, -0.1,
+)  # fmt: skip
+"""Rounded to float32; an odd count, so that vectorized code has its tail to do."""
+
+SMALLER = tuple(n for n in NUMBERS if not 100 < abs(n) < math.inf)
+"""Without numbers so large that a function of them has no digits in any precision."""
+
+
+def _of_each(trial: Trial, numbers: tuple[float, ...], *functions: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    x = trial.given(torch.tensor(numbers))
+    return trial.run(lambda x: tuple(function(x) for function in functions), x)
+
+
+def _of_pairs(trial: Trial, *functions: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Any:
+    x = torch.tensor(NUMBERS)
+    a, b = (trial.given(t.reshape(-1)) for t in torch.meshgrid(x, x, indexing="ij"))
+    return trial.run(lambda a, b: tuple(function(a, b) for function in functions), a, b)
+
+
+@case(elementwise=True)
+def exponentials(trial: Trial) -> Any:
+    """Exponential functions overflow to infinity, underflow to zero, and keep their digits around zero."""
+    return _of_each(trial, NUMBERS, torch.exp, torch.exp2, torch.expm1, torch.sigmoid, torch.tanh, F.logsigmoid)
+
+
+@case(elementwise=True)
+def logarithms(trial: Trial) -> Any:
+    """Logarithms of zero are minus infinity, and of negative numbers nan."""
+    return _of_each(trial, NUMBERS, torch.log, torch.log2, torch.log10, torch.log1p, torch.logit)
+
+
+@case(elementwise=True)
+def roots_and_powers(trial: Trial) -> Any:
+    """Roots of negative numbers are nan; powers of zero and infinity are as in eager."""
+    return _of_each(
+        trial, NUMBERS,
+        torch.sqrt, torch.rsqrt, torch.reciprocal, torch.square,
+        lambda x: x**3, lambda x: x**-1, lambda x: x**0, lambda x: x**0.5, lambda x: x**-0.5, lambda x: 2**x,
+    )  # fmt: skip
+
+
+@case(elementwise=True)
+def circular_functions(trial: Trial) -> Any:
+    """Circular functions of infinities are nan, and odd functions of zero are zero."""
+    return _of_each(trial, SMALLER, torch.sin, torch.cos, torch.tan, torch.asin, torch.acos, torch.atan, torch.sinc)
+
+
+@case(elementwise=True)
+def hyperbolic_functions(trial: Trial) -> Any:
+    """Hyperbolic functions and their inverses, inside and outside of where they are defined."""
+    return _of_each(
+        trial, SMALLER, torch.sinh, torch.cosh, torch.asinh, torch.acosh, torch.atanh, torch.erf, torch.erfc
+    )
+
+
+@case(elementwise=True)
+def rounding(trial: Trial) -> Any:
+    """Halves are rounded to even; what is not finite stays as it is."""
+    return _of_each(trial, NUMBERS, torch.round, torch.floor, torch.ceil, torch.trunc, torch.frac, torch.sign)
+
+
+@case(reference=False)
+def tests_of_numbers(trial: Trial) -> Any:
+    """Questions about numbers have eager's answers, also of nan and of zeros with a sign."""
+    return _of_each(
+        trial, NUMBERS,
+        torch.isnan, torch.isinf, torch.isfinite, torch.isposinf, torch.isneginf, torch.signbit, torch.logical_not,
+        lambda x: x != x, lambda x: x.bool(), lambda x: x == 0, lambda x: x >= math.inf,
+    )  # fmt: skip
+
+
+@case(elementwise=True)
+def activations(trial: Trial) -> Any:
+    """Activation functions far from zero, and of what is not finite."""
+    return _of_each(
+        trial, NUMBERS,
+        F.relu, F.relu6, F.leaky_relu, F.elu, F.selu, F.celu, F.softplus, F.silu, F.mish, F.hardtanh, F.hardswish,
+        F.hardsigmoid, F.softsign, F.softshrink, F.hardshrink, F.tanhshrink, lambda x: F.threshold(x, 0.2, -1.0),
+    )  # fmt: skip
+
+
+@case()
+def gelus(trial: Trial) -> Any:
+    """Both forms of GELU, which cancel for large negative numbers."""
+    return _of_each(trial, SMALLER, F.gelu, lambda x: F.gelu(x, approximate="tanh"))
+
+
+@case(elementwise=True)
+def clamps(trial: Trial) -> Any:
+    """Nan stays nan in a clamp, and takes the bounds of infinity."""
+    return _of_each(
+        trial, NUMBERS,
+        lambda x: x.clamp(-1, 1), lambda x: x.clamp(min=0), lambda x: x.clamp_max(0.5), torch.nan_to_num,
+        lambda x: x.nan_to_num(2.0, 3.0, -3.0), torch.abs, torch.neg, lambda x: x.clamp(2, -2),
+    )  # fmt: skip
+
+
+@case(elementwise=True)
+def quotients(trial: Trial) -> Any:
+    """Divisions by zero and infinity, with and without rounding."""
+    return _of_pairs(
+        trial, torch.div, torch.mul, torch.add, torch.sub,
+        lambda a, b: torch.div(a, b, rounding_mode="trunc"), lambda a, b: torch.addcdiv(a, a, b),
+    )  # fmt: skip
+
+
+@case(elementwise=True)
+def powers_of_pairs(trial: Trial) -> Any:
+    """Every number to the power of every other."""
+    return _of_pairs(trial, torch.pow)
+
+
+@case(elementwise=True)
+def functions_of_pairs(trial: Trial) -> Any:
+    """Functions of two numbers, which treat signs, zeros and infinities one by one."""
+    return _of_pairs(trial, torch.atan2, torch.copysign, torch.hypot, torch.logaddexp, torch.xlogy)
+
+
+@case(elementwise=True)
+def extremes_of_pairs(trial: Trial) -> Any:
+    """Nan is the larger and the smaller one, unless the function ignores it."""
+    return _of_pairs(trial, torch.maximum, torch.minimum, torch.fmax, torch.fmin, torch.clamp_min)
+
+
+@case(reference=False)
+def comparisons_of_pairs(trial: Trial) -> Any:
+    """Nan is unequal to everything, and zeros of either sign are equal."""
+    return _of_pairs(
+        trial, torch.eq, torch.ne, torch.lt, torch.le, torch.gt, torch.ge,
+        torch.logical_and, torch.logical_or, torch.logical_xor,
+    )  # fmt: skip
+
+
+@case(elementwise=True)
+def remainders_of_pairs(trial: Trial) -> Any:
+    """Remainders with the sign of the divisor and of the dividend, and the quotient that goes with them."""
+    numbers = torch.tensor([n for n in NUMBERS if abs(n) > 0.05 and not 100 < abs(n) < math.inf] + [0.0, math.nan])
+    a, b = (trial.given(t.reshape(-1)) for t in torch.meshgrid(numbers, numbers, indexing="ij"))
+    return trial.run(lambda a, b: (torch.remainder(a, b), torch.fmod(a, b), torch.floor_divide(a, b)), a, b)
+
+
+def _rows(trial: Trial) -> torch.Tensor:
+    """Rows of 37 numbers: ordinary ones, and such with one or several of each special kind among them."""
+    x = torch.randn(8, 37, generator=torch.Generator().manual_seed(3))
+    x[1, 5], x[2, 5], x[3, 36], x[4, 0] = math.nan, math.inf, -math.inf, math.nan
+    x[5, 3], x[5, 30] = math.inf, -math.inf
+    x[6], x[7] = -math.inf, 0.0
+    return trial.given(x)
+
+
+@case()
+def reductions(trial: Trial) -> Any:
+    """One number that is not finite decides a whole sum, product, mean, norm or extreme."""
+
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            x.sum(-1), x.mean(-1), x.prod(-1), x.amax(-1), x.amin(-1), x.var(-1), x.norm(dim=-1), x.logsumexp(-1),
+            x.any(-1), x.all(-1), x.argmax(-1), x.argmin(-1), x.sum(0), x.amax(0), x.cumsum(-1), x.cumprod(-1),
+        )  # fmt: skip
+
+    return trial.run(f, _rows(trial))
+
+
+@case()
+def masked_rows(trial: Trial) -> Any:
+    """Softmax and its relatives of rows with infinities, and of a row of nothing else, which has no answer."""
+
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.softmax(-1), x.log_softmax(-1), x.softmax(0), F.layer_norm(x, (37,)), F.normalize(x, dim=-1)
+
+    return trial.run(f, _rows(trial))
+
+
+@case(reference=False)
+def order_of_numbers(trial: Trial) -> Any:
+    """Nan is sorted behind everything."""
+
+    def f(x: torch.Tensor) -> tuple[Any, ...]:
+        return (
+            x.sort(dim=-1, stable=True),
+            x.sort(dim=-1, descending=True).values,
+            x.topk(5).values,
+            x.max(-1),
+            x.min(-1),
+        )
+
+    return trial.run(f, _rows(trial))
+
+
+@case("training", elementwise=True)
+def gradients(trial: Trial) -> Any:
+    """Gradients at kinks and poles are the ones that eager takes."""
+    functions = (
+        torch.abs, torch.sqrt, torch.rsqrt, torch.log, torch.exp, torch.tanh, torch.sigmoid, F.relu, F.relu6, F.elu,
+        F.softplus, F.hardtanh, F.hardswish, F.leaky_relu, lambda x: x.clamp(-1, 1), lambda x: x**2, lambda x: 1 / x,
+    )  # fmt: skip
+    x = trial.given(torch.tensor(NUMBERS).requires_grad_())
+    compiled = trial.compile(lambda x: tuple(function(x) for function in functions))
+    return [torch.autograd.grad(y.sum(), x, retain_graph=True)[0] for y in compiled(x)]

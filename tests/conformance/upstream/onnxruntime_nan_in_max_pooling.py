@@ -1,0 +1,18 @@
+"""onnxruntime: MaxPool leaves out nan.  Exits with 1 while it does."""
+
+import sys
+
+import numpy as np
+import onnxruntime
+from onnx import TensorProto, helper
+
+row = np.array([[[1.0, np.nan, -2.0, 0.0]]], np.float32)
+data = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 4])
+result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1, 2])
+node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2], strides=[2])
+graph = helper.make_graph([node], "graph", [data], [result])
+model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+(found,) = session.run(None, {"x": row})
+print("onnxruntime", onnxruntime.__version__, "MaxPool", found, "of", row)
+sys.exit(int(not np.isnan(found[0, 0, 0])))
