@@ -168,7 +168,12 @@ class Protocols:
             base = left.as_set(self) if isinstance(left, DictViewValue) else left
             return base.call_method(self, _SET_METHODS[symbol], [right], {})
         if symbol == "|" and isinstance(left, DictValue) and isinstance(right, DictValue):
-            merged = left.call_method(self, "copy", [], {})
+            # A right operand of a class that derives from the left one's is asked first, and makes one of its own.
+            derived = right.cls is not left.cls and issubclass(right.cls, left.cls)
+            merged = (right if derived else left).call_method(self, "copy", [], {})
+            if derived:
+                merged.call_method(self, "clear", [], {})
+                merged.call_method(self, "update", [left], {})
             merged.call_method(self, "update", [right], {})
             return merged
         if symbol == "%" and isinstance(left, ConstValue) and isinstance(left.value, str):

@@ -17,6 +17,7 @@ from . import breaks
 from .breaks import GraphBreak
 from .dynamic import DynamicDims, NeedsShapeEnv
 from .guards import TensorGuard
+from .overlap import overlaps_in_part
 from .shapes import ShapeSource, symbolic_context
 from .sources import Source
 from .symbolic import SymbolicNumbers
@@ -127,6 +128,9 @@ class GraphRecorder(SymbolicNumbers):
         if isinstance(result, torch.Tensor):
             for value in (*args, *kwargs.values()):
                 if isinstance(value, TensorValue) and value.example is result:
+                    if overlaps_in_part(result, (*fake_args, *fake_kwargs.values())):
+                        words = f"{_operator_name(target)} reads a part of the memory that it writes to"
+                        raise GraphBreak(breaks.OPERATOR_FAILED, words)
                     self._node(kind, target, fx_args, fx_kwargs).meta["example_value"] = result
                     self.op_count += 1
                     return value  # an in-place operator returns the object itself

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch.fx import Graph, Node, Proxy
+from torch.fx.proxy import GraphAppendingTracer
 
 from torchmux import torch_internals as internals
 
@@ -51,10 +52,11 @@ def hoist(graph: Graph) -> None:
 def _bind(graph: Graph, placeholders: list[Node]) -> dict[Any, Proxy]:
     """Every symbol that is itself an input or a size of one, as a proxy; made where the caller inserts."""
     symbols: dict[Any, Proxy] = {}
+    tracer = GraphAppendingTracer(graph)  # one, since a function of two proxies asks for that
     for node in placeholders:
         value = node.meta.get("val")
         if isinstance(value, _SYMBOLIC) and value.node.expr.is_symbol:
-            symbols.setdefault(value.node.expr, Proxy(node))
+            symbols.setdefault(value.node.expr, Proxy(node, tracer))
     for node in placeholders:
         value = node.meta.get("val")
         if not isinstance(value, torch.Tensor):
@@ -63,7 +65,7 @@ def _bind(graph: Graph, placeholders: list[Node]) -> dict[Any, Proxy]:
             if isinstance(size, torch.SymInt) and size.node.expr.is_symbol and size.node.expr not in symbols:
                 read = graph.call_function(torch.ops.aten.sym_size.int, (node, position))
                 read.meta["val"] = size
-                symbols[size.node.expr] = Proxy(read)
+                symbols[size.node.expr] = Proxy(read, tracer)
     return symbols
 
 

@@ -207,6 +207,8 @@ class _Lowering:
         _check_dtypes(node)
         args = torch.fx.map_arg(node.args, self.env.__getitem__)
         kwargs = torch.fx.map_arg(dict(node.kwargs), self.env.__getitem__)
+        if any(isinstance(self.env[n], (torch.SymFloat, torch.SymBool)) for n in node.all_input_nodes):
+            raise Unsupported("a number, other than a size, that is known only when the graph runs")
         found = table.get(node.target)
         if found is None:
             return calls.call(ctx, node.target, args, kwargs)

@@ -270,9 +270,9 @@ class _Assembler:
                 lines.append(
                     f"    {buffer.name} = empty({_tuple(buffer.sizes)}, {_tuple(buffer.strides)}, dtype={buffer.dtype})"
                 )
-        # Sizes stand behind the addresses in one table.
+        # Sizes and other integers, which may be negative, stand behind the addresses in one table.
         entries = [f"{b.name}.data_ptr()" for b in tables[step]] + self.symbols
-        lines.append(f"    table = array('Q', ({', '.join(entries)}{',' if len(entries) == 1 else ''}))")
+        lines.append(f"    table = array('q', ({', '.join(entries)}{',' if len(entries) == 1 else ''}))")
         at, sizes = "table.buffer_info()[0]", "None"
         if self.symbols:
             lines.append(f"    at = {at}")

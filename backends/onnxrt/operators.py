@@ -141,6 +141,8 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return "onnxruntime's comparisons pass over nan, torch's do not"
     if rounds_down(node):
         return "the exporter's formula for the remainder has other answers than torch where a number is infinite"
+    if op.overloadpacket is torch.ops.aten.pow and not node.meta["val"].is_floating_point():
+        return "onnxruntime's powers of integers have other answers than torch where the exponent is negative"
     if op in _PRODUCTS and any(n.meta["val"].dim() == 1 for n in node.all_input_nodes):
         return "onnxruntime drops the transposition of a matrix that is multiplied by a vector"
     for value in values_in_use(node):

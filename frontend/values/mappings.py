@@ -215,7 +215,15 @@ class DictValue(Value):
         return {key.const(tr): self.lookup(tr, key).fake(tr) for key in self.keys(tr)}  # type: ignore[union-attr]
 
     def const(self, tr: Trace) -> Any:
-        return {key.const(tr): self.lookup(tr, key).const(tr) for key in self.keys(tr)}  # type: ignore[union-attr]
+        plain = {key.const(tr): self.lookup(tr, key).const(tr) for key in self.keys(tr)}  # type: ignore[union-attr]
+        if self.cls is dict:
+            return plain
+        if self.cls is collections.defaultdict:
+            return self.cls(self.default_factory.const(tr) if self.default_factory else None, plain)
+        made = self.cls(plain)
+        for name, value in self.attrs.items():
+            setattr(made, name, value.const(tr))
+        return made
 
     def rebuild(self, out: Output) -> str:
         self.values(out.tr)

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+import torchmux
+
 from .snippets.corpus import tensor
 from .worlds import BACKENDS, check_graphs, check_same, feature, features_of, leaf
 
@@ -311,3 +313,34 @@ def test_state_is_as_in_eager(name, backend):
 @pytest.mark.parametrize("name", features_of(__name__))
 def test_state_takes_no_more_graphs(name):
     check_graphs(__name__, name)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    "write",
+    [lambda y: y.sub_(y[0]), lambda y: y[1:].add_(y[:-1]), lambda y: y.view(2, 2).mul_(y.view(2, 2).t())],
+    ids=["a number", "neighbours", "transposed"],
+)
+def test_writing_to_what_is_read(write, dynamic):
+    """Eager refuses tensors that overlap in part; what was done before is done."""
+
+    def f(y, table):
+        table["before"] = True
+        write(y)
+        return y
+
+    compiled = torchmux.compile(f, backend="eager", dynamic=dynamic)
+    table = {}
+    with pytest.raises(RuntimeError, match="single memory location"):
+        compiled(torch.arange(4.0), table)
+    assert table == {"before": True}
+
+
+def test_writing_to_what_is_read_wholly():
+    def f(y):
+        y.mul_(y.view(-1))
+        y[:2] += y[2:]
+        return y.sub_(y)
+
+    compiled = torchmux.compile(f, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(torch.arange(4.0)), torch.zeros(4))

@@ -155,6 +155,8 @@ def moments(ctx: Context, a: Value, dims: list[int], correction: Any) -> tuple[V
     squares = ctx.program.reduce("sum", Value(a.sizes, dtype, squared), dims, dtype, lambda node: node)
     if type(count) is int and isinstance(correction, (int, float)):
         return mean, divided(squares, max(count - correction, 0.0))
+    if not isinstance(correction, (int, float)) or correction > 1:
+        raise Unsupported("a variance whose degrees of freedom may not be positive")  # sizes that change are 2 or more
     return mean, divided(squares, count - correction)
 
 

@@ -1,0 +1,51 @@
+"""Tensors that overlap in part: ``y.sub_(y[0])`` would read what it has just written, and eager refuses it.
+
+Fake tensors have no addresses, so that propagation does not notice, and a graph would compute something.  The rule is
+that of ATen's ``get_overlap_status``: it looks at tensors without gaps only, and takes those for the same that lie in
+the same place with the same strides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+
+def overlaps_in_part(written: torch.Tensor, others: Iterable[Any]) -> bool:
+    """Whether one of ``others`` shares some elements with ``written``, and is not the same.
+
+    All are fake.  Of symbolic sizes those of this call count.
+    """
+    place = None
+    for other in others:
+        if not isinstance(other, torch.Tensor) or other is written or not _on_one_storage(other, written):
+            continue
+        place = place or _place(written)
+        theirs = _place(other)
+        if place is None or theirs is None or place == theirs:
+            continue
+        if theirs[0] < place[1] and place[0] < theirs[1]:
+            return True
+    return False
+
+
+def _on_one_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.layout is b.layout is torch.strided and a.untyped_storage()._cdata == b.untyped_storage()._cdata
+
+
+def _place(tensor: torch.Tensor) -> tuple[int, int, tuple[int, ...]] | None:
+    """The first element, the one behind the last, and the strides; None for tensors with gaps or without elements."""
+    sizes, strides = [_now(n) for n in tensor.shape], tuple(_now(n) for n in tensor.stride())
+    expected = 1
+    for stride, size in sorted((stride, size) for size, stride in zip(sizes, strides, strict=True) if size != 1):
+        if size == 0 or stride != expected:
+            return None
+        expected *= size
+    begin = _now(tensor.storage_offset())
+    return begin, begin + expected, strides
+
+
+def _now(number: Any) -> int:
+    return number if type(number) is int else number.node.hint
