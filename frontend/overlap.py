@@ -20,7 +20,7 @@ def overlaps_in_part(written: torch.Tensor, others: Iterable[Any]) -> bool:
     """
     place = None
     for other in others:
-        if not isinstance(other, torch.Tensor) or other is written or not _on_one_storage(other, written):
+        if not isinstance(other, torch.Tensor) or other is written or not on_one_storage(other, written):
             continue
         place = place or _place(written)
         theirs = _place(other)
@@ -31,7 +31,8 @@ def overlaps_in_part(written: torch.Tensor, others: Iterable[Any]) -> bool:
     return False
 
 
-def _on_one_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
+def on_one_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors show the same memory, wherever in it."""
     return a.layout is b.layout is torch.strided and a.untyped_storage()._cdata == b.untyped_storage()._cdata
 
 

@@ -17,7 +17,7 @@ from . import breaks
 from .breaks import GraphBreak
 from .dynamic import DynamicDims, NeedsShapeEnv
 from .guards import TensorGuard
-from .overlap import overlaps_in_part
+from .overlap import on_one_storage, overlaps_in_part
 from .shapes import ShapeSource, symbolic_context
 from .sources import Source
 from .symbolic import SymbolicNumbers
@@ -131,14 +131,28 @@ class GraphRecorder(SymbolicNumbers):
                     if overlaps_in_part(result, (*fake_args, *fake_kwargs.values())):
                         words = f"{_operator_name(target)} reads a part of the memory that it writes to"
                         raise GraphBreak(breaks.OPERATOR_FAILED, words)
+                    self._guard_no_leaf(result)
                     self._node(kind, target, fx_args, fx_kwargs).meta["example_value"] = result
                     self.op_count += 1
                     return value  # an in-place operator returns the object itself
+        if target is operator.setitem:
+            self._guard_no_leaf(fake_args[0])
         node = self._node(kind, target, fx_args, fx_kwargs)
         node.meta["example_value"] = result
         self.note_new_symbols(node, _operator_name(target))
         self.op_count += 1
         return self.wrap_result(result, node)
+
+    def _guard_no_leaf(self, written: torch.Tensor) -> None:
+        """Eager changes no leaf that requires a gradient, nor a view of one, and no other guard tells leaves apart."""
+        if not written.requires_grad or not self.grad_enabled:
+            return
+        for node, source in self.inputs:
+            real = self.real_inputs[node]
+            if not isinstance(real, torch.Tensor) or not real.requires_grad or real.is_leaf:
+                continue
+            if on_one_storage(node.meta["example_value"], written):
+                self.guards.add(source, "{0}.is_leaf == {1}", (False,), "is no leaf")
 
     def _node(self, kind: str, target: Any, args: tuple, kwargs: dict) -> Any:
         if self.region is not None:

@@ -344,3 +344,22 @@ def test_writing_to_what_is_read_wholly():
 
     compiled = torchmux.compile(f, backend="eager", fullgraph=True)
     assert torch.equal(compiled(torch.arange(4.0)), torch.zeros(4))
+
+
+@pytest.mark.parametrize(
+    "write", [lambda x: x.mul_(2), lambda x: x[1:].mul_(2), lambda x: x.__setitem__(0, 1.0)], ids=["all", "view", "item"]
+)
+def test_a_leaf_after_what_is_no_leaf(write):
+    """Both require a gradient, but eager does not let anybody change a leaf; what was done before is done."""
+
+    def f(x, table):
+        table["before"] = True
+        write(x)
+        return x
+
+    compiled = torchmux.compile(f, backend="eager")
+    compiled(torch.ones(4, requires_grad=True) * 2, {})
+    table = {}
+    with pytest.raises(RuntimeError, match="leaf Variable"):
+        compiled(torch.ones(4, requires_grad=True), table)
+    assert table == {"before": True}

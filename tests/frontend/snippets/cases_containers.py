@@ -127,6 +127,20 @@ def case_defaultdict(x):
     return dict(d), len(d[5])
 
 
+@case(one_graph=True)
+def case_classes_of_dicts_in_texts(x):
+    counts = collections.defaultdict(int, a=1)
+    ordered = collections.OrderedDict(b=2)
+    return x + 1, str(counts), repr(ordered), f"{counts | {}} {ordered!r:>40}"
+
+
+@case(one_graph=True)
+def case_a_merged_dict_is_of_the_derived_class(x):
+    counts, ordered = collections.defaultdict(int, a=1), collections.OrderedDict(b=2)
+    merged = [{"z": 0, "a": 5} | counts, counts | {"z": 0}, {"z": 0} | ordered, ordered | {"z": 0}]
+    return x + 1, merged, [type(m).__name__ for m in merged], merged[0].default_factory
+
+
 @case(one_graph=False)
 def case_counter(x):
     counts = collections.Counter("abracadabra")
