@@ -74,7 +74,7 @@ _NUMBERS, _MOST_ROUNDS = 256, 16
 
 _SEED = 20_240_229
 
-_GENERATION = 6
+_GENERATION = 7
 """Part of the name of what is kept; raised when trials get stricter."""
 
 
@@ -148,6 +148,8 @@ def _try(node: Node) -> str:
 def _decides(node: Node) -> bool:
     """Whether one number that is not finite shows in a result of ``node``, in a way that torch defines."""
     target: Any = node.target
+    if target is _aten.relu.default:
+        return False  # hides a nan, but what else would be fused behind convolutions? (docs/backends.md)
     floats = (v for v in values_in_use(node) if isinstance(v, torch.Tensor) and v.is_floating_point())
     if next(floats, None) is None:
         return False

@@ -50,7 +50,7 @@ def not_finite(trial: Trial) -> Any:
 
     def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return (
-            x.relu(), x.clamp(-1, 1), x.max(), x.sum(), x == x, x.sign(), x.isnan(), torch.maximum(x, x.flip(0)),
+            x.clamp(-1, 1), x.max(), x.sum(), x == x, x.sign(), x.isnan(), torch.maximum(x, x.flip(0)),
             x.exp(), x * 0, x.sqrt(), 1 / x,
         )  # fmt: skip
 

@@ -94,9 +94,15 @@ def activations(trial: Trial) -> Any:
     """Activation functions far from zero, and of what is not finite."""
     return _of_each(
         trial, NUMBERS,
-        F.relu, F.relu6, F.leaky_relu, F.elu, F.selu, F.celu, F.softplus, F.silu, F.mish, F.hardtanh, F.hardswish,
+        F.relu6, F.leaky_relu, F.elu, F.selu, F.celu, F.softplus, F.silu, F.mish, F.hardtanh, F.hardswish,
         F.hardsigmoid, F.softsign, F.softshrink, F.hardshrink, F.tanhshrink, lambda x: F.threshold(x, 0.2, -1.0),
     )  # fmt: skip
+
+
+@case(reference=False)
+def rectifier(trial: Trial) -> Any:
+    """A rectifier hands nan on."""
+    return _of_each(trial, NUMBERS, F.relu)
 
 
 @case()
@@ -211,7 +217,7 @@ def order_of_numbers(trial: Trial) -> Any:
 def gradients(trial: Trial) -> Any:
     """Gradients at kinks and poles are the ones that eager takes."""
     functions = (
-        torch.abs, torch.sqrt, torch.rsqrt, torch.log, torch.exp, torch.tanh, torch.sigmoid, F.relu, F.relu6, F.elu,
+        torch.abs, torch.sqrt, torch.rsqrt, torch.log, torch.exp, torch.tanh, torch.sigmoid, F.relu6, F.elu,
         F.softplus, F.hardtanh, F.hardswish, F.leaky_relu, lambda x: x.clamp(-1, 1), lambda x: x**2, lambda x: 1 / x,
     )  # fmt: skip
     x = trial.given(torch.tensor(NUMBERS).requires_grad_())

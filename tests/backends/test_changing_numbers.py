@@ -18,16 +18,19 @@ FUNCTIONS = {
     "power": lambda n: (Y**n, n**X),
     "weights": lambda n: (torch.add(X, Y, alpha=n), torch.addcmul(X, X, Y, value=n), torch.rsub(X, Y, alpha=n)),
     "bounds": lambda n: (X.clamp(-abs(n), abs(n)), X.clamp_min(n), F.hardtanh(X, -5, n)),
-    "filling": lambda n: (torch.full((3,), n), torch.full_like(X, n), X.masked_fill(X > 0, n), F.pad(X, (1, 0), value=n)),
+    "filling": lambda n: (torch.full((3,), n), torch.full_like(X, n), X.masked_fill(X > 0, n)),
+    "padding": lambda n: F.pad(X, (1, 0), value=n),
     "shapes_of_curves": lambda n: (F.leaky_relu(X, n), F.elu(X, n), F.threshold(X, n, 1.0)),
-    "comparison": lambda n: (X > n, torch.where(X < n, X, n)),
+    "comparison": lambda n: (n < X, torch.where(n > X, X, n)),
 }  # fmt: skip
 
 
 def backends():
     for row in torchmux.backends():
         if row.name in ("native", "onnxrt", "openvino", "tvm"):
-            yield pytest.param(row.name, marks=pytest.mark.skipif(not row.available, reason=row.reason or "unavailable"))
+            yield pytest.param(
+                row.name, marks=pytest.mark.skipif(not row.available, reason=row.reason or "unavailable")
+            )
 
 
 @pytest.mark.parametrize("numbers", [(3, 4, -2, 7), (2.5, 3.5, -0.75, 4.0)], ids=["integers", "floats"])

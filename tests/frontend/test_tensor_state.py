@@ -347,7 +347,9 @@ def test_writing_to_what_is_read_wholly():
 
 
 @pytest.mark.parametrize(
-    "write", [lambda x: x.mul_(2), lambda x: x[1:].mul_(2), lambda x: x.__setitem__(0, 1.0)], ids=["all", "view", "item"]
+    "write",
+    [lambda x: x.mul_(2), lambda x: x[1:].mul_(2), lambda x: x.__setitem__(0, 1.0)],
+    ids=["all", "view", "item"],
 )
 def test_a_leaf_after_what_is_no_leaf(write):
     """Both require a gradient, but eager does not let anybody change a leaf; what was done before is done."""
