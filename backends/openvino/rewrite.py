@@ -12,7 +12,7 @@ _aten = torch.ops.aten
 
 
 def rewrite(graph: Graph) -> None:
-    """Rewrite such nodes in place.  New nodes have no ``meta["val"]``."""
+    """Rewrite such nodes in place.  New nodes have no ``meta["val"]``, but for those that stand for another."""
     for node in list(graph.nodes):
         rule = _RULES.get(node.target) if node.op == "call_function" else None
         if rule is not None:
@@ -59,6 +59,7 @@ def _compute_statistics(graph: Graph, node: Node) -> None:
         inverse = graph.call_function(_aten.rsqrt.default, (shifted,))
     for position, replacement in ((1, mean), (2, inverse)):
         if position in used:
+            replacement.meta["val"] = used[position].meta["val"]
             used[position].replace_all_uses_with(replacement)
 
 
@@ -94,6 +95,7 @@ def _normalize_by_batch(graph: Graph, node: Node) -> None:
             added = graph.call_function(_aten.mul.Tensor, (own, momentum))
             results[position] = graph.call_function(_aten.add.Tensor, (kept, added))
     for position, taken in used.items():
+        results[position].meta["val"] = taken.meta["val"]
         taken.replace_all_uses_with(results[position])
 
 
@@ -102,6 +104,7 @@ def _keep_digits_near_zero(graph: Graph, node: Node) -> None:
     (x,) = node.args
     with graph.inserting_after(node):
         output = graph.call_function(_aten.where.self, (None, None, node))
+    output.meta["val"] = node.meta["val"]
     node.replace_all_uses_with(output, delete_user_cb=lambda user: user is not output)
     with graph.inserting_before(node):
         square = graph.call_function(_aten.mul.Tensor, (x, x))
@@ -126,6 +129,7 @@ def _hand_nan_on(graph: Graph, node: Node) -> None:
             unequal = graph.call_function(_aten.ne.Tensor, (x, x))
         with graph.inserting_after(unequal):
             chosen = graph.call_function(_aten.where.self, (unequal, x, result))
+        chosen.meta["val"] = node.meta["val"]
         result.replace_all_uses_with(chosen, delete_user_cb=lambda user, chosen=chosen: user is not chosen)
         result = chosen
 

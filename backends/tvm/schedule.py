@@ -32,6 +32,9 @@ LONG = 256
 COLUMNS = 64
 """Sums of columns that run beside each other."""
 
+SMALL = 16
+"""Operations up to which an expression may be computed several times, rather than kept."""
+
 WORTH_THREADS = 16 * 1024
 """Elements from which a kernel is worth waking other threads."""
 
@@ -165,7 +168,10 @@ def _inline(schedule: Any, root: Any) -> None:
     while changed:
         changed = False
         for block in schedule.get_child_blocks(root):
-            if _is_costly(schedule.get(block)) and len(schedule.get_consumers(block)) > 1:
+            consumers = schedule.get_consumers(block)
+            if _is_costly(schedule.get(block)) and len(consumers) > 1:
+                continue
+            if any(_repeats(schedule.get(block), schedule.get(consumer)) for consumer in consumers):
                 continue
             try:
                 schedule.compute_inline(block)
@@ -173,6 +179,21 @@ def _inline(schedule: Any, root: Any) -> None:
                 continue
             changed = True
             break
+
+
+def _repeats(producer: Any, consumer: Any) -> bool:
+    """Whether ``consumer`` reads ``producer`` several times, and would not stay small with that many copies.
+
+    Extremes and clamps read what they compare two or three times, so that a chain of them grows exponentially.
+    """
+    made = [write.buffer for write in producer.writes]
+    reads = [load for load in compat.collected(consumer.body, tirx.BufferLoad)]
+    count = sum(any(load.buffer.same_as(buffer) for buffer in made) for load in reads)
+    return count > 1 and (_is_costly(producer) or count * _size(producer) > SMALL)
+
+
+def _size(block: Any) -> int:
+    return len(compat.collected(block.body, tirx.BufferLoad, tirx.Select, compat.Call, tirx.Add, tirx.Mul))
 
 
 def _is_costly(block: Any) -> bool:

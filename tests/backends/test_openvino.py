@@ -100,6 +100,13 @@ OPERATORS = [
 ]
 
 
+# What OpenVINO would make something else of where a number is nan.
+TORCHS = {
+    "aten.sign.default", "aten.amax.default", "aten.logsumexp.default", "aten.sort.default", "aten.topk.default",
+    "aten.argmax.default",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("function", [f for _, f in OPERATORS], ids=[name for name, _ in OPERATORS])
 def test_operators(capture, function) -> None:
     x, y = torch.randn(4, 6), torch.randn(4, 6)
@@ -108,7 +115,8 @@ def test_operators(capture, function) -> None:
     for got, wanted in zip(captured.run(compiled, x, y), function(x, y), strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
         assert got.stride() == wanted.stride()
-    assert compiled.report.share >= 0.8, compiled.report.fallbacks
+    others = [p for p in compiled.report.fallbacks if p.op not in TORCHS]
+    assert len(others) <= 1, others
 
 
 def test_images(capture) -> None:
