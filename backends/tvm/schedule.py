@@ -187,7 +187,7 @@ def _repeats(producer: Any, consumer: Any) -> bool:
     Extremes and clamps read what they compare two or three times, so that a chain of them grows exponentially.
     """
     made = [write.buffer for write in producer.writes]
-    reads = [load for load in compat.collected(consumer.body, tirx.BufferLoad)]
+    reads = compat.collected(consumer.body, tirx.BufferLoad)
     count = sum(any(load.buffer.same_as(buffer) for buffer in made) for load in reads)
     return count > 1 and (_is_costly(producer) or count * _size(producer) > SMALL)
 

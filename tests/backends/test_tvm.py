@@ -380,3 +380,17 @@ def test_constants_of_the_graph(capture) -> None:
     gm, x = torch.fx.GraphModule({}, graph), torch.randn(2)
     compiled = resolve("tvm", strict=True).compile(gm, [x], training=False)
     assert torch.equal(compiled(x)[0], x + torch.tensor([1.0, 2.0]))
+
+
+def test_a_chain_of_clamps_stays_small(capture) -> None:
+    """Each reads what it limits twice: written into one another, twelve of them would be four thousand expressions."""
+
+    def f(x):
+        for limit in range(12, 0, -1):
+            x = (x.exp() * 0.5).clamp(-limit, limit)
+        return x
+
+    x = torch.randn(4, 8)
+    captured = capture(f, x)
+    compiled = captured.compile("tvm", strict=True)
+    torch.testing.assert_close(captured.run(compiled, x), f(x))
