@@ -36,17 +36,24 @@ def on_one_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.layout is b.layout is torch.strided and a.untyped_storage()._cdata == b.untyped_storage()._cdata
 
 
-def _place(tensor: torch.Tensor) -> tuple[int, int, tuple[int, ...]] | None:
-    """The first element, the one behind the last, and the strides; None for tensors with gaps or without elements."""
+def _place(tensor: torch.Tensor) -> tuple[int, int, tuple[Any, ...]] | None:
+    """The first byte, the one behind the last, and the strides.
+
+    None for tensors with gaps, without elements, or of a size that only data will tell.
+    """
     sizes, strides = [_now(n) for n in tensor.shape], tuple(_now(n) for n in tensor.stride())
+    begin = _now(tensor.storage_offset())
+    if begin is None or None in sizes or None in strides:
+        return None
     expected = 1
     for stride, size in sorted((stride, size) for size, stride in zip(sizes, strides, strict=True) if size != 1):
         if size == 0 or stride != expected:
             return None
         expected *= size
-    begin = _now(tensor.storage_offset())
-    return begin, begin + expected, strides
+    width = tensor.element_size()
+    return begin * width, (begin + expected) * width, strides
 
 
-def _now(number: Any) -> int:
+def _now(number: Any) -> Any:
+    """A size of this call; None if there is none yet."""
     return number if type(number) is int else number.node.hint
