@@ -69,6 +69,22 @@ def test_nan_through_operators_that_are_spelled_otherwise(capture, backend) -> N
         assert torch.equal(got, wanted)
 
 
+@pytest.mark.parametrize("backend", FOREIGN)
+def test_the_maximum_in_a_softmax(capture, backend) -> None:
+    """It need not see nan, which the difference has: so a softmax that is spelled out stays in one piece."""
+
+    def f(x):
+        powers = (x - x.amax(-1, keepdim=True)).exp()
+        return powers / powers.sum(-1, keepdim=True)
+
+    x = torch.tensor(
+        [[math.nan, 1.0, 2.0], [math.inf, 1.0, 2.0], [-math.inf, 1.0, 2.0], [-math.inf] * 3, [math.nan] * 3]
+    )
+    captured = capture(f, x)
+    compiled = captured.compile(backend, strict=True)
+    torch.testing.assert_close(captured.run(compiled, x), f(x), equal_nan=True)
+
+
 def test_what_is_wrong_in_corners_goes_to_torch(capture) -> None:
     pytest.importorskip("onnxruntime")
     x, y = torch.tensor([3.0, math.inf, -0.0]), torch.tensor([math.inf, 2.0, 1.0])
