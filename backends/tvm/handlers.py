@@ -336,7 +336,6 @@ def _reduction(op: Callable[..., Any]) -> Handler:
 
 _handles(_ATEN.sum.default, _ATEN.sum.dim_IntList)(_reduction(relax.op.sum))
 _handles(_ATEN.mean.default, _ATEN.mean.dim)(_reduction(relax.op.mean))
-_handles(_ATEN.amin.default)(_reduction(relax.op.min))
 
 
 @_handles(_ATEN.cumsum.default)
