@@ -40,6 +40,7 @@ _PARTIAL = ".partial-"
 
 
 _used: dict[Path, set[str]] = {}  # folder -> the entries that this process has read or written
+_allowance: dict[Path, int] = {}  # folder -> bytes that this process may still write before it measures the folder
 
 
 class UnsafeCache(TorchmuxError):
@@ -49,8 +50,9 @@ class UnsafeCache(TorchmuxError):
 class ArtifactCache:
     """A folder of artifacts.
 
-    ``limit`` is the size in bytes that it is kept under.  Failing to write (a full disk, a read-only folder) is
-    logged and otherwise ignored: the artifact is used, and made again next time.
+    ``limit`` is the size in bytes that it is kept under, give or take what processes write before they measure it
+    again.  Failing to write (a full disk, a read-only folder) is logged and otherwise ignored: the artifact is used,
+    and made again next time.
     """
 
     def __init__(self, folder: Path, limit: int = DEFAULT_LIMIT) -> None:
@@ -106,7 +108,7 @@ class ArtifactCache:
             except BaseException:
                 Path(partial).unlink(missing_ok=True)
                 raise
-            self._trim()
+            self._trim_when_due(len(payload))
         except OSError as error:
             log.warning("cannot keep an artifact in %s: %s", self.folder, error)
 
@@ -126,8 +128,22 @@ class ArtifactCache:
                 f"it holds is run as code, so it is not used. Run: chmod 700 {self.folder}"
             )
 
-    def _trim(self) -> None:
-        """Remove the least recently used entries, and what crashed writers left more than an hour ago."""
+    def _trim_when_due(self, written: int) -> None:
+        """Trim at a process's first entry, and when it has written what was left.
+
+        Measuring the folder looks at each of its files, thousands after some time, so not every entry can.  Half of
+        what is left is for other processes, which write without being seen.
+        """
+        left = _allowance.get(self.folder, 0) - written
+        if left < 0:
+            left = max((self.limit - self._trim()) // 2, self.limit // 64)
+        _allowance[self.folder] = left
+
+    def _trim(self) -> int:
+        """Remove the least recently used entries, and what crashed writers left more than an hour ago.
+
+        Returns the bytes that stay.
+        """
         entries = []
         for path, found in self._files():
             if path.name.startswith(_PARTIAL):
@@ -138,9 +154,10 @@ class ArtifactCache:
         total = sum(size for _, size, _ in entries)
         for _, size, path in sorted(entries, key=lambda e: e[0]):
             if total <= self.limit:
-                return
+                break
             path.unlink(missing_ok=True)
             total -= size
+        return total
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
         for folder, _, names in os.walk(self.folder):

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.fx import symbolic_trace
 
+from torchmux.backends.common import cache as cache_module
 from torchmux.backends.common.cache import ArtifactCache, UnsafeCache, default_cache, graph_key
 from torchmux.config import config
 
@@ -84,12 +85,25 @@ def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
     assert [cache.load(k) is not None for k in keys] == [True, False, True, True]
 
 
-def test_leftovers_of_crashed_writers_go_after_an_hour(cache) -> None:
+def test_the_folder_is_measured_now_and_then_not_at_every_entry(tmp_path: Path, monkeypatch) -> None:
+    cache = ArtifactCache(tmp_path / "artifacts", limit=100_000)
+    measured = []
+    trim = ArtifactCache._trim
+    monkeypatch.setattr(ArtifactCache, "_trim", lambda self: measured.append(trim(self)) or measured[-1])
+    for i in range(1000):
+        cache.store(f"{i:04d}" + "0" * 60, bytes(164))  # twice as much as the folder may hold
+    assert len(measured) < 150
+    kept = sum(f.stat().st_size for f in cache.folder.rglob("*") if f.is_file())
+    assert 90_000 < kept <= 100_000 * 65 // 64
+
+
+def test_leftovers_of_crashed_writers_go_after_an_hour(cache, monkeypatch) -> None:
     cache.store(KEY, b"x")
     old, new = (entry(cache).parent / f".partial-{n}" for n in ("old", "new"))
     for path in (old, new):
         path.write_bytes(b"half")
     os.utime(old, (time.time() - 4000,) * 2)
+    monkeypatch.setattr(cache_module, "_allowance", {})  # as in a new process, which measures the folder
     cache.store("cd" + KEY[2:], b"y")
     assert not old.exists()
     assert new.exists()
@@ -100,6 +114,7 @@ def test_two_processes_write_and_read_at_once(cache, run_python) -> None:
 
     code = f"""
 from pathlib import Path
+from torchmux.backends.common import cache as cache_module
 from torchmux.backends.common.cache import ArtifactCache
 cache = ArtifactCache(Path({str(cache.folder)!r}))
 for i in range(150):
