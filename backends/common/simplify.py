@@ -7,6 +7,10 @@ from torch.fx import Graph, Node
 
 _aten = torch.ops.aten
 
+_EMPTY = frozenset(
+    getattr(_aten, name).default for name in ("empty_like", "empty_strided", "new_empty", "new_empty_strided")
+) | {_aten.empty.memory_format}
+
 
 def drop_detach_in_place(graph: Graph) -> None:
     """Remove ``detach_``: below autograd it is the tensor itself, but its name says that it writes.
@@ -43,6 +47,39 @@ def drop_empty_concatenands(graph: Graph) -> None:
         copy.meta = dict(node.meta)
         node.replace_all_uses_with(copy)
         graph.erase_node(node)
+
+
+def spare_overwritten(graph: Graph) -> None:
+    """Make a plain copy of what ``copy`` writes over a tensor, which then need not be there.
+
+    Gradients of slices are full of them: ``new_empty_strided``, then ``copy``.
+    """
+    for node in list(graph.nodes):
+        if node.op != "call_function" or node.target is not _aten.copy.default:
+            continue
+        written, value = node.args[:2]
+        result, source = node.meta["val"], value.meta["val"]
+        if not result.is_contiguous() or result.device != source.device:
+            continue  # it gets the strides of what it writes over
+        same = len(result.shape) == len(source.shape) and all(
+            type(a) is int and a == b for a, b in zip(result.shape, source.shape, strict=True)
+        )
+        if not same and any(type(size) is not int for size in result.shape):
+            continue
+        with graph.inserting_before(node):
+            if not same:
+                value = graph.call_function(_aten.expand.default, (value, list(result.shape)))
+                value.meta = {**node.meta, "val": source.expand(result.shape)}
+            options = {"memory_format": torch.contiguous_format}
+            if source.dtype is result.dtype:
+                copy = graph.call_function(_aten.clone.default, (value,), options)
+            else:
+                copy = graph.call_function(_aten._to_copy.default, (value,), {"dtype": result.dtype, **options})
+        copy.meta = dict(node.meta)
+        node.replace_all_uses_with(copy)
+        graph.erase_node(node)
+        if not written.users and written.target in _EMPTY:
+            graph.erase_node(written)
 
 
 def _is_empty(operand: Node) -> bool:
