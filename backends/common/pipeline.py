@@ -230,6 +230,7 @@ class _Work:
         """
         _drop_lifts(gm)
         simplify.drop_empty_concatenands(gm.graph)
+        simplify.spare_overwritten(gm.graph)
         floats.as_tensors(gm.graph)
         symbols.hoist(gm.graph)
         outside = aliasing.split_off_output_views(gm.graph)
@@ -328,7 +329,8 @@ class _Work:
     def _compile(self, gm: GraphModule, inputs: Sequence[Any], request: CompileRequest) -> Callable[..., Any]:
         if self._is_plain:
             return self.implementation(gm, inputs, **as_keywords(request.options))
-        return self.implementation.compile(gm, inputs, request)
+        with internals.without_modes():  # AOTAutograd compiles among fake tensors, and constants of a graph are real
+            return self.implementation.compile(gm, inputs, request)
 
     # --- telling --------------------------------------------------------------------------------------------------
 

@@ -10,11 +10,18 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import torchmux
 from torchmux.registry import resolve
 
 ONNXRT = pytest.param(
     "onnxrt", marks=pytest.mark.skipif(importlib.util.find_spec("onnxruntime") is None, reason="needs onnxruntime")
 )
+
+COMPILERS = [
+    pytest.param(row.name, marks=pytest.mark.skipif(not row.available, reason=row.reason or "unavailable"))
+    for row in torchmux.backends()
+    if row.name in ("native", "onnxrt", "openvino", "tvm")
+]
 
 
 class Net(nn.Module):
@@ -126,6 +133,19 @@ def test_mutation_is_eagers(capture, function) -> None:
     for i, a in enumerate(wanted):
         assert same_storage(got[i], mine) == same_storage(a, theirs)
         assert [same_storage(got[i], b) for b in got] == [same_storage(a, b) for b in wanted]
+
+
+@pytest.mark.parametrize("backend", COMPILERS)
+def test_tensors_that_the_graph_holds_in_training(backend: str) -> None:
+    """They are real where AOTAutograd compiles among fake ones."""
+
+    def f(x, weight):
+        return torch.where(x > 0, x * torch.tensor([1.0, 2.0, 3.0]), torch.tensor(-0.5)) @ weight
+
+    x, weight = torch.randn(2, 3, requires_grad=True), torch.randn(3, 2, requires_grad=True)
+    got = torch.autograd.grad(torchmux.compile(f, backend=backend, strict=True)(x, weight).sum(), (x, weight))
+    for a, b in zip(got, torch.autograd.grad(f(x, weight).sum(), (x, weight)), strict=True):
+        torch.testing.assert_close(a, b)
 
 
 @pytest.mark.parametrize("backend", [ONNXRT])
