@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch.fx import GraphModule, Node
 
@@ -27,7 +29,7 @@ from .translate import blamed, reason_of, to_openvino
 _NOT_TAKEN = "an integer input may not fit into OpenVINO's 32 bits, or names a row that is not there"
 cache_log = logging.getLogger("torchmux.cache")
 
-_GENERATION = 5
+_GENERATION = 6
 """Part of the name of what is kept; raised when this adapter would compile the same graph to something else."""
 
 LARGEST_KEPT = 64 * 1024**2
@@ -94,8 +96,11 @@ class OpenVino:
         hit = compiled is not None
         if compiled is None:
             model = _convert(gm)
+            _refuse_lost_inputs(model, gm.graph.find_nodes(op="placeholder"))
             _refuse_identities(model, [n.name for n in outputs(untouched)])
+            _give_shapes(model, outputs(untouched))
             compiled = runtime.compile_model(model, device, config)
+            _refuse_lost_inputs(compiled, gm.graph.find_nodes(op="placeholder"))
             if cache is not None:
                 cache.store(key, runtime.to_bytes(compiled))
         runtime.check_precision(compiled, config)
@@ -156,6 +161,44 @@ def _refuse_identities(model: Any, names: Sequence[str]) -> None:
     same = {name for name, source in zip(names, sources, strict=True) if source == "Parameter"}
     if same:
         raise NodesRefused(dict.fromkeys(same, "it changes nothing, and OpenVINO would leave its result unwritten"))
+
+
+def _refuse_lost_inputs(model: Any, placeholders: Sequence[Node]) -> None:
+    """The frontend may drop what it takes for unused, wrongly as a rule.
+
+    Raises:
+        RuntimeError: inputs are missing.
+    """
+    if len(model.inputs) != len(placeholders):
+        raise RuntimeError(f"OpenVINO's model has {len(model.inputs)} of the graph's {len(placeholders)} inputs")
+
+
+def _give_shapes(model: Any, results: Sequence[Node]) -> None:
+    """Give results the shapes that they have in torch: OpenVINO draws a reshape through a softmax, for one.
+
+    Raises:
+        NodesRefused: a result has another shape, and its own is symbolic.
+    """
+    import openvino
+
+    refused = {}
+    for result, node in zip(model.results, results, strict=True):
+        source, value = result.input_value(0), node.meta["val"]
+        found, wanted = source.get_partial_shape(), tuple(value.shape)
+        if found.rank.is_dynamic or found.compatible(openvino.PartialShape([_dimension(s) for s in wanted])):
+            continue
+        if found.is_static and all(type(s) is int for s in wanted) and math.prod(found.to_shape()) == value.numel():
+            shape = openvino.opset13.constant(np.array(wanted, np.int64))
+            result.input(0).replace_source_output(openvino.opset13.reshape(source, shape, False).output(0))
+        else:
+            refused[node.name] = f"OpenVINO gives its result the shape {found}"
+    if refused:
+        raise NodesRefused(refused)
+    model.validate_nodes_and_infer_types()
+
+
+def _dimension(size: Any) -> int:
+    return size if type(size) is int else -1
 
 
 def _convert(gm: GraphModule) -> Any:

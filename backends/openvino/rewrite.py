@@ -147,10 +147,32 @@ def _compare_the_other_way(graph: Graph, node: Node) -> None:
         node.target, node.args = _TURNED[node.target], (negative, -b)
 
 
+def _keep_scatters_apart(graph: Graph, node: Node) -> None:
+    """Put a detour between a scatter and the scatter whose result it writes.
+
+    The frontend takes two that follow each other for one assignment to a slice of a slice, and reads nothing of what
+    the first one writes into.
+    """
+    written = node.args[1]
+    if isinstance(written, Node) and written.target in _SCATTERS:
+        with graph.inserting_before(node):
+            longer = graph.call_function(_aten.unsqueeze.default, (written, 0))
+            same = graph.call_function(_aten.squeeze.dim, (longer, 0))
+        node.args = (node.args[0], same, *node.args[2:])
+
+
+def _spare_broadcasts_of_nothing(graph: Graph, node: Node) -> None:
+    """Leave out a broadcast to a tensor of no dimension, which ends the process in OpenVINO's compiler."""
+    value = node.meta["val"]
+    if value.dim() == 0:
+        node.target, node.args, node.kwargs = _aten._to_copy.default, node.args[:1], {"dtype": value.dtype}
+
+
 def _is_float(value: Any) -> bool:
     return isinstance(value, Node) and value.meta["val"].is_floating_point()
 
 
+_SCATTERS = frozenset((_aten.slice_scatter.default, _aten.select_scatter.default))
 _OF_TWO = frozenset((_aten.maximum.default, _aten.minimum.default))
 _TURNED = {
     _aten.gt.Tensor: _aten.lt.Tensor,
@@ -170,6 +192,7 @@ def _elements(node: Node) -> dict[int, Any]:
 
 _RULES = {
     **dict.fromkeys(_TURNED, _compare_the_other_way),
+    **dict.fromkeys(_SCATTERS, _keep_scatters_apart),
     **dict.fromkeys(
         (
             _aten.exp.default,
@@ -181,6 +204,7 @@ _RULES = {
         ),
         _hand_nan_on,
     ),
+    _aten.expand.default: _spare_broadcasts_of_nothing,
     _aten.erf.default: _keep_digits_near_zero,
     _aten.scaled_dot_product_attention.default: _repeat_shared_heads,
     _aten.cumsum.default: _count_in_integers,

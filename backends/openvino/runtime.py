@@ -140,7 +140,7 @@ class OpenvinoFunction:
         try:
             binding = self._free.pop()
         except IndexError:
-            binding = _Binding(self.compiled.create_infer_request(), self._inputs, self._results)
+            binding = _Binding(self.compiled, self._inputs, self._results)
         try:
             return binding(args)
         finally:
@@ -163,16 +163,19 @@ class _Binding(Binding):
     Bound tensors are only looked at while a call holds them, so the request keeps no memory alive.
     """
 
-    __slots__ = ("_bind_input", "_bind_output", "_infer", "_inputs_at", "_numbers_at", "_outputs_at", "_own")
+    __slots__ = ("_bind_input", "_bind_output", "_infer", "_inputs_at", "_numbers_at", "_outputs_at", "_own", "_static")
 
-    def __init__(self, request: Any, inputs: Sequence[Input], results: Sequence[Result]) -> None:
+    def __init__(self, compiled: Any, inputs: Sequence[Input], results: Sequence[Result]) -> None:
         super().__init__(inputs, results)
+        request = compiled.create_infer_request()
         self._bind_input, self._bind_output = request.set_input_tensor, request.set_output_tensor
         self._infer = request.infer
         self._inputs_at = [_View(given.dtype or torch.int64, given.shape) for given in inputs]
         self._outputs_at = [_View(r.dtype, r.shape) for r in results]
         self._numbers_at: dict[int, torch.Tensor] = {}
         self._own: dict[int, Any] = {}  # outputs that OpenVINO resizes when it knows their shape
+        # OpenVINO may know a shape that torch does not, and then does not resize.
+        self._static = [list(o.shape) if o.partial_shape.is_static else [0] for o in compiled.outputs]
         self.keep_small(_SMALL)
 
     def bind_input(self, port: int, value: torch.Tensor) -> None:
@@ -190,7 +193,8 @@ class _Binding(Binding):
         self._bind_output(port, self._outputs_at[port](value))
 
     def release_output(self, port: int) -> None:
-        own = self._own[port] = _resizable(self.results[port].dtype)
+        kind = _element_types()[self.results[port].dtype]
+        own = self._own[port] = _tensor_class()(kind, self._static[port])
         self._bind_output(port, own)
 
     def take_output(self, port: int) -> torch.Tensor:
@@ -218,10 +222,6 @@ class _View:
         shape = tuple(value.shape) if self._shape is None else self._shape
         memory: Any = self._memory or ctypes.c_char * (value.numel() * self._dtype.itemsize)
         return self._tensor(np.ndarray(shape, self._dtype, memory.from_address(value.data_ptr())), shared_memory=True)
-
-
-def _resizable(dtype: torch.dtype) -> Any:
-    return _tensor_class()(_element_types()[dtype], [0])
 
 
 @functools.cache

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import torchmux
 from torchmux.config import config
 from torchmux.registry import CompilationFailed, FallbackRefused, InvalidOption, resolve
 
@@ -225,6 +226,49 @@ def test_sizes_in_the_graph(capture) -> None:
     for rows in (4, 3):
         x = torch.randn(rows, 6)
         torch.testing.assert_close(captured.run(compiled, x), f(x))
+
+
+def test_a_slice_is_written_with_what_was_written_into_a_slice(capture) -> None:
+    """The frontend takes both for one assignment, and forgets what the first was written into."""
+
+    def f(x, y, part):
+        inner, picked = torch.slice_scatter(y, part, 2, 1, 4), torch.select_scatter(y, part[..., 0], 2, 3)
+        return torch.slice_scatter(x, inner, 1, 0, 1), torch.select_scatter(x, picked[:, 0], 1, 2), y * 2
+
+    check(capture, f, torch.randn(8, 4, 5), torch.randn(8, 1, 5), torch.randn(8, 1, 3), exact=True)
+
+
+def test_results_have_torchs_shape_where_openvino_draws_a_reshape_away(capture) -> None:
+    check(
+        capture,
+        lambda x: (p := torch.softmax((x + 1).view(6, 4, 5), -1), p.view(2, 3, 4, 5) * 2),
+        torch.randn(2, 3, 4, 5),
+    )
+
+
+def test_broadcasts_to_no_dimension(capture) -> None:
+    """They ended the process."""
+
+    def f(x, n):
+        return x.sum().expand([]) + 1, n.expand([]) * 2, torch.empty(()).copy_(x[0]) * 3
+
+    check(capture, f, torch.randn(3), torch.tensor(7))
+
+
+def test_openvino_may_know_a_size_that_torch_calls_symbolic() -> None:
+    """The backward pass of a factorization fixes the sizes by and by."""
+
+    def gradient(function, rows: int) -> torch.Tensor:
+        x = torch.randn(3, rows, 5, generator=torch.Generator().manual_seed(rows)).requires_grad_()
+        function(x).square().sum().backward()
+        return x.grad
+
+    def factor(x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.lu_factor(x)[0]
+
+    compiled = torchmux.compile(factor, backend="openvino")
+    for rows in (5, 4):
+        torch.testing.assert_close(gradient(compiled, rows), gradient(factor, rows))
 
 
 def test_inputs_of_any_strides(capture) -> None:
