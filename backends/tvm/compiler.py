@@ -72,19 +72,14 @@ class Tvm:
             return run
         nodes, names = list(gm.graph.nodes), _held(gm)
         try:
-            function, head, executable = self._compile_new(gm, example_inputs, options)
+            function, head, code = self._compile_new(gm, example_inputs, options)
         except NodesRefused as refusal:
             at = {str(nodes.index(n)): refusal.reasons[n.name] for n in nodes if n.name in refusal.reasons}
             _store(key, _REFUSED + json.dumps(at).encode())
             raise
-        if default_cache() is not None:
-            try:
-                code = build.to_bytes(executable)
-            except Exception as error:  # no compiler for linking, a full disk: it runs all the same
-                cache_log.warning("what TVM compiled cannot be kept: %s", error)
-            else:
-                _store(key, _CODE + json.dumps(head).encode() + b"\n" + code)
-                function.artifact = json.dumps([key, names])
+        if default_cache() is not None and code is not None:
+            _store(key, _CODE + json.dumps(head).encode() + b"\n" + code)
+            function.artifact = json.dumps([key, names])
         return function
 
     def restore(self, artifact: str, constants: Mapping[str, torch.Tensor]) -> TvmFunction | None:
@@ -118,12 +113,18 @@ class Tvm:
             if not wrong:
                 raise
             raise NodesRefused(wrong) from error
+        code = None
+        try:
+            code = build.to_bytes(executable)
+            executable = build.from_bytes(code)  # each machine would compile the code of the other one anew
+        except Exception as error:  # no compiler for linking, a full disk: it runs all the same
+            cache_log.warning("what TVM compiled cannot be kept: %s", error)
         if options.check:
             run = _function(executable, head, [], cache_hit=False)
             wrong = check.culprits(gm, run, [*example_inputs, *constants], alone, "TVM")
             if wrong:
                 raise NodesRefused(wrong)
-        return _function(executable, head, constants, cache_hit=False), head, executable
+        return _function(executable, head, constants, cache_hit=False), head, code
 
     def _compile_alone(self, gm: GraphModule, options: TvmOptions) -> TvmFunction:
         made = translate(gm, use_library=options.library == "torch")
