@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -32,7 +33,7 @@ def generate(gm: GraphModule, options: NativeOptions, *, timed: bool, weights: C
         try:
             program = graph.lower(gm, padded=options.shape_padding)
             plan = schedule(program, fusion=options.fusion, epilogues=options.epilogue_fusion)
-            made = assemble(program, plan, timed=timed)
+            made = assemble(program, plan, timed=timed, own_products=options.matmul != "library")
             fusions, performance = hints.fusions(plan), hints.performance(program, plan, weights)
             traced: dict[str, str] = {}
             if options.traces:
@@ -51,6 +52,7 @@ def generate(gm: GraphModule, options: NativeOptions, *, timed: bool, weights: C
         "constants": made.constants,
         "names": [b.name for b in program.buffers if b.name in program.constants],
         "packs": packing.as_json(made.packs),
+        "products": [dataclasses.astuple(shape) for shape in made.products],
         "notes": _notes(made.calls),
         "timers": made.timers,
         "keep_scratch": options.keep_scratch,

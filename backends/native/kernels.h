@@ -174,7 +174,7 @@ template <class T, class M> INLINE auto load_some(mask c, const T* p, M m) {
 }
 #ifdef __AVX512F__
 template <class M> INLINE f32v load_some(mask c, const f32* p, M m) {
-  return __builtin_ia32_loadups512_mask(p, f32v{}, __builtin_ia32_ptestmd512(c, c, (u16)((1u << m.n) - 1)));
+  return __builtin_ia32_loadups512_mask(p, f32v{}, __builtin_ia32_cmpd512_mask(c, mask{}, 4, (u16)((1u << m.n) - 1)));
 }
 #elif defined(__AVX2__)
 template <class M> INLINE f32v load_some(mask c, const f32* p, M m) {
@@ -307,8 +307,13 @@ INLINE f32 m_erf(f32 x) { return m_erf(splat(x))[0]; }
 INLINE f32 m_sqrt(f32 x) { return __builtin_sqrtf(x); }
 INLINE f64 m_sqrt(f64 x) { return __builtin_sqrt(x); }
 #ifdef __AVX512F__
+#ifdef __clang__
+INLINE f32v m_sqrt(f32v x) { return __builtin_ia32_sqrtps512(x, 4); }
+INLINE f64h sqrt_half(f64h x) { return __builtin_ia32_sqrtpd512(x, 4); }
+#else
 INLINE f32v m_sqrt(f32v x) { return __builtin_ia32_sqrtps512_mask(x, x, (u16)-1, 4); }
 INLINE f64h sqrt_half(f64h x) { return __builtin_ia32_sqrtpd512_mask(x, x, (u8)-1, 4); }
+#endif
 #elif defined(__AVX2__)
 INLINE f32v m_sqrt(f32v x) { return __builtin_ia32_sqrtps256(x); }
 INLINE f64h sqrt_half(f64h x) { return __builtin_ia32_sqrtpd256(x); }
@@ -385,18 +390,24 @@ extern "C" int omp_get_max_threads(void);
 extern "C" int omp_get_num_threads(void);
 extern "C" int omp_get_thread_num(void);
 extern "C" int omp_in_parallel(void);
+extern "C" void GOMP_parallel(void (*)(void*), void*, unsigned, unsigned);
 INLINE int piece() { return omp_in_parallel() ? omp_get_thread_num() : 0; }
 // body(from, to) for pieces of [0, n), on all threads if there is work for more than one.
 template <class F> static inline void parallel(i64 n, i64 grain, F body) {
   if (n <= grain || omp_in_parallel() || omp_get_max_threads() == 1) { if (n > 0) body((i64)0, n); return; }
-#pragma omp parallel
-  {
+  auto work = [&] {
     i64 threads = omp_get_num_threads(), most = (n + grain - 1) / grain;
     if (threads > most) threads = most;
     if (threads > MOST_THREADS) threads = MOST_THREADS;
     i64 piece = (n + threads - 1) / threads, from = omp_get_thread_num() * piece, to = from + piece < n ? from + piece : n;
     if (from < to) body(from, to);
-  }
+  };
+#ifdef __clang__  // its own pragma wants another library of threads than torch's
+  GOMP_parallel([] (void* given) { (*(decltype(work)*)given)(); }, &work, 0, 0);
+#else
+#pragma omp parallel
+  work();
+#endif
 }
 // body(at, lanes) for [from, to) in vectors.
 template <class F> INLINE void sweep(i64 from, i64 to, F body) {

@@ -14,6 +14,7 @@ import torch
 
 from ..common.lines import line_of
 from . import index, memory
+from .choosing import Shape, shape_of
 from .cpp import Function, print_kernel
 from .cpp_scopes import NAMES
 from .cpp_sequential import print_sequential
@@ -35,7 +36,8 @@ class Module:
     """What is compiled and what runs it.
 
     ``kernels`` counts the kernels, ``calls`` names the calls of torch's operators; ``timers`` are the timed steps.
-    ``constants`` are the graph's attributes that the code uses, ``packs`` what is made of them when it is loaded.
+    ``constants`` are the graph's attributes that the code uses, ``packs`` what is made of them when it is loaded;
+    ``products`` are the shapes of matrix products whose code is chosen then.
     """
 
     cpp: str
@@ -45,18 +47,24 @@ class Module:
     calls: list[str] = field(default_factory=list)
     timers: list[str] = field(default_factory=list)
     packs: dict[str, Pack] = field(default_factory=dict)
+    products: list[Shape] = field(default_factory=list)
 
 
-def assemble(program: Program, schedule: Schedule, *, timed: bool = False) -> Module:
-    """Print everything; if ``timed``, with code that adds up the seconds of each step in ``spent``."""
-    return _Assembler(program, schedule, timed).run()
+def assemble(program: Program, schedule: Schedule, *, timed: bool = False, own_products: bool = True) -> Module:
+    """Print everything; if ``timed``, with code that adds up the seconds of each step in ``spent``.
+
+    With ``own_products``, the library's matrix products have a rival.
+    """
+    return _Assembler(program, schedule, timed, own_products).run()
 
 
 class _Assembler:
-    def __init__(self, program: Program, schedule: Schedule, timed: bool) -> None:
+    def __init__(self, program: Program, schedule: Schedule, timed: bool, own_products: bool) -> None:
         self.program = program
         self.timed = timed
         self.timers: list[str] = []
+        self.own_products = own_products
+        self.products: list[Shape] = []
         self.steps: list[Any] = []
         readers: dict[Buffer, list[int]] = {}
         for at, step in enumerate(schedule.steps):
@@ -101,8 +109,10 @@ class _Assembler:
         bodies = [self._segment(n, s, t) for n, (s, t) in enumerate(zip(segments, tables, strict=True))]
         kernels = [f"{self._comment(name)}static void {name}{body}" for body, name in self.functions.items()]
         head = ['#include "kernels.h"\n']
-        if any(isinstance(pack, PackedMatrix) for pack in self.program.packs):
+        if self.products or any(isinstance(pack, PackedMatrix) for pack in self.program.packs):
             head.append('#include "gemm.h"\n')
+        if self.products:
+            head.append(f'extern "C" {{ char way[{len(self.products)}]; }}  // of each product, as measured\n')
         if self.timed:
             head.append(f'extern "C" f64 omp_get_wtime(void);\nextern "C" {{ f64 spent[{len(self.timers)} + 1]; }}\n')
         cpp = "\n".join([*head, *kernels, *bodies])
@@ -111,7 +121,7 @@ class _Assembler:
         names = [self.program.constants[b.name] for b in self.constants]
         count = sum(isinstance(s, LoopNest) for s in self.steps)
         packs = {buffer.name: pack for pack, buffer in self.program.packs.items()}
-        return Module(cpp, python, names, count, calls, self.timers, packs)
+        return Module(cpp, python, names, count, calls, self.timers, packs, self.products)
 
     def _in_place(self) -> dict[Buffer, Buffer]:
         """Results of matrix products that lie where the one kernel that reads them puts its own result."""
@@ -206,7 +216,15 @@ class _Assembler:
             for m, rows, columns in ((step.left, step.m, step.k), (step.right, step.k, step.n))
         )
         extents = ", ".join(_text(v) for v in (step.m, step.n, step.k, step.batch, step.left.step, step.right.step))
-        return f"product({target}, {left}, {right}, {extents});"
+        shape = None
+        if self.own_products and step.target.dtype is torch.float32:
+            transposed = (operand.endswith("true") for operand in (left, right))
+            shape = shape_of(step.m, step.n, step.k, step.batch, *transposed)
+        if shape is None:
+            return f"product({target}, {left}, {right}, {extents});"
+        if shape not in self.products:
+            self.products.append(shape)
+        return f"chosen_product(way[{self.products.index(shape)}], {target}, {left}, {right}, {extents});"
 
     # --- Python ---------------------------------------------------------------------------------------------------
 

@@ -26,6 +26,14 @@ class NativeOptions:
             "several times as long"
         },
     )
+    matmul: Literal["measured", "library"] = field(
+        default="measured",
+        metadata={
+            "help": "'measured' runs a large matrix product of float32 by torch's library or by a kernel of torchmux, "
+            "whichever was faster for that size on this machine when it was first compiled; 'library' always by the "
+            "library"
+        },
+    )
     keep_scratch: bool = field(
         default=False,
         metadata={"help": "keep the memory for intermediate results from call to call, once for each thread"},

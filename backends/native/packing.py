@@ -1,27 +1,20 @@
 """Constant weights in the form that the fastest kernel on this machine wants them in.
 
 A graph that is frozen says which of its weights are operands of matrix products and convolutions.  They are packed when
-its code is loaded.  Which kernel runs a matrix product is measured then, once for each size, and kept in the artifact
-cache.
+its code is loaded.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 
-from ..common.cache import default_cache, text_key
-from . import fingerprint
-
-BY_MKL, BY_TILES = 1, 2
-_RUNS = 4
-"""How often each kernel is timed; the least time counts."""
+from .choosing import BY_MKL, BY_TILES, fastest
 
 
 @dataclass(frozen=True)
@@ -109,40 +102,12 @@ class Matrices:
 
     def fastest(self, pack: PackedMatrix, weight: torch.Tensor) -> int:
         kinds = [kind for kind in (BY_MKL, BY_TILES) if self.library.packed_size(kind, pack.m, pack.n, pack.k)]
-        if len(kinds) == 1:
-            return kinds[0]
-        key = text_key("the fastest matrix product", _this_machine(), torch.get_num_threads(), pack.m, pack.n, pack.k)
-        if key in _decided:
-            return _decided[key]
-        cache = default_cache()
-        stored = cache.load(key) if cache is not None else None
-        if stored is not None and stored.decode() in map(str, kinds):
-            _decided[key] = int(stored)
-            return _decided[key]
-        _decided[key] = self._measured(kinds, pack, weight)
-        if cache is not None:
-            cache.store(key, str(_decided[key]).encode())
-        return _decided[key]
 
-    def _measured(self, kinds: list[int], pack: PackedMatrix, weight: torch.Tensor) -> int:
-        # The time of one thread does not count what other programs take.
-        clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
-        matrices = {kind: self._made(kind, pack, weight) for kind in kinds}
-        x, out = torch.zeros(pack.m, pack.k), torch.empty(pack.m, pack.n)
-        best = dict.fromkeys(kinds, float("inf"))
-        for _ in range(_RUNS):
-            for kind, matrix in matrices.items():
-                start = clock()
-                self.library.packed_product(
-                    out.data_ptr(), x.data_ptr(), pack.k, matrix.data_ptr(), pack.m, pack.n, pack.k
-                )
-                best[kind] = min(best[kind], clock() - start)
-        return min(kinds, key=best.__getitem__)
+        def runs() -> Mapping[int, Callable[[], object]]:
+            x, out = torch.ones(pack.m, pack.k), torch.empty(pack.m, pack.n)
+            return {kind: functools.partial(self._run, self._made(kind, pack, weight), pack, x, out) for kind in kinds}
 
+        return fastest(("packed product", pack.m, pack.n, pack.k), kinds, runs)
 
-_decided: dict[str, int] = {}
-
-
-@functools.cache
-def _this_machine() -> str:
-    return fingerprint()
+    def _run(self, matrix: torch.Tensor, pack: PackedMatrix, x: torch.Tensor, out: torch.Tensor) -> None:
+        self.library.packed_product(out.data_ptr(), x.data_ptr(), pack.k, matrix.data_ptr(), pack.m, pack.n, pack.k)

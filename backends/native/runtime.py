@@ -65,6 +65,7 @@ class NativeFunction:
         names: Sequence[str],
         attributes: Sequence[str],
         packs: Mapping[str, Any],
+        products: Sequence[Sequence[Any]],
         *,
         notes: list[str],
         output_code: list[str],
@@ -93,6 +94,10 @@ class NativeFunction:
             from . import packing
 
             namespace |= packing.packed(packs, dict(zip(attributes, constants, strict=True)), self._library)
+        if products:
+            from . import choosing
+
+            choosing.choose(products, self._library)
         at = 0
         while self._library is not None and hasattr(self._library, f"run{at}"):
             function = getattr(self._library, f"run{at}")
@@ -133,6 +138,7 @@ def loaded(payload: bytes, constant: Callable[[str], torch.Tensor], *, cache_hit
         head["names"],
         head["constants"],
         head["packs"],
+        head["products"],
         notes=head["notes"],
         output_code=[head["cpp"], head["python"]],
         timers=head["timers"],

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import torchmux
-from torchmux.backends.native import packing
+from torchmux.backends.native import choosing, packing
 from torchmux.config import config
 from torchmux.registry import GraphReport
 
@@ -81,14 +81,14 @@ def test_packed_products(kind, monkeypatch, frozen) -> None:
 
 
 def test_the_faster_product_is_kept(monkeypatch, frozen) -> None:
-    monkeypatch.setattr(packing, "_decided", {})
+    monkeypatch.setattr(choosing, "_decided", {})
     frozen(Dense(), torch.randn(16, 200))
-    decided = dict(packing._decided)
+    decided = dict(choosing._decided)
     assert len(decided) == 2
-    monkeypatch.setattr(packing, "_decided", {})
-    monkeypatch.setattr(packing.Matrices, "_measured", None)
+    monkeypatch.setattr(choosing, "_decided", {})
+    monkeypatch.setattr(choosing, "_measured", None)
     frozen(Dense(), torch.randn(16, 200))
-    assert packing._decided == decided
+    assert choosing._decided == decided
 
 
 def test_code_is_shared_by_models_with_other_weights(frozen) -> None:
