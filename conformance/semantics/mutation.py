@@ -135,3 +135,19 @@ def copies_from_another_input(trial: Trial) -> Any:
         return x / 2
 
     return trial.run(f, x, y), x, y
+
+
+@case()
+def slices_written_into_slices(trial: Trial) -> Any:
+    """A slice is written with a tensor into a slice of which something was written before."""
+    x, y, part = trial.tensor(8, 4, 5), trial.tensor(8, 1, 5), trial.tensor(8, 1, 3)
+
+    def f(x: torch.Tensor, y: torch.Tensor, part: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        inner, outer = y * 1, x * 1
+        inner[..., 1:4] = part
+        outer[:, 2:3] = inner
+        picked = y * 1
+        picked[..., 3] = part[..., 0]
+        return outer, torch.select_scatter(x, picked[:, 0], 1, 2)
+
+    return trial.run(f, x, y, part)

@@ -109,3 +109,38 @@ def a_small_network(trial: Trial) -> Any:
     network = trial.module(Network()).eval()
     with torch.no_grad():
         return trial.run(network, trial.tensor(2, 3, 4, 4), trial.tensor(2, 4, dtype=torch.int64, low=0, high=10))
+
+
+@case()
+def the_same_in_two_shapes(trial: Trial) -> Any:
+    """A result is returned as it was computed and in another shape."""
+    x = trial.tensor(2, 3, 4, 5)
+
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        shares = torch.softmax((x + 1).view(6, 4, 5), -1)
+        return shares, shares.view(2, 3, 4, 5) * 2
+
+    return trial.run(f, x)
+
+
+@case()
+def no_dimensions(trial: Trial) -> Any:
+    """Tensors of no dimension are expanded, copied, and joined as others are."""
+    x, number = trial.tensor(3), torch.tensor(7)
+
+    def f(x: torch.Tensor, number: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        copied = torch.empty((), dtype=x.dtype).copy_(x[0])
+        return x.sum().expand([]) + 1, number.expand([]) * 2, copied * 3, torch.stack([copied, x[1]])
+
+    return trial.run(f, x, number)
+
+
+@case()
+def large_products(trial: Trial) -> Any:
+    """Matrix products that are worth code of their own, of plain and transposed matrices, and of a batch."""
+    x, y, z = trial.tensor(131, 210), trial.tensor(210, 97), trial.tensor(3, 131, 97)
+
+    def f(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x @ y, y.t() @ x.t(), z.transpose(1, 2) @ z, (x @ y).relu() @ z[0].t()
+
+    return trial.run(f, x, y, z)

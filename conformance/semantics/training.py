@@ -154,3 +154,27 @@ def embeddings(trial: Trial) -> Any:
     y = trial.run(lambda w: table(w).square().sum(), words)
     y.backward()
     return y, table.weight.grad
+
+
+@case("training")
+def tensors_in_the_program(trial: Trial) -> Any:
+    """Tensors that the function makes of numbers are constants, in training as well."""
+    x, weight = trial.tensor(2, 3, requires_grad=True), trial.tensor(3, 2, requires_grad=True)
+
+    def f(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        scaled = x * torch.tensor([1.0, 2.0, 3.0], dtype=x.dtype)
+        return torch.where(x > 0, scaled, torch.tensor(-0.5, dtype=x.dtype)) @ weight
+
+    result = trial.run(f, x, weight)
+    result.square().sum().backward()
+    return result, x.grad, weight.grad
+
+
+@case("training")
+def large_layers(trial: Trial) -> Any:
+    """Layers whose products are worth code of their own: results and gradients."""
+    layers = trial.module(torch.nn.Sequential(torch.nn.Linear(160, 130), torch.nn.GELU(), torch.nn.Linear(130, 90)))
+    x = trial.tensor(100, 160)
+    result = trial.run(layers, x)
+    result.square().mean().backward()
+    return result, _gradients(layers)

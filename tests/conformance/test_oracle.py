@@ -150,3 +150,12 @@ def test_zeros_that_all_cancels_to_are_zero_as_far_as_the_largest_result_can_tel
     assert observation.compare([zero + 5e-8, one], draws[:1])
     small = [([zero + 1e-9, one], [zero.double() + 1e-9, one.double()])] * 2
     assert observation.compare([zero, one], small)
+
+
+def test_where_eager_has_no_correct_digit_noise_is_noise():
+    exact, one = torch.full((3,), 1e-17, dtype=torch.float64), torch.ones(2)
+    draws = [([torch.full((3,), 2e-9), one], [exact, one.double()])] * 2
+    assert observation.compare([torch.full((3,), -6e-8), one], draws) == []
+    assert observation.compare([torch.full((3,), 6e-7), one], draws)
+    digits = [([torch.full((3,), 2e-9), one], [exact + 1.9e-9, one.double()])] * 2
+    assert observation.compare([torch.full((3,), -6e-8), one], digits)
