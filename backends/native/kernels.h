@@ -115,9 +115,24 @@ INLINE u16v narrow_f16(f32v x) { return (u16v)__builtin_ia32_vcvtps2ph512_mask(x
 #elif defined(__F16C__)
 INLINE f32v widen_f16(u16v x) { return __builtin_ia32_vcvtph2ps256((vector_of<short, 8>::type)x); }
 INLINE u16v narrow_f16(f32v x) { return (u16v)__builtin_ia32_vcvtps2ph256(x, 0); }
-#else
-INLINE f32v widen_f16(u16v x) { f32v r; for (int i = 0; i < LANES; i++) { _Float16 h; u16 b = x[i]; __builtin_memcpy(&h, &b, 2); r[i] = (f32)h; } return r; }
-INLINE u16v narrow_f16(f32v x) { u16v r; for (int i = 0; i < LANES; i++) { _Float16 h = (_Float16)x[i]; u16 b; __builtin_memcpy(&b, &h, 2); r[i] = b; } return r; }
+#else  // by hand: _Float16 is not known to each compiler here
+INLINE f32v widen_f16(u16v x) {
+  u32v b = convert<u32v>(x), magnitude = b & 0x7fff;
+  f32v tiny = convert<f32v>((i32v)magnitude) * 0x1p-24f, value = (f32v)((magnitude << 13) + (112u << 23));
+  value = magnitude >= 0x7c00 ? (f32v)((magnitude << 13) | 0x7f800000) : value;
+  value = magnitude < 0x400 ? tiny : value;
+  return (f32v)((u32v)value | (b & 0x8000) << 16);
+}
+INLINE u16v narrow_f16(f32v x) {
+  u32v b = (u32v)x, magnitude = b & 0x7fffffff;
+  f32v shifted = (f32v)magnitude + 0.5f;  // below 2^-14 the last bit of this sum is worth as much as that of the result
+  u32v tiny = (u32v)shifted - 0x3f000000;
+  u32v value = (magnitude - (112u << 23) + 0xfff + ((magnitude >> 13) & 1)) >> 13;
+  value = magnitude >= 0x47800000 ? u32v{} + 0x7c00 : value;
+  value = magnitude > 0x7f800000 ? u32v{} + 0x7e00 : value;
+  value = magnitude < (113u << 23) ? tiny : value;
+  return convert<u16v>((i32v)(value | (b & 0x80000000) >> 16));
+}
 #endif
 
 template <class M> INLINE f32v load(const f32* p, M m) { return read<f32v>(p, m); }

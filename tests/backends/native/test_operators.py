@@ -13,6 +13,9 @@ EXAMPLES = ("argmax", "cat", "gather", "index_select", "nn.functional.layer_norm
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.bool)
 # The layout of these gradients is the trace's, not eager's, whichever backend runs it.
 OTHER_LAYOUT = {("rot90", "backward"), ("ormqr", "backward"), ("tensordot", "backward")}
+# Eager fills what has gaps one number at a time and what has none in vectors, which draw in another order; the trace
+# fills a new tensor without gaps.
+OTHER_NUMBERS = {("normal.in_place", "strided")}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -29,9 +32,11 @@ def test_an_operator(name: str) -> None:
 def test_every_operator(name: str, direction: str) -> None:
     op = OPERATORS[name]
     backward = direction == "backward"
-    dtypes = [d for d in DTYPES if d in (op.backward_dtypes if backward else op.dtypes)]
-    if backward and not op.supports_autograd:
-        dtypes = []
+    if (name, direction) in OTHER_NUMBERS:
+        pytest.skip("draws other numbers than eager")
+    dtypes = [d for d in DTYPES if d in op.dtypes]
+    if backward:  # some operators name integers among what has gradients
+        dtypes = [d for d in dtypes if d in op.backward_dtypes and d.is_floating_point and op.supports_autograd]
     compared = 0
     for dtype in dtypes:
         outcome = judge(op, dtype, direction, 3)
