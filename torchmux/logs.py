@@ -17,8 +17,9 @@ KINDS = {
     "fusion": "which operators a backend joined, and why others stayed apart",
     "perf_hints": "what keeps a graph from being faster",
     "kernel_times": "how long each kernel took",
+    "tuning": "what a search for faster kernels has found so far",
 }
-"""What can be asked for.  The last three are told by backends that have something to say about them."""
+"""What can be asked for.  The last four are told by backends that have something to say about them."""
 
 _enabled: frozenset[str] | None = None
 

@@ -5,6 +5,7 @@
 * ``compat`` knows what the versions of TVM have other names for,
 * ``library`` lets Relax call torch's kernels for matrix products, convolutions and attention,
 * ``mathlib`` and ``schedule`` make vectorized, parallel loops of what TVM fuses around those calls,
+* ``tuning`` has MetaSchedule look for better schedules, in a process (``tuner``) of its own,
 * ``build`` runs TVM's passes, and turns executables into bytes and back,
 * ``check`` compares new code with torch once,
 * ``runtime`` calls it, ``streams`` on a GPU, ``shapes`` keeps one artifact per shape of a dynamic graph,
@@ -18,7 +19,7 @@ from __future__ import annotations
 from torchmux.registry.spec import BackendSpec
 
 from ..common.versions import installed
-from .options import TvmOptions
+from .options import MODES, TvmOptions
 
 
 def fingerprint() -> str:
@@ -38,6 +39,7 @@ SPEC = BackendSpec(
     devices=("cpu", "cuda"),
     dtypes=("float32", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"),
     options=TvmOptions,
+    modes=MODES,
     fingerprint=fingerprint,
     priority=20,
 )

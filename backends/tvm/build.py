@@ -10,11 +10,19 @@ from typing import Any
 
 import torch
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 from tvm.target import codegen
 
-from . import library, mathlib, schedule
+from . import library, mathlib, schedule, tuning
 from .options import TvmOptions
+
+_FOR_GPUS = (
+    "s_tir.HoistIfThenElse",
+    "s_tir.InjectPermutedLayout",
+    "s_tir.InjectVirtualThread",
+    "s_tir.RenormalizeSplitPattern",
+)
+"""Passes that change nothing in a processor's kernels, and take two thirds of the time of all passes."""
 
 
 def target_of(options: TvmOptions, device: torch.device) -> tvm.target.Target:
@@ -67,24 +75,38 @@ def _this_processor() -> str:
     return str(codegen.llvm_get_system_cpu())
 
 
-def compile_module(module: tvm.IRModule, options: TvmOptions, device: torch.device) -> Any:
-    """The executable of a module with the Relax function ``main``."""
+def compile_module(module: tvm.IRModule, options: TvmOptions, device: torch.device, notes: list[str]) -> Any:
+    """The executable of a module with the Relax function ``main``; what a report says of it is added to ``notes``."""
     target = target_of(options, device)
-    with tvm.transform.PassContext(opt_level=options.opt_level), target:
-        return relax.build(module, target=target, relax_pipeline=_pipeline(target))
+    disabled = () if target.kind.name == "cuda" else _FOR_GPUS
+    search = None
+    if options.tuning_trials and target.kind.name != "cuda":
+        search = tuning.Tuning(target, options.tuning_trials, options.tuning_seconds, disabled, notes)
+    elif options.tuning_trials:
+        notes.append("kernels for a GPU are not tuned")
+    with tvm.transform.PassContext(opt_level=options.opt_level, disabled_pass=list(disabled)), target:
+        return relax.build(module, target=target, relax_pipeline=_pipeline(target, search))
 
 
-def _scheduled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
+def _scheduled(module: tvm.IRModule, target: tvm.target.Target, search: tuning.Tuning | None) -> tvm.IRModule:
     """Kernels with loops for the target: vectors and threads of a processor, blocks and threads of a GPU."""
     if target.kind.name == "cuda":
         from tvm.s_tir import dlight
 
         rules = (dlight.gpu.Matmul(), dlight.gpu.Reduction(), dlight.gpu.GeneralReduction(), dlight.gpu.Fallback())
         return dlight.ApplyDefaultSchedule(*rules)(module)
-    return mathlib.apply(schedule.apply(module))
+    plain = {name: function for name, function in module.functions_items() if isinstance(function, tirx.PrimFunc)}
+    own = {name: mathlib.rewrite(schedule.scheduled(function)) for name, function in plain.items()}
+    if search is not None:
+        texts = {name.name_hint: name for name in own}
+        kernels = ({n.name_hint: f for n, f in found.items()} for found in (plain, own))
+        own = {texts[n]: f for n, f in search.tuned(*kernels).items()}
+    for name, function in own.items():
+        module[name] = function
+    return module
 
 
-def _pipeline(target: tvm.target.Target) -> Any:
+def _pipeline(target: tvm.target.Target, search: tuning.Tuning | None) -> Any:
     transform = relax.transform
 
     @tvm.transform.module_pass(opt_level=0)
@@ -105,7 +127,7 @@ def _pipeline(target: tvm.target.Target) -> Any:
                 transform.RewriteDataflowReshape(),
             ]
         )(schedule.mark(module) if target.kind.name != "cuda" else module)
-        module = _scheduled(module, target)
+        module = _scheduled(module, target, search)
         return tvm.transform.Sequential(
             [
                 transform.ToNonDataflow(),

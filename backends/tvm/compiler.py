@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import logging
@@ -25,7 +26,7 @@ from .translate import Layout, translate
 _CODE, _REFUSED = b"C", b"R"
 cache_log = logging.getLogger("torchmux.cache")
 
-_GENERATION = 7
+_GENERATION = 8
 """Counts the changes of what this package generates, so that older artifacts are not taken for it."""
 
 
@@ -61,7 +62,9 @@ class Tvm:
     def _compile_static(self, gm: GraphModule, example_inputs: Sequence[Any], options: TvmOptions) -> TvmFunction:
         device = _device(gm)
         target = str(build.target_of(options, device))
-        settings = (options.library, target, options.opt_level, options.check)
+        settings: tuple[object, ...] = (options.library, target, options.opt_level, options.check)
+        if options.tuning_trials:
+            settings += (options.tuning_trials, options.tuning_seconds, torch.get_num_threads())
         key = graph_key(gm, self._fingerprint, _GENERATION, settings)
         stored = _load(key, gm)
         if stored is not None:
@@ -99,15 +102,16 @@ class Tvm:
         device = _device(gm)
         constants = lift_constants(gm)
         made = translate(gm, use_library=options.library == "torch")
+        notes = _notes(gm, made.library_calls)
         head = {
             "inputs": [layout.to_json() for layout in made.inputs],
             "outputs": [layout.to_json() for layout in made.outputs],
-            "notes": _notes(gm, made.library_calls),
+            "notes": notes,
             "device": str(device),
         }
-        alone = functools.partial(self._compile_alone, options=options)
+        alone = functools.partial(self._compile_alone, options=dataclasses.replace(options, tuning_trials=0))
         try:
-            executable = build.compile_module(made.module, options, device)
+            executable = build.compile_module(made.module, options, device, notes)
         except Exception as error:
             wrong = check.uncompilable(gm, alone, "TVM")
             if not wrong:
@@ -129,7 +133,7 @@ class Tvm:
     def _compile_alone(self, gm: GraphModule, options: TvmOptions) -> TvmFunction:
         made = translate(gm, use_library=options.library == "torch")
         device = _device(gm)
-        executable = build.compile_module(made.module, options, device)
+        executable = build.compile_module(made.module, options, device, [])
         return TvmFunction(executable, made.inputs, made.outputs, (), device, cache_hit=False, notes=())
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import tvm
 from tvm import tirx
 
 from . import compat
@@ -116,14 +115,6 @@ _ERF_FAR = (
 )  # fmt: skip
 
 _FUNCTIONS = {"exp": exp, "sigmoid": sigmoid, "tanh": tanh, "erf": erf}
-
-
-def apply(module: tvm.IRModule) -> tvm.IRModule:
-    """Rewrite every kernel of ``module``."""
-    for name, function in module.functions_items():
-        if isinstance(function, tirx.PrimFunc):
-            module[name] = rewrite(function)
-    return module
 
 
 def rewrite(function: Any) -> Any:

@@ -8,6 +8,8 @@ from typing import Literal
 
 from torchmux.registry.errors import InvalidOption
 
+MODES = {"max-autotune": {"tuning_trials": 64}}
+
 
 @dataclass(frozen=True)
 class TvmOptions:
@@ -39,6 +41,20 @@ class TvmOptions:
             "shapes that come after"
         },
     )
+    tuning_trials: int = field(
+        default=0,
+        metadata={
+            "help": "how many schedules MetaSchedule tries for each kernel, besides torchmux's own; what it finds is "
+            "kept in the artifact cache. On the CPU; 0: none. The mode 'max-autotune' tries 64"
+        },
+    )
+    tuning_seconds: float = field(
+        default=300.0,
+        metadata={
+            "help": "how long a graph's kernels are tuned, at most, in seconds; the slowest come first, and what is "
+            "found until then counts"
+        },
+    )
     check: bool = field(
         default=True,
         metadata={
@@ -52,6 +68,12 @@ class TvmOptions:
             raise InvalidOption(f"The option 'opt_level' of tvm takes a number from 0 to 3, not {self.opt_level}.")
         if self.shape_limit < 1:
             raise InvalidOption(f"The option 'shape_limit' of tvm takes a number from 1, not {self.shape_limit}.")
+        if self.tuning_trials < 0:
+            raise InvalidOption(f"The option 'tuning_trials' of tvm takes a number from 0, not {self.tuning_trials}.")
+        if not self.tuning_seconds > 0:
+            raise InvalidOption(
+                f"The option 'tuning_seconds' of tvm takes a number of seconds above 0, not {self.tuning_seconds}."
+            )
         if self.target is not None:
             _check_target(self.target)
 

@@ -51,14 +51,6 @@ def mark(module: tvm.IRModule) -> tvm.IRModule:
     return module
 
 
-def apply(module: tvm.IRModule) -> tvm.IRModule:
-    """Schedule every kernel of ``module``."""
-    for name, function in module.functions_items():
-        if isinstance(function, tirx.PrimFunc):
-            module[name] = scheduled(function)
-    return module
-
-
 def scheduled(function: Any) -> Any:
     """``function`` with a schedule; as it is if it is no plain loop nest."""
     schedule = s_tir.Schedule(function)
