@@ -84,8 +84,6 @@ def trace_inference(
         raise NeedsAutograd("an input's sizes, strides or storage are changed in place")
     if _any_alias(inputs, results):
         raise NeedsAutograd("the graph changes tensors in place and its outputs share memory")
-    if aliasing.sharing(example_inputs) != _no_sharing(example_inputs):
-        raise NeedsAutograd("the graph changes an input in place and inputs share memory")
 
     with _tracing(mode), kept_whole(whole):
         inputs = [_alias(f) for f in fakes]
@@ -96,6 +94,8 @@ def trace_inference(
     written = [n for n in rewritten.graph.nodes if aliasing.writes(n)]
     if not all(n.target is torch.ops.aten.copy_.default and n.args[0].op == "placeholder" for n in written):
         raise NeedsAutograd("an operator that changes its arguments has no functional form")
+    if written and aliasing.sharing(example_inputs) != _no_sharing(example_inputs):
+        raise NeedsAutograd("the graph changes an input in place and inputs share memory")
     return Traced(rewritten, mutates=bool(written))
 
 

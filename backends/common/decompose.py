@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -96,26 +97,43 @@ def rounds_down(node: Node) -> bool:
     return node.meta["val"].is_floating_point()
 
 
-def compares_numbers(node: Node) -> bool:
+def compares_numbers(node: Node, *, lowest_is_finite: bool = False) -> bool:
     """Whether ``node`` picks or orders floats by their size.
 
     Runtimes compare as a processor does, where nan is neither larger nor smaller than anything; for torch it is the
-    largest and the smallest.
+    largest and the smallest.  ``lowest_is_finite``: for the runtime no maximum is
+    less than the lowest finite number either.
     """
     if node.target.overloadpacket not in _ORDERS:
         return False
     argument = node.args[0]
     if not isinstance(argument, Node) or not argument.meta["val"].is_floating_point():
         return False
-    return not _only_shifts(node, argument)
+    return not _only_shifts(node, argument, lowest_is_finite)
 
 
-def _only_shifts(node: Node, argument: Node) -> bool:
-    """Whether ``node`` is the maximum that a softmax takes off first, where a nan shows in the difference anyway."""
+def _only_shifts(node: Node, argument: Node, lowest_is_finite: bool) -> bool:
+    """Whether ``node`` is the maximum that a softmax takes off first, where a nan shows in the difference anyway.
+
+    A softmax that gives zeros where all is minus infinity asks the maximum for that, and takes off zero there.
+    """
     aten = torch.ops.aten
-    return node.target is aten.amax.default and all(
-        user.target is aten.sub.Tensor and user.args == (argument, node) and not user.kwargs for user in node.users
-    )
+
+    def shifts(user: Node, by: Node) -> bool:
+        return user.target is aten.sub.Tensor and user.args == (argument, by) and not user.kwargs
+
+    def is_allowed(user: Node) -> bool:
+        if user.target is aten.eq.Scalar:
+            return (
+                not lowest_is_finite
+                and user.args[1] == -math.inf
+                and all(mask.target is aten.masked_fill.Scalar and mask.args[1] is user for mask in user.users)
+            )
+        if user.target is aten.masked_fill.Scalar and user.args[0] is node:
+            return all(shifts(use, user) for use in user.users)
+        return shifts(user, node)
+
+    return node.target is aten.amax.default and all(is_allowed(user) for user in node.users)
 
 
 def honest_batch_norm() -> Table:

@@ -97,7 +97,7 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return "it writes to its arguments"
     if aliasing.reads_by_address(node):
         return aliasing.BY_ADDRESS
-    if compares_numbers(node):
+    if compares_numbers(node, lowest_is_finite=True):
         return "OpenVINO's comparisons pass over nan, torch's do not"
     if rounds_down(node):
         return "OpenVINO's remainder of floats has other answers than torch where a number is infinite"

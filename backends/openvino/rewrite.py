@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from . import integers
+
 _aten = torch.ops.aten
 
 
@@ -32,6 +34,23 @@ def _repeat_shared_heads(graph: Graph, node: Node) -> None:
         ]
     node.args = (query, *repeated, *rest)
     node.kwargs = {name: given for name, given in node.kwargs.items() if name != "enable_gqa"}
+
+
+def _count_from_the_front(graph: Graph, node: Node) -> None:
+    """Make negative indices positive where there are several: the frontend gathers as if there were none."""
+    sizes, indices = node.args[0].meta["val"].shape, list(node.args[1])
+    longs = [d for d, index in enumerate(indices) if index is not None and integers.is_long(index.meta["val"])]
+    if len(longs) < 2:
+        return
+    for dim in longs:
+        index, size = indices[dim], sizes[dim]
+        if integers.bounds(index)[0] >= 0 or type(size) is not int:
+            continue
+        with graph.inserting_before(node):
+            is_negative = graph.call_function(_aten.lt.Scalar, (index, 0))
+            counted = graph.call_function(_aten.add.Tensor, (index, size))
+            indices[dim] = graph.call_function(_aten.where.self, (is_negative, counted, index))
+    node.args = (node.args[0], indices)
 
 
 def _count_in_integers(graph: Graph, node: Node) -> None:
@@ -207,6 +226,7 @@ _RULES = {
     _aten.expand.default: _spare_broadcasts_of_nothing,
     _aten.erf.default: _keep_digits_near_zero,
     _aten.scaled_dot_product_attention.default: _repeat_shared_heads,
+    _aten.index.Tensor: _count_from_the_front,
     _aten.cumsum.default: _count_in_integers,
     _aten.native_layer_norm.default: _compute_statistics,
     _aten._native_batch_norm_legit_functional.default: _normalize_by_batch,

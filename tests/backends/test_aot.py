@@ -185,6 +185,22 @@ def test_outputs_share_memory_as_in_eager(capture) -> None:
     assert same_storage(got[3], got[5])
 
 
+@pytest.mark.parametrize("backend", [ONNXRT])
+def test_sharing_inputs_that_nothing_writes_to_take_nothing_apart(capture, backend: str) -> None:
+    """Where something is computed in place, and a model has the start of its other input for one."""
+
+    def function(x, y, weight):
+        z = F.linear(x, weight)
+        z += y.sum()
+        return z
+
+    x, weight = torch.randn(4, 6), torch.randn(3, 6)
+    captured = capture(function, x, x[:2], weight)
+    compiled = captured.compile(backend, strict=True)
+    assert "aten.linear.default" in [p.op for p in compiled.report.placements]
+    torch.testing.assert_close(captured.run(compiled, x, x[:2], weight), function(x, x[:2], weight))
+
+
 def increment_and_multiply(x, y):
     x.add_(1)
     return x * y

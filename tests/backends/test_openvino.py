@@ -560,3 +560,19 @@ def test_training(capture) -> None:
         mine = torch.autograd.grad(got.square().sum(), list(net.parameters()))
         torch.testing.assert_close(mine, torch.autograd.grad(wanted.square().sum(), list(net.parameters())))
     assert compiled.report.fallbacks == []
+
+
+def test_integers_of_another_tensors_shape(capture) -> None:
+    """What is filled with a number does not depend on the integers whose shape it takes."""
+    check(
+        capture,
+        lambda x: (torch.full_like(x, 7) + x, torch.zeros_like(x), torch.ones_like(x) + x, x.new_full((2,), 3)),
+        torch.randint(-50, 50, (3, 4)),
+        exact=True,
+    )
+
+
+def test_negative_indices_of_several_dimensions(capture) -> None:
+    x = torch.randn(5, 6, 4)
+    i, j = torch.tensor([[-1], [2]]), torch.tensor([0, -4, 3])
+    check(capture, lambda x, i, j: (x[i, j], x[:, i, j]), x, i, j, exact=True)
