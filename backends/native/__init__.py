@@ -87,5 +87,5 @@ SPEC = BackendSpec(
     options=NativeOptions,
     modes=MODES,
     fingerprint=fingerprint,
-    priority=15,
+    priority=50,
 )
