@@ -67,6 +67,7 @@ def compare_tensors(
     a, b = found.detach().resolve_conj(), expected.detach().resolve_conj()
     if a.layout is not torch.strided:
         a, b = a.to_dense(), b.to_dense()
+        reference = reference.to_dense() if reference is not None else None
     if not (b.is_floating_point() or b.is_complex()):
         return None if torch.equal(a, b) else _first_wrong(where, a, b, a != b)
     if b.is_complex():

@@ -19,6 +19,16 @@ from torchmux import torch_internals as internals
 from .decompose import drop_dead_code
 
 
+_UNMARKED = frozenset(
+    (
+        torch.ops.aten.unsafe_chunk.default,
+        torch.ops.aten.unsafe_split.Tensor,
+        torch.ops.aten.unsafe_split_with_sizes.default,
+    )
+)
+"""Operators whose results show their argument's memory, which their schemas do not say."""
+
+
 def is_view(node: Node) -> bool:
     """Whether ``node`` only shows the memory of one of its arguments."""
     return viewed(node) is not None
@@ -36,6 +46,8 @@ def viewed(node: Node) -> Node | None:
         return base if isinstance(base, Node) and is_view(base) else None
     if not isinstance(node.target, internals.OpOverload):
         return None
+    if node.target in _UNMARKED:
+        return node.args[0]  # type: ignore[return-value]
     schema = internals.operator_schema(node.target)
     marks = [r.alias_info for r in schema.returns]
     if not marks or marks[0] is None or marks[0].is_write:

@@ -22,6 +22,7 @@ from torchmux import torch_internals as internals
 
 from . import aliasing, simplify
 from .decompose import Table, drop_dead_code, honest_batch_norm, kept_whole
+from .symbolic_tensors import SymbolicTensors
 from .tangents import Backward, Tangents
 
 # Called with a functional ATen graph, its fake inputs and whether it is the backward graph; returns the code for it.
@@ -135,7 +136,7 @@ def through_autograd(
 
     # oneDNN's LSTM hands None to its backward, which AOTAutograd does not keep; ATen's own is traced instead
     mkldnn = torch.backends.mkldnn.flags(enabled=False) if _has_lstm(gm) else contextlib.nullcontext()
-    with torch.set_grad_enabled(training), internals.functorch_config().patch(donated_buffer=False), mkldnn:
+    with torch.set_grad_enabled(training), internals.functorch_config().patch(donated_buffer=False), mkldnn, SymbolicTensors():
         compiled = aot(
             gm,
             list(fakes),
@@ -164,7 +165,7 @@ def changes_grad_mode(gm: GraphModule) -> bool:
 @contextlib.contextmanager
 def _tracing(mode: Any) -> Any:
     # Autocast is part of the capture: what is active around the call is active around this, and its casts are traced.
-    with mode, torch.no_grad(), preserve_node_meta(), internals.below_autograd():
+    with mode, torch.no_grad(), preserve_node_meta(), internals.below_autograd(), SymbolicTensors():
         yield
 
 

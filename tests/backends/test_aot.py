@@ -379,3 +379,37 @@ def test_backward_runs_again_where_eager_may(capture, retained_first: bool) -> N
         first = torch.autograd.grad(loss, x, retain_graph=retain)
         if retain:
             assert torch.equal(torch.autograd.grad(loss, x)[0], first[0])
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", *COMPILERS])
+def test_tensors_of_symbolic_integers(backend: str) -> None:
+    """torch would make constants of them while tracing, and of what does not fit into 32 bits something else."""
+
+    def function(x, n, m):
+        return torch.tensor([n, 7, m]) + x, torch.tensor([[n, 0.5]]), torch.tensor(m), torch.unravel_index(x, (3, n, m))
+
+    compiled = torchmux.compile(function, backend=backend, dynamic=True)
+    x = torch.tensor([0, 1, 2**40 + 12345])
+    for n, m in ((4, 5), (2**33 + 1, 70_000), (6, 2**31 + 9)):
+        got, wanted = compiled(x, n, m), function(x, n, m)
+        for a, b in zip((*got[:3], *got[3]), (*wanted[:3], *wanted[3]), strict=True):
+            assert a.dtype is b.dtype
+            assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("backend", COMPILERS)
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.unsafe_chunk(x, 2),
+        lambda x: torch.unsafe_split(x.exp(), 3),
+        lambda x: torch.unsafe_split_with_sizes(x * 2, [1, 5]),
+    ],
+)
+def test_parts_that_share_memory_without_a_word_in_the_schema(backend: str, function) -> None:
+    x = torch.randn(6, 2)
+    got, wanted = torchmux.compile(function, backend=backend)(x), function(x)
+    for a, b in zip(got, wanted, strict=True):
+        torch.testing.assert_close(a, b)
+        assert same_storage(a, got[0]) == same_storage(b, wanted[0])
+        assert same_storage(a, x) == same_storage(b, x)

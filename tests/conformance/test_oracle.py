@@ -159,3 +159,9 @@ def test_where_eager_has_no_correct_digit_noise_is_noise():
     assert observation.compare([torch.full((3,), 6e-7), one], draws)
     digits = [([torch.full((3,), 2e-9), one], [exact + 1.9e-9, one.double()])] * 2
     assert observation.compare([torch.full((3,), -6e-8), one], digits)
+
+
+def test_sparse_tensors_are_compared_as_dense_ones():
+    for sparse in (X.relu().to_sparse(), X.relu().to_sparse_csr()):
+        assert not kinds(sparse, sparse.clone(), sparse.double())
+        assert kinds(sparse * 1.01, sparse, sparse.double()) == ["value"]

@@ -1,0 +1,54 @@
+"""``torch.tensor`` of symbolic integers, such as sizes, while a graph is traced to ATen.
+
+torch would read the numbers: a constant of the graph, cut to 32 bits, and a guard for each value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
+
+
+class SymbolicTensors(TorchFunctionMode):
+    """Makes such a tensor of one operator for each number, which ATen graphs can hold."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.tensor and len(args) == 1 and kwargs.keys() <= {"dtype", "device"}:
+            inferred = _dtype_of(tree_leaves(args[0]))
+            if inferred is not None and _shape_of(args[0]) is not None:
+                return _stacked(args[0], kwargs.get("dtype") or inferred, kwargs.get("device"))
+        if func is torch.unravel_index:  # makes such tensors, where this mode is off
+            with self:
+                return torch.functional._unravel_index(*args, **kwargs).unbind(-1)
+        return func(*args, **kwargs)
+
+
+def _dtype_of(numbers: list[Any]) -> torch.dtype | None:
+    """What torch infers, or None if no number is a symbolic integer, or something else is among them."""
+    if not any(isinstance(n, torch.SymInt) for n in numbers):
+        return None
+    if any(type(n) not in (int, bool, float, torch.SymInt) for n in numbers):
+        return None
+    return torch.get_default_dtype() if any(type(n) is float for n in numbers) else torch.int64
+
+
+def _shape_of(data: Any) -> tuple[int, ...] | None:
+    """The sizes of nested sequences; None if they differ, or are nothing that torch.tensor takes, which then says so."""
+    if not isinstance(data, (list, tuple)):
+        return ()
+    shapes = {_shape_of(part) for part in data}
+    (shape,) = shapes if len(shapes) == 1 else (None,)
+    return None if shape is None else (len(data), *shape)
+
+
+def _stacked(data: Any, dtype: torch.dtype, device: Any) -> torch.Tensor:
+    if isinstance(data, (list, tuple)):
+        return torch.stack([_stacked(part, dtype, device) for part in data])
+    return torch.full((), data, dtype=dtype, device=device)
