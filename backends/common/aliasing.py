@@ -18,7 +18,6 @@ from torchmux import torch_internals as internals
 
 from .decompose import drop_dead_code
 
-
 _UNMARKED = frozenset(
     (
         torch.ops.aten.unsafe_chunk.default,
@@ -47,7 +46,7 @@ def viewed(node: Node) -> Node | None:
     if not isinstance(node.target, internals.OpOverload):
         return None
     if node.target in _UNMARKED:
-        return node.args[0]  # type: ignore[return-value]
+        return node.args[0]
     schema = internals.operator_schema(node.target)
     marks = [r.alias_info for r in schema.returns]
     if not marks or marks[0] is None or marks[0].is_write:

@@ -136,7 +136,12 @@ def through_autograd(
 
     # oneDNN's LSTM hands None to its backward, which AOTAutograd does not keep; ATen's own is traced instead
     mkldnn = torch.backends.mkldnn.flags(enabled=False) if _has_lstm(gm) else contextlib.nullcontext()
-    with torch.set_grad_enabled(training), internals.functorch_config().patch(donated_buffer=False), mkldnn, SymbolicTensors():
+    with (
+        torch.set_grad_enabled(training),
+        internals.functorch_config().patch(donated_buffer=False),
+        mkldnn,
+        SymbolicTensors(),
+    ):
         compiled = aot(
             gm,
             list(fakes),

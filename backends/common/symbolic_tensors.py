@@ -40,7 +40,7 @@ def _dtype_of(numbers: list[Any]) -> torch.dtype | None:
 
 
 def _shape_of(data: Any) -> tuple[int, ...] | None:
-    """The sizes of nested sequences; None if they differ, or are nothing that torch.tensor takes, which then says so."""
+    """The sizes of nested sequences; None if they differ, which torch.tensor does not take."""
     if not isinstance(data, (list, tuple)):
         return ()
     shapes = {_shape_of(part) for part in data}
