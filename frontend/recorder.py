@@ -12,6 +12,7 @@ import torch.fx
 from torch.fx.node import map_arg
 
 from torchmux import torch_internals as ti
+from torchmux.symbolic_tensors import SymbolicTensors
 
 from . import breaks
 from .breaks import GraphBreak
@@ -184,7 +185,7 @@ class GraphRecorder(SymbolicNumbers):
         try:
             with self.fake_mode:
                 if self.symbolic:
-                    with ti.python_dispatcher():
+                    with ti.python_dispatcher(), SymbolicTensors():
                         return call_target(kind, target, args, kwargs)
                 return call_target(kind, target, args, kwargs)
         except Exception as error:

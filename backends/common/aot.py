@@ -19,10 +19,10 @@ from torch.fx.traceback import preserve_node_meta
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from torchmux import torch_internals as internals
+from torchmux.symbolic_tensors import SymbolicTensors
 
 from . import aliasing, simplify
 from .decompose import Table, drop_dead_code, honest_batch_norm, kept_whole
-from .symbolic_tensors import SymbolicTensors
 from .tangents import Backward, Tangents
 
 # Called with a functional ATen graph, its fake inputs and whether it is the backward graph; returns the code for it.

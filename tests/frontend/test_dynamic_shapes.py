@@ -120,3 +120,22 @@ def test_an_integer_that_becomes_a_constant_on_the_way_is_guarded():
         return x * len(range(n))
 
     _run(fn, [(torch.ones(2), n) for n in (2, 3, 5, 6, 3)])
+
+
+def test_tensors_of_sizes_are_made_in_one_graph():
+    def f(x):
+        height, width = x.shape
+        sizes = torch.tensor([[height, width * 2], [7, True]])
+        return (
+            x.sum() * sizes,
+            torch.tensor(x.shape, dtype=torch.float32),
+            torch.tensor([len(x), 0.5]),
+            torch.tensor(width),
+        )
+
+    compiled = torchmux.compile(f, backend="eager", dynamic=True, fullgraph=True)
+    for n in (3, 4, 9, 17):
+        x = torch.ones(n, n + 1)
+        for got, wanted in zip(compiled(x), f(x), strict=True):
+            torch.testing.assert_close(got, wanted, rtol=0, atol=0)
+    assert torchmux.report(compiled).graph_count == 1

@@ -1,6 +1,7 @@
-"""``torch.tensor`` of symbolic integers, such as sizes, while a graph is traced to ATen.
+"""``torch.tensor`` of symbolic integers, such as sizes, while a program is traced.
 
-torch would read the numbers: a constant of the graph, cut to 32 bits, and a guard for each value.
+torch would read the numbers: a constant of the graph and a guard for each value, and, where a graph is traced to ATen,
+what is left of the number in 32 bits.
 """
 
 from __future__ import annotations
