@@ -101,8 +101,8 @@ def compares_numbers(node: Node, *, lowest_is_finite: bool = False) -> bool:
     """Whether ``node`` picks or orders floats by their size.
 
     Runtimes compare as a processor does, where nan is neither larger nor smaller than anything; for torch it is the
-    largest and the smallest.  ``lowest_is_finite``: for the runtime no maximum is
-    less than the lowest finite number either.
+    largest and the smallest.  ``lowest_is_finite``: for the runtime no maximum is less than the lowest finite
+    number either.
     """
     if node.target.overloadpacket not in _ORDERS:
         return False

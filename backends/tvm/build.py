@@ -98,9 +98,7 @@ def _scheduled(module: tvm.IRModule, target: tvm.target.Target, search: tuning.T
     plain = {name: function for name, function in module.functions_items() if isinstance(function, tirx.PrimFunc)}
     own = {name: mathlib.rewrite(schedule.scheduled(function)) for name, function in plain.items()}
     if search is not None:
-        texts = {name.name_hint: name for name in own}
-        kernels = ({n.name_hint: f for n, f in found.items()} for found in (plain, own))
-        own = {texts[n]: f for n, f in search.tuned(*kernels).items()}
+        own = search.tuned(plain, own)
     for name, function in own.items():
         module[name] = function
     return module

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -70,7 +71,7 @@ class TvmOptions:
             raise InvalidOption(f"The option 'shape_limit' of tvm takes a number from 1, not {self.shape_limit}.")
         if self.tuning_trials < 0:
             raise InvalidOption(f"The option 'tuning_trials' of tvm takes a number from 0, not {self.tuning_trials}.")
-        if not self.tuning_seconds > 0:
+        if not 0 < self.tuning_seconds < math.inf:
             raise InvalidOption(
                 f"The option 'tuning_seconds' of tvm takes a number of seconds above 0, not {self.tuning_seconds}."
             )

@@ -64,7 +64,7 @@ class Record:
 class _Kernel:
     """A kernel that is to be tuned; several of a graph may be the same."""
 
-    names: list[str]
+    names: list[Any]
     key: str
     plain: str
     own: str
@@ -81,8 +81,8 @@ class Tuning:
     disabled: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
 
-    def tuned(self, plain: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-        """The kernels of ``own`` by name, with a better schedule where one is known or found.
+    def tuned(self, plain: Mapping[Any, Any], own: Mapping[Any, Any]) -> dict[Any, Any]:
+        """The kernels of ``own`` by their global variables, with a better schedule where one is known or found.
 
         ``plain`` has the same kernels without a schedule.  ``notes`` tells afterwards what came of it.
         """
@@ -100,7 +100,7 @@ class Tuning:
         self._tell(kernels, missing, crashes, time.monotonic() - begun)
         return result
 
-    def _kernels(self, plain: Mapping[str, Any], own: Mapping[str, Any]) -> list[_Kernel]:
+    def _kernels(self, plain: Mapping[Any, Any], own: Mapping[Any, Any]) -> list[_Kernel]:
         found: dict[str, _Kernel] = {}
         for name, function in own.items():
             code, own_code = (tvm.ir.save_json(_alone(f)) for f in (plain[name], function))
@@ -116,30 +116,34 @@ class Tuning:
         while left and time.monotonic() < deadline:
             at: _Kernel | None = None
             done = 0
-            with self._tuner(left) as (process, events):
+            with self._tuner(left) as (process, events, errors):
                 while (event := _next(events, deadline)) is not None:
                     at = left[event["kernel"]]
                     if "own" in event:
                         at.record = Record(**{name: value for name, value in event.items() if name != "kernel"})
                         _record(at)
                         done += "done" in event
-                        logs.emit("tuning", at.names[0], _words(at.record))
+                        logs.emit("tuning", at.names[0].name_hint, _words(at.record))
                     finished = sum(k.record is not None and k.record.done for k in kernels)
                     _show(f"{finished} of {len(kernels)} kernels, {deadline - time.monotonic():.0f} s left")
                 if process.poll() is None and time.monotonic() >= deadline:
                     break
                 code = process.wait()
+                said = errors.read_text(encoding="utf-8", errors="replace")
             if code == 0:
                 break
-            crashes.append(_death(code))
+            crashes.append(_death(code, said))
             if at is None or (len(crashes) > 1 and not done):
                 break
             left = [k for k in left if k is not at and not (k.record is not None and k.record.done)]
         return crashes
 
     @contextlib.contextmanager
-    def _tuner(self, kernels: list[_Kernel]) -> Iterator[tuple[Any, queue.Queue[dict[str, Any] | None]]]:
-        """A running tuner and the events that it writes, None at their end; it is ended on the way out."""
+    def _tuner(self, kernels: list[_Kernel]) -> Iterator[tuple[Any, queue.Queue[dict[str, Any] | None], Path]]:
+        """A running tuner, the events that it writes, None at their end, and the file of what it prints besides.
+
+        It is ended on the way out.
+        """
         config = {**self.target.export(), "num-cores": torch.get_num_threads()}
         task = {
             "target": tvm.ir.save_json(tvm.target.Target(config)),
@@ -153,14 +157,16 @@ class Tuning:
             path = Path(folder) / "task.json"
             path.write_text(json.dumps(task), encoding="utf-8")
             command = [sys.executable, "-P", str(_SCRIPT), str(path)]
-            process = subprocess.Popen(
-                command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-            )
+            errors = Path(folder) / "errors.txt"
+            with errors.open("wb") as file:
+                process = subprocess.Popen(
+                    command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=file, text=True
+                )
             events: queue.Queue[dict[str, Any] | None] = queue.Queue()
             reader = threading.Thread(target=_read, args=(process.stdout, events), daemon=True)
             reader.start()
             try:
-                yield process, events
+                yield process, events, errors
             finally:
                 process.kill()
                 process.wait()
@@ -181,7 +187,10 @@ class Tuning:
         if crashes:
             known = ""
             if any("SIGSEGV" in c for c in crashes):
-                known = " (apache-tvm 0.27 needs apache-tvm-ffi before 0.1.15 for it)"
+                known = (
+                    f"; with {fingerprint()} that may be the version of apache-tvm-ffi: "
+                    'MetaSchedule of apache-tvm 0.27 runs after python -m pip install "apache-tvm-ffi<0.1.15"'
+                )
             self.notes.append(f"MetaSchedule's process {', then '.join(crashes)}{known}")
             log.warning("tuning: %s", self.notes[-1])
 
@@ -206,8 +215,11 @@ def _show(state: str) -> None:
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
-def _death(code: int) -> str:
-    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"failed with exit status {code}"
+def _death(code: int, said: str) -> str:
+    if code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "it said nothing")
+    return f"failed with exit status {code} ({last[:200]})"
 
 
 def _read(stream: Any, events: queue.Queue[dict[str, Any] | None]) -> None:
@@ -222,7 +234,7 @@ def _read(stream: Any, events: queue.Queue[dict[str, Any] | None]) -> None:
 
 def _next(events: queue.Queue[dict[str, Any] | None], deadline: float) -> dict[str, Any] | None:
     try:
-        return events.get(timeout=max(0.0, deadline - time.monotonic()))
+        return events.get(timeout=min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX))
     except queue.Empty:
         return None
 
