@@ -224,6 +224,11 @@ class _View:
         return self._tensor(np.ndarray(shape, self._dtype, memory.from_address(value.data_ptr())), shared_memory=True)
 
 
+def borrowed(value: torch.Tensor) -> Any:
+    """The ``openvino.Tensor`` on the memory of a contiguous tensor."""
+    return _tensor_class()(value.numpy(), shared_memory=True)
+
+
 @functools.cache
 def _tensor_class() -> Any:
     import openvino

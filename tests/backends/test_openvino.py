@@ -361,10 +361,32 @@ def test_an_operator_without_a_rule_is_reported(capture) -> None:
 def test_an_operator_that_openvino_computes_otherwise_is_found_by_trial(capture, monkeypatch) -> None:
     from torchmux.backends.openvino import trial
 
-    monkeypatch.setattr(trial, "_run", lambda compiled, inputs: [torch.zeros(3)])
+    monkeypatch.setattr(trial, "_run", lambda compiled, inputs, wanted: [torch.zeros(3)])
     monkeypatch.setattr(trial, "_answers", {})
     with config.patch(cache_enabled=False):
         assert "computes something else" in refused(capture, lambda x: x.cos() + 7, torch.randn(3))
+
+
+def test_a_result_that_is_never_written_is_found_by_trial(capture, monkeypatch) -> None:
+    from torchmux.backends.openvino import trial
+
+    monkeypatch.setattr(trial, "_answers", {})
+    with config.patch(cache_enabled=False):
+        for _ in range(5):  # what the memory held before is sometimes the right answer
+            trial._answers.clear()
+            reason = refused(capture, lambda x: x.repeat(()), torch.tensor(3.0))
+            assert "computes something else: not a number" in reason
+
+
+def test_what_is_not_finite_in_one_result_only_is_a_difference() -> None:
+    from torchmux.backends.openvino.trial import _difference
+
+    wanted = torch.tensor([1.0, torch.inf, torch.nan])
+    assert not _difference(wanted.clone(), wanted, False)
+    for at, instead in ((0, torch.nan), (1, -torch.inf), (1, 1.0), (2, torch.inf), (2, 1.0)):
+        got = wanted.clone()
+        got[at] = instead
+        assert _difference(got, wanted, False)
 
 
 def test_a_compiler_that_raises_is_reported(capture, monkeypatch) -> None:
