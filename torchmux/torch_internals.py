@@ -8,6 +8,7 @@ release that moves a name is noticed here and nowhere else.  Importing it import
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import operator
 import sys
@@ -371,12 +372,17 @@ def _operator_analysis() -> Any:
 
         class OperatorsOnly(PythonReferenceAnalysis):
             truediv = int_truediv = staticmethod(operator.truediv)
-            pow = pow_by_natural = staticmethod(operator.pow)
+            pow = staticmethod(operator.pow)
             floor = staticmethod(lambda x: x // 1)
             ceil = staticmethod(lambda x: -(-x // 1))
             trunc_to_int = staticmethod(lambda x, dtype: torch.sym_int(x))
             floor_to_int = staticmethod(lambda x, dtype: torch.sym_int(x // 1))
             ceil_to_int = staticmethod(lambda x, dtype: -torch.sym_int(-x // 1))
+
+            @staticmethod
+            def pow_by_natural(base: Any, exponent: Any) -> Any:
+                known = isinstance(exponent, int) and exponent > 0
+                return functools.reduce(operator.mul, [base] * exponent) if known else base**exponent
 
             @staticmethod
             def round_to_int(x: Any, dtype: Any) -> Any:

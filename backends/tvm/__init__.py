@@ -7,8 +7,8 @@
 * ``mathlib`` and ``schedule`` make vectorized, parallel loops of what TVM fuses around those calls,
 * ``tuning`` has MetaSchedule look for better schedules, in a process (``tuner``) of its own,
 * ``build`` runs TVM's passes, and turns executables into bytes and back,
-* ``check`` compares new code with torch once,
-* ``runtime`` calls it, ``streams`` on a GPU, ``shapes`` keeps one artifact per shape of a dynamic graph,
+* ``sizes`` makes torch's symbolic sizes variables of TVM; what has to know them gets one artifact per ``shapes``,
+* ``runtime`` calls what was compiled, ``streams`` on a GPU,
 * ``compiler`` puts these together, with the artifact cache.
 
 Importing this package does not import tvm.

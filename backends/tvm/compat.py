@@ -12,11 +12,18 @@ import tvm
 import tvm_ffi
 from tvm import relax, tirx
 
+try:
+    from tvm.sym import Analyzer as Analyzer
+except ImportError:
+    from tvm.arith import Analyzer as Analyzer  # until 0.26
+
 _OLD = hasattr(relax, "TensorStructInfo")
 
 TensorType: Any = relax.TensorStructInfo if _OLD else relax.TensorType
+ShapeType: Any = relax.ShapeStructInfo if _OLD else relax.ShapeType
 TupleType: Any = relax.TupleStructInfo if _OLD else relax.TupleType
 Call: Any = getattr(tvm.ir, "Call", None) or tirx.Call
+Load: Any = getattr(tvm.ir, "TensorLoad", None) or tirx.BufferLoad
 StringImm: Any = getattr(tvm.ir, "StringImm", None) or relax.StringImm
 
 
@@ -60,5 +67,5 @@ def with_calls_replaced(body: Any, replace: Callable[[Any], Any]) -> Any:
 
 
 def source_of(region: Any) -> Any:
-    """The buffer that a region is of."""
+    """The buffer that a region is of, or that an element is loaded from."""
     return region.source if hasattr(region, "source") else region.buffer

@@ -16,17 +16,20 @@ from torchmux.registry.spec import CompileRequest
 
 from ..common import check
 from ..common.cache import default_cache, graph_key
+from ..common.graphs import copy_graph
 from ..common.refusal import NodesRefused
 from . import build, fingerprint, operators
 from .options import TvmOptions
 from .runtime import TvmFunction, lift_constants
-from .shapes import PerShape, is_dynamic
+from .shapes import PerShape
+from .sizes import is_dynamic
 from .translate import Layout, translate
 
 _CODE, _REFUSED = b"C", b"R"
+log = logging.getLogger("torchmux.tvm")
 cache_log = logging.getLogger("torchmux.cache")
 
-_GENERATION = 8
+_GENERATION = 9
 """Counts the changes of what this package generates, so that older artifacts are not taken for it."""
 
 
@@ -54,12 +57,17 @@ class Tvm:
             NodesRefused: TVM does not take some nodes, or computes something else.
         """
         options = request.options if request.options is not None else TvmOptions()
-        static = functools.partial(self._compile_static, options=options)
-        if is_dynamic(gm):
-            return PerShape(gm, example_inputs, static, options.shape_limit, request.strict)
-        return static(gm, example_inputs)
+        if not is_dynamic(gm):
+            return self._compile_one(gm, example_inputs, options)
+        try:
+            return self._compile_one(copy_graph(gm), example_inputs, options)
+        except Exception as error:  # sizes that must be known, or a refusal that each shape will repeat
+            reason = _in_a_line(error)
+            log.info("no code for all sizes at once: %s", reason)
+        each = functools.partial(self._compile_one, options=options)
+        return PerShape(gm, example_inputs, each, options.shape_limit, request.strict, reason)
 
-    def _compile_static(self, gm: GraphModule, example_inputs: Sequence[Any], options: TvmOptions) -> TvmFunction:
+    def _compile_one(self, gm: GraphModule, example_inputs: Sequence[Any], options: TvmOptions) -> TvmFunction:
         device = _device(gm)
         target = str(build.target_of(options, device))
         settings: tuple[object, ...] = (options.library, target, options.opt_level, options.check)
@@ -106,6 +114,7 @@ class Tvm:
         head = {
             "inputs": [layout.to_json() for layout in made.inputs],
             "outputs": [layout.to_json() for layout in made.outputs],
+            "sizes": made.sizes,
             "notes": notes,
             "device": str(device),
         }
@@ -134,7 +143,7 @@ class Tvm:
         made = translate(gm, use_library=options.library == "torch")
         device = _device(gm)
         executable = build.compile_module(made.module, options, device, [])
-        return TvmFunction(executable, made.inputs, made.outputs, (), device, cache_hit=False, notes=())
+        return TvmFunction(executable, made.inputs, made.outputs, (), made.sizes, device, cache_hit=False, notes=())
 
 
 def _device(gm: GraphModule) -> torch.device:
@@ -161,8 +170,13 @@ def _notes(gm: GraphModule, library_calls: int) -> list[str]:
 
 def _function(executable: Any, head: dict[str, Any], constants: Sequence[Any], *, cache_hit: bool) -> TvmFunction:
     inputs, outputs = ([Layout.from_json(v) for v in head[name]] for name in ("inputs", "outputs"))
-    device = torch.device(head["device"])
-    return TvmFunction(executable, inputs, outputs, constants, device, cache_hit=cache_hit, notes=head["notes"])
+    sizes, device = [tuple(source) for source in head["sizes"]], torch.device(head["device"])
+    return TvmFunction(executable, inputs, outputs, constants, sizes, device, cache_hit=cache_hit, notes=head["notes"])
+
+
+def _in_a_line(error: Exception) -> str:
+    reasons = error.reasons.values() if isinstance(error, NodesRefused) else [str(error)]
+    return "; ".join(sorted({" ".join(reason.split())[:200] for reason in reasons}))
 
 
 def _load(key: str, gm: GraphModule) -> tuple[dict[str, Any], Any] | None:

@@ -11,6 +11,8 @@ them for an operator with several results (None for results that nobody uses).
 from __future__ import annotations
 
 import math
+import operator
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -75,16 +77,34 @@ def _expand(t: Any, node: Node) -> Any:
 @_handles(_ATEN.slice.Tensor)
 def _slice(t: Any, node: Node) -> Any:
     dim, start, stop, step = t.arguments(node)[1:]
-    size = node.args[0].meta["val"].shape[dim]
-    begin, end, step = slice(start, stop, step).indices(size)
-    return t.strided_slice(t.env[node.args[0]], dim % len(node.args[0].meta["val"].shape), begin, end, step)
+    source, dim = node.args[0], dim % node.meta["val"].dim()
+    size = t.shape(source)[dim]
+    if isinstance(size, int) and not any(isinstance(v, Node) for v in (start, stop, step)):
+        begin, end, step = slice(start, stop, step).indices(size)
+    else:
+        begin, end = _ends(t, node, dim, size, t.number(start), t.number(stop), step)
+    return t.strided_slice(t.env[source], dim, begin, end, step)
+
+
+def _ends(t: Any, node: Node, dim: int, size: Any, start: Any, stop: Any, step: Any) -> tuple[Any, Any]:
+    """Where a slice begins and ends in a dimension, one of which depends on the call.
+
+    Whether the ends lie within the dimension is not known here, but torch knows how long the slice is.
+    """
+    begin = 0 if start is None else start
+    end = size if stop is None or (isinstance(stop, int) and stop == sys.maxsize) else stop
+    begin, end = (size + v if isinstance(v, int) and v < 0 else v for v in (begin, end))
+    if step != 1 or not t.is_equal(end - begin, t.shape(node)[dim]):
+        raise TypeError("a slice whose ends depend on the call")
+    return begin, end
 
 
 @_handles(_ATEN.select.int)
 def _select(t: Any, node: Node) -> Any:
     source, dim, index = node.args
-    shape = source.meta["val"].shape
-    at = index % shape[dim]
+    shape, at = t.shape(source), t.number(index)
+    if isinstance(at, int) and at < 0:
+        at += shape[dim]
     taken = t.strided_slice(t.env[source], dim % len(shape), at, at + 1, 1)
     return t.reshape(taken, t.shape(node))
 
@@ -95,9 +115,10 @@ def _split(t: Any, node: Node) -> Any:
     dim = (t.arguments(node)[-1]) % source.meta["val"].dim()
     results, begin = [], 0
     for value in node.meta["val"]:
-        size = 1 if node.target is _ATEN.unbind.int else value.shape[dim]
+        shape = [t.size(s) for s in value.shape]
+        size = 1 if node.target is _ATEN.unbind.int else shape[dim]
         taken = t.strided_slice(t.env[source], dim, begin, begin + size, 1)
-        results.append(t.reshape(taken, list(value.shape)))
+        results.append(t.reshape(taken, shape))
         begin += size
     return results
 
@@ -105,7 +126,7 @@ def _split(t: Any, node: Node) -> Any:
 @_handles(_ATEN.cat.default)
 def _cat(t: Any, node: Node) -> Any:
     # A tensor of shape (0,) may stand among others of any rank, and adds nothing.
-    sources = [s for s in node.args[0] if s.meta["val"].numel()]
+    sources = [s for s in node.args[0] if all(type(n) is not int or n for n in s.meta["val"].shape)]
     dim = t.arguments(node)[1] % node.meta["val"].dim()
     parts = [t.cast(t.env[s], node.meta["val"].dtype) for s in sources]
     return parts[0] if len(parts) == 1 else t.emit(relax.op.concat(parts, axis=dim))
@@ -144,9 +165,11 @@ def _ones(t: Any, node: Node) -> Any:
 
 @_handles(_ATEN.arange.start_step, _ATEN.arange.start, _ATEN.arange.default)
 def _arange(t: Any, node: Node) -> Any:
-    given = node.args
+    given = [t.number(a) for a in node.args]
     start, step = (0, 1) if len(given) == 1 else (given[0], given[2] if len(given) > 2 else 1)
-    return t.compute(node, lambda i: tirx.const(start, t.dtype(node)) + i.astype(t.dtype(node)) * step)
+    dtype = t.dtype(node)
+    start, step = (tirx.const(v, dtype) if isinstance(v, (int, float)) else v.astype(dtype) for v in (start, step))
+    return t.compute(node, lambda i: start + i.astype(dtype) * step)
 
 
 # --- arithmetic with torch's type promotion -----------------------------------------------------------------------
@@ -200,25 +223,24 @@ def _ne(t: Any, node: Node) -> Any:
     return t.cast(t.emit(relax.op.subtract(t.scalar(1, torch.int8), equal)), torch.bool)
 
 
-def _extremum(t: Any, x: Any, y: Any, beats: Callable[..., Any]) -> Any:
+def _extremum(t: Any, node: Node, beats: Callable[..., Any]) -> Any:
     """The larger or the smaller of two, or nan if one is: comparisons with nan are false, and a sum with it is nan."""
-    neither = t.emit(relax.op.where(t.emit(beats(y, x)), y, t.emit(relax.op.add(x, y))))
-    equal_or_first = t.emit(relax.op.logical_or(t.emit(beats(x, y)), t.emit(relax.op.equal(x, y))))
-    return t.emit(relax.op.where(equal_or_first, x, neither))
+
+    def element(a: Any, b: Any) -> Any:
+        return tirx.Select(tirx.any(beats(a, b), a.equal(b)), a, tirx.Select(beats(b, a), b, a + b))
+
+    dtype = node.meta["val"].dtype
+    return t.elementwise(node, element, *(t.operand(a, dtype) for a in node.args))
 
 
 @_handles(_ATEN.maximum.default)
 def _maximum(t: Any, node: Node) -> Any:
-    dtype = node.meta["val"].dtype
-    x, y = (t.operand(a, dtype) for a in node.args)
-    return _extremum(t, x, y, relax.op.greater)
+    return _extremum(t, node, operator.gt)
 
 
 @_handles(_ATEN.minimum.default)
 def _minimum(t: Any, node: Node) -> Any:
-    dtype = node.meta["val"].dtype
-    x, y = (t.operand(a, dtype) for a in node.args)
-    return _extremum(t, x, y, relax.op.less)
+    return _extremum(t, node, operator.lt)
 
 
 @_handles(_ATEN.relu.default)
@@ -243,12 +265,15 @@ def _hardtanh(t: Any, node: Node) -> Any:
 
 def _clamped(t: Any, x: Any, node: Node, low: Any, high: Any) -> Any:
     """``x`` between two numbers, or nan if it is that."""
-    dtype = node.meta["val"].dtype
-    for limit, beyond in ((low, relax.op.less), (high, relax.op.greater)):
-        if limit is not None:
-            bound = t.scalar(limit, dtype)
-            x = t.emit(relax.op.where(t.emit(beyond(x, bound)), bound, x))
-    return x
+
+    def element(value: Any) -> Any:
+        for limit, beyond in ((low, operator.lt), (high, operator.gt)):
+            if limit is not None:
+                bound = tirx.const(limit, t.dtype(node))
+                value = tirx.Select(beyond(value, bound), bound, value)
+        return value
+
+    return t.elementwise(node, element, x)
 
 
 @_handles(_ATEN.rsub.Scalar, _ATEN.rsub.Tensor)
@@ -280,7 +305,7 @@ def _pow(t: Any, node: Node) -> Any:
 def _where(t: Any, node: Node) -> Any:
     condition, left, right = node.args
     dtype = node.meta["val"].dtype
-    return t.emit(relax.op.where(t.env[condition], t.operand(left, dtype), t.operand(right, dtype)))
+    return t.elementwise(node, tirx.Select, t.env[condition], t.operand(left, dtype), t.operand(right, dtype))
 
 
 @_handles(_ATEN.logical_and.default, _ATEN.logical_or.default, _ATEN.logical_not.default)
@@ -364,10 +389,12 @@ def _layer_norm(t: Any, node: Node) -> Any:
     """The three results of ``native_layer_norm``, or the first of them: mean and deviation in two passes of a row."""
     source, normalized, weight, bias, eps = t.arguments(node)[:5]
     whole = node.target is _ATEN.layer_norm.default
-    shape = list(source.meta["val"].shape)
+    shape = t.shape(source)
     split = len(shape) - len(normalized)
     rows, row = shape[:split], shape[split:]
     columns = math.prod(row)
+    if not isinstance(columns, int):
+        columns = columns.astype(t.dtype(source))
     given = [t.env[v] for v in (source, weight, bias) if v is not None]
 
     def norm(x: Any, *affine: Any) -> Any:

@@ -2,36 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from ..common.results import gaps_of, with_gaps
+from ..common.results import gaps_of, hint_of, with_gaps
+from .sizes import is_symbolic
 
 
 def memory_order(value: torch.Tensor) -> tuple[int, ...] | None:
     """The dimensions from the slowest to the fastest, if ``value`` fills its memory without gaps; else None."""
-    order = tuple(sorted(range(value.dim()), key=lambda d: (-value.stride(d), d)))
-    expected = 1
+    order = _by_stride(value)
+    return order if _fills(value, order) else None
+
+
+def is_contiguous(value: torch.Tensor) -> bool:
+    """Whether ``value`` fills its memory in the order of its dimensions; asking guards on no symbolic size."""
+    return _fills(value, tuple(range(value.dim())))
+
+
+def _by_stride(value: torch.Tensor) -> tuple[int, ...]:
+    strides = [hint_of(s) for s in value.stride()]
+    return tuple(sorted(range(value.dim()), key=lambda d: (-strides[d], d)))
+
+
+def _fills(value: torch.Tensor, order: Sequence[int]) -> bool:
+    expected: Any = 1
     for dim in reversed(order):
-        if value.shape[dim] != 1:
-            if value.stride(dim) != expected:
-                return None
-            expected *= value.shape[dim]
-    return order
+        if type(value.shape[dim]) is not int or value.shape[dim] != 1:
+            if not _equal(value.stride(dim), expected):
+                return False
+            expected = _expression(value.shape[dim]) * expected
+    return True
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if type(one) is int and type(other) is int:
+        return one == other
+    difference = _expression(one) - _expression(other)
+    return bool(difference == 0 or difference.expand() == 0)
+
+
+def _expression(size: Any) -> Any:
+    return size.node.expr if isinstance(size, torch.SymInt) else size
 
 
 @dataclass(frozen=True)
 class Layout:
     """A tensor that is handed over: its shape and dtype in torch, and how the other side stores it.
 
+    A size that is known only when the graph runs is symbolic in ``shape``, and -1 once the code is made.
+
     ``order`` lists torch's dimensions as they are stored, from the slowest to the fastest; None: in their own order.
     ``wanted`` is the order of strides that torch's own result would have, None if that is the stored one; ``gaps`` are
     its strides if they leave gaps.
     """
 
-    shape: tuple[int, ...]
+    shape: tuple[Any, ...]
     dtype: torch.dtype
     order: tuple[int, ...] | None = None
     wanted: tuple[int, ...] | None = None
@@ -48,13 +77,20 @@ class Layout:
 
     @classmethod
     def usual(cls, value: torch.Tensor) -> Layout:
-        """Stored in the order of the dimensions, whatever torch does."""
+        """Stored in the order of the dimensions, whatever torch does.
+
+        Raises:
+            TypeError: torch leaves gaps between elements, and how large they are depends on the call.
+        """
         usual = tuple(range(value.dim()))
-        order = tuple(sorted(usual, key=lambda d: (-value.stride(d), d)))
+        order = _by_stride(value)
+        if is_symbolic(value) and not _fills(value, order):
+            raise TypeError("torch leaves gaps in a tensor whose sizes depend on the call")
         return cls(tuple(value.shape), value.dtype, None, None if order == usual else order, gaps_of(value))
 
     def to_json(self) -> list[Any]:
-        return [self.shape, str(self.dtype).removeprefix("torch."), self.order, self.wanted, self.gaps]
+        shape = [-1 if isinstance(size, torch.SymInt) else size for size in self.shape]
+        return [shape, str(self.dtype).removeprefix("torch."), self.order, self.wanted, self.gaps]
 
     @classmethod
     def from_json(cls, value: list[Any]) -> Layout:
@@ -67,7 +103,7 @@ class Layout:
         return self.order is None and self.wanted is None and self.gaps is None
 
     @property
-    def stored_shape(self) -> list[int]:
+    def stored_shape(self) -> list[Any]:
         return [self.shape[d] for d in self.order] if self.order is not None else list(self.shape)
 
     @property

@@ -5,7 +5,8 @@ hands over.  Views are free in torch, so a transposed weight or a split of heads
 nothing is copied.  A recipe is a string constant in the compiled artifact; the function for it is made once.
 
 Arguments are written ``["t", index, view]`` (a tensor; ``view`` is ``[size, stride, offset]`` or null), ``["l", ...]``
-(a list), ``["d", name]`` (a dtype) or ``["c", constant]``.
+(a list), ``["d", name]`` (a dtype), ``["c", constant]`` or ``["s", index]`` (a number that depends on the call).  The
+last also stands for a number within a view; a recipe with some is *sized*, and their values come before the tensors.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from typing import Any
 import torch
 
 CALL_INTO = "torchmux.tvm.call_into"
-"""The packed function ``(recipe, *tensors, out)`` that fills ``out``, whose memory TVM plans."""
+"""The packed function ``(recipe, [sizes,] *tensors, out)`` that fills ``out``, whose memory TVM plans."""
 
 CALL = "torchmux.tvm.call"
-"""The packed function ``(recipe, *tensors)`` that returns tensors which torch allocated."""
+"""The packed function ``(recipe, [sizes,] *tensors)`` that returns tensors which torch allocated."""
 
 _ATEN = torch.ops.aten
 
@@ -80,7 +81,9 @@ def has_kernel(op: Any) -> bool:
     return op in INTO or op in RETURNING or op in ALWAYS
 
 
-def recipe(op: Any, arguments: Sequence[Any], keywords: dict[str, Any], kept: Sequence[int | None], order: Any) -> str:
+def recipe(
+    op: Any, arguments: Sequence[Any], keywords: dict[str, Any], kept: Sequence[int | None], order: Any, *, sized: bool
+) -> str:
     """The text of a call.
 
     Args:
@@ -88,20 +91,34 @@ def recipe(op: Any, arguments: Sequence[Any], keywords: dict[str, Any], kept: Se
         arguments, keywords: encoded arguments.
         kept: which results are wanted, by position; ``[None]`` for an operator with one result.
         order: for each of them the order of dimensions in memory, or null for the usual one.
+        sized: whether some numbers depend on the call.
     """
-    return json.dumps([op.name(), arguments, keywords, list(kept), list(order)])
+    return json.dumps([op.name(), arguments, keywords, list(kept), list(order), sized])
 
 
-def encode(value: Any, tensor: Callable[[Any], list[Any]]) -> Any:
-    """An operator's argument; ``tensor`` encodes a graph node.
+def size_at(index: int) -> list[Any]:
+    """The number at ``index`` of the sizes that a call is given."""
+    return ["s", index]
+
+
+def tensor_at(index: int, view: Sequence[Any] | None, size: Callable[[Any], Any]) -> list[Any]:
+    """The tensor at ``index``, as ``view`` shows it (sizes, strides, offset); ``size`` encodes a number of these."""
+    if view is None:
+        return ["t", index, None]
+    sizes, strides, offset = view
+    return ["t", index, [[size(s) for s in sizes], [size(s) for s in strides], size(offset)]]
+
+
+def encode(value: Any, node: Callable[[Any], list[Any]]) -> Any:
+    """An operator's argument; ``node`` encodes a graph node.
 
     Raises:
         ValueError: an argument that a recipe cannot carry.
     """
     if isinstance(value, torch.fx.Node):
-        return tensor(value)
+        return node(value)
     if isinstance(value, (list, tuple)):
-        return ["l", *(encode(v, tensor) for v in value)]
+        return ["l", *(encode(v, node) for v in value)]
     if isinstance(value, torch.dtype):
         return ["d", str(value).removeprefix("torch.")]
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -109,17 +126,26 @@ def encode(value: Any, tensor: Callable[[Any], list[Any]]) -> Any:
     raise ValueError(f"an argument of type {type(value).__name__}")
 
 
-def _decode(code: Any, tensors: Sequence[torch.Tensor]) -> Any:
+def _decode(code: Any, tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> Any:
     kind = code[0]
     if kind == "t":
         view = code[2]
         tensor = tensors[code[1]]
-        return tensor if view is None else tensor.as_strided(*view)
+        if view is None:
+            return tensor
+        return tensor.as_strided(*(_numbers(v, sizes) for v in view) if sizes else view)
     if kind == "l":
-        return [_decode(c, tensors) for c in code[1:]]
+        return [_decode(c, tensors, sizes) for c in code[1:]]
     if kind == "d":
         return getattr(torch, code[1])
-    return code[1]
+    return sizes[code[1]] if kind == "s" else code[1]
+
+
+def _numbers(code: Any, sizes: Sequence[int]) -> Any:
+    """A number of a view, or a list of them."""
+    if isinstance(code, int):
+        return code
+    return sizes[code[1]] if code[:1] == ["s"] else [_numbers(c, sizes) for c in code]
 
 
 def _overload(name: str) -> Any:
@@ -127,22 +153,28 @@ def _overload(name: str) -> Any:
     return getattr(getattr(_ATEN, packet), overload or "default")
 
 
-def _make(text: str) -> Callable[[Sequence[torch.Tensor]], Any]:
-    """The function for a recipe: takes the tensors (and the one to fill, if the operator fills one)."""
-    name, arguments, keywords, kept, orders = json.loads(text)
+def _make(text: str) -> Callable[[Sequence[Any]], Any]:
+    """The function for a recipe: takes sizes, tensors, and the one to fill, as far as the recipe has them."""
+    name, arguments, keywords, kept, orders, sized = json.loads(text)
     op = _overload(name)
     into = INTO.get(op)
+
+    def decoded(given: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        sizes, tensors = (given[0], given[1:]) if sized else ((), given)
+        found = [_decode(c, tensors, sizes) for c in arguments]
+        return found, {k: _decode(c, tensors, sizes) for k, c in keywords.items()}
+
     if into is not None:
 
-        def fill(tensors: Sequence[torch.Tensor]) -> None:
-            given = [_decode(c, tensors) for c in arguments]
-            into(*given, **{k: _decode(c, tensors) for k, c in keywords.items()}, out=tensors[-1])
+        def fill(given: Sequence[Any]) -> None:
+            found, by_name = decoded(given)
+            into(*found, **by_name, out=given[-1])
 
         return fill
 
-    def call(tensors: Sequence[torch.Tensor]) -> Any:
-        given = [_decode(c, tensors) for c in arguments]
-        made = op(*given, **{k: _decode(c, tensors) for k, c in keywords.items()})
+    def call(given: Sequence[Any]) -> Any:
+        found, by_name = decoded(given)
+        made = op(*found, **by_name)
         if kept == [None]:
             return _compact(made, orders[0])
         return [_compact(made[i], order) for i, order in zip(kept, orders, strict=True)]
@@ -155,18 +187,18 @@ def _compact(tensor: torch.Tensor, order: Sequence[int] | None) -> torch.Tensor:
     return (tensor if order is None else tensor.permute(order)).contiguous()
 
 
-_made: dict[str, Callable[[Sequence[torch.Tensor]], Any]] = {}
+_made: dict[str, Callable[[Sequence[Any]], Any]] = {}
 
 
-def _run(text: str, *tensors: torch.Tensor) -> Any:
+def _run(text: str, *given: Any) -> Any:
     function = _made.get(text)
     if function is None:
         function = _made[text] = _make(text)
-    return function(tensors)
+    return function(given)
 
 
-def _run_into(text: str, *tensors: torch.Tensor) -> None:
-    _run(text, *tensors)
+def _run_into(text: str, *given: Any) -> None:
+    _run(text, *given)
 
 
 def register() -> None:

@@ -38,8 +38,8 @@ class TvmOptions:
     shape_limit: int = field(
         default=8,
         metadata={
-            "help": "how many shapes a graph with symbolic sizes is compiled for, one artifact each; torch runs the "
-            "shapes that come after"
+            "help": "how many shapes a part is compiled for, one artifact each, where TVM has to know the sizes; torch "
+            "runs the shapes that come after"
         },
     )
     tuning_trials: int = field(

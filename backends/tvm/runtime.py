@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import tvm_ffi
 from torch.fx import GraphModule
 
 from . import build, streams, threads
 from .layout import Layout
+from .sizes import Source, values
 
 ALIGNMENT = 64
 """Bytes.  TVM's code takes it that every tensor begins at such a boundary, and the process dies where one does not: the
@@ -17,7 +19,7 @@ rows of a matrix with an odd number of columns, say."""
 
 
 class TvmFunction:
-    """A compiled part: takes tensors, returns tensors; may be called from several threads.
+    """A compiled part: takes its tensors and sizes, returns tensors; may be called from several threads.
 
     ``cache_hit`` says whether the code came from the artifact cache, ``artifact`` how to make this again, ``notes`` is
     for the report.
@@ -31,6 +33,7 @@ class TvmFunction:
         inputs: Sequence[Layout],
         outputs: Sequence[Layout],
         constants: Sequence[torch.Tensor],
+        sizes: Sequence[Source],
         device: torch.device,
         *,
         cache_hit: bool,
@@ -43,13 +46,15 @@ class TvmFunction:
         self._outputs = tuple(outputs)
         self._constants = tuple(_at_boundary(c) for c in constants)
         self._unusual = tuple(i for i, layout in enumerate(outputs) if not layout.is_usual)
+        self._sizes = tuple(sizes)
         self._device = device
         self._as_they_are = all(layout.order is None for layout in self._inputs)
         self._free: list[Any] = []
         self._copied: tuple[int, ...] | None = None  # outputs that show memory of something else, once known
 
     def __call__(self, *args: Any) -> tuple[torch.Tensor, ...]:
-        given = (*args, *self._constants)
+        sizes = (tvm_ffi.Shape(values(self._sizes, args)),) if self._sizes else ()
+        given = (*(args if not sizes else (v for v in args if isinstance(v, torch.Tensor))), *self._constants)
         if self._as_they_are:
             given = tuple(v if v.is_contiguous() else v.contiguous() for v in given)
         else:
@@ -67,11 +72,13 @@ class TvmFunction:
                 threads.follow_torch()
             if torch.is_grad_enabled():
                 with torch.no_grad():
-                    results = list(run(*given))
+                    results = list(run(*sizes, *given))
             else:
-                results = list(run(*given))
+                results = list(run(*sizes, *given))
         finally:
             self._free.append(main)
+        if not self._inputs:  # TVM knows that results are to be torch's by what it is given
+            results = [torch.from_dlpack(r) for r in results]
         if self._copied is None:
             self._copied = _sharing(given, results)
         for position in self._copied:

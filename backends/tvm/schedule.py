@@ -4,16 +4,18 @@ TVM's own default is one thread and one loop nest per operator.  Here
 
 * producers that are cheap, or that have one reader, are computed where they are read;
 * what shares its leading dimensions runs row by row: a row of every stage at a time, so that it stays in cache;
-* a reduction runs in several lanes, which are combined at the end;
+* a reduction runs in several lanes, which are combined at the end (not a sum: that LLVM does itself, and better);
 * the outermost loop is divided among threads, if the work is worth it.
 
 Innermost loops are left plain: with elementary functions written out (``mathlib``) LLVM vectorizes them, tails
-included.
+included.  Loops whose extent is known only when the kernel runs are taken for ``USUAL`` long, and are neither split nor
+given lanes.
 A kernel that a step does not fit keeps what the steps before made of it; every step preserves its meaning.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -23,8 +25,10 @@ from tvm import s_tir, tirx
 
 from . import compat
 
-LANES = 32
-"""Partial results of a reduction that run beside each other: two vector registers of the widest kind."""
+log = logging.getLogger("torchmux.tvm")
+
+LANES = 64
+"""Partial results of a reduction that run beside each other: four vector registers of the widest kind."""
 
 LONG = 256
 """Iterations from which an innermost loop is long enough."""
@@ -37,6 +41,9 @@ SMALL = 16
 
 WORTH_THREADS = 16 * 1024
 """Elements from which a kernel is worth waking other threads."""
+
+USUAL = 64
+"""What an extent counts as that is known only when the kernel runs."""
 
 
 def mark(module: tvm.IRModule) -> tvm.IRModule:
@@ -58,7 +65,8 @@ def scheduled(function: Any) -> Any:
         root = schedule.get_sblock("root")
         _inline(schedule, root)
         stages = _stages(schedule, root)
-    except Exception:  # TVM has one class of error for all that a primitive does not take
+    except RuntimeError as refusal:  # what TVM raises for all that it does not take; errors of Python are ours
+        log.debug("a kernel stays as it is: %s", refusal)
         return function
     if not stages:
         return function
@@ -75,19 +83,33 @@ def scheduled(function: Any) -> Any:
 
 @dataclass
 class _Stage:
-    """One block: its loops' extents by kind, spatial ones first."""
+    """One block: its loops' extents by kind, spatial ones first; integers, or expressions of sizes."""
 
     block: Any
-    spatial: list[int]
-    reduced: list[int]
+    spatial: list[Any]
+    reduced: list[Any]
 
     @property
     def size(self) -> int:
-        return math.prod(self.spatial) * math.prod(self.reduced)
+        return _count(self.spatial) * _count(self.reduced)
+
+
+def _count(extents: list[Any]) -> int:
+    """How many iterations there are, or about how many."""
+    return math.prod(e if isinstance(e, int) else USUAL for e in extents)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, int) and isinstance(other, int):
+        return one == other
+    return bool(_analyzer.can_prove_equal(one, other))
+
+
+_analyzer = compat.Analyzer()
 
 
 def _stages(schedule: Any, root: Any) -> list[_Stage]:
-    """The blocks in order; empty if one of them is not spatial loops followed by reduction loops of known extent."""
+    """The blocks in order; empty if one of them is not spatial loops followed by reduction loops."""
     found = []
     for block in schedule.get_child_blocks(root):
         stage = _stage(schedule, block)
@@ -100,10 +122,11 @@ def _stages(schedule: Any, root: Any) -> list[_Stage]:
 def _stage(schedule: Any, block: Any) -> _Stage | None:
     kinds, extents = [], []
     for variable in schedule.get(block).iter_vars:
-        if variable.iter_type not in (0, 2) or not isinstance(variable.dom.extent, tirx.IntImm):
+        if variable.iter_type not in (0, 2):
             return None
+        extent = variable.dom.extent
         kinds.append(variable.iter_type == 2)
-        extents.append(int(variable.dom.extent))
+        extents.append(int(extent) if isinstance(extent, tirx.IntImm) else extent)
     if kinds != sorted(kinds) or len(schedule.get_loops(block)) != len(kinds):
         return None
     split = kinds.count(False)
@@ -115,25 +138,25 @@ def _is_by_rows(function: Any) -> bool:
     schedule = s_tir.Schedule(function)
     try:
         stages = _stages(schedule, schedule.get_sblock("root"))
-    except Exception:
+    except RuntimeError:
         return False
     reductions = [stage for stage in stages if stage.reduced]
     if not reductions or not all(_reduces_neighbours(schedule, stage) for stage in reductions):
         return False
-    return math.prod(_common(stages)) > 1
+    return _count(_common(stages)) > 1
 
 
-def _common(stages: list[_Stage]) -> list[int]:
+def _common(stages: list[_Stage]) -> list[Any]:
     """The leading spatial extents that all stages share; without a reduction the innermost loop is left out."""
     by_rows = any(stage.reduced for stage in stages)
-    shortest: list[int] | None = None
+    shortest: list[Any] | None = None
     for stage in stages:
         own = stage.spatial if by_rows else stage.spatial[:-1]
         if shortest is None:
             shortest = own
             continue
         same = 0
-        while same < min(len(own), len(shortest)) and own[same] == shortest[same]:
+        while same < min(len(own), len(shortest)) and _same(own[same], shortest[same]):
             same += 1
         shortest = shortest[:same]
     return shortest or []
@@ -167,7 +190,7 @@ def _inline(schedule: Any, root: Any) -> None:
                 continue
             try:
                 schedule.compute_inline(block)
-            except Exception:  # a reduction, an output, or read in another way
+            except RuntimeError:  # a reduction, an output, or read in another way
                 continue
             changed = True
             break
@@ -178,14 +201,14 @@ def _repeats(producer: Any, consumer: Any) -> bool:
 
     Extremes and clamps read what they compare two or three times, so that a chain of them grows exponentially.
     """
-    made = [write.buffer for write in producer.writes]
-    reads = compat.collected(consumer.body, tirx.BufferLoad)
-    count = sum(any(load.buffer.same_as(buffer) for buffer in made) for load in reads)
+    made = [compat.source_of(write) for write in producer.writes]
+    reads = [compat.source_of(load) for load in compat.collected(consumer.body, compat.Load)]
+    count = sum(any(read.same_as(buffer) for buffer in made) for read in reads)
     return count > 1 and (_is_costly(producer) or count * _size(producer) > SMALL)
 
 
 def _size(block: Any) -> int:
-    return len(compat.collected(block.body, tirx.BufferLoad, tirx.Select, compat.Call, tirx.Add, tirx.Mul))
+    return len(compat.collected(block.body, compat.Load, tirx.Select, compat.Call, tirx.Add, tirx.Mul))
 
 
 def _is_costly(block: Any) -> bool:
@@ -196,8 +219,7 @@ def _is_costly(block: Any) -> bool:
 def _by_rows(schedule: Any, stages: list[_Stage]) -> Any:
     """Run all stages row by row; None if they do not share rows."""
     common = _common(stages)
-    rows = math.prod(common)
-    if rows < 2:
+    if _count(common) < 2:
         return None
     trial = schedule.copy()
     try:
@@ -206,24 +228,26 @@ def _by_rows(schedule: Any, stages: list[_Stage]) -> Any:
         row = trial.fuse(*trial.get_loops(last.block)[: len(common)])
         for stage in reversed(stages[:-1]):
             trial.compute_at(stage.block, row, preserve_unit_loops=True)
-            expected = math.prod(stage.spatial[len(common) :]) * math.prod(stage.reduced)
-            if _inner_size(trial, stage.block, row) > expected:
+            if not _is_of_one_row(trial, stage, row, len(common)):
                 return None  # it would be computed again for every row
         if sum(stage.size for stage in stages) >= WORTH_THREADS:
             trial.parallel(row)
         for stage in stages:
             _lanes_innermost(trial, stage, 1)
-    except Exception:
+    except RuntimeError as refusal:
+        log.debug("stages do not run row by row: %s", refusal)
         return None
     return trial
 
 
 def _with_lanes(schedule: Any, stages: list[_Stage]) -> list[_Stage]:
-    """Divide the reductions that are long enough into lanes."""
+    """Divide the reductions that are long enough into lanes, unless they are sums."""
     result = []
     for stage in stages:
-        length = math.prod(stage.reduced) if stage.reduced else 0
-        if not length or length % LANES or length < 2 * LANES or not _reduces_neighbours(schedule, stage):
+        known = stage.reduced and all(isinstance(e, int) for e in stage.reduced)
+        length = math.prod(stage.reduced) if known else 0
+        fits = length >= 2 * LANES and length % LANES == 0
+        if not fits or _is_sum(schedule.get(stage.block)) or not _reduces_neighbours(schedule, stage):
             result.append(stage)
             continue
         loops = schedule.get_loops(stage.block)[len(stage.spatial) :]
@@ -235,13 +259,18 @@ def _with_lanes(schedule: Any, stages: list[_Stage]) -> list[_Stage]:
     return result
 
 
-def _inner_size(schedule: Any, block: Any, row: Any) -> int:
+def _is_sum(block: Any) -> bool:
+    return isinstance(getattr(block.body, "value", None), tirx.Add)
+
+
+def _is_of_one_row(schedule: Any, stage: _Stage, row: Any, common: int) -> bool:
+    """Whether the loops of a stage inside of ``row`` are those below its ``common`` leading ones."""
     size, inside = 1, False
-    for loop in schedule.get_loops(block):
+    for loop in schedule.get_loops(stage.block):
         if inside:
-            size *= int(schedule.get(loop).extent)
+            size = size * schedule.get(loop).extent
         inside = inside or schedule.get(loop).loop_var.same_as(schedule.get(row).loop_var)
-    return size
+    return _same(size, math.prod([*stage.spatial[common:], *stage.reduced]))
 
 
 def _lanes_innermost(schedule: Any, stage: _Stage, outer: int) -> None:
@@ -278,8 +307,8 @@ def _alone(schedule: Any, stage: _Stage) -> None:
             loops = schedule.get_loops(stage.block)
             outer, neighbours = loops[:-inner], schedule.fuse(*loops[-inner:])
             schedule.parallel(schedule.fuse(*outer) if outer else schedule.split(neighbours, [None, 1024])[0])
-    except Exception:  # the stage stays as it is
-        return
+    except RuntimeError as refusal:
+        log.debug("a stage stays as it is: %s", refusal)
 
 
 def _side_by_side(schedule: Any, stage: _Stage) -> int:
@@ -290,26 +319,26 @@ def _side_by_side(schedule: Any, stage: _Stage) -> int:
     """
     block = schedule.get(stage.block)
     variables = [v.var for v in block.iter_vars]
-    count, length = 1, stage.spatial[-1]
-    while count < len(variables) and length < LONG and math.prod(stage.spatial[: -count - 1]) > 1:
+    count, length = 1, _count(stage.spatial[-1:])
+    while count < len(variables) and length < LONG and _count(stage.spatial[: -count - 1]) > 1:
         count += 1
-        length *= stage.spatial[-count]
+        length *= _count(stage.spatial[-count:][:1])
         if not all(_follows(region, variables[-count:], stage.spatial[-count:]) for region in block.reads):
             return count - 1
     return count
 
 
-def _follows(region: Any, variables: list[Any], extents: list[int]) -> bool:
+def _follows(region: Any, variables: list[Any], extents: list[Any]) -> bool:
     indices = [r.min for r in region.region]
     last, shape = indices[-len(variables) :], list(compat.source_of(region).shape)[-len(variables) :]
     if len(last) == len(variables) and all(i.same_as(v) for i, v in zip(last, variables, strict=True)):
-        return [int(s) for s in shape] == extents
+        return all(map(_same, shape, extents))
     found = [variable for index in indices for variable in compat.collected(index, tirx.Var)]
     return not any(f.same_as(v) for f in found for v in variables)
 
 
 def _reduction_alone(schedule: Any, stage: _Stage) -> None:
-    if not stage.spatial or math.prod(stage.spatial) == 1:
+    if not stage.spatial or _count(stage.spatial) == 1:
         _with_lanes(schedule, [stage])
         return
     if _reduces_neighbours(schedule, stage):

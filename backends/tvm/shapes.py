@@ -1,7 +1,6 @@
-"""Graphs with symbolic sizes: one compiled artifact for each shape that comes along, up to a limit.
+"""Graphs whose sizes TVM has to know: one compiled artifact for each shape that comes along, up to a limit.
 
-Schedules and views of memory are made for known sizes.  The first shape is compiled at once, so that what TVM refuses
-is known before the graph is used.
+The first shape is compiled at once, so that what TVM refuses is known before the graph is used.
 """
 
 from __future__ import annotations
@@ -17,22 +16,12 @@ from torchmux import torch_internals as internals
 from torchmux.registry.errors import FallbackRefused
 
 from ..common.refusal import NodesRefused
+from .sizes import is_symbolic
 
 fallback = logging.getLogger("torchmux.fallback")
 log = logging.getLogger("torchmux.tvm")
 
 Run = Callable[..., Sequence[Any]]
-
-
-def is_dynamic(gm: GraphModule) -> bool:
-    """Whether some size of an input is known only when the graph runs."""
-    return any(_is_symbolic(n.meta["val"]) for n in gm.graph.find_nodes(op="placeholder"))
-
-
-def _is_symbolic(value: Any) -> bool:
-    if isinstance(value, torch.Tensor):
-        return any(type(s) is not int for s in (*value.shape, *value.stride()))
-    return isinstance(value, torch.SymInt)
 
 
 class PerShape:
@@ -45,6 +34,7 @@ class PerShape:
         compile_static: Callable[[GraphModule, Sequence[Any]], Any],
         limit: int,
         strict: bool,
+        reason: str,
     ) -> None:
         self._gm = gm
         self._compile = compile_static
@@ -54,7 +44,7 @@ class PerShape:
         values = [n.meta["val"] for n in self._placeholders]
         self._numbers = frozenset(i for i, v in enumerate(values) if not isinstance(v, torch.Tensor))
         self._tensors = tuple(i for i, v in enumerate(values) if i not in self._numbers)
-        self._deciding = tuple(i for i, v in enumerate(values) if _is_symbolic(v))
+        self._deciding = tuple(i for i, v in enumerate(values) if is_symbolic(v))
         self._static = {
             i: v for i, v in enumerate(example_inputs) if isinstance(v, torch.Tensor) and not internals.is_fake(v)
         }
@@ -62,7 +52,7 @@ class PerShape:
         first = [_hinted(v) for v in values]
         run = self._known[self._key(first)] = self._compiled(first)
         self.cache_hit = getattr(run, "cache_hit", False)
-        self.notes = (*getattr(run, "notes", ()), f"tvm compiles for each shape, up to {limit}")
+        self.notes = (*getattr(run, "notes", ()), f"tvm compiles for each shape, up to {limit}: {reason}")
 
     @property
     def compiled(self) -> int:

@@ -5,6 +5,8 @@ PyTorch frontend; and what comes out must have the shape and dtype that torch gi
 
 *Memory.*  Relax tensors are contiguous; torch's need not be.  For every value whose bytes in TVM lie as torch's would,
 the translator remembers the Relax variable.  A kernel of torch takes a view of such a variable instead of a copy.
+
+*Sizes.*  Those that are known only when the graph runs are variables of ``main`` (``sizes``) and expressions of these.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from ..common.partition import takes_element
 from ..common.refusal import NodesRefused
 from . import compat, library
 from .handlers import HANDLERS
-from .layout import Layout, memory_order
+from .layout import Layout, is_contiguous, memory_order
+from .sizes import Sizes, Source, is_symbolic
 
 _NAMES = {
     torch.float32: "float32", torch.float64: "float64", torch.int64: "int64", torch.int32: "int32",
@@ -45,20 +48,22 @@ def converters() -> frozenset[str]:
 class Translated:
     """``module`` has one function, ``main``, from the tensors of ``inputs`` to a tuple as ``outputs`` says.
 
-    ``library_calls`` counts the calls of torch's kernels.
+    If there are ``sizes``, their values come first, as one shape.  ``library_calls`` counts calls of torch's kernels.
     """
 
     module: tvm.IRModule
     inputs: list[Layout]
     outputs: list[Layout]
+    sizes: list[Source]
     library_calls: int
 
 
 def translate(gm: GraphModule, *, use_library: bool) -> Translated:
-    """Translate a graph of tensors of known shape, each node with ``meta["val"]``.
+    """Translate a graph, each node with ``meta["val"]``.
 
     Raises:
         NodesRefused: nodes that TVM cannot express, or expresses otherwise than torch means them.
+        TypeError: sizes that TVM cannot express.
     """
     return Translator(gm, use_library).translate()
 
@@ -71,6 +76,7 @@ class Translator(ExportedProgramImporter):
         self.gm = gm
         self.use_library = use_library
         self.library_calls = 0
+        self._analyzer = compat.Analyzer()
         self.block_builder = relax.BlockBuilder()
         self._roots = aliasing.roots(gm.graph)
         self._memory: dict[Node, Any] = {}
@@ -79,13 +85,13 @@ class Translator(ExportedProgramImporter):
 
     def translate(self) -> Translated:
         placeholders = self.gm.graph.find_nodes(op="placeholder")
+        self.size = Sizes([n.meta["val"] for n in placeholders])
+        placeholders = [n for n in placeholders if isinstance(n.meta["val"], torch.Tensor)]
         inputs = [Layout.of(n.meta["val"]) for n in placeholders]
-        variables = [
-            relax.Var(f"input_{i}", compat.TensorType(layout.stored_shape, _NAMES[layout.dtype]))
-            for i, layout in enumerate(inputs)
-        ]
+        variables = [relax.Var(f"input_{i}", self._stored_type(layout)) for i, layout in enumerate(inputs)]
+        sizes = [relax.Var("sizes", compat.ShapeType(self.size.variables))] if self.size.variables else []
         results = list(next(n for n in reversed(self.gm.graph.nodes) if n.op == "output").args[0])
-        with self.block_builder.function("main", variables):
+        with self.block_builder.function("main", [*sizes, *variables]):
             with self.block_builder.dataflow():
                 for node, variable, layout in zip(placeholders, variables, inputs, strict=True):
                     self._enter(node, variable, layout)
@@ -95,14 +101,14 @@ class Translator(ExportedProgramImporter):
                 if self._refused:
                     # The builder wants its blocks closed in any case.
                     outputs: list[Any] = []
-                    returned = variables[:1]
+                    returned = (variables or sizes)[:1]
                 else:
                     returned, outputs = self._results(results)
                 output = self.block_builder.emit_output(relax.Tuple(returned))
             self.block_builder.emit_func_output(output)
         if self._refused:
             raise NodesRefused(self._refused)
-        return Translated(self.block_builder.get(), inputs, outputs, self.library_calls)
+        return Translated(self.block_builder.get(), inputs, outputs, self.size.sources, self.library_calls)
 
     def _enter(self, node: Node, variable: Any, layout: Layout) -> None:
         self.env[node] = self._logical(variable, layout)
@@ -110,14 +116,18 @@ class Translator(ExportedProgramImporter):
             self._memory[node] = variable
 
     def _results(self, nodes: Sequence[Node]) -> tuple[list[Any], list[Layout]]:
-        """What ``main`` returns: a result of torch's kernel as it lies in memory, anything else as Relax has it."""
+        """What ``main`` returns: results as they lie in torch's memory, or as Relax has them if that has gaps."""
         returned, outputs = [], []
         for node in nodes:
             wanted = node.meta["val"]
             stored = self._memory.get(node)
-            if stored is not None and memory_order(wanted) is not None:
-                returned.append(stored)
-                outputs.append(Layout.of(wanted))
+            order = memory_order(wanted)
+            if order is not None:
+                layout = Layout.of(wanted)
+                if stored is None and layout.order is not None:
+                    stored = self.emit(relax.op.permute_dims(self.env[node], order))
+                returned.append(self.env[node] if stored is None else stored)
+                outputs.append(layout)
             else:
                 returned.append(self.env[node])
                 outputs.append(Layout.usual(wanted))
@@ -126,7 +136,7 @@ class Translator(ExportedProgramImporter):
     # --- one node -----------------------------------------------------------------------------------------------------
 
     def _translate_node(self, node: Node) -> None:
-        if any(n not in self.env for n in node.all_input_nodes):
+        if any(n not in self.env for n in node.all_input_nodes if not isinstance(n.meta["val"], torch.SymInt)):
             return  # what it needs is missing; it is tried again without the refused nodes
         try:
             made = self._made(node)
@@ -139,7 +149,7 @@ class Translator(ExportedProgramImporter):
         self.env[node] = made
         value = node.meta["val"]
         if isinstance(value, torch.Tensor) and node not in self._memory and self._roots[node] is node:
-            if Layout.of(value).is_usual and value.is_contiguous():
+            if Layout.of(value).is_usual and is_contiguous(value):
                 self._memory[node] = made
 
     def _made(self, node: Node) -> Any:
@@ -169,39 +179,50 @@ class Translator(ExportedProgramImporter):
         if not isinstance(value, torch.Tensor):
             return
         found = compat.of(made)
-        shape = [int(s) for s in found.shape] if found.shape is not None else None
-        if shape != list(value.shape) or compat.dtype_of(made) != _NAMES[value.dtype]:
+        known = found.shape is not None and self.is_shaped(made, self.shape(node))
+        if not known or compat.dtype_of(made) != _NAMES[value.dtype]:
             raise TypeError(f"it makes {found} of what is {tuple(value.shape)} {value.dtype} in torch")
 
     # --- torch's kernels ----------------------------------------------------------------------------------------------
 
     def _library_call(self, node: Node) -> Any:
         tensors: list[Any] = []
+        sizes: list[Any] = []
 
-        def tensor(argument: Node) -> list[Any]:
+        def size(value: Any) -> Any:
+            found = self.size(value)
+            if isinstance(found, int):
+                return found
+            sizes.append(found)
+            return library.size_at(len(sizes) - 1)
+
+        def given(argument: Node) -> list[Any]:
+            if not isinstance(argument.meta["val"], torch.Tensor):
+                return size(argument.meta["val"])
             stored, view = self._stored(argument)
             tensors.append(stored)
-            return ["t", len(tensors) - 1, view]
+            return library.tensor_at(len(tensors) - 1, view, size)
 
-        arguments = [library.encode(a, tensor) for a in node.args]
-        keywords = {k: library.encode(v, tensor) for k, v in node.kwargs.items()}
+        arguments = [library.encode(a, given) for a in node.args]
+        keywords = {k: library.encode(v, given) for k, v in node.kwargs.items()}
         self.library_calls += 1
         value = node.meta["val"]
         if node.target in library.INTO:
-            text = library.recipe(node.target, arguments, keywords, [None], [None])
-            given = relax.Tuple([compat.StringImm(text), *tensors])
-            return self.emit(relax.call_dps_packed(library.CALL_INTO, given, self.type_of(value)))
+            text = library.recipe(node.target, arguments, keywords, [None], [None], sized=bool(sizes))
+            passed = [compat.StringImm(text), *([relax.ShapeExpr(sizes)] if sizes else []), *tensors]
+            return self.emit(relax.call_dps_packed(library.CALL_INTO, relax.Tuple(passed), self.type_of(value)))
         several = isinstance(value, (tuple, list))
         kept = [i for i, v in enumerate(value) if isinstance(v, torch.Tensor)] if several else [None]
         layouts = [Layout.of(value[i] if several else value) for i in kept]
-        text = library.recipe(node.target, arguments, keywords, kept, [layout.order for layout in layouts])
-        kinds = [compat.TensorType(layout.stored_shape, _NAMES[layout.dtype]) for layout in layouts]
-        given = [compat.StringImm(text), *tensors]
+        orders = [layout.order for layout in layouts]
+        text = library.recipe(node.target, arguments, keywords, kept, orders, sized=bool(sizes))
+        kinds = [self._stored_type(layout) for layout in layouts]
+        passed = [compat.StringImm(text), *([relax.ShapeExpr(sizes)] if sizes else []), *tensors]
         if not several:
-            made = self.emit(compat.call_returning(library.CALL, given, kinds[0]))
+            made = self.emit(compat.call_returning(library.CALL, passed, kinds[0]))
             self._memory[node] = made
             return self._logical(made, layouts[0])
-        made = self.emit(compat.call_returning(library.CALL, given, compat.TupleType(kinds)))
+        made = self.emit(compat.call_returning(library.CALL, passed, compat.TupleType(kinds)))
         results: list[Any] = [None] * len(value)
         for at, (position, layout) in enumerate(zip(kept, layouts, strict=True)):
             assert position is not None
@@ -215,7 +236,7 @@ class Translator(ExportedProgramImporter):
         stored = self._memory.get(root)
         if stored is None:
             return self.env[node], None
-        if [int(s) for s in compat.of(stored).shape] == list(value.shape) and value.is_contiguous():
+        if is_contiguous(value) and self.is_shaped(stored, self.shape(node)):
             return stored, None
         return stored, [list(value.shape), list(value.stride()), value.storage_offset()]
 
@@ -244,14 +265,31 @@ class Translator(ExportedProgramImporter):
         """What torch knows of an argument: a fake tensor, or a number."""
         return argument.meta["val"] if isinstance(argument, Node) else argument
 
-    def shape(self, node: Node) -> list[int]:
-        return list(node.meta["val"].shape)
+    def shape(self, node: Node) -> list[Any]:
+        """A node's sizes: integers, and expressions of TVM where they depend on the call."""
+        return [self.size(s) for s in node.meta["val"].shape]
+
+    def number(self, argument: Any) -> Any:
+        """An integer argument, or the expression for one that depends on the call."""
+        return self.size(argument.meta["val"]) if isinstance(argument, Node) else argument
+
+    def is_shaped(self, x: Any, shape: Sequence[Any]) -> bool:
+        """Whether an expression has a shape for all values of the variables."""
+        found = compat.of(x).shape
+        return len(found) == len(shape) and all(self.is_equal(a, b) for a, b in zip(found, shape, strict=True))
+
+    def is_equal(self, one: Any, other: Any) -> bool:
+        """Whether two sizes are the same for all values of the variables."""
+        return bool(self._analyzer.can_prove_equal(one, other))
 
     def dtype(self, node: Node) -> str:
         return _NAMES[node.meta["val"].dtype]
 
     def type_of(self, value: torch.Tensor) -> Any:
-        return compat.TensorType(list(value.shape), _NAMES[value.dtype])
+        return compat.TensorType([self.size(s) for s in value.shape], _NAMES[value.dtype])
+
+    def _stored_type(self, layout: Layout) -> Any:
+        return compat.TensorType([self.size(s) for s in layout.stored_shape], _NAMES[layout.dtype])
 
     def scalar(self, value: Any, dtype: torch.dtype) -> Any:
         return relax.const(value, _NAMES[dtype])
@@ -262,29 +300,54 @@ class Translator(ExportedProgramImporter):
 
     def operand(self, argument: Any, dtype: torch.dtype) -> Any:
         """A tensor or number as an expression of ``dtype``."""
-        return self.cast(self.env[argument], dtype) if isinstance(argument, Node) else self.scalar(argument, dtype)
+        if not isinstance(argument, Node):
+            return self.scalar(argument, dtype)
+        if not is_symbolic(argument.meta["val"]) or isinstance(argument.meta["val"], torch.Tensor):
+            return self.cast(self.env[argument], dtype)
+        name = _NAMES[dtype]
+        number = self.number(argument)
+        return self.block_builder.emit_te(
+            lambda n: te.compute([], lambda: n.astype(name)), number, primfunc_name_hint="size"
+        )
 
-    def reshape(self, x: Any, shape: Sequence[int]) -> Any:
-        if [int(s) for s in compat.of(x).shape] == list(shape):
+    def reshape(self, x: Any, shape: Sequence[Any]) -> Any:
+        if self.is_shaped(x, shape):
             return x
         return self.emit(relax.op.reshape(x, list(shape)))
 
-    def broadcast(self, x: Any, shape: Sequence[int]) -> Any:
-        if [int(s) for s in compat.of(x).shape] == list(shape):
+    def broadcast(self, x: Any, shape: Sequence[Any]) -> Any:
+        if self.is_shaped(x, shape):
             return x
         return self.emit(relax.op.broadcast_to(x, list(shape)))
 
-    def strided_slice(self, x: Any, axis: int, begin: int, end: int, step: int) -> Any:
-        if begin == 0 and step == 1 and end == int(compat.of(x).shape[axis]):
+    def strided_slice(self, x: Any, axis: int, begin: Any, end: Any, step: int) -> Any:
+        """Elements along ``axis``; ``begin`` and ``end`` lie within its size."""
+        if self.is_equal(begin, 0) and step == 1 and self.is_equal(end, compat.of(x).shape[axis]):
             return x
-        return self.emit(relax.op.strided_slice(x, axes=[axis], begin=[begin], end=[end], strides=[step]))
+        given = {"axes": [axis], "begin": [begin], "end": [end], "strides": [step]}
+        return self.emit(relax.op.strided_slice(x, **given, assume_inbound=True))
 
     def full(self, value: Any, node: Node) -> Any:
-        """A constant tensor of the node's shape and dtype."""
-        dtype = self.dtype(node)
-        if not self.shape(node):
-            return self.emit(relax.const(value, dtype))
-        return self.emit(relax.op.full(self.shape(node), relax.const(value, dtype), dtype))
+        """A tensor of the node's shape and dtype, all of one number."""
+        number = self.operand(value, node.meta["val"].dtype)
+        shape = self.shape(node)
+        return self.emit(relax.op.full(shape, number, self.dtype(node)) if shape else number)
+
+    def elementwise(self, node: Node, formula: Any, *operands: Any) -> Any:
+        """A tensor of the node's shape by a formula of one element of each operand.
+
+        Relax's own operators would do, but its ``where`` compares conditions as 64-bit integers.
+        """
+        shape = self.shape(node)
+
+        def at(x: Any, indices: Sequence[Any]) -> Any:
+            kept = indices[len(indices) - len(x.shape) :]
+            return x[tuple(0 if self.is_equal(size, 1) else i for size, i in zip(x.shape, kept, strict=True))]
+
+        def made(*given: Any) -> Any:
+            return te.compute(shape, lambda *indices: formula(*(at(x, indices) for x in given)))
+
+        return self.block_builder.emit_te(made, *operands, primfunc_name_hint=node.target.overloadpacket.__name__)
 
     def compute(self, node: Node, element: Any) -> Any:
         """A tensor of the node's shape by a formula of the indices."""

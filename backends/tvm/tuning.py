@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 import tvm
+from tvm import tirx
 
 from torchmux import logs
 
@@ -87,7 +88,12 @@ class Tuning:
         ``plain`` has the same kernels without a schedule.  ``notes`` tells afterwards what came of it.
         """
         begun = time.monotonic()
-        kernels = self._kernels(plain, own)
+        kernels = self._kernels(plain, {n: f for n, f in own.items() if _has_known_sizes(f)})
+        symbolic = len(own) - sum(len(k.names) for k in kernels)
+        if symbolic:
+            self.notes.append(f"MetaSchedule times kernels of known sizes only: {symbolic} others are not tuned")
+        if not kernels:
+            return dict(own)
         missing = [k for k in kernels if k.record is None or not k.record.done]
         crashes = self._look(missing, begun + self.seconds) if missing else []
         _show("")
@@ -193,6 +199,11 @@ class Tuning:
                 )
             self.notes.append(f"MetaSchedule's process {', then '.join(crashes)}{known}")
             log.warning("tuning: %s", self.notes[-1])
+
+
+def _has_known_sizes(function: Any) -> bool:
+    buffers = function.buffer_map
+    return all(p in buffers and all(isinstance(s, tirx.IntImm) for s in buffers[p].shape) for p in function.params)
 
 
 def _alone(function: Any) -> Any:

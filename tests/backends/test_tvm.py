@@ -245,16 +245,42 @@ def test_an_operator_that_tvm_computes_otherwise_is_found(capture, monkeypatch, 
             assert "something else" in compiled.report.fallbacks[0].reason
 
 
-def test_one_artifact_per_shape_up_to_a_limit(capture, caplog) -> None:
+def counted(monkeypatch) -> list[object]:
+    """A list that grows with each module that TVM builds."""
+    from torchmux.backends.tvm import build
+
+    built, build_one = [], build.compile_module
+    monkeypatch.setattr(build, "compile_module", lambda *args: built.append(args) or build_one(*args))
+    return built
+
+
+def test_one_artifact_for_all_sizes(capture, monkeypatch) -> None:
     net = Mlp()
-    captured = capture(net, torch.randn(3, 8), dynamic={0: [0]})
+    with config.patch(cache_enabled=False):
+        built = counted(monkeypatch)
+        captured = capture(net, torch.randn(3, 5, 8), dynamic={0: [0, 1]})
+        compiled = captured.compile("tvm", strict=True, options={"shape_limit": 1})
+        for rows, columns in ((3, 5), (2, 300), (64, 2), (1, 1)):
+            x = torch.randn(rows, columns, 8)
+            with torch.no_grad():
+                torch.testing.assert_close(captured.run(compiled, x), net(x))
+        assert len(built) == 1
+        assert compiled.report.notes == ["2 of 9 operators on tvm are calls of torch's kernels"]
+
+
+def test_what_needs_its_sizes_has_one_artifact_per_shape_up_to_a_limit(capture, caplog, monkeypatch) -> None:
+    def every_second(x):
+        return x[::2].relu() + 1
+
+    captured = capture(every_second, torch.randn(3, 8), dynamic={0: [0]})
     compiled = captured.compile("tvm", strict=False, options={"shape_limit": 2})
     assert compiled.report.share == 1.0
+    assert "tvm compiles for each shape, up to 2: " in " ".join(compiled.report.notes)
     for rows in (3, 2, 64, 3):
         caplog.clear()
         x = torch.randn(rows, 8)
         with torch.no_grad():
-            torch.testing.assert_close(captured.run(compiled, x), net(x))
+            torch.testing.assert_close(captured.run(compiled, x), every_second(x))
         assert ("shape_limit" in caplog.text) == (rows == 64)
     strict = captured.compile("tvm", strict=True, options={"shape_limit": 1})
     with torch.no_grad(), pytest.raises(FallbackRefused, match="shape_limit"):
@@ -263,13 +289,82 @@ def test_one_artifact_per_shape_up_to_a_limit(capture, caplog) -> None:
 
 def test_sizes_in_the_graph(capture) -> None:
     def f(x):
-        return x.view(x.size(0) * 2, -1).softmax(-1).reshape(x.size(0), -1) + x.size(0)
+        n = x.size(0)
+        return x.view(n * 2, -1).softmax(-1).reshape(n, -1) + n, torch.arange(n), torch.full((n,), n, dtype=torch.float)
 
     captured = capture(f, torch.randn(4, 6), dynamic={0: [0]})
-    compiled = captured.compile("tvm", strict=True)
-    for rows in (4, 3):
+    compiled = captured.compile("tvm", strict=True, options={"shape_limit": 1})
+    for rows in (4, 3, 70):
         x = torch.randn(rows, 6)
-        torch.testing.assert_close(captured.run(compiled, x), f(x))
+        for got, wanted in zip(captured.run(compiled, x), f(x), strict=True):
+            torch.testing.assert_close(got, wanted)
+
+
+def views(x):
+    return x.transpose(0, 1) + 1, x[:, 1], x[1:], x[:-2] * 2, x[-1], x.unsqueeze(1).expand(-1, 3, -1), x.flatten()
+
+
+def pieces(x):
+    a, b = x.split([2, 4], 1)
+    return torch.cat([b, a], 1), torch.stack([a, a]), x.chunk(3, 1)[1], torch.cat([x, x[1:]])
+
+
+def rows(x):
+    return x.softmax(0), x.mean(), x.sum(0), F.layer_norm(x, x.shape[1:]), x.amax(0), x.cumsum(0)
+
+
+def products(x):
+    return x @ x.transpose(0, 1), torch.addmm(x, x, x.new_ones(6, 6)), x.new_zeros(x.shape), (x[:, :3] @ x[:3]).relu()
+
+
+def taken(x):
+    at = torch.arange(x.shape[0])
+    return x[at], x[:, at[:3] % 6], torch.where(x > 0, x, x.shape[0]), x.gather(0, at[:, None].expand(-1, 6)), x.tril()
+
+
+@pytest.mark.parametrize("function", [views, pieces, rows, products, taken])
+def test_every_size_by_one_artifact(function, capture, monkeypatch) -> None:
+    with config.patch(cache_enabled=False):
+        built = counted(monkeypatch)
+        captured = capture(function, torch.randn(5, 6), dynamic={0: [0]})
+        compiled = captured.compile("tvm", strict=True)
+        built.clear()
+        for size in (5, 7, 40):
+            x = torch.randn(size, 6)
+            for got, wanted in zip(captured.run(compiled, x), function(x), strict=True):
+                assert got.shape == wanted.shape
+                assert got.stride() == wanted.stride()
+                torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+        assert not built
+
+
+@pytest.mark.parametrize("dynamic", [None, {0: [0]}, {0: [1]}])
+def test_kernels_are_fused_and_scheduled(dynamic, capture, monkeypatch, caplog) -> None:
+    from torchmux.backends.tvm import build
+
+    found, scheduled = [], build.schedule.scheduled
+    monkeypatch.setattr(build.schedule, "scheduled", lambda f: found.append(scheduled(f)) or found[-1])
+    x = torch.randn(256, 512)
+    functions = {
+        "chain": lambda x: F.gelu(x + 1) * 2 - x,
+        "transposed": lambda x: (x.t() + 1).relu() * 2,
+        "rows": lambda x: (x * 2).softmax(-1) * x,
+        "norm": lambda x: F.layer_norm(x.relu(), x.shape[-1:]),
+    }
+    caplog.set_level("DEBUG", "torchmux.tvm")
+    with config.patch(cache_enabled=False):
+        for name, function in functions.items():
+            found.clear()
+            caplog.clear()
+            captured = capture(function, x, dynamic=dynamic)
+            compiled = captured.compile("tvm", strict=True, options={"check": False})
+            assert len(found) == 1, name
+            assert "T.parallel" in str(found[0]), name
+            assert not any("as it is" in r.getMessage() for r in caplog.records if r.name == "torchmux.tvm"), name
+            if name in ("chain", "transposed"):
+                assert str(found[0]).count("T.sblock(") == 2  # the root is one
+            with torch.no_grad():
+                torch.testing.assert_close(captured.run(compiled, x), function(x), rtol=1e-4, atol=1e-5)
 
 
 def test_training(capture) -> None:

@@ -117,3 +117,15 @@ def test_the_mode(capture) -> None:
 def test_numbers_out_of_range(options) -> None:
     with pytest.raises(InvalidOption, match=next(iter(options))):
         torchmux.compile(function, backend="tvm", options=options)
+
+
+def test_kernels_of_symbolic_sizes_keep_their_schedules(capture, empty_cache, monkeypatch) -> None:
+    def no_tuner(*args: object) -> None:
+        raise AssertionError("there is nothing to time")
+
+    monkeypatch.setattr(tuning.Tuning, "_tuner", no_tuner)
+    captured = capture(function, X, dynamic={0: [0]})
+    made = captured.compile("tvm", strict=True, options=OPTIONS)
+    torch.testing.assert_close(captured.run(made, X[:7]), function(X[:7]))
+    (note,) = made.report.notes
+    assert "are not tuned" in note
