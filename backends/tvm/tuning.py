@@ -202,8 +202,10 @@ class Tuning:
 
 
 def _has_known_sizes(function: Any) -> bool:
-    buffers = function.buffer_map
-    return all(p in buffers and all(isinstance(s, tirx.IntImm) for s in buffers[p].shape) for p in function.params)
+    """Whether a kernel takes nothing but tensors of known shapes."""
+    buffers = getattr(function, "buffer_map", None)  # since 0.27 the parameters are the buffers
+    given = [p if buffers is None else buffers.get(p) for p in function.params]
+    return all(all(isinstance(s, tirx.IntImm) for s in getattr(b, "shape", (None,))) for b in given)
 
 
 def _alone(function: Any) -> Any:
