@@ -22,7 +22,7 @@ def to_onnx(gm: GraphModule, constants: Sequence[int]) -> bytes:
     its outputs ``output_<position>``.  Placeholders at ``constants`` become initializers without data; a symbolic
     size becomes an int64 scalar.
     """
-    from onnxscript import ir
+    from onnxscript import ir, optimizer
 
     internals.onnx_type_promotion(gm)
     for node in gm.graph.nodes:
@@ -35,6 +35,9 @@ def to_onnx(gm: GraphModule, constants: Sequence[int]) -> bytes:
     results = [values[node.name] for node in _outputs(gm)]
     graph.outputs.clear()
     _give_outputs(ir, graph, results)
+    # onnxruntime folds most constants itself, but looks for fusions first: a bias that is an expanded zero is none yet.
+    optimizer.fold_constants(model)
+    optimizer.remove_unused_nodes(model)
     _name_inputs(ir, graph, inputs, constants)
     internals.onnx_add_opset_imports(model)
     return ir.to_proto(model).SerializeToString()

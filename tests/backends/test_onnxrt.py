@@ -202,6 +202,28 @@ def test_what_the_runtime_refuses_is_found_and_split_off(capture, tmp_path) -> N
             assert all("int16" in p.reason for p in compiled.report.fallbacks)
 
 
+def test_frozen_batch_norms_are_folded_into_convolutions(capture, monkeypatch, tmp_path) -> None:
+    import onnx
+    import onnxruntime
+
+    kept, made = tmp_path / "optimized.onnx", onnxruntime.InferenceSession
+
+    def keeping(model, settings, **rest):
+        settings.optimized_model_filepath = str(kept)
+        return made(model, settings, **rest)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", keeping)
+    net = nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU()).eval()
+    for parameter in net.state_dict().values():
+        if parameter.is_floating_point():
+            parameter.uniform_(0.5, 1.5)
+    with config.patch(cache_enabled=False):
+        check(capture, net, torch.randn(2, 3, 9, 9), options={"freeze": True, "check": False})
+    operators = {node.op_type for node in onnx.load(str(kept), load_external_data=False).graph.node}
+    assert "Conv" in operators or "FusedConv" in operators
+    assert not operators & {"BatchNormalization", "Relu", "Expand"}
+
+
 def test_parameters_that_change_are_seen(capture, caplog) -> None:
     net, x = nn.Linear(3, 2), torch.randn(4, 3)
     captured = capture(net, x)
