@@ -213,10 +213,20 @@ def test_frozen_batch_norms_are_folded_into_convolutions(capture, monkeypatch, t
         return made(model, settings, **rest)
 
     monkeypatch.setattr(onnxruntime, "InferenceSession", keeping)
-    net = nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU()).eval()
-    for parameter in net.state_dict().values():
-        if parameter.is_floating_point():
-            parameter.uniform_(0.5, 1.5)
+
+    class Normalized(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.convolution, self.norm = nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8)
+            for tensor in (*self.norm.parameters(), self.norm.running_mean, self.norm.running_var):
+                tensor.data.uniform_(0.5, 1.5)
+
+        def forward(self, x):
+            norm = self.norm
+            x = F.batch_norm(self.convolution(x), norm.running_mean, norm.running_var, norm.weight, norm.bias)
+            return x.relu()
+
+    net = Normalized()
     with config.patch(cache_enabled=False):
         check(capture, net, torch.randn(2, 3, 9, 9), options={"freeze": True, "check": False})
     operators = {node.op_type for node in onnx.load(str(kept), load_external_data=False).graph.node}
