@@ -22,6 +22,7 @@ def to_onnx(gm: GraphModule, constants: Sequence[int]) -> bytes:
     its outputs ``output_<position>``.  Placeholders at ``constants`` become initializers without data; a symbolic
     size becomes an int64 scalar.
     """
+    import numpy
     from onnxscript import ir, optimizer
 
     internals.onnx_type_promotion(gm)
@@ -35,8 +36,11 @@ def to_onnx(gm: GraphModule, constants: Sequence[int]) -> bytes:
     results = [values[node.name] for node in _outputs(gm)]
     graph.outputs.clear()
     _give_outputs(ir, graph, results)
-    # onnxruntime folds most constants itself, but looks for fusions first: a bias that is an expanded zero is none yet.
-    optimizer.fold_constants(model)
+    # onnxruntime does most of this itself, but too late: it looks for fusions first, for which a bias that is an expanded
+    # zero is no constant yet, and the parts of a split are copied out of a sequence.
+    optimizer.inline(model)
+    with numpy.errstate(all="ignore"):  # what is infinite or no number is so in torch as well
+        optimizer.fold_constants(model)
     optimizer.remove_unused_nodes(model)
     _name_inputs(ir, graph, inputs, constants)
     internals.onnx_add_opset_imports(model)
