@@ -36,8 +36,8 @@ def to_onnx(gm: GraphModule, constants: Sequence[int]) -> bytes:
     results = [values[node.name] for node in _outputs(gm)]
     graph.outputs.clear()
     _give_outputs(ir, graph, results)
-    # onnxruntime does most of this itself, but too late: it looks for fusions first, for which a bias that is an expanded
-    # zero is no constant yet, and the parts of a split are copied out of a sequence.
+    # onnxruntime does most of this itself, but too late: it looks for fusions first, for which a bias that is an
+    # expanded zero is no constant yet, and the parts of a split are copied out of a sequence.
     optimizer.inline(model)
     with numpy.errstate(all="ignore"):  # what is infinite or no number is so in torch as well
         optimizer.fold_constants(model)

@@ -72,6 +72,18 @@ def test_training(backend: str) -> None:
     torch.testing.assert_close(found, w.grad, rtol=1e-3, atol=1e-5)
 
 
+def test_one_artifact_for_all_sizes(backend: str) -> None:
+    w = torch.randn(64, 64, device="cuda")
+    compiled = torchmux.compile(f, backend=backend, dynamic=True, fullgraph=True)
+    with torch.no_grad():
+        for rows in (7, 2, 300):
+            x = torch.randn(rows, 64, device="cuda")
+            torch.testing.assert_close(compiled(x, w), f(x, w), rtol=1e-3, atol=1e-4)
+    (entry,) = torchmux.report(compiled).graphs
+    assert entry.report.share == 1.0
+    assert not any("each shape" in note for note in entry.report.notes)
+
+
 def test_streams(backend: str) -> None:
     """What runs before on torch's current stream is done when the part begins, and the part before what runs after."""
     w = torch.randn(512, 512, device="cuda") / 22
