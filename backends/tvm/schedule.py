@@ -102,10 +102,7 @@ def _count(extents: list[Any]) -> int:
 def _same(one: Any, other: Any) -> bool:
     if isinstance(one, int) and isinstance(other, int):
         return one == other
-    return bool(_analyzer.can_prove_equal(one, other))
-
-
-_analyzer = compat.Analyzer()
+    return bool(compat.Analyzer().can_prove_equal(one, other))
 
 
 def _stages(schedule: Any, root: Any) -> list[_Stage]:
