@@ -28,7 +28,7 @@ from ..common.partition import takes_element
 from ..common.refusal import NodesRefused
 from . import compat, library
 from .handlers import HANDLERS
-from .layout import Layout, is_contiguous, memory_order
+from .layout import Layout, is_contiguous
 from .sizes import Sizes, Source, is_symbolic
 
 _NAMES = {
@@ -91,6 +91,7 @@ class Translator(ExportedProgramImporter):
         variables = [relax.Var(f"input_{i}", self._stored_type(layout)) for i, layout in enumerate(inputs)]
         sizes = [relax.Var("sizes", compat.ShapeType(self.size.variables))] if self.size.variables else []
         results = list(next(n for n in reversed(self.gm.graph.nodes) if n.op == "output").args[0])
+        outputs = [Layout.of(n.meta["val"]) for n in results]
         with self.block_builder.function("main", [*sizes, *variables]):
             with self.block_builder.dataflow():
                 for node, variable, layout in zip(placeholders, variables, inputs, strict=True):
@@ -98,12 +99,10 @@ class Translator(ExportedProgramImporter):
                 for node in self.gm.graph.nodes:
                     if node.op == "call_function":
                         self._translate_node(node)
-                if self._refused:
-                    # The builder wants its blocks closed in any case.
-                    outputs: list[Any] = []
-                    returned = (variables or sizes)[:1]
-                else:
-                    returned, outputs = self._results(results)
+                # What is refused has no value; the builder wants its blocks closed in any case.
+                returned = (variables or sizes)[:1]
+                if not self._refused:
+                    returned = [self._result(n, layout) for n, layout in zip(results, outputs, strict=True)]
                 output = self.block_builder.emit_output(relax.Tuple(returned))
             self.block_builder.emit_func_output(output)
         if self._refused:
@@ -115,23 +114,12 @@ class Translator(ExportedProgramImporter):
         if layout.is_memory_of(node.meta["val"]):
             self._memory[node] = variable
 
-    def _results(self, nodes: Sequence[Node]) -> tuple[list[Any], list[Layout]]:
-        """What ``main`` returns: results as they lie in torch's memory, or as Relax has them if that has gaps."""
-        returned, outputs = [], []
-        for node in nodes:
-            wanted = node.meta["val"]
-            stored = self._memory.get(node)
-            order = memory_order(wanted)
-            if order is not None:
-                layout = Layout.of(wanted)
-                if stored is None and layout.order is not None:
-                    stored = self.emit(relax.op.permute_dims(self.env[node], order))
-                returned.append(self.env[node] if stored is None else stored)
-                outputs.append(layout)
-            else:
-                returned.append(self.env[node])
-                outputs.append(Layout.usual(wanted))
-        return returned, outputs
+    def _result(self, node: Node, layout: Layout) -> Any:
+        """What ``main`` returns for a node: its value as torch stores it, or as Relax has it if torch leaves gaps."""
+        if layout.order is None:
+            return self.env[node]
+        stored = self._memory.get(node)
+        return self.emit(relax.op.permute_dims(self.env[node], layout.order)) if stored is None else stored
 
     # --- one node -----------------------------------------------------------------------------------------------------
 
