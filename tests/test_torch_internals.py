@@ -488,6 +488,12 @@ def _size_range() -> None:
         assert ti.size_range(size) == expected
         least, usual, _ = expected
         assert ti.size_range(size * 2)[:2] == (2 * least, 2 * usual)
+        assert ti.is_never_negative(size.node.shape_env, size.node.expr)
+    env = mode.shape_env
+    number = env.create_symbol(
+        -2, _named_source(), DimDynamic.DYNAMIC, None, positive=None, do_not_specialize_zero_one=True
+    )
+    assert not ti.is_never_negative(env, number)
 
 
 def _named_source():
@@ -624,7 +630,7 @@ CHECKS = {
         "shape_guard_namespace",
         "rebuild_symbolic",
     ],
-    _size_range: ["size_range"],
+    _size_range: ["size_range", "is_never_negative"],
     _unbacked: ["new_unbacked_symbols", "insert_runtime_asserts", "python_dispatcher"],
     _floats: ["floats_needed", "keep_number"],
     _symbolic_math: ["symbolic_math"],

@@ -394,6 +394,11 @@ def _operator_analysis() -> Any:
     return _operators_only
 
 
+def is_never_negative(shape_env: Any, symbol: Any) -> bool:
+    """Whether a symbol is known to be at least zero."""
+    return bool(shape_env.bound_sympy(symbol).lower >= 0)
+
+
 def size_range(size: Any) -> tuple[int, int, int | None]:
     """The least value of a symbolic size, the one it has in the first call, and the largest (None: unbounded)."""
     from torch.utils._sympy.numbers import int_oo

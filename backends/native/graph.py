@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from torchmux import torch_internals as internals
+
 from ..common.refusal import NodesRefused
 from . import index
 from .freezing import is_frozen
@@ -42,27 +44,28 @@ class SymbolicSizes:
         if isinstance(value, int):
             return int(value)
         if isinstance(value, torch.SymInt):
-            return self._expression(value.node.expr)
+            return self._expression(value.node.expr, value.node.shape_env)
         raise Unsupported(f"{type(value).__name__} where a size is expected")
 
-    def _expression(self, expr: Any) -> Index:
+    def _expression(self, expr: Any, shape_env: Any) -> Index:
         if expr.is_Integer:
             return int(expr)
         if expr.is_Symbol:
             self.seen[str(expr)] = expr
-            return index.size(str(expr))
+            # An integer that the user passes is a symbol like a size, and may be an index from the end.
+            return index.size(str(expr), 0 if internals.is_never_negative(shape_env, expr) else None)
         name = type(expr).__name__
         if name in ("Add", "Mul"):
-            parts = [self._expression(a) for a in expr.args]
+            parts = [self._expression(a, shape_env) for a in expr.args]
             result = parts[0]
             for part in parts[1:]:
                 result = result + part if name == "Add" else result * part
             return result
         if name == "Pow" and expr.args[1].is_Integer and int(expr.args[1]) > 0:
-            base = self._expression(expr.args[0])
+            base = self._expression(expr.args[0], shape_env)
             return index.product([base] * int(expr.args[1]))
         if name in ("FloorDiv", "CleanDiv", "Mod", "PythonMod"):
-            left, right = (self._expression(a) for a in expr.args)
+            left, right = (self._expression(a, shape_env) for a in expr.args)
             if index.less(0, right):
                 return index.floordiv(left, right) if name in ("FloorDiv", "CleanDiv") else index.remainder(left, right)
         raise Unsupported(f"the size {expr}")

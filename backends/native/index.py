@@ -40,11 +40,11 @@ class Var(Atom):
 
 
 class Size(Atom):
-    """A size that is known when the code runs; never smaller than ``least``."""
+    """A number that is known when the code runs: never smaller than ``least``, or maybe negative if that is None."""
 
     __slots__ = ("least",)
 
-    def __init__(self, key: str, least: int = 0) -> None:
+    def __init__(self, key: str, least: int | None = 0) -> None:
         self.key = key
         self.least = least
 
@@ -210,8 +210,8 @@ def var(key: str, size: Index) -> Index:
     return _of(_intern(("var", key, size), lambda: Var(key, size)))
 
 
-def size(key: str, least: int = 0) -> Index:
-    """The symbolic size ``key``."""
+def size(key: str, least: int | None = 0) -> Index:
+    """The symbolic size ``key``; whoever asks first says what it is at least."""
     return _of(_intern(("size", key), lambda: Size(key, least)))
 
 
@@ -290,6 +290,8 @@ def _least(value: Ix) -> int | None:
 
 
 def _find_least(value: Ix) -> int | None:
+    if any(isinstance(atom, Size) and atom.least is None for mono, _ in value.terms for atom in mono):
+        return None
     for mono, coef in value.terms:
         for atom in mono:
             if isinstance(atom, Size):
@@ -333,7 +335,7 @@ def _least_of_sizes(value: Ix) -> int | None:
     for mono, coef in value.terms:
         product: Index = coef
         for atom in mono:
-            assert isinstance(atom, Size)
+            assert isinstance(atom, Size) and atom.least is not None
             product = product * (size(atom.key + "'") + atom.least)
         shifted = shifted + product
     if not isinstance(shifted, Ix):

@@ -115,9 +115,10 @@ def _slice_scatter(
 
 @lowers(aten.select_scatter.default)
 def _select_scatter(ctx: Context, a: Value, source: Value, dim: int, position: Any) -> Value:
+    from .views import _position
+
     dim %= a.rank
-    if type(position) is int and position < 0:
-        position = position + a.sizes[dim]
+    position = _position(position, a.sizes[dim])
     source = converted(source, a.dtype)
 
     def element(at: Any) -> Node:

@@ -96,10 +96,12 @@ def _narrow(ctx: Context, a: Value, dim: int, start: Any, length: Any) -> Value:
 def _position(at: Any, extent: Index) -> Index:
     if type(at) is int and at < 0:
         return at + extent
-    if not index.not_negative(at):
-        raise Unsupported("a position that may be negative")
     found: Index = at
-    return found
+    if index.not_negative(found):
+        return found
+    if index.less(0, extent):
+        return index.remainder(found, extent)  # from -extent to extent, as torch makes sure
+    raise Unsupported("a position that may be negative")
 
 
 @lowers(aten.select.int)

@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import torchmux
+
 
 class Mlp(nn.Module):
     def __init__(self) -> None:
@@ -269,3 +271,22 @@ def test_the_gradient_of_an_embedding(capture) -> None:
     (got,) = torch.autograd.grad(captured.run(compiled, table, rows), table)
     (wanted,) = torch.autograd.grad(F.embedding(rows, table).tanh().pow(2).sum(), table)
     torch.testing.assert_close(got, wanted)
+
+
+def test_positions_from_the_end_that_are_known_at_run_time() -> None:
+    """An integer argument that changes is a symbol as sizes are, but it may be negative."""
+
+    def taken(x, s, i):
+        return x[i] + 1, x[:, i] * 2, torch.select_scatter(x, s, 1, i), x.select(2, i).sum(0)
+
+    def of_a_symbolic_size(x, s, i):
+        return x[i] + 1, torch.select_scatter(x, s, 0, i)
+
+    torchmux.reset()
+    for function, dynamic in ((taken, None), (of_a_symbolic_size, True)):
+        compiled = torchmux.compile(function, backend="native", dynamic=dynamic)
+        for i in (1, 2, -1, -3, 4, -5):
+            x, s = torch.randn(5, 5, 5), torch.randn(5, 5)
+            for got, wanted in zip(compiled(x, s, i), function(x, s, i), strict=True):
+                torch.testing.assert_close(got, wanted)
+    torchmux.reset()

@@ -79,3 +79,15 @@ def test_bounds_are_bounds() -> None:
                 assert max(values) < bound
             if index.not_negative(expression - bound):
                 assert min(values) >= bound
+
+
+def test_what_may_be_negative_is_not_taken_for_a_size() -> None:
+    n, at = index.size("n"), index.size("at", None)
+    assert index.not_negative(n)
+    assert index.not_negative(n * n + 3)
+    for expression in (at, at + 5, at * at, n + at, at // 4, n * at):
+        assert not index.not_negative(expression)
+    assert index.not_negative(index.remainder(at, 4))
+    assert index.less(index.remainder(at, 4), 4)
+    for value in range(-9, 9):
+        assert value_of(index.remainder(at, 4), {"at": value}) == value % 4
