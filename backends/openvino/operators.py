@@ -86,6 +86,12 @@ def whole(fingerprint: str) -> frozenset[Any]:
     return frozenset(op for op in _composites() if op.name() not in unknown and can_stay_whole(op))
 
 
+_INVERSES = frozenset((torch.ops.aten.erfinv.default, torch.ops.aten.special_erfinv.default))
+
+# ``expand`` is not among these: it is rewritten.
+_TO_A_SHAPE = frozenset((torch.ops.aten.expand_copy.default, torch.ops.aten.repeat.default))
+
+
 def supports(node: Node, fingerprint: str) -> Literal[True] | str:
     """Whether ``node`` can run in OpenVINO and mean the same, or why not."""
     op = node.target
@@ -103,6 +109,10 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return "OpenVINO's remainder of floats has other answers than torch where a number is infinite"
     if op in _NO_DIGITS:
         return "OpenVINO computes 1 - erf(x), which has no digits left where x is large"
+    if op in _INVERSES:
+        return "OpenVINO's inverse of erf has three digits where x is near 1"
+    if op in _TO_A_SHAPE and not node.args[1]:
+        return "OpenVINO 2026.4 ends the process, or writes no result, where a scalar is broadcast to a scalar"
     return _about_values(node) or trial.refusal(node, fingerprint) or True
 
 

@@ -367,15 +367,25 @@ def test_an_operator_that_openvino_computes_otherwise_is_found_by_trial(capture,
         assert "computes something else" in refused(capture, lambda x: x.cos() + 7, torch.randn(3))
 
 
-def test_a_result_that_is_never_written_is_found_by_trial(capture, monkeypatch) -> None:
+def test_a_result_that_is_never_written_is_found_by_trial() -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
     from torchmux.backends.openvino import trial
 
-    monkeypatch.setattr(trial, "_answers", {})
-    with config.patch(cache_enabled=False):
-        for _ in range(5):  # what the memory held before is sometimes the right answer
-            trial._answers.clear()
-            reason = refused(capture, lambda x: x.repeat(()), torch.tensor(3.0))
-            assert "computes something else: not a number" in reason
+    traced = make_fx(lambda x: torch.ops.aten.repeat(x, []), tracing_mode="fake")(torch.tensor(3.0))
+    (node,) = (n for n in traced.graph.nodes if n.op == "call_function")
+    for _ in range(5):  # what the memory held before is sometimes the right answer
+        assert "computes something else: not a number" in trial._try(node)
+
+
+@pytest.mark.parametrize("op", ["repeat", "expand_copy"])
+def test_a_scalar_is_not_broadcast_to_a_scalar(op: str, capture) -> None:
+    broadcast = getattr(torch.ops.aten, op)
+    assert "scalar is broadcast" in refused(capture, lambda x: broadcast(x, []), torch.tensor(3.0))
+
+
+def test_an_inverse_with_few_digits_near_the_end_of_its_domain_is_refused(capture) -> None:
+    assert "inverse of erf" in refused(capture, lambda x: x.erfinv(), torch.tensor([0.3, 0.99, -0.999]))
 
 
 def test_what_is_not_finite_in_one_result_only_is_a_difference() -> None:
