@@ -394,9 +394,9 @@ def _operator_analysis() -> Any:
     return _operators_only
 
 
-def is_never_negative(shape_env: Any, symbol: Any) -> bool:
-    """Whether a symbol is known to be at least zero."""
-    return bool(shape_env.bound_sympy(symbol).lower >= 0)
+def is_never_negative(shape_env: Any, expr: Any) -> bool:
+    """Whether an expression of symbols is known to be at least zero."""
+    return bool(shape_env.bound_sympy(expr).lower >= 0)
 
 
 def size_range(size: Any) -> tuple[int, int, int | None]:

@@ -45,7 +45,14 @@ _PRECISE = {
     op: function for op, function in formulas.TABLE.items() if op is not torch.ops.aten.sigmoid.default
 }  # OpenVINO's sigmoid is precise
 
-_NO_DIGITS = frozenset((torch.ops.aten.erfc.default, torch.ops.aten.special_erfc.default))
+_ERFC = "OpenVINO computes 1 - erf(x), which has no digits left where x is large"
+_ERFINV = "OpenVINO's inverse of erf has three digits where x is near 1"
+_FEW_DIGITS = {
+    torch.ops.aten.erfc.default: _ERFC,
+    torch.ops.aten.special_erfc.default: _ERFC,
+    torch.ops.aten.erfinv.default: _ERFINV,
+    torch.ops.aten.special_erfinv.default: _ERFINV,
+}
 
 DTYPES = frozenset((torch.float32, torch.int64, torch.int32, torch.bool))
 _NARROW = frozenset((torch.int16, torch.int8, torch.uint8))
@@ -86,8 +93,6 @@ def whole(fingerprint: str) -> frozenset[Any]:
     return frozenset(op for op in _composites() if op.name() not in unknown and can_stay_whole(op))
 
 
-_INVERSES = frozenset((torch.ops.aten.erfinv.default, torch.ops.aten.special_erfinv.default))
-
 # ``expand`` is not among these: it is rewritten.
 _TO_A_SHAPE = frozenset((torch.ops.aten.expand_copy.default, torch.ops.aten.repeat.default))
 
@@ -107,10 +112,8 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return "OpenVINO's comparisons pass over nan, torch's do not"
     if rounds_down(node):
         return "OpenVINO's remainder of floats has other answers than torch where a number is infinite"
-    if op in _NO_DIGITS:
-        return "OpenVINO computes 1 - erf(x), which has no digits left where x is large"
-    if op in _INVERSES:
-        return "OpenVINO's inverse of erf has three digits where x is near 1"
+    if op in _FEW_DIGITS:
+        return _FEW_DIGITS[op]
     if op in _TO_A_SHAPE and not node.args[1]:
         return "OpenVINO 2026.4 ends the process, or writes no result, where a scalar is broadcast to a scalar"
     return _about_values(node) or trial.refusal(node, fingerprint) or True

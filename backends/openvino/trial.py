@@ -258,8 +258,8 @@ def _run(compiled: Any, inputs: Sequence[Any], wanted: Sequence[torch.Tensor]) -
     """
     arrays = [v.numpy() if isinstance(v, torch.Tensor) else torch.tensor(v).numpy() for v in inputs]
     request = compiled.create_infer_request()
-    bound = [borrowed(_wrong(w)) for w in wanted]
-    for port, (output, memory) in enumerate(zip(compiled.outputs, bound, strict=True)):
+    memories = [_wrong(w) for w in wanted]  # which nothing of OpenVINO's keeps alive
+    for port, (output, memory) in enumerate(zip(compiled.outputs, map(borrowed, memories), strict=True)):
         # Where type or shape differ, so does the result, and is told from torch's.
         fits = output.partial_shape.is_dynamic or output.shape == memory.shape
         if fits and memory.size and output.element_type == memory.element_type:

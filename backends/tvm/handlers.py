@@ -82,7 +82,7 @@ def _slice(t: Any, node: Node) -> Any:
     if isinstance(size, int) and not any(isinstance(v, Node) for v in (start, stop, step)):
         begin, end, step = slice(start, stop, step).indices(size)
     else:
-        begin, end = _ends(t, node, dim, size, t.number(start), t.number(stop), step)
+        begin, end = _ends(t, node, dim, size, start, stop, step)
     return t.strided_slice(t.env[source], dim, begin, end, step)
 
 
@@ -91,9 +91,8 @@ def _ends(t: Any, node: Node, dim: int, size: Any, start: Any, stop: Any, step: 
 
     Whether the ends lie within the dimension is not known here, but torch knows how long the slice is.
     """
-    begin = 0 if start is None else start
-    end = size if stop is None or (isinstance(stop, int) and stop == sys.maxsize) else stop
-    begin, end = (size + v if isinstance(v, int) and v < 0 else v for v in (begin, end))
+    begin = 0 if start is None else t.position(start, size)
+    end = size if stop is None or (isinstance(stop, int) and stop == sys.maxsize) else t.position(stop, size)
     if step != 1 or not t.is_equal(end - begin, t.shape(node)[dim]):
         raise TypeError("a slice whose ends depend on the call")
     return begin, end
@@ -102,9 +101,8 @@ def _ends(t: Any, node: Node, dim: int, size: Any, start: Any, stop: Any, step: 
 @_handles(_ATEN.select.int)
 def _select(t: Any, node: Node) -> Any:
     source, dim, index = node.args
-    shape, at = t.shape(source), t.number(index)
-    if isinstance(at, int) and at < 0:
-        at += shape[dim]
+    shape = t.shape(source)
+    at = t.position(index, shape[dim])
     taken = t.strided_slice(t.env[source], dim % len(shape), at, at + 1, 1)
     return t.reshape(taken, t.shape(node))
 

@@ -76,9 +76,18 @@ class Sizes:
             return
         if hint_of(size) is None:
             raise TypeError(f"nothing is known of the size {expr}")
+        if not never_negative(size):  # TVM takes it that no variable of a shape is
+            raise TypeError(f"the number {expr} may be negative")
         self._known[expr] = tirx.Var(f"n{len(self.variables)}", "int64")
         self.variables.append(self._known[expr])
         self.sources.append(source)
+
+
+def never_negative(size: int | torch.SymInt) -> bool:
+    """Whether a number cannot be negative in any call."""
+    if not isinstance(size, torch.SymInt):
+        return size >= 0
+    return internals.is_never_negative(size.node.shape_env, size.node.expr)
 
 
 def _sizes_of(value: Any) -> list[tuple[torch.SymInt, int | None]]:

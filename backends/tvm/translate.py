@@ -29,7 +29,7 @@ from ..common.refusal import NodesRefused
 from . import compat, library
 from .handlers import HANDLERS
 from .layout import Layout, is_contiguous
-from .sizes import Sizes, Source, is_symbolic
+from .sizes import Sizes, Source, never_negative
 
 _NAMES = {
     torch.float32: "float32", torch.float64: "float64", torch.int64: "int64", torch.int32: "int32",
@@ -261,6 +261,19 @@ class Translator(ExportedProgramImporter):
         """An integer argument, or the expression for one that depends on the call."""
         return self.size(argument.meta["val"]) if isinstance(argument, Node) else argument
 
+    def position(self, argument: Any, size: Any) -> Any:
+        """An integer argument that counts from the end of a dimension if it is negative, as counted from its start.
+
+        Raises:
+            TypeError: it depends on the call which of the two it is.
+        """
+        at = self.number(argument)
+        if isinstance(at, int):
+            return at + size if at < 0 else at
+        if not never_negative(argument.meta["val"]):
+            raise TypeError(f"the position {at} may be negative")
+        return at
+
     def is_shaped(self, x: Any, shape: Sequence[Any]) -> bool:
         """Whether an expression has a shape for all values of the variables."""
         found = compat.of(x).shape
@@ -290,7 +303,7 @@ class Translator(ExportedProgramImporter):
         """A tensor or number as an expression of ``dtype``."""
         if not isinstance(argument, Node):
             return self.scalar(argument, dtype)
-        if not is_symbolic(argument.meta["val"]) or isinstance(argument.meta["val"], torch.Tensor):
+        if isinstance(argument.meta["val"], torch.Tensor):
             return self.cast(self.env[argument], dtype)
         name = _NAMES[dtype]
         number = self.number(argument)

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import torchmux
 from torchmux.config import config
 from torchmux.registry import FallbackRefused, InvalidOption, resolve
 
@@ -489,3 +490,22 @@ def test_a_chain_of_clamps_stays_small(capture) -> None:
     captured = capture(f, x)
     compiled = captured.compile("tvm", strict=True)
     torch.testing.assert_close(captured.run(compiled, x), f(x))
+
+
+def test_numbers_that_may_be_negative_have_an_artifact_each(capture) -> None:
+    """TVM takes it that no variable of a shape is negative; an integer argument may count from the end."""
+
+    def f(x, i):
+        n = x.size(0)
+        return x[i] + 1, x.narrow(0, i, 1) * 2, x[n - 4] * 2, x[n - 4 : n - 3] + 1
+
+    torchmux.reset()
+    compiled = torchmux.compile(f, backend="tvm", dynamic=True)
+    with torch.no_grad():
+        for size, i in ((6, 1), (6, 2), (5, -1), (6, -3), (3, 2), (3, -2)):  # n - 4 is negative in the last two
+            x = torch.randn(size, 5)
+            for got, wanted in zip(compiled(x, i), f(x, i), strict=True):
+                torch.testing.assert_close(got, wanted)
+    notes = [note for entry in torchmux.report(compiled).graphs for note in entry.report.notes]
+    assert any("may be negative" in note for note in notes)
+    torchmux.reset()

@@ -289,4 +289,6 @@ def test_positions_from_the_end_that_are_known_at_run_time() -> None:
             x, s = torch.randn(5, 5, 5), torch.randn(5, 5)
             for got, wanted in zip(compiled(x, s, i), function(x, s, i), strict=True):
                 torch.testing.assert_close(got, wanted)
+        shares = [entry.report.share for entry in torchmux.report(compiled).graphs]
+        assert function is of_a_symbolic_size or shares == [1.0] * len(shares)
     torchmux.reset()
