@@ -489,6 +489,9 @@ def _size_range() -> None:
         least, usual, _ = expected
         assert ti.size_range(size * 2)[:2] == (2 * least, 2 * usual)
         assert ti.is_never_negative(size.node.shape_env, size.node.expr)
+        ((name, text),) = ti.ranges_of(size * 2).items()
+        assert name == str(size.node.expr)
+        assert str(least) in text
     env = mode.shape_env
     number = env.create_symbol(
         -2, _named_source(), DimDynamic.DYNAMIC, None, positive=None, do_not_specialize_zero_one=True
@@ -630,7 +633,7 @@ CHECKS = {
         "shape_guard_namespace",
         "rebuild_symbolic",
     ],
-    _size_range: ["size_range", "is_never_negative"],
+    _size_range: ["size_range", "is_never_negative", "ranges_of"],
     _unbacked: ["new_unbacked_symbols", "insert_runtime_asserts", "python_dispatcher"],
     _floats: ["floats_needed", "keep_number"],
     _symbolic_math: ["symbolic_math"],

@@ -399,6 +399,12 @@ def is_never_negative(shape_env: Any, expr: Any) -> bool:
     return bool(shape_env.bound_sympy(expr).lower >= 0)
 
 
+def ranges_of(size: Any) -> dict[str, str]:
+    """The least and the largest value of each symbol in a symbolic number, as text."""
+    node = size.node
+    return {str(s): str(node.shape_env.bound_sympy(s)) for s in node.expr.free_symbols}
+
+
 def size_range(size: Any) -> tuple[int, int, int | None]:
     """The least value of a symbolic size, the one it has in the first call, and the largest (None: unbounded)."""
     from torch.utils._sympy.numbers import int_oo

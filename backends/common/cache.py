@@ -25,6 +25,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 import torchmux
+from torchmux import torch_internals as internals
 from torchmux.config import config
 from torchmux.registry.errors import TorchmuxError
 
@@ -189,7 +190,8 @@ def graph_key(gm: GraphModule, fingerprint: str, *more: object) -> str:
     """The name of what is compiled from ``gm``: a hexadecimal hash.
 
     ``more`` is anything else that determines the artifact, by its ``repr``.  Values of inputs do not count, what is
-    known of them (``meta["val"]``) does; tensors that the graph holds count by content.
+    known of them (``meta["val"]``) does, and so does the range of each symbol, since code for a number that is never
+    negative is not code for one that may be; tensors that the graph holds count by content.
     """
     digest = _DIGEST()
     versions = (torchmux.__version__, torch.__version__, sys.version_info[:2], fingerprint)
@@ -209,6 +211,7 @@ def text_key(*values: object) -> str:
 
 def _graph_text(gm: GraphModule, head: Sequence[object]) -> Iterable[str]:
     yield repr(head)
+    yield repr(_ranges(gm))
     number: dict[Node, int] = {}
     for node in gm.graph.nodes:
         number[node] = len(number)
@@ -216,6 +219,18 @@ def _graph_text(gm: GraphModule, head: Sequence[object]) -> Iterable[str]:
         args, kwargs = torch.fx.map_arg((node.args, dict(node.kwargs)), lambda n: _Reference(number[n]))
         target = node.target if node.op in ("call_function", "call_method", "get_attr") else ""
         yield f"{node.op} {target} {args!r} {kwargs!r} {describe(node.meta.get('val'))}"
+
+
+def _ranges(gm: GraphModule) -> list[tuple[str, str]]:
+    """What each symbol may be, as far as the shape environment knows."""
+    found: dict[str, str] = {}
+    for node in gm.graph.nodes:
+        value = node.meta.get("val")
+        for part in value if isinstance(value, (tuple, list)) else (value,):
+            for size in (*part.shape, *part.stride()) if isinstance(part, torch.Tensor) else (part,):
+                if isinstance(size, torch.SymInt):
+                    found.update(internals.ranges_of(size))
+    return sorted(found.items())
 
 
 class _Reference:

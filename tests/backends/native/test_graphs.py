@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import torchmux
+from torchmux.config import config
 
 
 class Mlp(nn.Module):
@@ -271,6 +272,24 @@ def test_the_gradient_of_an_embedding(capture) -> None:
     (got,) = torch.autograd.grad(captured.run(compiled, table, rows), table)
     (wanted,) = torch.autograd.grad(F.embedding(rows, table).tanh().pow(2).sum(), table)
     torch.testing.assert_close(got, wanted)
+
+
+def test_code_for_one_sign_is_not_taken_for_the_other(tmp_path) -> None:
+    """Two graphs that differ in nothing but what their symbol may be."""
+
+    def f(x, s, i):
+        if i >= 0:
+            return torch.select_scatter(x, s, 0, i) * 2
+        return torch.select_scatter(x, s, 0, i) * 2
+
+    with config.patch(cache_dir=tmp_path):
+        for _ in range(2):  # the second time from the cache
+            torchmux.reset()
+            compiled = torchmux.compile(f, backend="native", dynamic=True)
+            for i in (1, 2, -1, -3, 4):
+                x, s = torch.randn(5, 5), torch.randn(5)
+                torch.testing.assert_close(compiled(x, s, i), f(x, s, i))
+    torchmux.reset()
 
 
 def test_positions_from_the_end_that_are_known_at_run_time() -> None:
