@@ -1,8 +1,10 @@
-"""The versions of what a backend compiles with, read without importing any of it."""
+"""What a backend compiles with and for, read without importing any of it."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import platform
+from pathlib import Path
 
 
 def installed(*distributions: str) -> str:
@@ -14,3 +16,12 @@ def installed(*distributions: str) -> str:
         except importlib.metadata.PackageNotFoundError:
             continue
     return ", ".join(found)
+
+
+def processor() -> str:
+    """The name of this machine's processor and the instructions that it has: code for another may not run here."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return " ".join(line for line in dict.fromkeys(lines) if line.startswith(("flags", "Features", "model name")))

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from torchmux.registry.spec import Availability, BackendSpec
 
+from ..common.versions import processor
 from .options import MODES, NativeOptions
 
 COMPILERS = ("g++", "clang++")
@@ -56,21 +57,11 @@ def fingerprint() -> str:
     for word in command[:1]:
         found = os.stat(os.path.realpath(shutil.which(word) or word))
         digest.update(f"{found.st_size} {found.st_mtime_ns}".encode())
-    digest.update(_processor().encode())
+    digest.update(processor().encode())
     for path in sorted(Path(__file__).parent.rglob("*")):
         if path.suffix in (".py", ".h"):
             digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        import platform
-
-        return platform.processor()
-    return " ".join(line for line in dict.fromkeys(lines) if line.startswith(("flags", "Features", "model name")))
 
 
 SPEC = BackendSpec(

@@ -6,9 +6,10 @@
 * ``library`` lets Relax call torch's kernels for matrix products, convolutions and attention,
 * ``mathlib`` and ``schedule`` make vectorized, parallel loops of what TVM fuses around those calls,
 * ``tuning`` has MetaSchedule look for better schedules, in a process (``tuner``) of its own,
-* ``build`` runs TVM's passes, and turns executables into bytes and back,
+* ``build`` runs TVM's passes, and turns executables into bytes,
+* ``parts`` goes through these for one part of a graph, and compares the outcome with torch,
 * ``sizes`` makes torch's symbolic sizes variables of TVM; what has to know them gets one artifact per ``shapes``,
-* ``runtime`` calls what was compiled, ``streams`` on a GPU,
+* ``machine`` runs what was compiled, without TVM's compiler, ``runtime`` calls that, ``streams`` on a GPU,
 * ``compiler`` puts these together, with the artifact cache.
 
 Importing this package does not import tvm.
@@ -23,7 +24,7 @@ from .options import MODES, TvmOptions
 
 
 def fingerprint() -> str:
-    """The versions that decide what is generated; the processor counts through the target."""
+    """The versions that decide what is generated; the processor counts where code is kept."""
     return installed("apache-tvm", "apache-tvm-ffi")
 
 

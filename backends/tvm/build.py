@@ -1,4 +1,4 @@
-"""From a Relax module to an executable, and from executables to bytes and back."""
+"""From a Relax module to an executable, and to the bytes that are kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import tvm
 from tvm import relax, tirx
 from tvm.target import codegen
 
-from . import library, mathlib, schedule, tuning
+from . import machine, mathlib, schedule, tuning
 from .options import TvmOptions
 
 _FOR_GPUS = (
@@ -37,25 +37,9 @@ def target_of(options: TvmOptions, device: torch.device) -> tvm.target.Target:
             raise RuntimeError(f"the tensors are on {device}, and the option 'target' says {options.target}")
         return tvm.target.Target(found, host=_host()) if device.type == "cuda" else found
     if device.type == "cuda":
-        found = tvm.target.Target.from_device(device_of(device))
+        found = tvm.target.Target.from_device(machine.device_of(device))
         return tvm.target.Target(found, host=_host())
     return _host()
-
-
-def device_of(device: torch.device) -> Any:
-    """TVM's name of the device.
-
-    Raises:
-        RuntimeError: this TVM cannot use it.
-    """
-    if device.type != "cuda":
-        return tvm.cpu()
-    found = tvm.cuda(device.index or 0)
-    if not found.exist:
-        raise RuntimeError(
-            f"the installed TVM finds no {device}: it is built without CUDA, or does not find its driver"
-        )
-    return found
 
 
 def _host() -> tvm.target.Target:
@@ -150,17 +134,3 @@ def to_bytes(executable: Any) -> bytes:
         path = Path(folder) / "part.so"
         executable.export_library(str(path))
         return path.read_bytes()
-
-
-def from_bytes(content: bytes) -> Any:
-    """The executable of what :func:`to_bytes` made; the file can go once it is loaded."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "part.so"
-        path.write_bytes(content)
-        return tvm.runtime.load_module(str(path))
-
-
-def machine(executable: Any, device: torch.device) -> Any:
-    """The function ``main`` of an executable, on a virtual machine of its own: for one call at a time."""
-    library.register()
-    return relax.VirtualMachine(executable, device_of(device))["main"]

@@ -1,8 +1,10 @@
-"""Compiling one part of a graph with TVM."""
+"""The backend's object: what it takes, and code for a part from the artifact cache or made anew.
+
+TVM's compiler is imported in the methods that need it, not where an earlier process has compiled everything.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 import logging
@@ -14,16 +16,15 @@ from torch.fx import GraphModule, Node
 
 from torchmux.registry.spec import CompileRequest
 
-from ..common import check
-from ..common.cache import default_cache, graph_key
+from ..common.cache import default_cache, graph_key, text_key
 from ..common.graphs import copy_graph
 from ..common.refusal import NodesRefused
-from . import build, fingerprint, operators
+from ..common.versions import processor
+from . import fingerprint, machine
 from .options import TvmOptions
 from .runtime import TvmFunction, lift_constants
 from .shapes import PerShape
 from .sizes import is_dynamic
-from .translate import Layout, translate
 
 _CODE, _REFUSED = b"C", b"R"
 log = logging.getLogger("torchmux.tvm")
@@ -41,13 +42,20 @@ class Tvm:
 
     def decompositions(self) -> dict[Any, Callable[..., Any]]:
         """torch's table without what goes to TVM as it is."""
+        from . import operators
+
         return operators.decompositions()
 
     def keep_whole(self) -> frozenset[Any]:
         """Composite operators that are one kernel."""
+        from . import operators
+
         return operators.whole()
 
     def supports(self, node: Node) -> Literal[True] | str:
+        """Whether ``node`` may go to TVM, or why not."""
+        from . import operators
+
         return operators.supports(node)
 
     def compile(self, gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> Any:
@@ -68,82 +76,51 @@ class Tvm:
         return PerShape(gm, example_inputs, each, options.shape_limit, request.strict, reason)
 
     def _compile_one(self, gm: GraphModule, example_inputs: Sequence[Any], options: TvmOptions) -> TvmFunction:
+        from . import build, parts
+
         device = _device(gm)
         target = str(build.target_of(options, device))
         settings: tuple[object, ...] = (options.library, target, options.opt_level, options.check)
         if options.tuning_trials:
             settings += (options.tuning_trials, options.tuning_seconds, torch.get_num_threads())
         key = graph_key(gm, self._fingerprint, _GENERATION, settings)
-        stored = _load(key, gm)
+        stored = _load(key, gm, device)
         if stored is not None:
             head, executable = stored
             names = _held(gm)
-            run = _function(executable, head, lift_constants(gm), cache_hit=True)
-            run.artifact = json.dumps([key, names])
+            run = TvmFunction.described(executable, head, lift_constants(gm), cache_hit=True)
+            run.artifact = _artifact(key, names, device)
             return run
         nodes, names = list(gm.graph.nodes), _held(gm)
         try:
-            function, head, code = self._compile_new(gm, example_inputs, options)
+            function, head, code = parts.make(gm, example_inputs, options, device)
         except NodesRefused as refusal:
             at = {str(nodes.index(n)): refusal.reasons[n.name] for n in nodes if n.name in refusal.reasons}
             _store(key, _REFUSED + json.dumps(at).encode())
             raise
         if default_cache() is not None and code is not None:
             _store(key, _CODE + json.dumps(head).encode() + b"\n" + code)
-            function.artifact = json.dumps([key, names])
+            function.artifact = _artifact(key, names, device)
         return function
 
     def restore(self, artifact: str, constants: Mapping[str, torch.Tensor]) -> TvmFunction | None:
-        """The function that :meth:`compile` made, from its code in the artifact cache; None if that is gone."""
-        key, names = json.loads(artifact)
+        """The function that :meth:`compile` made, from its code in the artifact cache.
+
+        None if that is gone, or was made for another processor.
+        """
+        told = json.loads(artifact)
+        if told["processor"] != _processor():
+            return None
         cache = default_cache()
-        stored = cache.load(key) if cache is not None else None
+        stored = cache.load(told["key"]) if cache is not None else None
         if stored is None or stored[:1] != _CODE:
             return None
-        found = _opened(stored)
+        found = _opened(stored, torch.device(told["device"]))
         if found is None:
             return None
         head, executable = found
-        return _function(executable, head, [constants[n].detach() for n in names], cache_hit=True)
-
-    def _compile_new(self, gm: GraphModule, example_inputs: Sequence[Any], options: TvmOptions) -> Any:
-        device = _device(gm)
-        constants = lift_constants(gm)
-        made = translate(gm, use_library=options.library == "torch")
-        notes = _notes(gm, made.library_calls)
-        head = {
-            "inputs": [layout.to_json() for layout in made.inputs],
-            "outputs": [layout.to_json() for layout in made.outputs],
-            "sizes": made.sizes,
-            "notes": notes,
-            "device": str(device),
-        }
-        alone = functools.partial(self._compile_alone, options=dataclasses.replace(options, tuning_trials=0))
-        try:
-            executable = build.compile_module(made.module, options, device, notes)
-        except Exception as error:
-            wrong = check.uncompilable(gm, alone, "TVM")
-            if not wrong:
-                raise
-            raise NodesRefused(wrong) from error
-        code = None
-        try:
-            code = build.to_bytes(executable)
-            executable = build.from_bytes(code)  # each machine would compile the code of the other one anew
-        except Exception as error:  # no compiler for linking, a full disk: it runs all the same
-            cache_log.warning("what TVM compiled cannot be kept: %s", error)
-        if options.check:
-            run = _function(executable, head, [], cache_hit=False)
-            wrong = check.culprits(gm, run, [*example_inputs, *constants], alone, "TVM")
-            if wrong:
-                raise NodesRefused(wrong)
-        return _function(executable, head, constants, cache_hit=False), head, code
-
-    def _compile_alone(self, gm: GraphModule, options: TvmOptions) -> TvmFunction:
-        made = translate(gm, use_library=options.library == "torch")
-        device = _device(gm)
-        executable = build.compile_module(made.module, options, device, [])
-        return TvmFunction(executable, made.inputs, made.outputs, (), made.sizes, device, cache_hit=False, notes=())
+        held = [constants[n].detach() for n in told["names"]]
+        return TvmFunction.described(executable, head, held, cache_hit=True)
 
 
 def _device(gm: GraphModule) -> torch.device:
@@ -160,18 +137,14 @@ def _device(gm: GraphModule) -> torch.device:
     return found.pop() if found else torch.device("cpu")
 
 
-def _notes(gm: GraphModule, library_calls: int) -> list[str]:
-    """What a report says apart: how much of a part torch's kernels do."""
-    if not library_calls:
-        return []
-    total = sum(n.op == "call_function" for n in gm.graph.nodes)
-    return [f"{library_calls} of {total} operators on tvm are calls of torch's kernels"]
+def _artifact(key: str, names: Sequence[str], device: torch.device) -> str:
+    """What :meth:`Tvm.restore` needs besides the code: ``names`` are those of the tensors that the graph holds."""
+    return json.dumps({"key": key, "names": list(names), "device": str(device), "processor": _processor()})
 
 
-def _function(executable: Any, head: dict[str, Any], constants: Sequence[Any], *, cache_hit: bool) -> TvmFunction:
-    inputs, outputs = ([Layout.from_json(v) for v in head[name]] for name in ("inputs", "outputs"))
-    sizes, device = [tuple(source) for source in head["sizes"]], torch.device(head["device"])
-    return TvmFunction(executable, inputs, outputs, constants, sizes, device, cache_hit=cache_hit, notes=head["notes"])
+@functools.cache
+def _processor() -> str:
+    return text_key(processor())
 
 
 def _in_a_line(error: Exception) -> str:
@@ -179,7 +152,7 @@ def _in_a_line(error: Exception) -> str:
     return "; ".join(sorted({" ".join(reason.split())[:200] for reason in reasons}))
 
 
-def _load(key: str, gm: GraphModule) -> tuple[dict[str, Any], Any] | None:
+def _load(key: str, gm: GraphModule, device: torch.device) -> tuple[dict[str, Any], Any] | None:
     """What is kept under ``key``: the description and the executable.
 
     Raises:
@@ -190,16 +163,16 @@ def _load(key: str, gm: GraphModule) -> tuple[dict[str, Any], Any] | None:
     if stored is None:
         return None
     if stored[:1] == _CODE:
-        return _opened(stored)
+        return _opened(stored, device)
     nodes = list(gm.graph.nodes)
     raise NodesRefused({nodes[int(at)].name: reason for at, reason in json.loads(stored[1:]).items()})
 
 
-def _opened(stored: bytes) -> tuple[dict[str, Any], Any] | None:
+def _opened(stored: bytes, device: torch.device) -> tuple[dict[str, Any], Any] | None:
     """The description and the executable of a kept artifact; None if TVM does not load it here."""
     head, _, code = stored[1:].partition(b"\n")
     try:
-        return json.loads(head), build.from_bytes(code)
+        return json.loads(head), machine.from_bytes(code, device)
     except Exception as error:  # a full disk, a library that was linked elsewhere
         cache_log.warning("TVM does not load what it compiled before; it compiles again: %s", error)
         return None

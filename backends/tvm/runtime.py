@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 import tvm_ffi
 from torch.fx import GraphModule
 
-from . import build, streams, threads
+from . import machine, streams, threads
 from .layout import Layout
 from .sizes import Source, values
 
@@ -52,6 +52,15 @@ class TvmFunction:
         self._free: list[Any] = []
         self._copied: tuple[int, ...] | None = None  # outputs that show memory of something else, once known
 
+    @classmethod
+    def described(
+        cls, executable: Any, head: Mapping[str, Any], constants: Sequence[torch.Tensor], *, cache_hit: bool
+    ) -> TvmFunction:
+        """The function for an executable of which ``head`` says what is kept beside it."""
+        inputs, outputs = ([Layout.from_json(v) for v in head[name]] for name in ("inputs", "outputs"))
+        sizes, device = [tuple(source) for source in head["sizes"]], torch.device(head["device"])
+        return cls(executable, inputs, outputs, constants, sizes, device, cache_hit=cache_hit, notes=head["notes"])
+
     def __call__(self, *args: Any) -> tuple[torch.Tensor, ...]:
         sizes = (tvm_ffi.Shape(values(self._sizes, args)),) if self._sizes else ()
         given = (*(args if not sizes else (v for v in args if isinstance(v, torch.Tensor))), *self._constants)
@@ -63,7 +72,7 @@ class TvmFunction:
         try:
             main = self._free.pop()
         except IndexError:
-            main = build.machine(self._executable, self._device)
+            main = machine.start(self._executable, self._device)
         run = main
         try:
             if self._device.type == "cuda":

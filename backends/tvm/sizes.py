@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule
-from tvm import tirx
 
 from torchmux import torch_internals as internals
 
@@ -78,6 +77,8 @@ class Sizes:
             raise TypeError(f"nothing is known of the size {expr}")
         if not never_negative(size):  # TVM takes it that no variable of a shape is
             raise TypeError(f"the number {expr} may be negative")
+        from tvm import tirx  # here, so that running what is compiled does without it
+
         self._known[expr] = tirx.Var(f"n{len(self.variables)}", "int64")
         self.variables.append(self._known[expr])
         self.sources.append(source)

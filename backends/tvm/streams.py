@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import tvm_ffi
 
-from . import build
+from . import machine
 
 _lock = threading.Lock()
 _last: dict[torch.device, torch.cuda.Stream] = {}
@@ -29,7 +29,7 @@ def on_torchs_stream(main: Callable[..., Any], device: torch.device) -> Callable
             if last is not None and last != current:
                 current.wait_stream(last)
             _last[device] = current
-            with tvm_ffi.use_raw_stream(build.device_of(device), current.cuda_stream):
+            with tvm_ffi.use_raw_stream(machine.device_of(device), current.cuda_stream):
                 return main(*args)
 
     return run

@@ -13,6 +13,7 @@ import os
 import threading
 
 import torch
+import tvm_ffi
 
 _local = threading.local()  # a pool belongs to the thread that calls
 
@@ -26,10 +27,8 @@ def follow_torch() -> None:
 
 
 def _configure(wanted: int) -> None:
-    import tvm
-
     os.environ.setdefault("TVM_BIND_THREADS", "0")
     os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "0")
     # What a pool can ever have; without it TVM takes half of the cores.
     os.environ.setdefault("TVM_NUM_THREADS", str(max(wanted, os.cpu_count() or 1)))
-    tvm.get_global_func("runtime.config_threadpool")(1, wanted)
+    tvm_ffi.get_global_func("runtime.config_threadpool")(1, wanted)

@@ -426,23 +426,38 @@ def test_the_code_comes_from_the_cache_the_second_time(capture, tmp_path) -> Non
         assert check(capture, Mlp(), x).cache_hits == 0
 
 
-def test_a_second_process_compiles_nothing(run_python) -> None:
+def test_a_second_process_compiles_nothing_and_imports_no_compiler(run_python) -> None:
     code = """
+import sys
 import torch
-from torch.fx import symbolic_trace
-from torchmux.backends.tvm import build
-from torchmux.registry import resolve
-x = torch.ones(3, 5)
-compiled_modules = []
-original = build.compile_module
-build.compile_module = lambda *args: compiled_modules.append(1) or original(*args)
-gm = symbolic_trace(lambda x: (torch.softmax(x, 1).relu() @ x.t(),))
-compiled = resolve("tvm", strict=True).compile(gm, [x], training=False)
-torch.testing.assert_close(compiled(x)[0], torch.softmax(x, 1) @ x.t())
-print(compiled.report.cache_hits, len(compiled_modules))
+import torchmux
+def run(f, x):
+    compiled = torchmux.compile(f, backend="tvm", fullgraph=True)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), f(x))
+    report, = (entry.report for entry in torchmux.report(compiled).graphs)
+    print(report.cache_hits, "tvm" in sys.modules)
+run(lambda x: torch.softmax(x, 1).relu() @ x.t(), torch.ones(3, 5))
+run(lambda x: torch.softmax(x, 1) * 2, torch.full((2, 3), 0.5))  # the compiler comes after the runtime library
 """
-    assert run_python(code).split() == ["0", "1"]
-    assert run_python(code).split() == ["1", "0"]
+    assert run_python(code).split() == ["0", "True", "0", "True"]
+    assert run_python(code.replace("(2, 3)", "(2, 4)")).split() == ["1", "False", "0", "True"]
+
+
+def test_code_for_another_processor_is_not_restored(capture, monkeypatch, tmp_path) -> None:
+    from torchmux.backends.tvm import compiler
+
+    artifacts, restore = [], compiler.Tvm.restore
+    monkeypatch.setattr(
+        compiler.Tvm, "restore", lambda self, text, held: artifacts.append(text) or restore(self, text, held)
+    )
+    with config.patch(cache_dir=tmp_path):
+        for _ in range(2):
+            check(capture, Mlp(), torch.randn(3, 8))
+        (artifact,) = artifacts
+        assert restore(compiler.Tvm(), artifact, {}) is not None
+        monkeypatch.setattr(compiler, "_processor", lambda: "another")
+        assert restore(compiler.Tvm(), artifact, {}) is None
 
 
 def test_threads_may_call_at_once(capture) -> None:

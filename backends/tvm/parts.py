@@ -1,0 +1,77 @@
+"""Making code for one part of a graph: translated, built, and compared with torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from ..common import check
+from ..common.refusal import NodesRefused
+from . import build, machine
+from .options import TvmOptions
+from .runtime import TvmFunction, lift_constants
+from .translate import translate
+
+cache_log = logging.getLogger("torchmux.cache")
+
+
+def make(
+    gm: GraphModule, example_inputs: Sequence[Any], options: TvmOptions, device: torch.device
+) -> tuple[TvmFunction, dict[str, Any], bytes | None]:
+    """The function for ``gm``, what describes it, and its code; None for the code if that cannot be kept.
+
+    Tensors that the graph holds become its last placeholders.
+
+    Raises:
+        NodesRefused: TVM does not take some nodes, or computes something else.
+    """
+    constants = lift_constants(gm)
+    made = translate(gm, use_library=options.library == "torch")
+    notes = _notes(gm, made.library_calls)
+    head = {
+        "inputs": [layout.to_json() for layout in made.inputs],
+        "outputs": [layout.to_json() for layout in made.outputs],
+        "sizes": made.sizes,
+        "notes": notes,
+        "device": str(device),
+    }
+    alone = functools.partial(_make_alone, options=dataclasses.replace(options, tuning_trials=0), device=device)
+    try:
+        executable = build.compile_module(made.module, options, device, notes)
+    except Exception as error:
+        wrong = check.uncompilable(gm, alone, "TVM")
+        if not wrong:
+            raise
+        raise NodesRefused(wrong) from error
+    code = None
+    try:
+        code = build.to_bytes(executable)
+        executable = machine.from_bytes(code, device)  # each machine would compile the code of the other one anew
+    except Exception as error:  # no compiler for linking, a full disk: it runs all the same
+        cache_log.warning("what TVM compiled cannot be kept: %s", error)
+    if options.check:
+        run = TvmFunction.described(executable, head, [], cache_hit=False)
+        wrong = check.culprits(gm, run, [*example_inputs, *constants], alone, "TVM")
+        if wrong:
+            raise NodesRefused(wrong)
+    return TvmFunction.described(executable, head, constants, cache_hit=False), head, code
+
+
+def _make_alone(gm: GraphModule, options: TvmOptions, device: torch.device) -> TvmFunction:
+    made = translate(gm, use_library=options.library == "torch")
+    executable = build.compile_module(made.module, options, device, [])
+    return TvmFunction(executable, made.inputs, made.outputs, (), made.sizes, device, cache_hit=False, notes=())
+
+
+def _notes(gm: GraphModule, library_calls: int) -> list[str]:
+    """What a report says apart: how much of a part torch's kernels do."""
+    if not library_calls:
+        return []
+    total = sum(n.op == "call_function" for n in gm.graph.nodes)
+    return [f"{library_calls} of {total} operators on tvm are calls of torch's kernels"]
