@@ -18,7 +18,7 @@ from torchmux import torch_internals as internals
 from ..common import aliasing, attention, formulas
 from ..common.cache import default_cache, text_key
 from ..common.decompose import can_stay_whole, compares_numbers, core_aten, draws_nothing, is_random, rounds_down
-from ..common.graphs import values_in_use
+from ..common.graphs import elements_in_use, values_in_use
 from . import integers, trial
 from .translate import without_rule
 
@@ -33,10 +33,11 @@ WHOLE = (
 
 # Operators with a rule that torch's table serves better.  The first two need the length of a dimension, which the
 # frontend loses track of where a view takes a size from an input; of the next three it cannot make a result without
-# dimensions; the last five have no digits where they are small.
+# dimensions; of a row of nothing but -inf it makes nan in the next, which is there to make zeros of it; the last five
+# have no digits where they are small.
 _BETTER_SPELLED_OUT = (
     "aten::split.Tensor", "aten::unbind.int",
-    "aten::new_zeros", "aten::new_ones", "aten::new_full",
+    "aten::new_zeros", "aten::new_ones", "aten::new_full", "aten::_safe_softmax",
     "aten::celu", "aten::selu", "aten::mish", "aten::softplus", "aten::log_sigmoid_forward",
 )  # fmt: skip
 
@@ -114,6 +115,8 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return "OpenVINO's remainder of floats has other answers than torch where a number is infinite"
     if op in _FEW_DIGITS:
         return _FEW_DIGITS[op]
+    if op is torch.ops.aten.topk.default and 1 in elements_in_use(node):
+        return "which of equal numbers OpenVINO's topk returns first is not what torch's does"
     if op in _TO_A_SHAPE and not node.args[1]:
         return "OpenVINO 2026.4 ends the process, or writes no result, where a scalar is broadcast to a scalar"
     return _about_values(node) or trial.refusal(node, fingerprint) or True

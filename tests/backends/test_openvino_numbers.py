@@ -1,0 +1,64 @@
+"""openvino where its own code would give other numbers than torch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+pytest.importorskip("openvino")
+
+
+def results(capture, function, *args, dynamic=None):
+    """What openvino and eager return, and the report."""
+    captured = capture(function, *args, dynamic=dynamic)
+    compiled = captured.compile("openvino")
+    with torch.no_grad():
+        return captured.run(compiled, *args), function(*args), compiled.report
+
+
+@pytest.mark.parametrize("dynamic", [None, {0: [0]}], ids=["static", "dynamic"])
+def test_sizes_of_numbers_that_no_input_decides(capture, dynamic) -> None:
+    """OpenVINO leaves the abs of a range out."""
+
+    def f(x):
+        n = x.shape[0]
+        steps = torch.linspace(-1, 1, 5).abs(), torch.arange(-2, 3).abs(), (torch.arange(n) - 2).abs()
+        return *steps, torch.erf(torch.arange(-2, 3) * 0.25), (torch.arange(-2, 3) * x.sum()).abs(), x + 1
+
+    got, wanted, report = results(capture, f, torch.randn(4), dynamic=dynamic)
+    for one, other in zip(got, wanted, strict=True):
+        torch.testing.assert_close(one, other)
+    assert report.share > 0.8
+
+
+def test_a_row_that_is_masked_altogether(capture) -> None:
+    """``_safe_softmax`` makes zeros of it."""
+    x = torch.tensor([[0.5, -torch.inf, 2.0], [-torch.inf] * 3])
+    got, wanted, report = results(capture, lambda x: torch.ops.aten._safe_softmax(x, -1), x)
+    torch.testing.assert_close(got, wanted)
+    assert not wanted[1].any()
+    assert report.share > 0.5
+
+
+def test_which_of_equal_numbers_comes_first(capture) -> None:
+    def f(x):
+        values, places = x.topk(3)
+        return values, places, x.topk(2)[0] + 1
+
+    x = torch.tensor([[3, 1, 3, 3, 2], [0, 0, 0, 0, 0]])
+    got, wanted, report = results(capture, f, x)
+    assert all(torch.equal(one, other) for one, other in zip(got, wanted, strict=True))
+    assert "equal numbers" in report.fallbacks[0].reason
+    assert "openvino" in {p.placed_on for p in report.placements}
+
+
+def test_erf_to_the_last_digit(capture) -> None:
+    x = torch.cat([torch.linspace(-6, 6, 20001), torch.tensor([torch.inf, -torch.inf, torch.nan, 1e-30, -1e30])])
+    got, _, report = results(capture, lambda x: x.erf(), x)
+    assert report.share == 1.0
+    wanted = torch.erf(x.double())
+    torch.testing.assert_close(got, wanted.float(), equal_nan=True)
+    last = torch.finfo(torch.float32).eps * 2 ** wanted.abs().log2().floor()
+    assert ((got.double() - wanted).abs() / last).nan_to_num(0).max() < 1.6
+    got, wanted, _ = results(capture, lambda x: x.erf(), torch.arange(-4, 4))
+    torch.testing.assert_close(got, wanted)
