@@ -78,7 +78,12 @@ def decompositions(fingerprint: str) -> dict[Any, Callable[..., Any]]:
     """torch's table without what the exporter translates itself."""
     known = known_operators(fingerprint) - _BETTER_SPELLED_OUT
     table = {op: function for op, function in core_aten().items() if op.name() not in known}
-    return {**table, **attention.TABLE, **formulas.TABLE, _BATCH_NORM: _batch_norm}
+    return {**table, **attention.TABLE, **formulas.TABLE, torch.ops.aten.silu.default: _silu, _BATCH_NORM: _batch_norm}
+
+
+def _silu(x: torch.Tensor) -> torch.Tensor:
+    """With one pass over memory less than ``x * sigmoid(x)``; onnxruntime's own sigmoid is never below 1.5e-8."""
+    return x / (1.0 + x.neg().exp())
 
 
 def _batch_norm(
