@@ -8,7 +8,7 @@ In the order in which a graph passes through:
 * ``sequential`` are loops whose order matters: cumulative sums, and writing where data says,
 * ``stages`` arranges the passes of a kernel over its rows,
 * ``cpp`` prints kernels as C++ on top of ``kernels.h``,
-* ``module`` puts memory and calls around them, and ``build`` makes a shared object of it,
+* ``module`` puts memory and calls around them, ``source`` is the text, and ``build`` makes a shared object of it,
 * ``compiler`` ties these together with the artifact cache, ``runtime`` calls what came out.
 
 Importing this package imports none of that.

@@ -8,7 +8,7 @@ import functools
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,8 @@ HEADER = Path(__file__).parent / "kernels.h"
 LIBRARY = "libtorch_cpu.so"
 
 
-def compile_source(source: str, optimize: str = "O2") -> bytes:
-    """The shared object of ``source``, which includes ``kernels.h``.
+def compile_source(*pieces: str, optimize: str = "O2") -> bytes:
+    """The shared object of these sources, which include ``kernels.h``; they are compiled at the same time.
 
     Raises:
         BackendUnavailable: there is no compiler.
@@ -47,37 +47,47 @@ def compile_source(source: str, optimize: str = "O2") -> bytes:
     if command is None:
         raise BackendUnavailable(f"native cannot compile: {probe().reason}.")
     with _scratch_folder() as folder:
-        _write(folder / "graph.cpp", source.encode())
         # The library is named as a dependency by an empty one of the same name: linking with it takes ten times longer
         # than compiling, and it is loaded already when the object is.
         empty = ["-shared", "-nostdlib", "-x", "c", os.devnull, f"-Wl,-soname,{LIBRARY}", "-o", LIBRARY]
-        try:
-            stub = subprocess.Popen([*command, *empty], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        except OSError as error:
-            raise _cannot_run(command, error) from error
-        include = f"-I{HEADER.parent}"
-        try:
-            _run([*command, f"-{optimize}", *FLAGS, include, "-c", "graph.cpp", "-o", "graph.o"], folder, source)
-        finally:
-            _, errors = stub.communicate()
-        if stub.returncode:
-            raise CompilationFailed(f"native: the compiler cannot link: {errors.decode(errors='replace')[:500]}")
-        linked = ["-shared", "-nostdlib", "graph.o", "-Wl,--no-as-needed", f"./{LIBRARY}", "-o", "graph.so"]
-        _run([*command, *linked], folder, source)
+        steps = []
+        for at, source in enumerate(pieces):
+            _write(folder / f"graph{at}.cpp", source.encode())
+            flags = [f"-{optimize}", *FLAGS, f"-I{HEADER.parent}"]
+            steps.append(([*command, *flags, "-c", f"graph{at}.cpp", "-o", f"graph{at}.o"], source))
+        _run([*steps, ([*command, *empty], "")], folder)
+        objects = [f"graph{at}.o" for at in range(len(pieces))]
+        linked = ["-shared", "-nostdlib", *objects, "-Wl,--no-as-needed", f"./{LIBRARY}", "-o", "graph.so"]
+        _run([([*command, *linked], "")], folder)
         return (folder / "graph.so").read_bytes()
 
 
-def _run(command: list[str], folder: Path, source: str) -> None:
+def _run(steps: Sequence[tuple[list[str], str]], folder: Path) -> None:
+    """Run commands at the same time, each with the source that it compiles.
+
+    Raises:
+        CompilationFailed: one of them failed; the others are ended.
+    """
+    running: list[subprocess.Popen[bytes]] = []
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, check=False)
-    except OSError as error:
-        raise _cannot_run(command, error) from error
-    if done.returncode:
-        text = done.stderr.decode(errors="replace").strip()
-        raise CompilationFailed(
-            f"native: the C++ compiler {command[0]!r} failed (exit status {done.returncode}): {text[:1500]}"
-            f"{_leave(source)}"
-        )
+        for command, _ in steps:
+            try:
+                running.append(subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE))
+            except OSError as error:
+                raise _cannot_run(command, error) from error
+        for process, (command, source) in zip(running, steps, strict=True):
+            _, errors = process.communicate()
+            if process.returncode:
+                text = errors.decode(errors="replace").strip()
+                raise CompilationFailed(
+                    f"native: the C++ compiler {command[0]!r} failed (exit status {process.returncode}): "
+                    f"{text[:1500]}{_leave(source) if source else ''}"
+                )
+    finally:
+        for process in running:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
 
 
 def _cannot_run(command: list[str], error: OSError) -> CompilationFailed:

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch.fx import GraphModule
 
 from ..common.decompose import core_aten
@@ -45,10 +46,11 @@ def generate(gm: GraphModule, options: NativeOptions, *, timed: bool, weights: C
             return artifact.of_refusal({n: reason for n, reason in reasons.items() if reason is not None})
         finally:
             ir.forget()
-    library = build.compile_source(made.cpp, options.optimize) if "run0" in made.cpp else b""
+    pieces = made.source.pieces(torch.get_num_threads()) if made.source.main else []
+    library = build.compile_source(*pieces, optimize=options.optimize) if pieces else b""
     head = {
         "python": made.python,
-        "cpp": made.cpp,
+        "cpp": made.source.whole(),
         "constants": made.constants,
         "names": [b.name for b in program.buffers if b.name in program.constants],
         "packs": packing.as_json(made.packs),

@@ -25,6 +25,7 @@ from .packing import Pack, PackedMatrix
 from .program import Call, Matrix, Product, Program, TensorRef
 from .schedule import Schedule
 from .sequential import Scan, Scatter
+from .source import Source
 from .stages import LoopNest, Store, plan, read_by, stored_by
 
 _MOST_ON_STACK = 16 * 1024
@@ -40,7 +41,7 @@ class Module:
     ``products`` are the shapes of matrix products whose code is chosen then.
     """
 
-    cpp: str
+    source: Source
     python: str
     constants: list[str]
     kernels: int
@@ -107,21 +108,23 @@ class _Assembler:
                 segments[order[-1]].append(step)
         tables = [self._table(s) for s in segments]
         bodies = [self._segment(n, s, t) for n, (s, t) in enumerate(zip(segments, tables, strict=True))]
-        kernels = [f"{self._comment(name)}static void {name}{body}" for body, name in self.functions.items()]
-        head = ['#include "kernels.h"\n']
+        comments = {name: self._comment(name) for name in self.functions.values()}
+        includes, definitions = ['#include "kernels.h"\n'], []
         if self.products or any(isinstance(pack, PackedMatrix) for pack in self.program.packs):
-            head.append('#include "gemm.h"\n')
+            includes.append('#include "gemm.h"\n')
         if self.products:
-            head.append(f'extern "C" {{ char way[{len(self.products)}]; }}  // of each product, as measured\n')
+            definitions.append(f'extern "C" {{ char way[{len(self.products)}]; }}  // of each product, as measured\n')
         if self.timed:
-            head.append(f'extern "C" f64 omp_get_wtime(void);\nextern "C" {{ f64 spent[{len(self.timers)} + 1]; }}\n')
-        cpp = "\n".join([*head, *kernels, *bodies])
+            definitions.append('extern "C" f64 omp_get_wtime(void);\n')
+            definitions.append(f'extern "C" {{ f64 spent[{len(self.timers)} + 1]; }}\n')
+        kernels = {name: body for body, name in self.functions.items()}
+        source = Source("".join(includes), "".join(definitions), kernels, "\n".join(bodies), comments)
         python = self._python(order, tables)
         calls = [str(s.op) for s in self.steps if isinstance(s, Call)]
         names = [self.program.constants[b.name] for b in self.constants]
         count = sum(isinstance(s, LoopNest) for s in self.steps)
         packs = {buffer.name: pack for pack, buffer in self.program.packs.items()}
-        return Module(cpp, python, names, count, calls, self.timers, packs, self.products)
+        return Module(source, python, names, count, calls, self.timers, packs, self.products)
 
     def _in_place(self) -> dict[Buffer, Buffer]:
         """Results of matrix products that lie where the one kernel that reads them puts its own result."""

@@ -25,7 +25,7 @@ def files(
             "graph.py": str(gm.print_readable(print_output=False)),
             "program.txt": "\n".join(_item(item) for item in program.items) + "\n",
             "fusion.txt": "\n".join(fusions) + "\n",
-            "code.cpp": made.cpp,
+            "code.cpp": made.source.whole(),
             "call.py": made.python,
         }
     if options.trace_graph_diagram:

@@ -59,6 +59,30 @@ def test_the_compiler_that_was_asked_for(monkeypatch, capture, script, tmp_path)
     assert "-march=native" in (tmp_path / "log").read_text()
 
 
+def test_large_code_is_compiled_in_pieces(monkeypatch, capture, script, tmp_path) -> None:
+    """As many at once as torch has threads, and linked to what the whole source gives."""
+
+    def f(x, y):
+        for n in range(6):
+            x = (x * (n + 1.5)).softmax(-1) + y.sum(0) * n
+            y = (y + x.amax()).cumsum(0) / (n + 2)
+        return x, y
+
+    args = torch.randn(3, 7), torch.randn(5, 7)
+    captured, wanted = capture(f, *args), f(*args)
+    log = tmp_path / "log"
+    monkeypatch.setenv("CXX", script(f'echo "$@" >> {log}; exec g++ "$@"'))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    for smallest, files in ((10**9, 1), (300, 3)):
+        monkeypatch.setattr("torchmux.backends.native.source.SMALLEST_PIECE", smallest)
+        log.unlink(missing_ok=True)
+        with config.patch(cache_dir=tmp_path / str(files)):
+            compiled = captured.compile("native", strict=True)
+        assert sum(" -c graph" in line for line in log.read_text().splitlines()) == files
+        for one, other in zip(captured.run(compiled, *args), wanted, strict=True):
+            torch.testing.assert_close(one, other)
+
+
 def test_the_second_time_nothing_is_compiled(monkeypatch, capture, tmp_path) -> None:
     with config.patch(cache_dir=tmp_path):
         first = capture(lambda x: (x * 3).softmax(-1), X).compile("native", strict=True)
