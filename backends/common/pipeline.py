@@ -186,6 +186,8 @@ class _Work:
         return without_autocast(assemble(gm, split, compiled))
 
     def _trace(self, keep: Callable[..., None] | None) -> Callable[..., Sequence[Any]]:
+        if hasattr(self.implementation, "rewrite"):
+            self.gm = self.implementation.rewrite(self.gm, self.request)
         mode, fakes = aot.fake_inputs(self.gm, self.example_inputs)
         with internals.tracing_with(mode):
             return self._split_and_compile(mode, fakes, keep)

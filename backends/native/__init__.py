@@ -2,6 +2,7 @@
 
 In the order in which a graph passes through:
 
+* ``attention`` finds attention in the captured graph, which ``attention_kernel`` computes,
 * ``lowering`` says for each ATen operator what it is in the loop IR (``ir``, ``operations``, ``index``, ``values``),
 * ``graph`` applies that to a graph, which gives a ``program``: statements, matrix products, calls of torch's operators,
 * ``schedule`` fuses the statements into kernels (``kernel``) and orders everything,

@@ -40,6 +40,12 @@ class Native:
 
         return calls.composite()
 
+    def rewrite(self, gm: GraphModule, request: CompileRequest) -> GraphModule:
+        """The captured graph, before it is traced, with attention fused."""
+        from .attention import fused
+
+        return fused(gm) if request.options is None or request.options.fusion else gm
+
     def supports(self, node: Node) -> Literal[True] | str:
         from . import graph
 

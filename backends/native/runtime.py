@@ -128,6 +128,8 @@ class NativeFunction:
 def loaded(payload: bytes, constant: Callable[[str], torch.Tensor], *, cache_hit: bool) -> NativeFunction:
     """What an artifact that holds code stands for; ``constant`` finds the graph's tensors by name."""
     head, library = artifact.code_in(payload)
+    if "ops.torchmux." in head["python"]:
+        from . import attention_kernel  # noqa: F401  # which registers the operator
     for kind in ("fusion", "perf_hints"):
         if head[kind]:
             logs.emit(kind, "native", "\n".join(head[kind]))
