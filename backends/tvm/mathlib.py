@@ -40,15 +40,16 @@ def _power_of_two(n: Any) -> Any:
     return tirx.reinterpret(_F32, (n.astype("int32") + tirx.const(127, "int32")) << tirx.const(23, "int32"))
 
 
+def _between(x: Any, low: float, high: float) -> Any:
+    """``x`` within limits, nan if it is nan: what is compared second is what stays if neither is larger.
+
+    A ``Select`` would have TVM 0.26 reason about all that its condition is computed from, for minutes.
+    """
+    return tirx.min(_f(high), tirx.max(_f(low), x))
+
+
 def exp(x: Any) -> Any:
     """e**x: x = n ln 2 + r, and a polynomial in r; 2**n in two factors, since it may be out of range by itself."""
-
-    def of(x: Any) -> Any:
-        low = tirx.Select(x < _f(-104.0), _f(-104.0), x)
-        clamped = tirx.Select(low > _f(89.0), _f(89.0), low)
-        return _named(
-            clamped, lambda c: _named(tirx.floor(c * _f(1.44269504088896341) + _f(0.5)), lambda n: whole(c, n))
-        )
 
     def whole(c: Any, n: Any) -> Any:
         reduced = (c - n * _f(0.693359375)) - n * _f(-2.12194440e-4)
@@ -61,7 +62,10 @@ def exp(x: Any) -> Any:
         )
         return (near * (r * r) + r + _f(1.0)) * _power_of_two(h) * _power_of_two(n - h)
 
-    return _named(x, lambda x: tirx.Select(x != x, x, of(x)))
+    def of(c: Any) -> Any:
+        return _named(tirx.floor(c * _f(1.44269504088896341) + _f(0.5)), lambda n: whole(c, n))
+
+    return _named(_between(x, -104.0, 89.0), of)
 
 
 def sigmoid(x: Any) -> Any:
@@ -72,8 +76,7 @@ def tanh(x: Any) -> Any:
     """An odd quotient of polynomials where tanh is not 1, which it is from 9 on."""
 
     def of(x: Any) -> Any:
-        low = tirx.Select(x < _f(-7.90531110763549805), _f(-7.90531110763549805), x)
-        return _named(tirx.Select(low > _f(7.90531110763549805), _f(7.90531110763549805), low), quotient)
+        return _named(_between(x, -7.90531110763549805, 7.90531110763549805), quotient)
 
     def quotient(c: Any) -> Any:
         return _named(c * c, lambda s: c * _horner(s, _TANH_UP) / _horner(s, _TANH_DOWN))
@@ -81,7 +84,7 @@ def tanh(x: Any) -> Any:
     def far(x: Any) -> Any:
         return tirx.Select(x > _f(9.0), _f(1.0), tirx.Select(x < _f(-9.0), _f(-1.0), of(x)))
 
-    return _named(x, lambda x: tirx.Select(tirx.abs(x) < _f(4e-4), x, tirx.Select(x != x, x, far(x))))
+    return _named(x, lambda x: tirx.Select(tirx.abs(x) < _f(4e-4), x, far(x)))
 
 
 _TANH_UP = (
@@ -102,11 +105,10 @@ def erf(x: Any) -> Any:
 
     def outer(x: Any, a: Any) -> Any:
         # Beyond 4 nothing of float32 is left of 1 - erf.
-        clamped = tirx.Select(a > _f(4.0), _f(4.0), a)
-        rest = _named(clamped, lambda c: exp(_horner(c, _ERF_FAR) * c - c))
+        rest = _named(tirx.min(a, _f(4.0)), lambda c: exp(_horner(c, _ERF_FAR) * c - c))
         return _named(_f(1.0) - rest, lambda m: tirx.Select(x < _f(0.0), -m, m))
 
-    return _named(x, lambda x: tirx.Select(x != x, x, of(x)))
+    return _named(x, of)
 
 
 _ERF_NEAR = (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1)
