@@ -421,7 +421,8 @@ def all_times(arguments: Any) -> dict[str, dict[str, dict[str, float]]]:
                 note(f"{backend}: {name}, batch {batch}")
                 calls = sides(name, backend, batch, arguments.size)
                 title = name if arguments.batch == [1] else f"{name}, batch {batch}"
-                results[backend][title] = measure(calls, arguments.rounds)
+                times = results[backend][title] = measure(calls, arguments.rounds)
+                note(", ".join(f"{side} {found:.4g} ms" for side, found in times.items()))
     return results
 
 
