@@ -186,20 +186,20 @@ class _Work:
         return without_autocast(assemble(gm, split, compiled))
 
     def _trace(self, keep: Callable[..., None] | None) -> Callable[..., Sequence[Any]]:
-        if hasattr(self.implementation, "rewrite"):
-            self.gm = self.implementation.rewrite(self.gm, self.request)
-        mode, fakes = aot.fake_inputs(self.gm, self.example_inputs)
+        rewrite = getattr(self.implementation, "rewrite", None)
+        gm = self.gm if rewrite is None else rewrite(self.gm, self.request)
+        mode, fakes = aot.fake_inputs(gm, self.example_inputs)
         with internals.tracing_with(mode):
-            return self._split_and_compile(mode, fakes, keep)
+            return self._split_and_compile(gm, mode, fakes, keep)
 
     def _split_and_compile(
-        self, mode: Any, fakes: Sequence[Any], keep: Callable[..., None] | None
+        self, gm: GraphModule, mode: Any, fakes: Sequence[Any], keep: Callable[..., None] | None
     ) -> Callable[..., Sequence[Any]]:
         table = decompose.table_for(self.implementation)
         if not self.training:
             whole = decompose.whole_operators(self.implementation)
             try:
-                traced = aot.trace_inference(self.gm, mode, fakes, self.example_inputs, table, whole)
+                traced = aot.trace_inference(gm, mode, fakes, self.example_inputs, table, whole)
             except aot.NeedsAutograd as why:
                 self.report.notes.append(f"traced by AOTAutograd: {why}")
             else:
@@ -214,7 +214,7 @@ class _Work:
             phase = "backward" if backward else "forward" if self.training else "inference"
             return self._lower(part, phase, {})
 
-        run = aot.through_autograd(self.gm, fakes, table, lower, training=self.training)
+        run = aot.through_autograd(gm, fakes, table, lower, training=self.training)
         if not internals.inputs_are_mutated():
             return run
         if aliasing.sharing(fakes) != aliasing.sharing(self.example_inputs):

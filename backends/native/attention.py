@@ -8,12 +8,14 @@ al., 2022, arXiv:2205.14135).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
+
+from torchmux import torch_internals as internals
 
 from ..common.graphs import copy_graph
 from ..common.results import hint_of
@@ -30,6 +32,10 @@ _OWN = frozenset(("torch", "_operator", "builtins"))
 _PRODUCTS = frozenset(("matmul", "bmm"))
 _FACTORS = frozenset(("mul", "div", "truediv"))
 _CONVERSIONS = frozenset(("to", "type", "type_as"))
+_IN_PLACE = frozenset(
+    ("setitem", "delitem", "setattr", "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul",
+     "iand", "ior", "ixor", "ilshift", "irshift", "iconcat")
+)  # fmt: skip
 
 
 def fused(gm: GraphModule) -> GraphModule:
@@ -41,7 +47,7 @@ def fused(gm: GraphModule) -> GraphModule:
     for node in list(made.graph.nodes):
         found = _match(node)
         if found is not None:
-            _replace(made, node, found)
+            _replace(made.graph, node, found)
             changed = True
     if not changed:
         return gm
@@ -77,12 +83,12 @@ def _match(node: Node) -> _Attention | None:
         at = _step(at, chain)
     if _name(at) != "softmax" or not _is_over_last(at):
         return None
-    at = _step(at, chain)
+    at = masked = _step(at, chain)
     bias = blocked = None
     fill = -math.inf
     if _name(at) == "masked_fill" and len(at.args) == 3 and not at.kwargs:
         _, blocked, fill = at.args
-        if not isinstance(fill, float) or fill > torch.finfo(_dtype(at) or torch.float32).min / 2:
+        if not isinstance(fill, float) or not _hides(fill, _dtype(at)):
             return None
         at = _step(at, chain)
     elif _name(at) == "add" and len(at.args) == 2 and not at.kwargs:
@@ -102,8 +108,20 @@ def _match(node: Node) -> _Attention | None:
     if not (isinstance(query, Node) and isinstance(turned, Node)) or not _swaps_last(turned):
         return None
     chain.append(at)
+    if any(_may_write(between) for between in _between(at, node) if between not in chain):
+        return None
     found = _Attention(query, turned.args[0], value, scale, bias, blocked, fill, chain)
-    return found if _is_alone(chain) and _is_known(found, at) else None
+    return found if _is_alone(chain) and _is_known(found, at, masked) else None
+
+
+def _hides(fill: float, dtype: torch.dtype | None) -> bool:
+    """Whether a score of ``dtype`` to which ``fill`` is added is ``fill``.
+
+    The kernel adds in float32, in which the lowest number of float16 is a number like others.
+    """
+    if fill == -math.inf or dtype is None or dtype is torch.float16:
+        return fill == -math.inf
+    return fill <= torch.finfo(dtype).min / 2
 
 
 def _step(node: Node, chain: list[Node], to: Any = None) -> Any:
@@ -153,12 +171,32 @@ def _is_alone(chain: Sequence[Node]) -> bool:
     return all(user in inside or _is_idle(user) for node in chain[1:] for user in node.users)
 
 
+def _between(first: Node, last: Node) -> Iterator[Node]:
+    """The nodes that run after ``first`` and before ``last``."""
+    node = first.next
+    while node is not last:
+        yield node
+        node = node.next
+
+
+def _may_write(node: Node) -> bool:
+    """Whether ``node`` may change a tensor in place: then what attention reads is not the same any more at its end."""
+    if node.op not in ("call_function", "call_method") or _is_idle(node):
+        return False
+    if isinstance(node.target, internals.OpOverload):
+        return internals.operator_schema(node.target).is_mutable
+    if "out" in node.kwargs or any(value is True for value in (*node.args, *node.kwargs.values())):
+        return True  # a flag may be ``inplace``
+    name = _name(node)
+    return not name or name.endswith("_") or name.startswith("__") or name in _IN_PLACE
+
+
 def _is_idle(node: Node) -> bool:
     """Whether ``node`` is a call whose result the capture has seen to be its argument, and which changes nothing."""
     return not node.users and (_drops_nothing(node) or _name(node) in _CONVERSIONS)
 
 
-def _is_known(found: _Attention, scores: Node) -> bool:
+def _is_known(found: _Attention, scores: Node, masked: Node) -> bool:
     """Whether the kernel takes tensors like these, and is worth its call."""
     query, key, value, product = (_value(n) for n in (found.query, found.key, found.value, scores))
     if query is None or key is None or value is None or product is None or query.dtype not in _DTYPES:
@@ -172,6 +210,9 @@ def _is_known(found: _Attention, scores: Node) -> bool:
             shown = _value(mask)
             if shown is None or shown.dim() > 4 or shown.requires_grad or shown.dtype is not dtype:
                 return False
+    seen = _value(masked)
+    if seen is None or seen.dim() != 4 or not _same(seen, product, (0, 1, 2, 3)):
+        return False  # a mask that stands for more than there are scores
     rows, columns = hint_of(product.shape[-2]), hint_of(product.shape[-1])
     return rows is not None and columns is not None and rows * columns >= SMALLEST
 
@@ -181,29 +222,16 @@ def _same(one: torch.Tensor, other: torch.Tensor, dims: Sequence[int]) -> bool:
     return all(str(one.shape[d]) == str(other.shape[d]) for d in dims)
 
 
-def _replace(gm: GraphModule, node: Node, found: _Attention) -> None:
-    graph = gm.graph
+def _replace(graph: Graph, node: Node, found: _Attention) -> None:
+    arguments = (found.query, found.key, found.value, found.scale, found.bias, found.blocked, found.fill)
     with graph.inserting_before(node):
-        mask = found.bias
-        if found.blocked is not None:
-            mask = graph.call_function(kernel.mask_of, (found.blocked, found.fill, found.query))
-        arguments = (found.query, found.key, found.value, mask, found.scale)
-        both = graph.call_function(torch.ops.torchmux.attention.default, arguments)
-        result = graph.call_function(_first, (both,))
-    for made in (both, result, *(n for n in (mask,) if n is not found.bias)):
-        assert isinstance(made, Node)
-        made.meta = {k: v for k, v in node.meta.items() if k != "example_value"}
-    result.meta = dict(node.meta)
-    node.replace_all_uses_with(result)
+        made = graph.call_function(kernel.attend, arguments)
+    made.meta = dict(node.meta)
+    node.replace_all_uses_with(made)
     for old in found.chain:
         for idle in [user for user in old.users if _is_idle(user)]:
             graph.erase_node(idle)
         graph.erase_node(old)
-
-
-def _first(results: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The result as a product of matrices lies; code that reads it otherwise does so without a copy in between."""
-    return results[0].contiguous()
 
 
 def _operands(node: Any) -> tuple[Any, Any]:

@@ -63,6 +63,12 @@ torch.library.register_fake("torchmux::attention", _shapes, lib=_library)
 torch.library.register_autograd("torchmux::attention", _backward, setup_context=_save, lib=_library)
 
 
-def mask_of(blocked: Tensor, fill: float, query: Tensor) -> Tensor:
-    """What is added to scores where these are to be ``fill``."""
-    return torch.zeros(blocked.shape, dtype=query.dtype, device=query.device).masked_fill(blocked, fill)
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, scale: float, bias: Tensor | None, blocked: Tensor | None, fill: float
+) -> Tensor:
+    """Attention whose scores have ``bias`` added, or are ``fill`` where ``blocked``, laid out as products are."""
+    mask = bias
+    if blocked is not None:
+        mask = torch.zeros(blocked.shape, dtype=query.dtype, device=query.device).masked_fill(blocked, fill)
+    result, _ = torch.ops.torchmux.attention(query, key, value, mask, scale)
+    return result.contiguous()  # what reads it otherwise does so without a copy in between

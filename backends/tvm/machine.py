@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import importlib.util
 import sys
 import tempfile
@@ -26,18 +27,16 @@ _POOLED = 2  # memory is kept for later calls
 
 @functools.cache
 def _load_runtime() -> None:
-    """Load TVM's runtime library, as ``import tvm`` does before its compiler.
-
-    Raises:
-        RuntimeError, OSError: it is not there.
-    """
-    if "tvm" in sys.modules:
-        return
+    """Load TVM's runtime library, as ``import tvm`` does before its compiler; or all of TVM, if it lies elsewhere."""
     found = importlib.util.find_spec("tvm")
-    if found is None or found.origin is None:
-        raise RuntimeError("the package tvm is not installed")
+    if "tvm" in sys.modules or found is None or found.origin is None:
+        return
     folders = [Path(found.origin).parent / "lib"]
-    load_lib_ctypes("tvm", "tvm_runtime", "RTLD_GLOBAL", extra_lib_paths=folders)
+    try:
+        load_lib_ctypes("tvm", "tvm_runtime", "RTLD_GLOBAL", extra_lib_paths=folders)
+    except (OSError, RuntimeError):
+        importlib.import_module("tvm")
+        return
     with contextlib.suppress(OSError, RuntimeError):  # functions that some versions have elsewhere
         load_lib_ctypes("tvm", "tvm_runtime_extra", "RTLD_LOCAL", extra_lib_paths=folders)
 

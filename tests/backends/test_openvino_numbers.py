@@ -52,6 +52,20 @@ def test_which_of_equal_numbers_comes_first(capture) -> None:
     assert "openvino" in {p.placed_on for p in report.placements}
 
 
+@pytest.mark.parametrize("op", ["repeat", "expand_copy"])
+def test_a_scalar_is_not_broadcast_to_a_scalar(op: str, capture) -> None:
+    broadcast = getattr(torch.ops.aten, op)
+    got, wanted, report = results(capture, lambda x: broadcast(x, []), torch.tensor(3.0))
+    assert torch.equal(got, wanted)
+    assert "scalar is broadcast" in report.fallbacks[0].reason
+
+
+def test_an_inverse_with_few_digits_near_the_end_of_its_domain_is_refused(capture) -> None:
+    got, wanted, report = results(capture, lambda x: x.erfinv(), torch.tensor([0.3, 0.99, -0.999]))
+    assert torch.equal(got, wanted)
+    assert "inverse of erf" in report.fallbacks[0].reason
+
+
 def test_erf_to_the_last_digit(capture) -> None:
     x = torch.cat([torch.linspace(-6, 6, 20001), torch.tensor([torch.inf, -torch.inf, torch.nan, 1e-30, -1e30])])
     got, _, report = results(capture, lambda x: x.erf(), x)

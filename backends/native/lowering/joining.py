@@ -12,6 +12,7 @@ from ..index import Index
 from ..ir import Node
 from ..operations import binary, compare, const, masked
 from ..values import Value, scalar
+from . import views
 from .pointwise import converted
 from .registry import Context, aten, lowers
 
@@ -115,10 +116,8 @@ def _slice_scatter(
 
 @lowers(aten.select_scatter.default)
 def _select_scatter(ctx: Context, a: Value, source: Value, dim: int, position: Any) -> Value:
-    from .views import _position
-
     dim %= a.rank
-    position = _position(position, a.sizes[dim])
+    position = views.position(position, a.sizes[dim])
     source = converted(source, a.dtype)
 
     def element(at: Any) -> Node:

@@ -90,10 +90,15 @@ def _slice(ctx: Context, a: Value, dim: int = 0, start: Any = None, end: Any = N
 @lowers(aten.narrow.default)
 def _narrow(ctx: Context, a: Value, dim: int, start: Any, length: Any) -> Value:
     dim %= a.rank
-    return a.slice(dim, _position(start, a.sizes[dim]), length)
+    return a.slice(dim, position(start, a.sizes[dim]), length)
 
 
-def _position(at: Any, extent: Index) -> Index:
+def position(at: Any, extent: Index) -> Index:
+    """A position in a dimension of ``extent``, which counts from the end if it is negative, as counted from the start.
+
+    Raises:
+        Unsupported: it may be either, and the extent may be zero.
+    """
     if type(at) is int and at < 0:
         return at + extent
     found: Index = at
@@ -107,7 +112,7 @@ def _position(at: Any, extent: Index) -> Index:
 @lowers(aten.select.int)
 def _select(ctx: Context, a: Value, dim: int, at: Any) -> Value:
     dim %= a.rank
-    return a.select(dim, _position(at, a.sizes[dim]))
+    return a.select(dim, position(at, a.sizes[dim]))
 
 
 @lowers(aten.split_with_sizes.default)

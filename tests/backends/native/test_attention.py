@@ -104,6 +104,17 @@ def test_rows_of_the_lowest_number_are_averages() -> None:
     torch.testing.assert_close(got, f(*args))
 
 
+def test_the_lowest_number_of_float16_is_one_like_others_to_the_kernel() -> None:
+    def f(q, k, v, hidden):
+        return (q @ k.mT).masked_fill(hidden, torch.finfo(q.dtype).min).softmax(-1) @ v
+
+    args = tensors(torch.ones(6, 9, dtype=torch.bool), dtype=torch.float16)
+    with torch.no_grad():
+        got, ran = run(f, *args)
+    assert FUSED not in ran
+    torch.testing.assert_close(got, f(*args))
+
+
 @pytest.mark.parametrize("masked", [False, True])
 def test_gradients(masked: bool) -> None:
     def f(q, k, v, m):
@@ -121,7 +132,24 @@ def test_gradients(masked: bool) -> None:
     assert_as_exact_as_eager(*results)
 
 
+def changed_keys(q, k, v, m):
+    k = k.clone()
+    scores = q @ k.mT
+    k.zero_()
+    return scores.softmax(-1) @ v + k.sum()
+
+
+def changed_mask(q, k, v, m):
+    bias = torch.zeros(6, 9)
+    scores = q @ k.mT + bias
+    bias[0] = -torch.inf
+    return scores.softmax(-1) @ v + bias[1].sum()
+
+
 KEPT = {
+    "keys change": changed_keys,
+    "the mask changes": changed_mask,
+    "a mask of more": lambda q, k, v, m: (q[:1] @ k[:1].mT + m.new_zeros(2, 1, 6, 9).float()).softmax(-1) @ v[:1],
     "weights are returned": lambda q, k, v, m: ((w := (q @ k.mT).softmax(-1)) @ v, w),
     "over another dimension": lambda q, k, v, m: (q @ k.mT).softmax(-2) @ v,
     "not turned": lambda q, k, v, m: (q @ k.reshape(2, 4, 8, 9)).softmax(-1) @ v,
