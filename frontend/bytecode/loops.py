@@ -56,8 +56,12 @@ def _is_known(shape):
 
 
 def _bound_locals(program, start, bound, ends):
-    """{op: the locals that are bound there on every way from op ``start``}, not followed beyond the ops ``ends``."""
-    found, work = {}, [(start, frozenset(bound))]
+    """{op: the locals that are bound there on every way from op ``start``}, not followed beyond the ops ``ends``.
+
+    An inlined comprehension puts away what its variables were before it, bound or not, and stores that again at its
+    end; ``(name,)`` stands for a bound local that is put away.
+    """
+    shapes, found, work = stack_shapes(program), {}, [(start, frozenset(bound))]
     while work:
         at, now = work.pop()
         while at < len(program.ops):
@@ -72,8 +76,14 @@ def _bound_locals(program, start, bound, ends):
             if op.handler is not None:
                 work.append((op.handler[0], now - {op.arg} if op.name in ("DELETE_FAST", "STORE_FAST") else now))
             if op.name == "STORE_FAST":
-                now |= {op.arg}
-            elif op.name in ("DELETE_FAST", "LOAD_FAST_AND_CLEAR"):
+                if shapes[at][-1] != MAYBE_NULL or (op.arg,) in now:
+                    now |= {op.arg}
+                else:
+                    now -= {op.arg}
+                now -= {(op.arg,)}
+            elif op.name == "LOAD_FAST_AND_CLEAR":
+                now = now - {op.arg} | {(op.arg,)} if op.arg in now else now - {op.arg, (op.arg,)}
+            elif op.name == "DELETE_FAST":
                 now -= {op.arg}
             if op.target is not None:
                 work.append((op.target, now))

@@ -1,5 +1,8 @@
 """Comprehensions: nested, conditional, over dictionaries and sets, with scopes of their own."""
 
+import bisect
+import itertools
+
 import torch
 
 from .corpus import case
@@ -100,3 +103,24 @@ def case_generator_in_call(x):
 def case_comprehension_unpacks(x):
     pairs = [(1, (x, 2)), (3, (x + 1, 4))]
     return [a + b + c for a, (b, c) in pairs]
+
+
+@case(one_graph=False)
+def case_comprehensions_around_a_loop_that_runs_in_eager(x):
+    names = [q for q, r in itertools.groupby("cab")]
+    rest = []
+    for name in names:
+        bisect.insort(rest, name)
+    if x.dim() == 1:
+        rest = [q for q in rest if q != "a"]  # what q is put back to was never bound
+    return x + len(rest)
+
+
+@case(one_graph=False)
+def case_variable_of_a_comprehension_read_behind_a_loop(x):
+    q = x * 2
+    names = [q for q, r in itertools.groupby("cab")]
+    rest = []
+    for name in names:
+        bisect.insort(rest, name)
+    return q + len([q for q in rest if q != "a"])
