@@ -1,5 +1,8 @@
 """Runs a random program plainly and compiled, over several inputs, and compares all that can be seen."""
 
+import contextlib
+import signal
+
 import torch
 
 import torchmux
@@ -9,8 +12,24 @@ from .corpus import Case, Runner, assert_same
 from .random_programs import function_of
 
 
-class Skip(Exception):
-    """The program does not do the same twice."""
+class Skip(BaseException):
+    """The program does not do the same twice, or does not end."""
+
+
+@contextlib.contextmanager
+def _skip_if_endless(seconds=5):
+    """A comprehension may append to the very list that it goes through."""
+
+    def give_up(number, frame):
+        raise Skip
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _inputs(n, flag, items, table, child=False, alias=False, grad=False):
@@ -54,7 +73,8 @@ def check(source, stats=None, dynamic=None):
         for number, case in enumerate(cases):
             expected, again, actual = Runner(case, function), Runner(case, function), Runner(case, compiled)
             for call in range(2 if number == 0 else 1):
-                first = expected.call()
+                with _skip_if_endless():
+                    first = expected.call()
                 try:
                     assert_same(first, again.call())
                 except AssertionError:
