@@ -1,18 +1,19 @@
 """Comparing new code with torch, once, before it is used.
 
 Converters are many and not all right: some ignore arguments, some assume float32.  The whole part is run on the real
-parameters and made-up inputs; only if it differs are its nodes tried one by one, to find which to leave to torch.
+parameters and made-up inputs; only if it differs, or if torch itself makes nothing of them that could be compared, are
+its nodes tried one by one, to find which to leave to torch.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Interpreter, Node
+from torch.fx import GraphModule, Interpreter, Node, map_arg
 
 from torchmux import torch_internals as internals
 
@@ -44,35 +45,36 @@ def culprits(
         runtime: its name, for the reasons.
 
     Returns:
-        The nodes that are wrong, by name, and why; empty if the part is right, or if torch cannot run it on made-up
-        inputs either.
+        The nodes that are wrong, by name, and why; empty if the part is right.
 
     Raises:
         Differs: the part is wrong, its nodes are right.
         Exception: what ``run`` raised, if no node raises it alone.
     """
     with internals.without_modes(), torch.no_grad(), internals.below_autograd():
+        try_alone = _Alone(compile_alone, runtime)
         found_inputs = _inputs_that_run(gm, example_inputs)
         if found_inputs is None:
-            return {}
+            return _blamed(gm, try_alone.reason)
         inputs, wanted = found_inputs
         failure, differing = None, []
+        # Where made-up numbers lead torch itself to nan there is nothing to compare.
+        known = [not b.isnan().any() for b in wanted]
         try:
             got = run(*inputs)
         except Exception as error:
             failure = error
         else:
-            # Where made-up numbers lead torch itself to nan there is nothing to compare.
-            pairs = [(a, b) for a, b in zip(got, wanted, strict=True) if not b.isnan().any()]
-            differing = [b for a, b in pairs if not _close(a, b, _WHOLE)]
-            if not differing:
+            pairs = zip(got, wanted, known, strict=True)
+            differing = [b for a, b, is_known in pairs if is_known and not _close(a, b, _WHOLE)]
+            if not differing and all(known):
                 return {}
         recorder = _Recorder(gm)
         recorder.run(*inputs)
-        found = _blamed(gm, lambda node: _reason(node, recorder.values, compile_alone, runtime))
+        found = _blamed(gm, lambda node: try_alone.reason(node, recorder.values))
     if not found and failure is not None:
         raise failure
-    if not found and all(b.is_floating_point() for b in differing):
+    if not found and differing and all(b.is_floating_point() for b in differing):
         raise Differs(f"{runtime}'s code computes something else than torch, though each operator alone is right")
     return found  # integers may hang on the rounding of what they were made from
 
@@ -82,7 +84,7 @@ def _inputs_that_run(gm: GraphModule, example_inputs: Sequence[Any]) -> tuple[li
     for integers in (2, 1):
         inputs = made_up(gm, example_inputs, integers)
         try:
-            return inputs, Interpreter(gm).run(*inputs)
+            return inputs, _Eager(gm).run(*inputs)
         except Exception as error:
             log.debug("made-up inputs do not run: %s", error)
     return None
@@ -115,7 +117,16 @@ def _told(error: Exception, runtime: str) -> str:
     return f"{runtime}: {type(error).__name__}: {' '.join(str(error).split())[-200:]}"
 
 
-class _Recorder(Interpreter):
+class _Eager(Interpreter):
+    """Runs a graph with torch, whose kernels may choose other strides than its fake tensors show."""
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if target is torch.ops.aten.view.default:
+            target = torch.ops.aten.reshape.default
+        return super().call_function(target, args, kwargs)
+
+
+class _Recorder(_Eager):
     """Keeps the value of every node."""
 
     def __init__(self, gm: GraphModule) -> None:
@@ -127,22 +138,57 @@ class _Recorder(Interpreter):
         return result
 
 
-def _reason(
-    node: Node, values: dict[Node, Any], compile_alone: Callable[[GraphModule], Run], runtime: str
-) -> str | None:
-    single = alone(node)
-    if not next(n for n in reversed(single.graph.nodes) if n.op == "output").args[0]:
-        return None
-    try:
-        run = compile_alone(single)
-        got = run(*(values[n] for n in node.all_input_nodes))
-    except Exception as error:
-        return _told(error, runtime)
-    result = values[node]
-    wanted = [result[p] for p in elements_in_use(node)] if isinstance(result, (tuple, list)) else [result]
-    if all(_close(a, b, _ALONE) for a, b in zip(got, wanted, strict=True)):
-        return None
-    return f"{runtime}'s code for it computes something else than torch"
+class _Alone:
+    """Compares code of single nodes with torch."""
+
+    def __init__(self, compile_alone: Callable[[GraphModule], Run], runtime: str) -> None:
+        self._compile = compile_alone
+        self._runtime = runtime
+        self._known: dict[str, str | None] = {}  # what came of nodes on inputs made up from what is told of them
+
+    def reason(self, node: Node, values: Mapping[Node, Any] | None = None) -> str | None:
+        """Why a node is wrong, or None: on these ``values``, or where they have no numbers, on made-up ones."""
+        single = alone(node)
+        if not single.graph.output_node().args[0]:
+            return None
+        inputs = [values[n] for n in node.all_input_nodes] if values is not None else []
+        if values is not None and all(_is_number(value) for value in inputs):
+            return self._difference(single, inputs)
+        told = _description(node)
+        if told not in self._known:
+            self._known[told] = self._difference(single, made_up(single, [None] * len(node.all_input_nodes)))
+        return self._known[told]
+
+    def _difference(self, single: GraphModule, inputs: Sequence[Any]) -> str | None:
+        try:
+            wanted = _Eager(single).run(*inputs)
+        except Exception as error:
+            log.debug("made-up inputs do not run: %s", error)
+            return None
+        try:
+            got = self._compile(single)(*inputs)
+        except Exception as error:
+            return _told(error, self._runtime)
+        if all(_close(a, b, _ALONE) for a, b in zip(got, wanted, strict=True)):
+            return None
+        return f"{self._runtime}'s code for it computes something else than torch"
+
+
+def _is_number(value: Any) -> bool:
+    """Whether no element of a tensor is nan."""
+    return not (isinstance(value, torch.Tensor) and value.is_floating_point() and bool(value.isnan().any()))
+
+
+def _description(node: Node) -> str:
+    """All that decides what a node does on made-up inputs."""
+
+    def told(value: Node) -> str:
+        made = value.meta["val"]
+        if not isinstance(made, torch.Tensor):
+            return f"{type(made).__name__} {hint_of(made)}"
+        return f"{made.dtype} {[hint_of(s) for s in made.shape]} {[hint_of(s) for s in made.stride()]} {made.device}"
+
+    return str((node.target, map_arg(node.args, told), map_arg(dict(node.kwargs), told), elements_in_use(node)))
 
 
 def made_up(gm: GraphModule, example_inputs: Sequence[Any], integers: int = 2) -> list[Any]:

@@ -20,7 +20,7 @@ def _traced(function, *inputs):
 
 
 def _with_fault(op, fault):
-    """A compiler that gets one operator wrong."""
+    """A compiler that gets one operator wrong; strides are nothing to it."""
 
     def compile_graph(gm: GraphModule):
         copy = GraphModule(gm, torch.fx.Graph())
@@ -28,6 +28,8 @@ def _with_fault(op, fault):
         for node in copy.graph.nodes:
             if node.target is op:
                 node.target = fault
+            if node.target is ATEN.view.default:
+                node.target = ATEN.reshape.default
         copy.recompile()
         return copy.forward
 
@@ -94,3 +96,24 @@ def test_integers_that_torch_does_not_take_as_indices_are_not_the_last_word():
     compile_graph = _with_fault(ATEN.cos.default, lambda x: x.cos() * 1.01)
     fakes = [n.meta["val"] for n in gm.graph.find_nodes(op="placeholder")]
     assert list(check.culprits(gm, compile_graph(gm), fakes, compile_graph, "Theirs")) == ["cos"]
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs"),
+    [
+        # an index that no made-up number fits
+        (lambda t, i: ATEN.embedding(t, i + 7).cos(), (torch.randn(9, 2), torch.tensor([1, 0]))),
+        # a logarithm of negative numbers
+        (lambda t: (t.abs() * -1 - 1).log().cos(), (X,)),
+        # strides that torch's kernel chooses otherwise than its fake tensors tell
+        (lambda t: ATEN.view(torch.batch_norm(t.mT, None, None, None, None, True, 0.1, 1e-5, False).mT, [6, 4]).cos(),
+         (torch.randn(2, 3, 4),)),
+    ],
+    ids=["index", "nan", "strides"],
+)  # fmt: skip
+def test_wrong_operators_are_found_where_made_up_inputs_lead_nowhere(function, inputs):
+    gm = _traced(function, *inputs)
+    fakes = [n.meta["val"] for n in gm.graph.find_nodes(op="placeholder")]
+    for fault, found in ((torch.cos, []), (lambda x: x.cos() * 1.01, ["cos"])):
+        compile_graph = _with_fault(ATEN.cos.default, fault)
+        assert list(check.culprits(gm, compile_graph(gm), fakes, compile_graph, "Theirs")) == found
