@@ -342,19 +342,50 @@ def _gelu(t: Any, node: Node) -> Any:
 # --- reductions and rows ------------------------------------------------------------------------------------------
 
 
+# One running sum of so many numbers keeps digits enough; torch's sums are trees.
+_MOST_TERMS = 256
+
+
 def _reduction(op: Callable[..., Any]) -> Handler:
     def handle(t: Any, node: Node) -> Any:
         source = node.args[0]
-        rank = source.meta["val"].dim()
+        shape = list(source.meta["val"].shape)
         given = t.arguments(node)
         dims = given[1] if len(given) > 1 and not isinstance(given[1], torch.dtype) else None
         keep = bool(given[2]) if len(given) > 2 else False
         dims = [dims] if isinstance(dims, int) else dims
-        axes = sorted(d % rank for d in dims) if dims else list(range(rank))
+        axes = sorted(d % len(shape) for d in dims) if dims else list(range(len(shape)))
         x = t.operand(source, node.meta["val"].dtype)
-        return t.emit(op(x, axis=axes, keepdims=keep)) if rank else x
+        if not shape:
+            return x
+        if node.meta["val"].is_floating_point() and not _is_short([shape[a] for a in axes]):
+            x = _reduced_in_parts(t, x, axes, source, op)
+        return t.emit(op(x, axis=axes, keepdims=keep))
 
     return handle
+
+
+def _is_short(sizes: list[Any]) -> bool:
+    return all(isinstance(s, int) for s in sizes) and math.prod(sizes) <= _MOST_TERMS
+
+
+def _reduced_in_parts(t: Any, x: Any, axes: list[int], source: Node, op: Callable[..., Any]) -> Any:
+    """``x`` with ``axes`` reduced, but for what one step more can do."""
+    sizes = t.shape(source)
+    for axis in axes:
+        part = _part(sizes[axis]) if isinstance(sizes[axis], int) and sizes[axis] > _MOST_TERMS else 1
+        if part > 1:
+            sizes[axis] //= part
+            x = t.reshape(x, [*sizes[: axis + 1], part, *sizes[axis + 1 :]])
+            x = t.emit(op(x, axis=[axis + 1], keepdims=False))
+    for axis in reversed(axes[1:]):
+        x = t.emit(op(x, axis=[axis], keepdims=True))
+    return x
+
+
+def _part(terms: int) -> int:
+    """The divisor of ``terms`` that comes closest to its root from below."""
+    return next(d for d in range(math.isqrt(terms), 0, -1) if terms % d == 0)
 
 
 _handles(_ATEN.sum.default, _ATEN.sum.dim_IntList)(_reduction(relax.op.sum))

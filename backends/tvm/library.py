@@ -47,7 +47,7 @@ RETURNING = frozenset(
 
 # Operators that are torch's whatever the options say.  The first read where data says, and TVM's code for them does not
 # look whether that is inside the tensor, where torch's raises IndexError.  The others pick or order numbers, and TVM's
-# code passes over nan.
+# code passes over nan; of a batch norm, TVM's frontend knows inference alone, and takes training for it.
 ALWAYS = frozenset(
     (
         _ATEN.embedding.default,
@@ -72,6 +72,8 @@ ALWAYS = frozenset(
         _ATEN.topk.default,
         _ATEN.cumprod.default,
         _ATEN.max_pool2d_with_indices.default,
+        _ATEN._native_batch_norm_legit.no_stats,
+        _ATEN._native_batch_norm_legit_functional.default,
     )
 )
 

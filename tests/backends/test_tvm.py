@@ -78,6 +78,26 @@ def test_a_norm_of_squares(capture) -> None:
     )
 
 
+@pytest.mark.parametrize("shape", [(2, 32, 32), (5000,), (3, 2048, 5)])
+def test_long_sums_lose_no_digits(capture, shape) -> None:
+    x = torch.rand(shape) + 1
+    captured = capture(lambda x: (x.sum(), x.mean()), x)
+    found = captured.run(captured.compile("tvm", strict=True), x)
+    for result, wanted in zip(found, (x.double().sum(), x.double().mean()), strict=True):
+        assert abs(result.item() / wanted.item() - 1) < 3e-7
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+def test_batch_norm_in_training(capture, statistics: bool) -> None:
+    x, mean, variance = torch.randn(6, 5, 3), torch.zeros(5), torch.ones(5)
+
+    def function(x, mean, variance):
+        kept = (mean.clone(), variance.clone()) if statistics else (None, None)
+        return (F.batch_norm(x, *kept, training=True), *(t for t in kept if t is not None))
+
+    assert check(capture, function, x, mean, variance).share == 1.0
+
+
 @pytest.mark.parametrize("function", [torch.exp, torch.tanh, torch.sigmoid, torch.erf])
 def test_elementary_functions_everywhere(capture, function) -> None:
     special = torch.tensor([0.0, -0.0, float("inf"), -float("inf"), float("nan"), 88.7, 89.0, -103.0, -104.5, 1e-6])
