@@ -55,26 +55,26 @@ def culprits(
         try_alone = _Alone(compile_alone, runtime)
         found_inputs = _inputs_that_run(gm, example_inputs)
         if found_inputs is None:
-            return _blamed(gm, try_alone.reason)
+            return _blamed(gm, try_alone.on_made_up)
         inputs, wanted = found_inputs
         failure, differing = None, []
-        # Where made-up numbers lead torch itself to nan there is nothing to compare.
-        known = [not b.isnan().any() for b in wanted]
         try:
             got = run(*inputs)
         except Exception as error:
             failure = error
         else:
-            pairs = zip(got, wanted, known, strict=True)
-            differing = [b for a, b, is_known in pairs if is_known and not _close(a, b, _WHOLE)]
-            if not differing and all(known):
-                return {}
+            # Where made-up numbers lead torch itself to nan there is nothing to compare.
+            known = [i for i, b in enumerate(wanted) if not b.isnan().any()]
+            differing = [wanted[i] for i in known if not _close(got[i], wanted[i], _WHOLE)]
+            if not differing:
+                seen = _leads_to(gm, known)
+                return _blamed(gm, lambda node: None if node in seen else try_alone.on_made_up(node))
         recorder = _Recorder(gm)
         recorder.run(*inputs)
-        found = _blamed(gm, lambda node: try_alone.reason(node, recorder.values))
+        found = _blamed(gm, lambda node: try_alone.on(node, recorder.values))
     if not found and failure is not None:
         raise failure
-    if not found and differing and all(b.is_floating_point() for b in differing):
+    if not found and all(b.is_floating_point() for b in differing):
         raise Differs(f"{runtime}'s code computes something else than torch, though each operator alone is right")
     return found  # integers may hang on the rounding of what they were made from
 
@@ -88,6 +88,19 @@ def _inputs_that_run(gm: GraphModule, example_inputs: Sequence[Any]) -> tuple[li
         except Exception as error:
             log.debug("made-up inputs do not run: %s", error)
     return None
+
+
+def _leads_to(gm: GraphModule, results: Sequence[int]) -> set[Node]:
+    """The nodes that go into these results."""
+    outputs = gm.graph.output_node().args[0]
+    seen: set[Node] = set()
+    work = [outputs[i] for i in results]
+    while work:
+        node = work.pop()
+        if node not in seen:
+            seen.add(node)
+            work += node.all_input_nodes
+    return seen
 
 
 def uncompilable(gm: GraphModule, compile_alone: Callable[[GraphModule], Run], runtime: str) -> dict[str, str]:
@@ -146,20 +159,22 @@ class _Alone:
         self._runtime = runtime
         self._known: dict[str, str | None] = {}  # what came of nodes on inputs made up from what is told of them
 
-    def reason(self, node: Node, values: Mapping[Node, Any] | None = None) -> str | None:
-        """Why a node is wrong, or None: on these ``values``, or where they have no numbers, on made-up ones."""
-        single = alone(node)
-        if not single.graph.output_node().args[0]:
-            return None
-        inputs = [values[n] for n in node.all_input_nodes] if values is not None else []
-        if values is not None and all(_is_number(value) for value in inputs):
-            return self._difference(single, inputs)
+    def on(self, node: Node, values: Mapping[Node, Any]) -> str | None:
+        """Why a node is wrong on the values that a run of the graph has come to; None if it is right."""
+        return self._difference(alone(node), [values[n] for n in node.all_input_nodes])
+
+    def on_made_up(self, node: Node) -> str | None:
+        """Why a node is wrong on made-up inputs; None if it is right, or if torch does not take them."""
         told = _description(node)
         if told not in self._known:
-            self._known[told] = self._difference(single, made_up(single, [None] * len(node.all_input_nodes)))
+            self._known[told] = self._difference(alone(node), None)
         return self._known[told]
 
-    def _difference(self, single: GraphModule, inputs: Sequence[Any]) -> str | None:
+    def _difference(self, single: GraphModule, inputs: Sequence[Any] | None) -> str | None:
+        if not single.graph.output_node().args[0]:
+            return None
+        if inputs is None:
+            inputs = made_up(single, [None] * len(single.graph.find_nodes(op="placeholder")))
         try:
             wanted = _Eager(single).run(*inputs)
         except Exception as error:
@@ -172,11 +187,6 @@ class _Alone:
         if all(_close(a, b, _ALONE) for a, b in zip(got, wanted, strict=True)):
             return None
         return f"{self._runtime}'s code for it computes something else than torch"
-
-
-def _is_number(value: Any) -> bool:
-    """Whether no element of a tensor is nan."""
-    return not (isinstance(value, torch.Tensor) and value.is_floating_point() and bool(value.isnan().any()))
 
 
 def _description(node: Node) -> str:
