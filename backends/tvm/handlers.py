@@ -133,6 +133,24 @@ def _cat(t: Any, node: Node) -> Any:
 # --- dtypes and constants -----------------------------------------------------------------------------------------
 
 
+@_handles(_ATEN.select_scatter.default)
+def _select_scatter(t: Any, node: Node) -> Any:
+    """Like ``cat``; spelled out by comparisons of positions, it would lose the strides of its input."""
+    source, given, dim, index = t.arguments(node)
+    shape = t.shape(source)
+    dim %= len(shape)
+    at, size = t.position(index, shape[dim]), shape[dim]
+    if not isinstance(at, int) or not isinstance(size, int):
+        raise TypeError("a position that depends on the call")
+    x = t.env[source]
+    pieces = [t.reshape(t.operand(given, node.meta["val"].dtype), [*shape[:dim], 1, *shape[dim + 1 :]])]
+    if at > 0:
+        pieces.insert(0, t.strided_slice(x, dim, 0, at, 1))
+    if at + 1 < size:
+        pieces.append(t.strided_slice(x, dim, at + 1, size, 1))
+    return t.emit(relax.op.concat(pieces, axis=dim))
+
+
 @_handles(_ATEN._to_copy.default)
 def _to_copy(t: Any, node: Node) -> Any:
     return t.cast(t.env[node.args[0]], node.meta["val"].dtype)

@@ -182,6 +182,12 @@ def test_kernels_of_torch_take_views(capture) -> None:
     check(capture, f, torch.randn(6, 32), torch.randn(32, 32))
 
 
+@pytest.mark.parametrize("index", [0, 1, -1])
+def test_a_row_put_into_a_tensor_with_gaps(capture, index) -> None:
+    x = torch.randn(4, 6, 5)[::2, ::2]
+    check(capture, lambda x, row: torch.select_scatter(x, row, 1, index), x, torch.randn(2, 5), exact=True)
+
+
 def test_convolutions(capture) -> None:
     one, two = torch.randn(8, 3, 3, 3), torch.randn(4, 8, 1, 1)
     mean, variance = torch.randn(8), torch.rand(8) + 0.5
