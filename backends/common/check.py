@@ -65,16 +65,18 @@ def culprits(
         else:
             # Where made-up numbers lead torch itself to nan there is nothing to compare.
             known = [i for i, b in enumerate(wanted) if not b.isnan().any()]
-            differing = [wanted[i] for i in known if not _close(got[i], wanted[i], _WHOLE)]
+            differing = [i for i in known if not _close(got[i], wanted[i], _WHOLE)]
             if not differing:
                 seen = _leads_to(gm, known)
                 return _blamed(gm, lambda node: None if node in seen else try_alone.on_made_up(node))
         recorder = _Recorder(gm)
         recorder.run(*inputs)
         found = _blamed(gm, lambda node: try_alone.on(node, recorder.values))
+        if not found and failure is None and _is_as_far_off(gm, inputs, got, wanted, differing):
+            return {}
     if not found and failure is not None:
         raise failure
-    if not found and all(b.is_floating_point() for b in differing):
+    if not found and all(wanted[i].is_floating_point() for i in differing):
         raise Differs(f"{runtime}'s code computes something else than torch, though each operator alone is right")
     return found  # integers may hang on the rounding of what they were made from
 
@@ -88,6 +90,31 @@ def _inputs_that_run(gm: GraphModule, example_inputs: Sequence[Any]) -> tuple[li
         except Exception as error:
             log.debug("made-up inputs do not run: %s", error)
     return None
+
+
+def _is_as_far_off(gm: GraphModule, inputs: Sequence[Any], got: Any, wanted: Any, differing: Sequence[int]) -> bool:
+    """Whether torch's own results change as much when the last digits of its inputs do.
+
+    So it is with a batch norm of two numbers, which makes much of their difference.
+    """
+    generator = torch.Generator().manual_seed(1)
+    others = []
+    for value in inputs:
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            digits = torch.randint(-4, 5, value.shape, generator=generator).to(value)
+            value = value * (1 + digits * torch.finfo(value.dtype).eps)
+        others.append(value)
+    again = _Eager(gm).run(*others)
+
+    def change(a: torch.Tensor, b: torch.Tensor) -> float:
+        return float((a.double() - b.double()).abs().max())
+
+    return all(
+        got[i].dtype is wanted[i].dtype
+        and got[i].shape == wanted[i].shape
+        and change(got[i], wanted[i]) <= 8 * change(again[i], wanted[i])
+        for i in differing
+    )
 
 
 def _leads_to(gm: GraphModule, results: Sequence[int]) -> set[Node]:

@@ -117,3 +117,14 @@ def test_wrong_operators_are_found_where_made_up_inputs_lead_nowhere(function, i
     for fault, found in ((torch.cos, []), (lambda x: x.cos() * 1.01, ["cos"])):
         compile_graph = _with_fault(ATEN.cos.default, fault)
         assert list(check.culprits(gm, compile_graph(gm), fakes, compile_graph, "Theirs")) == found
+
+
+def test_code_that_errs_no_more_than_torch_where_digits_are_lost():
+    """As far from torch as torch is from itself where its inputs are rounded otherwise."""
+    x = torch.randn(64, 64)
+    inputs = [x, x * 1.000002]
+    gm = _traced(lambda x, y: (x.sin() - y.sin()) * 1e6, *inputs)
+    compile_graph = _with_fault(ATEN.sin.default, lambda x: x.sin() * (1 + 2e-7 * (x * 1e7).sin()))
+    assert check.culprits(gm, compile_graph(gm), inputs, compile_graph, "Theirs") == {}
+    with pytest.raises(check.Differs):
+        check.culprits(gm, lambda x, y: (gm(x, y)[0] * 9,), inputs, lambda g: g.forward, "Theirs")
