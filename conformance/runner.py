@@ -25,6 +25,9 @@ START_SECONDS = 180.0
 PATIENCE = {"models": 5.0}
 """How many times as long as others the cases of a subject may take: models have more to compile."""
 
+FRESH_AFTER = 500
+"""How many cases one process runs: code that was loaded stays mapped, and Linux allows a process 65,530 mappings."""
+
 
 class OtherRun(ValueError):
     """A journal that belongs to another backend, other versions, or another level."""
@@ -191,9 +194,13 @@ class CaseRunner:
         self._head = head
         self._stop = stop or _Stop()
         self._worker: Worker | None = None
+        self._ran = 0  # cases in this worker
 
     def run(self, name: str, seconds: float) -> Result:
         """The result of one case; one that killed its process has a reproducer all the same."""
+        if self._ran >= FRESH_AFTER:
+            self.close()
+        self._ran += 1
         result = self._started().run({"case": name}, seconds * PATIENCE.get(name.partition("/")[0], 1.0))
         if self._closed_if_dead():
             if not self._stop.is_set():
@@ -215,6 +222,7 @@ class CaseRunner:
         return True
 
     def close(self) -> None:
+        self._ran = 0
         if self._worker is not None:
             self._stop.forget(self._worker)
             self._worker.close()

@@ -66,6 +66,21 @@ def test_what_the_journal_has_does_not_run_again(tmp_path):
     assert result.reason == "from the journal"
 
 
+def test_a_process_runs_so_many_cases_and_no_more(monkeypatch):
+    started = []
+
+    class Counted(runner.Worker):
+        def __init__(self, *args):
+            super().__init__(*args)
+            started.append(self.process.pid)
+
+    monkeypatch.setattr(runner, "Worker", Counted)
+    monkeypatch.setattr(runner, "FRESH_AFTER", 2)
+    results = runner.run(IDS[:3], backend="eager")
+    assert [result.outcome for result in results] == [Outcome.PASS] * 3
+    assert len(set(started)) == 2
+
+
 def test_the_command(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     files = {name: str(tmp_path / name) for name in ("all.json", "junit.xml", "kept.jsonl")}
