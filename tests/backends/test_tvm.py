@@ -78,7 +78,7 @@ def test_a_norm_of_squares(capture) -> None:
     )
 
 
-@pytest.mark.parametrize("shape", [(2, 32, 32), (5000,), (3, 2048, 5)])
+@pytest.mark.parametrize("shape", [(400, 1000), (300000,), (3, 2048, 50)])
 def test_long_sums_lose_no_digits(capture, shape) -> None:
     x = torch.rand(shape) + 1
     captured = capture(lambda x: (x.sum(), x.mean()), x)
