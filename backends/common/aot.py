@@ -129,7 +129,7 @@ def through_autograd(
         def compile_one(part: GraphModule, inputs: Sequence[Any]) -> Any:
             if not backward:
                 return _boxed(lower(part, inputs, False))
-            return _boxed(Backward(part, tangents, lambda gm: lower(gm, inputs, True)))
+            return _boxed(Backward(part, tangents, internals.not_captured(lambda gm: lower(gm, inputs, True))))
 
         # Backward is compiled when it first runs, which may be in the middle of a program that is captured.
         return internals.not_captured(compile_one)

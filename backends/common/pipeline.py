@@ -211,8 +211,12 @@ class _Work:
                 return eager_when_overlap_differs(run, self.gm, self.example_inputs, strict=self.request.strict)
 
         def lower(part: GraphModule, inputs: Sequence[Any], backward: bool) -> Callable[..., Sequence[Any]]:
-            phase = "backward" if backward else "forward" if self.training else "inference"
-            return self._lower(part, phase, {})
+            if not backward:
+                return self._lower(part, "forward" if self.training else "inference", {})
+            told = len(self.report.placements)
+            run = self._lower(part, "backward", {})
+            self.tell(told)  # it is compiled when it first runs, long after the rest was told
+            return run
 
         run = aot.through_autograd(gm, fakes, table, lower, training=self.training)
         if not internals.inputs_are_mutated():
@@ -362,15 +366,17 @@ class _Work:
             ) from error
         log.debug("%s raised while compiling", self.spec.name, exc_info=error)
 
-    def tell(self) -> None:
-        """One line for a graph that the backend does not run whole."""
-        fallbacks = self.report.fallbacks
+    def tell(self, told: int = 0) -> None:
+        """One line for a graph that the backend does not run whole; of its first ``told`` operators no more is told."""
+        placements = self.report.placements[told:]
+        fallbacks = [p for p in placements if p.placed_on == "eager"]
         if fallbacks:
             log.warning(
-                "%s: torch runs %d of %d operators: %s",
+                "%s: torch runs %d of %d operators%s: %s",
                 self.spec.name,
                 len(fallbacks),
-                len(self.report.placements),
+                len(placements),
+                " of the backward pass" if told else "",
                 _describe(fallbacks),
             )
 

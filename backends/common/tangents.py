@@ -3,7 +3,8 @@
 What a program does not differentiate gets no gradient, and autograd computes nothing from it.  AOTAutograd computes
 with zeros instead, which differs twice: an input that leads to nothing else gets zeros where eager leaves None, and
 where a derivative is infinite, zero times infinity is nan.  So autograd is asked which results got a gradient, before
-the backward pass runs, and for every such choice that occurs the backward graph is compiled without the others.
+the backward pass runs, and for every such choice that occurs the backward graph is compiled without the others.  No
+other is compiled: a model that returns its logits beside the loss is seldom asked for gradients of both.
 """
 
 from __future__ import annotations
@@ -83,26 +84,28 @@ class Tangents:
 
 
 class Backward:
-    """A compiled backward graph, and one more for each choice of results without a gradient that occurs."""
+    """A backward graph, compiled for each choice of results without a gradient that occurs."""
 
     def __init__(self, gm: GraphModule, tangents: Tangents, lower: Callable[[GraphModule], Run]) -> None:
         self._tangents = tangents
         self._lower = lower
         self._untouched: GraphModule | None = None
+        self._runs: dict[tuple[int, ...], Run] = {}  # by the tangents that are missing
         if tangents.count > 1 and not any(aliasing.writes(n) for n in gm.graph.nodes):
-            self._untouched = copy_graph(gm)
-        self._whole = lower(gm)
-        self._without: dict[tuple[int, ...], Run] = {}
+            self._untouched = gm
+        else:
+            self._runs[()] = lower(gm)
 
     def __call__(self, *args: Any) -> Sequence[Any]:
         missing = self._tangents.missing()
-        if not missing or self._untouched is None:
-            return self._whole(*args)
-        run = self._without.get(missing)
+        if self._untouched is None:
+            missing = ()
+        run = self._runs.get(missing)
         if run is None:
+            assert self._untouched is not None
             gm = copy_graph(self._untouched)
             leave_out(gm, missing)
-            run = self._without[missing] = self._lower(gm)
+            run = self._runs[missing] = self._lower(gm)
         return run(*args)
 
 

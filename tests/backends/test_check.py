@@ -128,3 +128,19 @@ def test_code_that_errs_no_more_than_torch_where_digits_are_lost():
     assert check.culprits(gm, compile_graph(gm), inputs, compile_graph, "Theirs") == {}
     with pytest.raises(check.Differs):
         check.culprits(gm, lambda x, y: (gm(x, y)[0] * 99,), inputs, lambda g: g.forward, "Theirs")
+
+
+def test_gradients_that_grow_with_each_layer_are_compared_where_they_do_not():
+    """What overflows in between, if things are added in another order, is right where numbers are of some use."""
+    x, y = torch.randn(64, 64), torch.randn(64, 64)
+
+    def layers(x, y):
+        for _ in range(90):
+            x = x @ y + x
+        return x
+
+    gm = _traced(layers, x, y)
+    fakes = [n.meta["val"] for n in gm.graph.find_nodes(op="placeholder")]
+    assert check.culprits(gm, lambda x, y: (gm(x, y)[0] * 2**20 / 2**20,), fakes, lambda g: g.forward, "Theirs") == {}
+    with pytest.raises(check.Differs):
+        check.culprits(gm, lambda x, y: (gm(x, y)[0] * 1.01,), fakes, lambda g: g.forward, "Theirs")

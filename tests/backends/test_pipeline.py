@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import operator
+import re
 
 import pytest
 import torch
@@ -152,6 +153,21 @@ def test_forward_and_backward_are_split_alike(capture) -> None:
     assert torch.equal(got[0], torch.autograd.grad(chain(x).sum(), x)[0])
     assert {request.phase for _, _, request in fake.parts} == {"forward", "backward"}
     assert compiled.report.phase == "training"
+
+
+def test_what_torch_runs_of_the_backward_pass_is_told_when_that_is_compiled(capture, caplog) -> None:
+    x = torch.randn(4, requires_grad=True)
+    captured = capture(lambda x: x.tanh(), x)
+    compiled = captured.compile(spec(Fake(refused="tanh_backward")), training=True)
+
+    def told():
+        return [r.getMessage() for r in caplog.records if r.name == "torchmux.fallback"]
+
+    loss = captured.run(compiled, x).sum()
+    assert not told()
+    loss.backward()
+    (line,) = told()
+    assert re.match(r"fake: torch runs 1 of \d+ operators of the backward pass: aten.tanh_backward", line)
 
 
 def test_a_backend_that_does_not_train_says_so(capture) -> None:
