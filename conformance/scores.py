@@ -41,19 +41,27 @@ def words(run: Mapping[str, Any]) -> str:
 def joined(runs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Runs with the same key as one, each case once.
 
+    Parts of a run may come from machines whose processors differ, though not in their vector instructions: all are
+    named then.
+
     Raises:
         ValueError: two runs with one key differ in what they found of a case.
     """
     found: dict[str, dict[str, Any]] = {}
     for run in runs:
-        key = json.dumps([run[name] for name in _KEY], sort_keys=True)
-        known = found.setdefault(key, {**run, "results": {}})
+        environment = {**run["environment"], "processor": None}
+        key = json.dumps([{**run, "environment": environment}[name] for name in _KEY], sort_keys=True)
+        known = found.setdefault(key, {**run, "environment": environment, "processors": set(), "results": {}})
+        known["processors"].add(run["environment"]["processor"])
         known["date"] = max(known["date"], run["date"])
         for result in run["results"]:
             other = known["results"].setdefault(result["case"], result)
             if other["outcome"] != result["outcome"]:
                 raise ValueError(f"{result['case']} is {other['outcome']} in one run, {result['outcome']} in another")
-    return [{**run, "results": list(run["results"].values())} for run in found.values()]
+    for run in found.values():
+        run["environment"]["processor"] = " and ".join(sorted(run.pop("processors")))
+        run["results"] = list(run["results"].values())
+    return list(found.values())
 
 
 def small(run: Mapping[str, Any]) -> dict[str, Any]:

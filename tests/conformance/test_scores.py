@@ -42,10 +42,20 @@ def test_published_results_are_whole():
 
 def test_parts_of_a_run_are_joined():
     (joined,) = scores.joined([run(PASSED), run(WRONG, PASSED)])
+    assert joined["environment"] == run()["environment"]
     assert scores.small(joined)["totals"] == {"pass": 1, "mismatch": 1}
     assert len(scores.joined([run(PASSED), run(PASSED, fingerprint="mine 2.0")])) == 2
     with pytest.raises(ValueError, match="is pass in one run, crash in another"):
         scores.joined([run(PASSED), run(Result(PASSED.case, Outcome.CRASH))])
+
+
+def test_parts_of_a_run_may_come_from_other_processors():
+    other, fewer = run(WRONG), run(WRONG)
+    other["environment"]["processor"] = "Zephyr"
+    fewer["environment"]["vectors"] = "none"
+    (joined,) = scores.joined([run(PASSED), other])
+    assert scores.small(joined)["environment"]["processor"] == f"{run()['environment']['processor']} and Zephyr"
+    assert len(scores.joined([run(PASSED), fewer])) == 2
 
 
 @pytest.mark.parametrize("cases", [3, None])
