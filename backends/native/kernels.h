@@ -32,7 +32,7 @@ struct flag { u8 value; };  // a bool in memory
 #define MATH64(name, ulp) Sleef_##name##d4_##ulp
 #define ROUND(name) Sleef_##name##f8
 #define ROUND64(name) Sleef_##name##d4
-#else
+#else  // NEON, SSE
 #define LANES 4
 #define MATH(name, ulp) Sleef_##name##f4_##ulp
 #define MATH64(name, ulp) Sleef_##name##d2_##ulp
@@ -68,8 +68,8 @@ AS_MASK(i8) AS_MASK(i16) AS_MASK(i64)
 // --- splat, indices of lanes ------------------------------------------------------------------------------------------
 #define SPLAT(T) INLINE T##v splat(T x) { T##v v = {}; return v + x; }
 SPLAT(i8) SPLAT(u8) SPLAT(i16) SPLAT(i32) SPLAT(i64)
-INLINE f32v splat(f32 x) { return f32v{} - (-x); }
-INLINE f64v splat(f64 x) { return f64v{} - (-x); }
+INLINE f32v splat(f32 x) { return x - f32v{}; }  // and not 0 + x, which loses the sign of zero
+INLINE f64v splat(f64 x) { return x - f64v{}; }
 INLINE mask splat(bool x) { return mask{} - (x ? 1 : 0); }
 template <class V> INLINE V count() { V v; for (int i = 0; i < LANES; i++) v[i] = i; return v; }
 INLINE i64v lanes_from(i64 base, i64 step) { return count<i64v>() * step + base; }
@@ -115,6 +115,10 @@ INLINE u16v narrow_f16(f32v x) { return (u16v)__builtin_ia32_vcvtps2ph512_mask(x
 #elif defined(__F16C__)
 INLINE f32v widen_f16(u16v x) { return __builtin_ia32_vcvtph2ps256((vector_of<short, 8>::type)x); }
 INLINE u16v narrow_f16(f32v x) { return (u16v)__builtin_ia32_vcvtps2ph256(x, 0); }
+#elif defined(__aarch64__)
+typedef vector_of<__fp16, LANES>::type f16v;
+INLINE f32v widen_f16(u16v x) { return __builtin_convertvector((f16v)x, f32v); }
+INLINE u16v narrow_f16(f32v x) { return (u16v)__builtin_convertvector(x, f16v); }
 #else  // by hand: _Float16 is not known to each compiler here
 INLINE f32v widen_f16(u16v x) {
   u32v b = convert<u32v>(x), magnitude = b & 0x7fff;
@@ -222,6 +226,8 @@ template <class T> INLINE T minimum(T a, T b) { return sel(ne(a, a), a, sel(lt(a
 INLINE f32v fma(f32v a, f32v b, f32v c) { return __builtin_ia32_vfmaddps512_mask(a, b, c, (u16)-1, 4); }
 #elif defined(__FMA__)
 INLINE f32v fma(f32v a, f32v b, f32v c) { return __builtin_ia32_vfmaddps256(a, b, c); }
+#elif defined(__aarch64__)  // the loop becomes one instruction
+INLINE f32v fma(f32v a, f32v b, f32v c) { for (int i = 0; i < LANES; i++) c[i] = __builtin_fmaf(a[i], b[i], c[i]); return c; }
 #else
 INLINE f32v fma(f32v a, f32v b, f32v c) { return a * b + c; }
 #endif

@@ -32,3 +32,17 @@ def test_float32(capture, name: str) -> None:
         errors = errors[NUMBERS[known].abs() < 100]
     assert float(errors.max()) <= 2.5
     assert torch.equal(torch.signbit(got[rounded == 0]), torch.signbit(rounded[rounded == 0]))
+
+
+def test_the_sign_of_zero(capture):
+    """Of numbers that a program names, and of elements that are computed one at a time."""
+
+    def f(x):
+        minus = torch.full((20,), -0.0)
+        signs = torch.copysign(x, torch.tensor(-0.0)), torch.atan2(minus, -x), torch.where(x > 9, x, -0.0)
+        return *signs, minus * 1, (x[:1] * -0.0).sin(), (x * -0.0).half(), x.double() * -0.0, 1 / (x[:1] * -0.0).tanh()
+
+    x = torch.rand(20) + 1
+    captured = capture(f, x)
+    for got, wanted in zip(captured.run(captured.compile("native", strict=True), x), f(x), strict=True):
+        assert torch.equal(got.signbit(), wanted.signbit())

@@ -1,0 +1,108 @@
+// What kernels.h promises of an instruction set, computed with it: says what is wrong, and ends with the number of faults.
+
+#include "kernels.h"
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+static int faults = 0;
+static void expect(bool right, const char* what, double at) {
+  if (!right && faults++ < 20) std::printf("%s is wrong at %.9g\n", what, at);
+}
+
+static f32 from_f16(int bits) { return widen_f16(u16v{} + (u16)bits)[LANES - 1]; }
+static int to_f16(f32 x) { return narrow_f16(splat(x))[LANES - 1]; }
+static f32 from_bits(u32 bits) { f32 x; std::memcpy(&x, &bits, 4); return x; }
+
+static void half_precision() {
+  for (int bits = 0; bits < 0x8000; bits++) {
+    int exponent = bits >> 10, mantissa = bits & 0x3ff;
+    f32 value = exponent ? std::ldexp(1024 + mantissa, exponent - 25) : std::ldexp(mantissa, -24);
+    if (exponent == 31) value = mantissa ? NAN : INFINITY;
+    f32 found = from_f16(bits), negative = from_f16(bits | 0x8000);
+    expect(found == value || (found != found && value != value), "float16 to float32", bits);
+    expect(std::signbit(negative) && (negative == -value || value != value), "negative float16 to float32", bits);
+    if (value != value) {
+      expect(from_f16(to_f16(value)) != from_f16(to_f16(value)), "nan to float16", bits);
+      continue;
+    }
+    expect(to_f16(value) == bits, "float32 to float16", value);
+    expect(to_f16(-value) == (bits | 0x8000), "negative float32 to float16", value);
+    if (exponent == 31) continue;
+    f32 next = bits == 0x7bff ? 65536.f : from_f16(bits + 1), middle = value + (next - value) / 2;
+    expect(to_f16(middle) == bits + (bits & 1), "a tie to float16", middle);
+    expect(to_f16(std::nextafterf(middle, 0.f)) == bits, "less than a tie to float16", middle);
+    expect(to_f16(std::nextafterf(middle, 1e9f)) == bits + 1, "more than a tie to float16", middle);
+  }
+  for (u32 bits = 0; bits < 0x7f80; bits++) {
+    f32 value = from_bits(bits << 16), tie = from_bits((bits << 16) | 0x8000);
+    expect(round_bf16(splat(value))[0] == value, "bfloat16", value);
+    expect(round_bf16(splat(tie))[0] == from_bits((bits + (bits & 1)) << 16), "a tie to bfloat16", tie);
+    expect(round_bf16(splat(from_bits((bits << 16) | 0x8001)))[0] == from_bits((bits + 1) << 16), "to bfloat16", tie);
+  }
+  expect(round_bf16(splat(NAN))[0] != round_bf16(splat(NAN))[0], "nan to bfloat16", 0);
+}
+
+// Units in the last place between a result and the exact one.
+static double ulps(f32 found, double exact) {
+  f32 near = (f32)exact;
+  if (found == near) return 0;
+  double unit = std::fabs((double)std::nextafterf(near, INFINITY) - near);
+  return std::fabs(found - exact) / unit;
+}
+
+static void mathematics() {
+  for (f32 x = -110.f; x < 95.f; x += 0.0137f) {
+    expect(ulps(m_exp(x), std::exp((double)x)) <= 2, "exp", x);
+    f32 small = x / 16;
+    expect(ulps(m_tanh(small), std::tanh((double)small)) <= 2, "tanh", small);
+    expect(ulps(m_erf(small), std::erf((double)small)) <= 2, "erf", small);
+    f32 positive = std::fabs(x);
+    expect(m_sqrt(splat(positive))[LANES - 1] == std::sqrt(positive), "sqrt", positive);
+    expect(m_sqrt(splat((f64)positive))[LANES - 1] == std::sqrt((f64)positive), "sqrt of float64", positive);
+  }
+#if defined(__FMA__) || defined(__aarch64__)
+  f32 more = 1.f + 0x1p-20f, less = 1.f - 0x1p-20f;
+  expect(fma(splat(more), splat(less), splat(-1.f))[LANES - 1] == -0x1p-40f, "fma", more);
+#endif
+  expect(maximum(splat(NAN), splat(1.f))[0] != maximum(splat(NAN), splat(1.f))[0], "maximum of nan", 0);
+}
+
+template <class T> static void tails(const char* what) {
+  for (int n = 1; n <= LANES; n++) {
+    T from[LANES + 1], to[LANES + 1];
+    for (int i = 0; i <= LANES; i++) from[i] = (T)(i + 1), to[i] = (T)77;
+    auto v = load(from, Some{n});
+    for (int i = 0; i < LANES; i++) expect(v[i] == (T)(i < n ? i + 1 : 0), what, n);
+    store(to, v, Some{n});
+    for (int i = 0; i <= LANES; i++) expect(to[i] == (T)(i < n ? i + 1 : 77), what, n);
+    auto some = load_some(count<i32v>() % 2 == 0, from, Some{n});
+    for (int i = 0; i < LANES; i++) expect(some[i] == (T)(i < n && i % 2 == 0 ? i + 1 : 0), what, n);
+  }
+}
+
+static void reductions() {
+  f32v v = convert<f32v>(count<i32v>()) + 1.f;
+  expect(total(v) == LANES * (LANES + 1) / 2, "total", 0);
+  expect(greatest<f32>(v) == LANES && smallest<f32>(v) == 1, "greatest", 0);
+  v[1] = NAN;
+  expect(greatest<f32>(v) != greatest<f32>(v), "greatest with nan", 0);
+  Best<f32v> best = {v, count<i64v>()};
+  expect(best_of<true>(best).at == 1, "the place of nan", 0);
+  expect(any_of(v != v) && !all_of(v != v), "any and all", 0);
+  i32v a = count<i32v>() - 2;
+  for (int i = 0; i < LANES; i++) expect(floor_div(a, splat((i32)3))[i] == std::floor((i - 2) / 3.), "floor_div", i);
+}
+
+int main() {
+  half_precision();
+  mathematics();
+  tails<f32>("float32 at the end of a row");
+  tails<f64>("float64 at the end of a row");
+  tails<i64>("int64 at the end of a row");
+  tails<i32>("int32 at the end of a row");
+  tails<i16>("int16 at the end of a row");
+  tails<u8>("uint8 at the end of a row");
+  reductions();
+  return faults < 100 ? faults : 100;
+}
