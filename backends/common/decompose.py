@@ -97,6 +97,19 @@ def rounds_down(node: Node) -> bool:
     return node.meta["val"].is_floating_point()
 
 
+TRAPS = "an integer is divided by what may be 0, where torch raises, or by -1; the processor would end the process"
+
+
+def may_trap(node: Node) -> bool:
+    """Whether ``node`` divides integers by something else than a number that is neither 0 nor -1.
+
+    x86 ends the process with a signal at a division by zero, and where the quotient of the lowest number does not fit.
+    """
+    if node.target.overloadpacket not in _REMAINDERS or node.meta["val"].is_floating_point():
+        return False
+    return not isinstance(node.args[1], int) or node.args[1] in (0, -1)
+
+
 def compares_numbers(node: Node, *, lowest_is_finite: bool = False) -> bool:
     """Whether ``node`` picks or orders floats by their size.
 

@@ -30,7 +30,7 @@ from .translate import to_onnx
 
 _MODEL, _REFUSED = b"M", b"R"
 
-_GENERATION = 5
+_GENERATION = 6
 """Part of the name of what is kept; raised when this adapter would export the same graph to something else."""
 cache_log = logging.getLogger("torchmux.cache")
 

@@ -19,7 +19,16 @@ from torchmux import torch_internals as internals
 from ..common import attention, formulas
 from ..common.aliasing import BY_ADDRESS, reads_by_address
 from ..common.cache import default_cache, text_key
-from ..common.decompose import can_stay_whole, compares_numbers, core_aten, draws_nothing, is_random, rounds_down
+from ..common.decompose import (
+    TRAPS,
+    can_stay_whole,
+    compares_numbers,
+    core_aten,
+    draws_nothing,
+    is_random,
+    may_trap,
+    rounds_down,
+)
 from ..common.graphs import values_in_use
 
 # Composite operators that ONNX has in one piece, or that the exporter writes better whole.  None of them ever returns
@@ -144,6 +153,8 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return BY_ADDRESS
     if compares_numbers(node):
         return "onnxruntime's comparisons pass over nan, torch's do not"
+    if may_trap(node):
+        return TRAPS
     if rounds_down(node):
         return "the exporter's formula for the remainder has other answers than torch where a number is infinite"
     if op.overloadpacket is torch.ops.aten.pow and not node.meta["val"].is_floating_point():

@@ -29,7 +29,7 @@ from .translate import blamed, reason_of, to_openvino
 _NOT_TAKEN = "an integer input may not fit into OpenVINO's 32 bits, or names a row that is not there"
 cache_log = logging.getLogger("torchmux.cache")
 
-_GENERATION = 8
+_GENERATION = 9
 """Part of the name of what is kept; raised when this adapter would compile the same graph to something else."""
 
 LARGEST_KEPT = 64 * 1024**2

@@ -17,7 +17,16 @@ from torchmux import torch_internals as internals
 
 from ..common import aliasing, attention, formulas
 from ..common.cache import default_cache, text_key
-from ..common.decompose import can_stay_whole, compares_numbers, core_aten, draws_nothing, is_random, rounds_down
+from ..common.decompose import (
+    TRAPS,
+    can_stay_whole,
+    compares_numbers,
+    core_aten,
+    draws_nothing,
+    is_random,
+    may_trap,
+    rounds_down,
+)
 from ..common.graphs import elements_in_use, values_in_use
 from . import integers, trial
 from .translate import without_rule
@@ -54,6 +63,10 @@ _FEW_DIGITS = {
     torch.ops.aten.erfinv.default: _ERFINV,
     torch.ops.aten.special_erfinv.default: _ERFINV,
 }
+
+_SUMS = frozenset(
+    (torch.ops.aten.add.Tensor, torch.ops.aten.add.Scalar, torch.ops.aten.sub.Tensor, torch.ops.aten.sub.Scalar)
+)
 
 DTYPES = frozenset((torch.float32, torch.int64, torch.int32, torch.bool))
 _NARROW = frozenset((torch.int16, torch.int8, torch.uint8))
@@ -111,15 +124,31 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return aliasing.BY_ADDRESS
     if compares_numbers(node, lowest_is_finite=True):
         return "OpenVINO's comparisons pass over nan, torch's do not"
+    if may_trap(node):
+        return TRAPS
     if rounds_down(node):
         return "OpenVINO's remainder of floats has other answers than torch where a number is infinite"
     if op in _FEW_DIGITS:
         return _FEW_DIGITS[op]
+    if _adds_a_number(node) and _adds_a_number(node.args[0]) and len(node.args[0].users) == 1:
+        return "OpenVINO makes one addition of two numbers that follow one another, where torch rounds in between"
     if op is torch.ops.aten.topk.default and 1 in elements_in_use(node):
         return "which of equal numbers OpenVINO's topk returns first is not what torch's does"
     if op in _TO_A_SHAPE and not node.args[1]:
         return "OpenVINO 2026.4 ends the process, or writes no result, where a scalar is broadcast to a scalar"
     return _about_values(node) or trial.refusal(node, fingerprint) or True
+
+
+def _adds_a_number(node: Any) -> bool:
+    """Whether ``node`` adds a number to floats, or takes one off."""
+    if (
+        not isinstance(node, Node)
+        or node.op != "call_function"
+        or node.target not in _SUMS
+        or not node.meta["val"].is_floating_point()
+    ):
+        return False
+    return isinstance(node.args[1], int | float)
 
 
 def _about_values(node: Node) -> str:

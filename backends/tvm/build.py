@@ -24,6 +24,10 @@ _FOR_GPUS = (
 )
 """Passes that change nothing in a processor's kernels, and take two thirds of the time of all passes."""
 
+_FOLDING = ("s_tir.StmtSimplify", "tirx.StmtSimplify", "tirx.RemoveNoOp")
+"""Passes for which floats are numbers without limits: they make 0 of ``x - x``, infinite or not, and ``x`` of
+``(x + c) - c``, which rounds.  LLVM finds the rest of what they do."""
+
 
 def target_of(options: TvmOptions, device: torch.device) -> tvm.target.Target:
     """The target that the options name, or the processor or GPU that ``device`` is.
@@ -62,7 +66,7 @@ def _this_processor() -> str:
 def compile_module(module: tvm.IRModule, options: TvmOptions, device: torch.device, notes: list[str]) -> Any:
     """The executable of a module with the Relax function ``main``; what a report says of it is added to ``notes``."""
     target = target_of(options, device)
-    disabled = () if target.kind.name == "cuda" else _FOR_GPUS
+    disabled = () if target.kind.name == "cuda" else _FOR_GPUS + _FOLDING
     search = None
     if options.tuning_trials and target.kind.name != "cuda":
         search = tuning.Tuning(target, options.tuning_trials, options.tuning_seconds, disabled, notes)

@@ -30,7 +30,7 @@ _CODE, _REFUSED = b"C", b"R"
 log = logging.getLogger("torchmux.tvm")
 cache_log = logging.getLogger("torchmux.cache")
 
-_GENERATION = 13
+_GENERATION = 14
 """Counts the changes of what this package generates, so that older artifacts are not taken for it."""
 
 

@@ -13,7 +13,16 @@ from torchmux import torch_internals as internals
 
 from ..common import formulas
 from ..common.aliasing import BY_ADDRESS, reads_by_address, writes
-from ..common.decompose import can_stay_whole, compares_numbers, core_aten, draws_nothing, is_random, rounds_down
+from ..common.decompose import (
+    TRAPS,
+    can_stay_whole,
+    compares_numbers,
+    core_aten,
+    draws_nothing,
+    is_random,
+    may_trap,
+    rounds_down,
+)
 from ..common.graphs import values_in_use
 from . import library
 from .handlers import HANDLERS
@@ -79,6 +88,8 @@ def supports(node: Node) -> Literal[True] | str:
         return BY_ADDRESS
     if compares_numbers(node) and op not in library.ALWAYS:
         return "TVM's comparisons pass over nan, torch's do not"
+    if may_trap(node):
+        return TRAPS
     if rounds_down(node):
         return "TVM's remainder of floats has other answers than torch where a number is infinite"
     if op.overloadpacket is torch.ops.aten.mul and 0 in node.args[1:] and node.meta["val"].is_floating_point():

@@ -181,6 +181,8 @@ def _inline(schedule: Any, root: Any) -> None:
         changed = False
         for block in schedule.get_child_blocks(root):
             consumers = schedule.get_consumers(block)
+            if _is_zero(schedule.get(block)) and any(_multiplies(schedule.get(consumer)) for consumer in consumers):
+                continue
             if _is_costly(schedule.get(block)) and len(consumers) > 1:
                 continue
             if any(_repeats(schedule.get(block), schedule.get(consumer)) for consumer in consumers):
@@ -191,6 +193,21 @@ def _inline(schedule: Any, root: Any) -> None:
                 continue
             changed = True
             break
+
+
+def _is_zero(block: Any) -> bool:
+    """Whether all that the block computes is zero."""
+    stored = compat.collected(block.body, tirx.BufferStore)
+    return all(isinstance(s.value, tirx.FloatImm | tirx.IntImm) and s.value.value == 0 for s in stored)
+
+
+def _multiplies(block: Any) -> bool:
+    """Whether the block may multiply or divide what it reads.
+
+    Where TVM sees that one of the two is zero, it takes the product for zero, nan or not, and a division ends the
+    process: the error leaves a destructor.
+    """
+    return bool(compat.collected(block.body, tirx.Mul, tirx.Div, tirx.FloorDiv, tirx.FloorMod, tirx.Mod))
 
 
 def _repeats(producer: Any, consumer: Any) -> bool:

@@ -82,6 +82,62 @@ def softmax_with_empty_rows(x):
     return powers / powers.sum(-1, keepdim=True).masked_fill(empty, 1.0)
 
 
+def by_zeros(x):
+    zeros, half = torch.zeros(4), torch.zeros_like(x)[:2]
+    return x / zeros, 1 / zeros, x * zeros, zeros.reciprocal() * 2, zeros / zeros, half / half + 1, (x - x) / zeros
+
+
+@pytest.mark.parametrize("backend", FOREIGN)
+def test_zeros_that_a_compiler_sees(capture, backend) -> None:
+    """TVM would fold them: a product to zero, nan or not; a division ends the process."""
+    x = torch.tensor([1.0, -2.0, math.nan, math.inf])
+    captured = capture(by_zeros, x)
+    for got, wanted in zip(captured.run(captured.compile(backend), x), by_zeros(x), strict=True):
+        torch.testing.assert_close(got, wanted, equal_nan=True)
+
+
+def cancelling(x):
+    both = (x + 1) - (x + 1), (x - x) * 0.5 + 1, (x - x).sum(), x + 1 - x, (x - x) / x, x * 1e38 * 10 - x * 1e38 * 10
+    return *both, (x[:2] + 12582912.0) - 12582912.0
+
+
+@pytest.mark.parametrize("backend", ["native", *FOREIGN])
+@pytest.mark.parametrize("batch", [2, 40])
+def test_what_cancels_in_algebra_and_not_in_floats(capture, backend, batch) -> None:
+    x = torch.tensor([1.3, -2.6, math.nan, math.inf]).repeat(batch)
+    captured = capture(cancelling, x)
+    for got, wanted in zip(captured.run(captured.compile(backend), x), cancelling(x), strict=True):
+        torch.testing.assert_close(got, wanted, equal_nan=True)
+
+
+DIVISIONS = [
+    lambda x, y: x // y,
+    lambda x, y: x % y,
+    lambda x, y: x.fmod(y),
+    lambda x, y: x.div(y, rounding_mode="trunc"),
+    lambda x, y: x // torch.zeros_like(y),
+]
+
+
+@pytest.mark.parametrize("backend", ["native", *FOREIGN])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+def test_integers_divided_by_zero_are_an_error_as_in_torch(capture, backend, dtype) -> None:
+    """A processor would end the process."""
+    x, y = torch.arange(1, 21, dtype=dtype), torch.arange(20, dtype=dtype)
+    for divide in DIVISIONS:
+        captured = capture(divide, x, y)
+        compiled = captured.compile(backend)
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            captured.run(compiled, x, y)
+
+
+@pytest.mark.parametrize("backend", FOREIGN)
+def test_the_lowest_integer_divided_by_minus_one(capture, backend) -> None:
+    x, y = torch.full((4,), -(2**63)), torch.full((4,), -1)
+    captured = capture(DIVISIONS[0], x, y)
+    assert torch.equal(captured.run(captured.compile(backend), x, y), x // y)
+
+
 @pytest.mark.parametrize("backend", FOREIGN)
 @pytest.mark.parametrize("f", [softmax, softmax_with_empty_rows])
 def test_the_maximum_in_a_softmax(capture, backend, f) -> None:
