@@ -369,7 +369,7 @@ class _Work:
     def tell(self, told: int = 0) -> None:
         """One line for a graph that the backend does not run whole; of its first ``told`` operators no more is told."""
         placements = self.report.placements[told:]
-        fallbacks = [p for p in placements if p.placed_on == "eager"]
+        fallbacks = [p for p in placements if p.placed_on != self.spec.name]
         if fallbacks:
             log.warning(
                 "%s: torch runs %d of %d operators%s: %s",
