@@ -124,6 +124,7 @@ class _Work:
     training: bool
     report: GraphReport
     origins: list[int | None] = field(default_factory=list)  # the captured node of each placement
+    told: int | None = None  # how many placements have been told of
 
     # --- the graph as a whole -------------------------------------------------------------------------------------
 
@@ -213,9 +214,9 @@ class _Work:
         def lower(part: GraphModule, inputs: Sequence[Any], backward: bool) -> Callable[..., Sequence[Any]]:
             if not backward:
                 return self._lower(part, "forward" if self.training else "inference", {})
-            told = len(self.report.placements)
             run = self._lower(part, "backward", {})
-            self.tell(told)  # it is compiled when it first runs, long after the rest was told
+            if self.told is not None:  # most are compiled when they first run, after the rest was told
+                self.tell()
             return run
 
         run = aot.through_autograd(gm, fakes, table, lower, training=self.training)
@@ -366,9 +367,10 @@ class _Work:
             ) from error
         log.debug("%s raised while compiling", self.spec.name, exc_info=error)
 
-    def tell(self, told: int = 0) -> None:
-        """One line for a graph that the backend does not run whole; of its first ``told`` operators no more is told."""
-        placements = self.report.placements[told:]
+    def tell(self) -> None:
+        """One line for what is new in a graph that the backend does not run whole."""
+        later, placements = self.told is not None, self.report.placements[self.told or 0 :]
+        self.told = len(self.report.placements)
         fallbacks = [p for p in placements if p.placed_on != self.spec.name]
         if fallbacks:
             log.warning(
@@ -376,7 +378,7 @@ class _Work:
                 self.spec.name,
                 len(fallbacks),
                 len(placements),
-                " of the backward pass" if told else "",
+                " of the backward pass" if later else "",
                 _describe(fallbacks),
             )
 
