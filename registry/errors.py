@@ -44,6 +44,13 @@ class FallbackRefused(TorchmuxError):
     """``strict=True`` and some node would not have run in the backend that was asked for."""
 
 
+class GraphRefused(TorchmuxError):
+    """A backend's function raises it for a graph that it cannot take, and has not changed; the message is the reason.
+
+    Eager runs the graph then, with a line in the log and in the report, or ``strict`` refuses it.
+    """
+
+
 class FloatsNeeded(TorchmuxError):
     """A backend needs certain floats, symbolic in the graph, as constants; the frontend then captures anew.
 

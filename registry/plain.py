@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .errors import CompilationFailed, FallbackRefused
+from .errors import CompilationFailed, FallbackRefused, GraphRefused
 from .options import TorchOptions, as_keywords
 from .report import GraphReport, output_code_of, place_all
 from .spec import ANY, BackendSpec, CompiledGraph, CompileRequest
+
+log = logging.getLogger("torchmux.fallback")
 
 
 class PlainGraph:
@@ -34,26 +37,29 @@ def compile_plain(
     *,
     training: bool,
 ) -> CompiledGraph:
-    """Hand the whole graph to ``function``, or to eager where ``spec`` says that it cannot take it.
+    """Hand the whole graph to ``function``, or to eager where ``spec`` or the function says that it cannot take it.
 
     Raises:
         FallbackRefused: eager would have run it and the request is strict.
         CompilationFailed: what ``function`` returned cannot be called.
     """
     report = GraphReport(backend=spec.name, phase="training" if training else "inference", partitions=1)
-    refusal = _refusal(spec, example_inputs, training)
-    if refusal is not None:
-        if request.strict:
-            raise FallbackRefused(
-                f"strict=True, and {spec.name} would not run this graph: {refusal}. Without strict, eager runs it; "
-                "torchmux.backends() says what each backend takes."
-            )
-        report.partitions = 0
-        report.placements = place_all(gm.graph, "eager", refusal)
-        return PlainGraph(gm, report)
     report.placements = place_all(gm.graph, spec.name)  # before the call: a backend may rewrite the graph in place
     started = time.perf_counter()
-    compiled = function(gm, list(example_inputs), **_keywords(request))
+    try:
+        if (refusal := _refusal(spec, example_inputs, training)) is not None:
+            raise GraphRefused(refusal)
+        compiled = function(gm, list(example_inputs), **_keywords(request))
+    except GraphRefused as refused:
+        if request.strict:
+            raise FallbackRefused(
+                f"strict=True, and {spec.name} would not run this graph: {refused}. Without strict, eager runs it; "
+                "torchmux.backends() says what each backend takes."
+            ) from None
+        log.warning("%s: torch runs a whole graph of %d operators: %s", spec.name, len(report.placements), refused)
+        report.partitions = 0
+        report.placements = place_all(gm.graph, "eager", str(refused))
+        return PlainGraph(gm, report)
     report.compile_seconds = time.perf_counter() - started
     if not callable(compiled):
         raise CompilationFailed(

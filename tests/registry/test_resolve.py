@@ -14,6 +14,7 @@ from torchmux.registry import (
     BackendUnavailable,
     CompilationFailed,
     FallbackRefused,
+    GraphRefused,
     GraphReport,
     InvalidOption,
     InvalidSpec,
@@ -145,6 +146,21 @@ def test_what_the_description_excludes_runs_in_eager_and_says_so(changes, inputs
     assert report.share == 0.0
     with pytest.raises(FallbackRefused, match=reason):
         compile_(spec, *inputs, training=training, strict=True)
+
+
+def test_a_graph_that_the_function_refuses_runs_in_eager_and_says_so(caplog):
+    def picky(gm, inputs, **options):
+        raise GraphRefused("no views")
+
+    spec = dataclasses.replace(SPEC, load=lambda *a, **k: picky(*a, **k))
+    compiled = compile_(spec)
+    assert {(p.placed_on, p.reason) for p in compiled.report.placements} == {("eager", "no views")}
+    assert torch.equal(compiled(torch.ones(2))[0], torch.full((2,), 2.0))
+    assert [r.getMessage() for r in caplog.records if r.name == "torchmux.fallback"] == [
+        "sample: torch runs a whole graph of 3 operators: no views"
+    ]
+    with pytest.raises(FallbackRefused, match="no views"):
+        compile_(spec, strict=True)
 
 
 def test_symbolic_sizes_are_refused_where_not_taken():
