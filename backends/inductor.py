@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from torchmux.registry.errors import InvalidOption
+from torchmux.registry.errors import GraphRefused, InvalidOption
 from torchmux.registry.names import did_you_mean
 from torchmux.registry.options import FreeOptions
 from torchmux.registry.spec import Availability, BackendSpec
@@ -34,6 +34,7 @@ def compile(gm: GraphModule, example_inputs: Sequence[Any], **options: Any) -> C
     Raises:
         InvalidOption: Inductor has no such setting, or its type is another one.  It is checked here, at the first
             compile, because knowing the settings takes the import of Inductor.
+        GraphRefused: what an operator's decomposition or derivative does hangs on data.
     """
     from torchmux import torch_internals as internals
 
@@ -41,8 +42,49 @@ def compile(gm: GraphModule, example_inputs: Sequence[Any], **options: Any) -> C
 
     checked = _checked(options, internals.inductor_config())
     mode, fakes = fake_inputs(gm, example_inputs)
-    with internals.tracing_with(mode):
-        return internals.inductor_compile_fx().compile_fx(gm, fakes, config_patches=checked or None)
+    sizes = _sizes(fakes)
+    known = internals.fake_tensor_errors()
+    try:
+        with internals.tracing_with(mode):
+            compiled = internals.inductor_compile_fx().compile_fx(
+                _taking_sizes(gm, len(sizes)),
+                [*(fakes[position].shape[dim] for position, dim in sizes), *fakes],
+                config_patches=checked or None,
+            )
+    except (known["data_dependent"], known["dynamic_output"]) as error:
+        raise GraphRefused(f"inductor would have to know data for {getattr(error, 'func', error)}") from error
+    if not sizes:
+        return compiled
+    return lambda *inputs: compiled(*(inputs[position].shape[dim] for position, dim in sizes), *inputs)
+
+
+def _sizes(fakes: Sequence[Any]) -> list[tuple[int, int]]:
+    """Where each symbolic size that is no input itself can be read: the position of a tensor, and its dimension."""
+    import torch
+
+    seen = {value.node.expr for value in fakes if isinstance(value, torch.SymInt)}
+    found = []
+    for position, value in enumerate(fakes):
+        for dim, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+            if isinstance(size, torch.SymInt) and (expr := size.node.expr).is_symbol and expr not in seen:
+                seen.add(expr)
+                found.append((position, dim))
+    return found
+
+
+def _taking_sizes(gm: GraphModule, count: int) -> GraphModule:
+    """A copy of ``gm`` with ``count`` inputs before its own, which nothing reads; eager may yet have to run ``gm``.
+
+    Inductor is used to graphs of torch's own frontend, where each size is an input: of a backward graph in which a size
+    is only part of another (``s0 + s1``), it finds the parts in the sizes that were saved as inputs of the forward one.
+    """
+    import torch
+
+    graph = torch.fx.Graph()
+    for number in range(count):
+        graph.placeholder(f"size_{number}")
+    graph.output(graph.graph_copy(gm.graph, {}))
+    return torch.fx.GraphModule(gm, graph)
 
 
 def _checked(options: Mapping[str, Any], config: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import torchmux
 from torchmux.backends import inductor, tombstones
 from torchmux.registry import BackendUnavailable, InvalidOption, resolve
 
@@ -55,6 +56,31 @@ def test_inductor_compiles_and_trains(capture) -> None:
     torch.testing.assert_close(
         torch.autograd.grad(out.sum(), net.weight), torch.autograd.grad(net(x).sum(), net.weight)
     )
+
+
+@pytest.mark.slow
+def test_inductor_finds_the_sizes_that_a_backward_pass_needs() -> None:
+    """A gradient's size is a sum there, of which one part is no size of what the forward pass keeps."""
+    compiled = torchmux.compile(torch.constant_pad_nd, backend="inductor", fullgraph=True)
+    for rows, left in ((3, 1), (4, 2), (6, 3)):
+        x = torch.randn(rows, rows + 1, requires_grad=True)
+        compiled(x, (left, rows), 1.0).sum().backward()
+        assert torch.equal(x.grad, torch.ones_like(x))
+
+
+def test_what_inductor_would_have_to_know_data_for_runs_in_torch() -> None:
+    """torch itself breaks the graph there; nothing else could take it either."""
+
+    def filled(x, rows, value):
+        return torch.index_fill(x, 0, rows, value)
+
+    x, rows, value = torch.randn(3, 3), torch.tensor([0, 2]), torch.tensor(1.0, requires_grad=True)
+    compiled = torchmux.compile(filled, backend="inductor", fullgraph=True)
+    result = compiled(x, rows, value)
+    result.sum().backward()
+    assert torch.equal(result, filled(x, rows, value)) and value.grad == 6
+    (left,) = torchmux.report(compiled).fallbacks
+    assert "inductor would have to know data for" in left.reason
 
 
 def test_inductor_without_a_compiler(monkeypatch) -> None:
