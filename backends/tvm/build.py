@@ -66,7 +66,7 @@ def _this_processor() -> str:
 def compile_module(module: tvm.IRModule, options: TvmOptions, device: torch.device, notes: list[str]) -> Any:
     """The executable of a module with the Relax function ``main``; what a report says of it is added to ``notes``."""
     target = target_of(options, device)
-    disabled = () if target.kind.name == "cuda" else _FOR_GPUS + _FOLDING
+    disabled = _FOLDING if target.kind.name == "cuda" else _FOR_GPUS + _FOLDING
     search = None
     if options.tuning_trials and target.kind.name != "cuda":
         search = tuning.Tuning(target, options.tuning_trials, options.tuning_seconds, disabled, notes)
@@ -112,7 +112,7 @@ def _pipeline(target: tvm.target.Target, search: tuning.Tuning | None) -> Any:
                 transform.DeadCodeElimination(),
                 transform.RewriteDataflowReshape(),
             ]
-        )(schedule.mark(module) if target.kind.name != "cuda" else module)
+        )(schedule.mark_zeros(module) if target.kind.name == "cuda" else schedule.mark(module))
         module = _scheduled(module, target, search)
         return tvm.transform.Sequential(
             [

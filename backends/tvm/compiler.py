@@ -30,7 +30,7 @@ _CODE, _REFUSED = b"C", b"R"
 log = logging.getLogger("torchmux.tvm")
 cache_log = logging.getLogger("torchmux.cache")
 
-_GENERATION = 14
+_GENERATION = 15
 """Counts the changes of what this package generates, so that older artifacts are not taken for it."""
 
 

@@ -58,6 +58,14 @@ def mark(module: tvm.IRModule) -> tvm.IRModule:
     return module
 
 
+def mark_zeros(module: tvm.IRModule) -> tvm.IRModule:
+    """Keep what makes zeros out of TVM's fusion, for schedules of TVM's own, which inline (see :func:`_multiplies`)."""
+    for name, function in module.functions_items():
+        if isinstance(function, tirx.PrimFunc) and _is_zero(function):
+            module[name] = function.with_attr("op_pattern", 8)  # opaque: fused with nothing
+    return module
+
+
 def scheduled(function: Any) -> Any:
     """``function`` with a schedule; as it is if it is no plain loop nest."""
     schedule = s_tir.Schedule(function)

@@ -84,6 +84,20 @@ def test_one_artifact_for_all_sizes(backend: str) -> None:
     assert not any("each shape" in note for note in entry.report.notes)
 
 
+def cancelling(x):
+    both = (x + 1) - (x + 1), (x - x) * 0.5 + 1, (x - x).sum(), x + 1 - x, (x - x) / x, x * 1e38 * 10 - x * 1e38 * 10
+    return *both, (x[:2] + 12582912.0) - 12582912.0, x * torch.zeros_like(x), x.relu() * 0.0
+
+
+@pytest.mark.parametrize("batch", [2, 500])
+def test_what_cancels_in_algebra_and_not_in_floats(backend: str, batch: int) -> None:
+    x = torch.tensor([1.3, -2.6, float("nan"), float("inf")], device="cuda").repeat(batch)
+    compiled = torchmux.compile(cancelling, backend=backend)
+    with torch.no_grad():
+        for found, wanted in zip(compiled(x), cancelling(x), strict=True):
+            torch.testing.assert_close(found, wanted, equal_nan=True)
+
+
 def test_streams(backend: str) -> None:
     """What runs before on torch's current stream is done when the part begins, and the part before what runs after."""
     w = torch.randn(512, 512, device="cuda") / 22
