@@ -74,7 +74,7 @@ def compare(
         found = [b if isinstance(b, Refused) else a for a, b in zip(found, expected, strict=True)]
     ours, theirs = list(leaves(found)), list(leaves(expected))
     if [where for where, _ in ours] != [where for where, _ in theirs]:
-        return [Difference("", "type", f"{_outline(found)}, eager has {_outline(expected)}")]
+        return [Difference("", "type", _structures(found, expected))]
     exact = _alike(reference, theirs) or [("", None)] * len(theirs)
     errors = [_errors(each, expected if wide is None else wide, theirs) for each, wide in draws[1:]]
     scale = oracle.largest(leaf for _, leaf in theirs) if len(draws) > 1 else 0.0
@@ -139,6 +139,20 @@ def _compare_sharing(ours: list[tuple[str, Any]], theirs: list[tuple[str, Any]])
 
 def _named(names: list[str], position: int, first: int) -> str:
     return "none of the others before it" if position == first else names[first]
+
+
+def _structures(found: Any, expected: Any) -> str:
+    """How two values differ that do not hold the same things in the same places."""
+    said = f"{_outline(found)}, eager has {_outline(expected)}"
+    if isinstance(found, Raised) or isinstance(expected, Raised):
+        return said
+    ours, theirs = ({where for where, _ in leaves(value)} for value in (found, expected))
+    parts = [
+        f"{', '.join(sorted(some)[:3])}{' and others' if len(some) > 3 else ''} {words}"
+        for some, words in ((theirs - ours, "missing"), (ours - theirs, "there, unlike in eager"))
+        if some
+    ]
+    return "; ".join([said, *parts])
 
 
 def _outline(value: Any) -> str:

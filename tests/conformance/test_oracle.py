@@ -165,3 +165,8 @@ def test_sparse_tensors_are_compared_as_dense_ones():
     for sparse in (X.relu().to_sparse(), X.relu().to_sparse_csr()):
         assert not kinds(sparse, sparse.clone(), sparse.double())
         assert kinds(sparse * 1.01, sparse, sparse.double()) == ["value"]
+
+
+def test_what_is_missing_is_named():
+    (difference,) = observation.compare({"a": X, "c": X}, [({"a": X, "b": X}, None)])
+    assert str(difference) == "dict, eager has dict; ['b'] missing; ['c'] there, unlike in eager"
