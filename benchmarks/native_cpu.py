@@ -10,7 +10,8 @@ Columns:
   them; *ratio* is Inductor's time by native's: 1 and more is as fast;
 * *cold*: seconds of the first call, each engine in a process of its own with an empty cache; importing torch, building
   the model and loading the inputs do not count;
-* *warm*: seconds from the start of a second process, imports included, to its first result, with the first's cache;
+* *second*: the same in a second process, with the cache that the first left;
+* *warm*: seconds from the start of this second process, imports included, to its first result;
 * *peak*: what such a process took at most, in MiB, by the kernel's count.
 
 Inductor is ``torch.compile(model)`` with its defaults, of the installed torch.
@@ -229,6 +230,7 @@ def measure(row: str, rounds: int, threads: int, cold: bool, flags: list[str]) -
             first = in_process(["--first", row, engine], folder, threads)
             second = in_process(["--first", row, engine], folder, threads)
         found[f"{engine} cold"], found[f"{engine} peak"] = first.get("cold"), first.get("peak")
+        found[f"{engine} second"] = second.get("cold")
         found[f"{engine} warm"] = second.get("since_start")
         if "failed" in first:
             found[f"{engine} failed"] = first["failed"]
@@ -244,6 +246,8 @@ HEAD = (
     "ratio",
     "cold ind.",
     "cold",
+    "second ind.",
+    "second",
     "warm ind.",
     "warm",
     "peak ind.",
@@ -257,7 +261,11 @@ def cells(row: str, found: dict[str, Any]) -> list[str]:
 
     ratio = f"{found['inductor'] / found['native']:.2f}" if "native" in found else "-"
     times = [number(engine, 3) for engine in ENGINES]
-    rest = [number(f"{e} {what}", d) for what, d in (("cold", 1), ("warm", 1), ("peak", 0)) for e in ENGINES[1:]]
+    rest = [
+        number(f"{e} {what}", d)
+        for what, d in (("cold", 1), ("second", 1), ("warm", 1), ("peak", 0))
+        for e in ENGINES[1:]
+    ]
     return [row, number("error", 2), *times, ratio, *rest]
 
 
