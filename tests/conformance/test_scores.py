@@ -96,7 +96,7 @@ def test_publishing(tmp_path, monkeypatch):
     assert json.loads((tmp_path / "results" / "mine-quick.json").read_text())["totals"] == {"pass": 1, "mismatch": 1}
     text = page.read_text()
     assert text.startswith("before\n<!-- scoreboard -->\n")
-    assert "old" not in text
+    assert "\nold\n" not in text
     assert text.endswith("<!-- end of scoreboard -->\nafter\n")
 
 
