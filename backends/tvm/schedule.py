@@ -206,7 +206,7 @@ def _inline(schedule: Any, root: Any) -> None:
 def _is_zero(block: Any) -> bool:
     """Whether all that the block computes is zero."""
     stored = compat.collected(block.body, tirx.BufferStore)
-    return all(isinstance(s.value, tirx.FloatImm | tirx.IntImm) and s.value.value == 0 for s in stored)
+    return bool(stored) and all(isinstance(s.value, tirx.FloatImm | tirx.IntImm) and s.value.value == 0 for s in stored)
 
 
 def _multiplies(block: Any) -> bool:
