@@ -91,10 +91,17 @@ def _call(function: Any, held: tuple[torch.Tensor, ...], arguments: tuple[Any, .
     function(*arguments)
 
 
-def fastest(what: object, kinds: Sequence[int], runs: Callable[[], Mapping[int, Callable[[], object]]]) -> int:
-    """The kind that took the least time on this machine, the first of them if none is clearly faster.
+def fastest(
+    what: object,
+    kinds: Sequence[int],
+    runs: Callable[[], Mapping[int, Callable[[], object]]],
+    before: Callable[[], object] | None = None,
+    margin: float = _MARGIN,
+) -> int:
+    """The kind that took the least time on this machine; the first of them if none takes at most ``margin`` of its.
 
-    ``what`` names the question; ``runs`` gives what to time, and is asked only if the answer is not known.
+    ``what`` names the question; ``runs`` gives what to time, and is asked only if the answer is not known.  ``before``
+    is done before each run, and is not timed.
     """
     if len(kinds) == 1:
         return kinds[0]
@@ -107,24 +114,28 @@ def fastest(what: object, kinds: Sequence[int], runs: Callable[[], Mapping[int, 
         _decided[key] = int(stored)
         return _decided[key]
     with internals.without_modes():  # a backward pass is compiled among fake tensors, which have no memory
-        _decided[key] = _measured(runs())
+        _decided[key] = _measured(runs(), before, margin)
     if cache is not None:
         cache.store(key, str(_decided[key]).encode())
     return _decided[key]
 
 
-def _measured(runs: Mapping[int, Callable[[], object]]) -> int:
+def _measured(
+    runs: Mapping[int, Callable[[], object]], before: Callable[[], object] | None = None, margin: float = _MARGIN
+) -> int:
     # The time of one thread does not count what other programs take.
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
     best = dict.fromkeys(runs, float("inf"))
     for _ in range(_RUNS):
         for kind, run in runs.items():
+            if before is not None:
+                before()
             start = clock()
             run()
             best[kind] = min(best[kind], clock() - start)
     usual = next(iter(runs))
     quickest = min(runs, key=best.__getitem__)
-    return quickest if best[quickest] <= _MARGIN * best[usual] else usual
+    return quickest if best[quickest] <= margin * best[usual] else usual
 
 
 _decided: dict[str, int] = {}

@@ -14,7 +14,7 @@ from ..common.lines import line_of
 from ..common.symbols import is_symbolic
 from .ir import Buffer
 from .kernel import Kernel
-from .program import Call, Product, Program, TensorRef
+from .program import Call, Convolution, Product, Program, TensorRef
 from .schedule import Schedule
 
 _LINE, _CHARACTER, _MARGIN = 15, 6.7, 10
@@ -73,8 +73,9 @@ def _step(step: Any) -> _Box:
         kind = "kernel"
     else:
         origins = step.origins
-        kind = "product" if isinstance(step, Product) else "call"
-        title = "matrix product" if isinstance(step, Product) else f"torch: {step.op}" if isinstance(step, Call) else ""
+        kind = "product" if isinstance(step, (Product, Convolution)) else "call"
+        titles = {Product: "matrix product", Convolution: "convolution"}
+        title = f"torch: {step.op}" if isinstance(step, Call) else titles.get(type(step), "")
     names: dict[str, None] = {}
     hints: dict[str, None] = {}
     for node in origins:

@@ -32,9 +32,10 @@ def generate(gm: GraphModule, options: NativeOptions, *, timed: bool, weights: C
     """
     with ir.lock:
         try:
-            program = graph.lower(gm, padded=options.shape_padding)
+            own = options.matmul != "library"
+            program = graph.lower(gm, padded=options.shape_padding, own_convolutions=own)
             plan = schedule(program, fusion=options.fusion, epilogues=options.epilogue_fusion)
-            made = assemble(program, plan, timed=timed, own_products=options.matmul != "library")
+            made = assemble(program, plan, timed=timed, own_products=own)
             fusions, performance = hints.fusions(plan), hints.performance(program, plan, weights)
             traced: dict[str, str] = {}
             if options.traces:

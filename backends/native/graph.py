@@ -71,19 +71,19 @@ class SymbolicSizes:
         raise Unsupported(f"the size {expr}")
 
 
-def lower(gm: GraphModule, *, padded: bool = False) -> Program:
-    """The program of ``gm``, an ATen graph with ``meta["val"]`` on its nodes; see :class:`Program` for ``padded``.
+def lower(gm: GraphModule, *, padded: bool = False, own_convolutions: bool = False) -> Program:
+    """The program of ``gm``, an ATen graph with ``meta["val"]`` on its nodes; see :class:`Program` for the options.
 
     Raises:
         NodesRefused: nodes that cannot be lowered, with the reasons.
     """
-    return _Lowering(gm, padded).run()
+    return _Lowering(gm, Program(padded=padded, own_convolutions=own_convolutions)).run()
 
 
 class _Lowering:
-    def __init__(self, gm: GraphModule, padded: bool) -> None:
+    def __init__(self, gm: GraphModule, program: Program) -> None:
         self.gm = gm
-        self.program = Program(padded=padded)
+        self.program = program
         self.size = SymbolicSizes()
         self.env: dict[Node, Any] = {}
         self.refused: dict[str, str] = {}

@@ -21,8 +21,8 @@ from .cpp_sequential import print_sequential
 from .index import Index
 from .ir import Buffer
 from .kernel import Kernel
-from .packing import Pack, PackedMatrix
-from .program import Call, Matrix, Product, Program, TensorRef
+from .packing import Pack, PackedMatrix, PackedWeight
+from .program import Call, Convolution, Matrix, Product, Program, TensorRef
 from .schedule import Schedule
 from .sequential import Scan, Scatter
 from .source import Source
@@ -114,6 +114,8 @@ class _Assembler:
             includes.append('#include "gemm.h"\n')
         if self.products:
             definitions.append(f'extern "C" {{ char way[{len(self.products)}]; }}  // of each product, as measured\n')
+        if any(isinstance(pack, PackedWeight) for pack in self.program.packs):
+            includes.append('#include "convolution.h"\n')
         if self.timed:
             definitions.append('extern "C" f64 omp_get_wtime(void);\n')
             definitions.append(f'extern "C" {{ f64 spent[{len(self.timers)} + 1]; }}\n')
@@ -191,6 +193,8 @@ class _Assembler:
     def _call(self, step: Any) -> str:
         if isinstance(step, Product):
             return self._product(step)
+        if isinstance(step, Convolution):
+            return _convolution(step)
         function = print_sequential(step) if isinstance(step, (Scan, Scatter)) else print_kernel(step)
         name = self._function(function, step)
         arguments = [self.alias.get(b, b).name for b in function.buffers] + list(function.more)
@@ -362,6 +366,21 @@ def _takes_over(nest: LoopNest, source: Buffer, target: Buffer) -> bool:
                 return False
             written |= step is store
     return True
+
+
+def _convolution(step: Convolution) -> str:
+    def at(ref: TensorRef | None) -> str:
+        return "nullptr" if ref is None else f"{ref.buffer.name} + {_text(ref.offset)}"
+
+    count, n, height, width = step.target.sizes
+    _, channels, *sizes = step.image.sizes
+    image = f"{{{at(step.image)}, {', '.join(f'{v}l' for v in (*sizes, channels))}}}"
+    windows = f"{{{', '.join(f'{v}l' for v in (*step.kernel, *step.stride, *step.padding))}}}"
+    return (
+        f"convolution<tile_pixels({index.product((count, height, width))}l)>({step.target.name}, {at(step.addend)}, "
+        f"{count}l, {height}l, {width}l, {n}l, {image}, {windows}, (f32*){step.weight.name}, {at(step.bias)}, "
+        f"{'true' if step.relu else 'false'});"
+    )
 
 
 def _operand(matrix: Matrix, rows: Index, columns: Index) -> str:

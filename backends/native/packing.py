@@ -42,7 +42,16 @@ class PackedKernel:
     sizes: tuple[int, ...]
 
 
-Pack = PackedMatrix | PackedKernel
+@dataclass(frozen=True)
+class PackedWeight:
+    """The weight of a convolution by ``convolution.h``: contiguous, of ``sizes``."""
+
+    constant: str
+    sizes: tuple[int, ...]
+
+
+Pack = PackedMatrix | PackedKernel | PackedWeight
+_KINDS: dict[str, type[Pack]] = {kind.__name__: kind for kind in (PackedMatrix, PackedKernel, PackedWeight)}
 
 
 def as_json(packs: Mapping[str, Pack]) -> dict[str, Any]:
@@ -55,28 +64,42 @@ def from_json(entries: Mapping[str, Any]) -> dict[str, Pack]:
     found: dict[str, Pack] = {}
     for name, entry in entries.items():
         fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items() if k != "kind"}
-        found[name] = PackedMatrix(**fields) if entry["kind"] == PackedMatrix.__name__ else PackedKernel(**fields)
+        found[name] = _KINDS[entry["kind"]](**fields)
     return found
 
 
 def packed(entries: Mapping[str, Any], constants: Mapping[str, torch.Tensor], library: Any) -> dict[str, torch.Tensor]:
-    """The packed tensors of :func:`as_json`; ``library`` holds the code of ``gemm.h`` if one of them is a matrix."""
+    """The packed tensors of :func:`as_json`; ``library`` holds the code of ``gemm.h`` and
+    ``convolution.h`` if it needs them."""
     made: dict[str, torch.Tensor] = {}
     for name, pack in from_json(entries).items():
         constant = constants[pack.constant]
         if isinstance(pack, PackedMatrix):
             made[name] = Matrices(library).packed(pack, constant)
+        elif isinstance(pack, PackedWeight):
+            made[name] = weight_by(library, constant)
         else:
-            made[name] = _kernel(pack, constant)
+            made[name] = kernel(pack, constant)
     return made
 
 
-def _kernel(pack: PackedKernel, weight: torch.Tensor) -> torch.Tensor:
+def kernel(pack: PackedKernel, weight: torch.Tensor) -> torch.Tensor:
+    """The weight as the library wants it."""
     opaque = weight.contiguous().to_mkldnn()
     found: torch.Tensor = torch.ops.aten.mkldnn_reorder_conv2d_weight(
         opaque, pack.padding, pack.stride, pack.dilation, pack.groups, pack.sizes
     )
     return found
+
+
+def weight_by(library: Any, weight: torch.Tensor) -> torch.Tensor:
+    """The weight as the ``convolution.h`` in a library wants it."""
+    function = library.pack_weight
+    function.argtypes, function.restype = (ctypes.c_void_p, ctypes.c_void_p, *(ctypes.c_int64,) * 4), None
+    weight = weight.contiguous()
+    result = torch.empty_like(weight)
+    function(result.data_ptr(), weight.data_ptr(), *weight.shape)
+    return result
 
 
 class Matrices:

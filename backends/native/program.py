@@ -99,14 +99,43 @@ class Product:
         return {self.target}
 
 
-Item = Any  # Statement | Call | Product | Scan | Scatter
+@dataclass(eq=False)
+class Convolution:
+    """``target = addend + convolution(image) + bias``, at least 0 with ``relu``, by ``convolution.h``.
+
+    All images are channels last; ``target`` may be the buffer of ``addend``.  ``weight`` is packed; its ``kernel``,
+    ``stride`` and ``padding`` are heights and widths.
+    """
+
+    target: Buffer
+    image: TensorRef
+    weight: Buffer
+    bias: TensorRef | None
+    addend: TensorRef | None
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    relu: bool
+    origins: list[Any] = field(default_factory=list)
+
+    @property
+    def reads(self) -> set[Buffer]:
+        return {self.weight, *(ref.buffer for ref in (self.image, self.bias, self.addend) if ref is not None)}
+
+    @property
+    def writes(self) -> set[Buffer]:
+        return {self.target}
+
+
+Item = Any  # Statement | Call | Product | Convolution | Scan | Scatter
 
 
 class Program:
     """What a graph becomes, built while its nodes are lowered in order."""
 
-    def __init__(self, *, padded: bool = False) -> None:
+    def __init__(self, *, padded: bool = False, own_convolutions: bool = False) -> None:
         self.padded = padded  # whether rows for matrix products begin at multiples of 64 bytes
+        self.own_convolutions = own_convolutions  # whether the library's have a rival
         self.buffers: list[Buffer] = []
         self.inputs: list[Buffer | str] = []  # a symbol's name for a number
         self.items: list[Item] = []
@@ -204,11 +233,7 @@ class Program:
         name: str | None = self.constants.get(value.place.buffer.name)
         return name if name is not None and is_frozen(name) else None
 
-    def product(self, product: Product) -> None:
-        product.origins = [self.current]
-        self.items.append(product)
-
-    def sequential(self, step: Scan | Scatter) -> None:
+    def add(self, step: Product | Convolution | Scan | Scatter) -> None:
         step.origins = [self.current]
         self.items.append(step)
 

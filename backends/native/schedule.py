@@ -53,6 +53,8 @@ class _Scheduler:
         for item in items:
             at = len(self.groups)
             before = {w for b in item.reads for w in writers.get(b, ())}
+            if not isinstance(item, Statement):  # which may change what is there
+                before |= {g for b in item.writes for g in (*readers.get(b, ()), *writers.get(b, ()))}
             if isinstance(item, Call):
                 # Calls keep their order: random ones draw in it, and the others do not care.
                 if last_call is not None:

@@ -7,8 +7,10 @@ from typing import Any
 import torch
 
 from .. import index
-from ..packing import PackedKernel
-from ..program import TensorRef, channels_last, image_layout
+from ..choosing_convolutions import Shape, is_own_faster
+from ..ir import Buffer
+from ..packing import PackedKernel, PackedWeight
+from ..program import Convolution, TensorRef, channels_last, image_layout
 from ..values import Value
 from .calls import call, prepared
 from .registry import Context, aten, lowers
@@ -58,38 +60,125 @@ def _in_channels_last(ctx: Context, value: Value) -> TensorRef:
     return TensorRef.of(ctx.program.copy(value, strides))
 
 
-def _fused(
-    ctx: Context,
-    x: Value,
-    others: list[Value],
-    weight: Value,
-    bias: Value | None,
-    padding: list[int],
-    stride: list[int],
-    dilation: list[int],
-    groups: int,
-    *rest: Any,
-) -> Value:
-    """oneDNN's convolution of a packed weight, with what it adds to its result; channels last throughout."""
-    program = ctx.program
-    constant = program.frozen(weight)
-    assert constant is not None
-    sizes = ctx.sizes()
-    refs = [_in_channels_last(ctx, value) for value in (x, *others)]
-    settings = (tuple(padding), tuple(stride), tuple(dilation), groups)
-    packed = program.pack(PackedKernel(constant, *settings, x.sizes))  # type: ignore[arg-type]
-    buffer = program.buffer(ctx.dtype, sizes, channels_last(sizes))
-    whole = TensorRef(packed, packed.sizes, packed.strides, 0)
-    program.call(ctx.node.target, (*refs, whole, prepared(bias, ctx), *settings, *rest), {}, [buffer])
-    return program.stored(buffer)
+def _is_last_use(ctx: Context, node: Any) -> bool:
+    """Whether the convolution at hand is the last to read the result of another one.
+
+    All who read it must be convolutions, which read it where they stand; a loop would when it likes.
+    """
+    return _is_fused(node) and all(user is ctx.node or (_is_fused(user) and user < ctx.node) for user in node.users)
 
 
 if torch.backends.mkldnn.is_available():
+    # Convolutions with a frozen weight, with what they add to their result; channels last throughout.
+    _POINTWISE = torch.ops.mkldnn._convolution_pointwise
+    _POINTWISE_IN_PLACE = torch.ops.mkldnn._convolution_pointwise_
 
-    @lowers(torch.ops.mkldnn._convolution_pointwise.default)
-    def _convolution(ctx: Context, x: Value, weight: Value, *rest: Any) -> Value:
-        return _fused(ctx, x, [], weight, *rest)
+    def _is_fused(node: Any) -> bool:
+        return node.target in (_POINTWISE.default, _POINTWISE.binary)
 
-    @lowers(torch.ops.mkldnn._convolution_pointwise.binary)
-    def _convolution_and_sum(ctx: Context, x: Value, other: Value, weight: Value, *rest: Any) -> Value:
-        return _fused(ctx, x, [other], weight, *rest)
+    @lowers(_POINTWISE.default)
+    def _convolution(
+        ctx: Context,
+        x: Value,
+        weight: Value,
+        bias: Value | None,
+        padding: list[int],
+        stride: list[int],
+        dilation: list[int],
+        groups: int,
+        unary: str,
+        *rest: Any,
+    ) -> Value:
+        settings = (tuple(padding), tuple(stride), tuple(dilation), groups)
+        image = _in_channels_last(ctx, x)
+        buffer = ctx.program.buffer(ctx.dtype, ctx.sizes(), channels_last(ctx.sizes()))
+        if _is_own_faster(ctx, x, weight, settings, unary, adds=False):
+            return _own(ctx, buffer, image, None, weight, bias, settings, unary)
+        packed = _packed(ctx, x, weight, settings)
+        args = (image, packed, _bias(ctx, bias), *settings, unary, *rest)
+        ctx.program.call(_POINTWISE.default, args, {}, [buffer])
+        return ctx.program.stored(buffer)
+
+    @lowers(_POINTWISE.binary)
+    def _convolution_and_sum(
+        ctx: Context,
+        x: Value,
+        other: Value,
+        weight: Value,
+        bias: Value | None,
+        padding: list[int],
+        stride: list[int],
+        dilation: list[int],
+        groups: int,
+        binary: str,
+        alpha: Any,
+        unary: str | None,
+        *rest: Any,
+    ) -> Value:
+        settings = (tuple(padding), tuple(stride), tuple(dilation), groups)
+        image, addend = _in_channels_last(ctx, x), _in_channels_last(ctx, other)
+        in_place = ctx.node.args[0] is not ctx.node.args[1] and _is_last_use(ctx, ctx.node.args[1])
+        if in_place:  # a third less memory to go through
+            buffer = addend.buffer
+        else:
+            buffer = ctx.program.buffer(ctx.dtype, ctx.sizes(), channels_last(ctx.sizes()))
+        if _is_own_faster(ctx, x, weight, settings, unary, adds=True):
+            return _own(ctx, buffer, image, addend, weight, bias, settings, unary)
+        op, images = (_POINTWISE_IN_PLACE, (addend, image)) if in_place else (_POINTWISE, (image, addend))
+        packed = _packed(ctx, x, weight, settings)
+        args = (*images, packed, _bias(ctx, bias), *settings, binary, alpha, unary, *rest)
+        ctx.program.call(op.binary, args, {}, [buffer])
+        return ctx.program.stored(buffer)
+
+
+def _packed(ctx: Context, x: Value, weight: Value, settings: tuple[Any, ...]) -> TensorRef:
+    """The weight as the library wants it."""
+    padding, stride, dilation, groups = settings
+    sizes: Any = x.sizes
+    buffer = ctx.program.pack(PackedKernel(_constant(ctx, weight), padding, stride, dilation, groups, sizes))
+    return TensorRef(buffer, buffer.sizes, buffer.strides, 0)
+
+
+def _bias(ctx: Context, bias: Value | None) -> TensorRef | None:
+    """In memory without gaps, which the library expects without a check."""
+    if bias is None:
+        return None
+    ctx.program.realize(bias, (1,))
+    assert bias.place is not None
+    return TensorRef.of(bias if bias.place.strides == (1,) else ctx.program.copy(bias))
+
+
+def _constant(ctx: Context, weight: Value) -> str:
+    name = ctx.program.frozen(weight)
+    assert name is not None
+    return name
+
+
+def _is_own_faster(
+    ctx: Context, x: Value, weight: Value, settings: tuple[Any, ...], unary: str | None, *, adds: bool
+) -> bool:
+    padding, stride, dilation, groups = settings
+    if not ctx.program.own_convolutions or dilation != (1, 1) or groups != 1 or not len(padding) == len(stride) == 2:
+        return False
+    sizes: Any = x.sizes
+    kernel: Any = weight.sizes
+    results: Any = ctx.sizes()
+    return is_own_faster(Shape(tuple(sizes), tuple(kernel), tuple(results), stride, padding, unary == "relu", adds))
+
+
+def _own(
+    ctx: Context,
+    buffer: Buffer,
+    image: TensorRef,
+    addend: TensorRef | None,
+    weight: Value,
+    bias: Value | None,
+    settings: tuple[Any, ...],
+    unary: str | None,
+) -> Value:
+    padding, stride, _, _ = settings
+    sizes: Any = weight.sizes
+    packed = ctx.program.pack(PackedWeight(_constant(ctx, weight), sizes))
+    relu = unary == "relu"
+    ctx.program.add(Convolution(buffer, image, packed, _bias(ctx, bias), addend, sizes[2:], stride, padding, relu))
+    return ctx.program.stored(buffer)

@@ -39,7 +39,7 @@ def product(ctx: Context, left: Value, right: Value) -> Value:
         batch = sizes[0] if len(sizes) == 3 else 1
         extents = left.sizes[-2], right.sizes[-1], left.sizes[-1]
         packed = _packed(ctx, left, right)
-        program.product(Product(buffer, matrix(left), matrix(right), *extents, batch, packed))
+        program.add(Product(buffer, matrix(left), matrix(right), *extents, batch, packed))
         return program.stored(buffer)
     buffer = program.buffer(left.dtype, sizes)
     op = aten.bmm.default if len(sizes) == 3 else aten.mm.default

@@ -30,7 +30,7 @@ def _cumulative(op: str) -> Any:
         wide = torch.float64 if ctx.dtype.is_floating_point else ctx.dtype
         value = ops.cast(a.at(variables), wide)
         rows = loops([v for d, v in enumerate(variables) if d != dim])
-        program.sequential(Scan(buffer, position, value, rows, along[0], op))
+        program.add(Scan(buffer, position, value, rows, along[0], op))
         return program.stored(buffer)
 
     return lower

@@ -48,7 +48,7 @@ def _scattered(
     position = Place(buffer, copy.place.strides, 0).position(tuple(place(variables)))
     value = ops.cast(source.at(variables), buffer.dtype)
     apart = loops([v for d, v in enumerate(variables) if d not in serial])
-    program.sequential(Scatter(buffer, position, value, apart, loops([variables[d] for d in serial]), adds))
+    program.add(Scatter(buffer, position, value, apart, loops([variables[d] for d in serial]), adds))
     return copy
 
 

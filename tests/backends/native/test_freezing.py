@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from torch import nn
 
 import torchmux
 from torchmux.backends.native import choosing, packing
+from torchmux.backends.native.lowering import convolutions
 from torchmux.config import config
 from torchmux.registry import GraphReport
 
@@ -57,6 +60,87 @@ def test_convolutions_take_their_surroundings_along(frozen) -> None:
     assert "'relu'" in python
     assert "aten._native_batch_norm" not in cpp
     assert "m_sqrt" not in cpp
+
+
+class Wide(nn.Module):
+    """Blocks of 32 and 64 channels, with steps and borders; a bias whose numbers lie apart."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 32, 5, 2, (2, 1))
+        self.one = nn.ModuleList([nn.Conv2d(32, 32, 3, padding=1, bias=False), nn.Conv2d(32, 32, 1)])
+        self.two = nn.ModuleList([nn.Conv2d(32, 32, (1, 3), padding=(0, 1)), nn.Conv2d(32, 32, 3, padding=1)])
+        self.aside = nn.Conv2d(32, 64, 1, 2)
+        self.last = nn.ModuleList([nn.Conv2d(32, 64, 3, 2, 1), nn.Conv2d(64, 64, 1)])
+        self.first.bias = nn.Parameter(torch.randn(64)[::2])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        x = torch.relu(self.one[1](torch.relu(self.one[0](x))) + x)
+        y = torch.relu(x + self.two[1](self.two[0](x)))
+        return torch.relu(self.last[1](self.last[0](y)) + self.aside(y)) + x.mean()
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("images, size", [(1, 22), (3, 17)])
+def test_own_convolutions(own: bool, images: int, size: int, monkeypatch, frozen) -> None:
+    monkeypatch.setattr(convolutions, "is_own_faster", lambda shape: own)
+    cpp, python = frozen(Wide(), torch.randn(images, 3, size, size + 5)).output_code
+    assert cpp.count("  convolution<") == 8 * own
+    assert len(re.findall(r"_convolution_pointwise_?\.", python)) == 8 * (not own)
+    # Sums are written over what they add where nothing else reads that: not over x, of which there is a mean.
+    in_place = re.findall(r"convolution<.*?>\((b\d+), \1 |_pointwise_.binary", cpp if own else python)
+    assert len(in_place) == 2
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_what_a_loop_reads_is_not_overwritten(own: bool, monkeypatch, frozen) -> None:
+    """The loop, which needs both, runs when the sum is there."""
+
+    class Read(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = nn.Conv2d(32, 32, 1), nn.Conv2d(32, 32, 3, padding=1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            a = self.one(x)
+            twice = a * 2
+            return torch.tanh(self.two(x) + a) * twice
+
+    monkeypatch.setattr(convolutions, "is_own_faster", lambda shape: own)
+    frozen(Read(), torch.randn(1, 32, 9, 9))
+
+
+def test_a_sum_waits_for_who_reads_what_it_overwrites(monkeypatch, frozen) -> None:
+    """Calls run as late as they can, and code of our own as early."""
+
+    class Aside(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two, self.three = nn.Conv2d(32, 32, 1), nn.Conv2d(32, 32, 1), nn.Conv2d(32, 32, 3, padding=1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            a = self.one(x)
+            aside = self.two(a)
+            return torch.cat([aside, self.three(x) + a])
+
+    monkeypatch.setattr(convolutions, "is_own_faster", lambda shape: shape.adds)
+    cpp, python = frozen(Aside(), torch.randn(1, 32, 9, 9)).output_code
+    assert "convolution<" in cpp
+    assert python.count("_pointwise.default(") == 2
+
+
+def test_the_faster_convolution_is_kept(monkeypatch, frozen) -> None:
+    monkeypatch.setattr(choosing, "_decided", {})
+    model = nn.Conv2d(32, 64, 3, padding=1)
+    frozen(model, torch.randn(1, 32, 12, 12))
+    decided = dict(choosing._decided)
+    assert len(decided) == 1
+    monkeypatch.setattr(choosing, "_decided", {})
+    monkeypatch.setattr(choosing, "_measured", None)
+    frozen(nn.Conv2d(32, 64, 3, padding=1), torch.randn(1, 32, 12, 12) * 2)
+    frozen(nn.Conv2d(32, 33, 3), torch.randn(1, 32, 12, 12))  # not whole vectors: the library's
+    assert choosing._decided.items() <= decided.items()
 
 
 class Dense(nn.Module):

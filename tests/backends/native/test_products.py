@@ -119,7 +119,7 @@ def test_the_choice_is_measured_once_and_kept(tmp_path, monkeypatch) -> None:
     """Also by a later process, whose memory of it is empty."""
     measured = []
     measure = choosing._measured
-    monkeypatch.setattr(choosing, "_measured", lambda runs: measured.append(1) or measure(runs))
+    monkeypatch.setattr(choosing, "_measured", lambda *given: measured.append(1) or measure(*given))
     x = torch.randn(256, 256)
     with config.patch(cache_dir=tmp_path):
         for function in (lambda x: x @ x, lambda x: (x @ x) + 1):
