@@ -99,16 +99,9 @@ def _other_things() -> torch.Tensor:
 
 
 def _own(pixels: int) -> tuple[Any, Any]:
-    """Our kernel for so many pixels, in a library of its own."""
-    # Of all numbers of pixels with the same tiles, one is compiled.
+    """A library and its function, our kernel for so many pixels."""
+    # The same for all numbers of pixels that are divided into the same tiles, of 14 pixels at most or of 6.
     alike = tuple(-(-pixels // -(-pixels // most)) for most in (14, 6))
-    return _compiled(alike, pixels)
-
-
-_libraries: dict[tuple[int, ...], tuple[Any, Any]] = {}
-
-
-def _compiled(alike: tuple[int, ...], pixels: int) -> tuple[Any, Any]:
     if alike not in _libraries:
         library = build.load(build.compile_source(_SOURCE % pixels))
         function = library.convolve
@@ -117,6 +110,8 @@ def _compiled(alike: tuple[int, ...], pixels: int) -> tuple[Any, Any]:
         _libraries[alike] = library, function
     return _libraries[alike]
 
+
+_libraries: dict[tuple[int, ...], tuple[Any, Any]] = {}
 
 _SOURCE = """
 #include "kernels.h"
