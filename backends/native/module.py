@@ -109,18 +109,18 @@ class _Assembler:
         tables = [self._table(s) for s in segments]
         bodies = [self._segment(n, s, t) for n, (s, t) in enumerate(zip(segments, tables, strict=True))]
         comments = {name: self._comment(name) for name in self.functions.values()}
-        includes, definitions = ['#include "kernels.h"\n'], []
+        definitions = []
         if self.products or any(isinstance(pack, PackedMatrix) for pack in self.program.packs):
-            includes.append('#include "gemm.h"\n')
+            definitions.append('#include "gemm.h"\n')
         if self.products:
             definitions.append(f'extern "C" {{ char way[{len(self.products)}]; }}  // of each product, as measured\n')
         if any(isinstance(pack, PackedWeight) for pack in self.program.packs):
-            includes.append('#include "convolution.h"\n')
+            definitions.append('#include "convolution.h"\n')
         if self.timed:
             definitions.append('extern "C" f64 omp_get_wtime(void);\n')
             definitions.append(f'extern "C" {{ f64 spent[{len(self.timers)} + 1]; }}\n')
         kernels = {name: body for body, name in self.functions.items()}
-        source = Source("".join(includes), "".join(definitions), kernels, "\n".join(bodies), comments)
+        source = Source('#include "kernels.h"\n', "".join(definitions), kernels, "\n".join(bodies), comments)
         python = self._python(order, tables)
         calls = [str(s.op) for s in self.steps if isinstance(s, Call)]
         names = [self.program.constants[b.name] for b in self.constants]

@@ -13,7 +13,7 @@ SMALLEST_PIECE = 8_000
 @dataclass(frozen=True)
 class Source:
     """``kernels`` are functions by name, each text beginning behind the name, with ``comments`` before some; ``main``
-    calls them, and has its variables in ``definitions``.
+    calls them, and has its variables, and functions that the library shows, in ``definitions``.
     """
 
     includes: str

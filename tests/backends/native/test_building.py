@@ -83,6 +83,33 @@ def test_large_code_is_compiled_in_pieces(monkeypatch, capture, script, tmp_path
             torch.testing.assert_close(one, other)
 
 
+@pytest.mark.parametrize("freeze", [False, True])
+def test_products_and_convolutions_are_in_one_of_the_pieces(freeze: bool, monkeypatch, tmp_path) -> None:
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.image, self.one, self.two = (
+                torch.nn.Conv2d(3, 32, 3),
+                torch.nn.Linear(128, 160),
+                torch.nn.Linear(160, 128),
+            )
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.image(x).tanh().reshape(-1, 128).softmax(-1)
+            return self.two(self.one(y).cumsum(-1)).softmax(0)
+
+    model, x = Model().eval(), torch.randn(1, 3, 34, 34)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr("torchmux.backends.native.source.SMALLEST_PIECE", 100)
+    monkeypatch.setattr("torchmux.backends.native.lowering.convolutions.is_own_faster", lambda shape: True)
+    with config.patch(cache_dir=tmp_path), torch.no_grad():
+        compiled = torchmux.compile(model, backend="native", options={"freeze": freeze}, strict=True)
+        torch.testing.assert_close(compiled(x), model(x))
+    (cpp, _) = torchmux.report(compiled).graphs[0].report.output_code
+    for name in ("packed_product(", "convolution<") if freeze else ("chosen_product(",):
+        assert f"  {name}" in cpp
+
+
 def test_the_second_time_nothing_is_compiled(monkeypatch, capture, tmp_path) -> None:
     with config.patch(cache_dir=tmp_path):
         first = capture(lambda x: (x * 3).softmax(-1), X).compile("native", strict=True)
