@@ -22,10 +22,14 @@ extern "C" u64 cblas_sgemm_pack_get_size(int, int, int, int) __attribute__((weak
 extern "C" void cblas_sgemm_pack(int, int, int, int, int, int, f32, const f32*, int, f32*) __attribute__((weak));
 extern "C" void cblas_sgemm_compute(int, int, int, int, int, int, const f32*, int, const f32*, int, f32, f32*, int) __attribute__((weak));
 
+// What is fetched from memory meanwhile: `share` elements in each of `depth` steps.
+struct Ahead { const f32* at; i64 share; };
+
 // A tile of c is, or gets more by, a @ b.  Element (i, p) of a is at a[i * ra + p * ca]; b is packed.
-static void tile(f32* c, i64 lc, const f32* a, i64 ra, i64 ca, const f32* b, i64 depth, bool more) {
+static void tile(f32* c, i64 lc, const f32* a, i64 ra, i64 ca, const f32* b, i64 depth, bool more, Ahead ahead) {
   f32v sum[TILE_ROWS][TILE_VECTORS] = {};
-  for (i64 p = 0; p < depth; p++, a += ca, b += TILE_COLUMNS) {
+  for (i64 p = 0; p < depth; p++, a += ca, b += TILE_COLUMNS, ahead.at += ahead.share) {
+    __builtin_prefetch(ahead.at, 0, 2);
     f32v y[TILE_VECTORS];
 #pragma GCC unroll 3
     for (int j = 0; j < TILE_VECTORS; j++) y[j] = read<f32v>(b + j * LANES, All());
@@ -45,9 +49,9 @@ static void tile(f32* c, i64 lc, const f32* a, i64 ra, i64 ca, const f32* b, i64
     }
 }
 // The same for the first `columns` of a tile, without the first `skip` rows, which are not this tile's.
-static void part_of_tile(f32* c, i64 lc, const f32* a, i64 ra, i64 ca, const f32* b, i64 depth, bool more, i64 columns, i64 skip) {
+static void part_of_tile(f32* c, i64 lc, const f32* a, i64 ra, i64 ca, const f32* b, i64 depth, bool more, i64 columns, i64 skip, Ahead ahead) {
   alignas(64) f32 whole[TILE_ROWS * TILE_COLUMNS];
-  tile(whole, TILE_COLUMNS, a, ra, ca, b, depth, false);
+  tile(whole, TILE_COLUMNS, a, ra, ca, b, depth, false, ahead);
   for (i64 i = skip; i < TILE_ROWS; i++)
     for (i64 j = 0; j < columns; j++) {
       f32* at = c + i * lc + j;
@@ -142,9 +146,16 @@ static void in_tiles(f32* out, const f32* x, i64 rx, i64 cx, Right y, i64 m, i64
           }
           for (i64 q = 0; q < count; q++) {
             i64 column = (first + q) * TILE_COLUMNS, columns = n - column;
+            // Of the weight that is multiplied by next, each tile asks for its share.
+            Ahead ahead = {b[q], 0};
+            if (y.packed) {
+              const f32* next = p + depth < k ? b[q] + depth * TILE_COLUMNS : y.at + (column + count * TILE_COLUMNS) * k;
+              i64 share = TILE_COLUMNS * TILE_ROWS / (to - from) + 1;
+              ahead = {next + (i - from) / TILE_ROWS * depth * share, share};
+            }
             f32* c = out + row * n + column;
-            if (i == row && columns >= TILE_COLUMNS) tile(c, n, a, ra, ca, b[q], depth, p > 0);
-            else part_of_tile(c, n, a, ra, ca, b[q], depth, p > 0, columns < TILE_COLUMNS ? columns : TILE_COLUMNS, i - row);
+            if (i == row && columns >= TILE_COLUMNS) tile(c, n, a, ra, ca, b[q], depth, p > 0, ahead);
+            else part_of_tile(c, n, a, ra, ca, b[q], depth, p > 0, columns < TILE_COLUMNS ? columns : TILE_COLUMNS, i - row, ahead);
           }
         }
       }

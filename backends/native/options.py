@@ -29,9 +29,9 @@ class NativeOptions:
     matmul: Literal["measured", "library"] = field(
         default="measured",
         metadata={
-            "help": "'measured' runs a large matrix product of float32 by torch's library or by a kernel of torchmux, "
-            "whichever was faster for that size on this machine when it was first compiled; 'library' always by the "
-            "library"
+            "help": "'measured' runs a large matrix product of float32, and a convolution of a frozen graph, by "
+            "torch's library or by a kernel of torchmux, whichever was faster for that size on this machine when it "
+            "was first compiled; 'library' always by the library"
         },
     )
     keep_scratch: bool = field(
