@@ -10,12 +10,11 @@ fast.  Before it is timed, a side is compared with eager; one that fails says so
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
 from collections.abc import Callable
 
 import torch
 from adapters import BACKENDS, MODELS, note, program
+from cudagraphs import in_turns
 
 import torchmux
 
@@ -47,21 +46,6 @@ def sides(name: str, batch: int, backends: list[str]) -> tuple[dict[str, Callabl
     return calls, shares
 
 
-def measure(calls: dict[str, Callable[[], torch.Tensor]], rounds: int) -> dict[str, float]:
-    """Milliseconds a call for each side."""
-    times: dict[str, list[float]] = {side: [] for side in calls}
-    for _ in range(rounds):
-        for side, call in calls.items():
-            call()
-            torch.cuda.synchronize()
-            begun = time.perf_counter()
-            for _ in range(10):
-                call()
-            torch.cuda.synchronize()
-            times[side].append((time.perf_counter() - begun) / 10)
-    return {side: statistics.median(found) * 1e3 for side, found in times.items()}
-
-
 def main() -> None:
     """Measure, and print a row for each side as it is found."""
     parser = argparse.ArgumentParser(description="Adapters beside eager on a GPU.")
@@ -76,7 +60,7 @@ def main() -> None:
         for batch in arguments.batch:
             torchmux.reset()
             calls, shares = sides(name, batch, arguments.backends)
-            times = measure(calls, arguments.rounds)
+            times = in_turns(calls, arguments.rounds)
             for side, found in times.items():
                 title = f"{name}, batch {batch}, {side}"
                 share = f"{shares[side]:8.3f}" if side in shares else ""

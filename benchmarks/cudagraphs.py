@@ -82,6 +82,11 @@ def measure(name: str, phase: str, batch: int, rounds: int) -> dict[str, float]:
             note(f"{name}, {phase}: {each} fails: {type(error).__name__}: {str(error).strip()[:300]}")
         else:
             calls[each] = call
+    return in_turns(calls, rounds)
+
+
+def in_turns(calls: dict[str, Call], rounds: int) -> dict[str, float]:
+    """Milliseconds a call for each side, until the GPU has finished."""
     times: dict[str, list[float]] = {each: [] for each in calls}
     for _ in range(rounds):
         for each, call in calls.items():
