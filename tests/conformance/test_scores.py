@@ -75,6 +75,13 @@ def test_what_is_published():
     assert "| `operators/add/float32-forward` | mismatch | off \\| by &lt;b> |" in table
 
 
+@pytest.mark.parametrize("kept", ["The graph is in /home/g.py: run it.", "\nThe source is in /home/g.cpp; use it."])
+def test_files_of_the_machine_are_not_published(kept):
+    failed = Result(WRONG.case, Outcome.CRASH, f"CompilationFailed: it fails. {kept}")
+    assert scores.small(run(PASSED, failed))["failures"] == {WRONG.case: ["crash", "CompilationFailed: it fails."]}
+    assert not any(" is in /" in reason for found in scores.published() for _, reason in found["failures"].values())
+
+
 def test_backends_tells_the_score(monkeypatch, capsys):
     small = scores.small(run(PASSED, WRONG, backend="aot_eager"))
     monkeypatch.setattr(scores, "published", lambda: [small])
