@@ -38,7 +38,7 @@ def compile(gm: GraphModule, example_inputs: Sequence[Any], **options: Any) -> C
     """
     from torchmux import torch_internals as internals
 
-    from .common.aot import fake_inputs
+    from .common.pipeline.aot import fake_inputs
 
     checked = _checked(options, internals.inductor_config())
     mode, fakes = fake_inputs(gm, example_inputs)

@@ -2,7 +2,7 @@
 
     python benchmarks/models.py --frontend [--only NAME,...] [--kind KIND ...] [--depth tiny|deep] [--json FILE]
 
-Each architecture of ``torchmux.demo.zoo`` runs in two processes of its own, one with ``torchmux.compile`` and one with
+Each architecture of ``torchmux.zoo`` runs in two processes of its own, one with ``torchmux.compile`` and one with
 ``torch.compile``, both with a backend that runs the captured graph as it is.  Width is tiny; ``deep`` has the number of
 layers that people use.
 
@@ -94,8 +94,8 @@ def work(side: str, name: str, depth: str) -> Row:
     import torch
 
     warnings.simplefilter("ignore")
-    from torchmux.demo.zoo import ARCHITECTURES
-    from torchmux.demo.zoo.compare import run
+    from torchmux.zoo import ARCHITECTURES
+    from torchmux.zoo.compare import run
 
     torch.set_num_threads(1)
     entry = ARCHITECTURES[name]
@@ -124,7 +124,7 @@ def work(side: str, name: str, depth: str) -> Row:
 
 
 def _training(entry: Any, model: Any, frontend: Any) -> Row:
-    from torchmux.demo.zoo.compare import train
+    from torchmux.zoo.compare import train
 
     inputs = entry.example_with_targets(model)
     model.train()
@@ -141,7 +141,7 @@ def _training(entry: Any, model: Any, frontend: Any) -> Row:
 
 def _judged(found: list[Any], expected: list[Any]) -> Row:
     """How results differ from eager's; eager may differ from itself, which nothing can be held against."""
-    from torchmux.demo.zoo.compare import difference
+    from torchmux.zoo.compare import difference
 
     differences = [difference(result, expected[0]) for result in found]
     return {
@@ -305,7 +305,7 @@ def main() -> None:
     if arguments.work:
         print(json.dumps(work(*arguments.work)))
         return
-    from torchmux.demo.zoo import ARCHITECTURES
+    from torchmux.zoo import ARCHITECTURES
 
     names = arguments.only.split(",") if arguments.only else list(ARCHITECTURES)
     if unknown := [name for name in names if name not in ARCHITECTURES]:

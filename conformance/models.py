@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from torchmux.demo.zoo import ARCHITECTURES, Architecture
-from torchmux.demo.zoo.compare import loss_of, tensors_in
+from torchmux.zoo import ARCHITECTURES, Architecture
+from torchmux.zoo.compare import loss_of, tensors_in
 
 from .case import SEED, Case, Trial
 

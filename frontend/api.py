@@ -10,11 +10,12 @@ import torch
 from torchmux.registry import resolve
 from torchmux.registry.errors import InvalidOption
 
-from . import hook, markers  # noqa: F401 - the markers' handlers enter the tables
-from .backend import compile_graph_with
+from .capture.backend_call import compile_graph_with
 from .compiled import call, compiled_function, compiled_module
 from .explain import Explainer, Explanation, Report, explanation_of, report_of
-from .originals import original_of, without_torch_compile
+from .hook import frames
+from .marks import function_marks  # noqa: F401 - the markers' handlers enter the tables
+from .unwrap import original_of, without_torch_compile
 
 
 def compile(
@@ -62,14 +63,14 @@ def compile(
     model = without_torch_compile(model)
     own, guard_filter = _guard_filter(options)
     resolved = resolve(_chosen(backend), mode=mode, options=own, dynamic=dynamic, strict=strict)
-    session = hook.session_for(
+    session = frames.session_for(
         _owner(model),
         (resolved.key, fullgraph, dynamic, guard_filter),
-        lambda: hook.Session(
+        lambda: frames.Session(
             compile_graph_with(resolved), fullgraph=fullgraph, dynamic=dynamic, guard_filter=guard_filter
         ),
     )
-    hook.ask_for(model)
+    frames.ask_for(model)
     return _wrap(model, session)
 
 
@@ -115,13 +116,13 @@ def _owner(model: Any) -> Any:
     return getattr(original, "__code__", original)
 
 
-def _wrap(model: Any, session: hook.Session) -> Any:
+def _wrap(model: Any, session: frames.Session) -> Any:
     if isinstance(model, torch.nn.Module):
         return compiled_module(original_of(model), session)
     return compiled_function(original_of(model), session)
 
 
-def _record(compiled: Any) -> hook.Record:
+def _record(compiled: Any) -> frames.Record:
     owner = type(compiled) if isinstance(compiled, torch.nn.Module) else compiled
     record = getattr(owner, "_torchmux_record", None)
     if record is None:
@@ -145,12 +146,12 @@ def explain(fn: Any, *, backend: Any = "eager", dynamic: bool | None = None) -> 
     original = original_of(fn)
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
-        session = hook.Session(
+        session = frames.Session(
             compile_graph_with(resolved),
             fullgraph=False,
             dynamic=dynamic,
         )
-        record = hook.Record()
+        record = frames.Record()
         call(session, record, original, args, kwargs)
         return explanation_of(record)
 
@@ -159,4 +160,4 @@ def explain(fn: Any, *, backend: Any = "eager", dynamic: bool | None = None) -> 
 
 def reset() -> None:
     """Forget all compiled code of this process; the next calls capture anew."""
-    hook.reset()
+    frames.reset()

@@ -12,10 +12,10 @@ import torch
 
 from torchmux import torch_internals as ti
 
-from .hook import Record, Session
-from .running import running
-from .stance import DEFAULT, state as stance_state
-from .tracebacks import tidy
+from .capture.tracebacks import tidy
+from .hook.frames import Record, Session
+from .hook.thread_state import running
+from .marks.stance import DEFAULT, state as stance_state
 
 _AS_IT_IS = ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.DEFAULT)
 set_eval_frame, set_region = ti.set_eval_frame, ti.set_region

@@ -11,8 +11,8 @@ import torch.fx
 from torchmux.registry.report import GraphReport, Placement
 
 from .breaks import BreakRecord
-from .capture import Captured
-from .hook import Record
+from .capture.capture import Captured
+from .hook.frames import Record
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from torch.utils import _pytree as pytree
 
 from torchmux.registry.errors import Unsupported
 
-from . import hook
-from .capture import Captured
+from .capture.capture import Captured
+from .capture.tracebacks import tidy
 from .compiled import call
-from .markers import asked
-from .originals import original_of
-from .tracebacks import tidy
+from .hook import frames
+from .marks.function_marks import asked
+from .unwrap import original_of
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Exported:
     """
 
     def __init__(
-        self, function: Any, session: hook.Session, captured: Captured, in_spec: pytree.TreeSpec, result: Any
+        self, function: Any, session: frames.Session, captured: Captured, in_spec: pytree.TreeSpec, result: Any
     ) -> None:
         assert captured.guards is not None
-        self._function, self._session, self._record = function, session, hook.Record()
+        self._function, self._session, self._record = function, session, frames.Record()
         self.graph_module: torch.fx.GraphModule = captured.graph
         self.inputs = [GraphInput(name, source.words(), static) for name, source, static in captured.inputs]
         self.guards = captured.guards.words()
@@ -89,8 +89,8 @@ def export(fn: Any, *, dynamic: bool | None = None) -> Callable[..., Exported]:
         raise TypeError(f"export() takes a function, a method or an nn.Module, not a {type(fn).__name__}")
 
     def run(*args: Any, **kwargs: Any) -> Exported:
-        session = hook.Session(_as_captured, fullgraph=True, dynamic=dynamic, asked="export() wants one graph")
-        record = hook.Record()
+        session = frames.Session(_as_captured, fullgraph=True, dynamic=dynamic, asked="export() wants one graph")
+        record = frames.Record()
         in_spec = pytree.tree_flatten((args, kwargs))[1]
         outer, asked.exporting = asked.exporting, True
         try:

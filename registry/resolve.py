@@ -21,7 +21,7 @@ from .spec import Backend, BackendSpec, CompiledGraph, CompileRequest, Tombstone
 from .validate import check_spec, describe, is_implementation, keyword_names
 
 # A string, so that the registry does not import the backends.
-_PIPELINE = "torchmux.backends.common.pipeline:compile_graph"
+_PIPELINE = "torchmux.backends.common.pipeline.pipeline:compile_graph"
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,10 +15,10 @@ from .config import config
 from .logs import set_logs
 
 if TYPE_CHECKING:
-    from torchmux.backends.common.artifacts import load_cache_artifacts, save_cache_artifacts
+    from torchmux.backends.common.cache.artifacts import load_cache_artifacts, save_cache_artifacts
     from torchmux.frontend.api import compile, explain, get_default_backend, report, reset, set_default_backend
     from torchmux.frontend.export import Exported, export
-    from torchmux.frontend.markers import (
+    from torchmux.frontend.marks.function_marks import (
         allow_in_graph,
         assume_constant_result,
         disable,
@@ -31,8 +31,13 @@ if TYPE_CHECKING:
         skip_frame,
         substitute_in_graph,
     )
-    from torchmux.frontend.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
-    from torchmux.frontend.stance import set_stance
+    from torchmux.frontend.marks.stance import set_stance
+    from torchmux.frontend.marks.tensor_marks import (
+        mark_dynamic,
+        mark_static,
+        mark_unbacked,
+        maybe_mark_dynamic,
+    )
     from torchmux.registry import (
         Availability,
         BackendConflict,
@@ -124,7 +129,7 @@ __all__ = [
 
 _HOMES = {
     "torchmux.frontend.api": ("compile", "explain", "get_default_backend", "report", "reset", "set_default_backend"),
-    "torchmux.frontend.markers": (
+    "torchmux.frontend.marks.function_marks": (
         "allow_in_graph",
         "assume_constant_result",
         "disable",
@@ -137,10 +142,10 @@ _HOMES = {
         "skip_frame",
         "substitute_in_graph",
     ),
-    "torchmux.frontend.marks": ("mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic"),
-    "torchmux.frontend.stance": ("set_stance",),
+    "torchmux.frontend.marks.tensor_marks": ("mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic"),
+    "torchmux.frontend.marks.stance": ("set_stance",),
     "torchmux.frontend.export": ("Exported", "export"),
-    "torchmux.backends.common.artifacts": ("load_cache_artifacts", "save_cache_artifacts"),
+    "torchmux.backends.common.cache.artifacts": ("load_cache_artifacts", "save_cache_artifacts"),
     "torchmux.registry": (
         "Availability",
         "BackendConflict",

@@ -11,7 +11,7 @@ from torch.fx import GraphModule, Node
 from torchmux import torch_internals as internals
 from torchmux.registry.spec import CompileRequest
 
-from ..common.refusal import NodesRefused
+from ..common.adapter.refusal import NodesRefused
 from .function import CudagraphsFunction
 from .options import CudagraphsOptions
 from .pool import pool_of

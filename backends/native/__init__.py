@@ -25,7 +25,7 @@ from pathlib import Path
 
 from torchmux.registry.spec import Availability, BackendSpec
 
-from ..common.versions import processor
+from ..common.cache.versions import processor
 from .options import MODES, NativeOptions
 
 COMPILERS = ("g++", "clang++")

@@ -11,9 +11,9 @@ from torch.fx import GraphModule, Node
 from torchmux import logs
 from torchmux.registry.spec import CompileRequest
 
-from ..common.cache import default_cache, graph_key
-from ..common.constants import Watched
-from ..common.refusal import NodesRefused
+from ..common.adapter.constants import Watched
+from ..common.adapter.refusal import NodesRefused
+from ..common.cache.cache import default_cache, graph_key
 from . import artifact, fingerprint
 from .options import NativeOptions
 from .runtime import NativeFunction, loaded
@@ -42,12 +42,12 @@ class Native:
 
     def rewrite(self, gm: GraphModule, request: CompileRequest) -> GraphModule:
         """The captured graph, before it is traced, with attention fused."""
-        from .attention import fused
+        from .rewrites.attention import fused
 
         return fused(gm) if request.options is None or request.options.fusion else gm
 
     def supports(self, node: Node) -> Literal[True] | str:
-        from . import graph
+        from .lowering import graph
 
         return graph.why_not(node) or True
 
@@ -117,11 +117,11 @@ def _is_timed() -> bool:
 def _prepared(gm: GraphModule, options: NativeOptions, frozen: Mapping[int, torch.Tensor]) -> GraphModule:
     """``gm`` in the precision that was asked for, with its frozen inputs."""
     if options.precision == "bf16":
-        from .precision import in_bfloat16
+        from .rewrites.precision import in_bfloat16
 
         gm = in_bfloat16(gm)
     if frozen:
-        from .freezing import freeze
+        from .rewrites.freezing import freeze
 
         gm = freeze(gm, frozen)
     return gm

@@ -10,13 +10,16 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from ..common.decompose import core_aten
-from ..common.refusal import NodesRefused
-from . import artifact, build, graph, hints, ir, packing
-from .lowering import calls
-from .module import assemble
+from ..common.adapter.refusal import NodesRefused
+from ..common.pipeline.decompose import core_aten
+from . import artifact
+from .inspect import hints
+from .ir import expressions
+from .lowering import calls, graph
 from .options import NativeOptions
-from .schedule import schedule
+from .schedule.schedule import schedule
+from .targets.cpu import build, packing
+from .targets.cpu.module import assemble
 
 
 @functools.cache
@@ -30,7 +33,7 @@ def generate(gm: GraphModule, options: NativeOptions, *, timed: bool, weights: C
 
     ``weights`` are the inputs that :mod:`freezing` would take for constants.
     """
-    with ir.lock:
+    with expressions.lock:
         try:
             own = options.matmul != "library"
             program = graph.lower(gm, padded=options.shape_padding, own_convolutions=own)
@@ -39,14 +42,14 @@ def generate(gm: GraphModule, options: NativeOptions, *, timed: bool, weights: C
             fusions, performance = hints.fusions(plan), hints.performance(program, plan, weights)
             traced: dict[str, str] = {}
             if options.traces:
-                from . import tracing
+                from .inspect import tracing
 
                 traced = tracing.files(gm, program, plan, made, fusions, options)
         except NodesRefused as refusal:
             reasons = {n: refusal.reasons.get(node.name) for n, node in enumerate(gm.graph.nodes)}
             return artifact.of_refusal({n: reason for n, reason in reasons.items() if reason is not None})
         finally:
-            ir.forget()
+            expressions.forget()
     pieces = made.source.pieces(torch.get_num_threads()) if made.source.main else []
     library = build.compile_source(*pieces, optimize=options.optimize) if pieces else b""
     head = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ..common.options import freeze_option
+from ..common.adapter.options import freeze_option
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ import torch
 
 from torchmux import logs
 
-from . import artifact, build
+from . import artifact
+from .targets.cpu import build
 
 
 def fit(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
@@ -91,11 +92,11 @@ class NativeFunction:
         }
         self._library = build.load(library) if library else None  # kept alive with the functions
         if packs:
-            from . import packing
+            from .targets.cpu import packing
 
             namespace |= packing.packed(packs, dict(zip(attributes, constants, strict=True)), self._library)
         if products:
-            from . import choosing
+            from .targets.cpu import choosing
 
             choosing.choose(products, self._library)
         at = 0
@@ -129,7 +130,7 @@ def loaded(payload: bytes, constant: Callable[[str], torch.Tensor], *, cache_hit
     """What an artifact that holds code stands for; ``constant`` finds the graph's tensors by name."""
     head, library = artifact.code_in(payload)
     if "ops.torchmux." in head["python"]:
-        from . import attention_kernel  # noqa: F401  # which registers the operator
+        from .targets.cpu import attention_kernel  # noqa: F401  # which registers the operator
     for kind in ("fusion", "perf_hints"):
         if head[kind]:
             logs.emit(kind, "native", "\n".join(head[kind]))

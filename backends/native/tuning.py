@@ -12,7 +12,7 @@ from torch.fx import GraphModule
 
 from torchmux import torch_internals as internals
 
-from ..common.results import hint_of
+from ..common.adapter.results import hint_of
 from . import artifact
 from .generate import generate
 from .options import NativeOptions

@@ -15,14 +15,14 @@ from torch.fx import GraphModule, Node
 
 from torchmux.registry.spec import CompileRequest
 
-from ..common import check
-from ..common.binding import Input
-from ..common.cache import default_cache, graph_key
-from ..common.constants import Watched
-from ..common.graphs import alone, copy_graph, lift_constants, outputs
-from ..common.partition import takes_element
-from ..common.refusal import NodesRefused
-from ..common.results import Result
+from ..common.adapter import check
+from ..common.adapter.binding import Input
+from ..common.adapter.constants import Watched
+from ..common.adapter.graphs import alone, copy_graph, lift_constants, outputs
+from ..common.adapter.refusal import NodesRefused
+from ..common.adapter.results import Result
+from ..common.cache.cache import default_cache, graph_key
+from ..common.pipeline.partition import takes_element
 from . import devices, fingerprint, operators as onnx_operators
 from .options import OnnxrtOptions
 from .session import OnnxFunction, check_types, make_session

@@ -16,10 +16,11 @@ from torch.fx import Node
 
 from torchmux import torch_internals as internals
 
-from ..common import attention, formulas
-from ..common.aliasing import BY_ADDRESS, reads_by_address
-from ..common.cache import default_cache, text_key
-from ..common.decompose import (
+from ..common.adapter import attention, formulas
+from ..common.adapter.graphs import values_in_use
+from ..common.cache.cache import default_cache, text_key
+from ..common.pipeline.aliasing import BY_ADDRESS, reads_by_address
+from ..common.pipeline.decompose import (
     TRAPS,
     can_stay_whole,
     compares_numbers,
@@ -29,7 +30,6 @@ from ..common.decompose import (
     may_trap,
     rounds_down,
 )
-from ..common.graphs import values_in_use
 
 # Composite operators that ONNX has in one piece, or that the exporter writes better whole.  None of them ever returns
 # an argument or a view of one, which an operator kept whole must not do.

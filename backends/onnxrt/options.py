@@ -8,7 +8,7 @@ from typing import Literal
 from torchmux.registry.errors import InvalidOption
 from torchmux.registry.names import did_you_mean, listed
 
-from ..common.options import freeze_option
+from ..common.adapter.options import freeze_option
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 

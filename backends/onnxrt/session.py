@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from ..common.binding import Binding, Input
-from ..common.results import Result
+from ..common.adapter.binding import Binding, Input
+from ..common.adapter.results import Result
 from . import devices
 from .options import CPU, OnnxrtOptions
 

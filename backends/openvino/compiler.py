@@ -14,14 +14,14 @@ from torch.fx import GraphModule, Node
 
 from torchmux.registry.spec import CompileRequest
 
-from ..common import listing
-from ..common.binding import Input
-from ..common.cache import ArtifactCache, default_cache, graph_key
-from ..common.constants import Watched
-from ..common.graphs import copy_graph, freeze, outputs
-from ..common.refusal import NodesRefused
-from ..common.results import Result
-from ..common.runtime import in_torch
+from ..common.adapter.binding import Input
+from ..common.adapter.constants import Watched
+from ..common.adapter.graphs import copy_graph, freeze, outputs
+from ..common.adapter.refusal import NodesRefused
+from ..common.adapter.results import Result
+from ..common.cache import listing
+from ..common.cache.cache import ArtifactCache, default_cache, graph_key
+from ..common.pipeline.runtime import in_torch
 from . import fingerprint, integers, operators, runtime
 from .options import OpenvinoOptions
 from .translate import blamed, reason_of, to_openvino

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from ..common import aliasing
+from ..common.pipeline import aliasing
 
 Bounds = tuple[float, float]
 

@@ -15,9 +15,11 @@ from torch.fx import Node
 
 from torchmux import torch_internals as internals
 
-from ..common import aliasing, attention, formulas
-from ..common.cache import default_cache, text_key
-from ..common.decompose import (
+from ..common.adapter import attention, formulas
+from ..common.adapter.graphs import elements_in_use, values_in_use
+from ..common.cache.cache import default_cache, text_key
+from ..common.pipeline import aliasing
+from ..common.pipeline.decompose import (
     TRAPS,
     can_stay_whole,
     compares_numbers,
@@ -27,7 +29,6 @@ from ..common.decompose import (
     may_trap,
     rounds_down,
 )
-from ..common.graphs import elements_in_use, values_in_use
 from . import integers, trial
 from .translate import without_rule
 

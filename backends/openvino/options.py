@@ -9,7 +9,7 @@ from typing import Any, Literal
 from torchmux.registry.errors import InvalidOption
 from torchmux.registry.names import did_you_mean, listed
 
-from ..common.options import freeze_option
+from ..common.adapter.options import freeze_option
 
 _DEVICES = ("AUTO", "CPU", "GPU", "NPU")
 

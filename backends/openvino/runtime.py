@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..common.binding import Binding, Input
-from ..common.results import Result
+from ..common.adapter.binding import Binding, Input
+from ..common.adapter.results import Result
 from .integers import Bounds
 from .options import PRECISIONS, OpenvinoOptions
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from torchmux.registry.spec import Availability, BackendSpec
 
-from ..common.versions import installed
+from ..common.cache.versions import installed
 from .options import TensorrtOptions
 
 _DRIVER = Path("/proc/driver/nvidia/version")

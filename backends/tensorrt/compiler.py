@@ -10,12 +10,12 @@ from torch.fx import GraphModule, Node
 
 from torchmux.registry.spec import CompileRequest
 
-from ..common.cache import default_cache, graph_key
-from ..common.constants import Watched
-from ..common.graphs import copy_graph, freeze, outputs
-from ..common.refusal import NodesRefused
-from ..common.results import Result
-from ..common.runtime import in_torch
+from ..common.adapter.constants import Watched
+from ..common.adapter.graphs import copy_graph, freeze, outputs
+from ..common.adapter.refusal import NodesRefused
+from ..common.adapter.results import Result
+from ..common.cache.cache import default_cache, graph_key
+from ..common.pipeline.runtime import in_torch
 from . import engine, fingerprint, operators
 from .options import TensorrtOptions
 from .settings import Profile, input_for, profile_of, settings_for

@@ -11,8 +11,8 @@ from torch.fx import Node
 
 from torchmux import torch_internals as internals
 
-from ..common.decompose import can_stay_whole, draws_nothing, is_random
-from ..common.graphs import values_in_use
+from ..common.adapter.graphs import values_in_use
+from ..common.pipeline.decompose import can_stay_whole, draws_nothing, is_random
 
 DTYPES = frozenset((torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.bool))
 

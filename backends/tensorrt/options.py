@@ -7,7 +7,7 @@ from typing import Literal
 
 from torchmux.registry.errors import InvalidOption
 
-from ..common.options import freeze_option
+from ..common.adapter.options import freeze_option
 
 
 @dataclass(frozen=True)

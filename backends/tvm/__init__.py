@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from torchmux.registry.spec import BackendSpec
 
-from ..common.versions import installed
+from ..common.cache.versions import installed
 from .options import MODES, TvmOptions
 
 

@@ -16,10 +16,10 @@ from torch.fx import GraphModule, Node
 
 from torchmux.registry.spec import CompileRequest
 
-from ..common.cache import default_cache, graph_key, text_key
-from ..common.graphs import copy_graph
-from ..common.refusal import NodesRefused
-from ..common.versions import processor
+from ..common.adapter.graphs import copy_graph
+from ..common.adapter.refusal import NodesRefused
+from ..common.cache.cache import default_cache, graph_key, text_key
+from ..common.cache.versions import processor
 from . import fingerprint, machine
 from .options import TvmOptions
 from .runtime import TvmFunction, lift_constants
@@ -76,7 +76,8 @@ class Tvm:
         return PerShape(gm, example_inputs, each, options.shape_limit, request.strict, reason)
 
     def _compile_one(self, gm: GraphModule, example_inputs: Sequence[Any], options: TvmOptions) -> TvmFunction:
-        from . import build, parts
+        from . import parts
+        from .codegen import build
 
         device = _device(gm)
         target = str(build.target_of(options, device))

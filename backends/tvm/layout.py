@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..common.results import gaps_of, hint_of, with_gaps
+from ..common.adapter.results import gaps_of, hint_of, with_gaps
 from .sizes import is_symbolic
 
 

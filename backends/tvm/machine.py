@@ -19,7 +19,7 @@ import torch
 import tvm_ffi
 from tvm_ffi.libinfo import load_lib_ctypes
 
-from . import library
+from .relax import library
 
 _CPU, _CUDA = 1, 2  # as DLPack numbers them
 _POOLED = 2  # memory is kept for later calls

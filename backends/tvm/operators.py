@@ -11,9 +11,10 @@ from torch.fx import Node
 
 from torchmux import torch_internals as internals
 
-from ..common import formulas
-from ..common.aliasing import BY_ADDRESS, reads_by_address, writes
-from ..common.decompose import (
+from ..common.adapter import formulas
+from ..common.adapter.graphs import values_in_use
+from ..common.pipeline.aliasing import BY_ADDRESS, reads_by_address, writes
+from ..common.pipeline.decompose import (
     TRAPS,
     can_stay_whole,
     compares_numbers,
@@ -23,10 +24,9 @@ from ..common.decompose import (
     may_trap,
     rounds_down,
 )
-from ..common.graphs import values_in_use
-from . import library
-from .handlers import HANDLERS
-from .translate import DTYPES, converters
+from .relax import library
+from .relax.handlers import HANDLERS
+from .relax.translate import DTYPES, converters
 
 # Composite operators that are one kernel in torch, or one loop over rows in TVM.
 WHOLE = ("scaled_dot_product_attention", "layer_norm", "softmax.int", "log_softmax.int")

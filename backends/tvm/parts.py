@@ -11,12 +11,13 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from ..common import check
-from ..common.refusal import NodesRefused
-from . import build, machine
+from ..common.adapter import check
+from ..common.adapter.refusal import NodesRefused
+from . import machine
+from .codegen import build
 from .options import TvmOptions
+from .relax.translate import translate
 from .runtime import TvmFunction, lift_constants
-from .translate import translate
 
 cache_log = logging.getLogger("torchmux.cache")
 

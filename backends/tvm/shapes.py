@@ -15,7 +15,7 @@ from torch.fx import Graph, GraphModule, Node
 from torchmux import torch_internals as internals
 from torchmux.registry.errors import FallbackRefused
 
-from ..common.refusal import NodesRefused
+from ..common.adapter.refusal import NodesRefused
 from .sizes import is_symbolic
 
 fallback = logging.getLogger("torchmux.fallback")

@@ -13,7 +13,7 @@ from torch.fx import GraphModule
 
 from torchmux import torch_internals as internals
 
-from ..common.results import hint_of
+from ..common.adapter.results import hint_of
 
 Source = tuple[int, int | None]
 """Where a call tells the value of a variable: an argument, and its dimension (None: the argument is the number)."""

@@ -15,22 +15,22 @@ import torch
 
 from .. import breaks, polyfills
 from ..breaks import GraphBreak
-from ..protocols import _BINARY, _COMPARE, _INPLACE, _UNARY
-from ..sources import const_source
+from ..guards.sources import const_source
+from ..trace.operators import _BINARY, _COMPARE, _INPLACE, _UNARY
 from ..values.base import MISSING, Raised, Value
 from ..values.classes import ClassValue, RealValue
 from ..values.constants import ConstValue, SymValue
+from ..values.containers.iterators import IteratorValue
+from ..values.containers.mappings import DictValue
+from ..values.containers.sequences import TupleValue
 from ..values.exceptions import TracebackValue
 from ..values.functions import FunctionValue, MethodValue
-from ..values.iterators import IteratorValue
-from ..values.mappings import DictValue
 from ..values.objects import ObjectValue
-from ..values.sequences import TupleValue
 from ..values.tensors import TensorValue
 from .table import CODES, handles
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    from ..trace.trace import Trace
 
 NONE = ConstValue(None)
 

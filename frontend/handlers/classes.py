@@ -14,21 +14,21 @@ from .. import breaks
 from ..breaks import GraphBreak
 from ..values.base import Value
 from ..values.constants import ConstValue, SymValue
-from ..values.deques import DequeValue
+from ..values.containers.deques import DequeValue
+from ..values.containers.iterators import CountIterator, EnumerateIterator, MapIterator, ZipIterator
+from ..values.containers.mappings import DictValue
+from ..values.containers.sequences import ListValue, SliceValue, TupleValue
+from ..values.containers.sets import SetValue, make_set
 from ..values.exceptions import ExceptionValue
 from ..values.functions import MethodValue, PartialValue
-from ..values.iterators import CountIterator, EnumerateIterator, MapIterator, ZipIterator
-from ..values.mappings import DictValue
 from ..values.methods import call_builtin_method
 from ..values.objects import ObjectValue
-from ..values.sequences import ListValue, SliceValue, TupleValue
-from ..values.sets import SetValue, make_set
 from ..values.supers import SuperValue
 from ..values.tensors import TensorValue
 from .table import constructs
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    from ..trace.trace import Trace
 
 Args = list[Value]
 Kwargs = dict[str, Value]

@@ -16,12 +16,12 @@ import torch
 from torchmux import torch_internals as ti
 
 from .. import breaks
-from ..sources import Source
+from ..guards.sources import Source
 from ..values.base import Raised, Value
 from ..values.classes import DisabledValue, RealValue
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    from ..trace.trace import Trace
 
 # C functions of torch's namespaces that are not operators: they read or change global state, or leave torch.
 _NOT_OPERATORS = frozenset(
@@ -164,7 +164,7 @@ class ForbiddenValue(RealValue):
     __slots__ = ()
 
     def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from ..markers import forbidden
+        from ..marks.function_marks import forbidden
 
         raise forbidden(self.describe(), tr.user_place()[0])
 

@@ -13,17 +13,17 @@ from ..breaks import GraphBreak
 from ..values.base import Value
 from ..values.classes import RealValue
 from ..values.constants import ConstValue, SymValue
-from ..values.deques import DequeValue
+from ..values.containers.deques import DequeValue
+from ..values.containers.mappings import DictValue
+from ..values.containers.sequences import ListValue, RangeValue, TupleValue
+from ..values.containers.sets import SetValue
 from ..values.functions import FunctionValue
 from ..values.instance_dict import InstanceDictValue
-from ..values.mappings import DictValue
 from ..values.objects import ObjectValue
-from ..values.sequences import ListValue, RangeValue, TupleValue
-from ..values.sets import SetValue
 from .table import handles
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    from ..trace.trace import Trace
 
 _ATOMIC = (ConstValue, SymValue, RealValue, FunctionValue, RangeValue)
 # By any of these a class says how it wants to be copied.

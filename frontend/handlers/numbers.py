@@ -10,8 +10,9 @@ import torch
 
 from torchmux import torch_internals as ti
 
-from .. import breaks, expectations
+from .. import breaks
 from ..breaks import GraphBreak
+from ..capture import assumed_branches
 from ..values.base import Raised, Value
 from ..values.constants import ConstValue, SymValue
 from ..values.objects import ObjectValue
@@ -19,7 +20,7 @@ from ..values.tensors import TensorValue
 from .table import handles
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    from ..trace.trace import Trace
 
 NONE = ConstValue(None)
 
@@ -99,7 +100,7 @@ def _extreme(builtin: Any, symbolic: Any) -> None:
             if len(values) > 1 and numbers(values):
                 return of_numbers(tr, values)
             if len(args) == 1:
-                from ..values.sequences import TupleValue
+                from ..values.containers.sequences import TupleValue
 
                 args = (TupleValue(values),)  # an iterator can be used up only once
         polyfill = tr.polyfill(builtin)
@@ -189,7 +190,7 @@ def check_tensor_all(tr: Trace, condition: Value, *message: Value, **named: Valu
     if not isinstance(condition, TensorValue) or condition.example.dtype is not torch.bool:
         raise GraphBreak(breaks.OPERATION, f"torch._check_tensor_all of {condition.describe()}")
     holds = tr.emit("call_method", "all", [condition], {})
-    if not isinstance(holds, TensorValue) or not expectations.may_expect(tr, holds):
+    if not isinstance(holds, TensorValue) or not assumed_branches.may_expect(tr, holds):
         raise GraphBreak(breaks.DATA_DEPENDENT_BRANCH, f"a check depends on the value of {condition.describe()}")
-    expectations.expect(tr, holds, True)
+    assumed_branches.expect(tr, holds, True)
     return NONE

@@ -11,7 +11,7 @@ from ..values.numpy_ import NumpyFunctionValue
 from .table import constructs
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    from ..trace.trace import Trace
 
 
 @constructs(np.float64, np.float32, np.int64, np.int32, np.bool_)

@@ -11,15 +11,15 @@ from torchmux import torch_internals as ti
 
 from ..values.base import StateChanged, Value
 from ..values.constants import ConstValue
+from ..values.containers.mappings import DictValue
+from ..values.containers.sequences import ListValue, TupleValue
 from ..values.functions import wrap_function
-from ..values.mappings import DictValue
-from ..values.sequences import ListValue, TupleValue
 from ..values.tensors import TensorValue
 from .classify import patched_by_torch
 from .table import handles
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    from ..trace.trace import Trace
 
 FALSE = ConstValue(False)
 

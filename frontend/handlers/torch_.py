@@ -13,12 +13,12 @@ from .. import breaks
 from ..breaks import GraphBreak
 from ..values.base import Raised, Value
 from ..values.constants import ConstValue
+from ..values.containers.sequences import TupleValue
 from ..values.contexts import GRAD_CLASSES, UNKNOWN_GRAD, AutocastValue, GradModeValue, NullContextValue
-from ..values.sequences import TupleValue
 from .table import constructs, handles
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    from ..trace.trace import Trace
 
 NONE = ConstValue(None)
 TRUE, FALSE = ConstValue(True), ConstValue(False)

@@ -21,15 +21,15 @@ from ..breaks import GraphBreak
 from ..handlers.table import handles
 from ..values.base import Raised, Value
 from ..values.constants import ConstValue
+from ..values.containers.sequences import ListValue, TupleValue
 from ..values.contexts import UNKNOWN_GRAD
 from ..values.functions import FunctionValue
 from ..values.objects import BuiltinMethodValue
-from ..values.sequences import ListValue, TupleValue
 from ..values.tensors import TensorValue
 from .region import Region, examples, in_backward, in_transform, is_graph_value, node_of, rebind, run_operator
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    from ..trace.trace import Trace
 
 NONE = ConstValue(None)
 _ONCE = once_differentiable(lambda ctx: None).__code__

@@ -23,11 +23,11 @@ from ..values.constants import ConstValue
 from ..values.contexts import UNKNOWN_GRAD
 from ..values.functions import PartialValue
 from ..values.tensors import TensorValue
+from .graph_effects import Watch
 from .region import Region, examples, node_of, operator_name, rebind, run_operator
-from .watch import Watch
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    from ..trace.trace import Trace
 
 _NO_CONTEXT = torch_checkpoint.noop_context_fn
 _OWN = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state")

@@ -13,16 +13,16 @@ from torchmux.registry.errors import FloatsNeeded
 
 from .. import breaks
 from ..breaks import GraphBreak
-from ..dynamic import NeedsShapeEnv
 from ..handlers.table import handles
+from ..sizes.dynamic import NeedsShapeEnv
 from ..values.base import Value
-from ..values.sequences import ListValue, TupleValue
+from ..values.containers.sequences import ListValue, TupleValue
 from ..values.tensors import TensorValue
 from .region import Region, examples, in_transform, node_of, run_operator
 from .trees import flatten, unflatten
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    from ..trace.trace import Trace
 
 NOTHING = TupleValue([])
 

@@ -13,17 +13,17 @@ import torch
 
 from .. import breaks
 from ..breaks import GraphBreak
+from ..guards.sources import attr
 from ..handlers.table import handles
-from ..sources import attr
 from ..values.base import Raised, Value
 from ..values.constants import ConstValue
-from ..values.mappings import DictValue
+from ..values.containers.mappings import DictValue
+from ..values.containers.sequences import TupleValue
 from ..values.modules import NNModuleValue
-from ..values.sequences import TupleValue
 from ..values.tensors import TensorValue
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    from ..trace.trace import Trace
 
 NONE, TRUE, FALSE = ConstValue(None), ConstValue(True), ConstValue(False)
 

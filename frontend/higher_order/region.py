@@ -27,7 +27,7 @@ from ..values.contexts import UNKNOWN_GRAD
 from ..values.tensors import TensorValue
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    from ..trace.trace import Trace
 
 # Slots of values that hold real objects, or lead back to the trace.
 _NOT_VALUES = frozenset({"source", "obj", "fn", "code", "globals", "example", "node", "tr"})
@@ -166,7 +166,7 @@ class Region:
             self.parent.changed_global(name)
 
     def _refuse_iterator(self, value: Value) -> None:
-        from ..values.iterators import IteratorValue
+        from ..values.containers.iterators import IteratorValue
 
         if self.pure and isinstance(value, IteratorValue):
             raise GraphBreak(breaks.REGION, f"{self.what} is given a {value.pytype().__name__}, which it may advance")

@@ -24,15 +24,15 @@ from ..breaks import GraphBreak
 from ..handlers.table import CODES, handles
 from ..values.base import Raised, Value
 from ..values.constants import ConstValue
+from ..values.containers.sequences import TupleValue
 from ..values.functions import FunctionValue
-from ..values.sequences import TupleValue
 from ..values.tensors import TensorValue
 from .region import Region, examples, is_graph_value, node_of, run_operator
 from .trees import flatten, unflatten
 
 if TYPE_CHECKING:
-    from ..output import Output
-    from ..trace import Trace
+    from ..capture.frame_writer import Output
+    from ..trace.trace import Trace
 
 FALSE, ZERO = ConstValue(False), ConstValue(0)
 

@@ -8,11 +8,11 @@ from torchmux import torch_internals as ti
 
 from ..values.base import Value
 from ..values.constants import ConstValue
-from ..values.mappings import DictValue
-from ..values.sequences import ListValue, TupleValue
+from ..values.containers.mappings import DictValue
+from ..values.containers.sequences import ListValue, TupleValue
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    from ..trace.trace import Trace
 
 
 def flatten(tr: Trace, value: Value | tuple[Value, ...]) -> tuple[list[Value], Any]:

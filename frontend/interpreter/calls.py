@@ -8,8 +8,8 @@ from ..breaks import INSTRUCTION, SUSPENDED, GraphBreak
 from ..bytecode import NULL_BELOW_CALLABLE
 from ..values.base import NULL, Raised, Value
 from ..values.constants import ConstValue
+from ..values.containers.iterators import GeneratorValue
 from ..values.functions import CodeValue, FunctionValue
-from ..values.iterators import GeneratorValue
 from .frame import Frame, op
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from ..breaks import INSTRUCTION, GraphBreak
 from ..values.base import Raised, Value
 from ..values.constants import ConstValue
+from ..values.containers.sequences import TupleValue
 from ..values.exceptions import TracebackValue
-from ..values.sequences import TupleValue
 from .frame import Frame, op
 
 NONE = ConstValue(None)

@@ -15,7 +15,7 @@ from ..values.exceptions import ExceptionValue
 from ..values.functions import CellValue
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    from ..trace.trace import Trace
 
 # A handler returns None to go on, or (finished, value): True for a return, False for a yield.
 Handler = Callable[["Frame", Any], "tuple[bool, Value] | None"]

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from ..breaks import C_FUNCTION, NOT_REBUILDABLE, OPERATION, GraphBreak
 
 if TYPE_CHECKING:
-    from ..output import Output
-    from ..sources import Source
-    from ..trace import Trace
+    from ..capture.frame_writer import Output
+    from ..guards.sources import Source
+    from ..trace.trace import Trace
 
 
 class Raised(Exception):

@@ -7,12 +7,12 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import C_FUNCTION, GraphBreak
-from ..sources import call, const_source
+from ..guards.sources import call, const_source
 from .base import StateChanged, Value
 from .classes import BuiltinValue
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    from ..trace.trace import Trace
 
 # function -> arguments -> how often a call was run in eager so that the cache gets to know them
 _waited_for: weakref.WeakKeyDictionary[Any, dict[tuple, int]] = weakref.WeakKeyDictionary()

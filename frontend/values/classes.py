@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import C_FUNCTION, DISABLED, OPERATION, GraphBreak
-from ..sources import Source, attr, call, const_source
+from ..guards.sources import Source, attr, call, const_source
 from .base import MISSING, Raised, Value, call_handler
 from .constants import CONST_TYPES, ConstValue, SymValue
+from .containers.iterators import SequenceIterator
+from .containers.sequences import ListValue, TupleValue
 from .exceptions import ExceptionValue
-from .iterators import SequenceIterator
 from .objects import ObjectValue, bind_class_attribute
-from .sequences import ListValue, TupleValue
 
 if TYPE_CHECKING:
-    from ..output import Output
-    from ..trace import Trace
+    from ..capture.frame_writer import Output
+    from ..trace.trace import Trace
 
 
 class RealValue(Value):
@@ -237,8 +237,8 @@ class ClassValue(RealValue):
 
 def allocate(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``cls.__new__`` where C defines it: an object with the storage of its builtin base."""
-    from .mappings import DictValue
-    from .sets import SetValue
+    from .containers.mappings import DictValue
+    from .containers.sets import SetValue
 
     if getattr(cls, "__abstractmethods__", None):
         try:

@@ -16,8 +16,8 @@ from ..breaks import C_FUNCTION, OPERATION, GraphBreak
 from .base import Raised, Value
 
 if TYPE_CHECKING:
-    from ..output import Output
-    from ..trace import Trace
+    from ..capture.frame_writer import Output
+    from ..trace.trace import Trace
 
 # Types whose instances are immutable, compare by value, and can be baked into a graph.
 CONST_TYPES: frozenset[type] = frozenset(
@@ -115,7 +115,7 @@ class ConstValue(Value):
         return tr.fold(operator.contains, [self.value, item.const(tr)], {})
 
     def iter(self, tr: Trace) -> Value:
-        from .iterators import SequenceIterator
+        from .containers.iterators import SequenceIterator
 
         if not isinstance(self.value, (str, bytes)):
             raise Raised(tr.make_exception(TypeError, f"{type(self.value).__name__!r} object is not iterable"))

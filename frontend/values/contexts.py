@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import TORCH_STATE, GraphBreak
-from ..sources import Source, attr
+from ..guards.sources import Source, attr
 from .base import Value
 from .constants import ConstValue
 from .objects import BuiltinMethodValue
 
 if TYPE_CHECKING:
-    from ..output import Output
-    from ..trace import Trace
+    from ..capture.frame_writer import Output
+    from ..trace.trace import Trace
 
 
 class _UnknownGrad:

@@ -6,15 +6,15 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import OPERATION, GraphBreak
-from ..sources import Source, attr, const_source
+from ..guards.sources import Source, attr, const_source
 from .base import MISSING, Value
 from .constants import ConstValue
+from .containers.sequences import TupleValue
 from .objects import BuiltinMethodValue, ObjectValue
-from .sequences import TupleValue
 
 if TYPE_CHECKING:
-    from ..output import Output
-    from ..trace import Trace
+    from ..capture.frame_writer import Output
+    from ..trace.trace import Trace
 
 _CHAIN = ("__cause__", "__context__")
 

@@ -9,14 +9,14 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import C_FUNCTION, DISABLED, GraphBreak
-from ..sources import Source, attr, call, const_source, item
+from ..guards.sources import Source, attr, call, const_source, item
 from .base import MISSING, Raised, Value
 from .constants import ConstValue
-from .sequences import TupleValue
+from .containers.sequences import TupleValue
 
 if TYPE_CHECKING:
-    from ..output import Output
-    from ..trace import Trace
+    from ..capture.frame_writer import Output
+    from ..trace.trace import Trace
 
 
 class CellValue(Value):
@@ -208,7 +208,7 @@ class FunctionValue(Value):
 
 
 def _dictionary(values: dict[str, Value]) -> Value:
-    from .mappings import DictValue
+    from .containers.mappings import DictValue
 
     return DictValue({name: (ConstValue(name), value) for name, value in values.items()})
 
@@ -416,7 +416,7 @@ def bind(tr: Trace, fn: FunctionValue, args: list[Value], kwargs: dict[str, Valu
         else:
             extra[name] = value
     if code.co_flags & inspect.CO_VARKEYWORDS:
-        from .mappings import DictValue
+        from .containers.mappings import DictValue
 
         bound[names[slot]] = DictValue({k: (ConstValue(k), v) for k, v in extra.items()})
         slot += 1

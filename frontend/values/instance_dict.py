@@ -9,8 +9,8 @@ from .constants import ConstValue
 from .objects import _DELETED, ObjectValue, _namespace, builtin_method
 
 if TYPE_CHECKING:
-    from ..output import Output
-    from ..trace import Trace
+    from ..capture.frame_writer import Output
+    from ..trace.trace import Trace
 
 
 class InstanceDictValue(Value):
@@ -53,7 +53,7 @@ class InstanceDictValue(Value):
 
     def snapshot(self, tr: Trace) -> Value:
         """A dict value with the present contents, for reading methods."""
-        from .mappings import DictValue
+        from .containers.mappings import DictValue
 
         return DictValue({n: (ConstValue(n), self.owner.own(tr, n)) for n in self._names(tr)})
 

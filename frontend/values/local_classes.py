@@ -19,8 +19,8 @@ from .base import Value
 from .functions import FunctionValue
 
 if TYPE_CHECKING:
-    from ..output import Output
-    from ..trace import Trace
+    from ..capture.frame_writer import Output
+    from ..trace.trace import Trace
 
 
 class ClassNeeded(Exception):

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from ..breaks import C_FUNCTION, GraphBreak
 from .base import Raised, Value, call_handler
 from .constants import ConstValue
-from .iterators import SequenceIterator
-from .mappings import DictValue, DictViewValue
-from .sequences import ListValue, SequenceValue, TupleValue
-from .sets import SetValue
+from .containers.iterators import SequenceIterator
+from .containers.mappings import DictValue, DictViewValue
+from .containers.sequences import ListValue, SequenceValue, TupleValue
+from .containers.sets import SetValue
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    from ..trace.trace import Trace
 
 NONE, TRUE, LAST = ConstValue(None), ConstValue(True), ConstValue(-1)
 

@@ -12,15 +12,15 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torchmux import torch_internals as ti
 
 from ..breaks import OPERATION, GraphBreak
-from ..sources import Source, attr, const_source, item
+from ..guards.sources import Source, attr, const_source, item
 from .base import MISSING, Raised, StateChanged, Value
 from .constants import ConstValue
 from .objects import ObjectValue, bind_class_attribute
 from .tensors import TensorValue
 
 if TYPE_CHECKING:
-    from ..output import Output
-    from ..trace import Trace
+    from ..capture.frame_writer import Output
+    from ..trace.trace import Trace
 
 TABLES = ("_parameters", "_buffers", "_modules")
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -193,7 +193,7 @@ class ModuleListItem(Value):
         return types.MethodType
 
     def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from .sequences import SliceValue
+        from .containers.sequences import SliceValue
 
         owner, key = self.owner, args[0]
         children = list(owner.obj._modules)
@@ -237,12 +237,12 @@ class ModuleSliceValue(Value):
         return ConstValue(len(self.items))
 
     def iter(self, tr: Trace) -> Value:
-        from .iterators import SequenceIterator
+        from .containers.iterators import SequenceIterator
 
         return SequenceIterator(self.items)
 
     def getitem(self, tr: Trace, key: Value) -> Value:
-        from .sequences import SliceValue
+        from .containers.sequences import SliceValue
 
         if isinstance(key, SliceValue):
             return ModuleSliceValue(self.items[key.const(tr)])

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..breaks import C_FUNCTION, GraphBreak
-from ..sources import Source
+from ..guards.sources import Source
 from .base import Value
 from .classes import RealValue
 from .constants import CONST_TYPES
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    from ..trace.trace import Trace
 
 _DISPATCHED: type = type(np.prod)  # functions of NumPy's that let other arrays take over
 _PURE = frozenset({np.prod, np.sum, np.mean, np.max, np.min, np.round})  # of those, what makes numbers of numbers

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import C_FUNCTION, NOT_REBUILDABLE, OPERATION, GraphBreak
+from ..guards.sources import Source, attr, call, const_source
 from ..polyfills.tables import STANDS_FOR
-from ..sources import Source, attr, call, const_source
 from .base import MISSING, Raised, Value
 from .constants import ConstValue
-from .sequences import TupleValue
+from .containers.sequences import TupleValue
 
 if TYPE_CHECKING:
-    from ..output import Output
-    from ..trace import Trace
+    from ..capture.frame_writer import Output
+    from ..trace.trace import Trace
 
 _DELETED: Any = object()
 _NONE_MOVED: set[str] = set()
@@ -468,7 +468,7 @@ class ObjectValue(Value):
         return super().contains(tr, item)
 
     def iter(self, tr: Trace) -> Value:
-        from .iterators import UserIterator
+        from .containers.iterators import UserIterator
 
         found = self.special(tr, "__iter__")
         if found is not None:
@@ -486,7 +486,7 @@ class ObjectValue(Value):
         raise Raised(tr.make_exception(TypeError, f"{self.cls.__name__!r} object is not iterable"))
 
     def next(self, tr: Trace) -> Value | None:
-        from .iterators import UserIterator
+        from .containers.iterators import UserIterator
 
         return UserIterator(self, by_index=False).next(tr)
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..breaks import TENSOR_TO_PYTHON, GraphBreak
-from ..dynamic import NeedsShapeEnv
+from ..sizes.dynamic import NeedsShapeEnv
 from .base import Value
 from .constants import ConstValue
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    from ..trace.trace import Trace
     from .tensors import TensorValue
 
 READS = frozenset({"item", "tolist", "__int__", "__float__", "__index__"})
@@ -48,7 +48,7 @@ def _item(tr: Trace, tensor: Value) -> Value:
 
 
 def _as_list(tr: Trace, tensor: TensorValue) -> Value:
-    from .sequences import ListValue
+    from .containers.sequences import ListValue
 
     if tensor.example.dim() == 0:
         return _item(tr, tensor)

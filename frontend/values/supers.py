@@ -10,7 +10,7 @@ from .functions import MethodValue
 from .objects import bind_class_attribute
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    from ..trace.trace import Trace
 
 
 class SuperValue(Value):

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import DATA_DEPENDENT_BRANCH, OPERATION, TENSOR_TO_PYTHON, TORCH_STATE, GraphBreak
-from ..sources import attr
+from ..guards.sources import attr
 from .base import Raised, Value
 from .constants import ConstValue
-from .indexing import select_symbolic
 from .scalars import READS, read_number
+from .tensor_indexing import select_symbolic
 
 if TYPE_CHECKING:
-    from ..output import Output
-    from ..trace import Trace
+    from ..capture.frame_writer import Output
+    from ..trace.trace import Trace
 
 # Methods that hand data to Python: their result depends on values, not on shapes.
 _TO_PYTHON = frozenset(
@@ -170,7 +170,7 @@ class TensorValue(Value):
         self.attrs[name] = value
 
     def sizes(self, tr: Trace) -> Value:
-        from .sequences import TupleValue
+        from .containers.sequences import TupleValue
 
         return TupleValue([self.size(tr, d) for d in range(self.example.dim())], cls=torch.Size)
 
@@ -223,7 +223,7 @@ class TensorValue(Value):
         return self.example.requires_grad == wanted
 
     def _shape_method(self, tr: Trace, name: str, args: list[Value]) -> Value:
-        from .sequences import TupleValue
+        from .containers.sequences import TupleValue
 
         example = self.example
         if name in ("size", "sym_size"):
@@ -271,7 +271,7 @@ class TensorValue(Value):
         raise GraphBreak(TENSOR_TO_PYTHON, f"membership in {self.describe()}")
 
     def iter(self, tr: Trace) -> Value:
-        from .iterators import SequenceIterator
+        from .containers.iterators import SequenceIterator
 
         return SequenceIterator(self.unpack(tr))
 

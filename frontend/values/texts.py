@@ -8,8 +8,8 @@ from ..breaks import TENSOR_TO_PYTHON, GraphBreak
 from .base import Value
 
 if TYPE_CHECKING:
-    from ..output import Output
-    from ..trace import Trace
+    from ..capture.frame_writer import Output
+    from ..trace.trace import Trace
 
 
 class TextNeeded(Exception):

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import torchmux
-from torchmux.demo.zoo import ARCHITECTURES
-from torchmux.demo.zoo.compare import difference, run, train
+from torchmux.zoo import ARCHITECTURES
+from torchmux.zoo.compare import difference, run, train
 
 # The default run takes these, the slow one all.
 QUICK = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..ir import Node
-from ..operations import Unsupported, binary, compare, const, unary, where
-from ..values import Value
+from ..ir.expressions import Node
+from ..ir.operations import Unsupported, binary, compare, const, unary, where
+from ..ir.values import Value
 from .pointwise import sigmoid
 from .registry import Context, aten, elementwise, lowers
 

@@ -11,10 +11,10 @@ import torch
 
 from torchmux import torch_internals as internals
 
-from .. import index
-from ..operations import Unsupported, binary, const
-from ..program import TensorRef
-from ..values import Value, scalar
+from ..ir import index
+from ..ir.operations import Unsupported, binary, const
+from ..ir.program import TensorRef
+from ..ir.values import Value, scalar
 from .registry import Context, aten, lowers, table
 
 

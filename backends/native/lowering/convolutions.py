@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
-from .. import index
-from ..choosing_convolutions import Shape, is_own_faster
-from ..ir import Buffer
-from ..packing import PackedKernel, PackedWeight
-from ..program import Convolution, TensorRef, channels_last, image_layout
-from ..values import Value
+from ..ir import index
+from ..ir.expressions import Buffer
+from ..ir.program import Convolution, TensorRef, channels_last, image_layout
+from ..ir.values import Value
+from ..targets.cpu.choosing_convolutions import Shape, is_own_faster
+from ..targets.cpu.packing import PackedKernel, PackedWeight
 from .calls import call, prepared
 from .registry import Context, aten, lowers
 

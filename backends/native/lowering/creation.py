@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from .. import operations as ops
-from ..ir import Node
-from ..operations import Unsupported, binary, compare, const, where
-from ..values import Value, scalar
+from ..ir import operations as ops
+from ..ir.expressions import Node
+from ..ir.operations import Unsupported, binary, compare, const, where
+from ..ir.values import Value, scalar
 from .registry import Context, aten, lowers
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from .. import index, operations as ops
-from ..ir import Node
-from ..operations import Unsupported
-from ..values import Value, broadcast
+from ..ir import index, operations as ops
+from ..ir.expressions import Node
+from ..ir.operations import Unsupported
+from ..ir.values import Value, broadcast
 from .registry import Context, aten, lowers
 
 

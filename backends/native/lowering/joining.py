@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from .. import index, operations as ops
-from ..index import Index
-from ..ir import Node
-from ..operations import binary, compare, const, masked
-from ..values import Value, scalar
+from ..ir import index, operations as ops
+from ..ir.expressions import Node
+from ..ir.index import Index
+from ..ir.operations import binary, compare, const, masked
+from ..ir.values import Value, scalar
 from . import views
 from .pointwise import converted
 from .registry import Context, aten, lowers

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from .. import index, operations as ops
-from ..ir import Node, compute_type
-from ..operations import binary, const
-from ..values import Value
+from ..ir import index, operations as ops
+from ..ir.expressions import Node, compute_type
+from ..ir.operations import binary, const
+from ..ir.values import Value
 from .pointwise import rsqrt
 from .reductions import moments
 from .registry import Context, aten, lowers

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from .. import operations as ops
-from ..ir import Node, compute_type
-from ..operations import Unsupported, binary, compare, const, unary, where
-from ..values import Value
+from ..ir import operations as ops
+from ..ir.expressions import Node, compute_type
+from ..ir.operations import Unsupported, binary, compare, const, unary, where
+from ..ir.values import Value
 from .registry import Context, aten, elementwise, lowers
 
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import torch
 
-from .. import operations as ops
-from ..build import has_gemm
-from ..index import Index
-from ..ir import Buffer, Node
-from ..operations import binary, const
-from ..packing import PackedMatrix
-from ..program import Matrix, Product, TensorRef
-from ..values import Value
+from ..ir import operations as ops
+from ..ir.expressions import Buffer, Node
+from ..ir.index import Index
+from ..ir.operations import binary, const
+from ..ir.program import Matrix, Product, TensorRef
+from ..ir.values import Value
+from ..targets.cpu.build import has_gemm
+from ..targets.cpu.packing import PackedMatrix
 from .registry import Context, aten, lowers
 
 LEAST_ROWS = 8

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from .. import index, operations as ops
-from ..ir import Node, compute_type
-from ..operations import Unsupported, binary, compare, const, unary, where
-from ..values import Value, broadcast, scalar
+from ..ir import index, operations as ops
+from ..ir.expressions import Node, compute_type
+from ..ir.operations import Unsupported, binary, compare, const, unary, where
+from ..ir.values import Value, broadcast, scalar
 from .pointwise import power
 from .registry import Context, aten, dims_of, lowers
 

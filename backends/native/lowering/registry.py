@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from .. import operations as ops
-from ..index import Index
-from ..ir import Node, compute_type
-from ..operations import Unsupported
-from ..program import Program
-from ..values import Value, broadcast, scalar
+from ..ir import operations as ops
+from ..ir.expressions import Node, compute_type
+from ..ir.index import Index
+from ..ir.operations import Unsupported
+from ..ir.program import Program
+from ..ir.values import Value, broadcast, scalar
 
 aten = torch.ops.aten
 

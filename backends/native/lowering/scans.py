@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from .. import operations as ops
-from ..sequential import Scan, loops
-from ..values import Place, Value
+from ..ir import operations as ops
+from ..ir.ordered_loops import Scan, loops
+from ..ir.values import Place, Value
 from .pointwise import converted
 from .registry import Context, aten, lowers
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
-from .. import operations as ops
-from ..index import Index
-from ..ir import Node
-from ..operations import Unsupported, binary, compare, const, where
-from ..sequential import Scatter, loops
-from ..values import Place, Value, broadcast, scalar
+from ..ir import operations as ops
+from ..ir.expressions import Node
+from ..ir.index import Index
+from ..ir.operations import Unsupported, binary, compare, const, where
+from ..ir.ordered_loops import Scatter, loops
+from ..ir.values import Place, Value, broadcast, scalar
 from . import calls
 from .indexing import checked
 from .pointwise import converted

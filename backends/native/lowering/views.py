@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .. import index
-from ..index import Index
-from ..operations import Unsupported
-from ..values import Place, Value
+from ..ir import index
+from ..ir.index import Index
+from ..ir.operations import Unsupported
+from ..ir.values import Place, Value
 from .registry import Context, aten, lowers
 
 

@@ -14,8 +14,8 @@ import sys
 import pytest
 import torch
 
-from torchmux.backends.common.cache import ArtifactCache, UnsafeCache
-from torchmux.backends.native import build
+from torchmux.backends.common.cache.cache import ArtifactCache, UnsafeCache
+from torchmux.backends.native.targets.cpu import build
 from torchmux.config import config
 from torchmux.registry import CompilationFailed
 
@@ -73,7 +73,7 @@ def test_no_room_in_the_cache(capture, caplog, monkeypatch, tmp_path) -> None:
     def no_room(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("torchmux.backends.common.cache.os.replace", no_room)
+    monkeypatch.setattr("torchmux.backends.common.cache.cache.os.replace", no_room)
     with caplog.at_level(logging.WARNING, "torchmux.cache"):
         compile_and_check(capture, tmp_path)
     assert "cannot keep an artifact" in caplog.text

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 import torchmux
-from torchmux.backends.common import aot
+from torchmux.backends.common.pipeline import aot
 from torchmux.backends.native import artifact, generate, tuning
 from torchmux.backends.native.options import MODES, NativeOptions
 from torchmux.config import config

@@ -7,7 +7,7 @@ import types
 import pytest
 
 from torchmux.frontend.bytecode import eager_trampoline, loop_ends, loop_exits, normalize, resume_code
-from torchmux.frontend.expectations import parameters
+from torchmux.frontend.capture.assumed_branches import parameters
 
 
 def plain(n):

@@ -1,0 +1,300 @@
+"""Comparing new code with torch, once, before it is used.
+
+Converters are many and not all right: some ignore arguments, some assume float32.  The whole part is run on the real
+parameters and made-up inputs; only if it differs, or if torch itself makes nothing of them that could be compared, are
+its nodes tried one by one, to find which to leave to torch.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Interpreter, Node, map_arg
+
+from torchmux import torch_internals as internals
+
+from ..pipeline.partition import takes_element
+from .graphs import alone, elements_in_use
+from .results import hint_of
+
+log = logging.getLogger("torchmux.check")
+
+# Of the largest value: what a whole part, and what one operator, may differ by.
+_WHOLE = {torch.float32: 1e-3, torch.float64: 1e-9, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+_ALONE = {torch.float32: 1e-4, torch.float64: 1e-10, torch.float16: 5e-3, torch.bfloat16: 4e-2}
+
+Run = Callable[..., Sequence[Any]]
+
+
+class Differs(RuntimeError):
+    """The compiled part does not compute what torch computes, and no single operator is to blame."""
+
+
+def culprits(
+    gm: GraphModule, run: Run, example_inputs: Sequence[Any], compile_alone: Callable[[GraphModule], Run], runtime: str
+) -> dict[str, str]:
+    """Compare ``run`` with ``gm`` itself.
+
+    Args:
+        example_inputs: real tensors where they are known; for the others, values are made up from ``meta["val"]``.
+        compile_alone: makes code of a graph that consists of one node.
+        runtime: its name, for the reasons.
+
+    Returns:
+        The nodes that are wrong, by name, and why; empty if the part is right.
+
+    Raises:
+        Differs: the part is wrong, its nodes are right.
+        Exception: what ``run`` raised, if no node raises it alone.
+    """
+    with internals.without_modes(), torch.no_grad(), internals.below_autograd():
+        try_alone = _Alone(compile_alone, runtime)
+        found_inputs = _inputs_that_run(gm, example_inputs)
+        if found_inputs is None:
+            return _blamed(gm, try_alone.on_made_up)
+        inputs, wanted = found_inputs
+        failure, differing = None, []
+        try:
+            got = run(*inputs)
+        except Exception as error:
+            failure = error
+        else:
+            # Where made-up numbers lead torch itself to nan there is nothing to compare.
+            known = [i for i, b in enumerate(wanted) if not b.isnan().any()]
+            differing = [i for i in known if not _close(got[i], wanted[i], _WHOLE)]
+            if not differing:
+                seen = _leads_to(gm, known)
+                return _blamed(gm, lambda node: None if node in seen else try_alone.on_made_up(node))
+        recorder = _Recorder(gm)
+        recorder.run(*inputs)
+        found = _blamed(gm, lambda node: try_alone.on(node, recorder.values))
+        if not found and failure is None and _is_as_far_off(gm, inputs, got, wanted, differing):
+            return {}
+    if not found and failure is not None:
+        raise failure
+    if not found and all(wanted[i].is_floating_point() for i in differing):
+        raise Differs(f"{runtime}'s code computes something else than torch, though each operator alone is right")
+    return found  # integers may hang on the rounding of what they were made from
+
+
+def _inputs_that_run(gm: GraphModule, example_inputs: Sequence[Any]) -> tuple[list[Any], Sequence[torch.Tensor]] | None:
+    """Inputs that torch takes, and its results: integers that differ, or, where those are no indices, that do not.
+
+    The gradients of a dozen layers grow from one to the next if nothing of what is made up belongs together, until an
+    order of summation decides what overflows.  Smaller numbers are tried then.
+    """
+    first = None
+    for scale in (2.0, 0.5, 0.1):
+        for integers in (2, 1):
+            inputs = made_up(gm, example_inputs, integers, scale)
+            try:
+                wanted = _Eager(gm).run(*inputs)
+            except Exception as error:
+                log.debug("made-up inputs do not run: %s", error)
+                continue
+            if all(map(_is_moderate, wanted)):
+                return inputs, wanted
+            first = first or (inputs, wanted)
+            break
+        else:
+            break  # what torch refuses does not hang on the size of numbers
+    return first
+
+
+def _is_moderate(value: torch.Tensor) -> bool:
+    """Whether no square of its numbers overflows."""
+    if not value.is_floating_point() or not value.numel():
+        return True
+    return bool(value.abs().max().double() <= math.sqrt(torch.finfo(value.dtype).max))
+
+
+def _is_as_far_off(gm: GraphModule, inputs: Sequence[Any], got: Any, wanted: Any, differing: Sequence[int]) -> bool:
+    """Whether torch's own results change as much when the last digits of its inputs do.
+
+    So it is with a batch norm of two numbers, which makes much of their difference.
+    """
+    generator = torch.Generator().manual_seed(1)
+    others = []
+    for value in inputs:
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            digits = torch.randint(-4, 5, value.shape, generator=generator).to(value)
+            value = value * (1 + digits * torch.finfo(value.dtype).eps)
+        others.append(value)
+    again = _Eager(gm).run(*others)
+
+    def change(a: torch.Tensor, b: torch.Tensor) -> float:
+        return float((a.double() - b.double()).abs().max())
+
+    return all(
+        got[i].dtype is wanted[i].dtype
+        and got[i].shape == wanted[i].shape
+        and change(got[i], wanted[i]) <= 8 * change(again[i], wanted[i])
+        for i in differing
+    )
+
+
+def _leads_to(gm: GraphModule, results: Sequence[int]) -> set[Node]:
+    """The nodes that go into these results."""
+    outputs = gm.graph.output_node().args[0]
+    seen: set[Node] = set()
+    work = [outputs[i] for i in results]
+    while work:
+        node = work.pop()
+        if node not in seen:
+            seen.add(node)
+            work += node.all_input_nodes
+    return seen
+
+
+def uncompilable(gm: GraphModule, compile_alone: Callable[[GraphModule], Run], runtime: str) -> dict[str, str]:
+    """The nodes of a part of which no code can be made, by name, and why."""
+
+    def reason(node: Node) -> str | None:
+        try:
+            compile_alone(alone(node))
+        except Exception as error:
+            return _told(error, runtime)
+        return None
+
+    return _blamed(gm, reason)
+
+
+def _blamed(gm: GraphModule, reason: Callable[[Node], str | None]) -> dict[str, str]:
+    found = {}
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and takes_element(node) is None:
+            why = reason(node)
+            if why is not None:
+                found[node.name] = why
+    return found
+
+
+def _told(error: Exception, runtime: str) -> str:
+    return f"{runtime}: {type(error).__name__}: {' '.join(str(error).split())[-200:]}"
+
+
+class _Eager(Interpreter):
+    """Runs a graph with torch, whose kernels may choose other strides than its fake tensors show."""
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if target is torch.ops.aten.view.default:
+            target = torch.ops.aten.reshape.default
+        return super().call_function(target, args, kwargs)
+
+
+class _Recorder(_Eager):
+    """Keeps the value of every node."""
+
+    def __init__(self, gm: GraphModule) -> None:
+        super().__init__(gm, garbage_collect_values=False)
+        self.values: dict[Node, Any] = {}
+
+    def run_node(self, n: Node) -> Any:
+        self.values[n] = result = super().run_node(n)
+        return result
+
+
+class _Alone:
+    """Compares code of single nodes with torch."""
+
+    def __init__(self, compile_alone: Callable[[GraphModule], Run], runtime: str) -> None:
+        self._compile = compile_alone
+        self._runtime = runtime
+        self._known: dict[str, str | None] = {}  # what came of nodes on inputs made up from what is told of them
+
+    def on(self, node: Node, values: Mapping[Node, Any]) -> str | None:
+        """Why a node is wrong on the values that a run of the graph has come to; None if it is right."""
+        return self._difference(alone(node), [values[n] for n in node.all_input_nodes])
+
+    def on_made_up(self, node: Node) -> str | None:
+        """Why a node is wrong on made-up inputs; None if it is right, or if torch does not take them."""
+        told = _description(node)
+        if told not in self._known:
+            self._known[told] = self._difference(alone(node), None)
+        return self._known[told]
+
+    def _difference(self, single: GraphModule, inputs: Sequence[Any] | None) -> str | None:
+        if not single.graph.output_node().args[0]:
+            return None
+        if inputs is None:
+            inputs = made_up(single, [None] * len(single.graph.find_nodes(op="placeholder")))
+        try:
+            wanted = _Eager(single).run(*inputs)
+        except Exception as error:
+            log.debug("made-up inputs do not run: %s", error)
+            return None
+        try:
+            got = self._compile(single)(*inputs)
+        except Exception as error:
+            return _told(error, self._runtime)
+        if all(_close(a, b, _ALONE) for a, b in zip(got, wanted, strict=True)):
+            return None
+        return f"{self._runtime}'s code for it computes something else than torch"
+
+
+def _description(node: Node) -> str:
+    """All that decides what a node does on made-up inputs."""
+
+    def told(value: Node) -> str:
+        made = value.meta["val"]
+        if not isinstance(made, torch.Tensor):
+            return f"{type(made).__name__} {hint_of(made)}"
+        return f"{made.dtype} {[hint_of(s) for s in made.shape]} {[hint_of(s) for s in made.stride()]} {made.device}"
+
+    return str((node.target, map_arg(node.args, told), map_arg(dict(node.kwargs), told), elements_in_use(node)))
+
+
+def made_up(gm: GraphModule, example_inputs: Sequence[Any], integers: int = 2, scale: float = 2.0) -> list[Any]:
+    """Inputs for ``gm``: the real ones where they are known, otherwise small numbers of its own generator.
+
+    A symbolic size is what it was in the first call.
+
+    Vectors are positive, since variances are vectors; integers are less than ``integers``, since they may be indices.
+    ``scale`` is about how many times larger a matrix makes what it is multiplied with.
+    """
+    generator = torch.Generator().manual_seed(0)
+    found = []
+    for node, example in zip(gm.graph.find_nodes(op="placeholder"), example_inputs, strict=True):
+        if isinstance(example, torch.Tensor) and not internals.is_fake(example):
+            found.append(example.detach())
+            continue
+        value = node.meta["val"]
+        if not isinstance(value, torch.Tensor):
+            found.append(hint_of(value))
+            continue
+        shape, stride = [hint_of(s) for s in value.shape], [hint_of(s) for s in value.stride()]
+        made = torch.empty_strided(shape, stride, dtype=value.dtype, device=value.device)
+        if not value.dtype.is_floating_point:
+            numbers = torch.randint(0, 2 if value.dtype is torch.bool else integers, shape, generator=generator)
+        elif value.dim() < 2:
+            numbers = torch.rand(shape, generator=generator) + 0.5
+        else:
+            # The weights of a convolution, or of a linear layer: what they lead to stays of the order of one.
+            terms = shape[-1] if value.dim() < 4 else math.prod(shape[1:])
+            numbers = torch.randn(shape, generator=generator) / math.sqrt(max(terms, 1)) * scale
+        found.append(_filled(made, numbers))
+    return found
+
+
+def _filled(made: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+    if any(stride == 0 and size > 1 for size, stride in zip(made.shape, made.stride(), strict=True)):
+        return numbers.to(made)  # an expanded tensor cannot be written to
+    return made.copy_(numbers)
+
+
+def _close(got: torch.Tensor, wanted: torch.Tensor, bound: dict[torch.dtype, float]) -> bool:
+    if got.dtype is not wanted.dtype or got.shape != wanted.shape:
+        return False
+    if not wanted.numel():
+        return True
+    if not wanted.is_floating_point():
+        return bool(torch.equal(got, wanted))
+    finite = torch.isfinite(wanted)
+    if not torch.equal(finite, torch.isfinite(got)) or not torch.equal(wanted.isnan(), got.isnan()):
+        return False
+    a, b = got[finite], wanted[finite]
+    return not a.numel() or bool((a - b).abs().max() <= bound[wanted.dtype] * b.abs().max().clamp(min=1e-30))

@@ -1,0 +1,321 @@
+"""What became of a captured graph, kept so that the next process need not trace it.
+
+A *recipe* says which artifacts of the backend, which operators of torch and which constants make up the code of one
+captured graph, and what the report says of it.  It is filed under everything that tracing depends on: the captured
+graph with all arguments, what is known of the inputs, torch's global settings, the backend, its options, the versions
+and the sources of this package.  Whatever this cannot describe exactly is not kept, and traced each time: symbolic
+sizes (tracing them leaves guards), graphs that write to their inputs or record gradients, functions and operators that
+are not torch's own, tensor subclasses, autocast, modes of the program.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import json
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.immutable_collections import immutable_list
+
+from torchmux import logs, torch_internals as internals
+from torchmux.registry.report import GraphReport, Placement
+from torchmux.registry.spec import CompileRequest
+
+from ..pipeline import aliasing, lines
+from ..pipeline.partition import Part, Partition
+from .cache import ArtifactCache, describe, text_key
+from .listing import ATOMS, Unknown, called, found, operator_of_torch, packed, unpacked
+
+log = logging.getLogger("torchmux.cache")
+
+MOST_CONSTANT_BYTES = 1 << 20
+"""Graphs whose traced form holds more in constants are not kept."""
+
+_OWN = ("torch", "_operator", "builtins", "math")
+
+
+# --- the name of a recipe ---------------------------------------------------------------------------------------------
+
+
+def recipe_key(
+    gm: GraphModule, example_inputs: Sequence[Any], implementation: Any, request: CompileRequest
+) -> str | None:
+    """The name under which the recipe of this compilation is filed; None if none may be kept."""
+    try:
+        if not hasattr(implementation, "restore"):
+            raise Unknown("the backend restores no artifacts")
+        return _key(gm, example_inputs, request)
+    except Unknown as why:
+        log.debug("a graph for %s is traced each time: %s", request.backend, why)
+        return None
+
+
+def _key(gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> str:
+    text: list[str] = [sources_digest(Path(__file__).parents[2]), _settings(), repr(sorted(logs.enabled()))]
+    asked = (request.backend, request.fingerprint, request.options, request.mode, request.strict, request.static_inputs)
+    text.append(repr(asked))
+    number: dict[Node, int] = {}
+    fakes = []
+    for node in gm.graph.nodes:
+        number[node] = len(number)
+        if node.op == "placeholder":
+            fakes.append(node.meta.get("example_value"))
+            text.append(_input(fakes[-1], example_inputs[len(fakes) - 1]))
+        elif node.op == "get_attr":
+            text.append(f"get_attr {node.target} {_constant(getattr(gm, str(node.target), None))}")
+        elif node.op in ("call_function", "call_method", "output"):
+            target = _NAMERS[node.op](node.target)
+            text.append(f"{node.op} {target} {_told(node.args, number)} {_told(node.kwargs, number)}")
+        else:
+            raise Unknown(f"a node of kind {node.op}")
+    text.append(repr(aliasing.sharing(fakes)))
+    return text_key("recipe", *text)
+
+
+@functools.cache
+def sources_digest(folder: Path) -> str:
+    """A hash over the Python and C++ sources in a folder and below."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in (".py", ".h"):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _settings() -> str:
+    """The global settings of torch that decide what an operator consists of."""
+    if internals.is_any_autocast_enabled():
+        raise Unknown("autocast is active")
+    if internals.count_function_modes() or internals.count_dispatch_modes():
+        raise Unknown("a mode of the program is active")
+    if internals.is_functorch_active():
+        raise Unknown("a functorch transform is active")
+    backends = torch.backends
+    return repr(
+        (
+            [getter() for getter in internals.switches().values()],
+            backends.mkldnn.enabled,
+            backends.mkldnn.deterministic,
+            backends.opt_einsum.is_available() and (backends.opt_einsum.enabled, backends.opt_einsum.strategy),
+            backends.cpu.get_cpu_capability(),
+            torch.get_default_dtype(),
+            torch.get_float32_matmul_precision(),
+            torch.is_grad_enabled(),
+            torch.is_inference_mode_enabled(),
+            torch.are_deterministic_algorithms_enabled(),
+            torch.utils.deterministic.fill_uninitialized_memory,
+            # Kernels that Python code has registered; those for fake tensors come with modules that torch loads late.
+            sorted(name for name in internals.python_registrations() if not name.endswith("/Meta")),
+        )
+    )
+
+
+def _input(fake: Any, example: Any) -> str:
+    if isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool)) or getattr(
+        getattr(fake, "fake_mode", None), "shape_env", None
+    ):
+        raise Unknown("sizes are symbolic")
+    if isinstance(example, torch.Tensor):
+        if type(example) not in (torch.Tensor, torch.nn.Parameter) or not internals.is_fake(fake):
+            raise Unknown(f"an input is a {type(example).__name__}")
+        return f"input {_tensor(fake)} {type(example).__name__}"
+    return f"input {_told(fake, {})}"
+
+
+def _tensor(tensor: torch.Tensor) -> str:
+    if tensor.layout is not torch.strided or tensor.is_quantized:
+        raise Unknown("a tensor is not dense")
+    marks = tensor.requires_grad, tensor.is_conj(), tensor.is_neg(), tensor.is_inference()
+    return f"{describe(tensor)} {marks} {tensor.untyped_storage().nbytes()}"
+
+
+def _constant(value: Any) -> str:
+    if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.device.type != "cpu":
+        raise Unknown(f"an attribute is a {type(value).__name__}")
+    return f"{_tensor(value)} {hashlib.sha256(_bytes(value)).hexdigest()}"
+
+
+def _bytes(tensor: torch.Tensor) -> bytes:
+    data = tensor.detach().contiguous().reshape(-1)
+    return data.view(torch.uint8).numpy().tobytes() if data.numel() else b""
+
+
+def _function(target: Any) -> str:
+    """The name of a function or operator of torch's own, by which it is found again."""
+    if isinstance(target, internals.OpOverload):
+        return operator_of_torch(target)
+    module = getattr(target, "__module__", None) or ""
+    name = getattr(target, "__name__", "")
+    if module.partition(".")[0] not in _OWN or getattr(sys.modules.get(module), name, None) is not target:
+        raise Unknown(f"the graph calls {target}")
+    return f"{module}.{name}"
+
+
+def _method(name: str) -> str:
+    method = getattr(torch.Tensor, name, None)
+    if (getattr(method, "__module__", None) or "torch").partition(".")[0] not in _OWN:
+        raise Unknown(f"Tensor.{name} was replaced")
+    return name
+
+
+_NAMERS: dict[str, Callable[[Any], str]] = {"call_function": _function, "call_method": _method, "output": str}
+
+
+def _told(value: Any, number: dict[Node, int]) -> str:
+    """An argument in a text that differs for different arguments."""
+    if isinstance(value, Node):
+        return f"%{number[value]}"
+    if type(value) in (tuple, list, torch.Size, immutable_list):
+        kind = "(" if isinstance(value, tuple) else "["
+        return kind + ",".join(_told(v, number) for v in value) + ")"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_told(k, number)}:{_told(v, number)}" for k, v in value.items()) + "}"
+    if isinstance(value, slice):
+        return f"slice({','.join(_told(v, number) for v in (value.start, value.stop, value.step))})"
+    plain = value is None or value is Ellipsis or type(value) in (bool, int, float, complex, str)
+    if plain or isinstance(value, ATOMS):
+        return repr(value)
+    raise Unknown(f"an argument is a {type(value).__name__}")
+
+
+# --- what is kept -----------------------------------------------------------------------------------------------------
+
+
+def keep(
+    cache: ArtifactCache,
+    key: str,
+    gm: GraphModule,
+    split: Partition,
+    compiled: dict[int, Callable[..., Any]],
+    report: GraphReport,
+    origins: Sequence[int | None],
+) -> None:
+    """File how ``gm``, a traced graph, is put together; ``origins`` number the captured node of each placement."""
+    try:
+        content = _encode(gm, split, compiled, report, origins)
+    except Unknown as why:
+        log.debug("a graph for %s is traced each time: %s", report.backend, why)
+        return
+    cache.store(key, json.dumps(content).encode())
+
+
+def _encode(
+    gm: GraphModule,
+    split: Partition,
+    compiled: dict[int, Callable[..., Any]],
+    report: GraphReport,
+    origins: Sequence[int | None],
+) -> dict[str, Any]:
+    number: dict[Node, int] = {}
+    inputs = 0
+    constants: list[Any] = []
+    for node in gm.graph.nodes:
+        if node.op == "placeholder":
+            inputs += 1
+            number[node] = len(number)
+    for node in gm.graph.nodes:
+        if node.op == "get_attr":
+            constants.append([str(node.target), _kept_constant(getattr(gm, str(node.target)))])
+            number[node] = len(number)
+    steps: list[Any] = []
+    for step in split.steps:
+        if isinstance(step, Part):
+            artifact = getattr(compiled[id(step)], "artifact", None)
+            if artifact is None:
+                raise Unknown("a part has no artifact")
+            steps.append([artifact, [number[v] for v in step.inputs], len(step.outputs)])
+            for node in step.outputs:
+                number[node] = len(number)
+        else:
+            steps.append([called(step.target), packed(step.args, number), packed(step.kwargs, number)])
+            number[step] = len(number)
+    if sum(len(constant["data"]) for _, constant in constants) > MOST_CONSTANT_BYTES:
+        raise Unknown("there are large constants")
+    output = next(n for n in reversed(gm.graph.nodes) if n.op == "output")
+    placements = [
+        [p.node, p.op, p.placed_on, p.reason, origin] for p, origin in zip(report.placements, origins, strict=True)
+    ]
+    return {
+        "inputs": inputs,
+        "constants": constants,
+        "steps": steps,
+        "outputs": packed(output.args[0], number),
+        "placements": placements,
+        "partitions": report.partitions,
+    }
+
+
+def _kept_constant(tensor: Any) -> dict[str, Any]:
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.device.type != "cpu":
+        raise Unknown(f"a constant is a {type(tensor).__name__}")
+    if not tensor.is_contiguous() or tensor.layout is not torch.strided:
+        raise Unknown("a constant has strides of its own")
+    data = base64.b64encode(_bytes(tensor)).decode()
+    return {"dtype": str(tensor.dtype), "shape": list(tensor.shape), "data": data}
+
+
+# --- and followed -----------------------------------------------------------------------------------------------------
+
+
+def follow(
+    content: bytes, captured: GraphModule, implementation: Any, report: GraphReport
+) -> tuple[GraphModule, Partition, dict[int, Callable[..., Any]]] | None:
+    """What :func:`assemble.assemble` takes, as it was when the recipe was kept; None if an artifact is gone.
+
+    The report is filled in as well.
+    """
+    kept = json.loads(content)
+    graph = Graph()
+    values = [graph.placeholder(f"input_{n}") for n in range(kept["inputs"])]
+    constants: dict[str, torch.Tensor] = {}
+    for name, constant in kept["constants"]:
+        constants[name] = _constant_again(constant)
+        values.append(graph.get_attr(name))
+    steps: list[Node | Part] = []
+    compiled: dict[int, Callable[..., Any]] = {}
+    for step in kept["steps"]:
+        if type(step[2]) is int:
+            artifact, taken, count = step
+            run = implementation.restore(artifact, constants)
+            if run is None:
+                return None
+            inputs = [values[n] for n in taken]
+            outputs = [graph.call_function(_stand_in, ()) for _ in range(count)]
+            steps.append(Part(len(steps), [], inputs, outputs))
+            compiled[id(steps[-1])] = run
+            values += outputs
+        else:
+            name, args, kwargs = step
+            node = graph.call_function(found(name), unpacked(args, values), unpacked(kwargs, values))
+            steps.append(node)
+            values.append(node)
+    graph.output(unpacked(kept["outputs"], values))
+    places = [lines.line_of(node) for node in captured.graph.nodes]
+    report.placements += [
+        Placement(node, op, on, reason, places[origin] if origin is not None else None)
+        for node, op, on, reason, origin in kept["placements"]
+    ]
+    report.partitions += kept["partitions"]
+    holder = torch.nn.Module()
+    for name, tensor in constants.items():
+        setattr(holder, name, tensor)
+    parts = [s for s in steps if isinstance(s, Part)]
+    return GraphModule(holder, graph), Partition(steps, parts, 0), compiled
+
+
+def _stand_in() -> Any:
+    raise AssertionError("stands for what a part returns")
+
+
+def _constant_again(constant: dict[str, Any]) -> torch.Tensor:
+    dtype = getattr(torch, constant["dtype"].removeprefix("torch."))
+    data = bytearray(base64.b64decode(constant["data"]))
+    flat = torch.frombuffer(data, dtype=torch.uint8).clone().view(dtype) if data else torch.empty(0, dtype=dtype)
+    return flat.reshape(constant["shape"])

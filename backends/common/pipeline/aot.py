@@ -1,0 +1,215 @@
+"""From a captured torch graph to functional ATen graphs.
+
+Inference takes the short way: ``make_fx`` below autograd.  It costs a third of AOTAutograd and spares the import of
+``torch._dynamo``.  Gradients, and the few inference graphs in which a mutation meets an alias, go through torch's
+AOTAutograd, which knows all of these rules.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Interpreter
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.traceback import preserve_node_meta
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from torchmux import torch_internals as internals
+from torchmux.torch_internals.symbolic_tensors import SymbolicTensors
+
+from . import aliasing, simplify
+from .decompose import Table, drop_dead_code, honest_batch_norm, kept_whole
+from .tangents import Backward, Tangents
+
+# Called with a functional ATen graph, its fake inputs and whether it is the backward graph; returns the code for it.
+Lower = Callable[[GraphModule, Sequence[Any], bool], Callable[..., Sequence[Any]]]
+
+
+class NeedsAutograd(Exception):
+    """The short way cannot be right for this graph; the message says why."""
+
+
+@dataclass
+class Traced:
+    """A functional ATen graph; ``mutates`` if it ends with ``copy_`` nodes that write to inputs."""
+
+    gm: GraphModule
+    mutates: bool
+
+
+def fake_inputs(gm: GraphModule, example_inputs: Sequence[Any]) -> tuple[Any, list[Any]]:
+    """The fake mode of ``gm`` and what stands for its inputs: FakeTensors, SymInts and plain numbers.
+
+    They are what the capture left in ``meta["example_value"]``; a graph that has none gets static fakes made from
+    ``example_inputs``.
+    """
+    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    values = [n.meta.get("example_value", example) for n, example in zip(placeholders, example_inputs, strict=True)]
+    modes = [v.fake_mode for v in values if internals.is_fake(v)]
+    mode = modes[0] if modes else internals.active_fake_mode() or internals.new_fake_mode()
+    return mode, [
+        mode.from_tensor(v) if isinstance(v, torch.Tensor) and not internals.is_fake(v) else v for v in values
+    ]
+
+
+def trace_inference(
+    gm: GraphModule, mode: Any, fakes: Sequence[Any], example_inputs: Sequence[Any], table: Table, whole: frozenset[Any]
+) -> Traced:
+    """Trace a captured graph that needs no gradient.
+
+    Raises:
+        NeedsAutograd: mutation and aliasing meet, so that only AOTAutograd gets it right.
+    """
+    table = {**{op: function for op, function in table.items() if op not in whole}, **honest_batch_norm()}
+    with _tracing(mode):
+        # Aliases, so that an operator that changes a tensor's sizes leaves the capture's own tensors as they are.
+        inputs = [_alias(f) for f in fakes]
+    shapes = [_geometry(f) for f in inputs]
+    results: list[Any] = []
+
+    def run(*args: Any) -> Any:
+        results[:] = Interpreter(gm).run(*args)
+        return tuple(results)
+
+    with _tracing(mode), kept_whole(whole):
+        traced = make_fx(run, decomposition_table=table)(*inputs)
+    simplify.drop_detach_in_place(traced.graph)
+    if not any(aliasing.writes(n) for n in traced.graph.nodes):
+        return Traced(traced, mutates=False)
+
+    if [_geometry(f) for f in inputs] != shapes:
+        raise NeedsAutograd("an input's sizes, strides or storage are changed in place")
+    if _any_alias(inputs, results):
+        raise NeedsAutograd("the graph changes tensors in place and its outputs share memory")
+
+    with _tracing(mode), kept_whole(whole):
+        inputs = [_alias(f) for f in fakes]
+        again = _KeepingWhole(traced, whole)
+        functional = torch.func.functionalize(lambda *args: again.run(*args), remove="mutations")
+        rewritten = make_fx(functional, decomposition_table=table)(*inputs)
+    drop_dead_code(rewritten.graph)
+    written = [n for n in rewritten.graph.nodes if aliasing.writes(n)]
+    if not all(n.target is torch.ops.aten.copy_.default and n.args[0].op == "placeholder" for n in written):
+        raise NeedsAutograd("an operator that changes its arguments has no functional form")
+    if written and aliasing.sharing(example_inputs) != _no_sharing(example_inputs):
+        raise NeedsAutograd("the graph changes an input in place and inputs share memory")
+    return Traced(rewritten, mutates=bool(written))
+
+
+class _KeepingWhole(Interpreter):
+    """Runs a graph under functionalization, which would take composite operators apart."""
+
+    def __init__(self, gm: GraphModule, whole: frozenset[Any]) -> None:
+        super().__init__(gm)
+        self.whole = whole
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if target in self.whole:
+            return internals.beneath_functionalization(target, args, kwargs)
+        return super().call_function(target, args, kwargs)
+
+
+def through_autograd(
+    gm: GraphModule, fakes: Sequence[Any], table: Table, lower: Lower, *, training: bool
+) -> Callable[..., Sequence[Any]]:
+    """Compile ``gm`` through AOTAutograd: split into forward and backward, recomputation by minimum cut.
+
+    Returns a function of the graph's flat inputs that takes part in autograd.  The graphs reach ``lower`` decomposed
+    by ``table``; memory of the forward pass is never given away, so that backward may run twice where eager may.
+    It must run in the tracing context of the fake inputs; :func:`internals.inputs_are_mutated` then tells the rest.
+    """
+    aot = internals.aot_autograd()
+    tangents = Tangents()
+
+    def compiler(backward: bool) -> Callable[[GraphModule, Sequence[Any]], Any]:
+        def compile_one(part: GraphModule, inputs: Sequence[Any]) -> Any:
+            if not backward:
+                return _boxed(lower(part, inputs, False))
+            return _boxed(Backward(part, tangents, internals.not_captured(lambda gm: lower(gm, inputs, True))))
+
+        # Backward is compiled when it first runs, which may be in the middle of a program that is captured.
+        return internals.not_captured(compile_one)
+
+    # oneDNN's LSTM hands None to its backward, which AOTAutograd does not keep; ATen's own is traced instead
+    mkldnn = torch.backends.mkldnn.flags(enabled=False) if _has_lstm(gm) else contextlib.nullcontext()
+    with (
+        torch.set_grad_enabled(training),
+        internals.functorch_config().patch(donated_buffer=False),
+        mkldnn,
+        SymbolicTensors(),
+    ):
+        compiled = aot(
+            gm,
+            list(fakes),
+            fw_compiler=compiler(False),
+            bw_compiler=compiler(True),
+            inference_compiler=compiler(False),
+            partition_fn=tangents.counted(internals.min_cut_partition()),
+            decompositions=table,
+        )
+        internals.keep_saved_buffers()
+        return tangents.watched(compiled)
+
+
+def _has_lstm(gm: GraphModule) -> bool:
+    return any(n.op == "call_function" and "lstm" in getattr(n.target, "__name__", "") for n in gm.graph.nodes)
+
+
+def changes_grad_mode(gm: GraphModule) -> bool:
+    """Whether the graph switches gradients on: then even a call under ``no_grad`` may record some."""
+    return any(
+        n.op == "call_function" and n.target is internals.set_grad_enabled and n.args and n.args[0] is True
+        for n in gm.graph.nodes
+    )
+
+
+@contextlib.contextmanager
+def _tracing(mode: Any) -> Any:
+    # Autocast is part of the capture: what is active around the call is active around this, and its casts are traced.
+    with mode, torch.no_grad(), preserve_node_meta(), internals.below_autograd(), SymbolicTensors():
+        yield
+
+
+def _alias(fake: Any) -> Any:
+    if not isinstance(fake, torch.Tensor):
+        return fake
+    alias = fake.detach()
+    internals.keep_number(fake, alias)
+    return alias
+
+
+def _geometry(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return None
+    return tuple(value.shape), tuple(value.stride()), StorageWeakRef(value.untyped_storage())
+
+
+def _no_sharing(values: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(range(sum(isinstance(v, torch.Tensor) for v in values)))
+
+
+def _any_alias(inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    """Whether an output shares memory with an input or with another output."""
+    seen = {StorageWeakRef(t.untyped_storage()) for t in inputs if isinstance(t, torch.Tensor)}
+    for output in {id(t): t for t in outputs if isinstance(t, torch.Tensor)}.values():
+        storage = StorageWeakRef(output.untyped_storage())
+        if storage in seen:
+            return True
+        seen.add(storage)
+    return False
+
+
+def _boxed(compiled: Callable[..., Sequence[Any]]) -> Callable[[list[Any]], Sequence[Any]]:
+    """AOTAutograd's calling convention: one list, emptied by the callee so that memory is freed as it goes."""
+
+    def call(args: list[Any]) -> Sequence[Any]:
+        taken = tuple(args)
+        args.clear()
+        return compiled(*taken)
+
+    call._boxed_call = True  # type: ignore[attr-defined]
+    return internals.not_captured(call)

@@ -1,0 +1,155 @@
+"""Backward from some of the results only.
+
+What a program does not differentiate gets no gradient, and autograd computes nothing from it.  AOTAutograd computes
+with zeros instead, which differs twice: an input that leads to nothing else gets zeros where eager leaves None, and
+where a derivative is infinite, zero times infinity is nan.  So autograd is asked which results got a gradient, before
+the backward pass runs, and for every such choice that occurs the backward graph is compiled without the others.  No
+other is compiled: a model that returns its logits beside the loss is seldom asked for gradients of both.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from ..adapter.graphs import copy_graph
+from . import aliasing
+from .decompose import drop_dead_code
+
+_aten = torch.ops.aten
+
+Run = Callable[..., Sequence[Any]]
+
+
+class Tangents:
+    """The gradients of results with which one backward graph begins, which AOTAutograd calls tangents."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._positions: tuple[int, ...] | None = None  # of the tangents among what autograd's node gets
+        self._shown_by = 0  # a result that autograd's node made
+        self._now = threading.local()
+
+    def counted(self, split: Callable[..., Any]) -> Callable[..., Any]:
+        """The partitioner ``split``, noticed how many tangents the graph has that it gets."""
+
+        def counting(joint: GraphModule, inputs: Any, **settings: Any) -> Any:
+            self.count = len(inputs[1])
+            return split(joint, inputs, **settings)
+
+        return counting
+
+    def watched(self, forward: Run) -> Run:
+        """``forward``, whose results tell :meth:`missing` which of them got a gradient when backward begins."""
+        if self.count < 2:
+            return forward
+
+        def call(*args: Any) -> Sequence[Any]:
+            results = forward(*args)
+            if self._positions is None:
+                self._find(results)
+            if self._positions:
+                node = results[self._shown_by].grad_fn
+                if node is not None:
+                    node.register_prehook(self._note)
+            return results
+
+        return call
+
+    def missing(self) -> tuple[int, ...]:
+        """Which tangents of the backward pass that begins in this thread stand for no gradient."""
+        found = getattr(self._now, "missing", ())
+        self._now.missing = ()
+        return found
+
+    def _find(self, results: Sequence[Any]) -> None:
+        """Where autograd's node has its tangents.
+
+        Views of one another, and inputs that were changed, hang on that node by others, and are left alone.
+        """
+        made = {i: v for i, v in enumerate(results) if isinstance(v, torch.Tensor) and v.grad_fn is not None}
+        if not made:
+            return  # a call that records no gradients
+        nodes = {v.grad_fn for v in made.values()}
+        positions = tuple(sorted({v.output_nr for v in made.values()}))
+        self._positions = positions if len(nodes) == 1 and len(positions) == self.count else ()
+        self._shown_by = next(iter(made))
+
+    def _note(self, gradients: Sequence[torch.Tensor | None]) -> None:
+        self._now.missing = tuple(i for i, p in enumerate(self._positions or ()) if gradients[p] is None)
+
+
+class Backward:
+    """A backward graph, compiled for each choice of results without a gradient that occurs."""
+
+    def __init__(self, gm: GraphModule, tangents: Tangents, lower: Callable[[GraphModule], Run]) -> None:
+        self._tangents = tangents
+        self._lower = lower
+        self._untouched: GraphModule | None = None
+        self._runs: dict[tuple[int, ...], Run] = {}  # by the tangents that are missing
+        if tangents.count > 1 and not any(aliasing.writes(n) for n in gm.graph.nodes):
+            self._untouched = gm
+        else:
+            self._runs[()] = lower(gm)
+
+    def __call__(self, *args: Any) -> Sequence[Any]:
+        missing = self._tangents.missing()
+        if self._untouched is None:
+            missing = ()
+        run = self._runs.get(missing)
+        if run is None:
+            assert self._untouched is not None
+            gm = copy_graph(self._untouched)
+            leave_out(gm, missing)
+            run = self._runs[missing] = self._lower(gm)
+        return run(*args)
+
+
+def leave_out(gm: GraphModule, missing: Sequence[int]) -> None:
+    """Rewrite a backward graph for tangents that are no gradients; what only they lead to is None.
+
+    A backward graph is linear in its tangents: what depends on nothing but missing ones is no gradient either, and
+    where something else is added to it, that is the sum.
+    """
+    graph = gm.graph
+    tangents = [n for n in graph.find_nodes(op="placeholder") if n.name.startswith("tangents")]
+    gone = {tangents[position] for position in missing}
+    there = {node for node in tangents if node not in gone}
+    for node in list(graph.nodes):
+        if node.op == "output":
+            node.args = (tuple(None if v in gone else v for v in node.args[0]),)
+        if node.op != "call_function" or not _is_gradient(node):
+            continue
+        inputs = node.all_input_nodes
+        if any(i in there for i in inputs):
+            there.add(node)
+            if any(i in gone for i in inputs):
+                _add_nothing(node, gone)
+        elif any(i in gone for i in inputs):
+            gone.add(node)
+    drop_dead_code(graph)
+    gm.recompile()
+
+
+def _is_gradient(node: Node) -> bool:
+    """Sizes that are read from a tangent are no gradients."""
+    return isinstance(node.meta.get("val"), (torch.Tensor, tuple, list))
+
+
+def _add_nothing(node: Node, gone: set[Node]) -> None:
+    """Let ``node``, which takes a gradient and none, go on without the latter."""
+    if node.target is _aten.add.Tensor and not node.kwargs:
+        (kept,) = (a for a in node.args if a not in gone)
+        there, result = kept.meta["val"], node.meta["val"]
+        if there.shape == result.shape and there.dtype is result.dtype:
+            node.replace_all_uses_with(kept)
+            return
+    for nothing in [i for i in node.all_input_nodes if i in gone]:
+        with node.graph.inserting_before(node):
+            zeros = node.graph.call_function(_aten.full_like.default, (nothing, 0))
+        zeros.meta = dict(nothing.meta)
+        node.replace_input_with(nothing, zeros)

@@ -1,0 +1,187 @@
+"""Making scalar expressions: the operations that there are, simplified where that changes no result."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from . import index
+from .expressions import Buffer, Node, compute_type, make, rewrite
+from .index import Index
+
+
+class Unsupported(Exception):
+    """A lowering cannot take this call; the message is the reason."""
+
+
+COMPARE = frozenset(["lt", "le", "gt", "ge", "eq", "ne"])
+
+
+def is_float(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point
+
+
+def const(value: Any, dtype: torch.dtype) -> Node:
+    """A number of the given type, wrapped or rounded to it."""
+    if isinstance(value, index.Ix):
+        return cast(make("index", (), torch.int64, value), dtype)
+    dtype = compute_type(dtype)
+    if dtype is torch.bool:
+        value = bool(value)
+    elif is_float(dtype):
+        value = float(value)
+    else:
+        value = int(value)
+        bits = torch.iinfo(dtype)
+        if not bits.min <= value <= bits.max:
+            value = (value - bits.min) % (bits.max - bits.min + 1) + bits.min
+    return make("const", (), dtype, value)
+
+
+def from_index(value: Index, dtype: torch.dtype = torch.int64) -> Node:
+    """An index expression as a number."""
+    if type(value) is int:
+        return const(value, dtype)
+    return cast(make("index", (), torch.int64, value), dtype)
+
+
+def load(buffer: Buffer, position: Index) -> Node:
+    return make("load", (), compute_type(buffer.dtype), (buffer, position))
+
+
+def cast(node: Node, dtype: torch.dtype) -> Node:
+    """The value converted as torch converts it; half precision stays float32 here, see :func:`round_to`."""
+    dtype = compute_type(dtype)
+    if node.dtype is dtype:
+        return node
+    if node.op == "const" and (not isinstance(node.attr, float) or math.isfinite(node.attr)):
+        if not (isinstance(node.attr, float) and not is_float(dtype) and abs(node.attr) >= 2**31):
+            return const(node.attr, dtype)
+    if dtype is torch.bool:
+        return compare("ne", node, const(0, node.dtype))
+    return make("cast", (node,), dtype)
+
+
+def round_to(node: Node, dtype: torch.dtype) -> Node:
+    """What is left of a float32 value in half precision."""
+    if dtype not in (torch.bfloat16, torch.float16):
+        return cast(node, dtype)
+    return make("round", (cast(node, torch.float32),), torch.float32, dtype)
+
+
+def unary(op: str, a: Node) -> Node:
+    if op == "not" and a.op == "not":
+        return a.args[0]
+    return make(op, (a,), a.dtype)
+
+
+def binary(op: str, a: Node, b: Node) -> Node:
+    """``a op b`` on operands of one type."""
+    assert a.dtype is b.dtype, (op, a.dtype, b.dtype)
+    if a.dtype is torch.bool and op in ("maximum", "minimum"):  # as numbers, the masks of a vector are 0 and -1
+        op = "or" if op == "maximum" else "and"
+    if op == "mul":
+        if _is(b, 1):
+            return a
+        if _is(a, 1):
+            return b
+    if op in ("sub", "div") and _is(b, 0 if op == "sub" else 1):
+        return a
+    if op in ("add", "or") and not is_float(a.dtype):
+        if _is(a, 0):
+            return b
+        if _is(b, 0):
+            return a
+    if op == "and" and a.dtype is torch.bool:
+        if _is(a, 1):
+            return b
+        if _is(b, 1):
+            return a
+    if op in ("floor_div", "floor_rem") and not is_float(a.dtype) and (b.op != "const" or not b.attr):
+        raise Unsupported("integers divided by what may be 0, for which torch raises an error")
+    if op == "pow" and not is_float(a.dtype):
+        raise Unsupported("powers of integers")
+    if a.op == b.op == "const" and a.dtype is torch.int64 and op in _FOLD:
+        return const(_FOLD[op](a.attr, b.attr), a.dtype)
+    return make(op, (a, b), a.dtype)
+
+
+_FOLD = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b}
+
+
+def _is(node: Node, value: int) -> bool:
+    return node.op == "const" and node.attr == value
+
+
+def compare(op: str, a: Node, b: Node) -> Node:
+    assert a.dtype is b.dtype, (op, a.dtype, b.dtype)
+    if a.dtype is torch.bool:
+        if op == "ne":
+            return make("xor", (a, b), torch.bool)
+        if op == "eq":
+            return make("not", (make("xor", (a, b), torch.bool),), torch.bool)
+        a, b = _as_number(a), _as_number(b)
+    if a.op == b.op == "const" and not is_float(a.dtype):
+        return const(_COMPARE[op](a.attr, b.attr), torch.bool)
+    if a.op in ("const", "index") and b.op in ("const", "index") and not is_float(a.dtype):
+        known = _compare_indices(op, a.attr, b.attr)
+        if known is not None:
+            return const(known, torch.bool)
+    return make(op, (a, b), torch.bool)
+
+
+def _as_number(node: Node) -> Node:
+    return make("cast", (node,), torch.int32) if node.op != "const" else const(node.attr, torch.int32)
+
+
+_COMPARE = {
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+}
+
+
+def _compare_indices(op: str, a: Index, b: Index) -> bool | None:
+    if op in ("gt", "ge"):
+        return _compare_indices({"gt": "lt", "ge": "le"}[op], b, a)
+    if op == "lt":
+        return True if index.less(a, b) else False if index.not_negative(a - b) else None
+    if op == "le":
+        return True if index.not_negative(b - a) else False if index.less(b, a) else None
+    return None
+
+
+def where(condition: Node, a: Node, b: Node) -> Node:
+    assert condition.dtype is torch.bool and a.dtype is b.dtype
+    if condition.op == "const":
+        return a if condition.attr else b
+    if a is b:
+        return a
+    return make("where", (condition, a, b), a.dtype)
+
+
+def masked(condition: Node, value: Node, other: Node) -> Node:
+    """``value`` where ``condition`` holds, and memory is read for it only there."""
+    if condition.op == "const":
+        return value if condition.attr else other
+
+    def guard(node: Node, args: tuple[Node, ...]) -> Node:
+        if node.op == "load":
+            held = binary("and", args[0], condition) if args else condition
+            return make("load", (held,), node.dtype, node.attr)
+        return node if args == node.args else make(node.op, args, node.dtype, node.attr)
+
+    return where(condition, rewrite(value, guard, {}), other)
+
+
+def check(node: Node, extent: Index, *, wrap: bool) -> Node:
+    """``node`` as an index below ``extent``, verified when it runs; negative ones count from the end if ``wrap``."""
+    node = cast(node, torch.int64)
+    if node.op in ("const", "index") and index.not_negative(node.attr) and index.less(node.attr, extent):
+        return node
+    return make("check", (node,), torch.int64, (extent, wrap))

@@ -1,0 +1,318 @@
+"""From an ATen graph to a program of the loop IR."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from torchmux import torch_internals as internals
+
+from ...common.adapter.refusal import NodesRefused
+from ..ir import index
+from ..ir.index import Index
+from ..ir.operations import Unsupported
+from ..ir.program import Program, TensorRef, image_layout
+from ..ir.values import Place, Value
+from ..rewrites.freezing import is_frozen
+from . import Context, calls, table
+from .registry import KEEP_COST
+
+SUPPORTED = (
+    torch.float32,
+    torch.float64,
+    torch.bfloat16,
+    torch.float16,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+    torch.bool,
+)
+
+
+class SymbolicSizes:
+    """Sizes of torch's symbolic shapes as index expressions; collects the symbols that come up."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, Any] = {}
+
+    def __call__(self, value: Any) -> Index:
+        if isinstance(value, int):
+            return int(value)
+        if isinstance(value, torch.SymInt):
+            return self._expression(value.node.expr, value.node.shape_env)
+        raise Unsupported(f"{type(value).__name__} where a size is expected")
+
+    def _expression(self, expr: Any, shape_env: Any) -> Index:
+        if expr.is_Integer:
+            return int(expr)
+        if expr.is_Symbol:
+            self.seen[str(expr)] = expr
+            # An integer that the user passes is a symbol like a size, and may be an index from the end.
+            return index.size(str(expr), 0 if internals.is_never_negative(shape_env, expr) else None)
+        name = type(expr).__name__
+        if name in ("Add", "Mul"):
+            parts = [self._expression(a, shape_env) for a in expr.args]
+            result = parts[0]
+            for part in parts[1:]:
+                result = result + part if name == "Add" else result * part
+            return result
+        if name == "Pow" and expr.args[1].is_Integer and int(expr.args[1]) > 0:
+            base = self._expression(expr.args[0], shape_env)
+            return index.product([base] * int(expr.args[1]))
+        if name in ("FloorDiv", "CleanDiv", "Mod", "PythonMod"):
+            left, right = (self._expression(a, shape_env) for a in expr.args)
+            if index.less(0, right):
+                return index.floordiv(left, right) if name in ("FloorDiv", "CleanDiv") else index.remainder(left, right)
+        raise Unsupported(f"the size {expr}")
+
+
+def lower(gm: GraphModule, *, padded: bool = False, own_convolutions: bool = False) -> Program:
+    """The program of ``gm``, an ATen graph with ``meta["val"]`` on its nodes; see :class:`Program` for the options.
+
+    Raises:
+        NodesRefused: nodes that cannot be lowered, with the reasons.
+    """
+    return _Lowering(gm, Program(padded=padded, own_convolutions=own_convolutions)).run()
+
+
+class _Lowering:
+    def __init__(self, gm: GraphModule, program: Program) -> None:
+        self.gm = gm
+        self.program = program
+        self.size = SymbolicSizes()
+        self.env: dict[Node, Any] = {}
+        self.refused: dict[str, str] = {}
+
+    def run(self) -> Program:
+        # Images that the caller sees lie as torch says; with many of them, as in training, that settles the rest.
+        results = [n.meta.get("val") for n in self.gm.graph.output_node().args[0] if isinstance(n, Node)]
+        self.program.lays_out_images = sum(isinstance(v, torch.Tensor) and v.dim() == 4 for v in results) < 2
+        for node in self.gm.graph.nodes:
+            self.program.current = node
+            if node.op == "placeholder":
+                self.env[node] = self._input(node)
+            elif node.op == "get_attr":
+                self.env[node] = self._constant(node)
+            elif node.op == "output":
+                if not self.refused:
+                    self._outputs(node)
+            else:
+                try:
+                    self.env[node] = self._call(node)
+                except Unsupported as why:
+                    self.refused[node.name] = f"{node.target}: {why}"
+        if self.refused:
+            raise NodesRefused(self.refused)
+        self._bind_symbols()
+        return self.program
+
+    # --- inputs and outputs ---------------------------------------------------------------------------------------
+
+    def _input(self, node: Node) -> Any:
+        fake = node.meta["val"]
+        if isinstance(fake, torch.Tensor):
+            sizes = tuple(self.size(s) for s in fake.shape)
+            strides = tuple(self.size(s) for s in fake.stride())
+            buffer = self.program.buffer(fake.dtype, sizes, strides, "input")
+            self.program.inputs.append(buffer)
+            return Value(sizes, fake.dtype, None, Place(buffer, strides, 0))
+        if isinstance(fake, (int, torch.SymInt)) and not isinstance(fake, bool):
+            value = self.size(fake)
+            position = len(self.program.inputs)
+            name = next((str(a) for a in value.atoms()), "") if isinstance(value, index.Ix) else ""
+            if isinstance(value, index.Ix) and value is index.size(name):
+                self.program.symbols.setdefault(name, (position, None))
+            self.program.inputs.append(name)
+            return value
+        self.program.inputs.append("")
+        return fake
+
+    def _constant(self, node: Node) -> Value:
+        tensor = getattr(self.gm, str(node.target))
+        if tensor.dtype not in SUPPORTED:
+            raise Unsupported(f"a constant of {tensor.dtype}")
+        if tensor.numel() == 1 and tensor.device.type == "cpu" and not is_frozen(str(node.target)):
+            from ..ir import operations as ops
+
+            number = tensor.item()
+            dtype = tensor.dtype
+            return Value(tuple(tensor.shape), dtype, lambda at: ops.const(number, dtype))
+        buffer = self.program.buffer(tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), "input")
+        self.program.constants[buffer.name] = str(node.target)
+        return Value(buffer.sizes, tensor.dtype, None, Place(buffer, buffer.strides, 0))
+
+    def _outputs(self, node: Node) -> None:
+        returned: set[Any] = set()
+        for result in node.args[0]:
+            if not isinstance(result, Node):
+                raise Unsupported("a constant among the outputs")
+            value = self.env[result]
+            if not isinstance(value, Value):
+                self.program.outputs.append(value)
+                continue
+            fake = result.meta["val"]
+            strides = tuple(self.size(s) for s in fake.stride())
+            self.program.current = result
+            value = self._in_memory(value, strides, returned)
+            assert value.place is not None
+            value.place.buffer.kind = "output"
+            returned.add(value.place.buffer)
+            self.program.outputs.append(TensorRef(value.place.buffer, value.sizes, strides, value.place.offset))
+
+    def _in_memory(self, value: Value, strides: tuple[Index, ...], returned: set[Any]) -> Value:
+        """``value`` in memory of its own, with these strides."""
+        repeated = [
+            d for d, (s, t) in enumerate(zip(value.sizes, strides, strict=True)) if _is_zero(t) and not _is_zero(s)
+        ]
+        if repeated:  # an expanded tensor: what is repeated is stored once
+            once = value
+            for d in repeated:
+                once = once.slice(d, 0, 1)
+            once = self._in_memory(once, tuple(1 if d in repeated else t for d, t in enumerate(strides)), returned)
+            return once.expand(value.sizes)
+        taken = value.place is not None and (value.place.buffer.kind == "input" or value.place.buffer in returned)
+        if value.place is not None and not taken and _same_layout(value.sizes, value.place.strides, strides):
+            return value
+        if not _is_injective(value.sizes, strides):
+            raise Unsupported("an output whose elements overlap in memory")
+        if value.place is None:
+            return self.program.realize(value, strides)
+        return self.program.copy(value, strides)
+
+    def _bind_symbols(self) -> None:
+        """Say for each symbol where the call finds it: a number among the inputs, or a size of one of them."""
+        for position, buffer in enumerate(self.program.inputs):
+            if isinstance(buffer, str):
+                continue
+            for dim, extent in enumerate(buffer.sizes):
+                for name in self.size.seen:
+                    if extent is index.size(name):
+                        self.program.symbols.setdefault(name, (position, dim))
+        missing = [name for name in self.size.seen if name not in self.program.symbols]
+        if missing:
+            raise Unsupported(f"the size {missing[0]}, which is no input's")
+
+    # --- calls ----------------------------------------------------------------------------------------------------
+
+    def _call(self, node: Node) -> Any:
+        if any(n not in self.env for n in node.all_input_nodes):
+            raise Unsupported("an operand was not lowered")
+        if node.target is operator.getitem:
+            return self.env[node.args[0]][node.args[1]]
+        if isinstance(node.meta.get("val"), (torch.SymInt, int)):
+            return self.size(node.meta["val"])
+        ctx = Context(self.program, node, self.size)
+        _check_dtypes(node)
+        args = torch.fx.map_arg(node.args, self.env.__getitem__)
+        kwargs = torch.fx.map_arg(dict(node.kwargs), self.env.__getitem__)
+        if any(isinstance(self.env[n], (torch.SymFloat, torch.SymBool)) for n in node.all_input_nodes):
+            raise Unsupported("a number, other than a size, that is known only when the graph runs")
+        found = table.get(node.target)
+        if found is None:
+            return calls.call(ctx, node.target, args, kwargs)
+        result = found(ctx, *args, **kwargs)
+        self._keep(node, result)
+        return result
+
+    def _keep(self, node: Node, result: Any) -> None:
+        """Put what several nodes use into memory, if computing it again costs more."""
+        if isinstance(result, Value):
+            if result.place is None and _times_used(node) > 1 and self._is_worth(result):
+                strides = image_layout(result) or tuple(self.size(s) for s in node.meta["val"].stride())
+                self.program.realize(result, strides if _is_dense(result.sizes, strides) else None)
+        elif isinstance(result, tuple):
+            for part in result:
+                if isinstance(part, Value) and part.place is None and self._is_worth(part):
+                    self.program.realize(part)
+
+    def _is_worth(self, value: Value) -> bool:
+        node = value.at(value.variables())
+        return node.cost > KEEP_COST or len(node.loads) > 1
+
+
+def _times_used(node: Node) -> int:
+    """How many nodes use ``node``, a view counting as many as use the view."""
+    return sum(_times_used(u) if u.target in _VIEWS else 1 for u in node.users)
+
+
+_aten = torch.ops.aten
+_VIEWS = frozenset(
+    (
+        _aten.view.default, _aten.permute.default, _aten.transpose.int, _aten.unsqueeze.default, _aten.squeeze.dims,
+        _aten.squeeze.dim, _aten.expand.default, _aten.slice.Tensor, _aten.select.int, _aten.alias.default,
+        _aten.split_with_sizes.default,
+    )
+)  # fmt: skip
+
+
+def _is_dense(sizes: Any, strides: Any) -> bool:
+    """Whether the strides number the elements without gaps or overlap; only known sizes count as dense."""
+    if any(type(s) is not int for s in (*sizes, *strides)):
+        return bool(strides == index.contiguous_strides(tuple(sizes)))
+    expected = 1
+    for stride, extent in sorted((t, s) for s, t in zip(sizes, strides, strict=True) if s != 1):
+        if stride != expected:
+            return False
+        expected *= extent
+    return True
+
+
+def _is_zero(extent: Index) -> bool:
+    return type(extent) is int and extent == 0
+
+
+def _is_injective(sizes: Any, strides: Any) -> bool:
+    """Whether no two elements share a place, as far as can be shown."""
+    if any(_is_zero(s) for s in sizes):
+        return True
+    if any(type(s) is not int for s in (*sizes, *strides)):
+        return _is_dense(sizes, strides)
+    reach = 0
+    for stride, extent in sorted((t, s) for s, t in zip(sizes, strides, strict=True) if s != 1):
+        if stride <= reach:
+            return False
+        reach += (extent - 1) * stride
+    return True
+
+
+def _same_layout(sizes: Any, found: Any, wanted: Any) -> bool:
+    return all(a is b or a == b or (type(s) is int and s <= 1) for s, a, b in zip(sizes, found, wanted, strict=True))
+
+
+def _check_dtypes(node: Node) -> None:
+    for value in _tensors([node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)]):
+        if value.dtype not in SUPPORTED:
+            raise Unsupported(f"tensors of {value.dtype}")
+        if value.layout is not torch.strided or value.is_quantized:
+            raise Unsupported("tensors that are not dense")
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [t for v in value for t in _tensors(v)]
+    return []
+
+
+def why_not(node: Node) -> str | None:
+    """Why ``node`` cannot be lowered, as far as can be told from it alone; None if it may be."""
+    if node.target is operator.getitem:
+        return None
+    value = node.meta.get("val")
+    if isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool):
+        return None
+    if isinstance(value, (torch.SymFloat, torch.SymBool, float, bool)):
+        return "a symbolic number that is no size"
+    if not calls.is_known(node.target):
+        return f"native has no lowering of {node.target}"
+    try:
+        _check_dtypes(node)
+    except Unsupported as why:
+        return str(why)
+    return None

@@ -1,0 +1,330 @@
+"""Kernels: statements that share their loops.
+
+A kernel's *space* is its loop variables in the order in which memory is walked; those in *inner* are reduced over, or
+are looped over once for each point of the others.  A statement of a kernel runs at each point of the whole space, or,
+at the outer level, once for each point of the outer variables.
+
+Two kernels are fused by finding a common space.  Splitting loops into factors always keeps accesses linear, so the
+common space is the refinement of both, if there is one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..ir import index
+from ..ir.expressions import Buffer, Node, Statement, operators_in, substitute
+from ..ir.index import Index, Var
+
+MOST_STATEMENTS = 48
+MOST_BUFFERS = 40
+_LEAST_PART = 8
+
+
+@dataclass(frozen=True)
+class Member:
+    """A statement in a kernel; ``at`` is its place in the program, ``outer`` whether it runs at the outer level."""
+
+    statement: Statement
+    at: int
+    outer: bool
+
+
+@dataclass(eq=False)
+class Kernel:
+    space: tuple[Var, ...]
+    inner: frozenset[Var]
+    members: list[Member]
+
+    @property
+    def outer_vars(self) -> tuple[Var, ...]:
+        return tuple(v for v in self.space if v not in self.inner)
+
+    @property
+    def inner_vars(self) -> tuple[Var, ...]:
+        return tuple(v for v in self.space if v in self.inner)
+
+    @property
+    def reads(self) -> set[Buffer]:
+        return set().union(*(m.statement.reads for m in self.members))
+
+    @property
+    def writes(self) -> set[Buffer]:
+        return {m.statement.target for m in self.members}
+
+    @property
+    def name(self) -> str:
+        return "+".join(str(m.statement.target) for m in self.members)
+
+
+# --- from one statement -----------------------------------------------------------------------------------------------
+
+
+def of_statement(statement: Statement, at: int) -> Kernel:
+    """The kernel of one statement, with as few loops as its accesses allow."""
+    variables = list(statement.kept)
+    if statement.reduction:
+        variables = _memory_order([*statement.kept, *statement.reduced], statement)
+    kernel = Kernel(tuple(variables), frozenset(statement.reduced), [Member(statement, at, False)])
+    return merge_loops(kernel)
+
+
+def _memory_order(variables: list[Var], statement: Statement) -> list[Var]:
+    """The variables from the largest stride to the smallest, by the access that has most of them."""
+    best: Index = statement.position
+    for _, position in statement.value.loads:
+        if len(index.free(position)) > len(index.free(best)):
+            best = position
+
+    def key(variable: Var) -> tuple[int, int]:
+        stride = index.coefficient(best, variable)
+        if stride is None or (type(stride) is int and stride == 0):
+            return (1, -variables.index(variable))
+        weight = stride if type(stride) is int else max(c * 1000 ** len(m) for m, c in stride.terms)  # type: ignore[union-attr]
+        return (0, weight)
+
+    # Variables that it does not have stay outside, in their order.
+    missing = [v for v in variables if key(v)[0]]
+    return missing + sorted((v for v in variables if not key(v)[0]), key=lambda v: -key(v)[1])
+
+
+def accesses(statement: Statement) -> set[Index]:
+    """Every index expression of a statement."""
+    found: set[Index] = {statement.position}
+    for node in operators_in(statement.value):
+        if node.op == "load":
+            found.add(node.attr[1])
+        elif node.op == "index":
+            found.add(node.attr)
+        elif node.op == "check" and isinstance(node.attr[0], index.Ix):
+            found.add(node.attr[0])
+    for atom in index.data_atoms(statement.position):
+        for node in operators_in(atom.node):
+            if node.op == "load":
+                found.add(node.attr[1])
+    return found
+
+
+def merge_loops(kernel: Kernel) -> Kernel:
+    """Make one loop of neighbours that every access walks as one."""
+    touched: set[Index] = set().union(*(accesses(m.statement) for m in kernel.members))
+    space = list(kernel.space)
+    at = len(space) - 2
+    while at >= 0:
+        a, b = space[at], space[at + 1]
+        if (a in kernel.inner) == (b in kernel.inner) and all(_walks_as_one(t, a, b) for t in touched):
+            whole = index.var(f"{a.key}{b.key}", a.size * b.size)
+            variable = index.the_var(whole)
+            assert variable is not None
+            mapping: dict[Var, Index] = {a: 0, b: whole}
+            inner = (kernel.inner - {a, b}) | ({variable} if a in kernel.inner else frozenset())
+            space[at : at + 2] = [variable]
+            kernel = moved(kernel, tuple(space), inner, mapping)
+            touched = set().union(*(accesses(m.statement) for m in kernel.members))
+        at = min(at, len(space) - 1) - 1
+    return kernel
+
+
+def split_loops(kernel: Kernel) -> Kernel:
+    """Make two loops of one that an access divides, so that the parts are walked without divisions.
+
+    Loops of a few elements would leave vectors mostly empty, and are not made.
+    """
+    while True:
+        touched: set[Index] = set().union(*(accesses(m.statement) for m in kernel.members))
+        found = min(
+            ((right, v) for t in touched for v, right in _divided(t) if v in kernel.space),
+            key=lambda pair: (pair[0], pair[1].key),
+            default=None,
+        )
+        if found is None:
+            return kernel
+        extent, variable = found
+        assert type(variable.size) is int
+        parts = [index.var(f"{variable.key}a", variable.size // extent), index.var(f"{variable.key}b", extent)]
+        fresh = [v for p in parts if (v := index.the_var(p)) is not None]
+        at = kernel.space.index(variable)
+        space = (*kernel.space[:at], *fresh, *kernel.space[at + 1 :])
+        inner = kernel.inner - {variable} | (set(fresh) if variable in kernel.inner else set())
+        kernel = moved(kernel, space, inner, {variable: parts[0] * extent + parts[1]})
+
+
+def _divided(access: Index) -> list[tuple[Var, int]]:
+    """The loop variables of which an access takes quotients or remainders, with divisors that can split the loop."""
+    found: list[tuple[Var, int]] = []
+    for atom in access.atoms() if isinstance(access, index.Ix) else ():
+        if not isinstance(atom, (index.Div, index.Rem)):
+            continue
+        variable, right = index.the_var(atom.left), atom.right
+        if variable is None:
+            found += _divided(atom.left)
+        elif type(right) is int and type(variable.size) is int:
+            if _LEAST_PART <= right < variable.size and variable.size % right == 0:
+                found.append((variable, right))
+    return found
+
+
+def _walks_as_one(access: Index, a: Var, b: Var) -> bool:
+    if not (index.free(access) & {a, b}):
+        return True
+    strides = index.coefficient(access, a), index.coefficient(access, b)
+    if strides[0] is None or strides[1] is None:
+        return False
+    wanted = strides[1] * b.size
+    return strides[0] is wanted or (type(wanted) is int and strides[0] == wanted)
+
+
+def moved(kernel: Kernel, space: tuple[Var, ...], inner: frozenset[Var], variables: Mapping[Var, Index]) -> Kernel:
+    """The kernel over another space; ``variables`` says what its variables are there."""
+    memo: dict[Node, Node] = {}
+    members = []
+    for member in kernel.members:
+        old = member.statement
+        position = index.substitute(old.position, variables, lambda n: substitute(n, variables, memo))
+        statement = dataclasses.replace(old, position=position, value=substitute(old.value, variables, memo))
+        members.append(dataclasses.replace(member, statement=statement))
+    return Kernel(space, inner, members)
+
+
+# --- fusing two -------------------------------------------------------------------------------------------------------
+
+
+class NotFused(Exception):
+    """Why two kernels stay two, as a sentence."""
+
+
+def refine(left: Sequence[Index], right: Sequence[Index]) -> list[Index] | None:
+    """The coarsest sizes that refine both, for equal products; None if the boundaries do not line up."""
+    a, b = list(left), list(right)
+    result: list[Index] = []
+    while a and b:
+        x, y = a.pop(), b.pop()
+        if x is y or (type(x) is int and x == y):
+            result.append(x)
+            continue
+        quotient = _exact_quotient(y, x)
+        if quotient is not None:
+            result.append(x)
+            b.append(quotient)
+            continue
+        quotient = _exact_quotient(x, y)
+        if quotient is None:
+            return None
+        result.append(y)
+        a.append(quotient)
+    return list(reversed(result)) if not a and not b else None
+
+
+def _exact_quotient(whole: Index, part: Index) -> Index | None:
+    if type(whole) is int and type(part) is int:
+        return whole // part if part and whole % part == 0 else None
+    quotient = index.floordiv(whole, part)
+    product = quotient * part
+    return quotient if product is whole else None
+
+
+def fuse(first: Kernel, second: Kernel, shared_writers: set[Buffer]) -> Kernel:
+    """One kernel that does what ``first`` and then ``second`` do.
+
+    ``shared_writers`` are the buffers that several statements write parts of.
+
+    Raises:
+        NotFused: it is not possible, or not worth it.
+    """
+    if len(first.members) + len(second.members) > MOST_STATEMENTS:
+        raise NotFused("the kernel would have too many statements")
+    if len(first.reads | first.writes | second.reads | second.writes) > MOST_BUFFERS:
+        raise NotFused("the kernel would touch too many buffers")
+    if (first.writes & shared_writers) & second.reads:
+        raise NotFused("what is read was put together from several parts")
+    a, b, space, inner = _common_space(first, second)
+    _check_reads(a, b)
+    members = sorted([*a.members, *b.members], key=lambda m: m.at)
+    return Kernel(space, inner, members)
+
+
+def _common_space(first: Kernel, second: Kernel) -> tuple[Kernel, Kernel, tuple[Var, ...], frozenset[Var]]:
+    if bool(first.inner) == bool(second.inner):
+        a, b, space, inner = _aligned(first, first.space, second, second.space, first.inner)
+        if first.inner:
+            other = {v for old, parts in b[1].items() if old in second.inner for v in index.free(parts)}
+            if other != inner:
+                raise NotFused("they reduce over different dimensions")
+        return moved(first, space, inner, a[1]), moved(second, space, inner, b[1]), space, inner
+    loops, flat = (first, second) if first.inner else (second, first)
+    points = index.product(v.size for v in flat.space)
+    if _same(points, index.product(v.size for v in loops.space)):
+        a, b, space, inner = _aligned(loops, loops.space, flat, flat.space, loops.inner)
+        new_loops, new_flat = moved(loops, space, inner, a[1]), moved(flat, space, inner, b[1])
+    elif _same(points, index.product(v.size for v in loops.outer_vars)):
+        # The inner loops keep their variables, so those of the outer ones have names of their own.
+        a, b, outer, _ = _aligned(loops, loops.outer_vars, flat, flat.space, frozenset(), "y")
+        space = tuple(
+            part for v in loops.space for part in ([v] if v in loops.inner else _in_order(index.free(a[1][v]), outer))
+        )
+        inner = loops.inner
+        new_loops, new_flat = moved(loops, space, inner, a[1]), moved(flat, space, inner, b[1])
+        new_flat.members = [dataclasses.replace(m, outer=True) for m in new_flat.members]
+    else:
+        raise NotFused("they loop over different numbers of elements")
+    if first.inner:
+        return new_loops, new_flat, space, inner
+    return new_flat, new_loops, space, inner
+
+
+def _same(a: Index, b: Index) -> bool:
+    return a is b or (type(a) is int and a == b)
+
+
+def _in_order(variables: frozenset[Var], order: Sequence[Var]) -> list[Var]:
+    return [v for v in order if v in variables]
+
+
+def _aligned(
+    first: Kernel,
+    left: Sequence[Var],
+    second: Kernel,
+    right: Sequence[Var],
+    inner: frozenset[Var],
+    prefix: str = "x",
+) -> tuple[tuple[Kernel, dict[Var, Index]], tuple[Kernel, dict[Var, Index]], tuple[Var, ...], frozenset[Var]]:
+    """Variables of the refinement of two lists of loops, and what the old variables are in them."""
+    sizes = refine([v.size for v in left], [v.size for v in right])
+    if sizes is None:
+        raise NotFused("their loops cannot be split alike")
+    fresh = [index.var(f"{prefix}{n}_{len(sizes)}", s) for n, s in enumerate(sizes)]
+    space = tuple(v for i in fresh if (v := index.the_var(i)) is not None)
+    maps = [_grouped(side, fresh, sizes) for side in (left, right)]
+    # A variable of size 1 was dropped, so each old one is made of at least one new one.
+    inside = {v for old, parts in maps[0].items() if old in inner for v in index.free(parts)}
+    return (first, maps[0]), (second, maps[1]), space, frozenset(inside)
+
+
+def _grouped(old: Sequence[Var], fresh: Sequence[Index], sizes: Sequence[Index]) -> dict[Var, Index]:
+    mapping: dict[Var, Index] = {}
+    at = len(sizes)
+    for variable in reversed(old):
+        end, points = at, 1
+        while not _same(points, variable.size):
+            at -= 1
+            points = points * sizes[at]  # type: ignore[assignment]
+        mapping[variable] = index.flatten(fresh[at:end], sizes[at:end])
+    return mapping
+
+
+def _check_reads(first: Kernel, second: Kernel) -> None:
+    """What ``second`` reads of ``first`` must be what ``first`` computes at the same point."""
+    made = {m.statement.target: m for m in first.members}
+    for member in second.members:
+        for buffer, position in member.statement.value.loads:
+            source = made.get(buffer)
+            if source is None:
+                continue
+            if source.statement.position is not position and source.statement.position != position:
+                raise NotFused(f"{member.statement.target} reads {buffer} at other points than it is computed at")
+            if member.outer and not source.outer and not source.statement.reduction:
+                raise NotFused(f"{member.statement.target} is computed once a row, {buffer} for each element")
+        if any(b in made for a in index.data_atoms(member.statement.position) for b, _ in a.node.loads):
+            raise NotFused("where it is stored depends on what is computed")

@@ -1,0 +1,202 @@
+"""Which statements run together, and in which order.
+
+Fusion is greedy: statements are taken in the order of the graph, and each joins the kernels that it reads from, the one
+that saves most memory traffic first, and then those that read the same.  An edge is never bent into a cycle: a kernel
+joins another only if no third one must run between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..ir import index
+from ..ir.expressions import Buffer, Statement
+from ..ir.program import Call, Program
+from .kernel import Kernel, NotFused, fuse, merge_loops, of_statement
+
+_SIBLINGS = 6
+"""How many other readers of a buffer a kernel is compared with."""
+
+
+@dataclass
+class Schedule:
+    """``steps`` are kernels, calls and products in order; ``apart`` are pairs that were not fused, and why."""
+
+    steps: list[Any]
+    apart: list[tuple[Kernel, Kernel, str]] = field(default_factory=list)
+
+
+def schedule(program: Program, *, fusion: bool = True, epilogues: bool = True) -> Schedule:
+    """Fuse and order the items of ``program``; ``epilogues`` may be fused into the reduction before them."""
+    return _Scheduler(program, fusion, epilogues).run()
+
+
+class _Scheduler:
+    def __init__(self, program: Program, fusion: bool, epilogues: bool) -> None:
+        self.program = program
+        self.fusion = fusion
+        self.epilogues = epilogues
+        self.groups: list[Any] = []  # a kernel or another item; None once it has joined another
+        self.root: list[int] = []
+        self.before: list[set[int]] = []  # direct predecessors, as they were numbered when found
+        self.ancestors: list[int] = []  # bit sets
+        self.apart: list[tuple[Kernel, Kernel, str]] = []
+
+    def run(self) -> Schedule:
+        items = list(self._alive())
+        writers: dict[Buffer, list[int]] = {}
+        readers: dict[Buffer, list[int]] = {}
+        shared = _written_in_parts(items)
+        last_call: int | None = None
+        for item in items:
+            at = len(self.groups)
+            before = {w for b in item.reads for w in writers.get(b, ())}
+            if not isinstance(item, Statement):  # which may change what is there
+                before |= {g for b in item.writes for g in (*readers.get(b, ()), *writers.get(b, ()))}
+            if isinstance(item, Call):
+                # Calls keep their order: random ones draw in it, and the others do not care.
+                if last_call is not None:
+                    before.add(last_call)
+                last_call = at
+            self._append(of_statement(item, at) if isinstance(item, Statement) else item, before)
+            if isinstance(item, Statement) and self.fusion:
+                self._join_producers(at, shared)
+                self._join_siblings(at, readers, shared)
+            for buffer in item.reads:
+                readers.setdefault(buffer, []).append(at)
+            for buffer in [item.target] if isinstance(item, Statement) else item.writes:
+                writers.setdefault(buffer, []).append(at)
+        return Schedule([merge_loops(g) if isinstance(g, Kernel) else g for g in self._order()], self.apart)
+
+    def _alive(self) -> Iterable[Any]:
+        """The items whose results are used; calls may have effects on the random number generator, and stay."""
+        wanted = {ref.buffer for ref in self.program.outputs if hasattr(ref, "buffer")}
+        kept = []
+        for item in reversed(self.program.items):
+            writes = {item.target} if isinstance(item, Statement) else item.writes
+            if isinstance(item, Call) or writes & wanted:
+                wanted |= item.reads
+                kept.append(item)
+        return reversed(kept)
+
+    # --- the graph of groups --------------------------------------------------------------------------------------
+
+    def _append(self, group: Any, before: set[int]) -> None:
+        at = len(self.groups)
+        self.groups.append(group)
+        self.root.append(at)
+        self.before.append(before)
+        bits = 0
+        for p in {self._find(b) for b in before}:
+            bits |= (1 << p) | self.ancestors[p]
+        self.ancestors.append(bits)
+
+    def _find(self, at: int) -> int:
+        while self.root[at] != at:
+            at = self.root[at]
+        return at
+
+    def _predecessors(self, at: int) -> set[int]:
+        return {p for b in self.before[at] if (p := self._find(b)) != at}
+
+    def _would_cycle(self, a: int, b: int) -> bool:
+        """Whether something must run after one of two groups and before the other."""
+        return any(self.ancestors[p] >> a & 1 for p in self._predecessors(b) if p != a) or any(
+            self.ancestors[p] >> b & 1 for p in self._predecessors(a) if p != b
+        )
+
+    def _try(self, a: int, b: int, shared: set[Buffer]) -> bool:
+        """Fuse group ``b`` into group ``a``, ``a`` being the earlier one."""
+        left, right = self.groups[a], self.groups[b]
+        try:
+            if self._would_cycle(a, b):
+                raise NotFused("another step must run between them")
+            first, second = (right, left) if self.ancestors[a] >> b & 1 else (left, right)
+            if not self.epilogues and _reduced_by(first) & second.reads:
+                raise NotFused("epilogue_fusion is off")
+            fused = fuse(first, second, shared)
+        except NotFused as why:
+            self.apart.append((left, right, str(why)))
+            return False
+        self.groups[a] = fused
+        self.groups[b] = None
+        self.root[b] = a
+        self.before[a] |= self.before[b]
+        both = (1 << a) | (1 << b)
+        self.ancestors[a] = (self.ancestors[a] | self.ancestors[b]) & ~both
+        for g in range(len(self.groups)):
+            if self.groups[g] is not None and self.ancestors[g] & both:
+                self.ancestors[g] |= self.ancestors[a] | (1 << a)
+        return True
+
+    # --- candidates -----------------------------------------------------------------------------------------------
+
+    def _join_producers(self, at: int, shared: set[Buffer]) -> None:
+        for p in sorted(self._predecessors(at), key=lambda p: -self._traffic(p, at)):
+            at, p = self._find(at), self._find(p)
+            if at != p and isinstance(self.groups[p], Kernel):
+                self._try(min(p, at), max(p, at), shared)
+
+    def _join_siblings(self, at: int, readers: dict[Buffer, list[int]], shared: set[Buffer]) -> None:
+        at = self._find(at)
+        tried = {at}
+        for buffer in sorted(self.groups[at].reads, key=lambda b: -_bytes(b)):
+            for other in reversed(readers.get(buffer, ())[-_SIBLINGS:]):
+                at, other = self._find(at), self._find(other)
+                if other in tried or at == other or not isinstance(self.groups[other], Kernel):
+                    continue
+                tried.add(other)
+                self._try(min(at, other), max(at, other), shared)
+
+    def _traffic(self, p: int, at: int) -> int:
+        group = self.groups[p]
+        if not isinstance(group, Kernel):
+            return 0
+        return sum(_bytes(b) for b in group.writes & self.groups[at].reads)
+
+    # --- order ----------------------------------------------------------------------------------------------------
+
+    def _order(self) -> list[Any]:
+        """Dependencies first; calls as late as possible, so that what is between them is in few pieces."""
+        waiting = {g: self._predecessors(g) for g in range(len(self.groups)) if self.groups[g] is not None}
+        after: dict[int, list[int]] = {g: [] for g in waiting}
+        for g, before in waiting.items():
+            for p in before:
+                after[p].append(g)
+        ready = sorted(g for g, before in waiting.items() if not before)
+        order = []
+        while ready:
+            g = next((g for g in ready if not isinstance(self.groups[g], Call)), ready[0])
+            ready.remove(g)
+            order.append(self.groups[g])
+            for u in after[g]:
+                waiting[u].discard(g)
+                if not waiting[u]:
+                    ready.append(u)
+            ready.sort()
+        assert len(order) == len(waiting), "the groups form a cycle"
+        return order
+
+
+def _reduced_by(kernel: Kernel) -> set[Buffer]:
+    return {m.statement.target for m in kernel.members if m.statement.reduction}
+
+
+def _bytes(buffer: Buffer) -> int:
+    numel = buffer.numel
+    if type(numel) is not int:
+        assert isinstance(numel, index.Ix)
+        numel = max(coef * 64 ** len(mono) for mono, coef in numel.terms)
+    return numel * buffer.dtype.itemsize
+
+
+def _written_in_parts(items: Iterable[Any]) -> set[Buffer]:
+    """The buffers that several items write: parts of them, or a call changes what is there."""
+    seen: set[Buffer] = set()
+    twice: set[Buffer] = set()
+    for item in items:
+        for buffer in [item.target] if isinstance(item, Statement) else item.writes:
+            (twice if buffer in seen else seen).add(buffer)
+    return twice

@@ -1,0 +1,227 @@
+"""From a fused kernel to what is computed in which pass over its inner loops.
+
+What needs the result of a reduction runs in a later pass (*stage*).  A value of an earlier stage that is needed again
+is computed again if that is cheap, read back if it is stored anyway, or else kept in a row of scratch memory, which
+stays in the cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..ir import index
+from ..ir.expressions import Buffer, Node, Statement, compute_type, make, rewrite
+from ..ir.index import Index, Var
+from .kernel import Kernel, Member, split_loops
+
+RECOMPUTE_COST = 6
+SCRATCH_BYTES = 64 * 1024
+"""What one kernel may keep on the stack of a thread."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """Write a value to memory."""
+
+    buffer: Buffer
+    position: Index
+    value: Node
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Reduce a value; the result is the node ``result`` with the statement's target as its attribute."""
+
+    statement: Statement
+    value: Node
+
+
+@dataclass
+class Stage:
+    """``before`` runs once a row, ``body`` at each point of the inner loops."""
+
+    before: list[Store] = field(default_factory=list)
+    body: list[Store | Fold] = field(default_factory=list)
+
+
+@dataclass
+class LoopNest:
+    """A kernel ready to be printed.
+
+    ``rows`` are looped over outside, ``inner`` inside of each stage, ``vector`` is walked in vectors: it is the last of
+    ``inner``, or, if ``by_columns``, an outer variable whose neighbours are computed side by side.
+    """
+
+    rows: tuple[Var, ...]
+    inner: tuple[Var, ...]
+    vector: Var | None
+    by_columns: bool
+    stages: list[Stage]
+    scratch: list[Buffer]
+    origins: list[Any]
+    cost: int
+
+
+def plan(kernel: Kernel, needed: set[Buffer]) -> LoopNest:
+    """Arrange ``kernel``; ``needed`` are the buffers that something else reads."""
+    return _Planner(split_loops(kernel), needed).run()
+
+
+class _Planner:
+    def __init__(self, kernel: Kernel, needed: set[Buffer]) -> None:
+        inner = kernel.inner_vars
+        rows = kernel.outer_vars
+        self.by_columns = False
+        vector: Var | None = None
+        if not kernel.inner:
+            # Nothing is reduced: the last loop is the inner one.
+            inner, rows = rows[-1:], rows[:-1]
+            vector = inner[0] if inner else None
+            members = kernel.members
+        else:
+            members = kernel.members
+            if kernel.space[-1] in kernel.inner:
+                vector = inner[-1]
+            else:
+                self.by_columns = True
+                vector = rows[-1]
+                rows = rows[:-1]
+        self.rows, self.inner, self.vector = rows, inner, vector
+        self.members = members
+        self.made: dict[Buffer, Member] = {m.statement.target: m for m in members}
+        self.reduces = bool(kernel.inner)
+        self.needed = needed
+        self.stage_of: dict[Buffer, int] = {}
+        self.kept: dict[Buffer, Buffer] = {}  # what is kept for later stages: where
+        self.scratch: list[Buffer] = []
+        self.memos: dict[int, dict[Node, Node]] = {}
+
+    def run(self) -> LoopNest:
+        for member in self.members:
+            self.stage_of[member.statement.target] = self._stage(member)
+        count = 1 + max(
+            (s + (1 if self.made[b].statement.reduction else 0) for b, s in self.stage_of.items()), default=0
+        )
+        stages = [Stage() for _ in range(count)]
+        for member in self.members:
+            statement = member.statement
+            at = self.stage_of[statement.target]
+            value = self._resolved(statement.value, at)
+            if statement.reduction:
+                stages[at].body.append(Fold(statement, value))
+                if statement.target in self.needed:
+                    result = self._result(statement)
+                    stages[at + 1].before.append(Store(statement.target, statement.position, result))
+            elif statement.target in self.needed:
+                store = Store(statement.target, self._resolved_index(statement.position, at), value)
+                (stages[at].before if member.outer else stages[at].body).append(store)
+        self._keep(stages)
+        cost = sum(m.statement.value.cost + 1 + len(m.statement.value.loads) for m in self.members if not m.outer)
+        origins = [o for m in self.members for o in m.statement.origins]
+        return LoopNest(
+            self.rows, self.inner, self.vector, self.by_columns, stages, self.scratch, origins, max(cost, 1)
+        )
+
+    def _stage(self, member: Member) -> int:
+        stage = 0
+        loads = list(member.statement.value.loads)
+        loads += [pair for a in index.data_atoms(member.statement.position) for pair in a.node.loads]
+        for buffer, _ in loads:
+            source = self.made.get(buffer)
+            if source is not None and buffer in self.stage_of:
+                stage = max(stage, self.stage_of[buffer] + (1 if source.statement.reduction else 0))
+        return stage
+
+    def _result(self, statement: Statement) -> Node:
+        return make("result", (), compute_type(statement.target.dtype), statement.target)
+
+    # --- replacing loads of what the kernel itself computes -------------------------------------------------------
+
+    def _resolved(self, node: Node, stage: int) -> Node:
+        if not any(b in self.made for b, _ in node.loads):
+            return node
+        memo = self.memos.setdefault(stage, {})
+
+        def change(old: Node, args: tuple[Node, ...]) -> Node:
+            if old.op == "load":
+                return self._load(old, args, stage)
+            if old.op == "index":
+                return make("index", (), old.dtype, self._resolved_index(old.attr, stage))
+            return old if args == old.args else make(old.op, args, old.dtype, old.attr)
+
+        return rewrite(node, change, memo)
+
+    def _load(self, node: Node, args: tuple[Node, ...], stage: int) -> Node:
+        buffer, position = node.attr
+        source = self.made.get(buffer)
+        if source is None:
+            return make("load", args, node.dtype, (buffer, self._resolved_index(position, stage)))
+        statement = source.statement
+        if statement.reduction:
+            return self._result(statement)
+        if source.outer or self.stage_of[buffer] == stage or statement.value.cost <= RECOMPUTE_COST:
+            return self._resolved(statement.value, stage)
+        if buffer in self.needed:
+            return node
+        where = self.kept.get(buffer)
+        if where is None:
+            where = self.kept[buffer] = self._scratch(buffer)
+        if where is buffer:
+            return node
+        return make("load", (), node.dtype, (where, self._row_position()))
+
+    def _resolved_index(self, position: Index, stage: int) -> Index:
+        if not any(b in self.made for a in index.data_atoms(position) for b, _ in a.node.loads):
+            return position
+        return index.map_data(position, lambda n: self._resolved(n, stage))
+
+    def _row_position(self) -> Index:
+        sizes = [v.size for v in self.inner]
+        return index.flatten([index.var(v.key, v.size) for v in self.inner], sizes)
+
+    def _scratch(self, buffer: Buffer) -> Buffer:
+        """A row to keep ``buffer`` in; the buffer itself, which is then stored in full, where no row will do."""
+        extent = index.product(v.size for v in self.inner)
+        used = sum(int(s.sizes[0]) * s.dtype.itemsize for s in self.scratch)  # type: ignore[arg-type]
+        if self.by_columns or not self.rows or type(extent) is not int:
+            return buffer
+        if used + extent * buffer.dtype.itemsize > SCRATCH_BYTES:
+            return buffer
+        row = Buffer(f"row{len(self.scratch)}", buffer.dtype, (extent,), (1,), "row")
+        self.scratch.append(row)
+        return row
+
+    def _keep(self, stages: list[Stage]) -> None:
+        """Store what later stages read back; doing so may make more values needed."""
+        done: set[Buffer] = set()
+        while len(done) < len(self.kept):
+            for buffer in [b for b in self.kept if b not in done]:
+                done.add(buffer)
+                at = self.stage_of[buffer]
+                statement = self.made[buffer].statement
+                value = self._resolved(statement.value, at)
+                where = self.kept[buffer]
+                position = statement.position if where is buffer else self._row_position()
+                stages[at].body.append(Store(where, position, value))
+
+
+def stored_by(nest: LoopNest) -> set[Buffer]:
+    """The buffers that a nest writes, rows of scratch memory aside."""
+    found = set()
+    for stage in nest.stages:
+        for step in [*stage.before, *stage.body]:
+            if isinstance(step, Store) and step.buffer.kind != "row":
+                found.add(step.buffer)
+    return found
+
+
+def read_by(nest: LoopNest) -> set[Buffer]:
+    """The buffers that a nest reads, rows of scratch memory aside."""
+    found: set[Buffer] = set()
+    for stage in nest.stages:
+        for step in [*stage.before, *stage.body]:
+            found |= {b for b, _ in step.value.loads}
+            if isinstance(step, Store):
+                found |= {b for a in index.data_atoms(step.position) for b, _ in a.node.loads}
+    return {b for b in found if b.kind != "row"}

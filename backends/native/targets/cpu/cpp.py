@@ -1,0 +1,480 @@
+"""Printing kernels as C++ functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ...ir import index
+from ...ir.expressions import Buffer, Node, compute_type
+from ...ir.index import Index, Var
+from ...schedule.stages import Fold, LoopNest, Stage, Store
+from .cpp_scopes import NAMES, Writer, literal, register_type
+
+PARALLEL_WORK = 40_000
+"""A kernel is worth a second thread if it computes more simple operations than this."""
+
+_LONG_ROW = 16384
+"""Longer sums of float32 are taken in blocks, whose sums are added in float64."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A printed kernel: ``body`` is everything behind the name; its arguments are buffers, then ``more``."""
+
+    body: str
+    buffers: tuple[Buffer, ...]
+    more: tuple[str, ...]
+
+
+def print_kernel(nest: LoopNest) -> Function:
+    """The C++ function of a kernel.  Equal kernels on other buffers have the same text."""
+    return _Printer(nest).run()
+
+
+class _Printer:
+    def __init__(self, nest: LoopNest) -> None:
+        self.nest = nest
+        self.buffers: dict[Buffer, str] = {}
+        self.writer = Writer(self._pointer, nest.vector)
+        self.rowless = not nest.rows
+        for n, variable in enumerate([*nest.rows, *nest.inner]):
+            self.writer.loop_names[variable] = f"i{n}"
+        if nest.by_columns:
+            assert nest.vector is not None
+            self.writer.loop_names[nest.vector] = "c"
+
+    def _pointer(self, buffer: Buffer) -> str:
+        if buffer.kind == "row":
+            return buffer.name
+        return self.buffers.setdefault(buffer, f"p{len(self.buffers)}")
+
+    def run(self) -> Function:
+        if self.nest.by_columns:
+            self._by_columns()
+        elif self.nest.vector is None:
+            self._point()
+        else:
+            self._by_rows()
+        lines = self.writer.scopes[0].lines
+        sizes = sorted(
+            {str(a) for v in [*self.nest.rows, *self.nest.inner] for a in sizes_of(v.size)} | self._free_sizes()
+        )
+        arguments = [f"{NAMES[b.dtype]}* {name}" for b, name in self.buffers.items()] + [f"i64 {s}" for s in sizes]
+        verifies = any("check(" in line for line in lines)
+        if verifies:
+            arguments.append("i32* bad")
+        body = f"({', '.join(arguments)}) {{\n" + "\n".join(lines) + "\n}\n"
+        return Function(body, tuple(self.buffers), (*sizes, *(["&bad"] if verifies else [])))
+
+    def _free_sizes(self) -> set[str]:
+        found: set[str] = set()
+        for stage in self.nest.stages:
+            for step in [*stage.before, *stage.body]:
+                found |= sizes_in(step.value)
+                if isinstance(step, Store):
+                    found |= {str(a) for a in sizes_of(step.position)}
+        if self.nest.vector is not None and self.nest.by_columns:
+            found |= {str(a) for a in sizes_of(self.nest.vector.size)}
+        return found
+
+    # --- the shapes of loops --------------------------------------------------------------------------------------
+
+    def _point(self) -> None:
+        """No loop at all: one element."""
+        for stage in self.nest.stages:
+            self._before(stage)
+            for step in stage.body:
+                assert isinstance(step, Store)
+                self._store(step)
+
+    def _by_rows(self) -> None:
+        """Rows on all threads, each walked in vectors once for every stage."""
+        w, nest = self.writer, self.nest
+        if self.rowless:
+            self._one_row()
+            return
+        rows = index.product(v.size for v in nest.rows)
+        w.push(*nest.rows)
+        for row in nest.scratch:
+            w.top.write(f"alignas(64) {NAMES[row.dtype]} {row.name}[{row.sizes[0]}];")
+        self._row_indices(nest.rows)
+        for stage in nest.stages:
+            self._before(stage)
+            self._stage_in_row(stage)
+        w.pop("for (i64 row = lo; row < hi; row++) {")
+        self._close_parallel(rows, index.product(v.size for v in nest.inner))
+
+    def _row_indices(self, rows: tuple[Var, ...]) -> None:
+        """The loop variables from the number of the row."""
+        w = self.writer
+        position = "row"
+        for variable in reversed(rows[1:]):
+            extent = w.divisor(variable.size)
+            w.top.write(f"i64 {w.loop_names[variable]} = {position} % {extent};")
+            position = f"({position} / {extent})"
+        w.top.write(f"i64 {w.loop_names[rows[0]]} = {position};")
+
+    def _close_parallel(self, count: Index, points: Index) -> None:
+        """Wrap what the outermost scope holds from the last loop on into a loop over threads."""
+        w = self.writer
+        loop = w.top.lines
+        start = next(i for i in reversed(range(len(loop))) if loop[i].lstrip().startswith(("for (i64 row", "sweep(lo")))
+        inside = ["  " + line for line in loop[start:]]
+        del loop[start:]
+        w.top.write(f"parallel({w.index(count)}, {self._grain(points)}, [&] (i64 lo, i64 hi) {{")
+        loop += inside
+        w.top.write("});")
+
+    def _grain(self, points: Index) -> str:
+        """How many rows are worth a thread."""
+        if type(points) is int:
+            return str(max(1, PARALLEL_WORK // max(1, points * self.nest.cost)))
+        return f"1 + {PARALLEL_WORK // self.nest.cost}l / (1 + {self.writer.index(points)})"
+
+    def _one_row(self) -> None:
+        """A single row: its elements are shared among threads, stage by stage."""
+        nest = self.nest
+        for stage in nest.stages:
+            self._before(stage)
+            if not stage.body:
+                continue
+            if len(nest.inner) == 1:
+                self._shared_stage(stage)
+            else:
+                self._stage_in_row(stage)
+
+    def _before(self, stage: Stage) -> None:
+        for store in stage.before:
+            self._store(store)
+
+    def _stage_in_row(self, stage: Stage) -> None:
+        """All inner loops of a stage; sums are declared before and finished behind them."""
+        if not stage.body:
+            return
+        w, nest = self.writer, self.nest
+        assert nest.vector is not None
+        folds = [step for step in stage.body if isinstance(step, Fold)]
+        extent = nest.vector.size
+        in_blocks = len(nest.inner) == 1 and _is_long(extent) and any(_is_float_sum(f) for f in folds)
+        accumulators = [self._declare(f, in_blocks) for f in folds]
+        depth = len(w.scopes) - 1
+        for variable in nest.inner[:-1]:
+            w.push(variable)
+        if in_blocks:
+            w.push()
+            for accumulator in accumulators:
+                accumulator.open_block(w)
+        w.push(nest.vector)
+        self._body(stage, accumulators)
+        name = w.loop_names[nest.vector]
+        start, end = (
+            ("block", f"(block + 8192 < {w.index(extent)} ? block + 8192 : {w.index(extent)})")
+            if in_blocks
+            else ("0", w.index(extent))
+        )
+        if folds:
+            w.pop(f"fold_sweep({start}, {end}, [&] (i64 {name}, auto m, int u) {{", "});")
+        else:
+            w.pop(f"sweep({start}, {end}, [&] (i64 {name}, auto m) {{", "});")
+        if in_blocks:
+            for accumulator in accumulators:
+                accumulator.close_block(w)
+            w.pop(f"for (i64 block = 0; block < {w.index(extent)}; block += 8192) {{")
+        for variable in reversed(nest.inner[:-1]):
+            name = w.loop_names[variable]
+            w.pop(f"for (i64 {name} = 0; {name} < {w.index(variable.size)}; {name}++) {{")
+        for accumulator in accumulators:
+            w.results[accumulator.fold.statement.target] = (accumulator.finish(w), depth, False)
+
+    def _shared_stage(self, stage: Stage) -> None:
+        """One long loop on all threads; each reduces its piece, and the pieces are reduced in the end."""
+        w, nest = self.writer, self.nest
+        assert nest.vector is not None
+        folds = [step for step in stage.body if isinstance(step, Fold)]
+        name, extent = w.loop_names[nest.vector], w.index(nest.vector.size)
+        accumulators = [self._declare_none(f) for f in folds]
+        for accumulator in accumulators:
+            accumulator.declare_parts(w)
+        w.push()
+        for accumulator in accumulators:
+            accumulator.open_part(w)
+        if folds:
+            w.push()
+            for accumulator in accumulators:
+                accumulator.open_block(w)
+        w.push(nest.vector)
+        self._body(stage, accumulators)
+        if folds:
+            w.pop(f"fold_sweep(block, block + 8192 < hi ? block + 8192 : hi, [&] (i64 {name}, auto m, int u) {{", "});")
+            for accumulator in accumulators:
+                accumulator.close_block(w)
+            w.pop("for (i64 block = lo; block < hi; block += 8192) {")
+        else:
+            w.pop(f"sweep(lo, hi, [&] (i64 {name}, auto m) {{", "});")
+        for accumulator in accumulators:
+            accumulator.close_part(w)
+        grain = max(1024, PARALLEL_WORK // nest.cost)
+        w.pop(f"parallel({extent}, {grain}, [&] (i64 lo, i64 hi) {{", "});")
+        for accumulator in accumulators:
+            w.results[accumulator.fold.statement.target] = (accumulator.finish_parts(w), 0, False)
+
+    def _by_columns(self) -> None:
+        """Neighbouring columns side by side in a vector, and for each stage all inner loops."""
+        w, nest = self.writer, self.nest
+        assert nest.vector is not None
+        w.push(nest.vector, *nest.rows)
+        depth = len(w.scopes) - 1
+        for stage in nest.stages:
+            for store in stage.before:
+                self._store(store)
+            if not stage.body:
+                continue
+            folds = [step for step in stage.body if isinstance(step, Fold)]
+            accumulators = [_ColumnAccumulator(f, w.fresh("a")) for f in folds]
+            for accumulator in accumulators:
+                accumulator.declare(w)
+            for variable in nest.inner:
+                w.push(variable)
+            self._body(stage, accumulators)
+            for variable in reversed(nest.inner):
+                name = w.loop_names[variable]
+                w.pop(f"for (i64 {name} = 0; {name} < {w.index(variable.size)}; {name}++) {{")
+            for accumulator in accumulators:
+                w.results[accumulator.fold.statement.target] = (accumulator.finish(w), depth, True)
+        points = index.product(v.size for v in nest.inner)
+        columns = nest.vector.size
+        if not nest.rows:
+            w.pop("sweep(lo, hi, [&] (i64 c, auto m) {", "});")
+            count = w.index(columns)
+            inside = w.top.lines[:]
+            del w.top.lines[:]
+            # Pieces are whole vectors, so that no thread has more than one remainder.
+            w.top.write(
+                f"parallel(({count} + LANES - 1) / LANES, {self._grain(points * 16)}, [&] (i64 from, i64 to) {{"
+            )
+            w.top.write(f"  i64 lo = from * LANES, hi = to * LANES < {count} ? to * LANES : {count};")
+            w.top.lines += ["  " + line for line in inside]
+            w.top.write("});")
+            return
+        scope = w.scopes.pop()
+        w.push()
+        self._row_indices(nest.rows)
+        w.top.write(f"sweep(0, {w.index(columns)}, [&] (i64 c, auto m) {{")
+        w.top.lines += ["  " + line for line in scope.lines]
+        w.top.write("});")
+        w.pop("for (i64 row = lo; row < hi; row++) {")
+        self._close_parallel(index.product(v.size for v in nest.rows), points * columns)
+
+    # --- what is inside -------------------------------------------------------------------------------------------
+
+    def _body(self, stage: Stage, accumulators: Sequence[_Accumulator]) -> None:
+        rest = list(accumulators)
+        for step in stage.body:
+            if isinstance(step, Store):
+                self._store(step)
+            else:
+                rest.pop(0).add(self.writer, step.value)
+
+    def _store(self, store: Store) -> None:
+        w = self.writer
+        vector = w.vector
+        base = w.pointer(store.buffer)
+        in_vector = vector is not None and any(vector in s.variables for s in w.scopes)
+        if not in_vector:
+            w.top.write(f"store({base} + {w.index(store.position)}, {w.name(store.value)});")
+            return
+        assert vector is not None
+        value = w.name(store.value, vector=True)
+        step = None if w._is_vector_index(store.position) else index.coefficient(store.position, vector)
+        if type(step) is int and step == 1:
+            w.top.write(f"store({base} + {w.index(store.position)}, {value}, m);")
+        else:
+            w.top.write(f"scatter({base}, {w.index_vector(store.position)}, {value}, m);")
+
+    def _declare(self, fold: Fold, in_blocks: bool) -> _Accumulator:
+        accumulator = _Accumulator(fold, self.writer.fresh("a"))
+        accumulator.declare(self.writer, in_blocks)
+        return accumulator
+
+    def _declare_none(self, fold: Fold) -> _Accumulator:
+        return _Accumulator(fold, self.writer.fresh("a"))
+
+
+def sizes_of(value: Index) -> list[index.Size]:
+    return [a for a in value.atoms() if isinstance(a, index.Size)] if isinstance(value, index.Ix) else []
+
+
+def sizes_in(node: Node) -> set[str]:
+    from ...ir.expressions import operators_in
+
+    found: set[str] = set()
+    for n in operators_in(node):
+        for value in [*n._indices(), *([n.attr[0]] if n.op == "check" else [])]:
+            found |= {str(a) for a in sizes_of(value)}
+    return found
+
+
+def _is_long(extent: Index) -> bool:
+    return type(extent) is not int or extent > _LONG_ROW
+
+
+def _is_float_sum(fold: Fold) -> bool:
+    return fold.statement.reduction == "sum" and fold.value.dtype is torch.float32
+
+
+def _lowest(dtype: torch.dtype, most: bool) -> str:
+    """What every value is at least (or at most) as good as."""
+    if dtype.is_floating_point:
+        return literal(float("-inf") if most else float("inf"), dtype)
+    bounds = torch.iinfo(dtype)
+    return literal(bounds.min if most else bounds.max, dtype)
+
+
+class _Accumulator:
+    """What a reduction along rows keeps: vectors whose lanes are reduced in the end."""
+
+    def __init__(self, fold: Fold, name: str) -> None:
+        self.fold = fold
+        self.name = name
+        self.kind = str(fold.statement.reduction)
+        self.dtype = compute_type(fold.value.dtype)
+        self.scalar = register_type(self.dtype, False)
+        self.type = register_type(self.dtype, True)
+        self.wide = "f64" if self.dtype is torch.float32 and self.kind == "sum" else self.scalar
+
+    @property
+    def is_index(self) -> bool:
+        return self.kind.startswith("arg")
+
+    def _identity(self) -> str:
+        if self.kind in ("max", "min"):
+            return f"splat({_lowest(self.dtype, self.kind == 'max')})"
+        return {"sum": f"{self.type}{{}}", "prod": f"splat(({self.scalar})1)", "any": "mask{}", "all": "~mask{}"}[
+            self.kind
+        ]
+
+    def _vectors(self) -> str:
+        if self.is_index:
+            most = self.kind == "argmax"
+            return f"Best<{self.type}> {self.name} = {{splat({_lowest(self.dtype, most)}), {{}}}};"
+        return f"{self.type} {self.name}[FOLDS] = ALIKE({self._identity()});"
+
+    def _combine(self, a: str, b: str) -> str:
+        if self.kind in ("max", "min"):
+            return f"{self.kind}imum({a}, {b})"
+        return f"{a} { ({'sum': '+', 'prod': '*', 'any': '|', 'all': '&'}[self.kind]) } {b}"
+
+    def _folded(self) -> str:
+        """The lanes of all vectors as one scalar."""
+        all_vectors = f"{self.name}[0]"
+        for n in range(1, 4):
+            all_vectors = self._combine(all_vectors, f"{self.name}[{n}]")
+        function = {
+            "sum": "total", "prod": "times", "max": f"greatest<{self.scalar}>", "min": f"smallest<{self.scalar}>",
+            "any": "any_of", "all": "all_of",
+        }[self.kind]  # fmt: skip
+        return f"{function}({all_vectors})"
+
+    def _start(self) -> str:
+        if self.kind in ("max", "min"):
+            return _lowest(self.dtype, self.kind == "max")
+        return {"sum": "0", "prod": "1", "any": "false", "all": "true"}[self.kind]
+
+    def add(self, w: Writer, value: Node) -> None:
+        text = w.name(value, vector=True)
+        if self.is_index:
+            at = w.name(value.args[1], vector=True)
+            w.top.write(f"better<{'true' if self.kind == 'argmax' else 'false'}>({self.name}, {text}, {at}, m);")
+            return
+        into = f"{self.name}[u]"
+        w.top.write(f"{into} = {self._combine(into, f'keep(m, {text}, {self._identity()})')};")
+
+    # --- in one go, or in blocks whose results are added up in a wider type ---------------------------------------
+
+    def declare(self, w: Writer, in_blocks: bool) -> None:
+        self.in_blocks = in_blocks and not self.is_index
+        if self.in_blocks:
+            w.top.write(f"{self.wide} {self.name}_all = {self._start()};")
+        else:
+            w.top.write(self._vectors())
+
+    def open_block(self, w: Writer) -> None:
+        if not self.is_index:
+            w.top.write(self._vectors())
+
+    def close_block(self, w: Writer) -> None:
+        if not self.is_index:
+            w.top.write(f"{self.name}_all = {self._merge(f'{self.name}_all', self._folded())};")
+
+    def _merge(self, a: str, b: str) -> str:
+        if self.kind in ("max", "min"):
+            return f"{self.kind}imum({a}, ({self.scalar}){b})"
+        return self._combine(a, b)
+
+    def finish(self, w: Writer) -> str:
+        result = w.fresh("r")
+        if self.is_index:
+            w.top.write(f"i64 {result} = best_of<{'true' if self.kind == 'argmax' else 'false'}>({self.name}).at;")
+        else:
+            value = f"{self.name}_all" if self.in_blocks else self._folded()
+            w.top.write(f"{self.scalar} {result} = {value};")
+        return result
+
+    # --- in pieces, one for each thread ---------------------------------------------------------------------------
+
+    def declare_parts(self, w: Writer) -> None:
+        if self.is_index:
+            w.top.write(
+                f"One<{self.scalar}> {self.name}_parts[MOST_THREADS]; bool {self.name}_used[MOST_THREADS] = {{}};"
+            )
+        else:
+            w.top.write(f"{self.wide} {self.name}_parts[MOST_THREADS];")
+            w.top.write(f"for (auto& part : {self.name}_parts) part = {self._start()};")
+
+    def open_part(self, w: Writer) -> None:
+        if self.is_index:
+            w.top.write(self._vectors())
+        else:
+            w.top.write(f"{self.wide} {self.name}_all = {self._start()};")
+
+    def close_part(self, w: Writer) -> None:
+        most = "true" if self.kind == "argmax" else "false"
+        if self.is_index:
+            w.top.write(f"{self.name}_parts[piece()] = best_of<{most}>({self.name}); {self.name}_used[piece()] = true;")
+        else:
+            w.top.write(f"{self.name}_parts[piece()] = {self.name}_all;")
+
+    def finish_parts(self, w: Writer) -> str:
+        result = w.fresh("r")
+        if self.is_index:
+            most = "true" if self.kind == "argmax" else "false"
+            w.top.write(f"i64 {result} = best_part<{most}>({self.name}_parts, {self.name}_used);")
+            return result
+        w.top.write(f"{self.wide} {self.name}_sum = {self._start()};")
+        w.top.write(f"for (auto part : {self.name}_parts) {self.name}_sum = {self._merge(f'{self.name}_sum', 'part')};")
+        w.top.write(f"{self.scalar} {result} = ({self.scalar}){self.name}_sum;")
+        return result
+
+
+class _ColumnAccumulator(_Accumulator):
+    """What a reduction along columns keeps: one vector, each lane of which is a result."""
+
+    def declare(self, w: Writer, in_blocks: bool = False) -> None:
+        if self.is_index:
+            w.top.write(self._vectors())
+        else:
+            w.top.write(f"{self.type} {self.name} = {self._identity()};")
+
+    def add(self, w: Writer, value: Node) -> None:
+        text = w.name(value, vector=True)
+        if self.is_index:
+            at = w.name(value.args[1], vector=True)
+            w.top.write(f"better<{'true' if self.kind == 'argmax' else 'false'}>({self.name}, {text}, {at}, All());")
+        else:
+            w.top.write(f"{self.name} = {self._combine(self.name, text)};")
+
+    def finish(self, w: Writer) -> str:
+        return f"{self.name}.at" if self.is_index else self.name

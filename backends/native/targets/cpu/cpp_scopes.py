@@ -1,0 +1,310 @@
+"""Writing scalar expressions as C++: each subexpression once, in the outermost loop where it does not change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ...ir import index
+from ...ir.expressions import Buffer, Node, compute_type
+from ...ir.index import Index, Ix, Var
+from ...ir.operations import COMPARE
+
+NAMES: dict[torch.dtype, str] = {
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.bfloat16: "bf16",
+    torch.float16: "f16",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.int16: "i16",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+    torch.bool: "flag",
+}
+"""How an element is stored."""
+
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^"}
+_PROMOTED = (torch.bool, torch.int8, torch.uint8, torch.int16)
+_FUNCTIONS = {"floor_div", "floor_rem", "maximum", "minimum"}
+
+
+def register_type(dtype: torch.dtype, vector: bool) -> str:
+    """How a value of ``dtype`` is computed with."""
+    dtype = compute_type(dtype)
+    if dtype is torch.bool:
+        return "mask" if vector else "bool"
+    return NAMES[dtype] + ("v" if vector else "")
+
+
+def literal(value: Any, dtype: torch.dtype) -> str:
+    dtype = compute_type(dtype)
+    if dtype is torch.bool:
+        return "true" if value else "false"
+    if dtype.is_floating_point:
+        suffix = "f" if dtype is torch.float32 else ""
+        if math.isnan(value):
+            return f'__builtin_nan{suffix}("")'
+        if math.isinf(value):
+            return ("-" if value < 0 else "") + f"__builtin_inf{suffix}()"
+        if dtype is torch.float32 and abs(value) > 3.4028235677973366e38:
+            return ("-" if value < 0 else "") + "__builtin_inff()"
+        text = repr(float(value))  # the shortest decimal that reads back as the same number
+        return f"({text}{suffix})" if text.startswith("-") else f"{text}{suffix}"
+    if dtype is torch.int64:
+        return f"{value}l" if value > -(2**63) else "(-9223372036854775807l - 1)"
+    return f"({NAMES[dtype]}){value}" if value >= 0 else f"({NAMES[dtype]})({value})"
+
+
+@dataclass
+class Scope:
+    """The inside of a loop: lines so far, and names of what was computed here."""
+
+    variables: frozenset[Var]
+    indent: int
+    lines: list[str] = field(default_factory=list)
+    names: dict[Any, str] = field(default_factory=dict)
+
+    def write(self, line: str) -> None:
+        self.lines.append("  " * self.indent + line)
+
+
+class Writer:
+    """A stack of scopes, the outermost first."""
+
+    def __init__(self, pointer: Callable[[Buffer], str], vector: Var | None) -> None:
+        self.scopes: list[Scope] = [Scope(frozenset(), 1)]
+        self.pointer = pointer
+        self.vector = vector
+        self.loop_names: dict[Var, str] = {}
+        self.results: dict[Buffer, tuple[str, int, bool]] = {}  # name, depth, whether it is a vector
+        self.lanes = "m"
+        self._count = 0
+        self._found: dict[Node, list[tuple[str, int, bool]]] = {}
+
+    @property
+    def top(self) -> Scope:
+        return self.scopes[-1]
+
+    def push(self, *variables: Var) -> Scope:
+        scope = Scope(frozenset(variables), self.top.indent + 1)
+        self.scopes.append(scope)
+        return scope
+
+    def pop(self, opening: str, closing: str = "}") -> None:
+        """Close the innermost scope and write it, as a loop, into the one around."""
+        scope = self.scopes.pop()
+        self.top.write(opening)
+        self.top.lines += scope.lines
+        self.top.write(closing)
+
+    def fresh(self, prefix: str = "v") -> str:
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    # --- what depends on what -------------------------------------------------------------------------------------
+
+    def depth(self, node: Node) -> int:
+        deepest = 0
+        free = node.free
+        for at, scope in enumerate(self.scopes):
+            if scope.variables & free:
+                deepest = at
+        for result in self._results_in(node):
+            deepest = max(deepest, result[1])
+        return deepest
+
+    def _results_in(self, node: Node) -> list[tuple[str, int, bool]]:
+        found = self._found.get(node)
+        if found is None:
+            seen: set[Buffer] = set()
+
+            def visit(n: Node) -> None:
+                if n.op == "result":
+                    seen.add(n.attr)
+                for a in n.args:
+                    visit(a)
+                for value in n._indices():
+                    for atom in index.data_atoms(value):
+                        visit(atom.node)
+
+            visit(node)
+            found = self._found[node] = [self.results[b] for b in seen]
+        return found
+
+    def is_vector(self, node: Node) -> bool:
+        return (self.vector is not None and self.vector in node.free) or any(r[2] for r in self._results_in(node))
+
+    # --- expressions ----------------------------------------------------------------------------------------------
+
+    def name(self, node: Node, *, vector: bool | None = None) -> str:
+        """The name of the value, or its literal; computed where it belongs if it was not yet."""
+        own = self.is_vector(node)
+        if node.op == "const":
+            text = literal(node.attr, node.dtype)
+        elif node.op == "result":
+            text = self.results[node.attr][0]
+        else:
+            at = self.depth(node)
+            scope = self.scopes[at]
+            found = next((s.names[node] for s in self.scopes[: at + 1] if node in s.names), None)
+            if found is None:
+                expression = self._expression(node, own)
+                found = self.fresh()
+                scope.write(f"{register_type(node.dtype, own)} {found} = {expression};")
+                scope.names[node] = found
+            text = found
+        if vector and not own:
+            return f"splat({text})"
+        return text
+
+    def _expression(self, node: Node, vector: bool) -> str:
+        op = node.op
+        if op == "load":
+            return self._load(node, vector)
+        if op == "index":
+            return self.index_vector(node.attr) if vector else f"(i64)({self.index(node.attr)})"
+        if op == "pair":
+            return self.name(node.args[0], vector=vector)
+        args = [self.name(a, vector=vector) for a in node.args]
+        kind = register_type(node.dtype, vector)
+        if op == "cast":
+            return self._cast(node.args[0].dtype, node.dtype, args[0], vector)
+        if op == "round":
+            return f"round_{NAMES[node.attr]}({args[0]})"
+        if op == "check":
+            extent, wrap = node.attr
+            lanes = self.lanes if vector else "All()"
+            return f"check({args[0]}, {self.index(extent)}, {'true' if wrap else 'false'}, bad, {lanes})"
+        if op in _INFIX:
+            text = f"{args[0]} {_INFIX[op]} {args[1]}"
+            # C++ computes small integers and bools as int.
+            return f"({kind})({text})" if node.dtype in _PROMOTED and not vector else text
+        if op in COMPARE:
+            return f"{op}({args[0]}, {args[1]})"
+        if op == "where":
+            scalar_condition = vector and not self.is_vector(node.args[0])
+            if scalar_condition:
+                return f"({self.name(node.args[0])} ? {args[1]} : {args[2]})"
+            return f"sel({args[0]}, {args[1]}, {args[2]})"
+        if op == "not":
+            return f"~{args[0]}" if vector else f"!{args[0]}"
+        if op == "bitwise_not":
+            return f"({kind})~{args[0]}" if not vector else f"~{args[0]}"
+        if op == "neg":
+            return f"({kind})-{args[0]}" if node.dtype in _PROMOTED and not vector else f"-{args[0]}"
+        if op in _FUNCTIONS:
+            return f"{op}({', '.join(args)})"
+        return f"m_{op}({', '.join(args)})"
+
+    def _cast(self, source: torch.dtype, target: torch.dtype, text: str, vector: bool) -> str:
+        kind = register_type(target, vector)
+        if not vector:
+            return f"({kind}){text}"
+        if source is torch.bool:
+            return f"convert<{kind}>({text} & 1)"
+        if source.is_floating_point and target in (torch.int8, torch.uint8, torch.int16):
+            return f"convert<{kind}>(convert<i64v>({text}))"
+        return f"convert<{kind}>({text})"
+
+    def _load(self, node: Node, vector: bool) -> str:
+        buffer, position = node.attr
+        base = self.pointer(buffer)
+        condition = node.args[0] if node.args else None
+        varies = self.vector is not None and (self.vector in index.free(position) or self._is_vector_index(position))
+        if not varies:
+            if condition is not None and self.is_vector(condition):
+                where = self.index_vector(position)
+                return f"gather_if({self.name(condition, vector=True)}, {base}, {where}, {self.lanes})"
+            if condition is not None:
+                return f"load_if({self.name(condition)}, {base} + {self.index(position)})"
+            return f"load({base} + {self.index(position)})"
+        assert self.vector is not None
+        step = None if self._is_vector_index(position, apart=True) else index.coefficient(position, self.vector)
+        if condition is not None and self.is_vector(condition):
+            held = self.name(condition, vector=True)
+            if type(step) is int and step == 1:
+                return f"load_some({held}, {base} + {self.index(position)}, {self.lanes})"
+            return f"gather_if({held}, {base}, {self.index_vector(position)}, {self.lanes})"
+        if step is None:
+            read = f"gather({base}, {self.index_vector(position)}, {self.lanes})"
+        elif type(step) is int and step == 1:
+            read = f"load({base} + {self.index(position)}, {self.lanes})"
+        else:
+            read = f"strided({base} + {self.index(position)}, {self.index(step)}, {self.lanes})"
+        if condition is not None:
+            kind = register_type(node.dtype, True)
+            return f"({self.name(condition)} ? {read} : {kind}{{}})"
+        return read
+
+    # --- indices --------------------------------------------------------------------------------------------------
+
+    def _is_vector_index(self, value: Index, apart: bool = False) -> bool:
+        """Whether an index has a data-dependent part that differs from lane to lane."""
+        return any(self.is_vector(a.node) for a in index.data_atoms(value))
+
+    def index(self, value: Index) -> str:
+        """An index as a C++ expression of type i64; in vector code, that of the first lane."""
+        if type(value) is int:
+            return f"{value}l"
+        assert isinstance(value, Ix)
+        return self._sum(value, self._atom)
+
+    def divisor(self, value: Index) -> str:
+        """An index as the right operand of a division."""
+        text = self.index(value)
+        return f"({text})" if "*" in text else text
+
+    def _sum(self, value: Ix, atom: Callable[[Any], str]) -> str:
+        terms = []
+        for mono, coef in value.terms:
+            factors = [atom(a) for a in mono]
+            if coef != 1 or not factors:
+                factors.insert(0, f"{coef}l")
+            terms.append("*".join(factors))
+        return "(" + " + ".join(terms) + ")" if len(terms) > 1 else terms[0]
+
+    def _atom(self, atom: Any) -> str:
+        if isinstance(atom, Var):
+            return self.loop_names[atom]
+        if isinstance(atom, index.Data):
+            return self.name(atom.node)
+        if isinstance(atom, (index.Div, index.Rem)):
+            left, right = self.index(atom.left), self.divisor(atom.right)
+            if index.not_negative(atom.left):
+                return f"({left} {'/' if isinstance(atom, index.Div) else '%'} {right})"
+            return f"{'floor_div' if isinstance(atom, index.Div) else 'floor_rem'}((i64)({left}), (i64)({right}))"
+        return str(atom.key)
+
+    def index_vector(self, value: Index) -> str:
+        """An index as a C++ expression of type i64v: one for each lane."""
+        if not isinstance(value, Ix):
+            return f"splat((i64){value}l)"
+        if self.vector is not None and not self._is_vector_index(value):
+            step = index.coefficient(value, self.vector)
+            if step is not None:
+                return f"lanes_from({self.index(value)}, {self.index(step)})"
+        terms = []
+        for mono, coef in value.terms:
+            factors = [f"splat((i64){coef}l)"] if coef != 1 or not mono else []
+            factors += [self._atom_vector(a) for a in mono]
+            terms.append("*".join(factors))
+        return "(" + " + ".join(terms) + ")"
+
+    def _atom_vector(self, atom: Any) -> str:
+        if isinstance(atom, Var):
+            if atom is self.vector:
+                return f"lanes_from({self.loop_names[atom]}, 1)"
+            return f"splat((i64){self.loop_names[atom]})"
+        if isinstance(atom, index.Data):
+            return self.name(atom.node, vector=True)
+        if isinstance(atom, (index.Div, index.Rem)):
+            if self.vector not in index.free(atom.left):
+                return f"splat((i64){self._atom(atom)})"
+            left, right = self.index_vector(atom.left), f"splat((i64){self.index(atom.right)})"
+            return f"{'floor_div' if isinstance(atom, index.Div) else 'floor_rem'}({left}, {right})"
+        return f"splat((i64){atom.key})"

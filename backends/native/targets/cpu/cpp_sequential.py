@@ -1,0 +1,158 @@
+"""Printing loops whose order matters as C++ functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir import index
+from ...ir.expressions import Buffer, Node
+from ...ir.index import Var
+from ...ir.ordered_loops import Scan, Scatter
+from .cpp import PARALLEL_WORK, Function, sizes_in, sizes_of
+from .cpp_scopes import NAMES, Writer, register_type
+
+
+def print_sequential(step: Scan | Scatter) -> Function:
+    """The C++ function of a step."""
+    return _Printer(step).run()
+
+
+class _Printer:
+    def __init__(self, step: Scan | Scatter) -> None:
+        self.step = step
+        self.buffers: dict[Buffer, str] = {}
+        if isinstance(step, Scan):
+            self.vector = next((v for v in reversed(step.rows) if _is_unit(step, v)), None)
+            self.variables: tuple[Var, ...] = (*step.rows, step.along)
+        else:
+            self.vector = step.vector
+            self.variables = (*step.apart, *step.serial)
+        self.writer = Writer(self._pointer, self.vector)
+        for n, variable in enumerate(self.variables):
+            self.writer.loop_names[variable] = f"i{n}"
+
+    def _pointer(self, buffer: Buffer) -> str:
+        return self.buffers.setdefault(buffer, f"p{len(self.buffers)}")
+
+    def run(self) -> Function:
+        if isinstance(self.step, Scan):
+            self._scan(self.step)
+        else:
+            self._scatter(self.step)
+        lines = self.writer.scopes[0].lines
+        found = {str(a) for v in self.variables for a in sizes_of(v.size)} | sizes_in(self.step.value)
+        found |= {str(a) for a in sizes_of(self.step.position)}
+        for atom in index.data_atoms(self.step.position):
+            found |= sizes_in(atom.node)
+        sizes = sorted(found)
+        arguments = [f"{NAMES[b.dtype]}* {name}" for b, name in self.buffers.items()] + [f"i64 {s}" for s in sizes]
+        verifies = any("check(" in line for line in lines)
+        if verifies:
+            arguments.append("i32* bad")
+        body = f"({', '.join(arguments)}) {{\n" + "\n".join(lines) + "\n}\n"
+        return Function(body, tuple(self.buffers), (*sizes, *(["&bad"] if verifies else [])))
+
+    # --- sums along a dimension -----------------------------------------------------------------------------------
+
+    def _scan(self, step: Scan) -> None:
+        w = self.writer
+        rows = [v for v in step.rows if v is not self.vector]
+        for variable in rows:
+            w.push(variable)
+        if self.vector is not None:
+            w.push(self.vector)
+        kind = register_type(step.value.dtype, self.vector is not None)
+        start = "0" if step.op == "sum" else "1"
+        w.top.write(f"{kind} sum = {f'splat(({NAMES[step.value.dtype]}){start})' if self.vector else start};")
+        w.push(step.along)
+        w.top.write(f"sum = sum {'+' if step.op == 'sum' else '*'} {self._name(step.value)};")
+        self._store("sum", step.value)
+        self._pop(step.along)
+        self._pop_rows(rows, [step.along])
+
+    def _store(self, text: str, value: Node) -> None:
+        """Write what ``text`` names, of the type of ``value``, to where the step writes."""
+        w, step = self.writer, self.step
+        if value.dtype is not step.target.dtype:
+            text = w._cast(value.dtype, step.target.dtype, text, self.vector is not None)
+        at = f"{self._pointer(step.target)} + {w.index(step.position)}"
+        w.top.write(f"store({at}, {text}, m);" if self.vector is not None else f"store({at}, {text});")
+
+    def _name(self, value: Node) -> str:
+        return self.writer.name(value, vector=True) if self.vector is not None else self.writer.name(value)
+
+    # --- writing where data says ----------------------------------------------------------------------------------
+
+    def _scatter(self, step: Scatter) -> None:
+        w = self.writer
+        rows = [v for v in step.apart if v is not self.vector]
+        inside = [*step.serial, *([self.vector] if self.vector is not None else [])]
+        if self.vector is None and rows and _is_unit(step, rows[-1]):
+            rows, inside = rows[:-1], [*step.serial, rows[-1]]  # memory is walked in order
+        for variable in [*rows, *inside]:
+            w.push(variable)
+        value = self._name(step.value)
+        if step.adds:
+            at = f"{self._pointer(step.target)} + {w.index(step.position)}"
+            old = f"load({at}, m)" if self.vector is not None else f"load({at})"
+            kind = register_type(step.value.dtype, self.vector is not None)
+            value = f"({kind})({old} + {value})" if self.vector is None else f"{old} + {value}"
+        self._store(value, step.value)
+        shared = self.vector is not None and not rows
+        for variable in reversed(inside):
+            self._pop(variable, shared=shared)
+        if shared:
+            assert self.vector is not None
+            self._parallel(w.index(self.vector.size), list(step.serial))
+        else:
+            self._pop_rows(rows, inside)
+
+    # --- loops ----------------------------------------------------------------------------------------------------
+
+    def _pop(self, variable: Var, *, shared: bool = False) -> None:
+        """Close the innermost loop; one that threads share goes from ``lo`` to ``hi``."""
+        w = self.writer
+        name, extent = w.loop_names[variable], w.index(variable.size)
+        if variable is self.vector:
+            start, end = ("lo", "hi") if shared else ("0", extent)
+            w.pop(f"sweep({start}, {end}, [&] (i64 {name}, auto m) {{", "});")
+        else:
+            w.pop(f"for (i64 {name} = 0; {name} < {extent}; {name}++) {{")
+
+    def _pop_rows(self, rows: Sequence[Var], inside: Sequence[Var]) -> None:
+        """Close the loops over rows, the outermost of which threads share."""
+        w = self.writer
+        if isinstance(self.step, Scan) and self.vector is not None:
+            self._pop(self.vector, shared=not rows)
+            if not rows:
+                self._parallel(w.index(self.vector.size), inside)
+                return
+        for variable in reversed(rows[1:]):
+            self._pop(variable)
+        if rows:
+            name = w.loop_names[rows[0]]
+            w.pop(f"for (i64 {name} = lo; {name} < hi; {name}++) {{")
+            self._parallel(w.index(rows[0].size), [*rows[1:], *inside])
+
+    def _parallel(self, count: str, inside: Sequence[Var]) -> None:
+        """Wrap the loop over ``count`` that was written last into one over threads."""
+        w = self.writer
+        lines = w.top.lines
+        indent = "  " * w.top.indent
+        start = next(n for n in reversed(range(len(lines))) if _opens(lines[n], indent))
+        loop = lines[start:]
+        del lines[start:]
+        points = w.index(index.product(v.size for v in inside))
+        cost = max(1, self.step.value.cost)
+        w.top.write(f"parallel({count}, 64 + {PARALLEL_WORK // cost}l / (1 + {points}), [&] (i64 lo, i64 hi) {{")
+        w.top.lines += ["  " + line for line in loop]
+        w.top.write("});")
+
+
+def _opens(line: str, indent: str) -> bool:
+    return line.startswith((f"{indent}for (", f"{indent}sweep("))
+
+
+def _is_unit(step: Scan | Scatter, variable: Var) -> bool:
+    stride = index.coefficient(step.position, variable)
+    return type(stride) is int and stride == 1

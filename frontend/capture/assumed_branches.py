@@ -1,0 +1,308 @@
+"""Branches that only raise: ``assert mask.any()``, ``if not valid.all(): raise ValueError(...)``.
+
+Which way such a branch goes is data, yet a program that works goes one way.  The trace takes that way and has the graph
+return the condition.  Where it does not hold, or the graph itself fails, nothing that the graph did is kept: the call
+runs in eager from its beginning, and raises the program's own exception from the program's own lines.
+
+That is the same only if the graph left no trace.  Side effects in Python come after the graph in any case, and small
+buffers of modules that the graph writes are put back.  A graph that writes to other inputs, or does not run on the CPU
+alone, is not given any expectations.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import operator
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchmux import torch_internals as ti
+
+from .. import logs
+from ..guards.sources import CellSource, LocalSource, const_source
+from ..handlers import classify
+from ..values.constants import ConstValue
+from ..values.tensors import TensorValue
+from .tracebacks import starts_again
+
+if TYPE_CHECKING:
+    from ..bytecode.normalize import Program
+    from ..trace.trace import Trace
+    from .frame_writer import Output
+
+log = logging.getLogger("torchmux")
+
+_PATIENCE = 3
+_SMALL = 1 << 16  # numbers in a buffer that is saved at each call
+_FAR = 400  # micro-ops; an error message takes some dozens
+_CONDITIONAL = frozenset(
+    {"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE", "JUMP_IF_TRUE_OR_POP",
+     "JUMP_IF_FALSE_OR_POP", "FOR_ITER"}
+)  # fmt: skip
+_NORMALIZERS = tuple(
+    getattr(namespace, name)
+    for namespace, name in (
+        (torch.nn.functional, "batch_norm"), (torch, "batch_norm"),
+        (torch.nn.functional, "instance_norm"), (torch, "instance_norm"),
+    )
+)  # fmt: skip
+
+
+# --- which branches --------------------------------------------------------------------------------------------------
+
+
+def only_raises(program: Program, start: int) -> bool:
+    """Whether every way on from micro-op ``start`` comes to a ``raise``, without going back or leaving otherwise."""
+    known = program.memo.setdefault("only_raises", {})
+    if start not in known:
+        known[start] = _only_raises(program, start)
+    return known[start]
+
+
+def _only_raises(program: Program, start: int) -> bool:
+    pending, seen = [start], set()
+    while pending:
+        at = pending.pop()
+        if at in seen:
+            continue
+        seen.add(at)
+        if at < start or at >= len(program.ops) or len(seen) > _FAR:
+            return False
+        op = program.ops[at]
+        if op.name == "RAISE_VARARGS":
+            continue
+        if op.name == "JUMP":
+            pending.append(op.target)
+        elif op.name in ("RETURN_VALUE", "RERAISE", "YIELD_VALUE", "SEND", "UNSUPPORTED"):
+            return False
+        else:
+            pending.append(at + 1)
+            if op.name in _CONDITIONAL:
+                pending.append(op.target)
+    return True
+
+
+def expected(tr: Trace, program: Program, value: Any, if_true: int, if_false: int) -> bool | None:
+    """What a branch on ``value`` is taken to do, noted in the trace; None where that is not to be guessed."""
+    if not isinstance(value, TensorValue) or not may_expect(tr, value):
+        return None
+    true_raises, false_raises = only_raises(program, if_true), only_raises(program, if_false)
+    if true_raises == false_raises:
+        return None
+    expect(tr, value, false_raises)
+    return false_raises
+
+
+def may_expect(tr: Trace, value: TensorValue) -> bool:
+    """Whether something may be taken for granted of this condition."""
+    example = value.example
+    return tr.may_expect and tr.region is None and example.device.type == "cpu" and example.shape.numel() == 1
+
+
+def expect(tr: Trace, value: TensorValue, outcome: bool) -> None:
+    """Take for granted that ``value`` is true, or false."""
+    # a copy of its own: the program may change the tensor later
+    condition = tr.emit("call_function", torch.ne, [value, ConstValue(0)], {})
+    tr.expectations.append((condition, outcome))
+
+
+# --- which graphs ----------------------------------------------------------------------------------------------------
+
+
+def leaves_no_trace(tr: Trace) -> bool:
+    """Whether nothing but its results tells that the recorded graph has run, or what it writes can be put back.
+
+    Put back are small buffers of modules, as those of batch norms: ``tr.put_back``, in the order of the inputs.
+    """
+    inputs = {node: node.meta["example_value"] for node, _ in tr.inputs}
+    found: set[Any] = set()
+    for node in tr.main.nodes:
+        example = node.meta.get("example_value")
+        tensors = example if isinstance(example, (tuple, list)) else [example]
+        if any(isinstance(t, torch.Tensor) and t.device.type != "cpu" for t in tensors):
+            return False
+        if node.op == "placeholder":
+            continue
+        if node.op not in ("call_function", "call_method") or not _is_known(node) or _renorms(node):
+            return False
+        for written in _written(node):
+            tensor = written.meta.get("example_value")
+            if not isinstance(tensor, torch.Tensor):
+                return False
+            found.update(each for each, x in inputs.items() if _is_part_of(tensor, x))
+    tr.put_back = [node for node in inputs if node in found]
+    return all(node in tr.static_inputs and _is_small_buffer(inputs[node]) for node in tr.put_back)
+
+
+def _is_small_buffer(tensor: torch.Tensor) -> bool:
+    return not tensor.requires_grad and tensor.numel() <= _SMALL
+
+
+def _is_part_of(tensor: torch.Tensor, other: Any) -> bool:
+    return isinstance(other, torch.Tensor) and ti.share_storage(tensor, other)
+
+
+def _is_known(node: Any) -> bool:
+    target = node.target
+    if node.op == "call_method" or target in (getattr, ti.set_grad_enabled):
+        return True
+    if isinstance(target, torch._ops.OpOverload):
+        return not target._schema.is_mutable
+    return getattr(target, "__module__", None) in ("_operator", "math") or classify.is_operator(target)
+
+
+def _renorms(node: Any) -> bool:
+    """An embedding with ``max_norm`` writes to its weight."""
+    embeddings = (torch.nn.functional.embedding, torch.nn.functional.embedding_bag)
+    return node.target in embeddings and _argument(node, "max_norm") is not None
+
+
+def _running_statistics(node: Any) -> list[Any]:
+    """What a batch or instance norm writes to, though it does not look like it."""
+    training = [node.kwargs[name] for name in ("training", "use_input_stats") if name in node.kwargs]
+    if [*node.args[5:6], *training][:1] == [False]:
+        return []
+    return [*node.args[1:3], node.kwargs.get("running_mean"), node.kwargs.get("running_var")]
+
+
+def _argument(node: Any, name: str) -> Any:
+    if name in node.kwargs:
+        return node.kwargs[name]
+    if not isinstance(node.target, types.FunctionType):
+        return None
+    return inspect.signature(node.target).bind(*node.args, **node.kwargs).arguments.get(name)
+
+
+_WRITING = frozenset({operator.setitem, operator.delitem}) | {
+    getattr(operator, name) for name in dir(operator) if name.startswith("i") and f"__{name}__" in dir(operator)
+}
+
+
+def _written(node: Any) -> list[Any]:
+    """The nodes whose tensors an operator writes to."""
+    out = node.kwargs.get("out")
+    written = list(out) if isinstance(out, (tuple, list)) else [out]
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    in_place = name.endswith("_") != name.endswith("__") or name == "__setitem__"
+    in_place = in_place or (name.startswith("__i") and name.endswith("__"))
+    if in_place or node.target in _WRITING or _argument(node, "inplace"):
+        written.append(node.args[0] if node.args else node.kwargs.get("input"))
+    if node.target in _NORMALIZERS:
+        written += _running_statistics(node)
+    return [each for each in written if isinstance(each, torch.fx.Node)]
+
+
+# --- what runs -------------------------------------------------------------------------------------------------------
+
+
+class Rerun:
+    """Runs a call in eager from its beginning, after a graph that was expected otherwise.
+
+    A branch may raise what the program itself catches; if that happens again and again, ``holds`` ends, and with it
+    what was compiled under expectations.
+    """
+
+    def __init__(self, code: types.CodeType, namespace: dict[str, Any], state: Any) -> None:
+        self.code = code
+        self.namespace = namespace
+        self.state = state
+        self.holds = True
+        self._returned = 0
+
+    def __call__(self, before: _Before, error: Exception | None, arguments: tuple, cells: tuple) -> Any:
+        before.restore()
+        code = self.code
+        logs.emit("graph_breaks", f"{code.co_qualname} runs in eager", "a branch that only raises has been taken")
+        function = types.FunctionType(code, self.namespace, code.co_name, None, cells)
+        positional, named = _sorted_out(code, arguments)
+        previous = ti.set_eval_frame(None)
+        try:
+            result = function(*positional, **named)
+        finally:
+            ti.set_eval_frame(previous)
+        if error is not None:
+            log.warning("%s ran in eager, because its graph failed: %s", code.co_qualname, error)
+        self._returned += 1
+        if self._returned == _PATIENCE:
+            self.holds = self.state.may_expect = False
+        return result
+
+
+starts_again(Rerun.__call__)
+
+
+def parameters(code: types.CodeType) -> tuple[str, ...]:
+    """The names of a code object's parameters, in its order."""
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_varnames[:count]
+
+
+class _Before:
+    """What a graph may change besides its results, as it was."""
+
+    def __init__(self, *written: torch.Tensor) -> None:
+        self.random = torch.default_generator.get_state()
+        self.grad = torch.is_grad_enabled()
+        self.written = written
+        with torch.no_grad():
+            self.contents = [tensor.clone() for tensor in written]
+
+    def restore(self) -> None:
+        torch.default_generator.set_state(self.random)
+        with torch.no_grad():
+            for tensor, contents in zip(self.written, self.contents, strict=True):
+                tensor.copy_(contents)
+        ti.set_grad_enabled(self.grad)
+
+
+def _sorted_out(code: types.CodeType, arguments: tuple) -> tuple[list[Any], dict[str, Any]]:
+    """Positional and keyword arguments from the values of a code object's parameters, in its order."""
+    count, named = code.co_argcount, code.co_kwonlyargcount
+    positional = list(arguments[:count])
+    keywords = dict(zip(code.co_varnames[count : count + named], arguments[count : count + named], strict=True))
+    rest = list(arguments[count + named :])
+    if code.co_flags & inspect.CO_VARARGS:
+        positional += rest.pop(0)
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        keywords.update(rest.pop(0))
+    return positional, keywords
+
+
+class Check:
+    """The lines of a frame function that run a graph under expectations.
+
+    Where the frame goes on after the graph (``ends`` is false), the function returns whether it does, and the values.
+    """
+
+    def __init__(
+        self, tr: Trace, out: Output, code: types.CodeType, namespace: dict[str, Any], state: Any, ends: bool = True
+    ) -> None:
+        self.ends = ends
+        self.rerun = Rerun(code, namespace, state)
+        tr.guards.add(const_source(self.rerun, "the way of its branches"), "{0}.holds", (), "is the expected one")
+        self.conditions = [f"bool({out.graph_output(value)}) is {outcome}" for value, outcome in tr.expectations]
+        self.arguments = [out.load(LocalSource(name)) for name in parameters(code)]
+        self.cells = [out.load(CellSource(name)) for name in code.co_freevars]
+
+    def lines(self, out: Output, call: str) -> list[str]:
+        """``call`` runs the graph and stores its results."""
+        arguments, cells = ("".join(f"{name}, " for name in names) for names in (self.arguments, self.cells))
+        written = [out.load(source) for node, source in out.tr.inputs if node in out.tr.put_back]
+        result = f"{out.names.const(self.rerun)}(before, failure, ({arguments}), ({cells}))"
+        if not self.ends:
+            result = f"True, {result}"
+        return [
+            f"before = {out.names.const(_Before)}({', '.join(written)})",
+            "failure = None",
+            "try:",
+            f"    {call}",
+            f"    as_expected = {' and '.join(self.conditions)}",
+            "except Exception as error:",
+            "    as_expected, failure = False, error",
+            "if not as_expected:",
+            f"    return {result}",
+        ]

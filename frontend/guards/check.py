@@ -1,0 +1,215 @@
+"""The check that runs before compiled code is used again.
+
+All guards of a trace are printed into one Python function that loads every path once, checks arguments first, and hands
+all tensors to one C++ call.  When no compiled code fits, the same guards are evaluated one at a time to say in words
+which of them failed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torchmux import torch_internals as ti
+
+from ..hook.interrupts import from_its_first_instruction, keep
+from .guards import Guard, GuardSet, ShapeCondition, TensorGuard
+from .sources import Loader, LocalSource, Names, Source
+
+
+class CompiledGuards:
+    """The check of one compiled entry.  It keeps no tensor alive.
+
+    ``check(frame_locals)`` is the generated function, ``text`` its source.
+    """
+
+    def __init__(self, guards: GuardSet) -> None:
+        self.conditions: list[Guard] = list(guards.guards.values())
+        self.tensors = [_in_words(tensor) for tensor in guards.tensors.values()]
+        self.distinct = guards.distinct
+        self.inputs = guards.inputs
+        self._global_state = guards.global_state
+        self._devices = guards.devices
+        self._state = ti.GlobalStateGuard()
+        # the arguments first, as they change from call to call; the check of all also tells that no two are one
+        tensors = sorted(guards.tensors.values(), key=lambda t: not isinstance(t.source, LocalSource))
+        own = [t for t in tensors if isinstance(t.source, LocalSource)]
+        self.tensor_checks = [
+            _tensor_checker(group) for group in ([own] if len(own) == len(tensors) else [own, tensors])
+        ]
+        self._shape_conditions = guards.shape_conditions
+        self._shape_roots = guards.shape_roots
+        self._shape_namespace = guards.shape_namespace
+        self.check, self.text = self.write(self.conditions, self.distinct, _loader)
+
+    def words(self) -> list[str]:
+        """Every guard as a person would read it."""
+        return [f"{guard.source.words()} {guard.words}".strip() for guard in self.conditions] + self.tensors
+
+    # --- the function ----------------------------------------------------------------------------------------------
+
+    def write(
+        self, conditions: list[Guard], distinct: list[list[Source]], make_loader: Callable, *, snapshot: bool = False
+    ) -> tuple[Callable[..., Any], str]:
+        """A check of these conditions and groups, and of everything else; the function and its text.
+
+        That of a snapshot is handed values, and whether they are still right; if not, it returns None.
+        """
+        names = Names()
+        lines: list[str] = []
+        loader = make_loader(names, lines)
+        if self._global_state:
+            self._emit_global_state(names, lines)
+        self._emit_tensors(self.tensor_checks[0], loader, names, lines)
+        if snapshot:
+            lines.append("if not unchanged(): return None")
+        # the model's structure hardly ever changes
+        arguments = [g for g in conditions if isinstance(g.source, LocalSource)]
+        rest = [g for g in conditions if not isinstance(g.source, LocalSource)]
+        for guard in (*arguments, *rest):
+            condition = guard.text(loader, names)  # loading may add lines, so before the append
+            lines.append(f"if not ({condition}): return False")
+        for checker in self.tensor_checks[1:]:
+            self._emit_tensors(checker, loader, names, lines)
+        for sources in distinct:
+            variables = ", ".join(f"id({loader.load(source)})" for source in sources)
+            lines.append(f"if len({{{variables}}}) != {len(sources)}: return False")
+        for variable, source in self._shape_roots.items():
+            lines.append(f"{variable} = {loader.load(source)}")
+        lines.extend(f"if not ({condition.text}): return False" for condition in self._shape_conditions)
+        body = "\n".join("        " + line for line in ([*loader.prologue(), *lines] or ["pass"]))
+        text = (
+            f"def guard({'L, S, unchanged' if snapshot else 'L'}):\n    try:\n{body}\n"
+            "    except (KeyError, AttributeError, IndexError, TypeError, ValueError):\n"
+            "        return False  # a path that the trace followed is gone\n"
+            "    except BaseException as error:\n"
+            "        return keep(error)\n"
+            "    return True\n"
+        )
+        namespace = {**names.namespace, **self._shape_namespace, "keep": keep}
+        exec(compile(text, "<torchmux guard>", "exec"), namespace)
+        return from_its_first_instruction(namespace["guard"]), text
+
+    def _emit_global_state(self, names: Names, lines: list[str]) -> None:
+        lines.append(f"if not {names.const(self._state, 'global_state_')}.check(): return False")
+        dispatch_modes, function_modes = names.const(ti.count_dispatch_modes), names.const(ti.count_function_modes)
+        lines.append(f"if {dispatch_modes}() or {function_modes}() != {len(self._devices)}: return False")
+        if self._devices:
+            lines.append(f"if {names.const(ti.default_devices)}() != {names.const(self._devices)}: return False")
+
+    @staticmethod
+    def _emit_tensors(checker: tuple[Any, list[Source]], loader: Loader, names: Names, lines: list[str]) -> None:
+        check, sources = checker
+        if sources:
+            variables = ", ".join(map(loader.load, sources))
+            lines.append(f"if not {names.const(check, 'tensors_')}.check({variables}): return False")
+
+    # --- the reason ------------------------------------------------------------------------------------------------
+
+    def why_not(self, frame_locals: dict) -> str:
+        """The first guard that fails for these locals, in words."""
+        for guard in self.conditions:
+            try:
+                value, holds = evaluate(guard, frame_locals)
+            except Exception as error:  # whatever goes wrong while reading the path is the answer
+                return f"{guard.source.words()} can no longer be read ({type(error).__name__}: {error})"
+            if not holds:
+                return f"{guard.source.words()} {guard.words} no longer holds (now {_describe(value)})"
+        return (
+            self._failing_tensor(frame_locals)
+            or self._failing_shape(frame_locals)
+            or "global state (grad mode, torch modes, autocast, default dtype, determinism or thread count) changed, "
+            "or two inputs became one object"
+        )
+
+    def _failing_tensor(self, frame_locals: dict) -> str:
+        for checker, sources in self.tensor_checks:
+            words = [source.words() for source in sources]
+            try:
+                values = _read(sources, frame_locals)
+            except Exception as error:
+                return f"one of {', '.join(words[:3])}... can no longer be read ({type(error).__name__}: {error})"
+            verdict = checker.check_verbose(*values, tensor_check_names=words)
+            if verdict is not True:
+                return str(verdict)
+        return ""
+
+    def _failing_shape(self, frame_locals: dict) -> str:
+        try:
+            values = _read(list(self._shape_roots.values()), frame_locals)
+            scope = {**self._shape_namespace, **dict(zip(self._shape_roots, values, strict=True))}
+            for condition in self._shape_conditions:
+                if not eval(condition.text, scope):
+                    return _shape_in_words(condition, self._shape_roots, scope)
+        except Exception as error:
+            return f"a shape can no longer be read ({type(error).__name__}: {error})"
+        return ""
+
+
+def _tensor_checker(group: list[TensorGuard]) -> tuple[Any, list[Source]]:
+    checker = ti.TensorGuards(
+        *(t.tensor for t in group),
+        dynamic_dims_sizes=[t.sizes for t in group],
+        dynamic_dims_strides=[t.strides for t in group],
+    )
+    return checker, [t.source for t in group]
+
+
+def _loader(names: Names, lines: list[str]) -> Loader:
+    return Loader(names, lines, lambda source: f"L[{source.name!r}]")
+
+
+def _read(sources: Sequence[Source], frame_locals: dict) -> list[Any]:
+    """The objects that these paths lead to now."""
+    names = Names()
+    lines: list[str] = []
+    loader = _loader(names, lines)
+    variables = [loader.load(source) for source in sources]
+    scope = {**names.namespace, "L": frame_locals}
+    exec("\n".join([*lines, f"_values = [{', '.join(variables)}]"]), scope)
+    return scope["_values"]
+
+
+def evaluate(guard: Guard, frame_locals: dict) -> tuple[Any, bool]:
+    """The object that the guard is about, and whether the guard holds."""
+    names = Names()
+    lines: list[str] = []
+    loader = _loader(names, lines)
+    variable, condition = loader.load(guard.source), guard.text(loader, names)
+    scope = {**names.namespace, "L": frame_locals}
+    exec("\n".join([*lines, f"_value, _holds = {variable}, bool({condition})"]), scope)
+    return scope["_value"], scope["_holds"]
+
+
+def _shape_in_words(condition: ShapeCondition, roots: dict[str, Source], scope: dict[str, Any]) -> str:
+    """A condition on sizes that does not hold, with the sizes as they are now and the line that needs it."""
+    if found := re.fullmatch(r"2 <= (t\d+)\.size\(\)\[(\d+)\]", condition.text):
+        size = eval(condition.text.removeprefix("2 <= "), scope)
+        return f"size {found[2]} of {roots[found[1]].words()} is {size}; sizes 0 and 1 are compiled apart from others"
+    parts = sorted(set(re.findall(r"\bt\d+(?:\.\w+\(\)(?:\[\d+\])?)?", condition.text)))
+    text, now = condition.text, []
+    for part in parts:
+        variable, _, rest = part.partition(".")
+        words = roots[variable].words() + (f".{rest}" if rest else "")
+        now.append(f"{words} is {eval(part, scope)}")
+    for variable, source in roots.items():
+        text = re.sub(rf"\b{variable}\b", source.words().replace("\\", r"\\"), text)
+    where = f", which {condition.where} needs" if condition.where else ""
+    return f"shape condition {text} no longer holds{where} (now {', '.join(now)})"
+
+
+def _in_words(tensor: TensorGuard) -> str:
+    real = tensor.tensor
+    shape = "x".join("?" if size is None else str(size) for size in tensor.sizes) or "scalar"
+    grad = ", requires grad" if real.requires_grad else ""
+    dtype = str(real.dtype).removeprefix("torch.")
+    return f"{tensor.source.words()} is a {dtype} tensor of {shape} on {real.device}{grad}"
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, (int, float, str, bool, type(None))):
+        return repr(value)[:80]
+    if isinstance(value, (list, tuple, dict, set, frozenset)):
+        return f"{type(value).__name__} of length {len(value)}"
+    return type(value).__name__

@@ -1,0 +1,131 @@
+"""``options={"guard_filter_fn": ...}``: the user takes responsibility for guards that are not to be checked.
+
+The function gets one entry per guard and answers with a list of what to keep, as with ``torch.compile``, so that
+``torch.compiler.skip_guard_on_globals_unsafe`` and its kin work here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from torchmux.registry.errors import InvalidOption
+
+from .check import evaluate
+from .guards import Guard, GuardSet
+from .sources import CellSource, LocalSource, Source
+
+
+@dataclass(frozen=True)
+class _FilterSource:
+    """What a filter may ask about where a guarded value comes from."""
+
+    module: torch.nn.Module | None
+
+    def is_unspecialized_nn_module(self) -> bool:
+        return self.module is not None
+
+    def is_unspecialized_builtin_nn_module(self) -> bool:
+        return self.module is not None and type(self.module).__module__.startswith(("torch.nn.", "torch.ao."))
+
+
+@dataclass(frozen=True)
+class _OriginalGuard:
+    source: _FilterSource
+
+
+@dataclass(frozen=True)
+class GuardFilterEntry:
+    """One guard as a filter sees it; the fields are torch's."""
+
+    name: str
+    has_value: bool
+    value: Any
+    guard_type: str
+    derived_guard_types: tuple[str, ...]
+    is_global: bool
+    orig_guard: Any
+
+
+def filter_guards(guards: GuardSet, keep: Callable[[Sequence[GuardFilterEntry]], Sequence[bool]], frame: dict) -> None:
+    """Drop the guards that ``keep`` does not want.
+
+    Raises:
+        InvalidOption: its answer is not one truth value per entry.
+    """
+    modules = _Modules(frame)
+    plain = list(guards.guards.items())
+    tensors = list(guards.tensors.items())
+    entries = [_entry(guard, frame, modules) for _, guard in plain]
+    for source, tensor in tensors:
+        original = _OriginalGuard(_FilterSource(modules.owner(source)))
+        entries.append(
+            GuardFilterEntry(
+                source.words(), True, tensor.tensor, "TENSOR_MATCH", (), modules.is_global(source), original
+            )
+        )
+    nowhere = _OriginalGuard(_FilterSource(None))
+    entries.append(GuardFilterEntry("", False, None, "GLOBAL_STATE", (), False, nowhere))
+    entries.append(GuardFilterEntry("", False, None, "SHAPE_ENV", (), False, nowhere))
+    answer = list(keep(entries))
+    if len(answer) != len(entries):
+        raise InvalidOption(f"guard_filter_fn answered with {len(answer)} values for {len(entries)} guards.")
+    wanted = iter(answer)
+    guards.guards = {key: guard for key, guard in plain if next(wanted)}
+    guards.tensors = {source: tensor for source, tensor in tensors if next(wanted)}
+    guards.global_state = bool(next(wanted))
+    if not next(wanted):
+        guards.shape_conditions.clear()
+        guards.shape_roots.clear()
+    if not all(answer):
+        guards.distinct = [group for group in guards.distinct if all(source in guards.tensors for source in group)]
+
+
+def _entry(guard: Guard, frame: dict, modules: _Modules) -> GuardFilterEntry:
+    try:
+        value, has_value = evaluate(guard, frame)[0], True
+    except Exception:  # a guard on what is absent has no value
+        value, has_value = None, False
+    original = _OriginalGuard(_FilterSource(modules.owner(guard.source)))
+    return GuardFilterEntry(
+        guard.source.words(), has_value, value, _kind(guard), (), modules.is_global(guard.source), original
+    )
+
+
+def _kind(guard: Guard) -> str:
+    if guard.condition.startswith("type({0}) is {1}") and " and " not in guard.condition:
+        return "TYPE_MATCH"
+    return "ID_MATCH" if guard.condition == "{0} is {1}" else "EQUALS_MATCH"
+
+
+class _Modules:
+    """Which guarded values belong to modules."""
+
+    def __init__(self, frame: dict) -> None:
+        self.frame = frame
+        self._known: dict[Source, Any] = {}
+
+    def owner(self, source: Source) -> torch.nn.Module | None:
+        """The innermost module on the way to a value."""
+        at: Source | None = source
+        while at is not None:
+            value = self._value(at)
+            if isinstance(value, torch.nn.Module):
+                return value
+            at = at.parent
+        return None
+
+    @staticmethod
+    def is_global(source: Source) -> bool:
+        return not isinstance(source.root(), (LocalSource, CellSource))
+
+    def _value(self, source: Source) -> Any:
+        if source not in self._known:
+            try:
+                self._known[source] = evaluate(Guard(source, "True"), self.frame)[0]
+            except Exception:
+                self._known[source] = None
+        return self._known[source]

@@ -1,0 +1,110 @@
+"""What is not worth a graph, and is left to eager.
+
+* A loop that breaks the graph in each pass runs the graphs between its breaks each time, and needs new guards, if not
+  new graphs, for each pass: how far the iterator has come, say.  That is worth it where a pass has much to compute.
+  Where it has but a handful of operators, or after two passes with graphs of their own, the loop runs as it stands,
+  the functions that it calls are captured on their own, and capture goes on behind it, if there is more than a handful
+  to capture.
+* A layer or function of ``torch.nn``, or a comprehension, that is called by code which runs in eager.
+"""
+
+from __future__ import annotations
+
+import os
+import types
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from ..breaks import ASKED_FOR
+from ..bytecode import loop_ends
+from ..bytecode.identity import CodeMap
+
+if TYPE_CHECKING:
+    from ..trace.trace import Trace
+
+FEW = 8  # operators; a graph of fewer saves less than its call and its guards cost
+
+_NN = os.path.join(os.path.dirname(torch.__file__), "nn")
+_LAYERS = (os.path.join(_NN, "modules") + os.sep, os.path.join(_NN, "functional.py"))
+_OF_LAYERS = ("container.py", "transformer.py")
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>")  # functions of their own in CPython 3.11
+
+_MOST_PASSES = 2  # of a loop that get a graph of their own: each is the rest of a frame, and code of its own
+
+_broken = CodeMap()  # resume functions that begin inside of a loop -> where it has broken so far
+_behind = CodeMap()  # resume functions that begin where a loop that was left to eager is exhausted
+
+
+class EagerLoop(NamedTuple):
+    """A loop of the root frame that is not captured."""
+
+    head: int  # its first raw instruction
+    step: int  # the step of the trace at which its iterator is made, or 0 if the frame begins inside of it
+
+
+def left_to_eager(tr: Trace, kind: str) -> EagerLoop | None:
+    """The outermost loop around the break that the trace has come to which is not worth a graph."""
+    if kind == ASKED_FOR:  # the program says what it wants captured
+        return None
+    program = tr.root.program
+    index = program.ops[tr.root.at].index
+    again = _passes(tr, index).count(program.instructions[index].positions) >= _MOST_PASSES
+    for head in _loops_around(program, index):
+        step, operators = tr.loops.get(head, (0, 0))
+        before = program.ops[program.first_op[head] - 1].name if head else ""
+        if before == "SWAP":  # a comprehension that is part of its function
+            continue
+        if again or tr.step_began - operators < FEW:
+            return EagerLoop(head, step - 1 if step and before == "GET_ITER" else step)
+    return None
+
+
+def _loops_around(program: Any, index: int) -> list[int]:
+    """The first instructions of the loops around an instruction, outermost first."""
+    return sorted(head for head, last in loop_ends(program).items() if head <= index <= last)
+
+
+def _passes(tr: Trace, index: int) -> tuple:
+    """Where the loop around ``index`` has broken before, in the frames that this one is the rest of."""
+    return _broken.get(tr.code) or () if _loops_around(tr.root.program, index) else ()
+
+
+def resumes_in(code: types.CodeType, tr: Trace) -> None:
+    """Note that ``code`` is the rest of the traced frame behind its break: of another pass, if that is in a loop."""
+    index, program = tr.break_index, tr.root.program
+    if _loops_around(program, index):
+        _broken.set(code, (*_passes(tr, index), program.instructions[index].positions))
+
+
+def goes_on_in(code: types.CodeType) -> None:
+    """Note that ``code`` is the rest of a frame behind a loop that was left to eager."""
+    _behind.set(code, True)
+
+
+class NotWorthIt(Exception):
+    """A frame has so few operators that it runs in eager; ``always``: so do all others of its code."""
+
+    def __init__(self, operators: int, where: str, always: bool) -> None:
+        super().__init__(
+            f"it has {operators} operator(s) {where}: a graph of fewer than {FEW} saves less than it costs"
+        )
+        self.always = always
+
+
+def check(tr: Trace, asked_for: bool) -> None:
+    """Raise NotWorthIt for a frame that has little to capture; ``asked_for``: its user wants a graph of this one."""
+    if tr.op_count >= FEW:
+        return
+    file = tr.code.co_filename
+    if _behind.get(tr.code) is not None:
+        raise NotWorthIt(tr.op_count, "behind a loop that was left to eager", always=True)
+    if not asked_for and tr.code.co_name in _COMPREHENSIONS:
+        raise NotWorthIt(tr.op_count, "in a comprehension that eager code runs", always=False)
+    if not asked_for and file.startswith(_LAYERS):
+        raise NotWorthIt(tr.op_count, "in a layer that eager code calls", always=not file.endswith(_OF_LAYERS))
+
+
+def note(reason: str) -> str:
+    """``reason`` of a break, with what became of the loop around it."""
+    return f"{reason} (the loop around it is left to eager: it has little to capture in a pass)"

@@ -1,0 +1,72 @@
+"""Rules about compiling a code object again: limits, refusals, and calls that only show their sizes."""
+
+from __future__ import annotations
+
+import types
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from torchmux.config import config
+from torchmux.registry.errors import Unsupported
+
+from .. import logs
+from ..bytecode.identity import CodeMap
+from ..capture.capture import CodeState, capture
+
+_states = CodeMap()  # code -> what is remembered of it under each compile() call
+
+
+def note_state(code: types.CodeType, state: CodeState) -> None:
+    """Count the compilations of ``state`` for as long as it is there."""
+    known = _states.get(code)
+    if known is None:
+        known = weakref.WeakSet()
+        _states.set(code, known)
+    known.add(state)
+
+
+def reached(state: CodeState, code: types.CodeType) -> str | None:
+    """The name of the limit that forbids to compile this code once more."""
+    if len(state.entries) >= config.recompile_limit:
+        return "recompile_limit"
+    if sum(len(each.entries) for each in _states.get(code) or ()) >= config.accumulated_recompile_limit:
+        return "accumulated_recompile_limit"
+    return None
+
+
+def refusal(code: types.CodeType, reason: str) -> Unsupported:
+    """The error of ``set_stance("fail_on_recompile")``."""
+    why = f"no compiled code fits: {reason}" if reason else "it has not been compiled before"
+    return Unsupported(
+        f"set_stance('fail_on_recompile'), but {logs.place(code)} would have to be compiled: {why}. Call it with such "
+        f"arguments under the stance 'default' first, or use 'eager_on_recompile'."
+    )
+
+
+def has_tensors(frame_locals: dict[str, Any], depth: int = 3) -> bool:
+    """Whether a frame works on tensors: no other is worth compiling, or an error that it is not."""
+    pending: list[Iterable[Any]] = [frame_locals.values()]
+    for _ in range(depth):
+        found = [value for values in pending for value in values]
+        if any(isinstance(value, (torch.Tensor, torch.nn.Module)) for value in found):
+            return True
+        pending = [v.values() if isinstance(v, dict) else v for v in found if isinstance(v, (list, tuple, dict, set))]
+    return False
+
+
+def sizes_only(session: Any, state: CodeState, frame: Any) -> None:
+    """Trace a frame for the sizes that it is called with, and throw away the graph."""
+
+    def compile_nothing(*_: Any) -> Any:
+        return lambda *args: ()
+
+    try:
+        capture(
+            frame, state, compile_nothing, dynamic=session.dynamic, automatic=config.automatic_dynamic_shapes,
+            fullgraph=session.fullgraph, guard_filter=None,
+        )  # fmt: skip
+    except Exception:  # whatever ends this attempt ends the next one as well, and is told there
+        return

@@ -1,0 +1,97 @@
+"""Which sizes and numbers are symbolic: what was seen to change, what was marked, what was asked for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..guards.sources import Source
+from ..marks import tensor_marks
+from ..marks.tensor_marks import Mark, marks_of
+
+_INT64 = 1 << 63
+
+
+class NeedsShapeEnv(Exception):
+    """The trace met its first symbolic size; it starts again with a ShapeEnv."""
+
+
+@dataclass
+class Dims:
+    """What is symbolic of one tensor."""
+
+    # dimension -> how: "auto" and "dynamic" (a symbol of its own), "duck" (one symbol for equal sizes), "unbacked"
+    sizes: dict[int, str] = field(default_factory=dict)
+    strides: set[int] = field(default_factory=set)
+    marked: dict[int, Mark] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.sizes or self.strides)
+
+
+class DynamicDims:
+    """The decision, per input, which sizes, strides and numbers are symbolic.
+
+    Static first: a size becomes dynamic after it has been seen to change, when ``dynamic=True`` was asked for, or when
+    the tensor was marked.  ``seen`` is kept per code object over all its compilations.
+    """
+
+    def __init__(
+        self,
+        seen: dict[Any, Any],
+        dynamic: bool | None,
+        automatic: bool,
+        scalars: bool = False,
+        dynamic_outputs: bool = False,
+    ) -> None:
+        self.seen = seen
+        self.dynamic = dynamic
+        self.automatic = automatic and dynamic is None
+        self.scalars = scalars  # whether numbers read from tensors are captured
+        self.dynamic_outputs = dynamic_outputs  # and operators whose output size depends on data
+        self.fixed: set[str] = seen.setdefault("fixed", set())  # floats that the backend could not keep open
+
+    def of_tensor(self, tensor: torch.Tensor, source: Source) -> Dims:
+        """What is symbolic of an input."""
+        shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+        key = (source.words(), len(shape))
+        sizes_seen, strides_seen = self.seen.get(key, (shape, strides))
+        sizes_seen = _merge(sizes_seen, shape)
+        strides_seen = _merge(strides_seen, strides)
+        self.seen[key] = sizes_seen, strides_seen
+        dims = Dims()
+        marked = marks_of(tensor)
+        for index, size in enumerate(shape):
+            mark = marked.get(index)
+            if mark is not None and mark.kind != tensor_marks.STATIC:
+                dims.sizes[index] = "unbacked" if mark.kind == tensor_marks.UNBACKED else "dynamic"
+                dims.marked[index] = mark
+            elif mark is not None:
+                continue
+            elif self.automatic and sizes_seen[index] is None:
+                dims.sizes[index] = "auto"
+            elif self.dynamic and size not in (0, 1):
+                dims.sizes[index] = "duck"
+        if self.automatic and None not in sizes_seen and not dims.sizes:
+            # strides alone change: another part of a larger tensor
+            dims.strides.update(index for index, stride in enumerate(strides_seen) if stride is None)
+        return dims
+
+    def is_dynamic_number(self, number: int | float, source: Source) -> bool:
+        """Whether a number read from ``source`` is symbolic: another one has been seen there."""
+        key = (source.words(), "number")
+        previous = self.seen.get(key, number)
+        changed = previous != number or type(previous) is not type(number)
+        self.seen[key] = None if changed else number
+        if type(number) is float and (source.words() in self.fixed or not math.isfinite(number)):
+            return False
+        if type(number) is int and not -_INT64 <= number < _INT64:
+            return False
+        return self.dynamic is True or (changed and self.automatic)
+
+
+def _merge(old: tuple, new: tuple) -> tuple:
+    return tuple(a if a == b else None for a, b in zip(old, new, strict=True))

@@ -1,0 +1,177 @@
+"""torch's ShapeEnv: how inputs are presented to it, and the guards that it derives for them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+
+from torchmux import torch_internals as ti
+from torchmux.registry.errors import ConstraintViolation
+
+from ..guards.guards import GuardSet, ShapeCondition
+from ..guards.sources import Source
+from .dynamic import Dims
+
+
+def _shape_source_class() -> type:
+    base = ti.guards_source_base()
+
+    class ShapeSource(base):  # type: ignore[misc, valid-type]
+        """What ShapeEnv calls one of our inputs: a short variable that the guard function binds."""
+
+        def __init__(self, variable: str) -> None:
+            self._variable = variable
+
+        @property
+        def name(self) -> str:
+            return _Name(self._variable)
+
+        @property
+        def _name_template(self) -> str:
+            return self._variable
+
+        def __hash__(self) -> int:
+            return hash(self._variable)
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, ShapeSource) and other._variable == self._variable
+
+        def is_ephemeral(self) -> bool:
+            return False
+
+        @property
+        def guard_source(self) -> Any:
+            return ti.local_guard_source()
+
+    return ShapeSource
+
+
+class _Name(str):
+    """A name that may be read as a property or called: torch 2.11 and 2.13 differ."""
+
+    def __call__(self) -> str:
+        return str(self)
+
+
+_shape_source: type | None = None
+
+
+def ShapeSource(variable: str) -> Any:
+    global _shape_source
+    if _shape_source is None:
+        _shape_source = _shape_source_class()
+    return _shape_source(variable)
+
+
+def symbolic_context(tensor: torch.Tensor, dims: Dims) -> Any:
+    """How ShapeEnv is to treat each dimension of an input."""
+    from torch.fx.experimental.symbolic_shapes import StatelessSymbolicContext
+
+    kinds = ti.dim_kinds()
+    how = {"auto": kinds.DYNAMIC, "dynamic": kinds.DYNAMIC, "duck": kinds.DUCK, "unbacked": kinds.UNBACKED}
+    rank = range(tensor.dim())
+    constraints = []
+    for index in rank:
+        mark = dims.marked.get(index)
+        bounded = mark is not None and dims.sizes[index] == "dynamic" and (mark.low, mark.high) != (None, None)
+        constraints.append(ti.dim_bounds(mark.low, mark.high) if mark is not None and bounded else None)
+    return StatelessSymbolicContext(
+        dynamic_sizes=[how[dims.sizes[i]] if i in dims.sizes else kinds.STATIC for i in rank],
+        dynamic_strides=[kinds.DYNAMIC if i in dims.strides else kinds.INFER_STRIDE for i in rank],
+        constraint_sizes=constraints,
+        constraint_strides=[None] * len(rank),
+    )
+
+
+def check_bounds(tensor: torch.Tensor, dims: Dims, source: Source) -> None:
+    """That a tensor is within its own marks."""
+    for index, mark in dims.marked.items():
+        size = tensor.shape[index]
+        if (mark.low is not None and size < mark.low) or (mark.high is not None and size > mark.high):
+            raise ConstraintViolation(
+                f"Dimension {index} of {source.words()} is marked to lie between {mark.low} and {mark.high}, but it is "
+                f"{size}. Widen the mark's bounds, or mark the tensors of these sizes only."
+            )
+
+
+def check_constraints(shape_env: Any, marked: list[tuple[torch.Tensor, Any, Dims, Source]]) -> None:
+    """That what was marked dynamic has stayed so; ``marked`` holds real and fake tensors.
+
+    Raises ConstraintViolation with the line of the program that needs a certain size.
+    """
+    for real, fake, dims, source in marked:
+        for index, mark in dims.marked.items():
+            if mark.kind != "dynamic":
+                continue
+            size, what = fake.shape[index], f"Dimension {index} of {source.words()} is marked dynamic"
+            if not isinstance(size, torch.SymInt):
+                raise ConstraintViolation(
+                    f"{what}, but it is {size}, and sizes 0 and 1 are always constants, because operators treat them "
+                    f"in ways of their own. Call with another size first, or use torchmux.maybe_mark_dynamic."
+                )
+            symbol = getattr(size.node, "_expr", size.node.expr)
+            if size.node.expr.is_number:
+                raise ConstraintViolation(
+                    f"{what}, but the code needs it to be {real.shape[index]}{_because(shape_env, symbol)}. Remove "
+                    f"what depends on this one size, or mark it with torchmux.maybe_mark_dynamic to compile each size."
+                )
+            bounds = shape_env.bound_sympy(size.node.expr)
+            low, high = max(2, mark.low or 0), mark.high
+            if (mark.low is not None and bounds.lower > low) or (high is not None and bounds.upper < high):
+                raise ConstraintViolation(
+                    f"{what} between {low} and {high}, but the code is compiled for {bounds.lower} to {bounds.upper} "
+                    f"only{_because(shape_env, symbol)}. Narrow the mark's bounds, or mark it with "
+                    f"torchmux.maybe_mark_dynamic."
+                )
+
+
+def _because(shape_env: Any, symbol: Any) -> str:
+    """Where in the program the last guard on ``symbol`` comes from."""
+    found = shape_env.replacements_slocs.get(symbol)
+    if found is not None and found.maybe_user_loc:
+        return f" at {found.maybe_user_loc}"
+    for guard in reversed(shape_env.guards):
+        if symbol in guard.expr.free_symbols and guard.sloc.maybe_user_loc:
+            return f" at {guard.sloc.maybe_user_loc}"
+    return ""
+
+
+def _line_of(explained: str) -> str:
+    """The line of the program in what ShapeEnv says about a guard; ours are ``file:line``, followed by ``()``."""
+    reason = explained.partition("  # ")[2].partition(" and ")[0]
+    return reason.removesuffix(" ()") if reason.endswith(" ()") and reason != " ()" else ""
+
+
+def _line_of_equality(shape_env: Any, inputs: list[Any], condition: str) -> str:
+    """The line that needs a size to equal another one: ShapeEnv has put one symbol in place of the other."""
+    for index, dim in re.findall(r"t(\d+)\.size\(\)\[(\d+)\]", condition):
+        size = inputs[int(index)].shape[int(dim)]
+        where = shape_env.replacements_slocs.get(size.node._expr) if isinstance(size, torch.SymInt) else None
+        if where is not None and where.maybe_user_loc:
+            return where.maybe_user_loc
+    return ""
+
+
+def add_shape_guards(guards: GuardSet, shape_env: Any, inputs: list[tuple[Any, Source]]) -> None:
+    """Turn what ShapeEnv assumed into conditions of the guard function."""
+    if shape_env is None:
+        return
+    for value, source in inputs:
+        if isinstance(value, torch.SymInt) and value.node.expr.is_number:
+            guards.equals(source, int(value))  # an integer that the trace turned into a constant
+        elif isinstance(value, torch.SymFloat) and value.node.expr.is_number:
+            guards.equals(source, value.node.hint)
+    placeholders = [value for value, _ in inputs]
+    sources = [ShapeSource(f"t{index}") for index in range(len(inputs))]
+    plain, verbose = shape_env.produce_guards_verbose(placeholders, sources, langs=("python", "verbose_python"))
+    for condition, explained in zip(plain.exprs, verbose.exprs, strict=True):
+        where = _line_of(str(explained)) or _line_of_equality(shape_env, placeholders, str(condition))
+        guards.shape_conditions.append(ShapeCondition(str(condition), where))
+    if guards.shape_conditions:
+        text = " ".join(condition.text for condition in guards.shape_conditions)
+        for index, (_, source) in enumerate(inputs):
+            if f"t{index}." in text or f"t{index} " in text or f"t{index})" in text or text.endswith(f"t{index}"):
+                guards.shape_roots[f"t{index}"] = source
+        guards.shape_namespace.update(ti.shape_guard_namespace())

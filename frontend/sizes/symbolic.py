@@ -1,0 +1,287 @@
+"""The symbolic sizes and numbers of a graph: how they enter it, where in it they stand, and what they become."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+
+from torchmux import torch_internals as ti
+
+from .. import breaks
+from ..breaks import GraphBreak
+from ..guards.guards import GuardSet
+from ..guards.sources import Source, call
+from ..marks.tensor_marks import Mark
+from ..values.base import Value
+from ..values.constants import ConstValue, SymValue, sym_result
+from ..values.tensors import TensorValue
+from .dynamic import Dims, DynamicDims, NeedsShapeEnv
+from .shape_env import ShapeSource, check_bounds
+
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+class SymbolicNumbers:
+    """The part of a graph recorder that keeps ShapeEnv and the graph together."""
+
+    guards: GuardSet
+    inputs: list[tuple[Any, Source]]
+    real_inputs: dict[Any, Any]
+    _placeholder: Any
+    _node: Any
+    user_place: Any
+    recording_main: Any
+    region: Any
+
+    def __init__(self, dims: DynamicDims, symbolic: bool) -> None:
+        self.dims = dims
+        self.symbolic = symbolic
+        self.fake_mode = ti.fake_tensor_mode(
+            symbolic=symbolic,
+            where=lambda: self.user_place()[0],
+            scalars=dims.scalars,
+            dynamic_outputs=dims.dynamic_outputs,
+        )
+        self.shape_env = self.fake_mode.shape_env
+        self.shape_inputs: list[tuple[Any, Source]] = []  # (fake tensor or symbol, source), for shape guards
+        self.marked: list[tuple[torch.Tensor, Any, Dims, Source]] = []  # inputs with marks, for their constraints
+        self.float_inputs: dict[Any, Source] = {}  # symbol -> where the float comes from
+        self.has_unbacked = False
+        self._symbol_nodes: dict[Any, Any] = {}
+        self._symbols: dict[Any, Any] = {}  # symbol -> the SymInt that stands for it
+        self._numbers: dict[Source, Value] = {}
+        self._origins: dict[Any, str] = {}  # unbacked symbol -> the operator and line that it comes from
+
+    # --- inputs ----------------------------------------------------------------------------------------------------
+
+    def dims_of(self, tensor: torch.Tensor, source: Source) -> Dims:
+        """What is symbolic of an input."""
+        dims = self.dims.of_tensor(tensor, source)
+        if dims and not self.symbolic:
+            raise NeedsShapeEnv
+        check_bounds(tensor, dims, source)
+        return dims
+
+    def bind_sizes(self, tensor: torch.Tensor, example: Any, dims: Dims, source: Source) -> None:
+        """Make the symbols among an input's sizes inputs of their own, ahead of the tensor."""
+        for index, size in enumerate(example.shape):
+            if isinstance(size, torch.SymInt):
+                where = call(source, f"{{0}}.size({index})", f"size {index} of {{0}}")
+                self._bind_symbol(size, where, tensor.shape[index])
+                if dims.sizes.get(index) == "unbacked":
+                    self._origins.setdefault(size.node.expr, f"dimension {index} of {source.words()}, marked unbacked")
+                    self._bound_unbacked(size, where, dims.marked[index])
+        if "unbacked" in dims.sizes.values():
+            ti.new_unbacked_symbols(self.shape_env, example)  # they are bound: no operator has to bring them
+        if dims.marked:
+            self.marked.append((tensor, example, dims, source))
+
+    def _bound_unbacked(self, size: Any, source: Source, mark: Mark) -> None:
+        self.has_unbacked = True
+        if mark.low is not None:
+            torch._check(size >= mark.low)
+            self.guards.add(source, f"{{0}} >= {mark.low}", (), f">= {mark.low}")
+        if mark.high is not None:
+            torch._check(size <= mark.high)
+            self.guards.add(source, f"{{0}} <= {mark.high}", (), f"<= {mark.high}")
+
+    def _bind_symbol(self, size: Any, source: Source, real: int) -> None:
+        expr = size.node.expr
+        if not expr.is_symbol or expr in self._symbol_nodes:
+            return
+        node = self._placeholder(str(expr))
+        node.meta["example_value"] = size
+        self._symbol_nodes[expr] = node
+        self._symbols[expr] = size
+        self.inputs.append((node, source))
+        self.real_inputs[node] = real
+
+    def number_input(self, number: int | float, source: Source) -> Value:
+        """A number from outside that has been seen to change: symbolic."""
+        if not self.symbolic:
+            raise NeedsShapeEnv
+        known = self._numbers.get(source)
+        if known is None:
+            known = self._numbers[source] = self._number_input(number, source)
+        return known
+
+    def _number_input(self, number: int | float, source: Source) -> Value:
+        if type(number) is float:
+            return self._float_input(number, source)
+        assert type(number) is int
+        bound = 1 << 63
+        self.guards.add(source, f"type({{0}}) is int and {-bound} <= {{0}} < {bound}", (), "is an int of 64 bits")
+        shape_source = ShapeSource(f"t{len(self.shape_inputs)}")
+        symbol = self._new_symbol(number, shape_source)
+        sym = self.shape_env.create_symintnode(symbol, hint=number, source=shape_source)
+        self.shape_inputs.append((sym, source))
+        self._bind_symbol(sym, source, number)
+        if sym.node.expr not in self._symbol_nodes:  # ShapeEnv knows it to be a constant already
+            self.guards.equals(source, number)
+            return ConstValue(number)
+        return SymValue(sym, self._symbol_nodes[sym.node.expr], source)
+
+    def _new_symbol(self, number: int | float, source: Any) -> Any:
+        return self.shape_env.create_unspecified_symbol(number, source=source, dynamic_dim=ti.dim_kinds().DYNAMIC)
+
+    def _float_input(self, number: float, source: Source) -> Value:
+        """As torch passes floats to backends: a tensor without dimensions, whose item is the number."""
+        # Inf and nan are constants: what ShapeEnv takes for granted of numbers does not hold for them.
+        self.guards.add(source, "type({0}) is float and {0} - {0} == 0.0", (), "is a finite float")
+        shape_source = ShapeSource(f"t{len(self.shape_inputs)}")
+        symbol = self._new_symbol(number, shape_source)
+        sym = self.shape_env.create_symfloatnode(symbol, hint=number, source=shape_source)
+        self.shape_inputs.append((sym, source))
+        tensor = as_tensor(number)
+        fake = self.fake_mode.from_tensor(tensor, static_shapes=True)
+        fake.item_memo = sym
+        where = call(source, "{1}({0})", "{0}", (as_tensor,))
+        node = self._placeholder("f_" + str(symbol))
+        node.meta["example_value"] = fake
+        self.inputs.append((node, where))
+        self.real_inputs[node] = tensor
+        with self.recording_main():  # wherever it was met: later nodes anywhere may use it
+            item = self._node("call_method", "item", (node,), {})
+        item.meta["example_value"] = sym
+        self._symbol_nodes[sym.node.expr] = item
+        self.float_inputs[sym.node.expr] = source
+        return SymValue(sym, item, source)
+
+    def number_source(self, node: Any) -> Source | None:
+        """Where the compiled frame finds the number that a node stands for, if it is an input."""
+        if isinstance(node.meta.get("example_value"), torch.SymFloat):
+            expr = node.meta["example_value"].node.expr
+            return self.float_inputs.get(expr) if self._symbol_nodes.get(expr) is node else None
+        if node.op != "placeholder":
+            return None
+        return next((source for placeholder, source in self.inputs if placeholder is node), None)
+
+    # --- sizes -----------------------------------------------------------------------------------------------------
+
+    def size_value(self, owner: TensorValue, dim: int) -> Value:
+        rank = owner.example.dim()
+        if not -rank <= dim < rank:
+            message = f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})"
+            raise GraphBreak(breaks.OPERATOR_FAILED, message)
+        return self.sym_property(owner, "size", dim, owner.example.shape[dim])
+
+    def sym_property(self, owner: TensorValue, method: str, dim: int | None, value: Any) -> Value:
+        """A size, stride, element count or storage offset: a constant, an input symbol, or a node that asks for it."""
+        if not isinstance(value, torch.SymInt):
+            return ConstValue(value)
+        known = self._symbol_nodes.get(value.node.expr)
+        if known is None and not value.node.expr.is_number:
+            args = (owner.node,) if dim is None else (owner.node, dim)
+            known = self._node("call_method", method, args, {})
+            known.meta["example_value"] = value
+        return sym_result(self, value, known)  # type: ignore[arg-type]
+
+    # --- numbers that depend on data -------------------------------------------------------------------------------
+
+    def note_new_symbols(self, node: Any, name: str) -> None:
+        """Remember which symbols the result of an operator has brought."""
+        if self.shape_env is None or not self.shape_env.pending_fresh_unbacked_symbols:
+            return
+        if self.region is not None:
+            raise GraphBreak(breaks.REGION, f"{self.region.what} calls {name}, whose result has a size that data tells")
+        bindings = ti.new_unbacked_symbols(self.shape_env, node.meta["example_value"])
+        if bindings:
+            self.has_unbacked = True
+            node.meta["unbacked_bindings"] = bindings
+            for symbol in bindings:
+                self._origins[symbol] = f"{name} at {node.meta['source_line']}"
+
+    def depends_on_data(self, sym: Any) -> bool:
+        """Whether a symbolic number is one that no size and no argument tells."""
+        return self.has_unbacked and any(s in self._origins for s in sym.node.expr.free_symbols)
+
+    def undecided(self, expr: Any, question: str) -> GraphBreak:
+        """The break for a question about a symbolic number whose answer only the data knows."""
+        origins = [f"{s} is {self._origins[s]}" for s in sorted(expr.free_symbols, key=str) if s in self._origins]
+        return GraphBreak(
+            breaks.DATA_DEPENDENT_BRANCH,
+            f"{question} depends on {expr}" + (f", where {'; '.join(origins)}" if origins else "")
+            + ", which only the data tells; torch._check(...) states what is known of it",
+        )  # fmt: skip
+
+    # --- giving up symbols -----------------------------------------------------------------------------------------
+
+    def specialize(self, value: SymValue) -> Any:
+        """The number that a symbolic one is in this call, from now on a constant, guarded."""
+        sym = value.sym
+        if isinstance(sym, torch.SymInt):
+            return self._answer(sym, int, "a number needed in Python")
+        floats = [s for s in sym.node.expr.free_symbols if s in self.float_inputs]
+        if not floats:
+            answer = self._answer(sym, value.pytype(), "a number needed in Python")
+            # Python's own arithmetic on the sizes, which ShapeEnv's may miss by a rounding
+            return answer if self.depends_on_data(sym) else self._evaluate(value.node)
+        self.fix(sym)
+        return self._evaluate(value.node)
+
+    def fix(self, sym: Any) -> None:
+        """Make every symbol in an expression with floats a constant."""
+        for symbol in sorted(sym.node.expr.free_symbols, key=str):
+            source = self.float_inputs.get(symbol)
+            if source is not None:
+                self.guards.equals(source, self._evaluate(self._symbol_nodes[symbol]))
+            elif symbol in self._symbols:
+                self._answer(self._symbols[symbol], int, "a number needed in Python")
+            else:
+                raise self.undecided(sym.node.expr, "a number needed in Python")
+
+    def fix_floats(self, names: frozenset[str]) -> bool:
+        """Take floats for constants in this and all later captures of the frame, all of them if none of ours is named.
+
+        False if there are none.
+        """
+        known = {str(symbol): source for symbol, source in self.float_inputs.items()}
+        wanted = [known[name] for name in names if name in known] or known.values()
+        self.dims.fixed.update(source.words() for source in wanted)
+        return bool(known)
+
+    def _answer(self, sym: Any, kind: Any, question: str) -> Any:
+        try:
+            return kind(sym)  # ShapeEnv records the equality as a guard
+        except ti.fake_tensor_errors()["guard"]:
+            raise self.undecided(sym.node.expr, question) from None
+
+    def decide(self, sym: Any) -> bool:
+        """The truth of a symbolic number in this call, guarded."""
+        if isinstance(sym, bool):
+            return sym
+        if isinstance(sym, torch.SymBool) and self.float_inputs and not self._is_exact(sym.node.expr):
+            self.fix(sym)
+            return bool(self._answer(sym, bool, "the branch"))
+        if isinstance(sym, torch.SymFloat) and any(s in self.float_inputs for s in sym.node.expr.free_symbols):
+            if not sym.node.expr.is_symbol:
+                self.fix(sym)
+        return self._answer(sym if isinstance(sym, torch.SymBool) else sym != 0, bool, "the branch")
+
+    def _is_exact(self, expr: Any) -> bool:
+        """Whether ShapeEnv may reorder what a comparison computes: arithmetic on floats does not bear that."""
+        if not any(s in self.float_inputs for s in expr.free_symbols):
+            return True
+        return expr.is_Relational and all(side.is_symbol or side.is_number for side in expr.args)
+
+    def _evaluate(self, node: Any) -> Any:
+        """What a node that computes a number gives in this call, by Python's own arithmetic."""
+        if not isinstance(node, torch.fx.Node):
+            return node
+        example = node.meta["example_value"]
+        if node.op == "placeholder":
+            return self.real_inputs[node]
+        if node.op == "call_method" and node.target == "item" and node.args[0] in self.real_inputs:
+            return self.real_inputs[node.args[0]].item()
+        if isinstance(example, torch.SymInt):
+            return example.node.hint  # not int(), which would make a constant of it
+        if node.op != "call_function" or node.target is operator.getitem:
+            return {torch.SymFloat: float, torch.SymBool: bool}[type(example)](example)
+        return node.target(*map(self._evaluate, node.args), **{k: self._evaluate(v) for k, v in node.kwargs.items()})
+
+
+def as_tensor(number: float) -> torch.Tensor:
+    """A float as torch hands it to backends."""
+    return torch.tensor(number, dtype=torch.float64, device="cpu")

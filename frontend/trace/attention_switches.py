@@ -1,0 +1,77 @@
+"""Global switches of torch that the program sets: the kernels of attention.
+
+A switch is set for real while the program is traced, so that questions about it and the fake tensors follow, and set
+back at the end of the trace.  The graph sets it too, and sets it back; where the program leaves it set, the compiled
+frame does so behind the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from torch.fx.node import has_side_effect
+
+from torchmux import torch_internals as ti
+
+from ..guards.sources import const_source
+from ..handlers.table import handles
+from ..values.base import Value
+from ..values.constants import ConstValue
+
+if TYPE_CHECKING:
+    from .trace import Trace
+
+
+class Switches:
+    """The switches that one trace has set or read: what they were, and what the program left them at."""
+
+    def __init__(self) -> None:
+        self.initial: dict[Callable, Any] = {}  # by the function that sets it
+        self.written: set[Callable] = set()
+        self.final: dict[Callable, Any] = {}
+
+    def read(self, tr: Trace, setter: Callable) -> Any:
+        getter = _SWITCHES[setter]
+        now = getter()
+        if setter not in self.initial:
+            self.initial[setter] = now
+            words = f"returns {now}"
+            tr.guards.add(const_source(getter, getter.__name__), "{0}() == {1}", (now,), words)
+        return now
+
+    def write(self, tr: Trace, setter: Callable, value: Any) -> None:
+        self.read(tr, setter)
+        self.written.add(setter)
+        tr._node("call_function", setter, (value,), {})
+        setter(value)
+
+    def close(self, tr: Trace) -> None:
+        """The graph ends: it sets everything back, and the compiled frame goes on as the program does."""
+        for setter in self.written:
+            now, initial = _SWITCHES[setter](), self.initial[setter]
+            if now != initial:
+                self.final[setter] = now
+                tr._node("call_function", setter, (initial,), {})
+
+    def restore(self) -> None:
+        """Set everything back for real; also what a graph that fails in the middle leaves behind."""
+        for setter in self.written:
+            setter(self.initial[setter])
+
+
+_SWITCHES = ti.switches()
+
+
+def _handle(setter: Callable, getter: Callable) -> None:
+    def write(tr: Trace, value: Value) -> Value:
+        tr.switches.write(tr, setter, value.const(tr))
+        return ConstValue(None)
+
+    has_side_effect(setter)
+    handles(setter)(write)
+    handles(getter)(lambda tr: tr.lift(tr.switches.read(tr, setter)))
+
+
+for _setter, _getter in _SWITCHES.items():
+    _handle(_setter, _getter)

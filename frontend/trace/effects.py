@@ -1,0 +1,42 @@
+"""Side effects: what the traced program changed outside its own frame, replayed after the graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..values.base import Value
+
+
+class Effects:
+    """Changed values in the order of their first change, and stores to globals.
+
+    Contents are kept on the values themselves; replaying writes their final state, which is all that anyone outside
+    can see, since nothing outside runs while the trace does.
+    """
+
+    def __init__(self) -> None:
+        self.changed_values: dict[Value, None] = {}
+        self.region: Any = None  # the open region that must be told, see higher_order.region
+        self.globals: dict[tuple[int, str], tuple[dict, Value]] = {}
+
+    def changed(self, value: Value) -> None:
+        """``value`` is about to change; it matters only if it existed before the trace."""
+        if self.region is not None:
+            self.region.changed(value)
+        if value.source is not None:
+            self.changed_values.setdefault(value)
+
+    def is_clean(self, value: Value) -> bool:
+        return value not in self.changed_values
+
+    def store_global(self, namespace: dict, name: str, value: Value) -> None:
+        if self.region is not None:
+            self.region.changed_global(name)
+        self.globals[(id(namespace), name)] = (namespace, value)
+
+    def global_value(self, namespace: dict, name: str) -> Value | None:
+        found = self.globals.get((id(namespace), name))
+        return found[1] if found else None
+
+    def __bool__(self) -> bool:
+        return bool(self.changed_values or self.globals)

@@ -1,0 +1,502 @@
+"""Python's operator protocols over values: arithmetic, comparison, identity, isinstance, formatting."""
+
+from __future__ import annotations
+
+import collections
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from torchmux import torch_internals as ti
+
+from .. import breaks
+from ..breaks import GraphBreak
+from ..values.base import MISSING, Raised, Value
+from ..values.constants import ConstValue, SymValue, operand, sym_result
+from ..values.containers.deques import DequeValue
+from ..values.containers.mappings import DictValue, DictViewValue
+from ..values.containers.sequences import ListValue, RangeValue, SequenceValue, SliceValue, TupleValue
+from ..values.containers.sets import SetValue
+from ..values.instance_dict import InstanceDictValue
+from ..values.objects import ObjectValue
+from ..values.tensors import TensorValue
+from ..values.texts import DataText
+from .same_tensor import may_be_one
+
+# symbol -> (function, special method, reflected method)
+_BINARY: dict[str, tuple[Callable, str, str]] = {
+    "+": (operator.add, "__add__", "__radd__"),
+    "-": (operator.sub, "__sub__", "__rsub__"),
+    "*": (operator.mul, "__mul__", "__rmul__"),
+    "/": (operator.truediv, "__truediv__", "__rtruediv__"),
+    "//": (operator.floordiv, "__floordiv__", "__rfloordiv__"),
+    "%": (operator.mod, "__mod__", "__rmod__"),
+    "**": (operator.pow, "__pow__", "__rpow__"),
+    "@": (operator.matmul, "__matmul__", "__rmatmul__"),
+    "&": (operator.and_, "__and__", "__rand__"),
+    "|": (operator.or_, "__or__", "__ror__"),
+    "^": (operator.xor, "__xor__", "__rxor__"),
+    "<<": (operator.lshift, "__lshift__", "__rlshift__"),
+    ">>": (operator.rshift, "__rshift__", "__rrshift__"),
+}
+_INPLACE: dict[str, tuple[Callable, str]] = {
+    symbol + "=": (getattr(operator, "i" + name[0].__name__.strip("_")), "__i" + name[1][2:])
+    for symbol, name in _BINARY.items()
+}
+_COMPARE: dict[str, tuple[Callable, str, str]] = {
+    "<": (operator.lt, "__lt__", "__gt__"),
+    "<=": (operator.le, "__le__", "__ge__"),
+    ">": (operator.gt, "__gt__", "__lt__"),
+    ">=": (operator.ge, "__ge__", "__le__"),
+    "==": (operator.eq, "__eq__", "__eq__"),
+    "!=": (operator.ne, "__ne__", "__ne__"),
+}
+_UNARY: dict[str, tuple[Callable, str]] = {
+    "-": (operator.neg, "__neg__"),
+    "+": (operator.pos, "__pos__"),
+    "~": (operator.invert, "__invert__"),
+}
+_SET_METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
+
+
+def _plain_number(value: Value) -> Value:
+    """A member of an ``IntEnum`` as the number that it is: symbolic numbers do not know it for one."""
+    if isinstance(value, ConstValue) and type(value.value) not in (int, float, bool):
+        return ConstValue(int(value.value) if isinstance(value.value, int) else float(value.value))
+    return value
+
+
+class Protocols:
+    """What the interpreter asks of two values at once; mixed into the trace."""
+
+    # supplied by the trace
+    emit: Any
+    fold: Any
+    make_exception: Any
+    static_lookup: Any
+    wrap: Any
+    lift: Any
+
+    # --- arithmetic ------------------------------------------------------------------------------------------------
+
+    def binary(self, symbol: str, left: Value, right: Value) -> Value:
+        """``left <symbol> right``; ``symbol`` may be an in-place one such as ``+=``."""
+        if symbol.endswith("="):
+            return self._inplace(symbol, left, right)
+        function, name, reflected = _BINARY[symbol]
+        if left.is_const() and right.is_const() and not isinstance(left, ObjectValue):
+            return self._fold_binary(function, symbol, left, right)
+        if isinstance(left, TensorValue) or isinstance(right, TensorValue):
+            if not isinstance(left, ObjectValue) and not isinstance(right, ObjectValue):
+                return self.emit("call_function", function, [operand(left), operand(right)], {})
+        if isinstance(left, SymValue) or isinstance(right, SymValue):
+            found = self._symbolic(function, left, right)
+            if found is not None:
+                return found
+        found = self._containers(symbol, left, right)
+        if found is not None:
+            return found
+        return self._dunder(symbol, name, reflected, left, right)
+
+    def _fold_binary(self, function: Callable, symbol: str, left: Value, right: Value) -> Value:
+        a, b = left.const(self), right.const(self)
+        if symbol in ("**", "<<") and isinstance(a, int) and isinstance(b, int) and abs(b) > 10_000:
+            raise GraphBreak(breaks.OPERATION, f"{a} {symbol} {b} is too large to compute while compiling")
+        return self.fold(function, [a, b], {})
+
+    def _symbolic(self, function: Callable, left: Value, right: Value) -> Value | None:
+        if not all(
+            isinstance(v, SymValue) or (v.is_const() and isinstance(v.real(), (int, float))) for v in (left, right)
+        ):
+            return None
+        left, right = _plain_number(left), _plain_number(right)
+        if not self._is_defined(function, right):
+            return self.fold(function, [left.const(self), right.const(self)], {})  # raises what Python raises
+        a, b = left.fake(self), right.fake(self)
+        try:
+            result = function(a, b)
+        except Exception as error:
+            if isinstance(error, ti.fake_tensor_errors()["guard"]):
+                raise self.undecided(error.cond, f"symbolic {function.__name__}") from None
+            # there is no such operation on symbols: bits, powers that may be fractions
+            return self.fold(function, [left.const(self), right.const(self)], {})
+        if not isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return ConstValue(result)
+        if result.node.expr.is_number:
+            return sym_result(self, result, None)
+        node = self._node("call_function", function, (left.arg(self), right.arg(self)), {})
+        node.meta["example_value"] = result
+        return sym_result(self, result, node)
+
+    def _is_defined(self, function: Callable, right: Value) -> bool:
+        """Whether arithmetic with this right operand computes something; guarded if it is symbolic."""
+        if not isinstance(right, SymValue) or self.depends_on_data(right.sym):
+            return True
+        if function in (operator.truediv, operator.floordiv, operator.mod):
+            return self.decide(right.sym)
+        if function in (operator.lshift, operator.rshift):
+            return self.decide(right.sym >= 0)
+        return True
+
+    def _containers(self, symbol: str, left: Value, right: Value) -> Value | None:
+        if symbol == "+" and isinstance(left, SequenceValue) and isinstance(right, SequenceValue):
+            if isinstance(left, ListValue) and isinstance(right, ListValue):
+                return ListValue([*left.items(self), *right.items(self)])
+            if isinstance(left, TupleValue) and isinstance(right, TupleValue):
+                cls = type(_sample(left) + _sample(right))
+                return TupleValue([*left.items(self), *right.items(self)], cls=cls)
+            return None
+        if symbol == "*":
+            sequence, count = (left, right) if isinstance(left, SequenceValue) else (right, left)
+            if isinstance(sequence, SequenceValue) and issubclass(count.pytype(), int):
+                items = sequence.items(self) * count.const(self)
+                if isinstance(sequence, ListValue):
+                    return ListValue(items)
+                assert isinstance(sequence, TupleValue)
+                return TupleValue(items, cls=type(_sample(sequence) * 2 if sequence is left else 2 * _sample(sequence)))
+        if (
+            isinstance(left, (SetValue, DictViewValue))
+            and isinstance(
+                right,
+                (SetValue, DictViewValue, *([SequenceValue, DictValue] if isinstance(left, DictViewValue) else [])),
+            )
+            and symbol in _SET_METHODS
+        ):
+            base = left.as_set(self) if isinstance(left, DictViewValue) else left
+            return base.call_method(self, _SET_METHODS[symbol], [right], {})
+        if symbol == "|" and isinstance(left, DictValue) and isinstance(right, DictValue):
+            # A right operand of a class that derives from the left one's is asked first, and makes one of its own.
+            derived = right.cls is not left.cls and issubclass(right.cls, left.cls)
+            merged = (right if derived else left).call_method(self, "copy", [], {})
+            if derived:
+                merged.call_method(self, "clear", [], {})
+                merged.call_method(self, "update", [left], {})
+            merged.call_method(self, "update", [right], {})
+            return merged
+        if symbol == "%" and isinstance(left, ConstValue) and isinstance(left.value, str):
+            return self.fold(operator.mod, [left.value, _format_args(self, right)], {})
+        return None
+
+    def _inplace(self, symbol: str, left: Value, right: Value) -> Value:
+        function, name = _INPLACE[symbol]
+        if isinstance(left, TensorValue):
+            return self.emit("call_function", function, [left, operand(right)], {})
+        if isinstance(left, ListValue) and symbol == "+=":
+            left.call_method(self, "extend", [right], {})
+            return left
+        if isinstance(left, ListValue) and symbol == "*=":
+            left.replace(self, left.items(self) * right.const(self))
+            return left
+        if isinstance(left, DequeValue) and symbol == "+=":
+            left.call_method(self, "extend", [right], {})
+            return left
+        if isinstance(left, DictValue) and symbol == "|=":
+            left.call_method(self, "update", [right], {})
+            return left
+        if isinstance(left, SetValue) and left.cls is set and symbol[:-1] in _SET_METHODS:
+            merged = left.call_method(self, _SET_METHODS[symbol[:-1]], [right], {})
+            known = left.mirror is not None and isinstance(right, SetValue) and right.mirror is not None
+            left.replace(self, dict(merged.entries), function(left.mirror, right.mirror) if known else None)
+            return left
+        if isinstance(left, ObjectValue):
+            method = self.special_method(left, name)
+            if method is not None:
+                result = method.call(self, [right], {})
+                if not _is_not_implemented(result):
+                    return result
+        return self.binary(symbol[:-1], left, right)
+
+    def _dunder(self, symbol: str, name: str, reflected: str, left: Value, right: Value) -> Value:
+        order = [(left, name, right), (right, reflected, left)]
+        if (
+            right.pytype() is not left.pytype()
+            and issubclass(right.pytype(), left.pytype())
+            and self.static_lookup(right.pytype(), reflected) is not self.static_lookup(left.pytype(), reflected)
+        ):
+            order.reverse()
+        tried = False
+        for owner, method_name, other in order:
+            method = self.special_method(owner, method_name) if isinstance(owner, ObjectValue) else None
+            if method is None and isinstance(owner, ObjectValue):
+                owner.refuse_c(self, method_name)
+            if method is not None:
+                tried = True
+                result = method.call(self, [other], {})
+                if not _is_not_implemented(result):
+                    return result
+        storages = [self._plain_storage(v) for v in (left, right)]
+        if any(s is not v for s, v in zip(storages, (left, right), strict=True)):
+            return self.binary(symbol, *storages)
+        if tried or (_surely_unsupported(left) and _surely_unsupported(right)):
+            message = (
+                f"unsupported operand type(s) for {symbol}: {left.pytype().__name__!r} and {right.pytype().__name__!r}"
+            )
+            raise Raised(self.make_exception(TypeError, message))
+        raise GraphBreak(breaks.OPERATION, f"{left.describe()} {symbol} {right.describe()}")
+
+    def _plain_storage(self, value: Value) -> Value:
+        """The builtin contents of an object whose class derives from a builtin one."""
+        if isinstance(value, ObjectValue):
+            return value.storage(self) or value
+        return value
+
+    def unary(self, symbol: str, value: Value) -> Value:
+        function, name = _UNARY[symbol]
+        if isinstance(value, TensorValue):
+            return self.emit("call_function", function, [value], {})
+        if isinstance(value, SymValue) and (symbol == "~" or value.pytype() is bool):
+            return self.fold(function, [value.const(self)], {})  # symbolic integers have no bits
+        if isinstance(value, SymValue):
+            result = function(value.sym)
+            node = self._node("call_function", function, (value.node,), {})
+            node.meta["example_value"] = result
+            return sym_result(self, result, node)
+        if isinstance(value, ObjectValue):
+            method = self.special_method(value, name)
+            if method is None:
+                value.refuse_c(self, name)
+            else:
+                return method.call(self, [], {})
+        if value.is_const():
+            return self.fold(function, [value.const(self)], {})
+        raise GraphBreak(breaks.OPERATION, f"{symbol}{value.describe()}")
+
+    # --- comparison ------------------------------------------------------------------------------------------------
+
+    def compare(self, symbol: str, left: Value, right: Value) -> Value:
+        function, name, reflected = _COMPARE[symbol]
+        objects = isinstance(left, ObjectValue) or isinstance(right, ObjectValue)
+        if not objects and (isinstance(left, TensorValue) or isinstance(right, TensorValue)):
+            other = right if isinstance(left, TensorValue) else left
+            if symbol in ("==", "!=") and not _comparable_with_tensor(other):
+                return ConstValue(symbol == "!=")
+            return self.emit("call_function", function, [left, right], {})
+        if isinstance(left, SymValue) or isinstance(right, SymValue):
+            found = self._symbolic(function, left, right)
+            if found is not None:
+                return found
+        if left.is_const() and right.is_const() and not objects:
+            return self.fold(function, [left.const(self), right.const(self)], {})
+        if symbol in ("==", "!=") and not objects:
+            return ConstValue(self.equal(left, right) is (symbol == "=="))
+        if objects:
+            return self._rich_compare(symbol, name, reflected, left, right)
+        polyfill = self._order_polyfill(left, right, name)
+        if polyfill is not None:
+            return polyfill
+        raise GraphBreak(breaks.OPERATION, f"{left.describe()} {symbol} {right.describe()}")
+
+    def _order_polyfill(self, left: Value, right: Value, name: str) -> Value | None:
+        left, right = (v.as_set(self) if isinstance(v, DictViewValue) else v for v in (left, right))
+        for base in (list, tuple, set, frozenset):
+            if issubclass(left.pytype(), base) and issubclass(right.pytype(), base):
+                polyfill = self.method_polyfill(base, name)
+                if polyfill is not None:
+                    return polyfill.call(self, [left, right], {})
+        return None
+
+    def _rich_compare(self, symbol: str, name: str, reflected: str, left: Value, right: Value) -> Value:
+        for owner, method_name, other in ((left, name, right), (right, reflected, left)):
+            if isinstance(owner, ObjectValue):
+                method = self.special_method(owner, method_name)
+                if method is None:
+                    owner.refuse_c(self, method_name)
+                else:
+                    result = method.call(self, [other], {})
+                    if not _is_not_implemented(result):
+                        return result
+        if symbol == "!=" and any(
+            isinstance(v, ObjectValue) and isinstance(self.static_lookup(v.cls, "__eq__"), types.FunctionType)
+            for v in (left, right)
+        ):
+            return ConstValue(not self._rich_compare("==", "__eq__", "__eq__", left, right).truth(self))
+        storages = [self._plain_storage(v) for v in (left, right)]
+        if any(s is not v for s, v in zip(storages, (left, right), strict=True)):
+            return self.compare(symbol, *storages)
+        if symbol in ("==", "!="):
+            return ConstValue(self.is_same(left, right) is (symbol == "=="))
+        message = (
+            f"'{symbol}' not supported between instances of {left.pytype().__name__!r} and {right.pytype().__name__!r}"
+        )
+        raise Raised(self.make_exception(TypeError, message))
+
+    def equal(self, left: Value, right: Value) -> bool:
+        """``bool(left == right)`` with the identity shortcut of container comparisons."""
+        if left is right:
+            return True
+        if isinstance(left, (TensorValue, ObjectValue)) or isinstance(right, (TensorValue, ObjectValue)):
+            return self.compare("==", left, right).truth(self)
+        if isinstance(left, SymValue) or isinstance(right, SymValue):
+            found = self._symbolic(operator.eq, left, right)
+            return found.truth(self) if found is not None else False
+        if isinstance(left, DictViewValue) or isinstance(right, DictViewValue):
+            return self._equal_views(left, right)
+        for kind in (TupleValue, ListValue, DequeValue):
+            if isinstance(left, kind) and isinstance(right, kind):
+                a, b = left.items(self), right.items(self)
+                return len(a) == len(b) and all(map(self.equal, a, b))
+        if isinstance(left, DictValue) and isinstance(right, DictValue):
+            left.values(self), right.values(self)
+            ordered = issubclass(left.cls, collections.OrderedDict) and issubclass(right.cls, collections.OrderedDict)
+            if ordered and list(left.entries) != list(right.entries):
+                return False
+            return left.entries.keys() == right.entries.keys() and all(
+                self.equal(left.entries[k][1], right.entries[k][1]) for k in left.entries
+            )
+        if isinstance(left, InstanceDictValue) or isinstance(right, InstanceDictValue):
+            pair = [v.snapshot(self) if isinstance(v, InstanceDictValue) else v for v in (left, right)]
+            return self.equal(*pair)
+        if isinstance(left, SetValue) and isinstance(right, SetValue):
+            return left.entries.keys() == right.entries.keys()
+        if isinstance(left, SliceValue) and isinstance(right, SliceValue):
+            return all(self.equal(getattr(left, n), getattr(right, n)) for n in ("start", "stop", "step"))
+        if left.is_const() and right.is_const():
+            return bool(left.const(self) == right.const(self))
+        a, b = left.real(), right.real()
+        if a is not MISSING and b is not MISSING:
+            return bool(a == b) if not isinstance(a, torch.nn.Module) else a is b
+        containers = (SequenceValue, DictValue, SetValue, RangeValue)
+        if isinstance(left, containers) or isinstance(right, containers):
+            return False
+        try:
+            return bool(left.hash_key(self) == right.hash_key(self))
+        except (GraphBreak, Raised):
+            raise GraphBreak(breaks.OPERATION, f"{left.describe()} == {right.describe()}") from None
+
+    def _equal_views(self, left: Value, right: Value) -> bool:
+        """Views of keys and items compare as sets, those of values by identity."""
+        sets = []
+        for value in (left, right):
+            if isinstance(value, DictViewValue) and value.kind != "values":
+                value = value.as_set(self)
+            if not isinstance(value, SetValue):
+                return False
+            sets.append(value)
+        return self.equal(*sets)
+
+    def is_same(self, left: Value, right: Value) -> bool:
+        """``left is right``."""
+        if left is right:
+            return True
+        if isinstance(left, ConstValue) and isinstance(right, ConstValue):
+            a, b = left.value, right.value
+            if a is b:
+                return True
+            # equal numbers and strings may or may not be one object in the running program
+            return type(a) is type(b) and isinstance(a, (int, str)) and a == b and not isinstance(a, bool)
+        if isinstance(left, TensorValue) and isinstance(right, TensorValue):
+            if may_be_one(left.node, right.node):
+                raise GraphBreak(breaks.OPERATION, f"whether {left.describe()} is {right.describe()}")
+            return False
+        if isinstance(left, InstanceDictValue) and isinstance(right, InstanceDictValue):
+            return self.is_same(left.owner, right.owner)
+        a, b = left.real(), right.real()
+        if a is not MISSING and a is b:
+            return True
+        if left.pytype() is right.pytype():
+            self.identity_matters(left, right)
+        return False
+
+    # --- classes ---------------------------------------------------------------------------------------------------
+
+    def is_instance(self, value: Value, cls: Any) -> bool:
+        """``isinstance`` against a real class (tuples are the caller's business)."""
+        own = value.pytype()
+        if cls is torch.nn.Parameter or cls is torch.nn.Buffer:
+            return own is cls
+        if (
+            isinstance(value, TensorValue)
+            and cls.__module__ == "torch"
+            and cls.__name__.endswith("Tensor")
+            and cls is not torch.Tensor
+        ):
+            return isinstance(value.example, cls)
+        try:
+            found = issubclass(own, cls)
+        except TypeError as error:
+            raise Raised(self.exception(error)) from None
+        if not found and isinstance(value, ObjectValue):
+            value.refuse_other_class(self)
+        return found
+
+    def special_method(self, owner: Value, name: str) -> Value | None:
+        """A special method looked up on the class, bound; None if there is none."""
+        if isinstance(owner, ObjectValue):
+            return owner.special(self, name)
+        if self.static_lookup(owner.pytype(), name) is MISSING:
+            return None
+        return owner.getattr(self, name)
+
+    # --- text ------------------------------------------------------------------------------------------------------
+
+    def convert(self, value: Value, conversion: str) -> Value:
+        """``!s``, ``!r`` and ``!a`` of f-strings, and ``str()``/``repr()``."""
+        if isinstance(value, ObjectValue):
+            method = value.special(self, "__str__") if conversion == "s" else None
+            method = method or value.special(self, "__repr__")
+            if method is not None:
+                return method.call(self, [], {})
+            from ..values.exceptions import ExceptionValue
+
+            if isinstance(value, ExceptionValue):
+                return value.call_c_method(self, BaseException, "__str__" if conversion == "s" else "__repr__", [], {})
+        function = {"s": str, "r": repr, "a": ascii}[conversion]
+        return self.fold(function, [_text_arg(self, value)], {})
+
+    def format(self, value: Value, spec: Value | None) -> Value:
+        text = "" if spec is None else spec.const(self)
+        if isinstance(value, ObjectValue):
+            method = value.special(self, "__format__")
+            if method is not None:
+                return method.call(self, [ConstValue(text)], {})
+            value = self.convert(value, "s")
+        if isinstance(value, TensorValue) and not text and self.may_expect:
+            self.texts += 1
+            return DataText()
+        return self.fold(format, [_text_arg(self, value), text], {})
+
+
+def _text_arg(tr: Any, value: Value) -> Any:
+    """The object whose text is wanted; containers of constants count."""
+    real = value.real()
+    if isinstance(real, (type, types.FunctionType, types.ModuleType)):
+        return real
+    if isinstance(value, (SequenceValue, DictValue, SetValue)) and value.pytype() in (
+        list,
+        tuple,
+        dict,
+        set,
+        torch.Size,
+    ):
+        if value.pytype() is torch.Size:
+            return torch.Size(value.const(tr))
+        return value.const(tr)
+    return value.const(tr)
+
+
+def _format_args(tr: Any, value: Value) -> Any:
+    if isinstance(value, TupleValue):
+        return tuple(_text_arg(tr, v) for v in value.items(tr))
+    return _text_arg(tr, value)
+
+
+def _sample(value: TupleValue) -> tuple:
+    """A tuple of the same kind; what arithmetic makes of a ``torch.Size`` depends on torch's version."""
+    return torch.Size((1,)) if value.cls is torch.Size else (1,)
+
+
+def _is_not_implemented(value: Value) -> bool:
+    return isinstance(value, ConstValue) and value.value is NotImplemented
+
+
+def _comparable_with_tensor(other: Value) -> bool:
+    if isinstance(other, (TensorValue, SymValue)):
+        return True
+    return isinstance(other, ConstValue) and isinstance(other.value, (int, float, complex, bool))
+
+
+def _surely_unsupported(value: Value) -> bool:
+    return isinstance(value, (ConstValue, SequenceValue, DictValue, SetValue, ObjectValue, RangeValue))

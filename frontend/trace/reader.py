@@ -1,0 +1,512 @@
+"""Reads existing objects into values, and guards what it reads.
+
+``wrap`` is the one door: it dispatches on the object's class, remembers what it has made (so that one object is one
+value, however it is reached) and adds the guards that make the value true for later calls.
+"""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import contextvars
+import enum
+import functools
+import threading
+import types
+import typing
+import weakref
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import breaks
+from ..breaks import GraphBreak
+from ..guards.guards import GuardSet
+from ..guards.sources import CellSource, LocalSource, Source, attr, const_source, global_source, raw_item
+from ..handlers import classify
+from ..unwrap import compiled_elsewhere, compiled_here
+from ..values.base import MISSING, Raised, Value
+from ..values.cached import CachedFunctionValue
+from ..values.classes import BuiltinValue, ClassValue, DisabledValue, PythonModuleValue, RealValue, WeakrefValue
+from ..values.constants import CONST_TYPES, ConstValue
+from ..values.containers.deques import wrap_deque
+from ..values.containers.iterators import wrap_iterator
+from ..values.containers.mappings import wrap_dict
+from ..values.containers.sequences import (
+    Lazy,
+    ListValue,
+    RangeValue,
+    SliceValue,
+    TupleValue,
+    wrap_list,
+    wrap_tuple,
+)
+from ..values.containers.sets import wrap_set
+from ..values.contexts import wrap_context
+from ..values.exceptions import wrap_exception
+from ..values.functions import CellValue, CodeValue, FunctionValue, MethodValue, PartialValue, wrap_function
+from ..values.modules import wrap_module
+from ..values.numpy_ import wrap_numpy_function
+from ..values.objects import BuiltinMethodValue, HashedKey, ObjectValue
+from ..values.tensors import TensorValue
+
+_MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
+_DATA_DESCRIPTOR: dict[type, bool] = {}
+_STATIC: dict[tuple[type, str], Any] = {}
+_C_FUNCTIONS = (
+    types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
+    types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
+)  # fmt: skip
+_WEAK_TYPES = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType, types.FrameType, types.TracebackType)
+# Parts of the typing machinery are instances that a program may only pass on or compare.
+_INERT_TYPES = (
+    typing.TypeVar, type(list[int]), types.UnionType,
+    torch.Generator, torch.cuda.Stream if hasattr(torch.cuda, "Stream") else torch.Generator,
+    type(threading.Lock()), property, staticmethod, classmethod,
+)  # fmt: skip
+
+
+class Reader:
+    """The reading half of a trace."""
+
+    guards: GuardSet
+    tensor_input: Any
+    make_exception: Any
+    effects: Any
+
+    def __init__(self) -> None:
+        self._memo: dict[int, Value] = {}
+        self._keep: list[Any] = []  # what _memo has ids of must stay alive
+        self._global_guards: set[tuple[int, str]] = set()
+        self._distinct: set[type] = set()
+        self._equal: dict[tuple[type, str], Any] = {}
+        self.module_sources: set[Source] = set()  # paths that lead to modules
+        self._shared_cells: list[tuple[Source, CellSource]] = []  # other paths to cells of the frame
+
+    # --- the one door ----------------------------------------------------------------------------------------------
+
+    def wrap(self, obj: Any, source: Source | None) -> Value:
+        """The value of an existing object reached by ``source`` (None: known without a guard)."""
+        cls = type(obj)
+        if cls in CONST_TYPES:
+            return self._wrap_const(obj, source)
+        known = self._memo.get(id(obj))
+        if known is not None:
+            if source is not None and known.source is not None and known.source != source:
+                if isinstance(known.source, CellSource):
+                    self._shared_cells.append((source, known.source))
+                else:
+                    self.guards.same(source, known.source)
+            elif source is not None and known.source is None:
+                self._guard_again(known, obj, source)
+            return known
+        value = self._wrap_new(obj, cls, source)
+        self._memo[id(obj)] = value
+        self._keep.append(obj)
+        return value
+
+    def _guard_again(self, known: Value, obj: Any, source: Source) -> None:
+        """An object first met without a path is now met with one: its identity is what matters."""
+        if (
+            isinstance(known, (FunctionValue, ClassValue, BuiltinValue, PythonModuleValue, DisabledValue))
+            or known.real() is obj
+        ):
+            self.guards.is_object(source, obj)
+
+    def _wrap_const(self, obj: Any, source: Source | None) -> Value:
+        if source is not None:
+            if type(obj) in (int, float) and self.wants_symbolic(obj, source):
+                return self.number_input(obj, source)
+            self.guards.equals(source, obj)
+        return ConstValue(obj, source)
+
+    def _wrap_new(self, obj: Any, cls: type, source: Source | None) -> Value:
+        if isinstance(self.static_lookup(cls, "__getattribute__"), types.FunctionType) and not issubclass(
+            cls, (torch.Tensor, torch.nn.Module, BaseException, type)
+        ):
+            return self._wrap_object(obj, cls, source)  # to ask isinstance() of it would run its code
+        if isinstance(obj, torch.Tensor):
+            return self._wrap_tensor(obj, source)
+        if cls is types.FunctionType:
+            return self._wrap_python_function(obj, source)
+        if isinstance(obj, type):
+            self._identity(obj, source)
+            return ClassValue(obj, source)
+        if isinstance(obj, torch.nn.Module):
+            if (original := getattr(cls, "_torchmux_original", None)) is not None:
+                self._identity(obj, source)
+                return self.wrap(original, source and attr(source, "_torchmux_original"))
+            return wrap_module(self, obj, source)
+        if cls is list:
+            return wrap_list(self, obj, source)
+        if cls is tuple or cls is torch.Size or (isinstance(obj, tuple) and hasattr(cls, "_fields")):
+            return wrap_tuple(self, obj, source)
+        if cls in _MAPPINGS:
+            return wrap_dict(self, obj, source)
+        if cls in (set, frozenset):
+            return wrap_set(self, obj, source)
+        if isinstance(obj, enum.Enum):
+            self._identity(obj, source)
+            return ConstValue(obj, source)
+        return self._wrap_rare(obj, cls, source)
+
+    def _wrap_rare(self, obj: Any, cls: type, source: Source | None) -> Value:
+        if cls is types.MethodType:
+            if source is not None:
+                self.guards.type_is(source, types.MethodType)
+            function = self.wrap(obj.__func__, source and attr(source, "__func__"))
+            return MethodValue(function, self.wrap(obj.__self__, source and attr(source, "__self__")), source)
+        if isinstance(obj, _C_FUNCTIONS):
+            return self._wrap_c_function(obj, source)
+        if (numpy_function := wrap_numpy_function(obj, source)) is not None:
+            self._identity(obj, source)
+            return numpy_function
+        if cls is types.ModuleType or isinstance(obj, types.ModuleType):
+            self._identity(obj, source)
+            return PythonModuleValue(obj, source)
+        if cls is functools.partial:
+            return self._wrap_partial(obj, source)
+        if isinstance(obj, functools._lru_cache_wrapper):
+            self._identity(obj, source)
+            return CachedFunctionValue(obj, source)
+        if cls is collections.deque:
+            return wrap_deque(self, obj, source)
+        if cls is types.CellType:
+            return CellValue(source=source, obj=obj)
+        if cls is weakref.ReferenceType:
+            self.guards_type(source, cls)
+            return WeakrefValue(obj, source)
+        if cls is range:
+            self.guards_equal(source, obj)
+            return RangeValue(obj, source)
+        if cls is slice:
+            start, stop, step = (
+                self.wrap(getattr(obj, n), source and attr(source, n)) for n in ("start", "stop", "step")
+            )
+            return SliceValue(start, stop, step, source)
+        if cls is types.CodeType:
+            self._identity(obj, source)
+            return CodeValue(obj)
+        if cls is types.MappingProxyType:
+            if source is not None:
+                self.guards.type_is(source, cls)
+            inner = dict(obj)
+            return wrap_dict(self, inner, None)
+        if cls in (type({}.keys()), type({}.values()), type({}.items())):
+            raise GraphBreak(breaks.OPERATION, f"a dictionary view from outside ({source.words() if source else '?'})")
+        if (iterator := wrap_iterator(self, obj, source)) is not None:
+            return iterator
+        context = wrap_context(self, obj, source)
+        if context is not None:
+            return context
+        if classify.is_operator_object(obj):
+            self._identity(obj, source)
+            return classify.operator_value(obj, source)
+        if isinstance(obj, (_WEAK_TYPES, contextvars.ContextVar)):
+            raise GraphBreak(breaks.OPERATION, f"a {cls.__name__} from outside ({source.words() if source else '?'})")
+        if isinstance(obj, BaseException):
+            return wrap_exception(self, obj, source)
+        if isinstance(obj, _INERT_TYPES) or cls.__module__ == "typing":
+            self._identity(obj, source)
+            return DisabledValue(obj, f"calling a {cls.__name__}", breaks.OPERATION, source)
+        return self._wrap_object(obj, cls, source)
+
+    def _wrap_object(self, obj: Any, cls: type, source: Source | None) -> Value:
+        """An object of a class that nothing above knows: its attributes are guarded as they are read."""
+        self.guards_type(source, cls)
+        return ObjectValue(cls, obj, source or const_source(obj, cls.__name__))
+
+    def _wrap_tensor(self, obj: torch.Tensor, source: Source | None) -> Value:
+        if type(obj) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+            raise GraphBreak(
+                breaks.SUBCLASS, f"{source.words() if source else 'a constant'} is a {type(obj).__qualname__}"
+            )
+        if source is None:
+            source = const_source(obj, "constant tensor")
+        return self.tensor_input(obj, source, static=isinstance(obj, torch.nn.Parameter))
+
+    def _wrap_python_function(self, obj: Any, source: Source | None) -> Value:
+        if (patched := classify.patched_by_torch(obj)) is not None:
+            self._identity(obj, source)
+            return self.wrap(patched, None)
+        made_from = compiled_here(obj)
+        if made_from is None and (disabled := classify.is_disabled(obj)) is not None:
+            self._identity(obj, source)
+            return DisabledValue(obj, f"{obj.__qualname__} {disabled}", source=source)
+        if (made_from := made_from or compiled_elsewhere(obj)) is not None:
+            self._identity(obj, source)  # compiled on its own: here it is part of the caller's graph
+            return self.wrap(made_from[1], source and attr(source, made_from[0]))
+        special = classify.function_value(obj, source)
+        if special is not None:
+            self._identity(obj, source)
+            return special
+        return wrap_function(self, obj, source)
+
+    def _wrap_c_function(self, obj: Any, source: Source | None) -> Value:
+        operator_value = classify.function_value(obj, source)
+        if operator_value is not None:
+            self._identity(obj, source)
+            return operator_value
+        owner = getattr(obj, "__self__", None)
+        if isinstance(obj, (types.BuiltinMethodType, types.MethodWrapperType)) and owner is not None:
+            if not isinstance(owner, (types.ModuleType, type)):
+                return self._wrap_bound_c_method(obj, owner, source)
+        self._identity(obj, source)
+        return BuiltinValue(obj, source)
+
+    def _wrap_bound_c_method(self, obj: Any, owner: Any, source: Source | None) -> Value:
+        """``some_list.append``, kept somewhere: method ``__name__`` of its ``__self__``."""
+        if source is not None:
+            self.guards.type_is(source, type(obj))
+            self.guards.add(source, f"{{0}}.__name__ == {obj.__name__!r}", (), f"is method {obj.__name__}")
+        value = self.wrap(owner, source and attr(source, "__self__"))
+        if isinstance(value, ConstValue):
+            return value.getattr(self, obj.__name__)
+        if isinstance(value, TensorValue):
+            return value.getattr(self, obj.__name__)
+        return BuiltinMethodValue(value, type(owner), obj.__name__, source)
+
+    def _wrap_partial(self, obj: functools.partial, source: Source | None) -> Value:
+        self.guards_type(source, functools.partial)
+        args = self.wrap(obj.args, source and attr(source, "args"))
+        kwargs = self.wrap(obj.keywords, source and attr(source, "keywords"))
+        function = self.wrap(obj.func, source and attr(source, "func"))
+        named = {k.const(self): kwargs.getitem(self, k) for k in kwargs.unpack(self)}
+        return PartialValue(function, args.unpack(self), named, source)
+
+    # --- variations ------------------------------------------------------------------------------------------------
+
+    def wrap_registered(self, obj: Any, source: Source | None, table: str) -> Value:
+        """A parameter, buffer or submodule: tensors among them are static inputs."""
+        if isinstance(obj, torch.Tensor) and id(obj) not in self._memo and source is not None:
+            value = self.tensor_input(obj, source, static=True)
+            self._memo[id(obj)] = value
+            return value
+        return self.wrap(obj, source)
+
+    def wrap_global(self, obj: Any, source: Source) -> Value:
+        """A global: functions, classes and modules are guarded by identity."""
+        if isinstance(obj, types.FunctionType):
+            self.guards.is_object(source, obj)
+            return self.wrap(obj, None)
+        return self.wrap(obj, source)
+
+    def wrap_fixed(self, obj: Any, source: Source) -> Value:
+        """An item of a tuple that is itself guarded by identity: constants in it need no guard of their own."""
+        if type(obj) in CONST_TYPES:
+            return ConstValue(obj)
+        return self.wrap(obj, source)
+
+    def wrap_key(self, key: Any, source: Source | None) -> Value:
+        """A dictionary key: it is guarded with the dictionary, not here."""
+        if type(key) in CONST_TYPES or isinstance(key, enum.Enum):
+            return ConstValue(key)
+        if isinstance(key, tuple) and type(key) is tuple:
+            return TupleValue([self.wrap_key(k, None) for k in key])
+        return self.wrap(key, source)
+
+    def wrap_storage(self, owner: ObjectValue) -> Value | None:
+        """The builtin contents of an existing object whose class derives from a builtin class."""
+        obj, source = owner.obj, owner.source
+        kind = type(obj)
+        if issubclass(kind, dict):
+            return wrap_dict(self, obj, source, raw=True)
+        sequence: Any
+        base: Any
+        for sequence, cls in ((list, ListValue), (tuple, TupleValue)):
+            if issubclass(kind, sequence):
+                length = sequence.__len__(obj)
+                if source is not None:
+                    self.guards.add(source, f"{{1}}.__len__({{0}}) == {length}", (sequence,), f"has {length} items")
+                elements = [sequence.__getitem__(obj, i) for i in range(length)]
+                items = [Lazy(x, raw_item(source, sequence, i) if source else None) for i, x in enumerate(elements)]
+                return cls(items, source if sequence is list else None, lazy=True)
+        if issubclass(kind, (set, frozenset)):
+            return wrap_set(self, obj, source, raw=True)
+        for base in (str, int, float):
+            if issubclass(kind, base):
+                value = base.__new__(base, obj) if base is not float else float.fromhex(float.hex(obj))
+                text = {str: "{1}.__str__({0}) == {2}", int: "{1}.__index__({0}) == {2}", float: "{1}.hex({0}) == {2}"}[
+                    base
+                ]
+                if source is not None:
+                    self.guards.add(source, text, (base, float.hex(value) if base is float else value), f"== {value!r}")
+                return ConstValue(value)
+        return None
+
+    def force(self, element: Any) -> Value:
+        """The value of a container's element that has not been looked at yet."""
+        return self.wrap(element.obj, element.source) if isinstance(element, Lazy) else element
+
+    def keep_equal(self, obj: Any) -> Any:
+        """One object for all that look like this one, so that sources which hold it are equal."""
+        return self._equal.setdefault((type(obj), repr(obj)), obj)
+
+    def memo_of(self, obj: Any) -> Value | None:
+        return self._memo.get(id(obj))
+
+    def stable(self, key: Any) -> Any:
+        """The real object of a hash key, for a guard."""
+        if isinstance(key, HashedKey):
+            key = key.value
+        if isinstance(key, Value):
+            real = key.real()
+            if real is MISSING:
+                raise GraphBreak(breaks.OPERATION, f"{key.describe()} as the key of an existing dictionary")
+            return real
+        return key
+
+    def lift(self, obj: Any) -> Value:
+        """The value of an object that tracing computed: constants, and containers of them."""
+        cls = type(obj)
+        if cls in CONST_TYPES or isinstance(obj, enum.Enum):
+            return ConstValue(obj)
+        if cls in (tuple, torch.Size) or (isinstance(obj, tuple) and hasattr(cls, "_fields")):
+            return TupleValue([self.lift(x) for x in obj], cls=cls)
+        if cls is list:
+            return ListValue([self.lift(x) for x in obj])
+        if cls is range:
+            return RangeValue(obj)
+        if cls is slice:
+            return SliceValue(self.lift(obj.start), self.lift(obj.stop), self.lift(obj.step))
+        if cls in (dict, collections.OrderedDict):
+            value = wrap_dict(self, obj, None)
+            value.values(self)
+            return value
+        if cls in (set, frozenset):
+            return wrap_set(self, obj, None)
+        if cls is np.ndarray:
+            raise GraphBreak(breaks.C_FUNCTION, "an array of NumPy's, made while compiling")  # each call has its own
+        return self.wrap(obj, None)
+
+    def lift_constant(self, obj: Any) -> Value:
+        """A constant of a code object."""
+        if type(obj) in CONST_TYPES:
+            return ConstValue(obj)
+        return CodeValue(obj) if isinstance(obj, types.CodeType) else self.lift(obj)
+
+    # --- classes ---------------------------------------------------------------------------------------------------
+
+    def static_lookup(self, cls: type, name: str) -> Any:
+        """What the method resolution order of ``cls`` has under ``name``, unbound; MISSING if nothing.
+
+        Looked up once per trace and class, because the same handful of names is asked for thousands of times.
+        """
+        for base in cls.__mro__:
+            found = base.__dict__.get(name, MISSING)
+            if found is not MISSING:
+                return found
+        return MISSING
+
+    def is_data_descriptor(self, raw: Any) -> bool:
+        cls = type(raw)
+        found = _DATA_DESCRIPTOR.get(cls)
+        if found is None:
+            found = _DATA_DESCRIPTOR[cls] = hasattr(cls, "__set__") or hasattr(cls, "__delete__")
+        return found
+
+    def guard_class_attribute(self, cls: type, name: str, raw: Any) -> None:
+        """The class must still find the same function under this name."""
+        if (id(cls), name) in self._global_guards:
+            return
+        self._global_guards.add((id(cls), name))
+        source = const_source(cls, cls.__qualname__)
+        if isinstance(raw, classmethod):
+            self.guards.add(source, f"{{0}}.{name}.__func__ is {{1}}", (raw.__func__,), f"has the same {name}")
+        else:
+            self.guards.add(source, f"{{0}}.{name} is {{1}}", (raw,), f"has the same {name}")
+
+    def is_settled_function(self, fn: types.FunctionType) -> bool:
+        """Whether the code of a function never changes: the library's own, and what stands in for builtins."""
+        return classify.is_settled(fn.__module__ or "") or self.in_polyfill(fn.__code__)
+
+    def guard_lookup(self, cls: type, name: str, raw: Any) -> None:
+        """The class must go on finding ``raw`` under ``name`` (MISSING: nothing), on which the protocol depends."""
+        if classify.is_settled(str(cls.__module__)) or (id(cls), name) in self._global_guards:
+            return
+        source = const_source(cls, cls.__qualname__)
+        if raw is MISSING and not hasattr(cls, name):
+            self.guards.add(source, f"not hasattr({{0}}, {name!r})", (), f"has no {name}")
+        elif raw is MISSING:  # its metaclass has one
+            self.guards.add(source, f"all({name!r} not in c.__dict__ for c in {{0}}.__mro__)", (), f"has no {name}")
+        elif isinstance(raw, (classmethod, types.FunctionType)) or getattr(cls, name, None) is raw:
+            self.guard_class_attribute(cls, name, raw)
+        self._global_guards.add((id(cls), name))
+
+    def identity_matters(self, *values: Value) -> None:
+        """The trace goes on as if these were other objects than all others that it has met."""
+        for value in values:
+            if value.source is None or isinstance(value, RealValue):
+                continue  # new, or guarded by identity anyway
+            if isinstance(value, FunctionValue):
+                self.guards.is_object(value.source, value.fn)
+            elif not isinstance(value, TensorValue):  # inputs of the graph are always guarded to be distinct
+                self._distinct.add(value.pytype())
+
+    def guard_distinct(self) -> None:
+        """Objects that the trace changed, or asked the identity of, must not become one object that is met twice."""
+        changed = {value.source for value in self.effects.changed_values}
+        for source, cell in self._shared_cells:
+            if cell in changed:  # a check sees no cells of the frame, but what is in them; so this one never holds
+                self.guards.same(source, cell)
+            else:
+                self.guards.same(attr(source, "cell_contents"), LocalSource(cell.name, cell=True))
+        groups: dict[type, list[Source]] = {}
+        for obj in self._keep:
+            value = self._memo[id(obj)]
+            if isinstance(value.source, CellSource):  # of the frame: a cell for each variable
+                continue
+            if value.source is not None and not isinstance(value, (TensorValue, FunctionValue)):
+                groups.setdefault(type(obj), []).append(value.source)
+        for cls, sources in groups.items():
+            if len(sources) > 1 and (cls in self._distinct or not changed.isdisjoint(sources)):
+                self.guards.distinct.append(sources)
+
+    def guard_no_global_hooks(self, module: types.ModuleType, names: tuple[str, ...]) -> None:
+        if (id(module), *names) in self._global_guards:
+            return
+        self._global_guards.add((id(module), *names))
+        source = const_source(module, module.__name__)
+        condition = "not (" + " or ".join(f"{{0}}.{name}" for name in names) + ")"
+        self.guards.add(source, condition, (), "has no global module hooks")
+
+    # --- globals ---------------------------------------------------------------------------------------------------
+
+    def load_global(self, frame: Any, name: str) -> Value:
+        namespace = frame.namespace
+        written = self.effects.global_value(namespace, name)
+        if written is not None:
+            return written
+        if name in namespace:
+            obj = namespace[name]
+            if self.in_polyfill(frame.code):
+                return self.wrap(obj, None)
+            return self.wrap_global(obj, global_source(namespace, name))
+        found = getattr(builtins, name, MISSING)
+        if found is MISSING:
+            raise Raised(self.make_exception(NameError, f"name {name!r} is not defined"))
+        key = (id(namespace), name)
+        if key not in self._global_guards and not self.in_polyfill(frame.code):
+            self._global_guards.add(key)
+            where = const_source(namespace, f"globals of {namespace.get('__name__')}")
+            self.guards.add(where, f"{name!r} not in {{0}}", (), f"has no {name}")
+            if (id(builtins), name) not in self._global_guards:
+                self._global_guards.add((id(builtins), name))
+                source = const_source(builtins, "builtins")
+                self.guards.add(source, f"{{0}}.{name} is {{1}}", (found,), f"has the same {name}")
+        return self.wrap(found, None)
+
+    # --- guard shorthands ------------------------------------------------------------------------------------------
+
+    def _identity(self, obj: Any, source: Source | None) -> None:
+        if source is not None:
+            self.guards.is_object(source, obj)
+
+    def guards_type(self, source: Source | None, cls: type) -> None:
+        if source is not None:
+            self.guards.type_is(source, cls)
+
+    def guards_equal(self, source: Source | None, obj: Any) -> None:
+        if source is not None:
+            self.guards.equals(source, obj)

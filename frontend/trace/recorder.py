@@ -1,0 +1,322 @@
+"""Records operators into a ``torch.fx`` graph while fake tensors tell what they return."""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.fx
+from torch.fx.node import map_arg
+
+from torchmux import torch_internals as ti
+from torchmux.torch_internals.symbolic_tensors import SymbolicTensors
+
+from .. import breaks
+from ..breaks import GraphBreak
+from ..capture.tracebacks import USER_STACK
+from ..guards.guards import TensorGuard
+from ..guards.sources import Source
+from ..sizes.dynamic import DynamicDims, NeedsShapeEnv
+from ..sizes.shape_env import ShapeSource, symbolic_context
+from ..sizes.symbolic import SymbolicNumbers
+from ..values.base import Value
+from ..values.constants import ConstValue, sym_result
+from ..values.containers.sequences import ListValue, TupleValue
+from ..values.tensors import TensorValue, is_plain_tensor
+from .overlap import on_one_storage, overlaps_in_part
+
+_FAKE_ERRORS: dict[str, type[BaseException]] = {}
+
+
+class GraphRecorder(SymbolicNumbers):
+    """The graph under construction, its inputs and the fake mode."""
+
+    def __init__(self, dims: DynamicDims, symbolic: bool) -> None:
+        super().__init__(dims, symbolic)
+        self.main = torch.fx.Graph()
+        self.graph = self.main  # what is recorded into: the graph of a region, while one is open
+        self.region: Any = None
+        self.modules: dict[str, torch.fx.GraphModule] = {}  # regions that operators of the main graph run
+        self.inputs: list[tuple[Any, Source]] = []  # (placeholder, how the compiled frame loads it), in graph order
+        self.real_inputs: dict[Any, Any] = {}  # placeholder -> the tensor or number of this call
+        self.static_inputs: set[Any] = set()  # placeholders of parameters and buffers
+        self.grad_enabled = self.initial_grad = torch.is_grad_enabled()
+        self.begin_grad = self.graph_grad = self.initial_grad  # of the graph: where it begins, where it has come to
+        self.switches_grad = False
+        self.switched_on: Any = None  # where gradients were first switched on in a graph that began without them
+        self.op_count = 0
+        self._is_empty = True  # no node yet but inputs
+        self._last_placeholder: Any = None
+        self._placeholder_names: dict[str, int] = {}  # how often each was wanted
+        self._input_fakes: dict[int, TensorValue] = {}
+
+    # --- inputs ----------------------------------------------------------------------------------------------------
+
+    def _placeholder(self, name: str) -> Any:
+        graph = self.main
+        count = self._placeholder_names[name] = self._placeholder_names.get(name, -1) + 1
+        if count:
+            name = f"{name}__{count}"
+        context = (
+            graph.inserting_after(self._last_placeholder)
+            if self._last_placeholder is not None
+            else (graph.inserting_before(next(iter(graph.nodes), None)) if len(graph.nodes) else None)
+        )
+        if context is None:
+            node = graph.placeholder(name)
+        else:
+            with context:
+                node = graph.placeholder(name)
+        self._last_placeholder = node
+        return node
+
+    def tensor_input(self, tensor: torch.Tensor, source: Source, static: bool = False) -> TensorValue:
+        """Make ``tensor`` an input of the graph; its metadata is guarded, its dynamic dimensions symbolic."""
+        if not is_plain_tensor(tensor):
+            raise GraphBreak(breaks.SUBCLASS, f"{source.words()} is a {type(tensor).__qualname__}")
+        if tensor.is_quantized or tensor.layout is not torch.strided:
+            raise GraphBreak(breaks.SUBCLASS, f"{source.words()} is not a plain strided tensor ({tensor.layout})")
+        dims = None if static else self.dims_of(tensor, source)
+        shape_source = ShapeSource(f"t{len(self.shape_inputs)}")
+        try:
+            with grad_mode(True):
+                example = ti.plain_fake(self.fake_mode, tensor)
+                if example is None:
+                    example = self.fake_mode.from_tensor(
+                        tensor,
+                        static_shapes=not dims,
+                        source=shape_source,
+                        symbolic_context=symbolic_context(tensor, dims) if dims else None,
+                    )
+        except Exception as error:
+            raise GraphBreak(
+                breaks.SUBCLASS, f"{source.words()} cannot be made a fake tensor: {error}", error
+            ) from None
+        if dims is not None:
+            self.bind_sizes(tensor, example, dims, source)
+        node = self._placeholder(_name(source))
+        node.meta["example_value"] = example
+        value = TensorValue(node, example, source, type(tensor), is_input=True)
+        self.inputs.append((node, source))
+        self.real_inputs[node] = tensor
+        self._input_fakes[id(example)] = value
+        if static:
+            self.static_inputs.add(node)
+        self.shape_inputs.append((example, source))
+        self.guards.tensors[source] = TensorGuard(source, tensor, example)
+        return value
+
+    # --- operators -------------------------------------------------------------------------------------------------
+
+    def emit(self, kind: str, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """Record one operator (``kind`` is ``call_function`` or ``call_method``) and say what it returns."""
+        fx_args = tuple(a.arg(self) for a in args)
+        fx_kwargs = {k: v.arg(self) for k, v in kwargs.items()}
+        if self.region is not None:  # ahead of the operator, which may write to them
+            fx_args, fx_kwargs = map_arg((fx_args, fx_kwargs), self.region.lift)
+        fake_args = [a.fake(self) for a in args]
+        fake_kwargs = {k: v.fake(self) for k, v in kwargs.items()}
+        if fake_kwargs.get("requires_grad") is True:
+            raise GraphBreak(breaks.TORCH_STATE, "a tensor made in the graph cannot be a leaf that requires grad")
+        out = fake_kwargs.get("out")
+        before = tuple(out.shape) if isinstance(out, torch.Tensor) else None
+        result = self._propagate(kind, target, fake_args, fake_kwargs)
+        if before is not None and tuple(fake_kwargs["out"].shape) != before:
+            raise GraphBreak(breaks.OPERATION, "out= is a tensor of another shape, which the operator resizes")
+        if isinstance(result, torch.Tensor):
+            for value in (*args, *kwargs.values()):
+                if isinstance(value, TensorValue) and value.example is result:
+                    if overlaps_in_part(result, (*fake_args, *fake_kwargs.values())):
+                        words = f"{_operator_name(target)} reads a part of the memory that it writes to"
+                        raise GraphBreak(breaks.OPERATOR_FAILED, words)
+                    self._guard_no_leaf(result)
+                    self._node(kind, target, fx_args, fx_kwargs).meta["example_value"] = result
+                    self.op_count += 1
+                    return value  # an in-place operator returns the object itself
+        if target is operator.setitem:
+            self._guard_no_leaf(fake_args[0])
+        node = self._node(kind, target, fx_args, fx_kwargs)
+        node.meta["example_value"] = result
+        self.note_new_symbols(node, _operator_name(target))
+        self.op_count += 1
+        return self.wrap_result(result, node)
+
+    def _guard_no_leaf(self, written: torch.Tensor) -> None:
+        """Eager changes no leaf that requires a gradient, nor a view of one, and no other guard tells leaves apart."""
+        if not written.requires_grad or not self.grad_enabled:
+            return
+        for node, source in self.inputs:
+            real = self.real_inputs[node]
+            if not isinstance(real, torch.Tensor) or not real.requires_grad or real.is_leaf:
+                continue
+            if on_one_storage(node.meta["example_value"], written):
+                self.guards.add(source, "{0}.is_leaf == {1}", (False,), "is no leaf")
+
+    def _node(self, kind: str, target: Any, args: tuple, kwargs: dict) -> Any:
+        if self.region is not None:
+            args, kwargs = map_arg((args, kwargs), self.region.lift)
+        else:
+            if self.grad_enabled != self.graph_grad:
+                self._follow_grad()
+            self._is_empty = False
+        node = self.graph.create_node(kind, target, args, kwargs)
+        node.meta["source_line"], node.meta[USER_STACK] = self.user_place()
+        return node
+
+    @contextlib.contextmanager
+    def recording_main(self) -> Iterator[None]:
+        """While this lasts, nodes go into the main graph, though a region is open."""
+        kept, self.graph, self.region = (self.graph, self.region), self.main, None
+        try:
+            yield
+        finally:
+            self.graph, self.region = kept
+
+    def user_place(self) -> tuple[str, tuple]:
+        return "?", ()
+
+    def place(self) -> Any:
+        return True
+
+    def _propagate(self, kind: str, target: Any, args: list, kwargs: dict) -> Any:
+        try:
+            with self.fake_mode:
+                if self.symbolic:
+                    with ti.python_dispatcher(), SymbolicTensors():
+                        return call_target(kind, target, args, kwargs)
+                return call_target(kind, target, args, kwargs)
+        except Exception as error:
+            raise self._propagation_break(kind, target, error) from None
+
+    def _propagation_break(self, kind: str, target: Any, error: Exception) -> GraphBreak:
+        if not _FAKE_ERRORS:
+            _FAKE_ERRORS.update(ti.fake_tensor_errors())
+        name = _operator_name(target)
+        if isinstance(error, _FAKE_ERRORS["guard"]):
+            return self.undecided(error.cond, f"what {name} does")
+        if isinstance(error, _FAKE_ERRORS["data_dependent"]):
+            if self.dims.scalars and not self.symbolic:
+                raise NeedsShapeEnv
+            return GraphBreak(breaks.TENSOR_TO_PYTHON, f"{name} needs the value of a tensor", error)
+        if isinstance(error, _FAKE_ERRORS["dynamic_output"]):
+            if self.dims.dynamic_outputs and not self.symbolic:
+                raise NeedsShapeEnv
+            return GraphBreak(breaks.DYNAMIC_OUTPUT, f"{name}", error)
+        if isinstance(error, (_FAKE_ERRORS["unsupported"], NotImplementedError)):
+            return GraphBreak(breaks.NO_FAKE, f"{name}: {error}", error)
+        return GraphBreak(breaks.OPERATOR_FAILED, f"{name}: {type(error).__name__}: {error}", error)
+
+    def wrap_result(self, result: Any, node: Any) -> Value:
+        """The value of an operator's result; elements of a tuple get their own nodes."""
+        if isinstance(result, torch.Tensor):
+            known = self._input_fakes.get(id(result))
+            if known is not None:
+                return known
+            if result.layout is not torch.strided:
+                raise GraphBreak(breaks.SUBCLASS, f"{node.target} gives a tensor of {result.layout}")
+            return TensorValue(node, result)
+        if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return sym_result(self, result, node)
+        if isinstance(result, (tuple, list)):
+            items = []
+            for index, element in enumerate(result):
+                child = self._node("call_function", operator.getitem, (node, index), {})
+                child.meta["example_value"] = element
+                items.append(self.wrap_result(element, child))
+            return ListValue(items) if isinstance(result, list) else TupleValue(items, cls=type(result))
+        return ConstValue(result)
+
+    def set_grad(self, enabled: bool) -> None:
+        """``torch.set_grad_enabled``: tracing goes on under the new mode, the graph follows with its next operator."""
+        if enabled is not self.grad_enabled:
+            if self.region is not None:
+                if enabled and not self.begin_grad and self.switched_on is None:
+                    self.switched_on = self.place()
+                self._node("call_function", ti.set_grad_enabled, (self.region.grad_argument(enabled),), {})
+            self.grad_enabled = enabled
+            ti.set_grad_enabled(bool(enabled))
+
+    def _follow_grad(self) -> None:
+        """Bring the graph into the program's grad mode.  One without operators yet begins in that mode."""
+        enabled = self.graph_grad = self.grad_enabled
+        if self._is_empty:
+            self.begin_grad = enabled
+            return
+        self.switches_grad = True
+        if enabled and not self.begin_grad:
+            # what seemed to be a graph without gradients is one with them, of which only the beginning is without
+            self.begin_grad = True
+            with self.graph.inserting_before(next(n for n in self.graph.nodes if n.op != "placeholder")):
+                self._node("call_function", ti.set_grad_enabled, (False,), {})
+        self._node("call_function", ti.set_grad_enabled, (enabled,), {})
+
+    # --- the end ---------------------------------------------------------------------------------------------------
+
+    def finish(self, outputs: list[Value]) -> torch.fx.GraphModule:
+        """Close the graph with a flat tuple of outputs and drop what nothing needs."""
+        self.graph.output(tuple(value.arg(self) for value in outputs))
+        if self.has_unbacked:
+            ti.insert_runtime_asserts(torch.fx.GraphModule(dict(self.modules), self.graph), self.shape_env)
+        for node in reversed(list(self.graph.nodes)):
+            if not node.users and _is_droppable(node):
+                self.graph.erase_node(node)
+        used = []
+        for node, source in self.inputs:
+            if node.users:
+                used.append((node, source))
+            else:
+                self.graph.erase_node(node)
+        self.inputs = used
+        module = torch.fx.GraphModule(dict(self.modules), self.graph)
+        module.graph.lint()
+        return module
+
+
+def call_target(kind: str, target: Any, args: list, kwargs: dict) -> Any:
+    if kind == "call_method":
+        return getattr(args[0], target)(*args[1:], **kwargs)
+    return target(*args, **kwargs)
+
+
+def _operator_name(target: Any) -> str:
+    return target if isinstance(target, str) else getattr(target, "__name__", str(target))
+
+
+def _is_droppable(node: Any) -> bool:
+    """Nodes that only take a result apart or compute a size: they cannot have an effect."""
+    if node.op == "call_method":
+        return node.target in ("size", "stride", "numel", "storage_offset")
+    if node.op != "call_function":
+        return False
+    if node.target is operator.getitem:
+        return not isinstance(node.meta.get("example_value"), torch.Tensor) or isinstance(
+            node.args[0].meta.get("example_value") if isinstance(node.args[0], torch.fx.Node) else None, (tuple, list)
+        )
+    return isinstance(node.meta.get("example_value"), (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool))
+
+
+def _name(source: Source) -> str:
+    text = source.words()
+    for table in ("_parameters", "_buffers", "_modules"):
+        text = text.replace(f".{table}[", "[")
+    cleaned = "".join(c if c.isalnum() else "_" for c in text)
+    while "__" in cleaned:
+        cleaned = cleaned.replace("__", "_")
+    return "l_" + cleaned.strip("_")
+
+
+class grad_mode:
+    """Grad mode for a block, without the cost of torch's context manager objects."""
+
+    def __init__(self, enabled: bool) -> None:
+        self.enabled = enabled
+
+    def __enter__(self) -> None:
+        self.previous = torch.is_grad_enabled()
+        ti.set_grad_enabled(self.enabled)
+
+    def __exit__(self, *_: Any) -> None:
+        ti.set_grad_enabled(self.previous)

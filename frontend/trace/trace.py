@@ -1,0 +1,399 @@
+"""One attempt to capture one frame: interpreter, reader, recorder, guards and effects around a single graph."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+from typing import Any
+
+import torch
+
+from torchmux import torch_internals as ti
+from torchmux.config import config
+
+from .. import breaks, polyfills
+from ..breaks import GraphBreak
+from ..bytecode import resume_origin
+from ..capture.assumed_branches import parameters
+from ..guards.guards import GuardSet
+from ..guards.sources import CellSource, LocalSource, Source, const_source
+from ..handlers import builtins_, classes, copying, numbers, numpy_, optim, torch_  # noqa: F401 - each fills the tables
+from ..handlers.table import CLASSES, CODES, FOLDABLE, FUNCTIONS
+from ..higher_order import autograd_function, checkpoint, control_flow, functional_call, transforms  # noqa: F401 - and so do these
+from ..hook import interrupts
+from ..interpreter import Frame
+from ..interpreter.frame import StopAtBreak
+from ..marks.function_marks import asked
+from ..sizes.dynamic import DynamicDims
+from ..values.base import Raised, Value
+from ..values.classes import ClassValue
+from ..values.constants import ConstValue
+from ..values.containers.mappings import DictValue
+from ..values.contexts import AutocastValue, ContextValue
+from ..values.exceptions import ExceptionValue
+from ..values.functions import CellValue, FunctionValue, bind
+from ..values.instance_dict import InstanceDictValue
+from ..values.objects import ObjectValue
+from .attention_switches import Switches
+from .effects import Effects
+from .operators import Protocols
+from .reader import Reader
+from .recorder import GraphRecorder
+
+_POLYFILL_GLOBALS = {id(module.__dict__) for module in polyfills.MODULES}
+_POLYFILL_FILES = {module.__file__ for module in polyfills.MODULES}
+_MAX_UNROLLED = 100_000
+
+
+class Trace(GraphRecorder, Reader, Protocols):
+    """The state of one attempt.
+
+    ``stop_at`` is the step (a count of raw instructions of the root frame) at which an earlier attempt met a graph
+    break; this attempt ends there, so that nothing of the failed instruction is in the graph.
+    """
+
+    def __init__(
+        self,
+        code: types.CodeType,
+        frame_locals: dict[str, Any],
+        frame_globals: dict[str, Any],
+        closure: tuple[types.CellType, ...],
+        dims: DynamicDims,
+        *,
+        symbolic: bool,
+        stop_at: int | None,
+        may_expect: bool = False,
+        may_put_off: bool = False,
+    ) -> None:
+        GraphRecorder.__init__(self, dims, symbolic)
+        Reader.__init__(self)
+        self.config = config
+        self.code = code
+        self.guards = GuardSet()
+        self.effects = Effects()
+        self.frame: Frame | None = None
+        self.step = 0
+        self.step_began = 0  # with so many operators in the graph
+        self.loops: dict[int, tuple[int, int]] = {}  # where a loop of the root frame begins -> step, operators there
+        self.unfinished: dict[Any, None] = {}  # generators that are suspended where they have to clean up
+        self.swapped: set[Value] = set()  # tables of modules that functional_call has filled with other tensors
+        self.stop_at = stop_at
+        self.may_expect = may_expect
+        self.expectations: list[tuple[Value, bool]] = []  # conditions, and what they were taken to be
+        self.may_put_off = may_put_off
+        self.put_off = 0  # class statements
+        self.texts = 0  # how many texts with data in them were made, and are expected to be dropped
+        self.put_back: list[Any] = []  # placeholders of what is restored where these do not hold
+        self.active_contexts: list[ContextValue] = []
+        self.has_autocast = False
+        self.guard_filter: Any = None
+        self.switches = Switches()
+        self.breaks_are_errors, self.exporting = asked.breaks_are_errors, asked.exporting
+        self._arguments = self.frame_locals = frame_locals
+        self._argument_names = _argument_names(code)
+        self._forgotten: set[str] = set()
+        self._polyfills: dict[int, Value | None] = {}
+        self._outer_exception = sys.exc_info()[1]
+        self.root = self._make_root(frame_globals, closure)
+
+    def _make_root(self, frame_globals: dict[str, Any], real_cells: tuple[types.CellType, ...]) -> Frame:
+        code = self.code
+        closure = []
+        for name, real in zip(code.co_freevars, real_cells, strict=True):
+            cell = CellValue(source=CellSource(name), obj=real)
+            cell.contents_source = LocalSource(name, cell=True)
+            # functions that share the cell are met later, through their own closures
+            self._memo[id(real)] = cell
+            self._keep.append(real)
+            closure.append(cell)
+        root = Frame(self, code, frame_globals, {}, tuple(closure))
+        for name in code.co_cellvars:
+            cell = root.cells[name]
+            cell.source = CellSource(name)
+            if name in self._argument_names:
+                cell.contents_source = LocalSource(name)
+                cell.obj = types.CellType(self._arguments[name])
+        return root
+
+    # --- running ---------------------------------------------------------------------------------------------------
+
+    def run(self) -> Value | None:
+        """Interpret the root frame; its result, or None when it stopped at the known break."""
+        self._check_modes()
+        initial_grad = torch.is_grad_enabled()
+        self.initial_grad = self.begin_grad = self.graph_grad = initial_grad
+        try:
+            result = self.root.run()
+            self._check_generators()
+            self._check_grad_mode()
+            self._close_contexts()
+            return result
+        except StopAtBreak:
+            self._check_generators()
+            self._check_grad_mode()
+            self.break_index = self.root.program.ops[self.root.pc].index
+            self._close_contexts()
+            return None
+        except Raised as raised:
+            error = GraphBreak(breaks.EXCEPTION, self._describe_exception(raised))
+            error.frames = raised.frames
+            raise error from None
+        finally:
+            for context in reversed(self.active_contexts):
+                if isinstance(context, AutocastValue):
+                    context.restore()
+            self.switches.restore()
+            ti.set_grad_enabled(initial_grad)
+
+    def _check_modes(self) -> None:
+        """A mode that sees every call of torch would not see those of a compiled graph."""
+        devices = ti.default_devices()
+        if devices is None or ti.count_dispatch_modes() or ti.is_functorch_active():
+            raise GraphBreak(
+                breaks.TORCH_STATE, "a torch function mode, dispatch mode or functorch transform is active"
+            )
+        self.guards.devices = devices
+
+    def _check_generators(self) -> None:
+        """Python closes a dropped generator at once, which runs its ``finally``: the frame has to run as it is.
+
+        Resuming it after a break would not do, as the code around the break keeps the generator alive for longer.
+        """
+        for generator in self.unfinished:
+            frame = generator.frame
+            error = GraphBreak(
+                breaks.SUSPENDED, f"generator {frame.code.co_qualname} is left inside a try or with statement"
+            )
+            error.frames.append((frame.code.co_filename, frame.line, frame.code.co_name))
+            error.whole_frame = True
+            raise error
+
+    def place(self) -> tuple[int, tuple[str, int, str]]:
+        """The step of the root frame, and the innermost frame, that are being traced."""
+        frame = self.frame or self.root
+        return self.step, (frame.code.co_filename, frame.line, frame.code.co_name)
+
+    def _check_grad_mode(self) -> None:
+        """Backends are told once whether a graph trains, by how it begins; so the graph ends where that changes."""
+        inputs = self.real_inputs.values()
+        if self.switched_on is None or not any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
+            return
+        self.step, frame = self.switched_on
+        error = GraphBreak(breaks.TORCH_STATE, "gradients are switched on in a graph that began without them")
+        error.frames.append(frame)
+        raise error
+
+    def _close_contexts(self) -> None:
+        """Leave open regions inside the graph; the compiled frame enters the real ones after it."""
+        self.final_grad = self.grad_enabled
+        for context in reversed(self.active_contexts):
+            context.close_in_graph(self)
+        self.switches.close(self)
+        self.set_grad(self.begin_grad)
+        if self.graph_grad != self.begin_grad:
+            self._follow_grad()
+
+    def _describe_exception(self, raised: Raised) -> str:
+        value = raised.value
+        name = value.pytype().__name__
+        if isinstance(value, ExceptionValue):
+            try:
+                return f"{name}({', '.join(repr(a.const(self)) for a in value.args.items(self))})"
+            except (GraphBreak, Raised):
+                pass
+        return name
+
+    def user_place(self) -> tuple[str, tuple[tuple[str, int, str], ...]]:
+        """``file:line`` of the innermost frame that is not library code of the tracer itself, and all such frames."""
+        frame, stack, line = self.frame, [], ""
+        while frame is not None:
+            code = frame.code
+            file = code.co_filename
+            if file not in _POLYFILL_FILES or frame.parent is None:
+                place = (file, frame.line, code.co_name)
+                stack.append(place)
+                if not line and ("/torch/nn/" not in file or frame.parent is None):
+                    line = f"{file}:{place[1]}"
+            frame = frame.parent
+        return line or "?", tuple(stack)
+
+    def check_budget(self, count: int) -> None:
+        if count > _MAX_UNROLLED:
+            raise GraphBreak(breaks.TOO_DEEP, f"an iterator gave more than {_MAX_UNROLLED} items")
+
+    # --- the root's arguments --------------------------------------------------------------------------------------
+
+    def load_argument(self, name: str) -> Value | None:
+        """An argument of the root frame, read (and so guarded) on first use."""
+        if not self.has_argument(name):
+            return None
+        try:
+            return self.wrap(self._arguments[name], LocalSource(name))
+        except GraphBreak as stop:
+            # A resume function that breaks where it takes over its stack would go on in another one like it, for ever.
+            if name.lstrip("_").startswith("stack_") and resume_origin(self.root.code) is not None:
+                stop.whole_frame = True
+            raise
+
+    def has_argument(self, name: str) -> bool:
+        """Whether an argument of the root frame is bound still, if no local of its name has been stored."""
+        return name not in self._forgotten and name in self._argument_names and name in self._arguments
+
+    def forget_argument(self, name: str) -> None:
+        self._forgotten.add(name)
+
+    def wants_symbolic(self, number: int | float, source: Source) -> bool:
+        """Whether a number is symbolic: arguments and counters, not the settings that lie deep in a model."""
+        if source.depth() > 2 and not self.config.allow_unspec_int_on_nn_module and self.is_in_module(source):
+            return False
+        return self.dims.is_dynamic_number(number, source)
+
+    def is_in_module(self, source: Source | None) -> bool:
+        """Whether a path leads through a module's attributes."""
+        while source is not None:
+            if source in self.module_sources:
+                return True
+            source = source.parent
+        return False
+
+    # --- calls -----------------------------------------------------------------------------------------------------
+
+    def inline(self, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """Run a Python function of the traced program in a frame of its own."""
+        code = function.code
+        if (handler := CODES.get(id(code))) is not None:
+            return handler(self, function, args, kwargs)
+        flags = code.co_flags
+        if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+            raise GraphBreak(breaks.SUSPENDED, f"{function.qualname} is a coroutine")
+        interrupts.check()
+        locals_ = bind(self, function, args, kwargs)
+        frame = Frame(self, code, function.globals, locals_, function.closure, parent=self.frame)
+        if flags & inspect.CO_GENERATOR:
+            from ..values.containers.iterators import GeneratorValue
+
+            return GeneratorValue(frame)
+        return frame.run()
+
+    def function_handler(self, obj: Any) -> Any:
+        try:
+            return FUNCTIONS.get(obj)
+        except TypeError:
+            return None
+
+    def class_handler(self, cls: type) -> Any:
+        handler = CLASSES.get(cls)
+        if handler is not None:
+            return handler
+        found = classes.handler_of(cls)
+        if found is None and (polyfill := self.polyfill(cls)) is not None:
+            return lambda tr, cls, args, kwargs: polyfill.call(tr, args, kwargs)
+        return found
+
+    def polyfill(self, obj: Any) -> Value | None:
+        """The plain Python function or class that is traced in place of a C one."""
+        key = id(obj)
+        if key not in self._polyfills:
+            found = polyfills.lookup(obj)
+            value = None
+            if found is not None:
+                function, leading = found
+                value = self.wrap(function, None)
+                if leading:
+                    from ..values.functions import PartialValue
+
+                    value = PartialValue(value, [self.lift(a) for a in leading], {})
+            self._polyfills[key] = value
+        return self._polyfills[key]
+
+    def method_polyfill(self, cls: type, name: str) -> Value | None:
+        for base in cls.__mro__:
+            found = polyfills.METHOD_POLYFILLS.get((base, name))
+            if found is not None:
+                return self.wrap(found, None)
+            if name in base.__dict__:
+                return None
+        return None
+
+    def in_polyfill(self, code: types.CodeType) -> bool:
+        return code.co_filename in _POLYFILL_FILES
+
+    def is_foldable(self, obj: Any) -> bool:
+        try:
+            return obj in FOLDABLE
+        except TypeError:
+            return False
+
+    def fold(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Value:
+        """Call a pure function on plain objects; what it raises is the program's own exception."""
+        try:
+            result = function(*args, **kwargs)
+        except Exception as error:
+            raise Raised(self.exception(error)) from None
+        return self.lift(result)
+
+    def fold_product(self, values: list[Value]) -> Value:
+        product: Value = ConstValue(1)
+        for value in values:
+            product = self.binary("*", product, value)
+        return product
+
+    def as_mapping(self, value: Value) -> DictValue | None:
+        """The dictionary behind a value that C code would read as one, whatever its class overrides."""
+        if isinstance(value, DictValue):
+            return value
+        if isinstance(value, InstanceDictValue):
+            return value.snapshot(self)  # type: ignore[return-value]
+        if isinstance(value, ObjectValue) and issubclass(value.cls, dict):
+            overridden = [self.static_lookup(value.cls, n) for n in ("keys", "__getitem__", "__iter__")]
+            if not any(isinstance(f, types.FunctionType) for f in overridden):
+                storage = value.storage(self)
+                return storage if isinstance(storage, DictValue) else None
+        return None
+
+    # --- exceptions ------------------------------------------------------------------------------------------------
+
+    def make_exception(self, cls: type, *message: str) -> Value:
+        return ExceptionValue(cls, [ConstValue(m) for m in message])
+
+    def make_exception_from_values(self, cls: type, args: list[Value]) -> Value:
+        return ExceptionValue(cls, args)
+
+    def exception(self, error: BaseException) -> Value:
+        """The value of an exception that a folded call raised."""
+        try:
+            return ExceptionValue(type(error), [self.lift(a) for a in error.args])
+        except (GraphBreak, Raised):
+            return ExceptionValue(type(error), [ConstValue(str(error))])
+
+    def generator_raised_stop(self, stop: Value) -> Value:
+        """What Python makes of a StopIteration that would leave a generator."""
+        error = ExceptionValue(RuntimeError, [ConstValue("generator raised StopIteration")])
+        error.attrs.update(__cause__=stop, __context__=stop, __suppress_context__=ConstValue(True))
+        return error
+
+    def handled_exception(self) -> Value | None:
+        """What ``sys.exc_info()`` tells; that the caller of the compiled function handles nothing is guarded."""
+        assert self.frame is not None
+        found = self.frame.exception
+        if found is None:
+            if self._outer_exception is not None:
+                raise GraphBreak(breaks.OPERATION, "an exception that the caller of the compiled function is handling")
+            self.guards.add(
+                const_source(sys, "sys"), "{0}.exc_info()[1] is None", (), "has no exception that is being handled"
+            )
+        return found
+
+    def as_exception(self, args: list[Value]) -> Value:
+        """What ``raise X`` or ``generator.throw(X)`` raises: an exception object or an instance of a class."""
+        value = args[1] if len(args) > 1 and issubclass(args[1].pytype(), BaseException) else args[0]
+        if isinstance(value, ClassValue) and issubclass(value.obj, BaseException):
+            return value.call(self, [], {})
+        if not issubclass(value.pytype(), BaseException):
+            return self.make_exception(TypeError, "exceptions must derive from BaseException")
+        return value
+
+
+def _argument_names(code: types.CodeType) -> frozenset[str]:
+    return frozenset(parameters(code))

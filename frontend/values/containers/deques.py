@@ -1,0 +1,191 @@
+"""``collections.deque``: a sequence of values that drops from the far end once it is full."""
+
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING, Any
+
+from ...breaks import NOT_REBUILDABLE, GraphBreak
+from ...guards.sources import Source, attr, item
+from ..base import Raised, Value, call_handler
+from ..constants import ConstValue
+from .iterators import SequenceIterator
+from .sequences import Lazy, SequenceValue, SliceValue
+
+if TYPE_CHECKING:
+    from ...capture.frame_writer import Output
+    from ...trace.trace import Trace
+
+NONE, ONE = ConstValue(None), ConstValue(1)
+
+
+class DequeValue(SequenceValue):
+    """A deque; one that came from outside is written back after the graph if it was changed."""
+
+    __slots__ = ("maxlen", "version")
+
+    def __init__(self, items: list, maxlen: int | None, source: Source | None = None, lazy: bool = False) -> None:
+        super().__init__(items, source, lazy)
+        self.maxlen = maxlen
+        self.version = 0  # counts what an iterator of the deque must not miss
+        if maxlen is not None and len(items) > maxlen:
+            self._items = items[len(items) - maxlen :]
+
+    def pytype(self) -> type:
+        return collections.deque
+
+    def is_const(self) -> bool:
+        return False
+
+    def arg(self, tr: Trace) -> Any:
+        raise self.not_understood(f"{self.describe()} as an argument of an operator")
+
+    fake = arg
+
+    def _plain(self, items: list) -> Any:
+        return collections.deque(items, self.maxlen)
+
+    def replace(self, tr: Trace, items: list[Value], keep_left: bool = False) -> None:
+        """Make ``items`` the contents; what is too much falls off the left, or with ``keep_left`` off the right."""
+        self.items(tr)
+        tr.effects.changed(self)
+        self.version += 1
+        if self.maxlen is not None and len(items) > self.maxlen:
+            items = items[: self.maxlen] if keep_left else items[len(items) - self.maxlen :]
+        self._items = items
+
+    def getitem(self, tr: Trace, key: Value) -> Value:
+        if isinstance(key, SliceValue):
+            raise Raised(tr.make_exception(TypeError, "sequence index must be integer, not 'slice'"))
+        if not -len(self._items) <= (index := self._index(tr, key)) < len(self._items):  # type: ignore[operator]
+            raise Raised(tr.make_exception(IndexError, "deque index out of range"))
+        return self.at(tr, index)  # type: ignore[arg-type]
+
+    def setitem(self, tr: Trace, key: Value, value: Value) -> None:
+        self.getitem(tr, key)
+        self.items(tr)
+        tr.effects.changed(self)
+        self._items[key.const(tr)] = value
+
+    def delitem(self, tr: Trace, key: Value) -> None:
+        self.getitem(tr, key)
+        items = list(self.items(tr))
+        del items[key.const(tr)]
+        self.replace(tr, items)
+
+    def iter(self, tr: Trace) -> Value:
+        return DequeIterator(self, self.unpack(tr))
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        from ..objects import builtin_method
+
+        return ConstValue(self.maxlen) if name == "maxlen" else builtin_method(tr, self, name)
+
+    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        method = _METHODS.get(name)
+        if method is not None:
+            return call_handler(method, f"deque.{name}", (tr, self, *args), kwargs)
+        from ..methods import call_builtin_method
+
+        return call_builtin_method(tr, self, collections.deque, name, args, kwargs)
+
+    def rebuild(self, out: Output) -> str:
+        items = out.container("[", "]", self.items(out.tr))
+        return f"{out.names.const(collections.deque)}({items}, {self.maxlen})"
+
+
+class DequeIterator(SequenceIterator):
+    """Over a deque, which must not change meanwhile."""
+
+    __slots__ = ("owner", "version")
+
+    def __init__(self, owner: DequeValue, items: list[Value]) -> None:
+        super().__init__(items)
+        self.owner = owner
+        self.version = owner.version
+
+    def pytype(self) -> type:
+        return type(iter(collections.deque()))
+
+    def next(self, tr: Trace) -> Value | None:
+        if self.owner.version != self.version:
+            raise Raised(tr.make_exception(RuntimeError, "deque mutated during iteration"))
+        return super().next(tr)
+
+    def rebuild(self, out: Output) -> str:
+        if self.owner.version != self.version:
+            raise GraphBreak(NOT_REBUILDABLE, "an iterator over a deque that has changed")
+        return out.late_iterator(out.value(self.owner), self.position) if self in out.direct else super().rebuild(out)
+
+
+def _append(tr: Trace, owner: DequeValue, value: Value) -> Value:
+    owner.replace(tr, [*owner.items(tr), value])
+    return NONE
+
+
+def _appendleft(tr: Trace, owner: DequeValue, value: Value) -> Value:
+    owner.replace(tr, [value, *owner.items(tr)], keep_left=True)
+    return NONE
+
+
+def _extend(tr: Trace, owner: DequeValue, other: Value) -> Value:
+    owner.replace(tr, [*owner.items(tr), *other.unpack(tr)])
+    return NONE
+
+
+def _extendleft(tr: Trace, owner: DequeValue, other: Value) -> Value:
+    owner.replace(tr, [*other.unpack(tr)[::-1], *owner.items(tr)], keep_left=True)
+    return NONE
+
+
+def _take(tr: Trace, owner: DequeValue, index: int) -> Value:
+    items = list(owner.items(tr))
+    if not items:
+        raise Raised(tr.make_exception(IndexError, "pop from an empty deque"))
+    element = items.pop(index)
+    owner.replace(tr, items)
+    return element
+
+
+def _rotate(tr: Trace, owner: DequeValue, count: Value = ONE) -> Value:
+    moved = collections.deque(owner.items(tr))
+    moved.rotate(count.const(tr))
+    owner.replace(tr, list(moved))
+    return NONE
+
+
+def _clear(tr: Trace, owner: DequeValue) -> Value:
+    owner.replace(tr, [])
+    return NONE
+
+
+def _reverse(tr: Trace, owner: DequeValue) -> Value:
+    owner.replace(tr, owner.items(tr)[::-1])
+    return NONE
+
+
+_METHODS: dict[str, Any] = {
+    "append": _append,
+    "appendleft": _appendleft,
+    "extend": _extend,
+    "extendleft": _extendleft,
+    "pop": lambda tr, owner: _take(tr, owner, -1),
+    "popleft": lambda tr, owner: _take(tr, owner, 0),
+    "rotate": _rotate,
+    "clear": _clear,
+    "reverse": _reverse,
+    "copy": lambda tr, owner: DequeValue(owner.unpack(tr), owner.maxlen),
+    "__copy__": lambda tr, owner: DequeValue(owner.unpack(tr), owner.maxlen),
+    "__iadd__": lambda tr, owner, other: (_extend(tr, owner, other), owner)[1],
+    "__reversed__": lambda tr, owner: DequeIterator(owner, owner.unpack(tr)[::-1]),
+}
+
+
+def wrap_deque(tr: Trace, obj: collections.deque, source: Source | None) -> DequeValue:
+    """An existing deque: its length is guarded now, its elements when they are read."""
+    if source is not None:
+        tr.guards.type_is(source, collections.deque)
+        tr.guards.add(source, f"len({{0}}) == {len(obj)}", (), f"has length {len(obj)}")
+        tr.guards.equals(attr(source, "maxlen"), obj.maxlen)
+    items = [Lazy(x, item(source, i) if source else None) for i, x in enumerate(obj)]
+    return DequeValue(items, obj.maxlen, source, lazy=True)

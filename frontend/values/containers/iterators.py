@@ -1,0 +1,573 @@
+"""Iterators.  Those that can outlive a graph break know how to rebuild themselves at the position they have reached."""
+
+from __future__ import annotations
+
+import collections
+import gc
+import itertools
+import operator
+from typing import TYPE_CHECKING, Any
+
+from ...breaks import NOT_REBUILDABLE, OPERATION, SUSPENDED, GraphBreak
+from ...guards.sources import call, item
+from ..base import Raised, Value
+from ..constants import ConstValue
+
+if TYPE_CHECKING:
+    from ...capture.frame_writer import Output
+    from ...trace.trace import Trace
+    from .mappings import DictValue
+    from .sequences import SequenceValue
+    from .sets import SetValue
+
+
+class IteratorValue(Value):
+    __slots__ = ()
+
+    def iter(self, tr: Trace) -> Value:
+        return self
+
+    def truth(self, tr: Trace) -> bool:
+        return True
+
+    def hash_key(self, tr: Trace) -> Any:
+        return self
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        from ..objects import builtin_method
+
+        return builtin_method(tr, self, name)
+
+    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "__iter__":
+            return self
+        if name == "__next__":
+            element = self.next(tr)
+            if element is None:
+                raise Raised(tr.make_exception(StopIteration))
+            return element
+        return super().call_method(tr, name, args, kwargs)
+
+
+class SequenceIterator(IteratorValue):
+    """Over a fixed list of values."""
+
+    __slots__ = ("items", "position")
+
+    def __init__(self, items: list[Value]) -> None:
+        self.items = items
+        self.position = 0
+        self.source = None
+
+    def pytype(self) -> type:
+        return type(iter(()))
+
+    def next(self, tr: Trace) -> Value | None:
+        if self.position >= len(self.items):
+            return None
+        self.position += 1
+        return self.items[self.position - 1]
+
+    def rebuild(self, out: Output) -> str:
+        return f"iter({out.container('[', ']', self.items[self.position :])})"
+
+
+class SetIterator(SequenceIterator):
+    """Over a set, whose size must not change meanwhile."""
+
+    __slots__ = ("owner", "size")
+
+    def __init__(self, owner: SetValue, items: list[Value]) -> None:
+        super().__init__(items)
+        self.owner = owner
+        self.size = len(items)
+
+    def pytype(self) -> type:
+        return type(iter(set()))
+
+    def next(self, tr: Trace) -> Value | None:
+        if self.size < 0:
+            return None
+        if len(self.owner.entries) != self.size:
+            self.size = -1
+            raise Raised(tr.make_exception(RuntimeError, "Set changed size during iteration"))
+        element = super().next(tr)
+        if element is None:
+            self.size = -1
+        elif element not in self.owner.entries.values():
+            raise GraphBreak(OPERATION, "a set gets other elements while it is iterated")
+        return element
+
+    def rebuild(self, out: Output) -> str:
+        if self.size >= 0 and len(self.owner.entries) != self.size:
+            raise GraphBreak(NOT_REBUILDABLE, "an iterator over a set that has changed")
+        if self in out.direct and self.size >= 0:
+            return out.late_iterator(out.value(self.owner), self.position)
+        return super().rebuild(out)
+
+
+class LiveIterator(IteratorValue):
+    """Over a list or tuple value; like Python's, it sees what is appended meanwhile."""
+
+    __slots__ = ("owner", "position")
+
+    def __init__(self, owner: SequenceValue) -> None:
+        self.owner = owner
+        self.position = 0
+        self.source = None
+
+    def pytype(self) -> type:
+        return type(iter([])) if self.owner.pytype() is list else type(iter(()))
+
+    def next(self, tr: Trace) -> Value | None:
+        if self.position < 0 or self.position >= len(self.owner._items):
+            self.position = -1  # what is appended after the end is not seen
+            return None
+        self.position += 1
+        return self.owner.at(tr, self.position - 1)
+
+    def rebuild(self, out: Output) -> str:
+        if self.position < 0:
+            return "iter([])" if self.pytype() is type(iter([])) else "iter(())"
+        variable = out.temporary(f"iter({out.value(self.owner)})")
+        out.late.append(f"{variable}.__setstate__({self.position})")  # the list may still have to grow up to there
+        return variable
+
+
+class DictIterator(IteratorValue):
+    """Over the keys, values or items of a dictionary, whose values may change meanwhile, but not its keys."""
+
+    __slots__ = ("keys", "kind", "owner", "position", "version")
+
+    def __init__(self, tr: Trace, owner: DictValue, kind: str) -> None:
+        owner.guard_keys(tr)
+        self.owner = owner
+        self.kind = kind
+        self.keys = list(owner.entries)
+        self.position = 0
+        self.version = owner.version
+        self.source = None
+
+    def pytype(self) -> type:
+        return type(iter(getattr({}, self.kind)()))
+
+    def next(self, tr: Trace) -> Value | None:
+        if self.position < 0:
+            return None
+        if self.owner.version != self.version:
+            self._keys_changed(tr)
+        if self.position >= len(self.keys):
+            self.position = -1
+            return None
+        self.position += 1
+        return self.owner.view_item(tr, self.kind, self.keys[self.position - 1])
+
+    def _keys_changed(self, tr: Trace) -> None:
+        if len(self.owner.entries) != len(self.keys):
+            kind = (
+                "OrderedDict mutated"
+                if issubclass(self.owner.cls, collections.OrderedDict)
+                else "dictionary changed size"
+            )
+            raise Raised(tr.make_exception(RuntimeError, f"{kind} during iteration"))
+        if list(self.owner.entries) != self.keys:
+            raise GraphBreak(OPERATION, "a dictionary gets other keys while it is iterated")
+
+    def rebuild(self, out: Output) -> str:
+        """For a loop the real thing; elsewhere the rest, read when it is asked for, as values may still change."""
+        if self.owner.version != self.version:
+            raise GraphBreak(NOT_REBUILDABLE, "an iterator over a dictionary whose keys have changed")
+        if self in out.direct and self.position >= 0:
+            return out.late_iterator(f"{out.value(self.owner)}.{self.kind}()", self.position)
+        keys = out.container(
+            "[", "]", [self.owner.entries[key][0] for key in self.keys[self.position :]] if self.position >= 0 else []
+        )
+        if self.kind == "keys":
+            return f"iter({keys})"
+        variable = out.temporary(keys)
+        values = f"map({out.value(self.owner)}.__getitem__, {variable})"
+        return values if self.kind == "values" else f"zip({variable}, {values})"
+
+
+class RangeIterator(IteratorValue):
+    __slots__ = ("position", "value")
+
+    def __init__(self, value: range) -> None:
+        self.value = value
+        self.position = 0
+        self.source = None
+
+    def pytype(self) -> type:
+        return type(iter(range(0)))
+
+    def next(self, tr: Trace) -> Value | None:
+        if self.position >= len(self.value):
+            return None
+        self.position += 1
+        return ConstValue(self.value[self.position - 1])
+
+    def rebuild(self, out: Output) -> str:
+        return f"iter({self.value[self.position :]!r})"
+
+
+class EnumerateIterator(IteratorValue):
+    __slots__ = ("count", "inner")
+
+    def __init__(self, inner: Value, count: int) -> None:
+        self.inner = inner
+        self.count = count
+        self.source = None
+
+    def pytype(self) -> type:
+        return enumerate
+
+    def next(self, tr: Trace) -> Value | None:
+        from .sequences import TupleValue
+
+        element = self.inner.next(tr)
+        if element is None:
+            return None
+        self.count += 1
+        return TupleValue([ConstValue(self.count - 1), element])
+
+    def rebuild(self, out: Output) -> str:
+        return f"enumerate({out.value(self.inner)}, {self.count})"
+
+
+class ZipIterator(IteratorValue):
+    __slots__ = ("inners", "strict")
+
+    def __init__(self, inners: list[Value], strict: bool) -> None:
+        self.inners = inners
+        self.strict = strict
+        self.source = None
+
+    def pytype(self) -> type:
+        return zip
+
+    def next(self, tr: Trace) -> Value | None:
+        from .sequences import TupleValue
+
+        row: list[Value] = []
+        for position, inner in enumerate(self.inners):
+            element = inner.next(tr)
+            if element is None:
+                if self.strict:
+                    self._check_lengths(tr, position)
+                return None
+            row.append(element)
+        return TupleValue(row) if row else None
+
+    def _check_lengths(self, tr: Trace, position: int) -> None:
+        if position:
+            before = "argument 1" if position == 1 else f"arguments 1-{position}"
+            raise Raised(tr.make_exception(ValueError, f"zip() argument {position + 1} is shorter than {before}"))
+        for later, inner in enumerate(self.inners[1:], 2):
+            if inner.next(tr) is not None:
+                before = "argument 1" if later == 2 else f"arguments 1-{later - 1}"
+                raise Raised(tr.make_exception(ValueError, f"zip() argument {later} is longer than {before}"))
+
+    def rebuild(self, out: Output) -> str:
+        inner = ", ".join(map(out.value, self.inners))
+        return f"zip({inner}, strict=True)" if self.strict else f"zip({inner})"
+
+
+class MapIterator(IteratorValue):
+    __slots__ = ("function", "inners")
+
+    def __init__(self, function: Value, inners: list[Value]) -> None:
+        self.function = function
+        self.inners = inners
+        self.source = None
+
+    def pytype(self) -> type:
+        return map
+
+    def next(self, tr: Trace) -> Value | None:
+        args = []
+        for inner in self.inners:
+            element = inner.next(tr)
+            if element is None:
+                return None
+            args.append(element)
+        try:
+            return self.function.call(tr, args, {})
+        except Raised as raised:  # to whoever walks the map, it has ended
+            if issubclass(raised.value.pytype(), StopIteration):
+                return None
+            raise
+
+    def rebuild(self, out: Output) -> str:
+        return f"map({', '.join(map(out.value, [self.function, *self.inners]))})"
+
+
+class CountIterator(IteratorValue):
+    """``itertools.count``, which has no end and so cannot be a generator that is drained."""
+
+    __slots__ = ("step", "value")
+
+    def __init__(self, value: Value, step: Value) -> None:
+        self.value = value
+        self.step = step
+        self.source = None
+
+    def pytype(self) -> type:
+        return itertools.count
+
+    def next(self, tr: Trace) -> Value | None:
+        current = self.value
+        self.value = tr.binary("+", current, self.step)
+        return current
+
+    def rebuild(self, out: Output) -> str:
+        count = out.names.const(itertools.count)
+        return f"{count}({out.value(self.value)}, {out.value(self.step)})"
+
+
+class ExistingIterator(IteratorValue):
+    """A builtin iterator made outside, such as the one of a ``for`` loop that a graph break interrupted.
+
+    ``mirror`` iterates over values as the real one would from where it stands; what was taken is replayed on the real
+    one after the graph.
+    """
+
+    __slots__ = ("exhausted", "inner", "mirror", "obj", "taken")
+
+    def __init__(self, obj: Any, mirror: Value, source: Any) -> None:
+        self.obj = obj
+        self.mirror = mirror
+        self.source = source
+        self.taken = 0
+        self.exhausted = False
+        self.inner = False  # another iterator takes from this one, and replaying that one advances both
+
+    def pytype(self) -> type:
+        return type(self.obj)
+
+    def real(self) -> Any:
+        return self.obj
+
+    def next(self, tr: Trace) -> Value | None:
+        if self.inner and tr.frame is not None and tr.frame.stack and tr.frame.stack[-1] is self:
+            raise GraphBreak(OPERATION, "an iterator that another iterator takes from as well")
+        if not self.inner:
+            tr.effects.changed(self)
+        element = self.mirror.next(tr)
+        if element is None:
+            self.exhausted = True
+        else:
+            self.taken += 1
+        return element
+
+
+def wrap_iterator(tr: Trace, obj: Any, source: Any) -> Value | None:
+    """The value of an existing builtin iterator; None for a class whose state cannot be read.
+
+    The state is what ``__reduce__`` tells: the function that makes such an iterator, its arguments, and the position.
+    """
+    cls = type(obj)
+    if source is not None and cls in _OVER_DICTS:
+        return _wrap_dict_iterator(tr, obj, source)
+    if cls not in _READABLE or source is None:
+        return None
+    _, args, *position = obj.__reduce__()
+    tr.guards.type_is(source, cls)
+    start = position[0] if position and position[0] is not None else 0
+    arguments = call(source, "{0}.__reduce__()[1]", "{0}")
+    if cls in (enumerate, zip, map):
+        inners = []
+        for index, arg in enumerate(args):
+            if cls is map and index == 0:
+                continue
+            if cls is enumerate and index == 1:
+                tr.guards.equals(item(arguments, 1), arg)
+                continue
+            inner = tr.wrap(arg, item(arguments, index))
+            if isinstance(inner, ExistingIterator):
+                inner.inner = True
+            inners.append(inner)
+        if cls is enumerate:
+            return ExistingIterator(obj, EnumerateIterator(inners[0], args[1]), source)
+        if cls is map:
+            return ExistingIterator(obj, MapIterator(tr.wrap(args[0], item(arguments, 0)), inners), source)
+        strict = bool(position and position[0])
+        tr.guards.add(
+            source, f"(len({{0}}.__reduce__()) > 2) is {strict}", (), "is strict" if strict else "is not strict"
+        )
+        return ExistingIterator(obj, ZipIterator(inners, strict), source)
+    tr.guards.add(
+        source,
+        "({0}.__reduce__()[2:] or (None,))[0] == {1}",
+        (position[0] if position else None,),
+        f"stands at {start}",
+    )
+    contents = args[0]
+    if isinstance(contents, range):
+        tr.guards.equals(item(arguments, 0), contents)
+        return ExistingIterator(obj, RangeIterator(contents[start:]), source)
+    if type(contents) not in (list, tuple):
+        return None
+    owner: Any = tr.wrap(contents, item(arguments, 0))
+    mirror = LiveIterator(owner)
+    mirror.position = start
+    return ExistingIterator(obj, mirror, source)
+
+
+def _wrap_dict_iterator(tr: Trace, obj: Any, source: Any) -> Value | None:
+    """An iterator over a dictionary tells what is left; the garbage collector knows the dictionary."""
+    tr.guards.type_is(source, type(obj))
+    left = operator.length_hint(obj)
+    tr.guards.add(source, f"{{1}}({{0}}) == {left}", (operator.length_hint,), f"has {left} items left")
+    referents = gc.get_referents(obj)
+    if not left or not referents or not isinstance(referents[0], dict):
+        return None  # at its end, or the dictionary has changed
+    owner: Any = tr.wrap(referents[0], call(source, "{1}({0})[0]", "dictionary of {0}", (gc.get_referents,)))
+    if not hasattr(owner, "entries") or len(owner.entries) < left:
+        return None
+    mirror = DictIterator(tr, owner, _OVER_DICTS[type(obj)])
+    mirror.position = len(mirror.keys) - left
+    return ExistingIterator(obj, mirror, source)
+
+
+_OVER_DICTS: dict[type, str] = {
+    type(iter({})): "keys",
+    type(iter({}.values())): "values",
+    type(iter({}.items())): "items",
+}
+_READABLE: tuple[type, ...] = (
+    type(iter([])), type(iter(())), type(iter(range(0))), enumerate, zip, map,
+)  # fmt: skip
+
+
+class UserIterator(IteratorValue):
+    """An object with ``__next__``, or the sequence protocol of one with only ``__getitem__``."""
+
+    __slots__ = ("owner", "position")
+
+    def __init__(self, owner: Value, by_index: bool) -> None:
+        self.owner = owner
+        self.position = 0 if by_index else -1
+        self.source = None
+
+    def pytype(self) -> type:
+        return self.owner.pytype()
+
+    def next(self, tr: Trace) -> Value | None:
+        try:
+            if self.position < 0:
+                return self.owner.call_method(tr, "__next__", [], {})
+            self.position += 1
+            return self.owner.getitem(tr, ConstValue(self.position - 1))
+        except Raised as raised:
+            if issubclass(raised.value.pytype(), StopIteration if self.position < 0 else (IndexError, StopIteration)):
+                return None
+            raise
+
+    def rebuild(self, out: Output) -> str:
+        if self.position < 0:
+            return out.value(self.owner)
+        variable = out.temporary(f"iter({out.value(self.owner)})")
+        out.line(f"{variable}.__setstate__({self.position})")
+        return variable
+
+
+class GeneratorValue(IteratorValue):
+    """A running generator: a suspended frame of the interpreter."""
+
+    __slots__ = ("done", "frame", "running", "started")
+
+    def __init__(self, frame: Any) -> None:
+        self.frame = frame
+        self.started = False
+        self.done = False
+        self.running = False
+        self.source = None
+
+    def pytype(self) -> type:
+        import types
+
+        return types.GeneratorType
+
+    def next(self, tr: Trace) -> Value | None:
+        try:
+            return self.send(tr, ConstValue(None))
+        except Raised as raised:
+            if raised.value.pytype() is StopIteration:
+                return None
+            raise
+
+    def send(self, tr: Trace, value: Value) -> Value:
+        if self.done:
+            raise Raised(tr.make_exception(StopIteration))
+        if not self.started and not (value.is_const() and value.const(tr) is None):
+            raise Raised(tr.make_exception(TypeError, "can't send non-None value to a just-started generator"))
+        return self._resume(tr, value, None)
+
+    def throw(self, tr: Trace, error: Raised) -> Value:
+        if self.done or not self.started:
+            self.done = True
+            raise error
+        return self._resume(tr, None, error)
+
+    def _resume(self, tr: Trace, value: Value | None, error: Raised | None) -> Value:
+        if self.running:
+            raise Raised(tr.make_exception(ValueError, "generator already executing"))
+        self.running = True
+        self.started = True
+        tr.unfinished.pop(self, None)
+        try:
+            finished, result = self.frame.resume(value, error)
+        except Raised as raised:
+            self.done = True
+            if raised.value.pytype() is StopIteration:
+                raise Raised(tr.generator_raised_stop(raised.value)) from None
+            raise
+        except GraphBreak:
+            self.done = True
+            raise
+        finally:
+            self.running = False
+        if finished:
+            self.done = True
+            raise Raised(tr.make_exception_from_values(StopIteration, [] if _is_none(result) else [result]))
+        if self.frame.has_to_clean_up():
+            tr.unfinished[self] = None
+        return result
+
+    def close(self, tr: Trace) -> None:
+        if self.done:
+            return
+        if not self.started:
+            self.done = True
+            return
+        try:
+            self.throw(tr, Raised(tr.make_exception(GeneratorExit)))
+        except Raised as raised:
+            if issubclass(raised.value.pytype(), (GeneratorExit, StopIteration)):
+                return
+            raise
+        raise Raised(tr.make_exception(RuntimeError, "generator ignored GeneratorExit"))
+
+    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "send":
+            return self.send(tr, args[0])
+        if name == "close":
+            self.close(tr)
+            return ConstValue(None)
+        if name == "throw":
+            return self.throw(tr, Raised(tr.as_exception(args)))
+        return super().call_method(tr, name, args, kwargs)
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        if name.startswith("gi_"):
+            raise GraphBreak(SUSPENDED, f"{name} of a generator")
+        return super().getattr(tr, name)
+
+    def rebuild(self, out: Output) -> str:
+        if self.done:
+            return "iter(())"
+        raise GraphBreak(NOT_REBUILDABLE, f"generator {self.frame.code.co_name} is suspended in the middle")
+
+
+def _is_none(value: Value) -> bool:
+    return isinstance(value, ConstValue) and value.value is None

@@ -1,0 +1,328 @@
+"""Dictionaries and their views.
+
+A dictionary from outside is guarded key by key as it is read; its whole key list is guarded only when it is iterated,
+measured or changed.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING, Any
+
+from ...breaks import OPERATION, GraphBreak
+from ...guards.sources import Source, call, raw_item
+from ..base import Raised, Value
+from ..constants import ConstValue
+from .sequences import Lazy, TupleValue
+from .sets import SetValue
+
+if TYPE_CHECKING:
+    from ...capture.frame_writer import Output
+    from ...trace.trace import Trace
+
+_CONST_KEYS = (str, int, bool, float, type(None))
+
+
+class DictValue(Value):
+    """A dict (``cls`` may be OrderedDict or defaultdict); ``entries`` maps hash keys to (key value, element)."""
+
+    __slots__ = ("_keys_guarded", "attrs", "cls", "default_factory", "entries", "obj", "version")
+
+    def __init__(
+        self, entries: dict[Any, tuple[Value, Any]], source: Source | None = None, cls: type = dict, obj: Any = None
+    ) -> None:
+        self.entries = entries
+        self.source = source
+        self.cls = cls
+        self.obj = obj  # the real dict, for one from outside
+        self.default_factory: Value | None = None
+        self.attrs: dict[str, Value] = {}  # an OrderedDict has room for attributes
+        self._keys_guarded = source is None
+        self.version = 0  # counts the changes of the keys
+
+    def pytype(self) -> type:
+        return self.cls
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def _base(self) -> type:
+        return collections.OrderedDict if issubclass(self.cls, collections.OrderedDict) else dict
+
+    def guard_keys(self, tr: Trace) -> None:
+        """From here on the trace depends on exactly which keys there are, and on their order."""
+        if self._keys_guarded:
+            return
+        self._keys_guarded = True
+        assert self.source is not None
+        keys = tuple(self.obj)
+        if any(type(key) is not str for key in keys):
+            kinds = tuple(map(type, keys))  # 1, True and 1.0 are equal
+            tr.guards.add(self.source, "tuple(map(type, {0})) == {1}", (kinds,), "has keys of the same types")
+        if all(type(key) in _CONST_KEYS for key in keys):
+            tr.guards.add(
+                self.source,
+                "tuple({0}) == {1}",
+                (keys,),
+                f"has the keys {list(keys)!r:.80}".replace("{", "{{").replace("}", "}}"),
+            )
+        else:
+            tr.guards.add(self.source, "len({0}) == " + str(len(keys)), (), f"has {len(keys)} keys")
+            tr.guards.add(
+                self.source, "all(map({2}.is_, {0}, {1}))", (keys, __import__("operator")), "has the same keys"
+            )
+
+    def lookup(self, tr: Trace, key: Value) -> Value | None:
+        """The element under ``key``, or None; guards presence or absence of this key only."""
+        hashed = key.hash_key(tr)
+        found = self.entries.get(hashed)
+        if found is None:
+            if not self._keys_guarded:
+                self._guard_presence(tr, key, hashed, present=False)
+            return None
+        element = found[1]
+        if isinstance(element, Lazy):
+            element = tr.force(element)
+            self.entries[hashed] = (found[0], element)
+        return element
+
+    def _guard_presence(self, tr: Trace, key: Value, hashed: Any, present: bool) -> None:
+        assert self.source is not None
+        words = f"has {'a' if present else 'no'} key {key.describe():.60}".replace("{", "{{").replace("}", "}}")
+        if key.source is not None and not key.is_const():
+            tr.guards.contains(self.source, self._base(), key.source, present, words)
+            return
+        tr.guards.add(
+            self.source, f"{{2}}.__contains__({{0}}, {{1}}) is {present}", (tr.stable(hashed), self._base()), words
+        )
+
+    def has(self, tr: Trace, key: Value) -> bool:
+        hashed = key.hash_key(tr)
+        present = hashed in self.entries
+        if not self._keys_guarded:
+            self._guard_presence(tr, key, hashed, present)
+        return present
+
+    def keys(self, tr: Trace) -> list[Value]:
+        self.guard_keys(tr)
+        return [key for key, _ in self.entries.values()]
+
+    def values(self, tr: Trace) -> list[Value]:
+        self.guard_keys(tr)
+        for hashed, (key, element) in list(self.entries.items()):
+            if isinstance(element, Lazy):
+                self.entries[hashed] = (key, tr.force(element))
+        return [element for _, element in self.entries.values()]
+
+    def truth(self, tr: Trace) -> bool:
+        if not self._keys_guarded and self.source is not None and tr.effects.is_clean(self):
+            tr.guards.add(
+                self.source, "{0}" if self.entries else "not {0}", (), "is not empty" if self.entries else "is empty"
+            )
+        return bool(self.entries)
+
+    def length(self, tr: Trace) -> Value:
+        self.guard_keys(tr)
+        return ConstValue(len(self.entries))
+
+    def getitem(self, tr: Trace, key: Value) -> Value:
+        found = self.lookup(tr, key)
+        if found is not None:
+            return found
+        if self.default_factory is not None:
+            element = self.default_factory.call(tr, [], {})
+            self.setitem(tr, key, element)
+            return element
+        raise Raised(tr.make_exception_from_values(KeyError, [key]))
+
+    def contains(self, tr: Trace, item: Value) -> Value:
+        return ConstValue(self.has(tr, item))
+
+    def iter(self, tr: Trace) -> Value:
+        from .iterators import DictIterator
+
+        return DictIterator(tr, self, "keys")
+
+    def view_item(self, tr: Trace, kind: str, hashed: Any) -> Value:
+        """What iterating over ``keys()``, ``values()`` or ``items()`` gives for one entry."""
+        key, element = self.entries[hashed]
+        if kind == "keys":
+            return key
+        if isinstance(element, Lazy):
+            element = tr.force(element)
+            self.entries[hashed] = (key, element)
+        return element if kind == "values" else TupleValue([key, element])
+
+    def unpack(self, tr: Trace) -> list[Value]:
+        return self.keys(tr)
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def _change(self, tr: Trace) -> None:
+        self.values(tr)  # the write-back needs every element, as it is now
+        tr.effects.changed(self)
+
+    def setitem(self, tr: Trace, key: Value, value: Value) -> None:
+        self._change(tr)
+        hashed = key.hash_key(tr)
+        kept = self.entries.get(hashed)
+        self.version += kept is None
+        self.entries[hashed] = (kept[0] if kept else key, value)
+
+    def delitem(self, tr: Trace, key: Value) -> None:
+        if not self.has(tr, key):
+            raise Raised(tr.make_exception_from_values(KeyError, [key]))
+        self._change(tr)
+        self.version += 1
+        del self.entries[key.hash_key(tr)]
+
+    def replace(self, tr: Trace, entries: dict[Any, tuple[Value, Any]]) -> None:
+        self._change(tr)
+        self.version += 1
+        self.entries = entries
+
+    # --- attributes ------------------------------------------------------------------------------------------------
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        from ..objects import builtin_method
+
+        if name == "default_factory" and self.cls is collections.defaultdict:
+            return self.default_factory or ConstValue(None)
+        if name in self.attrs:
+            return self.attrs[name]
+        if (
+            self.cls is collections.OrderedDict
+            and self.obj is not None
+            and not hasattr(dict, name)
+            and hasattr(self.obj, name)
+        ):
+            raise GraphBreak(OPERATION, f"attribute {name!r} of {self.describe()}")
+        return builtin_method(tr, self, name)
+
+    def setattr(self, tr: Trace, name: str, value: Value) -> None:
+        if self.cls is not collections.OrderedDict or self.source is not None or hasattr(self.cls, name):
+            super().setattr(tr, name, value)
+        self.attrs[name] = value
+
+    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        from ..methods import call_builtin_method
+
+        return call_builtin_method(tr, self, self.cls, name, args, kwargs)
+
+    def arg(self, tr: Trace) -> Any:
+        return {key.const(tr): self.lookup(tr, key).arg(tr) for key in self.keys(tr)}  # type: ignore[union-attr]
+
+    def fake(self, tr: Trace) -> Any:
+        return {key.const(tr): self.lookup(tr, key).fake(tr) for key in self.keys(tr)}  # type: ignore[union-attr]
+
+    def const(self, tr: Trace) -> Any:
+        plain = {key.const(tr): self.lookup(tr, key).const(tr) for key in self.keys(tr)}  # type: ignore[union-attr]
+        if self.cls is dict:
+            return plain
+        if self.cls is collections.defaultdict:
+            return self.cls(self.default_factory.const(tr) if self.default_factory else None, plain)
+        made = self.cls(plain)
+        for name, value in self.attrs.items():
+            setattr(made, name, value.const(tr))
+        return made
+
+    def rebuild(self, out: Output) -> str:
+        self.values(out.tr)
+        pairs = [f"{out.value(key)}: {out.value(element)}" for key, element in self.entries.values()]
+        text = "{" + ", ".join(pairs) + "}"
+        if self.cls is dict:
+            return text
+        if self.cls is collections.defaultdict:
+            factory = out.value(self.default_factory) if self.default_factory else "None"
+            return f"{out.names.const(self.cls)}({factory}, {text})"
+        text = f"{out.names.const(self.cls)}({text})"
+        if not self.attrs:
+            return text
+        variable = out.shell(self, text)
+        for name, value in self.attrs.items():
+            out.line(f"{variable}.{name} = {out.value(value)}")
+        return variable
+
+
+class DictViewValue(Value):
+    """``keys()``, ``values()`` or ``items()`` of a dictionary: a live view."""
+
+    __slots__ = ("kind", "owner")
+
+    def __init__(self, owner: DictValue, kind: str) -> None:
+        self.owner = owner
+        self.kind = kind
+        self.source = None
+
+    def pytype(self) -> type:
+        return {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}[self.kind]
+
+    def unpack(self, tr: Trace) -> list[Value]:
+        owner = self.owner
+        if self.kind == "keys":
+            return owner.keys(tr)
+        if self.kind == "values":
+            return owner.values(tr)
+        return [TupleValue([k, v]) for k, v in zip(owner.keys(tr), owner.values(tr), strict=True)]
+
+    def iter(self, tr: Trace) -> Value:
+        from .iterators import DictIterator
+
+        return DictIterator(tr, self.owner, self.kind)
+
+    def truth(self, tr: Trace) -> bool:
+        return self.owner.truth(tr)
+
+    def length(self, tr: Trace) -> Value:
+        return self.owner.length(tr)
+
+    def contains(self, tr: Trace, item: Value) -> Value:
+        return self.owner.contains(tr, item) if self.kind == "keys" else super().contains(tr, item)
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        from ..objects import builtin_method
+
+        return builtin_method(tr, self, name)
+
+    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        from ..methods import call_builtin_method
+
+        return call_builtin_method(tr, self.as_set(tr), set, name, args, kwargs)
+
+    def as_set(self, tr: Trace) -> SetValue:
+        """A set with the view's elements, for set algebra on views."""
+        return SetValue({value.hash_key(tr): value for value in self.unpack(tr)})
+
+    def rebuild(self, out: Output) -> str:
+        return f"{out.value(self.owner)}.{self.kind}()"
+
+
+def wrap_dict(tr: Trace, obj: dict, source: Source | None, raw: bool = False) -> DictValue:
+    """An existing dictionary; with ``raw`` its class may override item access, which must then be bypassed."""
+    if source is not None and not raw:
+        tr.guards.type_is(source, type(obj))
+    entries: dict[Any, tuple[Value, Any]] = {}
+    base = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
+    for position, (key, element) in enumerate(base.items(obj)):
+        if source is None:
+            key_source = element_source = None
+        else:
+            key_source = call(source, f"list({{0}})[{position}]", "key of {0}")
+            element_source = raw_item(source, base, key) if raw else _item(source, key)
+        key_value = tr.wrap_key(key, key_source)
+        entries[key_value.hash_key(tr)] = (key_value, Lazy(element, element_source))
+    value = DictValue(entries, source, base if raw else type(obj), obj)
+    if type(obj) is collections.defaultdict:
+        value.default_factory = tr.wrap(obj.default_factory, source and _attr(source, "default_factory"))
+    return value
+
+
+def _item(source: Source, key: Any) -> Source:
+    from ...guards.sources import item
+
+    return item(source, key)
+
+
+def _attr(source: Source, name: str) -> Source:
+    from ...guards.sources import attr
+
+    return attr(source, name)

@@ -1,0 +1,381 @@
+"""Lists, tuples (named ones and sizes among them), ranges and slices."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...guards.sources import Source, item
+from ..base import Raised, Value
+from ..constants import ConstValue
+
+if TYPE_CHECKING:
+    from ...capture.frame_writer import Output
+    from ...trace.trace import Trace
+
+
+class Lazy:
+    """An element of an existing container that nothing has looked at yet; reading it wraps and guards it."""
+
+    __slots__ = ("obj", "source")
+
+    def __init__(self, obj: Any, source: Source | None) -> None:
+        self.obj = obj
+        self.source = source
+
+
+class SequenceValue(Value):
+    """What lists and tuples share: a Python list of values, some of them not yet looked at."""
+
+    __slots__ = ("_items", "_lazy")
+
+    def __init__(self, items: list, source: Source | None = None, lazy: bool = False) -> None:
+        self._items = items
+        self._lazy = lazy
+        self.source = source
+
+    def items(self, tr: Trace) -> list[Value]:
+        """The elements, all of them looked at.  The list is the value's own: change it only through methods."""
+        if self._lazy:
+            self._items = [tr.force(element) for element in self._items]
+            self._lazy = False
+        return self._items
+
+    def at(self, tr: Trace, index: int) -> Value:
+        element = self._items[index]
+        if self._lazy and isinstance(element, Lazy):
+            element = self._items[index] = tr.force(element)
+        return element
+
+    def truth(self, tr: Trace) -> bool:
+        return bool(self._items)
+
+    def length(self, tr: Trace) -> Value:
+        return ConstValue(len(self._items))
+
+    def unpack(self, tr: Trace) -> list[Value]:
+        return list(self.items(tr))
+
+    def iter(self, tr: Trace) -> Value:
+        from .iterators import LiveIterator
+
+        return LiveIterator(self)
+
+    def _index(self, tr: Trace, key: Value) -> int | slice:
+        if isinstance(key, SliceValue):
+            return key.const(tr)
+        if not issubclass(key.pytype(), (int, torch.Tensor)) and not hasattr(key.pytype(), "__index__"):
+            kind = self.pytype().__name__
+            raise Raised(
+                tr.make_exception(TypeError, f"{kind} indices must be integers or slices, not {key.pytype().__name__}")
+            )
+        return operator.index(key.const(tr))
+
+    def getitem(self, tr: Trace, key: Value) -> Value:
+        index = self._index(tr, key)
+        if isinstance(index, slice):
+            return self._slice(tr, self.items(tr)[index])
+        if not -len(self._items) <= index < len(self._items):
+            kind = "tuple" if isinstance(self, TupleValue) else "list"
+            raise Raised(tr.make_exception(IndexError, f"{kind} index out of range"))
+        return self.at(tr, index)
+
+    def _slice(self, tr: Trace, items: list[Value]) -> Value:
+        raise NotImplementedError
+
+    def arg(self, tr: Trace) -> Any:
+        return self._plain([element.arg(tr) for element in self.items(tr)])
+
+    def fake(self, tr: Trace) -> Any:
+        return self._plain([element.fake(tr) for element in self.items(tr)])
+
+    def is_const(self) -> bool:
+        return not self._lazy and all(element.is_const() for element in self._items)
+
+    def const(self, tr: Trace) -> Any:
+        return self._plain([element.const(tr) for element in self.items(tr)])
+
+    def _plain(self, items: list) -> Any:
+        raise NotImplementedError
+
+
+class ListValue(SequenceValue):
+    """A list; one that came from outside is written back after the graph if it was changed."""
+
+    __slots__ = ()
+
+    def pytype(self) -> type:
+        return list
+
+    def is_const(self) -> bool:
+        return False  # mutable: folding would lose its identity
+
+    def _plain(self, items: list) -> Any:
+        return items
+
+    def _slice(self, tr: Trace, items: list[Value]) -> Value:
+        return ListValue(items)
+
+    def replace(self, tr: Trace, items: list[Value]) -> None:
+        """Make ``items`` the list's contents."""
+        self.items(tr)
+        tr.effects.changed(self)
+        self._items = items
+
+    def append(self, tr: Trace, value: Value) -> None:
+        tr.effects.changed(self)
+        self._items.append(value)
+
+    def setitem(self, tr: Trace, key: Value, value: Value) -> None:
+        index = self._index(tr, key)
+        items = list(self.items(tr))
+        try:
+            if isinstance(index, slice):
+                items[index] = value.unpack(tr)
+            else:
+                items[index] = value
+        except (IndexError, ValueError) as error:
+            raise Raised(tr.exception(error)) from None
+        self.replace(tr, items)
+
+    def delitem(self, tr: Trace, key: Value) -> None:
+        items = list(self.items(tr))
+        try:
+            del items[self._index(tr, key)]
+        except IndexError as error:
+            raise Raised(tr.exception(error)) from None
+        self.replace(tr, items)
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        from ..objects import builtin_method
+
+        return builtin_method(tr, self, name)
+
+    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        from ..methods import call_builtin_method
+
+        return call_builtin_method(tr, self, list, name, args, kwargs)
+
+    def rebuild(self, out: Output) -> str:
+        return out.container("[", "]", self._all_items(out))
+
+    def _all_items(self, out: Output) -> list[Value]:
+        return self.items(out.tr)
+
+
+class ExistingListValue(ListValue):
+    """A list from outside.  Its length is guarded when something depends on it; appending does not.
+
+    ``appended`` is what was appended before that, or None afterwards.
+    """
+
+    __slots__ = ("_contents", "_guard_length", "appended")
+
+    def __init__(self, items: list, source: Source, guard_length: Callable[[], None]) -> None:
+        self._contents = items
+        self._lazy = True
+        self._guard_length = guard_length
+        self.appended: list[Value] | None = []
+        self.source = source
+
+    @property
+    def _items(self) -> list:
+        if self.appended is not None:
+            self._guard_length()
+            self._contents.extend(self.appended)
+            self.appended = None
+        return self._contents
+
+    @_items.setter
+    def _items(self, items: list) -> None:
+        self._contents = items
+
+    def append(self, tr: Trace, value: Value) -> None:
+        if self.appended is None:
+            super().append(tr, value)
+        else:
+            tr.effects.changed(self)
+            self.appended.append(value)
+
+
+class TupleValue(SequenceValue):
+    """A tuple, a ``torch.Size`` or a namedtuple (``cls`` says which)."""
+
+    __slots__ = ("cls",)
+
+    def __init__(self, items: list, source: Source | None = None, cls: type = tuple, lazy: bool = False) -> None:
+        super().__init__(items, source, lazy)
+        self.cls = cls
+
+    def pytype(self) -> type:
+        return self.cls
+
+    def _plain(self, items: list) -> Any:
+        if self.cls is torch.Size:
+            return tuple(items)  # torch.Size would specialize symbolic sizes; operators take tuples
+        if self.cls is tuple:
+            return tuple(items)
+        return self.cls(*items) if hasattr(self.cls, "_fields") else self.cls(items)
+
+    def const(self, tr: Trace) -> Any:
+        plain = super().const(tr)
+        return torch.Size(plain) if self.cls is torch.Size else plain
+
+    def _slice(self, tr: Trace, items: list[Value]) -> Value:
+        return TupleValue(items, cls=torch.Size if self.cls is torch.Size else tuple)
+
+    def hash_key(self, tr: Trace) -> Any:
+        return tuple(element.hash_key(tr) for element in self.items(tr))
+
+    def setitem(self, tr: Trace, key: Value, value: Value) -> None:
+        message = f"{self.cls.__name__!r} object does not support item assignment"
+        raise Raised(tr.make_exception(TypeError, message))
+
+    def delitem(self, tr: Trace, key: Value) -> None:
+        raise Raised(tr.make_exception(TypeError, f"{self.cls.__name__!r} object doesn't support item deletion"))
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        from ..objects import builtin_method, class_attribute
+
+        fields = getattr(self.cls, "_fields", None) or _structseq_fields(self.cls)
+        if name in fields:
+            return self.at(tr, fields.index(name))
+        if self.cls not in (tuple, torch.Size):
+            found = class_attribute(tr, self, self.cls, name)
+            if found is not None:
+                return found
+        return builtin_method(tr, self, name)
+
+    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        from ..methods import call_builtin_method
+
+        if self.cls is torch.Size and name == "numel":
+            return tr.fold_product(self.items(tr))
+        if self.cls not in (tuple, torch.Size) and not hasattr(tuple, name):
+            return self.getattr(tr, name).call(tr, args, kwargs)
+        return call_builtin_method(tr, self, tuple, name, args, kwargs)
+
+    def rebuild(self, out: Output) -> str:
+        items = self.items(out.tr)
+        if self.cls is tuple:
+            return out.container("(", ",)" if len(items) == 1 else ")", items)
+        inner = out.container("(", ",)" if len(items) == 1 else ")", items)
+        cls = out.names.const(self.cls)
+        return f"{cls}._make({inner})" if hasattr(self.cls, "_make") else f"{cls}({inner})"
+
+
+def _structseq_fields(cls: type) -> list[str]:
+    """Field names of a ``torch.return_types`` class, in order."""
+    if cls.__module__ != "torch.return_types":
+        return []
+    return list(cls.__match_args__)  # type: ignore[attr-defined]
+
+
+class RangeValue(Value):
+    __slots__ = ("value",)
+
+    def __init__(self, value: range, source: Source | None = None) -> None:
+        self.value = value
+        self.source = source
+
+    def pytype(self) -> type:
+        return range
+
+    def is_const(self) -> bool:
+        return True
+
+    def const(self, tr: Trace) -> Any:
+        return self.value
+
+    def truth(self, tr: Trace) -> bool:
+        return bool(self.value)
+
+    def length(self, tr: Trace) -> Value:
+        return ConstValue(len(self.value))
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        return tr.lift(getattr(self.value, name)) if name in ("start", "stop", "step") else super().getattr(tr, name)
+
+    def getitem(self, tr: Trace, key: Value) -> Value:
+        return tr.fold(operator.getitem, [self.value, key.const(tr)], {})
+
+    def contains(self, tr: Trace, item: Value) -> Value:
+        return ConstValue(item.const(tr) in self.value)
+
+    def iter(self, tr: Trace) -> Value:
+        from .iterators import RangeIterator
+
+        return RangeIterator(self.value)
+
+    def hash_key(self, tr: Trace) -> Any:
+        return self.value
+
+    def rebuild(self, out: Output) -> str:
+        return repr(self.value)
+
+
+class SliceValue(Value):
+    """A slice; its bounds may be symbolic."""
+
+    __slots__ = ("start", "step", "stop")
+
+    def __init__(self, start: Value, stop: Value, step: Value, source: Source | None = None) -> None:
+        self.start, self.stop, self.step = start, stop, step
+        self.source = source
+
+    def pytype(self) -> type:
+        return slice
+
+    def is_const(self) -> bool:
+        return self.start.is_const() and self.stop.is_const() and self.step.is_const()
+
+    def const(self, tr: Trace) -> slice:
+        return slice(self.start.const(tr), self.stop.const(tr), self.step.const(tr))
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        if name in ("start", "stop", "step"):
+            return getattr(self, name)
+        from ..objects import builtin_method
+
+        return builtin_method(tr, self, name)
+
+    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "indices":
+            return tr.lift(self.const(tr).indices(args[0].const(tr)))
+        return super().call_method(tr, name, args, kwargs)
+
+    def truth(self, tr: Trace) -> bool:
+        return True
+
+    def arg(self, tr: Trace) -> Any:
+        return slice(self.start.arg(tr), self.stop.arg(tr), self.step.arg(tr))
+
+    def fake(self, tr: Trace) -> Any:
+        return slice(self.start.fake(tr), self.stop.fake(tr), self.step.fake(tr))
+
+    def rebuild(self, out: Output) -> str:
+        return f"slice({out.value(self.start)}, {out.value(self.stop)}, {out.value(self.step)})"
+
+
+def wrap_list(tr: Trace, obj: list, source: Source | None) -> ListValue:
+    """An existing list: its elements are guarded when they are read."""
+    items = [Lazy(x, item(source, i) if source else None) for i, x in enumerate(obj)]
+    if source is None:
+        return ListValue(items, lazy=True)
+    tr.guards.type_is(source, type(obj))
+    return ExistingListValue(items, source, lambda: _guard_length(tr, obj, source))
+
+
+def wrap_tuple(tr: Trace, obj: tuple, source: Source | None) -> TupleValue:
+    _guard_length(tr, obj, source)
+    items = [Lazy(x, item(source, i) if source else None) for i, x in enumerate(obj)]
+    return TupleValue(items, source, type(obj), lazy=True)
+
+
+def _guard_length(tr: Trace, obj: Any, source: Source | None) -> None:
+    if source is not None:
+        tr.guards.type_is(source, type(obj))
+        tr.guards.add(source, f"len({{0}}) == {len(obj)}", (), f"has length {len(obj)}")

@@ -1,0 +1,167 @@
+"""Sets, in the order in which the real ones give their elements.
+
+That order depends on how a set came about.  So beside each set whose elements are constants there is a real one, to
+which the same is done.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...breaks import NOT_REBUILDABLE, OPERATION, GraphBreak
+from ...guards.sources import Source
+from ..base import MISSING, Raised, Value
+from ..constants import ConstValue
+
+if TYPE_CHECKING:
+    from ...capture.frame_writer import Output
+    from ...trace.trace import Trace
+
+_ALGEBRA = ("union", "intersection", "difference", "symmetric_difference")
+
+
+class SetValue(Value):
+    """A set or frozenset (``cls``); ``entries`` maps hash keys to values.
+
+    ``mirror`` is a real set of the hash keys with the history of the program's set, None if that is not known.
+    """
+
+    __slots__ = ("cls", "entries", "mirror", "obj")
+
+    def __init__(
+        self,
+        entries: dict[Any, Value],
+        source: Source | None = None,
+        cls: type = set,
+        obj: Any = None,
+        mirror: Any = MISSING,
+    ) -> None:
+        self.entries = entries
+        self.source = source
+        self.cls: Any = cls
+        self.obj = obj  # the real set, for one from outside
+        if mirror is MISSING:  # the elements came one after the other
+            mirror = cls(list(entries)) if _is_plain(entries) else None
+        self.mirror = mirror
+
+    def pytype(self) -> type:
+        return self.cls
+
+    def truth(self, tr: Trace) -> bool:
+        return bool(self.entries)
+
+    def length(self, tr: Trace) -> Value:
+        return ConstValue(len(self.entries))
+
+    def contains(self, tr: Trace, item: Value) -> Value:
+        return ConstValue(item.hash_key(tr) in self.entries)
+
+    def iter(self, tr: Trace) -> Value:
+        from .iterators import SetIterator
+
+        return SetIterator(self, self.unpack(tr))
+
+    def unpack(self, tr: Trace) -> list[Value]:
+        if len(self.entries) < 2:
+            return list(self.entries.values())
+        order = self.mirror
+        if order is None and self.obj is not None and tr.effects.is_clean(self) and _is_plain(self.entries):
+            assert self.source is not None
+            order = tuple(_base(self.cls).__iter__(self.obj))
+            words = "has its elements in the same order"
+            tr.guards.add(self.source, "tuple({2}.__iter__({0})) == {1}", (order, _base(self.cls)), words)
+        if order is None:
+            raise GraphBreak(OPERATION, "the order of a set depends on addresses, or on a history that is not known")
+        return [self.entries[key] for key in order]
+
+    def combine(self, name: str, others: list[Value]) -> SetValue | None:
+        """The new set that method ``name`` makes of known sets, by calling it; None if one of them is not known."""
+        sets = [other for other in others if isinstance(other, SetValue) and other.mirror is not None]
+        if self.mirror is None or len(sets) < len(others):
+            return None
+        made = getattr(self.mirror, name)(*(other.mirror for other in sets))
+        known = {key: value for each in (*sets[::-1], self) for key, value in each.entries.items()}
+        return SetValue({key: known[key] for key in made}, cls=self.cls, mirror=made)
+
+    def replace(self, tr: Trace, entries: dict[Any, Value], mirror: Any = None) -> None:
+        """Make ``entries`` the contents; ``mirror`` is a real set to which the same was done, if there is one."""
+        tr.effects.changed(self)
+        self.entries = entries
+        self.mirror = mirror
+
+    def hash_key(self, tr: Trace) -> Any:
+        if self.cls is not frozenset:
+            raise Raised(tr.make_exception(TypeError, f"unhashable type: '{self.cls.__name__}'"))
+        return frozenset(self.entries)
+
+    def is_const(self) -> bool:
+        return self.cls is frozenset and _is_plain(self.entries)
+
+    def const(self, tr: Trace) -> Any:
+        return self.cls(value.const(tr) for value in self.entries.values())
+
+    def getattr(self, tr: Trace, name: str) -> Value:
+        from ..objects import builtin_method
+
+        return builtin_method(tr, self, name)
+
+    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        from ..methods import call_builtin_method
+
+        if name in _ALGEBRA and (found := self.combine(name, args)) is not None:
+            return found
+        return call_builtin_method(tr, self, self.cls, name, args, kwargs)
+
+    def rebuild(self, out: Output) -> str:
+        return f"{self.cls.__name__}({out.container('[', ']', self.in_order_of_making())})"
+
+    def in_order_of_making(self) -> list[Value]:
+        """The elements in an order in which to store them, so that a new set gives them as the program's does."""
+        if self.mirror is None:
+            return list(self.entries.values())
+        wanted = list(self.mirror)
+        for order in (list(self.entries), wanted, wanted[::-1]):
+            if list(self.cls(order)) == wanted:
+                return [self.entries[key] for key in order]
+        raise GraphBreak(NOT_REBUILDABLE, "a set with an order that comes of its history")
+
+
+def _base(cls: type) -> Any:
+    return set if issubclass(cls, set) else frozenset
+
+
+def _is_plain(entries: dict[Any, Value]) -> bool:
+    """Whether the hash keys are the very objects that the program has as elements."""
+    return all(value.is_const() for value in entries.values())
+
+
+def make_set(tr: Trace, given: Value, cls: type) -> SetValue:
+    """``set(given)``; what comes from a set or a dictionary is stored in another order than the rest."""
+    if isinstance(given, SetValue):
+        if cls is frozenset and given.cls is frozenset:
+            return given
+        real = given.mirror
+        if real is None and given.obj is not None and tr.effects.is_clean(given) and _is_plain(given.entries):
+            given.unpack(tr)  # guards the order
+            real = given.obj
+        return SetValue(dict(given.entries), cls=cls, mirror=None if real is None else cls(real))
+    entries: dict[Any, Value] = {}
+    for element in given.unpack(tr):
+        entries.setdefault(element.hash_key(tr), element)
+    kept = dict(entries) if issubclass(given.pytype(), dict) else list(entries)
+    return SetValue(entries, cls=cls, mirror=cls(kept) if _is_plain(entries) else None)
+
+
+def wrap_set(tr: Trace, obj: Any, source: Source | None, raw: bool = False) -> SetValue:
+    """An existing set or frozenset, guarded as a whole; with ``raw`` its class may override methods, to be bypassed."""
+    base = _base(type(obj))
+    if source is not None:
+        tr.guards.type_is(source, type(obj))
+        contents = frozenset(base.__iter__(obj))
+        tr.guards.add(source, "{2}.__eq__({0}, {1}) is True", (contents, base), "has the same elements")
+    entries: dict[Any, Value] = {}
+    for element in base.__iter__(obj):
+        value = tr.wrap_key(element, None)
+        entries[value.hash_key(tr)] = value
+    mirror = base.copy(obj) if source is None and _is_plain(entries) else None
+    return SetValue(entries, source, base if raw else type(obj), obj, mirror)

@@ -1,0 +1,61 @@
+"""Indexing a tensor with symbolic integers.
+
+Tensor's own indexing asks an integer for its value and so makes a constant of it; ``select`` takes it as it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from .base import Value
+from .constants import ConstValue, SymValue
+from .containers.sequences import SliceValue, TupleValue
+
+if TYPE_CHECKING:
+    from ..trace.trace import Trace
+
+_ALL = SliceValue(ConstValue(None), ConstValue(None), ConstValue(None))
+
+
+def select_symbolic(tr: Trace, owner: Value, rank: int, key: Value) -> Value | None:
+    """``owner[key]`` by ``select`` where the key has symbolic integers; None if that would not be the same."""
+    parts = key.items(tr) if isinstance(key, TupleValue) else [key]
+    if not any(map(_is_symbolic, parts)) or not all(map(_is_basic, parts)):
+        return None
+    consumed = sum(not _is_free(part) for part in parts)
+    if consumed > rank or sum(map(_is_ellipsis, parts)) > 1:
+        return None  # an error, which indexing itself raises
+    dims, dim = [], 0
+    for part in parts:
+        if _is_symbolic(part):
+            dims.append((dim, part))
+        dim += rank - consumed if _is_ellipsis(part) else not _is_number(part)
+    rest: list[Value] = [_ALL if _is_symbolic(part) else part for part in parts]
+    if any(part is not _ALL for part in rest):
+        owner = owner.getitem(tr, TupleValue(rest))
+    for dim, index in reversed(dims):
+        owner = tr.emit("call_function", torch.select, [owner, ConstValue(int(dim)), index], {})
+    return owner
+
+
+def _is_symbolic(part: Value) -> bool:
+    return isinstance(part, SymValue) and part.pytype() is int
+
+
+def _is_number(part: Value) -> bool:
+    return isinstance(part, ConstValue) and type(part.value) is int
+
+
+def _is_ellipsis(part: Value) -> bool:
+    return isinstance(part, ConstValue) and part.value is Ellipsis
+
+
+def _is_free(part: Value) -> bool:
+    """Whether an index takes no dimension of its own."""
+    return _is_ellipsis(part) or (isinstance(part, ConstValue) and part.value is None)
+
+
+def _is_basic(part: Value) -> bool:
+    return _is_symbolic(part) or _is_number(part) or _is_free(part) or isinstance(part, SliceValue)

@@ -1,0 +1,85 @@
+"""What goes wrong around the compilers of others: each is reported, or an error, and the results stay right."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import importlib.util
+
+import pytest
+import torch
+
+from torchmux.backends.common.cache import cache as cache_module
+from torchmux.backends.common.cache.cache import ArtifactCache
+from torchmux.config import config
+from torchmux.registry import CompilationFailed, FallbackRefused, resolve
+
+# The backend, the package that it compiles with, and the function of ours that calls the compiler.
+COMPILERS = {
+    "onnxrt": ("onnxruntime", "onnxrt.compiler", "to_onnx"),
+    "openvino": ("openvino", "openvino.compiler", "_convert"),
+    "tvm": ("tvm", "tvm.build", "compile_module"),
+}
+INSTALLED = [name for name, (package, _, _) in COMPILERS.items() if importlib.util.find_spec(package) is not None]
+
+
+def f(x):
+    return (x * 2).relu() + 1
+
+
+@pytest.fixture(params=INSTALLED)
+def backend(request) -> str:
+    return request.param
+
+
+def test_a_compiler_that_raises(capture, backend: str, monkeypatch, tmp_path) -> None:
+    _, module, function = COMPILERS[backend]
+
+    def fails(*args, **kwargs):
+        raise RuntimeError("the compiler is out of luck")
+
+    x = torch.randn(3)
+    captured = capture(f, x)
+    with config.patch(cache_dir=tmp_path):
+        monkeypatch.setattr(importlib.import_module(f"torchmux.backends.{module}"), function, fails)
+        compiled = captured.compile(backend)
+        assert torch.equal(captured.run(compiled, x), f(x))
+        assert compiled.report.share == 0.0
+        assert all("out of luck" in p.reason for p in compiled.report.fallbacks)
+        with pytest.raises((CompilationFailed, FallbackRefused), match="out of luck"):
+            captured.compile(backend, strict=True)
+
+
+def test_a_full_disk(capture, backend: str, monkeypatch, tmp_path, caplog) -> None:
+    def fails(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    x = torch.randn(4)
+    captured = capture(f, x)
+    with config.patch(cache_dir=tmp_path):
+        resolve(backend).compile(captured.gm, captured.inputs, training=False)  # what is asked of the compiler first
+        x = torch.randn(5)
+        captured = capture(f, x)
+        before = sorted(p for p in tmp_path.rglob("*") if p.is_file())
+        monkeypatch.setattr(cache_module.os, "replace", fails)
+        compiled = captured.compile(backend, strict=True)
+        assert torch.allclose(captured.run(compiled, x), f(x))
+        assert "No space left" in caplog.text
+        assert sorted(p for p in tmp_path.rglob("*") if p.is_file()) == before
+
+
+def test_an_artifact_that_is_none(capture, backend: str, monkeypatch, tmp_path) -> None:
+    """Whole and with the right checksum, but not what the compiler makes: it is made again."""
+    x = torch.randn(6)
+    with config.patch(cache_dir=tmp_path):
+        captured = capture(f, x)
+        captured.compile(backend, strict=True)
+        load = ArtifactCache.load
+
+        def spoiled(self: ArtifactCache, key: str) -> bytes | None:
+            found = load(self, key)
+            return found[:1] + bytes(100) if found is not None and found[:1] not in b"[{" else found
+
+        monkeypatch.setattr(ArtifactCache, "load", spoiled)
+        compiled = capture(f, x).compile(backend, strict=True)
+        assert torch.allclose(captured.run(compiled, x), f(x))

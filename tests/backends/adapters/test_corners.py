@@ -1,0 +1,231 @@
+"""Numbers far from one and nan, in compilers whose own functions lose them."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from torchmux.backends.common.adapter import results
+
+FOREIGN = [
+    pytest.param(name, marks=pytest.mark.skipif(importlib.util.find_spec(module) is None, reason=f"needs {module}"))
+    for name, module in (("onnxrt", "onnxruntime"), ("openvino", "openvino"), ("tvm", "tvm"))
+]
+X = torch.tensor([1e-10, -1e-10, 1e-4, 0.3, -0.3, -20.0, -60.0, 60.0, 2.0, -1.5])
+
+
+def small_results(x):
+    ones = torch.sigmoid(x), torch.log1p(x * 0.01), torch.expm1(x), torch.erf(x), F.softplus(x), torch.logaddexp(x, -x)
+    return (*ones, F.elu(x), F.selu(x), F.mish(x), F.silu(x), F.logsigmoid(x))
+
+
+@pytest.mark.parametrize("backend", FOREIGN)
+def test_small_results_keep_their_digits(capture, backend) -> None:
+    captured = capture(small_results, X)
+    compiled = captured.compile(backend)
+    assert compiled.report.share > 0.95 or backend == "tvm"
+    for got, wanted in zip(captured.run(compiled, X), small_results(X.double()), strict=True):
+        torch.testing.assert_close(got.double(), wanted, rtol=2e-6, atol=1e-37)
+
+
+def test_nan_in_tvm(capture) -> None:
+    pytest.importorskip("tvm")
+
+    def f(x, y):
+        same = x == x, x != x, x != y
+        return (
+            *same,
+            x.relu(),
+            x.clamp(-1, 1),
+            x.clamp(min=0),
+            torch.maximum(x, y),
+            torch.minimum(x, y),
+            F.hardtanh(x),
+        )
+
+    x = torch.tensor([math.nan, 1.0, -math.inf, math.inf, -2.0])
+    captured = capture(f, x, x.flip(0))
+    compiled = captured.compile("tvm", strict=True)
+    for got, wanted in zip(captured.run(compiled, x, x.flip(0)), f(x, x.flip(0)), strict=True):
+        assert torch.equal(got.nan_to_num(7.0), wanted.nan_to_num(7.0)), (got, wanted)
+
+
+@pytest.mark.parametrize("backend", FOREIGN)
+def test_nan_through_operators_that_are_spelled_otherwise(capture, backend) -> None:
+    """Each of these reads the result of another, so that their rewritten forms meet."""
+
+    def f(x):
+        wide = torch.maximum(x.exp(), x.erf()).clamp(0, 2)
+        return x.exp() > 1, wide >= x.erf(), F.layer_norm(x, (4,)).exp() > 0.5, F.hardtanh(wide).clamp_min(0.5) > 0.7
+
+    x = torch.tensor([[math.nan, 1.0, 2.0, -1.0], [3.0, -2.0, 0.5, 0.0]])
+    captured = capture(f, x)
+    compiled = captured.compile(backend, strict=True)
+    for got, wanted in zip(captured.run(compiled, x), f(x), strict=True):
+        assert torch.equal(got, wanted)
+
+
+def softmax(x):
+    powers = (x - x.amax(-1, keepdim=True)).exp()
+    return powers / powers.sum(-1, keepdim=True)
+
+
+def softmax_with_empty_rows(x):
+    """As torch spells out the one inside attention: zeros where all is minus infinity."""
+    most = x.amax(-1, keepdim=True)
+    empty = most == -math.inf
+    powers = (x - most.masked_fill(empty, 0.0)).exp()
+    return powers / powers.sum(-1, keepdim=True).masked_fill(empty, 1.0)
+
+
+def by_zeros(x):
+    zeros, half = torch.zeros(4), torch.zeros_like(x)[:2]
+    return x / zeros, 1 / zeros, x * zeros, zeros.reciprocal() * 2, zeros / zeros, half / half + 1, (x - x) / zeros
+
+
+@pytest.mark.parametrize("backend", FOREIGN)
+def test_zeros_that_a_compiler_sees(capture, backend) -> None:
+    """TVM would fold them: a product to zero, nan or not; a division ends the process."""
+    x = torch.tensor([1.0, -2.0, math.nan, math.inf])
+    captured = capture(by_zeros, x)
+    for got, wanted in zip(captured.run(captured.compile(backend), x), by_zeros(x), strict=True):
+        torch.testing.assert_close(got, wanted, equal_nan=True)
+
+
+def cancelling(x):
+    both = (x + 1) - (x + 1), (x - x) * 0.5 + 1, (x - x).sum(), x + 1 - x, (x - x) / x, x * 1e38 * 10 - x * 1e38 * 10
+    return *both, (x[:2] + 12582912.0) - 12582912.0
+
+
+@pytest.mark.parametrize("backend", ["native", *FOREIGN])
+@pytest.mark.parametrize("batch", [2, 40])
+def test_what_cancels_in_algebra_and_not_in_floats(capture, backend, batch) -> None:
+    x = torch.tensor([1.3, -2.6, math.nan, math.inf]).repeat(batch)
+    captured = capture(cancelling, x)
+    for got, wanted in zip(captured.run(captured.compile(backend), x), cancelling(x), strict=True):
+        torch.testing.assert_close(got, wanted, equal_nan=True)
+
+
+DIVISIONS = [
+    lambda x, y: x // y,
+    lambda x, y: x % y,
+    lambda x, y: x.fmod(y),
+    lambda x, y: x.div(y, rounding_mode="trunc"),
+    lambda x, y: x // torch.zeros_like(y),
+]
+
+
+@pytest.mark.parametrize("backend", ["native", *FOREIGN])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+def test_integers_divided_by_zero_are_an_error_as_in_torch(capture, backend, dtype) -> None:
+    """A processor would end the process."""
+    x, y = torch.arange(1, 21, dtype=dtype), torch.arange(20, dtype=dtype)
+    for divide in DIVISIONS:
+        captured = capture(divide, x, y)
+        compiled = captured.compile(backend)
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            captured.run(compiled, x, y)
+
+
+@pytest.mark.parametrize("backend", FOREIGN)
+def test_the_lowest_integer_divided_by_minus_one(capture, backend) -> None:
+    x, y = torch.full((4,), -(2**63)), torch.full((4,), -1)
+    captured = capture(DIVISIONS[0], x, y)
+    assert torch.equal(captured.run(captured.compile(backend), x, y), x // y)
+
+
+@pytest.mark.parametrize("backend", FOREIGN)
+@pytest.mark.parametrize("f", [softmax, softmax_with_empty_rows])
+def test_the_maximum_in_a_softmax(capture, backend, f) -> None:
+    """It need not see nan, which the difference has: so a softmax that is spelled out stays in one piece."""
+
+    x = torch.tensor(
+        [[math.nan, 1.0, 2.0], [math.inf, 1.0, 2.0], [-math.inf, 1.0, 2.0], [-math.inf] * 3, [math.nan] * 3]
+    )
+    captured = capture(f, x)
+    # The maximum of nothing but minus infinity is no infinity in OpenVINO.
+    compiled = captured.compile(backend, strict=backend != "openvino" or f is softmax)
+    torch.testing.assert_close(captured.run(compiled, x), f(x), equal_nan=True)
+
+
+def test_what_is_wrong_in_corners_goes_to_torch(capture) -> None:
+    pytest.importorskip("onnxruntime")
+    x, y = torch.tensor([3.0, math.inf, -0.0]), torch.tensor([math.inf, 2.0, 1.0])
+    functions = (
+        lambda x, y: torch.remainder(x, y), lambda x, y: torch.fmod(x, y), lambda x, y: torch.floor_divide(x, y),
+        lambda x, y: torch.atan2(x, y),
+    )  # fmt: skip
+    for function in functions:
+        captured = capture(function, x, y)
+        compiled = captured.compile("onnxrt")
+        torch.testing.assert_close(captured.run(compiled, x, y), function(x, y), equal_nan=True)
+        assert compiled.report.share == 0.0
+
+
+@pytest.mark.parametrize("backend", FOREIGN)
+def test_elements_by_address(capture, backend) -> None:
+    """``as_strided`` of a tensor that lies in another order than a runtime would have it, as Longformer's windows."""
+
+    def f(x):
+        transposed = (x * 2).transpose(0, 1)
+        within = (x * 2).as_strided((3, 2), (2, 2), 1)
+        return transposed.as_strided((5, 3), (4, 1)).exp(), (x * 2)[1:].as_strided((2, 2), (2, 1), 0) + 1, within + 1
+
+    x = torch.randn(4, 5)
+    captured = capture(f, x)
+    compiled = captured.compile(backend)
+    for got, wanted in zip(captured.run(compiled, x), f(x), strict=True):
+        torch.testing.assert_close(got, wanted)
+    assert [p.reason for p in compiled.report.fallbacks] == [
+        "it takes elements by where they lie in torch's memory"
+    ] * 5
+
+
+@pytest.mark.parametrize("backend", FOREIGN)
+def test_elements_by_address_of_a_view_that_a_runtime_uses_too(capture, backend) -> None:
+    """The slice starts in the middle of what it is a slice of, and the address is of that."""
+
+    def f(x):
+        part = (x * 2)[1:].view(-1)
+        return part.as_strided((2, 2), (2, 1), 0) + 1, part.exp()
+
+    x = torch.randn(4, 5)
+    captured = capture(f, x)
+    compiled = captured.compile(backend)
+    for got, wanted in zip(captured.run(compiled, x), f(x), strict=True):
+        torch.testing.assert_close(got, wanted)
+    assert {p.reason for p in compiled.report.fallbacks} == {"it takes elements by where they lie in torch's memory"}
+
+
+@pytest.mark.parametrize("backend", FOREIGN)
+def test_results_with_gaps_have_the_strides_of_eager(capture, backend) -> None:
+    """Slices and expanded tensors, whose memory is not all theirs."""
+
+    def f(x):
+        y = x * 2 + 1
+        row = x.sum(0, keepdim=True).exp()
+        return y[:, 1:], (x + 1)[::2], row.expand(4, 5), (x - 1).t()[1:], y.exp()
+
+    x = torch.randn(4, 5)
+    captured = capture(f, x)
+    compiled = captured.compile(backend)
+    for _ in range(2):
+        for got, wanted in zip(captured.run(compiled, x), f(x), strict=True):
+            torch.testing.assert_close(got, wanted)
+            assert got.stride() == wanted.stride()
+
+
+def test_gaps() -> None:
+    x = torch.arange(60.0).view(3, 4, 5)
+    for value in (x[:, 1:], x[::2], x.transpose(0, 2)[1:], x[:, :1].expand(3, 4, 5), x[0, 0, 0].expand(2, 2)):
+        strides = results.gaps_of(value)
+        assert strides == value.stride()
+        made = results.with_gaps(value.contiguous(), strides)
+        assert torch.equal(made, value)
+        assert made.stride() == value.stride()
+    for dense in (x, x.transpose(0, 2), x[1:], x[:, :1], x[:0], x.unfold(2, 3, 1)):
+        assert results.gaps_of(dense) is None or dense.shape == (3, 1, 5)

@@ -1,0 +1,78 @@
+"""Nodes that do nothing are dropped, and the result stays what torch gives."""
+
+import pytest
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+import torchmux
+from torchmux.backends.common.pipeline import simplify
+
+
+def _traced(fn, *args):
+    gm = make_fx(fn, tracing_mode="fake")(*args)
+    simplify.drop_detach_in_place(gm.graph)
+    simplify.drop_empty_concatenands(gm.graph)
+    simplify.spare_overwritten(gm.graph)
+    gm.graph.eliminate_dead_code()
+    gm.recompile()
+    return gm, [n.target for n in gm.graph.nodes if n.op == "call_function"]
+
+
+def test_an_empty_concatenand_leaves_a_copy():
+    x = torch.randn(2, 3)
+    gm, targets = _traced(lambda x: torch.cat([x.new_empty(0), x], dim=-1), x)
+    assert targets == [torch.ops.aten.clone.default]
+    assert torch.equal(gm(x), x) and gm(x).data_ptr() != x.data_ptr()
+
+
+def test_two_that_are_left_are_concatenated():
+    x = torch.randn(2, 3)
+    gm, targets = _traced(lambda x: torch.cat([x, x.new_empty(0), x], dim=0), x)
+    assert targets == [torch.ops.aten.cat.default]
+    assert torch.equal(gm(x), torch.cat([x, x]))
+
+
+def test_type_promotion_by_an_empty_operand_stays():
+    x = torch.ones(2, dtype=torch.int64)
+    gm, targets = _traced(lambda x: torch.cat([torch.empty(0, dtype=torch.float64), x]), x)
+    assert torch.ops.aten.cat.default in targets
+    assert gm(x).dtype == torch.float64
+
+
+def test_a_constant_in_the_program_is_no_mutation():
+    def fn(x):
+        return torch.cat([torch.tensor([]), x]).relu() + torch.tensor([1.0, 2.0])
+
+    pytest.importorskip("onnxruntime")
+    compiled = torchmux.compile(fn, backend="onnxrt", strict=True)
+    x = torch.randn(2)
+    torch.testing.assert_close(compiled(x), fn(x))
+    assert not torchmux.report(compiled).fallbacks
+
+
+@pytest.mark.parametrize(
+    ("source", "wanted"),
+    [
+        (torch.randn(2, 3), "clone"),
+        (torch.randn(3), "clone"),
+        (torch.randn(3, 2).t(), "clone"),
+        (torch.arange(6).view(2, 3), "_to_copy"),
+    ],
+    ids=["as it is", "repeated", "laid out otherwise", "of another dtype"],
+)
+def test_what_is_written_over_is_not_made(source, wanted):
+    def f(x):
+        return torch.ops.aten.copy(torch.ops.aten.empty([2, 3]), x)
+
+    gm, targets = _traced(f, source)
+    assert targets[-1] is getattr(torch.ops.aten, wanted).default
+    assert torch.ops.aten.empty.memory_format not in targets and torch.ops.aten.copy.default not in targets
+    found = gm(source)
+    assert torch.equal(found, f(source)) and found.stride() == (3, 1) and found.data_ptr() != source.data_ptr()
+
+
+def test_a_copy_with_strides_of_its_own_stays():
+    x = torch.randn(2, 3)
+    gm, targets = _traced(lambda x: torch.ops.aten.copy(torch.ops.aten.empty_strided([2, 3], [1, 2]), x), x)
+    assert targets[-1] is torch.ops.aten.copy.default
+    assert gm(x).stride() == (1, 2)

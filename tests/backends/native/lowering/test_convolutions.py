@@ -1,0 +1,104 @@
+"""Convolutions choose the order of dimensions in memory that suits them."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from torchmux.backends.native.targets.cpu import build, packing
+
+
+def network(x, first, second, third):
+    y = F.max_pool2d(F.relu(F.conv2d(x, first, stride=2)), 2)
+    z = F.relu(F.conv2d(y, second) * 2)
+    return F.conv2d(z + y, third, padding=1)
+
+
+def test_images_of_few_channels_lie_channels_last(check) -> None:
+    weights = torch.randn(16, 3, 3, 3), torch.randn(16, 16, 1, 1), torch.randn(20, 16, 3, 3)
+    report = check(network, torch.randn(2, 3, 33, 41), *weights)
+    python = report.output_code[1]
+    assert "fit(result[0], (5120, 1, 320, 16, ))" in python  # of the first convolution: 16 channels of 16 by 20
+    assert "fit(result[0], (1280, 1, 160, 16, ))" in python  # of the pooling, which hands the layout on
+
+
+def test_heavy_weights_keep_the_usual_order(check) -> None:
+    weights = torch.randn(64, 3, 3, 3), torch.randn(64, 64, 1, 1), torch.randn(64, 64, 3, 3)
+    python = check(network, torch.randn(1, 3, 15, 15), *weights).output_code[1]
+    assert "fit(result[0], (3136, 1, 448, 64, ))" in python
+    assert "fit(result[0], (576, 9, 3, 1, ))" in python
+
+
+def test_images_that_are_returned_lie_as_in_eager(check) -> None:
+    def one(x, first):
+        return F.conv2d(x, first) + 1
+
+    def several(x, first, second):
+        y = F.conv2d(x, first)
+        z = F.conv2d(y, second)
+        return y, z, (z * 2).relu()
+
+    x, first, second = torch.randn(1, 3, 9, 9), torch.randn(16, 3, 3, 3), torch.randn(16, 16, 3, 3)
+    check(one, x, first)
+    check(several, x, first, second)
+
+
+SOURCE = """
+#include "kernels.h"
+#include "convolution.h"
+extern "C" void convolve(f32* out, const f32* x, const f32* weight, const f32* bias, i64 relu) {
+  convolution<tile_pixels(%(pixels)dl)>(
+    out, out, %(count)d, %(height)d, %(width)d, %(n)d, {x, %(rows)d, %(columns)d, %(channels)d},
+    {%(ky)d, %(kx)d, %(sy)d, %(sx)d, %(py)d, %(px)d}, weight, bias, relu);
+}
+"""
+
+
+def _own_convolution(x, addend, weight, bias, stride, padding, relu):
+    """By ``convolution.h``, written over what is added."""
+    n, channels, ky, kx = weight.shape
+    count, _, height, width = addend.shape
+    values = {"pixels": count * height * width, "count": count, "height": height, "width": width, "n": n}
+    values |= {"rows": x.shape[2], "columns": x.shape[3], "channels": channels, "ky": ky, "kx": kx}
+    values |= {"sy": stride[0], "sx": stride[1], "py": padding[0], "px": padding[1]}
+    library = build.load(build.compile_source(SOURCE % values))
+    library.convolve.argtypes = (*(ctypes.c_void_p,) * 4, ctypes.c_int64)
+    packed = packing.weight_by(library, weight)
+    x, out = (t.contiguous(memory_format=torch.channels_last).clone() for t in (x, addend))
+    at = bias.data_ptr() if bias is not None else None
+    library.convolve(out.data_ptr(), x.data_ptr(), packed.data_ptr(), at, relu)
+    return out
+
+
+@pytest.mark.parametrize("march", ["native", "haswell", "x86-64-v2"])
+@pytest.mark.parametrize(
+    "sizes, kernel, stride, padding, bias, relu",
+    [
+        ((1, 3, 15, 19), (32, 3, 7, 7), (2, 2), (3, 3), True, True),  # all rows of a window at once
+        ((2, 40, 5, 9), (64, 40, 3, 3), (1, 1), (1, 1), False, True),  # tiles across rows and images
+        ((1, 130, 4, 7), (96, 130, 2, 5), (3, 1), (0, 4), True, False),  # parts of a row, more border than image
+        ((3, 700, 3, 3), (32, 700, 1, 1), (1, 1), (0, 0), False, False),  # windows that lie in the image
+        ((1, 512, 5, 4), (64, 512, 1, 1), (2, 1), (0, 0), True, True),
+    ],
+)
+def test_own_convolutions_on_each_width_of_vectors(
+    march, sizes, kernel, stride, padding, bias, relu, monkeypatch
+) -> None:
+    if platform.machine() != "x86_64" and march != "native":
+        pytest.skip("needs an x86-64 processor")
+    if march == "haswell" and torch.backends.cpu.get_cpu_capability() not in ("AVX2", "AVX512"):
+        pytest.skip("needs AVX2")
+    flags = [f"-march={march}" if flag.startswith("-march") else flag for flag in build.FLAGS]
+    monkeypatch.setattr(build, "FLAGS", flags)
+    x, weight, shift = torch.randn(sizes), torch.randn(kernel), torch.randn(kernel[0]) if bias else None
+    exact = F.conv2d(x.double(), weight.double(), shift.double() if bias else None, stride, padding)
+    addend = torch.randn(exact.shape)
+    addend[0, 3, 0, 1] = float("nan")
+    exact = exact + addend
+    found = _own_convolution(x, addend, weight, shift, stride, padding, relu)
+    expected = exact.relu() if relu else exact
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-4, equal_nan=True)

@@ -1,0 +1,267 @@
+"""Snapshots: guards on a model that are checked at once, by whether anything was written to it.
+
+The cases of the other tests of guards run here again, with a snapshot wherever one can be taken.
+"""
+
+import collections
+import copy
+import gc
+import sys
+import weakref
+
+import pytest
+import torch
+
+import torchmux
+from torchmux.frontend.guards import snapshot, stable_paths as settled, write_watch as watch
+
+from . import test_guards, test_guards_of_modules, test_guards_of_values
+from .guarding import Thing, cases_of, check, vector
+
+needs_watches = pytest.mark.skipif(not watch.is_available(), reason="this build of Python keeps its words elsewhere")
+
+_CASES = {
+    f"{module.__name__.rpartition('.')[2]}-{name}": case
+    for module in (test_guards, test_guards_of_modules, test_guards_of_values)
+    for name, case in cases_of(module.__name__).items()
+}
+
+
+@pytest.fixture
+def eager_snapshots(monkeypatch):
+    """A snapshot after the first full check that passes, however little it would save."""
+    monkeypatch.setattr(snapshot, "_FEW", 0)
+    monkeypatch.setattr(snapshot, "_MOST_PATIENCE", 0)
+    init = snapshot.SnapshotCheck.__init__
+
+    def impatient(self, *args):
+        init(self, *args)
+        self._patience = 0
+
+    monkeypatch.setattr(snapshot.SnapshotCheck, "__init__", impatient)
+
+
+def taken(compiled):
+    """The snapshots of a compiled callable."""
+    return list(compiled._torchmux_record.snapshots.values())
+
+
+def uses(compiled):
+    return sum(check._uses for check in compiled._torchmux_record.snapshots)
+
+
+@needs_watches
+@pytest.mark.parametrize("attributes", [0, 50])
+@pytest.mark.parametrize("write", watch.WRITES)
+def test_every_way_to_write_is_noticed(write, attributes):
+    assert watch.is_noticed(write, attributes)
+
+
+def test_watches_work_on_every_supported_python():
+    assert watch.is_available()
+
+
+@needs_watches
+def test_a_dictionary_that_is_only_read_is_as_it_was():
+    d = {"a": 1}
+    seen = watch.Watch()
+    seen.contents(d)
+    seen.seal()
+    assert d["a"] == 1 and "b" not in d and list(d) == ["a"]
+    assert seen.unchanged()
+    d["a"] = 1.0
+    assert not seen.unchanged()
+
+
+@needs_watches
+@pytest.mark.parametrize("name", _CASES)
+def test_change_is_noticed(name, eager_snapshots, monkeypatch):
+    monkeypatch.setattr(settled.Walk, "_owns", lambda self, obj: isinstance(obj, torch.nn.Module))
+
+    def own(compiled):
+        compiled._torchmux_record.root = torch.nn.Module()
+
+    check(_CASES[name], own, calls=4)
+
+
+class Inner(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.arange(1.0, 4.0))
+        self.register_buffer("shift", torch.ones(3))
+        self.by = 2
+
+    def forward(self, x):
+        return (x * self.weight if self.training else x - self.weight) * self.by + self.shift
+
+
+class Other(Inner):
+    def forward(self, x):
+        return x * 100
+
+
+class Slower(Thing):
+    def method(self, x):
+        return x - 1000
+
+
+class Outer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([Inner() for _ in range(3)])
+        self.kinds = {"a": 1}
+        self.settings = Thing(3)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.settings.method(x) + len(self.kinds)
+
+
+def _direct(table, key, value):
+    return lambda net: getattr(net.layers[1], table).__setitem__(key, value())
+
+
+CHANGES = {
+    "flag": lambda net: setattr(net.layers[1], "training", False),
+    "flag in the namespace": lambda net: net.layers[1].__dict__.__setitem__("training", False),
+    "number": lambda net: setattr(net.layers[1], "by", 3),
+    "number of an equal value": lambda net: setattr(net.layers[1], "by", 2.0),
+    "parameter": lambda net: setattr(net.layers[1], "weight", torch.nn.Parameter(torch.ones(3))),
+    "parameter in the table": _direct("_parameters", "weight", lambda: torch.nn.Parameter(torch.ones(3))),
+    "parameter's data": lambda net: setattr(net.layers[1].weight, "data", torch.ones(1)),
+    "parameter's dtype": lambda net: setattr(net.layers[1].weight, "data", torch.ones(3, dtype=torch.double)),
+    "buffer in the table": _direct("_buffers", "shift", lambda: torch.zeros(3)),
+    "buffer in place": lambda net: net.layers[1].shift.mul_(4),
+    "two parameters become one": lambda net: setattr(net.layers[1], "weight", net.layers[0].weight),
+    "submodule": lambda net: net.layers.__setitem__(1, Other()),
+    "submodule in the table": lambda net: net.layers._modules.__setitem__("1", Other()),
+    "submodule removed": lambda net: net.layers.__delitem__(1),
+    "class": lambda net: setattr(net.layers[1], "__class__", Other),
+    "namespace": lambda net: setattr(net.layers[1], "__dict__", {**Inner().__dict__, "by": 5}),
+    "forward on the instance": lambda net: setattr(net.layers[1], "forward", lambda x: x * 7),
+    "hook": lambda net: net.layers[1].register_forward_hook(lambda module, args, output: output * 2),
+    "hook in the table": _direct("_forward_hooks", 0, lambda: lambda module, args, output: output * 2),
+    "table of hooks": lambda net: setattr(
+        net.layers[1], "_forward_pre_hooks", collections.OrderedDict({0: lambda module, args: (args[0] * 2,)})
+    ),
+    "an attribute of an object": lambda net: setattr(net.settings, "value", 7),
+    "an object": lambda net: setattr(net, "settings", Thing(5)),
+    "an object's class": lambda net: setattr(net.settings, "__class__", Slower),
+    "an attribute that is a dictionary": lambda net: net.kinds.update(b=2),
+}
+
+
+@needs_watches
+@pytest.mark.parametrize("name", CHANGES)
+def test_direct_change_is_noticed(name, eager_snapshots):
+    net, eager = Outer(), Outer()
+    compiled = torchmux.compile(net, backend="eager")
+    for _ in range(4):
+        torch.testing.assert_close(compiled(vector()), eager(vector()))
+    assert uses(compiled), "no snapshot was used, so nothing is tested"
+    (before,) = taken(compiled)
+    assert before.inputs
+    for model in (net, eager):
+        CHANGES[name](model)
+    for _ in range(4):
+        torch.testing.assert_close(compiled(vector()), eager(vector()))
+
+
+CODE = {
+    "method of a module": lambda put: put(Inner, "forward", lambda self, x: x * 9),
+    "method of an object": lambda put: put(Thing, "method", lambda self, x: x * 9),
+    "base class": lambda put: put(torch.nn.ModuleList, "__iter__", lambda self: iter([self[0]])),
+    "global": lambda put: put(sys.modules[__name__], "LIMIT", 50),
+    "defaults": lambda put: put(helper, "__defaults__", (8,)),
+    "code": lambda put: put(helper, "__code__", (lambda x, by=3: x - by).__code__),
+}
+LIMIT = 2
+
+
+def helper(x, by=3):
+    return x + by
+
+
+class Uses(Outer):
+    def forward(self, x):
+        return helper(super().forward(x)) * LIMIT
+
+
+@needs_watches
+@pytest.mark.parametrize("name", CODE)
+def test_changed_code_is_noticed(name, eager_snapshots, monkeypatch):
+    net, eager = Uses(), Uses()
+    compiled = torchmux.compile(net, backend="eager")
+    for _ in range(4):
+        torch.testing.assert_close(compiled(vector()), eager(vector()))
+    assert uses(compiled), "no snapshot was used, so nothing is tested"
+    CODE[name](monkeypatch.setattr)
+    for _ in range(4):
+        torch.testing.assert_close(compiled(vector()), eager(vector()))
+
+
+@needs_watches
+def test_two_modules_that_share_compiled_code_in_turns(eager_snapshots):
+    class Pair(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = Inner(), Inner()
+            torch.nn.init.zeros_(self.b.weight)
+
+        @torch.compiler.disable
+        def broken(self):
+            pass
+
+        def forward(self, x):
+            self.broken()
+            return self.a(x), self.b(x)
+
+    net = Pair()
+    compiled, eager = torchmux.compile(net, backend="eager"), copy.deepcopy(net)
+    for _ in range(6):
+        torch.testing.assert_close(compiled(vector()), eager(vector()))
+
+
+@needs_watches
+def test_a_module_that_counts_its_calls(eager_snapshots):
+    class Counts(Outer):
+        calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            return super().forward(x) * self.calls
+
+    net, eager = Counts(), Counts()
+    compiled = torchmux.compile(net, backend="eager")
+    for _ in range(30):
+        torch.testing.assert_close(compiled(vector()), eager(vector()))
+    assert uses(compiled) > 10, "what always changes is left out of the snapshot"
+    for model in (net, eager):
+        model.layers[2].by = 7
+    torch.testing.assert_close(compiled(vector()), eager(vector()))
+    for model in (net, eager):
+        model._modules = {**model._modules, "layers": torch.nn.ModuleList([Inner()])}
+    torch.testing.assert_close(compiled(vector()), eager(vector()))
+
+
+@needs_watches
+def test_another_module_than_the_owners_is_not_kept():
+    outer = Outer()
+    compiled = torchmux.compile(lambda net, x: net(x), backend="eager")
+    for _ in range(5):
+        compiled(outer, vector())
+    assert not taken(compiled)
+
+
+@needs_watches
+def test_a_snapshot_goes_with_the_callable(eager_snapshots):
+    net = Outer()
+    compiled = torchmux.compile(net, backend="eager")
+    for _ in range(4):
+        compiled(vector())
+    assert uses(compiled)
+    gone = [weakref.ref(x) for x in (net.layers[0], net.layers[0].weight, taken(compiled)[0])]
+    del net, compiled
+    gc.collect()
+    assert [ref() for ref in gone] == [None, None, None]

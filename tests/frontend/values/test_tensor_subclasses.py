@@ -1,0 +1,242 @@
+"""Tensor subclasses, ``__torch_function__`` and modes: a break is allowed, a wrong answer is not."""
+
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..snippets.corpus import tensor
+from ..worlds import BACKENDS, check_graphs, check_same, feature, features_of
+
+SEEN = []
+
+
+class Logged(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        SEEN.append(getattr(func, "__name__", str(func)))
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class Doubled(torch.Tensor):
+    """Adds twice what it is asked to."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        result = super().__torch_function__(func, types, args, kwargs or {})
+        return result * 2 if func is torch.add else result
+
+
+class Plain(torch.Tensor):
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+
+class Quantity:
+    """No tensor at all, but torch functions ask it what to do."""
+
+    def __init__(self, value, unit):
+        self.value = value
+        self.unit = unit
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        values = [arg.value if isinstance(arg, Quantity) else arg for arg in args]
+        return Quantity(func(*values, **(kwargs or {})), "m")
+
+
+class Wrapped(torch.Tensor):
+    """Dispatches to the tensor that it holds."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        plain = [arg.inner if isinstance(arg, Wrapped) else arg for arg in args]
+        result = func(*plain, **(kwargs or {}))
+        return Wrapped(result + 1) if isinstance(result, torch.Tensor) else result
+
+
+class PlusOne(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        return result + 1 if func is torch.sin else result
+
+
+class Counted(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.calls.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@feature(more="a subclass of torch.Tensor ends the graph")
+def subclass_is_an_argument():
+    def run(x, y):
+        return torch.add(x, y) * 3, x.shape, isinstance(x, Doubled)
+
+    yield run, (tensor().as_subclass(Doubled), tensor())
+    yield run, (tensor(), tensor())
+    yield run, (tensor(), tensor().as_subclass(Doubled))
+
+
+@feature(more="a subclass of torch.Tensor ends the graph")
+def functions_seen_by_a_subclass():
+    SEEN.clear()
+
+    def run(x):
+        return (x + 1).sin().sum()
+
+    yield run, (tensor().as_subclass(Logged),)
+    yield list(SEEN)
+
+
+@feature(more="a subclass of torch.Tensor ends the graph")
+def subclass_made_inside(x):
+    y = x.as_subclass(Doubled)
+    z = torch.add(y, 1)
+    return z, type(z).__name__, x * 2
+
+
+@feature(more="a subclass of torch.Tensor ends the graph")
+def subclass_in_a_module():
+    module = torch.nn.Linear(4, 4)
+    module.register_buffer("extra", torch.ones(4).as_subclass(Doubled))
+
+    def run(x):
+        return torch.add(module(x), module.extra)
+
+    yield run, (tensor(),)
+
+
+@feature(more="a subclass of torch.Tensor ends the graph")
+def subclass_in_a_closure():
+    constant = torch.ones(4).as_subclass(Doubled)
+
+    def run(x):
+        return torch.add(x, constant)
+
+    yield run, (tensor(),)
+
+
+@feature(more="a subclass of torch.Tensor ends the graph")
+def subclass_without_a_function():
+    def run(x):
+        return x + 1, type(x * 2).__name__
+
+    yield run, (tensor().as_subclass(Plain),)
+
+
+class Scaled(torch.nn.Parameter):
+    pass
+
+
+@feature(more="a subclass of torch.Tensor ends the graph")
+def parameter_subclass():
+    weight = Scaled(torch.ones(4))
+
+    def run(x):
+        return x * weight
+
+    yield run, (tensor(),)
+
+
+@feature(backward=False)
+def dispatching_subclass():
+    def run(x):
+        return x + 1
+
+    def unwrapped(x):
+        return run(Wrapped(x)).inner
+
+    yield unwrapped, (tensor(),)
+
+
+@feature(more="an object that overrides torch's functions ends the graph")
+def objects_with_torch_function():
+    quantity = Quantity(tensor(), "m")
+
+    def run(x):
+        y = torch.add(quantity, x)
+        return y.value * 2, y.unit
+
+    yield run, (tensor(),)
+
+
+@feature(again="under a mode the function runs in eager")
+def called_under_a_function_mode():
+    def run(x):
+        return torch.sin(x) * 2
+
+    yield run, (tensor(),)
+    with PlusOne():
+        yield run, (tensor(),)
+    yield run, (tensor(),)
+
+
+@feature(more="a mode of torch functions ends the graph")
+def function_mode_inside(x):
+    with PlusOne():
+        y = torch.sin(x)
+    return y, torch.sin(x)
+
+
+@feature(more="a mode of torch functions ends the graph")
+def function_mode_object_from_outside():
+    mode = PlusOne()
+
+    def run(x):
+        with mode:
+            return torch.sin(x)
+
+    yield run, (tensor(),)
+    yield run, (tensor(),)
+
+
+@feature()
+def called_under_a_dispatch_mode():
+    def run(x):
+        return torch.sin(x) * 2
+
+    yield run, (tensor(),)
+    with Counted() as mode:
+        yield run, (tensor(),)
+    yield mode.calls
+    yield run, (tensor(),)
+
+
+@feature()
+def dispatch_mode_inside(x):
+    with Counted() as mode:
+        y = torch.sin(x)
+    return y * 2, mode.calls
+
+
+@feature()
+def torch_functions_disabled(x):
+    with torch._C.DisableTorchFunctionSubclass():
+        return x * 2
+
+
+@feature()
+def overrides_are_asked(x):
+    return torch.overrides.has_torch_function((x,)), torch.overrides.is_tensor_like(x), x * 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", features_of(__name__))
+def test_subclasses_are_as_in_eager(name, backend):
+    check_same(__name__, name, backend)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", features_of(__name__))
+def test_subclasses_take_no_more_graphs(name):
+    check_graphs(__name__, name)
