@@ -30,8 +30,7 @@ from .tracebacks import starts_again
 
 if TYPE_CHECKING:
     from ..bytecode.normalize import Program
-    from ..trace.trace import Trace
-    from .frame_writer import Output
+    from ..trace.tracer import FrameWriter, Tracer
 
 log = logging.getLogger("torchmux")
 
@@ -85,7 +84,7 @@ def _only_raises(program: Program, start: int) -> bool:
     return True
 
 
-def expected(tr: Trace, program: Program, value: Any, if_true: int, if_false: int) -> bool | None:
+def expected(tr: Tracer, program: Program, value: Any, if_true: int, if_false: int) -> bool | None:
     """What a branch on ``value`` is taken to do, noted in the trace; None where that is not to be guessed."""
     if not isinstance(value, TensorValue) or not may_expect(tr, value):
         return None
@@ -96,13 +95,13 @@ def expected(tr: Trace, program: Program, value: Any, if_true: int, if_false: in
     return false_raises
 
 
-def may_expect(tr: Trace, value: TensorValue) -> bool:
+def may_expect(tr: Tracer, value: TensorValue) -> bool:
     """Whether something may be taken for granted of this condition."""
     example = value.example
     return tr.may_expect and tr.region is None and example.device.type == "cpu" and example.shape.numel() == 1
 
 
-def expect(tr: Trace, value: TensorValue, outcome: bool) -> None:
+def expect(tr: Tracer, value: TensorValue, outcome: bool) -> None:
     """Take for granted that ``value`` is true, or false."""
     # a copy of its own: the program may change the tensor later
     condition = tr.emit("call_function", torch.ne, [value, ConstValue(0)], {})
@@ -112,7 +111,7 @@ def expect(tr: Trace, value: TensorValue, outcome: bool) -> None:
 # --- which graphs ----------------------------------------------------------------------------------------------------
 
 
-def leaves_no_trace(tr: Trace) -> bool:
+def leaves_no_trace(tr: Tracer) -> bool:
     """Whether nothing but its results tells that the recorded graph has run, or what it writes can be put back.
 
     Put back are small buffers of modules, as those of batch norms: ``tr.put_back``, in the order of the inputs.
@@ -279,7 +278,13 @@ class Check:
     """
 
     def __init__(
-        self, tr: Trace, out: Output, code: types.CodeType, namespace: dict[str, Any], state: Any, ends: bool = True
+        self,
+        tr: Tracer,
+        out: FrameWriter,
+        code: types.CodeType,
+        namespace: dict[str, Any],
+        state: Any,
+        ends: bool = True,
     ) -> None:
         self.ends = ends
         self.rerun = Rerun(code, namespace, state)
@@ -288,7 +293,7 @@ class Check:
         self.arguments = [out.load(LocalSource(name)) for name in parameters(code)]
         self.cells = [out.load(CellSource(name)) for name in code.co_freevars]
 
-    def lines(self, out: Output, call: str) -> list[str]:
+    def lines(self, out: FrameWriter, call: str) -> list[str]:
         """``call`` runs the graph and stores its results."""
         arguments, cells = ("".join(f"{name}, " for name in names) for names in (self.arguments, self.cells))
         written = [out.load(source) for node, source in out.tr.inputs if node in out.tr.put_back]

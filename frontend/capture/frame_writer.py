@@ -16,7 +16,7 @@ from torchmux import torch_internals as ti
 from ..breaks import NOT_REBUILDABLE, REGION, GraphBreak
 from ..guards.sources import CellSource, Loader, LocalSource, Names, Source
 from ..polyfills.tables import STANDS_FOR
-from ..trace.trace import Trace
+from ..trace.tracer import Tracer
 from ..values.base import Value
 from ..values.constants import ConstValue
 from ..values.containers.deques import DequeValue
@@ -45,7 +45,7 @@ _FEW_INPUTS = 4  # are loaded as fast one by one
 class Output:
     """The function under construction: ``before`` runs ahead of the graph, ``after`` behind it."""
 
-    def __init__(self, tr: Trace) -> None:
+    def __init__(self, tr: Tracer) -> None:
         self.tr = tr
         self.names = Names()
         self.before: list[str] = []

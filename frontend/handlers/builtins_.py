@@ -30,22 +30,22 @@ from ..values.tensors import TensorValue
 from .table import CODES, handles
 
 if TYPE_CHECKING:
-    from ..trace.trace import Trace
+    from ..trace.tracer import Tracer
 
 NONE = ConstValue(None)
 
 
 @handles(len, operator.length_hint)
-def len_(tr: Trace, value: Value) -> Value:
+def len_(tr: Tracer, value: Value) -> Value:
     return value.length(tr)
 
 
 @handles(isinstance)
-def isinstance_(tr: Trace, value: Value, cls: Value) -> Value:
+def isinstance_(tr: Tracer, value: Value, cls: Value) -> Value:
     return ConstValue(_isinstance(tr, value, cls))
 
 
-def _isinstance(tr: Trace, value: Value, cls: Value) -> bool:
+def _isinstance(tr: Tracer, value: Value, cls: Value) -> bool:
     if isinstance(cls, TupleValue):
         return any(_isinstance(tr, value, each) for each in cls.unpack(tr))
     real = cls.real()
@@ -71,7 +71,7 @@ def _is_user_code(function: types.FunctionType) -> bool:
 
 
 @handles(issubclass)
-def issubclass_(tr: Trace, cls: Value, other: Value) -> Value:
+def issubclass_(tr: Tracer, cls: Value, other: Value) -> Value:
     if isinstance(other, TupleValue):
         return ConstValue(any(issubclass_(tr, cls, each).truth(tr) for each in other.unpack(tr)))
     try:
@@ -81,7 +81,7 @@ def issubclass_(tr: Trace, cls: Value, other: Value) -> Value:
 
 
 @handles(getattr)
-def getattr_(tr: Trace, value: Value, name: Value, *default: Value) -> Value:
+def getattr_(tr: Tracer, value: Value, name: Value, *default: Value) -> Value:
     try:
         return value.getattr(tr, name.const(tr))
     except Raised as raised:
@@ -91,7 +91,7 @@ def getattr_(tr: Trace, value: Value, name: Value, *default: Value) -> Value:
 
 
 @handles(hasattr)
-def hasattr_(tr: Trace, value: Value, name: Value) -> Value:
+def hasattr_(tr: Tracer, value: Value, name: Value) -> Value:
     try:
         value.getattr(tr, name.const(tr))
     except Raised as raised:
@@ -102,24 +102,24 @@ def hasattr_(tr: Trace, value: Value, name: Value) -> Value:
 
 
 @handles(setattr)
-def setattr_(tr: Trace, value: Value, name: Value, new: Value) -> Value:
+def setattr_(tr: Tracer, value: Value, name: Value, new: Value) -> Value:
     value.setattr(tr, name.const(tr), new)
     return NONE
 
 
 @handles(delattr)
-def delattr_(tr: Trace, value: Value, name: Value) -> Value:
+def delattr_(tr: Tracer, value: Value, name: Value) -> Value:
     value.delattr(tr, name.const(tr))
     return NONE
 
 
 @handles(callable)
-def callable_(tr: Trace, value: Value) -> Value:
+def callable_(tr: Tracer, value: Value) -> Value:
     return ConstValue(tr.static_lookup(value.pytype(), "__call__") is not MISSING)
 
 
 @handles(iter)
-def iter_(tr: Trace, value: Value, *sentinel: Value) -> Value:
+def iter_(tr: Tracer, value: Value, *sentinel: Value) -> Value:
     if sentinel:
         polyfill = tr.polyfill(iter)
         if polyfill is not None:
@@ -129,7 +129,7 @@ def iter_(tr: Trace, value: Value, *sentinel: Value) -> Value:
 
 
 @handles(next)
-def next_(tr: Trace, value: Value, *default: Value) -> Value:
+def next_(tr: Tracer, value: Value, *default: Value) -> Value:
     if not isinstance(value, (IteratorValue, ObjectValue)):
         raise Raised(tr.make_exception(TypeError, f"{value.pytype().__name__!r} object is not an iterator"))
     if isinstance(value, ObjectValue) and not default:
@@ -145,7 +145,7 @@ def next_(tr: Trace, value: Value, *default: Value) -> Value:
 
 
 @handles(id)
-def id_(tr: Trace, value: Value) -> Value:
+def id_(tr: Tracer, value: Value) -> Value:
     real = value.real()
     if real is MISSING or not isinstance(value, (RealValue, ObjectValue)):
         raise GraphBreak(breaks.OPERATION, f"id() of {value.describe()}")
@@ -155,7 +155,7 @@ def id_(tr: Trace, value: Value) -> Value:
 
 
 @handles(hash)
-def hash_(tr: Trace, value: Value) -> Value:
+def hash_(tr: Tracer, value: Value) -> Value:
     if isinstance(value, ObjectValue):
         method = value.special(tr, "__hash__")
         if method is not None:
@@ -166,45 +166,45 @@ def hash_(tr: Trace, value: Value) -> Value:
 
 
 @handles(repr)
-def repr_(tr: Trace, value: Value) -> Value:
+def repr_(tr: Tracer, value: Value) -> Value:
     return tr.convert(value, "r")
 
 
 @handles(ascii)
-def ascii_(tr: Trace, value: Value) -> Value:
+def ascii_(tr: Tracer, value: Value) -> Value:
     return tr.convert(value, "a")
 
 
 @handles(format)
-def format_(tr: Trace, value: Value, *spec: Value) -> Value:
+def format_(tr: Tracer, value: Value, *spec: Value) -> Value:
     return tr.format(value, spec[0] if spec else None)
 
 
 @handles(abs)
-def abs_(tr: Trace, value: Value) -> Value:
+def abs_(tr: Tracer, value: Value) -> Value:
     return _numeric(tr, abs, "__abs__", [value])
 
 
 @handles(round)
-def round_(tr: Trace, value: Value, *digits: Value, **named: Value) -> Value:
+def round_(tr: Tracer, value: Value, *digits: Value, **named: Value) -> Value:
     return _numeric(tr, round, "__round__", [value, *digits, *named.values()])
 
 
 @handles(divmod)
-def divmod_(tr: Trace, left: Value, right: Value) -> Value:
+def divmod_(tr: Tracer, left: Value, right: Value) -> Value:
     if isinstance(left, TensorValue) or isinstance(right, TensorValue):
         raise GraphBreak(breaks.C_FUNCTION, "divmod() of a tensor")  # which torch has no method for
     return TupleValue([tr.binary("//", left, right), tr.binary("%", left, right)])
 
 
 @handles(pow)
-def pow_(tr: Trace, base: Value, exponent: Value, *modulus: Value) -> Value:
+def pow_(tr: Tracer, base: Value, exponent: Value, *modulus: Value) -> Value:
     if modulus:
         return tr.fold(pow, [base.const(tr), exponent.const(tr), modulus[0].const(tr)], {})
     return tr.binary("**", base, exponent)
 
 
-def _numeric(tr: Trace, function: Any, name: str, args: list[Value]) -> Value:
+def _numeric(tr: Tracer, function: Any, name: str, args: list[Value]) -> Value:
     value = args[0]
     if isinstance(value, SymValue) and function is round and value.pytype() is float:
         if len(args) == 1 or args[1].pytype() is int:
@@ -225,12 +225,12 @@ def _numeric(tr: Trace, function: Any, name: str, args: list[Value]) -> Value:
 
 
 @handles(vars)
-def vars_(tr: Trace, value: Value) -> Value:
+def vars_(tr: Tracer, value: Value) -> Value:
     return value.getattr(tr, "__dict__")
 
 
 @handles(dir)
-def dir_(tr: Trace, value: Value) -> Value:
+def dir_(tr: Tracer, value: Value) -> Value:
     real = value.real()
     if isinstance(real, (type, types.ModuleType)):
         return tr.lift(dir(real))
@@ -238,14 +238,14 @@ def dir_(tr: Trace, value: Value) -> Value:
 
 
 @handles(globals)
-def globals_(tr: Trace) -> Value:
+def globals_(tr: Tracer) -> Value:
     raise GraphBreak(breaks.C_FUNCTION, "globals()")
 
 
 def _outside(function: Any) -> None:
     """These act on the world outside the graph, so they run between graphs."""
 
-    def refuse(tr: Trace, *args: Value, **kwargs: Value) -> Value:
+    def refuse(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
         raise GraphBreak(breaks.C_FUNCTION, f"{function.__name__}() acts on the world outside the graph")
 
     handles(function)(refuse)
@@ -256,18 +256,18 @@ for _function in (breakpoint, print, input, open, eval, exec, compile):
 
 
 @handles(sys.exc_info)
-def exc_info(tr: Trace) -> Value:
+def exc_info(tr: Tracer) -> Value:
     error = tr.handled_exception()
     return TupleValue([NONE, NONE, NONE] if error is None else [tr.lift(error.pytype()), error, TracebackValue()])
 
 
 @handles(sys.exception)
-def exception(tr: Trace) -> Value:
+def exception(tr: Tracer) -> Value:
     return tr.handled_exception() or NONE
 
 
 @handles(locals)
-def locals_(tr: Trace) -> Value:
+def locals_(tr: Tracer) -> Value:
     """A snapshot of the calling frame's variables; the root frame's arguments are read for it."""
     frame = tr.frame
     assert frame is not None
@@ -283,17 +283,17 @@ def locals_(tr: Trace) -> Value:
 
 
 @handles(sys.getrecursionlimit)
-def recursion_limit(tr: Trace) -> Value:
+def recursion_limit(tr: Tracer) -> Value:
     return ConstValue(sys.getrecursionlimit())
 
 
 @handles(sys.intern)
-def intern_(tr: Trace, value: Value) -> Value:
+def intern_(tr: Tracer, value: Value) -> Value:
     return value
 
 
 @handles(inspect.signature)
-def signature(tr: Trace, target: Value) -> Value:
+def signature(tr: Tracer, target: Value) -> Value:
     """The signature of a function is fixed by its code and defaults, which are guarded."""
     bound = isinstance(target, MethodValue)
     function = target.function if isinstance(target, MethodValue) else target
@@ -307,7 +307,7 @@ def signature(tr: Trace, target: Value) -> Value:
 
 
 @handles(object.__setattr__)
-def object_setattr(tr: Trace, owner: Value, name: Value, value: Value) -> Value:
+def object_setattr(tr: Tracer, owner: Value, name: Value, value: Value) -> Value:
     if not isinstance(owner, ObjectValue):
         raise GraphBreak(breaks.OPERATION, f"object.__setattr__ on {owner.describe()}")
     owner.set_plain(tr, name.const(tr), value)
@@ -315,14 +315,14 @@ def object_setattr(tr: Trace, owner: Value, name: Value, value: Value) -> Value:
 
 
 @handles(object.__new__)
-def object_new(tr: Trace, cls: Value, *args: Value, **kwargs: Value) -> Value:
+def object_new(tr: Tracer, cls: Value, *args: Value, **kwargs: Value) -> Value:
     from ..values.classes import allocate
 
     return allocate(tr, cls.real(), list(args), kwargs)
 
 
 @handles(dict.__new__, list.__new__, set.__new__, BaseException.__new__)
-def container_new(tr: Trace, cls: Value, *args: Value, **kwargs: Value) -> Value:
+def container_new(tr: Tracer, cls: Value, *args: Value, **kwargs: Value) -> Value:
     from ..values.classes import allocate
 
     real = cls.real()
@@ -332,7 +332,7 @@ def container_new(tr: Trace, cls: Value, *args: Value, **kwargs: Value) -> Value
 
 
 @handles(tuple.__new__)
-def tuple_new(tr: Trace, cls: Value, *items: Value) -> Value:
+def tuple_new(tr: Tracer, cls: Value, *items: Value) -> Value:
     values = items[0].unpack(tr) if items else []
     real = cls.real()
     if real is tuple or hasattr(real, "_fields"):
@@ -341,7 +341,7 @@ def tuple_new(tr: Trace, cls: Value, *items: Value) -> Value:
 
 
 @handles(str.__new__, int.__new__, float.__new__)
-def scalar_new(tr: Trace, cls: Value, *args: Value) -> Value:
+def scalar_new(tr: Tracer, cls: Value, *args: Value) -> Value:
     real = cls.real()
     base = next(b for b in (str, int, float) if issubclass(real, b))
     storage = tr.fold(base, [a.const(tr) for a in args], {})
@@ -349,7 +349,7 @@ def scalar_new(tr: Trace, cls: Value, *args: Value) -> Value:
 
 
 @handles(type.__new__, type.__init__, builtins.__build_class__)
-def make_class(tr: Trace, *args: Value, **kwargs: Value) -> Value:
+def make_class(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
     raise GraphBreak(breaks.C_FUNCTION, "making a class")
 
 
@@ -357,20 +357,20 @@ def make_class(tr: Trace, *args: Value, **kwargs: Value) -> Value:
 
 
 @handles(functools.update_wrapper)
-def update_wrapper(tr: Trace, *args: Value, **kwargs: Value) -> Value:
+def update_wrapper(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
     return tr.wrap(polyfills.functools_.update_wrapper, None).call(tr, list(args), kwargs)
 
 
 # It keeps what it has compiled in a cache, which is no business of the program's.
 @handles(re._compile)  # type: ignore[attr-defined]
-def compile_pattern(tr: Trace, pattern: Value, flags: Value) -> Value:
+def compile_pattern(tr: Tracer, pattern: Value, flags: Value) -> Value:
     if not pattern.is_const():
         return pattern  # compiled already
     return tr.fold(re.compile, [pattern.const(tr), flags.const(tr)], {})
 
 
 # A generic function looks its implementations up in a cache of weak references, by the class of its argument.
-def dispatch(tr: Trace, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def dispatch(tr: Tracer, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if function.fn is None or len(args) != 1 or kwargs or not isinstance(args[0], ClassValue):
         raise GraphBreak(breaks.C_FUNCTION, "dispatch of a generic function made in the compiled function")
     cls, base = args[0].obj, function.source or const_source(function.fn, function.qualname)
@@ -393,52 +393,52 @@ for _symbol, _single in _UNARY.items():
 
 
 @handles(operator.not_)
-def not_(tr: Trace, value: Value) -> Value:
+def not_(tr: Tracer, value: Value) -> Value:
     return ConstValue(not value.truth(tr))
 
 
 @handles(operator.truth)
-def truth(tr: Trace, value: Value) -> Value:
+def truth(tr: Tracer, value: Value) -> Value:
     return ConstValue(value.truth(tr))
 
 
 @handles(operator.is_)
-def is_(tr: Trace, left: Value, right: Value) -> Value:
+def is_(tr: Tracer, left: Value, right: Value) -> Value:
     return ConstValue(tr.is_same(left, right))
 
 
 @handles(operator.is_not)
-def is_not(tr: Trace, left: Value, right: Value) -> Value:
+def is_not(tr: Tracer, left: Value, right: Value) -> Value:
     return ConstValue(not tr.is_same(left, right))
 
 
 @handles(operator.getitem)
-def getitem(tr: Trace, owner: Value, key: Value) -> Value:
+def getitem(tr: Tracer, owner: Value, key: Value) -> Value:
     return owner.getitem(tr, key)
 
 
 @handles(operator.setitem)
-def setitem(tr: Trace, owner: Value, key: Value, value: Value) -> Value:
+def setitem(tr: Tracer, owner: Value, key: Value, value: Value) -> Value:
     owner.setitem(tr, key, value)
     return NONE
 
 
 @handles(operator.delitem)
-def delitem(tr: Trace, owner: Value, key: Value) -> Value:
+def delitem(tr: Tracer, owner: Value, key: Value) -> Value:
     owner.delitem(tr, key)
     return NONE
 
 
 @handles(operator.contains)
-def contains(tr: Trace, owner: Value, item: Value) -> Value:
+def contains(tr: Tracer, owner: Value, item: Value) -> Value:
     return ConstValue(owner.contains(tr, item).truth(tr))
 
 
 @handles(operator.abs)
-def operator_abs(tr: Trace, value: Value) -> Value:
+def operator_abs(tr: Tracer, value: Value) -> Value:
     return abs_(tr, value)
 
 
 @handles(operator.index)
-def index(tr: Trace, value: Value) -> Value:
+def index(tr: Tracer, value: Value) -> Value:
     return value if isinstance(value, SymValue) else tr.fold(operator.index, [value.const(tr)], {})

@@ -28,7 +28,7 @@ from ..values.tensors import TensorValue
 from .table import constructs
 
 if TYPE_CHECKING:
-    from ..trace.trace import Trace
+    from ..trace.tracer import Tracer
 
 Args = list[Value]
 Kwargs = dict[str, Value]
@@ -36,31 +36,31 @@ NONE, TRUE = ConstValue(None), ConstValue(True)
 
 
 @constructs(list)
-def list_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def list_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     return ListValue(args[0].unpack(tr) if args else [])
 
 
 @constructs(tuple)
-def tuple_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def tuple_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     if args and isinstance(args[0], TupleValue) and args[0].cls is tuple:
         return args[0]
     return TupleValue(args[0].unpack(tr) if args else [])
 
 
 @constructs(torch.Size)
-def size(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def size(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     return TupleValue(args[0].unpack(tr) if args else [], cls=torch.Size)
 
 
 @constructs(dict, collections.OrderedDict)
-def dict_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def dict_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     result = DictValue({}, cls=cls)
     call_builtin_method(tr, result, cls, "update", args, kwargs)
     return result
 
 
 @constructs(collections.defaultdict)
-def defaultdict(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def defaultdict(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     result = DictValue({}, cls=cls)
     if args and not (args[0].is_const() and args[0].const(tr) is None):
         result.default_factory = args[0]
@@ -69,36 +69,36 @@ def defaultdict(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
 
 
 @constructs(set, frozenset)
-def set_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def set_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     return make_set(tr, args[0], cls) if args else SetValue({}, cls=cls)
 
 
 @constructs(collections.deque)
-def deque(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def deque(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     given = dict(zip(("iterable", "maxlen"), args, strict=False)) | kwargs
     items = given["iterable"].unpack(tr) if "iterable" in given else []
     return DequeValue(items, given["maxlen"].const(tr) if "maxlen" in given else None)
 
 
 @constructs(range)
-def range_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def range_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     return tr.fold(range, [a.const(tr) for a in args], {})
 
 
 @constructs(slice)
-def slice_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def slice_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     if len(args) == 1:
         return SliceValue(NONE, args[0], NONE)
     return SliceValue(args[0], args[1], args[2] if len(args) > 2 else NONE)
 
 
 @constructs(bool)
-def bool_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def bool_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     return ConstValue(args[0].truth(tr) if args else False)
 
 
 @constructs(int, float, complex)
-def number(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def number(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     if len(args) == 1 and not kwargs:
         value = args[0]
         if isinstance(value, SymValue) and value.pytype() is cls:
@@ -113,31 +113,31 @@ def number(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
 
 
 @constructs(str)
-def str_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def str_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     if len(args) == 1 and not kwargs:
         return tr.convert(args[0], "s")
     return tr.fold(str, [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()})
 
 
 @constructs(bytes, torch.device, torch.finfo, torch.iinfo)
-def constant(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def constant(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     return tr.fold(cls, [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()})
 
 
 @constructs(type)
-def type_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def type_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     if len(args) != 1:
         raise GraphBreak(breaks.C_FUNCTION, "making a class with type()")
     return tr.lift(args[0].pytype())
 
 
 @constructs(object)
-def object_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def object_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     return ObjectValue(object)
 
 
 @constructs(super)
-def super_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def super_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     if args:
         return SuperValue(args[0].real(), args[1])
     frame = tr.frame
@@ -150,30 +150,30 @@ def super_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
 
 
 @constructs(enumerate)
-def enumerate_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def enumerate_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     start = args[1] if len(args) > 1 else kwargs.get("start", ConstValue(0))
     return EnumerateIterator((args or [kwargs["iterable"]])[0].iter(tr), start.const(tr))
 
 
 @constructs(zip)
-def zip_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def zip_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     strict = "strict" in kwargs and kwargs["strict"].truth(tr)
     return ZipIterator([a.iter(tr) for a in args], strict)
 
 
 @constructs(map)
-def map_(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def map_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     return MapIterator(args[0], [a.iter(tr) for a in args[1:]])
 
 
 @constructs(itertools.count)
-def count(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def count(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     start = args[0] if args else kwargs.get("start", ConstValue(0))
     return CountIterator(start, args[1] if len(args) > 1 else kwargs.get("step", ConstValue(1)))
 
 
 @constructs(functools.partial)
-def partial(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def partial(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     function, *rest = args
     if isinstance(function, PartialValue):
         return PartialValue(function.function, [*function.args, *rest], {**function.kwargs, **kwargs})
@@ -181,22 +181,22 @@ def partial(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
 
 
 @constructs(types.MethodType)
-def method(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def method(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     return MethodValue(args[0], args[1])
 
 
 @constructs(types.MappingProxyType)
-def mapping_proxy(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def mapping_proxy(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     return args[0]  # read-only, so the mapping itself does
 
 
 @constructs(property, staticmethod, classmethod, functools.cached_property)
-def descriptor(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def descriptor(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     raise GraphBreak(breaks.C_FUNCTION, f"making a {cls.__name__}")
 
 
 @constructs(torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
-def tensor(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def tensor(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     if cls is torch.Tensor and len(args) == 1 and isinstance(args[0], TensorValue):
         return tr.emit("call_method", "detach", args, {})
     if cls is torch.Tensor and not kwargs:
@@ -206,7 +206,7 @@ def tensor(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
     raise GraphBreak(breaks.OPERATION, f"creating a {cls.__qualname__} in the compiled function")
 
 
-def _frozen_parameter(tr: Trace, data: Value = NONE, requires_grad: Value = TRUE) -> Value | None:
+def _frozen_parameter(tr: Tracer, data: Value = NONE, requires_grad: Value = TRUE) -> Value | None:
     """A parameter that wants no gradient: the same data in an object of its own."""
     if not isinstance(data, TensorValue) or requires_grad.truth(tr):
         return None
@@ -220,7 +220,7 @@ def _frozen_parameter(tr: Trace, data: Value = NONE, requires_grad: Value = TRUE
     torch.FloatTensor, torch.DoubleTensor, torch.HalfTensor, torch.BFloat16Tensor, torch.LongTensor, torch.IntTensor,
     torch.ShortTensor, torch.CharTensor, torch.ByteTensor, torch.BoolTensor,
 )  # fmt: skip
-def legacy_tensor(tr: Trace, cls: Any, args: Args, kwargs: Kwargs) -> Value:
+def legacy_tensor(tr: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Value:
     """``torch.FloatTensor(...)``: of sizes, not initialized, or of a sequence of numbers."""
     dtype = ConstValue(torch.get_default_dtype() if cls is torch.Tensor else cls.dtype)
     named: Kwargs = {"dtype": dtype, "device": ConstValue(torch.device("cpu"))}
@@ -231,7 +231,7 @@ def legacy_tensor(tr: Trace, cls: Any, args: Args, kwargs: Kwargs) -> Value:
     raise GraphBreak(breaks.OPERATION, f"creating a {cls.__name__} of {', '.join(a.describe() for a in args)}")
 
 
-def exception(tr: Trace, cls: type, args: Args, kwargs: Kwargs) -> Value:
+def exception(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     """A builtin exception class: its constructor only keeps its arguments."""
     made = ExceptionValue(cls, list(args))
     for name, value in kwargs.items():

@@ -21,7 +21,7 @@ from ..values.base import Raised, Value
 from ..values.classes import DisabledValue, RealValue
 
 if TYPE_CHECKING:
-    from ..trace.trace import Trace
+    from ..trace.tracer import Tracer
 
 # C functions of torch's namespaces that are not operators: they read or change global state, or leave torch.
 _NOT_OPERATORS = frozenset(
@@ -137,10 +137,10 @@ class OperatorValue(RealValue):
 
     __slots__ = ()
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return tr.emit("call_function", self.obj, args, kwargs)
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         try:
             found = getattr(self.obj, name)
         except AttributeError as error:
@@ -153,7 +153,7 @@ class ConstantResultValue(RealValue):
 
     __slots__ = ()
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         plain = [a.const(tr) for a in args]
         return tr.lift(self.obj(*plain, **{k: v.const(tr) for k, v in kwargs.items()}))
 
@@ -163,7 +163,7 @@ class ForbiddenValue(RealValue):
 
     __slots__ = ()
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         from ..marks.function_marks import forbidden
 
         raise forbidden(self.describe(), tr.user_place()[0])
@@ -174,7 +174,7 @@ class SubstitutedValue(RealValue):
 
     __slots__ = ()
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         original, polyfill, pure = _substitutes[id(self.obj)]
         if pure and all(value.is_const() for value in (*args, *kwargs.values())):
             return tr.fold(original, [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()})
@@ -186,7 +186,7 @@ class MarkerValue(RealValue):
 
     __slots__ = ()
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return TORCH_MARKERS[self.obj.__module__, self.obj.__name__](tr, *args, **kwargs)
 
 

@@ -23,7 +23,7 @@ from ..values.objects import ObjectValue
 from .table import handles
 
 if TYPE_CHECKING:
-    from ..trace.trace import Trace
+    from ..trace.tracer import Tracer
 
 _ATOMIC = (ConstValue, SymValue, RealValue, FunctionValue, RangeValue)
 # By any of these a class says how it wants to be copied.
@@ -43,7 +43,7 @@ def _refuse(function: str, value: Value) -> GraphBreak:
     return GraphBreak(breaks.C_FUNCTION, f"copy.{function} of {value.describe()}")
 
 
-def _is_plain_object(tr: Trace, value: Value) -> bool:
+def _is_plain_object(tr: Tracer, value: Value) -> bool:
     """Whether an object's copy is a new object of its class with its attributes."""
     if not isinstance(value, ObjectValue) or issubclass(value.cls, (BaseException, torch.nn.Module)):
         return False
@@ -54,13 +54,13 @@ def _is_plain_object(tr: Trace, value: Value) -> bool:
     return not custom and not slots and value.cls.__dictoffset__ != 0 and value.storage(tr) is None
 
 
-def _attributes(tr: Trace, value: ObjectValue) -> list[tuple[str, Value]]:
+def _attributes(tr: Tracer, value: ObjectValue) -> list[tuple[str, Value]]:
     snapshot = InstanceDictValue(value).snapshot(tr)
     return [(k.const(tr), snapshot.getitem(tr, k)) for k in snapshot.unpack(tr)]
 
 
 @handles(copy.copy)
-def copy_(tr: Trace, x: Value) -> Value:
+def copy_(tr: Tracer, x: Value) -> Value:
     if isinstance(x, (*_ATOMIC, TupleValue)):
         return x
     if isinstance(x, (ListValue, DictValue, SetValue, DequeValue)):
@@ -77,7 +77,7 @@ def copy_(tr: Trace, x: Value) -> Value:
 
 
 @handles(copy.deepcopy)
-def deepcopy(tr: Trace, x: Value, *memo: Value) -> Value:
+def deepcopy(tr: Tracer, x: Value, *memo: Value) -> Value:
     if not memo:
         return _deep(tr, x, {})
     if not isinstance(memo[0], MemoValue):
@@ -98,7 +98,7 @@ class MemoValue(Value):
         return dict
 
 
-def _deep(tr: Trace, value: Value, memo: dict[Value, Value]) -> Value:
+def _deep(tr: Tracer, value: Value, memo: dict[Value, Value]) -> Value:
     if isinstance(value, _ATOMIC):
         return value
     known = memo.get(value)
@@ -117,13 +117,13 @@ def _deep(tr: Trace, value: Value, memo: dict[Value, Value]) -> Value:
     return copier(tr, value, memo)
 
 
-def _list(tr: Trace, value: ListValue, memo: dict[Value, Value]) -> Value:
+def _list(tr: Tracer, value: ListValue, memo: dict[Value, Value]) -> Value:
     made = memo[value] = ListValue([])
     made._items.extend(_deep(tr, element, memo) for element in value.unpack(tr))
     return made
 
 
-def _tuple(tr: Trace, value: TupleValue, memo: dict[Value, Value]) -> Value:
+def _tuple(tr: Tracer, value: TupleValue, memo: dict[Value, Value]) -> Value:
     items = value.unpack(tr)
     copied = [_deep(tr, element, memo) for element in items]
     if value in memo:
@@ -135,7 +135,7 @@ def _tuple(tr: Trace, value: TupleValue, memo: dict[Value, Value]) -> Value:
     return memo[value]
 
 
-def _dict(tr: Trace, value: DictValue, memo: dict[Value, Value]) -> Value:
+def _dict(tr: Tracer, value: DictValue, memo: dict[Value, Value]) -> Value:
     if value.cls is not dict:
         raise _refuse("deepcopy", value)
     made = memo[value] = DictValue({})
@@ -144,14 +144,14 @@ def _dict(tr: Trace, value: DictValue, memo: dict[Value, Value]) -> Value:
     return made
 
 
-def _object(tr: Trace, value: ObjectValue, memo: dict[Value, Value]) -> Value:
+def _object(tr: Tracer, value: ObjectValue, memo: dict[Value, Value]) -> Value:
     made = memo[value] = ObjectValue(value.cls)
     for name, element in _attributes(tr, value):
         made.attrs[name] = _deep(tr, element, memo)
     return made
 
 
-def _namespace(tr: Trace, value: InstanceDictValue, memo: dict[Value, Value]) -> Value:
+def _namespace(tr: Tracer, value: InstanceDictValue, memo: dict[Value, Value]) -> Value:
     """``obj.__dict__``: the copy is a dictionary of its own, which belongs to no object."""
     made = memo[value] = DictValue({})
     for key, element in _attributes(tr, value.owner):
@@ -159,7 +159,7 @@ def _namespace(tr: Trace, value: InstanceDictValue, memo: dict[Value, Value]) ->
     return made
 
 
-def _set(tr: Trace, value: SetValue, memo: dict[Value, Value]) -> Value:
+def _set(tr: Tracer, value: SetValue, memo: dict[Value, Value]) -> Value:
     """A set of copies, put in one after the other: what follows on equal hashes may come in another order."""
     if value.cls not in (set, frozenset):
         raise _refuse("deepcopy", value)

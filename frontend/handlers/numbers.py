@@ -20,7 +20,7 @@ from ..values.tensors import TensorValue
 from .table import handles
 
 if TYPE_CHECKING:
-    from ..trace.trace import Trace
+    from ..trace.tracer import Tracer
 
 NONE = ConstValue(None)
 
@@ -29,7 +29,7 @@ NONE = ConstValue(None)
 
 
 def _rounding(function: Any, method: str) -> None:
-    def answer(tr: Trace, value: Value) -> Value:
+    def answer(tr: Tracer, value: Value) -> Value:
         if isinstance(value, SymValue):
             if value.pytype() is not float:  # whole already
                 return tr.emit("call_function", function, [value], {}) if function is torch.sym_float else as_int(value)
@@ -65,7 +65,7 @@ _DOMAINS: dict[Any, Callable[[Any], list[Any]]] = {
 
 
 def _symbolic_math(function: Any, symbolic: Any) -> None:
-    def answer(tr: Trace, value: Value) -> Value:
+    def answer(tr: Tracer, value: Value) -> Value:
         if isinstance(value, SymValue) and value.pytype() is not bool:
             if all(tr.decide(condition) for condition in _DOMAINS.get(function, lambda x: [])(value.sym)):
                 return tr.emit("call_function", symbolic, [value], {})
@@ -88,13 +88,13 @@ def _extreme(builtin: Any, symbolic: Any) -> None:
         kinds = {value.pytype() for value in values}
         return len(kinds) == 1 and kinds <= {int, float} and any(isinstance(value, SymValue) for value in values)
 
-    def of_numbers(tr: Trace, values: list[Value]) -> Value:
+    def of_numbers(tr: Tracer, values: list[Value]) -> Value:
         found = values[0]
         for value in values[1:]:
             found = tr.emit("call_function", symbolic, [found, value], {}) if value is not found else found
         return found
 
-    def answer(tr: Trace, *args: Value, **kwargs: Value) -> Value:
+    def answer(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
         if not kwargs:
             values = args[0].unpack(tr) if len(args) == 1 else list(args)
             if len(values) > 1 and numbers(values):
@@ -107,7 +107,7 @@ def _extreme(builtin: Any, symbolic: Any) -> None:
         assert polyfill is not None
         return polyfill.call(tr, list(args), kwargs)
 
-    def of_two(tr: Trace, left: Value, right: Value) -> Value:
+    def of_two(tr: Tracer, left: Value, right: Value) -> Value:
         if left.is_const() and right.is_const():
             return tr.fold(symbolic, [left.const(tr), right.const(tr)], {})
         return tr.emit("call_function", symbolic, [left, right], {})
@@ -121,21 +121,21 @@ _extreme(max, torch.sym_max)
 
 
 @handles(torch.sym_not)
-def sym_not(tr: Trace, value: Value) -> Value:
+def sym_not(tr: Tracer, value: Value) -> Value:
     if isinstance(value, SymValue) and value.pytype() is bool:
         return tr.emit("call_function", torch.sym_not, [value], {})
     return ConstValue(not value.truth(tr))
 
 
 @handles(torch.sym_ite)
-def sym_ite(tr: Trace, condition: Value, then: Value, otherwise: Value) -> Value:
+def sym_ite(tr: Tracer, condition: Value, then: Value, otherwise: Value) -> Value:
     if isinstance(condition, SymValue):
         return tr.emit("call_function", torch.sym_ite, [condition, then, otherwise], {})
     return then if condition.truth(tr) else otherwise
 
 
 @handles(torch.sym_sum)
-def sym_sum(tr: Trace, values: Value) -> Value:
+def sym_sum(tr: Tracer, values: Value) -> Value:
     total: Value = ConstValue(0)
     for value in values.unpack(tr):
         total = tr.binary("+", total, value)
@@ -146,7 +146,7 @@ def sym_sum(tr: Trace, values: Value) -> Value:
 
 
 def _checking(function: Any, error: type[Exception]) -> None:
-    def answer(tr: Trace, condition: Value, *message: Value, **named: Value) -> Value:
+    def answer(tr: Tracer, condition: Value, *message: Value, **named: Value) -> Value:
         if isinstance(condition, SymValue) and tr.depends_on_data(condition.sym):
             return tr.emit("call_function", function, [condition], {})  # checked when the graph runs
         if condition.truth(tr):
@@ -170,22 +170,22 @@ for _check, _error in (
 
 
 @handles(torch._check_is_size)
-def check_is_size(tr: Trace, value: Value, *message: Value, **named: Value) -> Value:
+def check_is_size(tr: Tracer, value: Value, *message: Value, **named: Value) -> Value:
     return _check_handler(tr, tr.compare(">=", value, ConstValue(0)), *message)
 
 
-def _check_handler(tr: Trace, *args: Value) -> Value:
+def _check_handler(tr: Tracer, *args: Value) -> Value:
     return tr.function_handler(torch._check)(tr, *args)
 
 
 @handles(*ti.distribution_checks())
-def distribution_check(tr: Trace, condition: Value, *message: Value) -> Value:
+def distribution_check(tr: Tracer, condition: Value, *message: Value) -> Value:
     """Asked by branches alone, which only raise, so that the tensor serves as well as its bool."""
     return tr.emit("call_function", torch.all, [condition], {})
 
 
 @handles(torch._check_tensor_all)
-def check_tensor_all(tr: Trace, condition: Value, *message: Value, **named: Value) -> Value:
+def check_tensor_all(tr: Tracer, condition: Value, *message: Value, **named: Value) -> Value:
     """A check that all elements are true is a branch that only raises."""
     if not isinstance(condition, TensorValue) or condition.example.dtype is not torch.bool:
         raise GraphBreak(breaks.OPERATION, f"torch._check_tensor_all of {condition.describe()}")

@@ -11,9 +11,9 @@ from ..values.numpy_ import NumpyFunctionValue
 from .table import constructs
 
 if TYPE_CHECKING:
-    from ..trace.trace import Trace
+    from ..trace.tracer import Tracer
 
 
 @constructs(np.float64, np.float32, np.int64, np.int32, np.bool_)
-def number(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def number(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return NumpyFunctionValue(cls).call(tr, args, kwargs)

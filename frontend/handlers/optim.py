@@ -19,7 +19,7 @@ from .classify import patched_by_torch
 from .table import handles
 
 if TYPE_CHECKING:
-    from ..trace.trace import Trace
+    from ..trace.tracer import Tracer
 
 FALSE = ConstValue(False)
 
@@ -32,7 +32,7 @@ def _initialized(function: Any) -> None:
     """
     lists = function.__code__.co_argcount - 2  # beside the optimizer and the group
 
-    def init_group(tr: Trace, optimizer: Value, *args: Value, **kwargs: Value) -> Value:
+    def init_group(tr: Tracer, optimizer: Value, *args: Value, **kwargs: Value) -> Value:
         real = optimizer.real()
         if isinstance(real, torch.optim.Optimizer) and _plain(type(real)._init_group) is function and not tr.effects:
             before = _count(real)
@@ -48,7 +48,7 @@ def _initialized(function: Any) -> None:
 def _by_numbers_in_a_tensor(function: Any, combine: Any, add: Any) -> None:
     """``torch._foreach_addcdiv`` and its like, whose factors may be the elements of a tensor instead of numbers."""
 
-    def answer(tr: Trace, *args: Value, **kwargs: Value) -> Value:
+    def answer(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
         if len(args) != 4 or not isinstance(args[3], TensorValue):
             return tr.emit("call_function", function, list(args), kwargs)
         tensors, first, second, factors = args
@@ -67,7 +67,7 @@ _by_numbers_in_a_tensor(torch._foreach_addcmul_, torch._foreach_mul, torch._fore
 
 
 @handles(ti.group_tensors_by_device_and_dtype)
-def group_tensors(tr: Trace, lists: Value, with_indices: Value = FALSE) -> Value:
+def group_tensors(tr: Tracer, lists: Value, with_indices: Value = FALSE) -> Value:
     """Lists of tensors, split by what the tensors of the first list are; the order of the groups is torch's own."""
     rows = [row.unpack(tr) for row in lists.unpack(tr)]
     groups = ti.group_tensors_by_device_and_dtype([[v.fake(tr) for v in row] for row in rows], True)

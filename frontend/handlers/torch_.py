@@ -18,7 +18,7 @@ from ..values.contexts import GRAD_CLASSES, UNKNOWN_GRAD, AutocastValue, GradMod
 from .table import constructs, handles
 
 if TYPE_CHECKING:
-    from ..trace.trace import Trace
+    from ..trace.tracer import Tracer
 
 NONE = ConstValue(None)
 TRUE, FALSE = ConstValue(True), ConstValue(False)
@@ -28,7 +28,7 @@ TRUE, FALSE = ConstValue(True), ConstValue(False)
 
 
 @handles(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
-def is_compiling(tr: Trace) -> Value:
+def is_compiling(tr: Tracer) -> Value:
     return TRUE
 
 
@@ -36,7 +36,7 @@ def is_compiling(tr: Trace) -> Value:
     torch.jit.is_scripting, torch.jit.is_tracing, torch.onnx.is_in_onnx_export,
     *ti.tracing_questions(),
 )  # fmt: skip
-def is_other_tracer(tr: Trace, *args: Value) -> Value:
+def is_other_tracer(tr: Tracer, *args: Value) -> Value:
     return FALSE
 
 
@@ -48,29 +48,29 @@ handles(ti.get_tracing_state)(lambda tr: NONE)
     torch.overrides.has_torch_function_unary,
     torch.overrides.has_torch_function_variadic,
 )
-def has_torch_function(tr: Trace, *args: Value) -> Value:
+def has_torch_function(tr: Tracer, *args: Value) -> Value:
     return FALSE  # inputs with an override are refused when they are read
 
 
 @handles(ti.log_api_usage_once)
-def log_api_usage(tr: Trace, *args: Value) -> Value:
+def log_api_usage(tr: Tracer, *args: Value) -> Value:
     return NONE
 
 
 @handles(torch.is_tensor)
-def is_tensor(tr: Trace, value: Value) -> Value:
+def is_tensor(tr: Tracer, value: Value) -> Value:
     return ConstValue(issubclass(value.pytype(), torch.Tensor))
 
 
 @handles(torch.is_grad_enabled)
-def is_grad_enabled(tr: Trace) -> Value:
+def is_grad_enabled(tr: Tracer) -> Value:
     if tr.grad_enabled is UNKNOWN_GRAD:
         raise GraphBreak(breaks.REGION, f"{tr.region.what} depends on the grad mode that it will run in")
     return ConstValue(tr.grad_enabled)
 
 
 def _question(function: Any) -> None:
-    def answer(tr: Trace, *args: Value, **kwargs: Value) -> Value:
+    def answer(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
         return tr.lift(function(*(a.const(tr) for a in args), **{k: v.const(tr) for k, v in kwargs.items()}))
 
     handles(function)(answer)
@@ -100,17 +100,17 @@ for _function, _name in (
 
 
 @handles(torch.is_same_size)
-def is_same_size(tr: Trace, left: Value, right: Value) -> Value:
+def is_same_size(tr: Tracer, left: Value, right: Value) -> Value:
     return ConstValue(tr.equal(left.getattr(tr, "shape"), right.getattr(tr, "shape")))
 
 
 @handles(torch.result_type)
-def result_type(tr: Trace, *values: Value, **named: Value) -> Value:
+def result_type(tr: Tracer, *values: Value, **named: Value) -> Value:
     return ConstValue(torch.result_type(*(v.fake(tr) for v in [*values, *named.values()])))
 
 
 @handles(torch.broadcast_shapes)
-def broadcast_shapes(tr: Trace, *shapes: Value) -> Value:
+def broadcast_shapes(tr: Tracer, *shapes: Value) -> Value:
     if all(s.is_const() for s in shapes):
         return tr.fold(torch.broadcast_shapes, [s.const(tr) for s in shapes], {})
     sizes = [[s] if s.pytype() is int else s.unpack(tr) for s in shapes]
@@ -130,7 +130,7 @@ def broadcast_shapes(tr: Trace, *shapes: Value) -> Value:
 
 
 def _refuse(function: Any, name: str) -> None:
-    def answer(tr: Trace, *args: Value, **kwargs: Value) -> Value:
+    def answer(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
         raise GraphBreak(breaks.TORCH_STATE, name)
 
     handles(function)(answer)
@@ -151,7 +151,7 @@ for _module in (torch, ti.c_torch):
 
 
 @constructs(*GRAD_CLASSES)
-def grad_mode(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def grad_mode(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     previous = tr.grad_enabled
     if cls is torch.set_grad_enabled:
         mode = (args or list(kwargs.values()))[0].truth(tr)
@@ -164,13 +164,13 @@ def grad_mode(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value])
 
 
 @handles(ti.set_grad_enabled)
-def c_set_grad_enabled(tr: Trace, mode: Value) -> Value:
+def c_set_grad_enabled(tr: Tracer, mode: Value) -> Value:
     tr.set_grad(mode.truth(tr))
     return NONE
 
 
 @constructs(torch.autocast, torch.amp.autocast_mode.autocast)
-def autocast(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def autocast(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     names = ("device_type", "dtype", "enabled", "cache_enabled")
     given: dict[str, Any] = {n: a.const(tr) for n, a in zip(names, args, strict=False)}
     given.update({k: v.const(tr) for k, v in kwargs.items()})
@@ -182,24 +182,24 @@ def autocast(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) 
 
 
 @constructs(contextlib.nullcontext)
-def nullcontext(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def nullcontext(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     result = (args or list(kwargs.values()) or [NONE])[0]
     return NullContextValue(cls, result, [result])
 
 
 @constructs(torch.autograd.profiler.record_function)
-def record_function(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def record_function(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     # an annotation of the profile; a compiled graph is one event
     return NullContextValue(cls, None, [*args, *kwargs.values()])
 
 
 @constructs(*ti.without_torch_function)
-def without_torch_function(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def without_torch_function(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return NullContextValue(cls, NONE)  # no tensor in a graph overrides torch's functions
 
 
 @constructs(torch.Generator)
-def generator(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def generator(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     raise GraphBreak(breaks.TORCH_STATE, "making a torch.Generator")
 
 
@@ -207,10 +207,10 @@ def generator(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value])
 
 
 @handles(torch.Tensor.size)
-def tensor_size(tr: Trace, owner: Value, *args: Value) -> Value:
+def tensor_size(tr: Tracer, owner: Value, *args: Value) -> Value:
     return owner.call_method(tr, "size", list(args), {})
 
 
 @handles(torch.Tensor.dim)
-def tensor_dim(tr: Trace, owner: Value) -> Value:
+def tensor_dim(tr: Tracer, owner: Value) -> Value:
     return owner.call_method(tr, "dim", [], {})

@@ -29,7 +29,7 @@ from ..values.tensors import TensorValue
 from .region import Region, examples, in_backward, in_transform, is_graph_value, node_of, rebind, run_operator
 
 if TYPE_CHECKING:
-    from ..trace.trace import Trace
+    from ..trace.tracer import Tracer
 
 NONE = ConstValue(None)
 _ONCE = once_differentiable(lambda ctx: None).__code__
@@ -126,10 +126,10 @@ class ContextValue(Value):
     def describe(self) -> str:
         return "the ctx of an autograd.Function"
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         return True
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         if name == "needs_input_grad":
             return self.needs_input_grad
         if name == "saved_tensors" and self.in_backward:
@@ -143,19 +143,19 @@ class ContextValue(Value):
             raise GraphBreak(breaks.OPERATION, f"{name} of {self.describe()}")
         raise Raised(tr.make_exception(AttributeError, f"'FunctionBackward' object has no attribute {name!r}"))
 
-    def setattr(self, tr: Trace, name: str, value: Value) -> None:
+    def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         if name in _KNOWN_TO_CTX or hasattr(torch.autograd.function.BackwardCFunction, name):
             raise GraphBreak(breaks.OPERATION, f"setting {name} of {self.describe()}")
         tr.effects.changed(self)
         self.attrs[name] = value
 
-    def delattr(self, tr: Trace, name: str) -> None:
+    def delattr(self, tr: Tracer, name: str) -> None:
         if name not in self.attrs:
             super().delattr(tr, name)
         tr.effects.changed(self)
         del self.attrs[name]
 
-    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if kwargs or self.in_backward:
             raise GraphBreak(breaks.OPERATION, f"{name} of {self.describe()}")
         if name == "save_for_backward":
@@ -183,7 +183,7 @@ _APPLY = torch.autograd.Function.__dict__["apply"]
 
 
 @handles(getattr(_APPLY, "__func__", _APPLY))
-def apply(tr: Trace, owner: Value, *args: Value) -> Value:
+def apply(tr: Tracer, owner: Value, *args: Value) -> Value:
     """``cls.apply(*args)``."""
     cls = owner.real()
     if in_transform(tr):
@@ -198,7 +198,7 @@ def apply(tr: Trace, owner: Value, *args: Value) -> Value:
 class _Application:
     """One call of ``apply``."""
 
-    def __init__(self, tr: Trace, cls: type, args: list[Value]) -> None:
+    def __init__(self, tr: Tracer, cls: type, args: list[Value]) -> None:
         self.tr = tr
         self.cls = cls
         self.args = args
@@ -343,7 +343,7 @@ class _Application:
         return run_operator(tr, autograd_function, args, fakes)
 
 
-def _unmarked(tr: Trace, function: FunctionValue) -> tuple[Value, bool]:
+def _unmarked(tr: Tracer, function: FunctionValue) -> tuple[Value, bool]:
     """The function itself, and whether it was marked with ``once_differentiable``."""
     if function.code is not _ONCE:
         return function, False

@@ -27,7 +27,7 @@ from .graph_effects import Watch
 from .region import Region, examples, node_of, operator_name, rebind, run_operator
 
 if TYPE_CHECKING:
-    from ..trace.trace import Trace
+    from ..trace.tracer import Tracer
 
 _NO_CONTEXT = torch_checkpoint.noop_context_fn
 _OWN = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state")
@@ -64,7 +64,7 @@ CONTEXT = "_checkpoint_context_fn"  # where torch's operator looks for it
 
 
 @handles(torch_checkpoint.checkpoint)
-def checkpoint(tr: Trace, function: Value, *args: Value, **kwargs: Value) -> Value:
+def checkpoint(tr: Tracer, function: Value, *args: Value, **kwargs: Value) -> Value:
     """``torch.utils.checkpoint.checkpoint``."""
     own = {name: kwargs.pop(name) for name in _OWN if name in kwargs}
     options, context = _options(tr, own)
@@ -86,7 +86,7 @@ def checkpoint(tr: Trace, function: Value, *args: Value, **kwargs: Value) -> Val
     return result
 
 
-def _check_rerun(tr: Trace, region: Region, graph: GraphModule, options: Options) -> None:
+def _check_rerun(tr: Tracer, region: Region, graph: GraphModule, options: Options) -> None:
     """Running it twice must change nothing more than running it once."""
     if not options.preserve_rng_state or any("norm" in operator_name(node) for node in graph.graph.nodes):
         watch = Watch()
@@ -98,7 +98,7 @@ def _check_rerun(tr: Trace, region: Region, graph: GraphModule, options: Options
             raise GraphBreak(breaks.REGION, f"{region.what} draws random numbers, and others when it is run again")
 
 
-def _options(tr: Trace, given: dict[str, Value]) -> tuple[Options, Any]:
+def _options(tr: Tracer, given: dict[str, Value]) -> tuple[Options, Any]:
     reentrant = given.get("use_reentrant")
     if reentrant is None or reentrant.const(tr) is None:
         raise GraphBreak(breaks.TORCH_STATE, "checkpoint without use_reentrant issues a warning")
@@ -115,7 +115,7 @@ def _options(tr: Trace, given: dict[str, Value]) -> tuple[Options, Any]:
     return options, None if context is _NO_CONTEXT else context
 
 
-def _real_function(tr: Trace, value: Value) -> Any:
+def _real_function(tr: Tracer, value: Value) -> Any:
     """The function itself, which torch calls when it checkpoints: it is not traced."""
     if isinstance(value, PartialValue):
         args = [_real_function(tr, arg) for arg in value.args]
@@ -130,7 +130,7 @@ def _real_function(tr: Trace, value: Value) -> Any:
     return value.const(tr)
 
 
-def _check_reentrant(tr: Trace, args: tuple[Value, ...], kwargs: dict[str, Value]) -> None:
+def _check_reentrant(tr: Tracer, args: tuple[Value, ...], kwargs: dict[str, Value]) -> None:
     """The old way records nothing in forward, so its results require gradients if an argument does."""
     if kwargs or not all(isinstance(arg, (TensorValue, ConstValue)) for arg in args):
         raise GraphBreak(breaks.REGION, "checkpoint with use_reentrant=True on other arguments than tensors")

@@ -22,13 +22,13 @@ from .region import Region, examples, in_transform, node_of, run_operator
 from .trees import flatten, unflatten
 
 if TYPE_CHECKING:
-    from ..trace.trace import Trace
+    from ..trace.tracer import Tracer
 
 NOTHING = TupleValue([])
 
 
 @handles(torch.cond)
-def cond(tr: Trace, pred: Value, true_fn: Value, false_fn: Value, operands: Value = NOTHING) -> Value:
+def cond(tr: Tracer, pred: Value, true_fn: Value, false_fn: Value, operands: Value = NOTHING) -> Value:
     """A branch by the value of a tensor; by anything else it is decided while tracing."""
     given = _operands(tr, "cond", operands)
     if not isinstance(pred, TensorValue):
@@ -54,7 +54,7 @@ def cond(tr: Trace, pred: Value, true_fn: Value, false_fn: Value, operands: Valu
 
 
 @handles(ti.while_loop)
-def while_loop(tr: Trace, cond_fn: Value, body_fn: Value, carried_inputs: Value) -> Value:
+def while_loop(tr: Tracer, cond_fn: Value, body_fn: Value, carried_inputs: Value) -> Value:
     """A loop whose end depends on the values of tensors."""
     if not tr.symbolic:
         raise NeedsShapeEnv  # torch's operator asks for one
@@ -83,13 +83,13 @@ def while_loop(tr: Trace, cond_fn: Value, body_fn: Value, carried_inputs: Value)
     return unflatten(run_operator(tr, torch.ops.higher_order.while_loop, args, fakes), structure)
 
 
-def _region(tr: Trace, what: str, roots: list[Value]) -> Region:
+def _region(tr: Tracer, what: str, roots: list[Value]) -> Region:
     if in_transform(tr):
         raise GraphBreak(breaks.REGION, f"{what}, inside of a function transform")
     return Region(tr, what, pure=True, roots=roots)
 
 
-def _operands(tr: Trace, name: str, operands: Value) -> list[Value]:
+def _operands(tr: Tracer, name: str, operands: Value) -> list[Value]:
     if not isinstance(operands, (TupleValue, ListValue)):
         raise GraphBreak(breaks.REGION, f"{name} with {operands.describe()} instead of a tuple")
     if not all(isinstance(leaf, TensorValue) for leaf in flatten(tr, operands)[0]):
@@ -97,7 +97,7 @@ def _operands(tr: Trace, name: str, operands: Value) -> list[Value]:
     return operands.unpack(tr)
 
 
-def _parameters(tr: Trace, region: Region, leaves: list[Value], structure: Any) -> list[Value]:
+def _parameters(tr: Tracer, region: Region, leaves: list[Value], structure: Any) -> list[Value]:
     """Tensors like the carried ones, of which the loop makes others each time."""
     with tr.fake_mode, torch.no_grad():
         fakes = [torch.empty_like(leaf.example) for leaf in leaves]  # type: ignore[attr-defined]
@@ -118,7 +118,7 @@ def _tensors(region: Region, leaves: list[Value]) -> list[TensorValue]:
     return found
 
 
-def _check_captures(tr: Trace, name: str, captures: list[Node]) -> None:
+def _check_captures(tr: Tracer, name: str, captures: list[Node]) -> None:
     given = examples(captures)
     floats = frozenset(str(s) for e in given if isinstance(e, torch.SymFloat) for s in e.node.expr.free_symbols)
     if floats and tr.fix_floats(floats):

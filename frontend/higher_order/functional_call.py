@@ -23,14 +23,14 @@ from ..values.modules import NNModuleValue
 from ..values.tensors import TensorValue
 
 if TYPE_CHECKING:
-    from ..trace.trace import Trace
+    from ..trace.tracer import Tracer
 
 NONE, TRUE, FALSE = ConstValue(None), ConstValue(True), ConstValue(False)
 
 
 @handles(torch.func.functional_call)
 def functional_call(
-    tr: Trace,
+    tr: Tracer,
     module: Value,
     parameter_and_buffer_dicts: Value,
     args: Value = NONE,
@@ -66,7 +66,7 @@ def names_of_tensors(module: torch.nn.Module) -> tuple[tuple[str, ...], ...]:
     return tuple(map(tuple, found.values()))
 
 
-def _named(tr: Trace, value: Value) -> dict[str, Value]:
+def _named(tr: Tracer, value: Value) -> dict[str, Value]:
     """The tensors by name, from one dictionary or several."""
     given: dict[str, Value] = {}
     for each in [value] if isinstance(value, DictValue) else value.unpack(tr):
@@ -92,7 +92,7 @@ def _tied(given: dict[str, Value], groups: tuple[tuple[str, ...], ...]) -> dict[
 
 
 @contextmanager
-def _replaced(tr: Trace, module: NNModuleValue, tensors: dict[str, Value]) -> Iterator[None]:
+def _replaced(tr: Tracer, module: NNModuleValue, tensors: dict[str, Value]) -> Iterator[None]:
     """The module's tables with other tensors in them."""
     kept = []
     tables = []
@@ -116,7 +116,7 @@ def _replaced(tr: Trace, module: NNModuleValue, tensors: dict[str, Value]) -> It
         tr.swapped.difference_update(added)
 
 
-def _table(tr: Trace, module: NNModuleValue, name: str) -> DictValue:
+def _table(tr: Tracer, module: NNModuleValue, name: str) -> DictValue:
     """The dictionary of parameters or buffers in which ``name`` stands."""
     *path, last = name.split(".")
     owner: Value = module

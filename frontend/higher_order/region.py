@@ -27,7 +27,7 @@ from ..values.contexts import UNKNOWN_GRAD
 from ..values.tensors import TensorValue
 
 if TYPE_CHECKING:
-    from ..trace.trace import Trace
+    from ..trace.tracer import Tracer
 
 # Slots of values that hold real objects, or lead back to the trace.
 _NOT_VALUES = frozenset({"source", "obj", "fn", "code", "globals", "example", "node", "tr"})
@@ -42,7 +42,7 @@ class Region:
 
     def __init__(
         self,
-        tr: Trace,
+        tr: Tracer,
         what: str,
         *,
         pure: bool,
@@ -242,7 +242,7 @@ def _reachable(roots: list[Value], visit: Callable[[Value], None]) -> Iterator[i
                         pending.append(getattr(value, slot, None))
 
 
-def node_of(tr: Trace, module: GraphModule, name: str) -> Node:
+def node_of(tr: Tracer, module: GraphModule, name: str) -> Node:
     """The node by which the graph being recorded refers to ``module``."""
     held = tr.region.modules if tr.region is not None else tr.modules
     count = sum(key.rpartition("_")[0] == name for key in held)
@@ -250,7 +250,7 @@ def node_of(tr: Trace, module: GraphModule, name: str) -> Node:
     return tr.graph.create_node("get_attr", f"{name}_{count}", (), {})
 
 
-def run_operator(tr: Trace, target: Callable, args: tuple, fakes: tuple) -> list[Value]:
+def run_operator(tr: Tracer, target: Callable, args: tuple, fakes: tuple) -> list[Value]:
     """Record a call of ``target``, which runs regions and returns a flat tuple; its results."""
     results = tr._propagate("call_function", target, list(fakes), {})
     node = tr._node("call_function", target, args, {})
@@ -279,19 +279,19 @@ def examples(nodes: list[Node]) -> tuple:
     return tuple(node.meta["example_value"] for node in nodes)
 
 
-def _enclosing(tr: Trace) -> Iterator[Region]:
+def _enclosing(tr: Tracer) -> Iterator[Region]:
     region = tr.region
     while region is not None:
         yield region
         region = region.parent
 
 
-def in_transform(tr: Trace) -> bool:
+def in_transform(tr: Tracer) -> bool:
     """Whether what is traced now runs inside of ``vmap`` or a like transform."""
     return any(region.transform for region in _enclosing(tr))
 
 
-def in_backward(tr: Trace) -> bool:
+def in_backward(tr: Tracer) -> bool:
     """Whether what is traced now is the backward pass of something."""
     return any(region.beside is not None for region in _enclosing(tr))
 

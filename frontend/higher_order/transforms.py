@@ -31,8 +31,7 @@ from .region import Region, examples, is_graph_value, node_of, run_operator
 from .trees import flatten, unflatten
 
 if TYPE_CHECKING:
-    from ..capture.frame_writer import Output
-    from ..trace.trace import Trace
+    from ..trace.tracer import FrameWriter, Tracer
 
 FALSE, ZERO = ConstValue(False), ConstValue(0)
 
@@ -125,23 +124,23 @@ class TransformedValue(Value):
     def describe(self) -> str:
         return f"{self.kind} of {self.function.describe()}"
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         return True
 
-    def hash_key(self, tr: Trace) -> Any:
+    def hash_key(self, tr: Tracer) -> Any:
         return self
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return _APPLY[self.kind](tr, self, args, kwargs)
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         return self.function.getattr(tr, name)
 
-    def plain(self, tr: Trace, name: str, default: Any) -> Any:
+    def plain(self, tr: Tracer, name: str, default: Any) -> Any:
         """An option as a Python object."""
         return self.options[name].const(tr) if name in self.options else default
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         parts = [out.value(self.function), *(f"{name}={out.value(value)}" for name, value in self.options.items())]
         return f"{out.names.const(getattr(torch.func, self.kind))}({', '.join(parts)})"
 
@@ -151,14 +150,14 @@ def _makes(kind: str) -> None:
     maker = getattr(torch.func, kind)
     signature = inspect.signature(maker)
 
-    def make(tr: Trace, *args: Value, **kwargs: Value) -> Value:
+    def make(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
         try:
             given = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise Raised(tr.exception(error)) from None
         return TransformedValue(kind, given.pop("func"), given)
 
-    def made_before(tr: Trace, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def made_before(tr: Tracer, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
         cells = dict(zip(function.code.co_freevars, function.closure, strict=True))
         given = {name: cells[name].read(tr) for name in signature.parameters if name in cells}
         return TransformedValue(kind, given.pop("func"), given).call(tr, args, kwargs)  # type: ignore[arg-type]
@@ -173,7 +172,7 @@ for _kind in ("vmap", "grad", "grad_and_value", "jacrev", "jacfwd"):
 
 
 @handles(torch.func.hessian)
-def hessian(tr: Trace, func: Value, argnums: Value = ZERO) -> Value:
+def hessian(tr: Tracer, func: Value, argnums: Value = ZERO) -> Value:
     inner = TransformedValue("jacrev", func, {"argnums": argnums})
     return TransformedValue("jacfwd", inner, {"argnums": argnums})
 
@@ -184,7 +183,7 @@ def hessian(tr: Trace, func: Value, argnums: Value = ZERO) -> Value:
 class _Inside:
     """The graph of a transformed function, under construction."""
 
-    def __init__(self, tr: Trace, what: str, function: Value, *, pure: bool = False, roots: list[Value]) -> None:
+    def __init__(self, tr: Tracer, what: str, function: Value, *, pure: bool = False, roots: list[Value]) -> None:
         self.tr = tr
         self.function = function
         self.region = Region(tr, what, pure=pure, roots=[function, *roots], transform=True)
@@ -246,7 +245,7 @@ def _refilled(values: list[Value], fresh: list[Value]) -> list[Value]:
     return [next(results) if is_graph_value(value) else value for value in values]
 
 
-def _with_aux(tr: Trace, result: Value, has_aux: bool) -> tuple[Value, list[Value], Any]:
+def _with_aux(tr: Tracer, result: Value, has_aux: bool) -> tuple[Value, list[Value], Any]:
     """What is differentiated, and the leaves and structure of what a function returns beside it."""
     if not has_aux:
         return result, [], None
@@ -256,7 +255,7 @@ def _with_aux(tr: Trace, result: Value, has_aux: bool) -> tuple[Value, list[Valu
     return main, *flatten(tr, aux)
 
 
-def _apply_vmap(tr: Trace, made: TransformedValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def _apply_vmap(tr: Tracer, made: TransformedValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
     chunk_size = made.plain(tr, "chunk_size", None)
     leaves, structure = flatten(tr, tuple(args))
     in_dims = _in_dims(tr, made.plain(tr, "in_dims", 0), leaves, structure)
@@ -280,7 +279,7 @@ def _first(dim: int, example: Any) -> Any:
     return example.select(dim, 0)
 
 
-def _in_dims(tr: Trace, in_dims: Any, leaves: list[Value], structure: Any) -> list[int | None]:
+def _in_dims(tr: Tracer, in_dims: Any, leaves: list[Value], structure: Any) -> list[int | None]:
     """For each leaf the dimension that is mapped over; what torch refuses, eager is left to refuse."""
     found = ti.broadcast_dims(in_dims, structure) if isinstance(in_dims, (int, tuple)) else None
     if not leaves or found is None or all(dim is None for dim in found):
@@ -305,7 +304,7 @@ def _out_dims(out_dims: Any, result: Value, structure: Any, count: int) -> tuple
 class _Argnums:
     """The arguments that a function is differentiated by, flattened."""
 
-    def __init__(self, tr: Trace, made: TransformedValue, args: list[Value]) -> None:
+    def __init__(self, tr: Tracer, made: TransformedValue, args: list[Value]) -> None:
         argnums = made.plain(tr, "argnums", 0)
         self.single = isinstance(argnums, int)
         numbers = (argnums,) if self.single else tuple(argnums)
@@ -333,7 +332,7 @@ class _Argnums:
         return parts[0] if self.single else TupleValue(parts)
 
 
-def _apply_grad(tr: Trace, made: TransformedValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def _apply_grad(tr: Tracer, made: TransformedValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
     argnums = _Argnums(tr, made, args)
     inside = _Inside(tr, made.describe(), made.function, roots=[])
     result = inside.call(argnums.replaced(args, inside.tracked), kwargs, records=True)
@@ -346,7 +345,7 @@ def _apply_grad(tr: Trace, made: TransformedValue, args: list[Value], kwargs: di
     return TupleValue([grads, TupleValue([value, unflatten(aux, structure)]) if has_aux else value])
 
 
-def _apply_jacobian(tr: Trace, made: TransformedValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def _apply_jacobian(tr: Tracer, made: TransformedValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if kwargs or made.plain(tr, "_preallocate_and_copy", False):
         raise GraphBreak(breaks.REGION, f"{made.kind} with these arguments")
     argnums = _Argnums(tr, made, args)
@@ -365,7 +364,7 @@ def _apply_jacobian(tr: Trace, made: TransformedValue, args: list[Value], kwargs
     return TupleValue([jacobian, unflatten(aux, structure)]) if has_aux else jacobian
 
 
-_APPLY: dict[str, Callable[[Trace, TransformedValue, list[Value], dict[str, Value]], Value]] = {
+_APPLY: dict[str, Callable[[Tracer, TransformedValue, list[Value], dict[str, Value]], Value]] = {
     "vmap": _apply_vmap, "grad": _apply_grad, "grad_and_value": _apply_grad, "jacrev": _apply_jacobian,
     "jacfwd": _apply_jacobian,
 }  # fmt: skip
@@ -376,7 +375,7 @@ _APPLY: dict[str, Callable[[Trace, TransformedValue, list[Value], dict[str, Valu
 
 @handles(torch.func.jvp)
 def jvp(
-    tr: Trace, func: Value, primals: Value, tangents_: Value, *, strict: Value = FALSE, has_aux: Value = FALSE
+    tr: Tracer, func: Value, primals: Value, tangents_: Value, *, strict: Value = FALSE, has_aux: Value = FALSE
 ) -> Value:
     if not isinstance(primals, TupleValue) or not isinstance(tangents_, TupleValue):
         raise GraphBreak(breaks.REGION, "jvp of what is not a tuple of primals and one of tangents")
@@ -396,7 +395,7 @@ def jvp(
 
 
 @handles(torch.func.vjp)
-def vjp(tr: Trace, func: Value, *primals: Value, has_aux: Value = FALSE) -> Value:
+def vjp(tr: Tracer, func: Value, *primals: Value, has_aux: Value = FALSE) -> Value:
     leaves, structure = flatten(tr, primals)
     inside = _Inside(tr, f"vjp of {func.describe()}", func, roots=[])
     given = unflatten([inside.tracked(leaf) for leaf in leaves], structure)
@@ -435,7 +434,7 @@ class PullbackValue(Value):
     def describe(self) -> str:
         return "the function that vjp returns"
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if len(args) != 1 or kwargs:
             raise GraphBreak(breaks.REGION, f"{self.describe()} with these arguments")
         leaves, structure = flatten(tr, args[0])

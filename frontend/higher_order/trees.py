@@ -12,16 +12,16 @@ from ..values.containers.mappings import DictValue
 from ..values.containers.sequences import ListValue, TupleValue
 
 if TYPE_CHECKING:
-    from ..trace.trace import Trace
+    from ..trace.tracer import Tracer
 
 
-def flatten(tr: Trace, value: Value | tuple[Value, ...]) -> tuple[list[Value], Any]:
+def flatten(tr: Tracer, value: Value | tuple[Value, ...]) -> tuple[list[Value], Any]:
     """The leaves of containers of values, and the structure, as torch would flatten the real containers."""
     tree = tuple(_tree(tr, v) for v in value) if isinstance(value, tuple) else _tree(tr, value)
     return ti.pytree.tree_flatten(tree)
 
 
-def _tree(tr: Trace, value: Value) -> Any:
+def _tree(tr: Tracer, value: Value) -> Any:
     if isinstance(value, TupleValue) and (value.cls is tuple or hasattr(value.cls, "_fields")):
         items = [_tree(tr, v) for v in value.items(tr)]
         return tuple(items) if value.cls is tuple else value.cls(*items)

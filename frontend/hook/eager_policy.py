@@ -21,7 +21,7 @@ from ..bytecode import loop_ends
 from ..bytecode.identity import CodeMap
 
 if TYPE_CHECKING:
-    from ..trace.trace import Trace
+    from ..trace.tracer import Tracer
 
 FEW = 8  # operators; a graph of fewer saves less than its call and its guards cost
 
@@ -43,7 +43,7 @@ class EagerLoop(NamedTuple):
     step: int  # the step of the trace at which its iterator is made, or 0 if the frame begins inside of it
 
 
-def left_to_eager(tr: Trace, kind: str) -> EagerLoop | None:
+def left_to_eager(tr: Tracer, kind: str) -> EagerLoop | None:
     """The outermost loop around the break that the trace has come to which is not worth a graph."""
     if kind == ASKED_FOR:  # the program says what it wants captured
         return None
@@ -65,12 +65,12 @@ def _loops_around(program: Any, index: int) -> list[int]:
     return sorted(head for head, last in loop_ends(program).items() if head <= index <= last)
 
 
-def _passes(tr: Trace, index: int) -> tuple:
+def _passes(tr: Tracer, index: int) -> tuple:
     """Where the loop around ``index`` has broken before, in the frames that this one is the rest of."""
     return _broken.get(tr.code) or () if _loops_around(tr.root.program, index) else ()
 
 
-def resumes_in(code: types.CodeType, tr: Trace) -> None:
+def resumes_in(code: types.CodeType, tr: Tracer) -> None:
     """Note that ``code`` is the rest of the traced frame behind its break: of another pass, if that is in a loop."""
     index, program = tr.break_index, tr.root.program
     if _loops_around(program, index):
@@ -92,7 +92,7 @@ class NotWorthIt(Exception):
         self.always = always
 
 
-def check(tr: Trace, asked_for: bool) -> None:
+def check(tr: Tracer, asked_for: bool) -> None:
     """Raise NotWorthIt for a frame that has little to capture; ``asked_for``: its user wants a graph of this one."""
     if tr.op_count >= FEW:
         return

@@ -15,7 +15,7 @@ from ..values.exceptions import ExceptionValue
 from ..values.functions import CellValue
 
 if TYPE_CHECKING:
-    from ..trace.trace import Trace
+    from ..trace.tracer import Tracer
 
 # A handler returns None to go on, or (finished, value): True for a return, False for a yield.
 Handler = Callable[["Frame", Any], "tuple[bool, Value] | None"]
@@ -55,7 +55,7 @@ class Frame:
 
     def __init__(
         self,
-        tr: Trace,
+        tr: Tracer,
         code: types.CodeType,
         namespace: dict,
         locals_: dict[str, Value],

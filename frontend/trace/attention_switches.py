@@ -20,7 +20,7 @@ from ..values.base import Value
 from ..values.constants import ConstValue
 
 if TYPE_CHECKING:
-    from .trace import Trace
+    from .tracer import Tracer
 
 
 class Switches:
@@ -31,7 +31,7 @@ class Switches:
         self.written: set[Callable] = set()
         self.final: dict[Callable, Any] = {}
 
-    def read(self, tr: Trace, setter: Callable) -> Any:
+    def read(self, tr: Tracer, setter: Callable) -> Any:
         getter = _SWITCHES[setter]
         now = getter()
         if setter not in self.initial:
@@ -40,13 +40,13 @@ class Switches:
             tr.guards.add(const_source(getter, getter.__name__), "{0}() == {1}", (now,), words)
         return now
 
-    def write(self, tr: Trace, setter: Callable, value: Any) -> None:
+    def write(self, tr: Tracer, setter: Callable, value: Any) -> None:
         self.read(tr, setter)
         self.written.add(setter)
         tr._node("call_function", setter, (value,), {})
         setter(value)
 
-    def close(self, tr: Trace) -> None:
+    def close(self, tr: Tracer) -> None:
         """The graph ends: it sets everything back, and the compiled frame goes on as the program does."""
         for setter in self.written:
             now, initial = _SWITCHES[setter](), self.initial[setter]
@@ -64,7 +64,7 @@ _SWITCHES = ti.switches()
 
 
 def _handle(setter: Callable, getter: Callable) -> None:
-    def write(tr: Trace, value: Value) -> Value:
+    def write(tr: Tracer, value: Value) -> Value:
         tr.switches.write(tr, setter, value.const(tr))
         return ConstValue(None)
 

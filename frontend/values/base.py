@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ..breaks import C_FUNCTION, NOT_REBUILDABLE, OPERATION, GraphBreak
 
 if TYPE_CHECKING:
-    from ..capture.frame_writer import Output
     from ..guards.sources import Source
-    from ..trace.trace import Trace
+    from ..trace.tracer import FrameWriter, Tracer
 
 
 class Raised(Exception):
@@ -51,7 +50,7 @@ class Value:
         """Whether :meth:`const` gives a plain Python object without specializing anything."""
         return False
 
-    def const(self, tr: Trace) -> Any:
+    def const(self, tr: Tracer) -> Any:
         """The Python object itself, for code that needs it; symbolic integers are specialized by a guard."""
         raise self.not_understood(f"a plain Python value is needed, not {self.describe()}")
 
@@ -68,19 +67,19 @@ class Value:
 
     # --- Python protocols -----------------------------------------------------------------------------------------
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         raise self.not_understood(f"attribute {name!r} of {self.describe()}")
 
-    def setattr(self, tr: Trace, name: str, value: Value) -> None:
+    def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         raise self.not_understood(f"setting attribute {name!r} of {self.describe()}")
 
-    def delattr(self, tr: Trace, name: str) -> None:
+    def delattr(self, tr: Tracer, name: str) -> None:
         raise self.not_understood(f"deleting attribute {name!r} of {self.describe()}")
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         raise self.not_understood(f"calling {self.describe()}")
 
-    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         from .objects import BuiltinMethodValue
 
         method = self.getattr(tr, name)
@@ -88,22 +87,22 @@ class Value:
             raise GraphBreak(C_FUNCTION, f"method {name!r} of {self.describe()}")  # it would come back here
         return method.call(tr, args, kwargs)
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         raise self.not_understood(f"truth of {self.describe()}")
 
-    def length(self, tr: Trace) -> Value:
+    def length(self, tr: Tracer) -> Value:
         raise self.not_understood(f"len() of {self.describe()}")
 
-    def getitem(self, tr: Trace, key: Value) -> Value:
+    def getitem(self, tr: Tracer, key: Value) -> Value:
         raise self.not_understood(f"indexing {self.describe()}")
 
-    def setitem(self, tr: Trace, key: Value, value: Value) -> None:
+    def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
         raise self.not_understood(f"setting an item of {self.describe()}")
 
-    def delitem(self, tr: Trace, key: Value) -> None:
+    def delitem(self, tr: Tracer, key: Value) -> None:
         raise self.not_understood(f"deleting an item of {self.describe()}")
 
-    def contains(self, tr: Trace, item: Value) -> Value:
+    def contains(self, tr: Tracer, item: Value) -> Value:
         from .constants import ConstValue
 
         for candidate in self.unpack(tr):
@@ -111,15 +110,15 @@ class Value:
                 return ConstValue(True)
         return ConstValue(False)
 
-    def iter(self, tr: Trace) -> Value:
+    def iter(self, tr: Tracer) -> Value:
         """An iterator value (it has :meth:`next`)."""
         raise self.not_understood(f"iterating over {self.describe()}")
 
-    def next(self, tr: Trace) -> Value | None:
+    def next(self, tr: Tracer) -> Value | None:
         """The iterator's next item, or None at its end."""
         raise self.not_understood(f"next() of {self.describe()}")
 
-    def unpack(self, tr: Trace) -> list[Value]:
+    def unpack(self, tr: Tracer) -> list[Value]:
         """All items, in order."""
         iterator, items = self.iter(tr), []
         while (element := iterator.next(tr)) is not None:
@@ -127,21 +126,21 @@ class Value:
             tr.check_budget(len(items))
         return items
 
-    def hash_key(self, tr: Trace) -> Any:
+    def hash_key(self, tr: Tracer) -> Any:
         """A Python object with the hash and equality that the real object has as a dictionary key."""
         raise self.not_understood(f"{self.describe()} as a dictionary key")
 
     # --- leaving the trace -----------------------------------------------------------------------------------------
 
-    def arg(self, tr: Trace) -> Any:
+    def arg(self, tr: Tracer) -> Any:
         """The ``torch.fx`` argument that stands for this value."""
         raise self.not_understood(f"{self.describe()} as an argument of an operator")
 
-    def fake(self, tr: Trace) -> Any:
+    def fake(self, tr: Tracer) -> Any:
         """The Python object to propagate with: fake tensors, symbolic integers, constants."""
         raise self.not_understood(f"{self.describe()} as an argument of an operator")
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         """The expression that makes the object after the graph has run; only for values without a source."""
         raise GraphBreak(NOT_REBUILDABLE, f"{self.describe()} was made inside the graph and has to live on after it")
 

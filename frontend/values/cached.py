@@ -12,7 +12,7 @@ from .base import StateChanged, Value
 from .classes import BuiltinValue
 
 if TYPE_CHECKING:
-    from ..trace.trace import Trace
+    from ..trace.tracer import Tracer
 
 # function -> arguments -> how often a call was run in eager so that the cache gets to know them
 _waited_for: weakref.WeakKeyDictionary[Any, dict[tuple, int]] = weakref.WeakKeyDictionary()
@@ -27,7 +27,7 @@ class CachedFunctionValue(BuiltinValue):
 
     __slots__ = ()
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if not all(value.is_const() for value in (*args, *kwargs.values())):
             raise GraphBreak(C_FUNCTION, f"cached function {self.describe()} of changing objects")
         before = self.obj.cache_info()

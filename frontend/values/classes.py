@@ -20,8 +20,7 @@ from .exceptions import ExceptionValue
 from .objects import ObjectValue, bind_class_attribute
 
 if TYPE_CHECKING:
-    from ..capture.frame_writer import Output
-    from ..trace.trace import Trace
+    from ..trace.tracer import FrameWriter, Tracer
 
 
 class RealValue(Value):
@@ -42,13 +41,13 @@ class RealValue(Value):
     def describe(self) -> str:
         return getattr(self.obj, "__qualname__", None) or getattr(self.obj, "__name__", None) or repr(self.obj)[:60]
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         return True
 
-    def hash_key(self, tr: Trace) -> Any:
+    def hash_key(self, tr: Tracer) -> Any:
         return self.obj
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         return out.names.const(self.obj)
 
 
@@ -64,16 +63,16 @@ class ClassValue(RealValue):
     def is_const(self) -> bool:
         return True
 
-    def const(self, tr: Trace) -> Any:
+    def const(self, tr: Tracer) -> Any:
         return self.obj
 
-    def arg(self, tr: Trace) -> Any:
+    def arg(self, tr: Tracer) -> Any:
         return _DTYPES.get(self.obj, self.obj)
 
-    def fake(self, tr: Trace) -> Any:
+    def fake(self, tr: Tracer) -> Any:
         return _DTYPES.get(self.obj, self.obj)
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         cls = self.obj
         if name in ("__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__doc__"):
             return tr.lift(getattr(cls, name))
@@ -101,7 +100,7 @@ class ClassValue(RealValue):
             return tr.lift(getattr(cls, name))
         return tr.wrap(getattr(cls, name), source)
 
-    def _from_metaclass(self, tr: Trace, name: str) -> Value:
+    def _from_metaclass(self, tr: Tracer, name: str) -> Value:
         meta = type(self.obj)
         raw = tr.static_lookup(meta, name)
         if isinstance(raw, types.FunctionType):
@@ -121,10 +120,10 @@ class ClassValue(RealValue):
         tr.guard_lookup(self.obj, name, MISSING)
         raise Raised(tr.make_exception(AttributeError, f"type object {self.obj.__name__!r} has no attribute {name!r}"))
 
-    def setattr(self, tr: Trace, name: str, value: Value) -> None:
+    def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         raise GraphBreak(OPERATION, f"setting attribute {name!r} of class {self.obj.__qualname__}")
 
-    def getitem(self, tr: Trace, key: Value) -> Value:
+    def getitem(self, tr: Tracer, key: Value) -> Value:
         cls = self.obj
         found = tr.static_lookup(type(cls), "__getitem__")
         if isinstance(cls, enum.EnumMeta):
@@ -138,7 +137,7 @@ class ClassValue(RealValue):
             return self.getattr(tr, "__class_getitem__").call(tr, [key], {})
         return super().getitem(tr, key)
 
-    def _alias(self, tr: Trace, key: Value) -> Value:
+    def _alias(self, tr: Tracer, key: Value) -> Value:
         """``list[int]``, which annotations are full of."""
         items = key.unpack(tr) if isinstance(key, TupleValue) else [key]
         arguments = tuple(
@@ -148,7 +147,7 @@ class ClassValue(RealValue):
             raise GraphBreak(OPERATION, f"{self.describe()}[{key.describe()}]")
         return tr.wrap(self.obj[arguments if isinstance(key, TupleValue) else arguments[0]], None)
 
-    def iter(self, tr: Trace) -> Value:
+    def iter(self, tr: Tracer) -> Value:
         found = tr.static_lookup(type(self.obj), "__iter__")
         if isinstance(self.obj, enum.EnumMeta):
             return SequenceIterator(list(map(tr.lift, self.obj)))
@@ -156,37 +155,37 @@ class ClassValue(RealValue):
             return tr.wrap(found, None).call(tr, [self], {}).iter(tr)
         return super().iter(tr)
 
-    def _meta_method(self, tr: Trace, name: str) -> Value | None:
+    def _meta_method(self, tr: Tracer, name: str) -> Value | None:
         """A special method that the metaclass defines in Python, bound to the class."""
         raw = tr.static_lookup(type(self.obj), name)
         tr.guard_lookup(type(self.obj), name, raw)
         return None if raw is MISSING else bind_class_attribute(tr, self, type(self.obj), name, raw)
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         if type(self.obj) is type or isinstance(self.obj, enum.EnumMeta):
             return True
         found = self._meta_method(tr, "__bool__") or self._meta_method(tr, "__len__")
         return True if found is None else found.call(tr, [], {}).truth(tr)
 
-    def length(self, tr: Trace) -> Value:
+    def length(self, tr: Tracer) -> Value:
         if isinstance(self.obj, enum.EnumMeta):
             return ConstValue(len(self.obj))
         found = self._meta_method(tr, "__len__")
         return super().length(tr) if found is None else found.call(tr, [], {})
 
-    def contains(self, tr: Trace, item: Value) -> Value:
+    def contains(self, tr: Tracer, item: Value) -> Value:
         if isinstance(self.obj, enum.EnumMeta):
             return tr.fold(operator.contains, [self.obj, item.const(tr)], {})
         found = self._meta_method(tr, "__contains__")
         return super().contains(tr, item) if found is None else ConstValue(found.call(tr, [item], {}).truth(tr))
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         handler = tr.class_handler(self.obj)
         if handler is not None:
             return handler(tr, self.obj, args, kwargs)
         return self.instantiate(tr, args, kwargs)
 
-    def instantiate(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def instantiate(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Call the class: as its metaclass says, or as ``type`` does it."""
         cls = self.obj
         if isinstance(cls, enum.EnumMeta):
@@ -196,7 +195,7 @@ class ClassValue(RealValue):
             return bind_class_attribute(tr, self, type(cls), "__call__", meta_call).call(tr, args, kwargs)
         return self.make(tr, args, kwargs)
 
-    def make(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def make(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """``type.__call__``: allocate, then initialize."""
         cls = self.obj
         if issubclass(cls, tuple) and hasattr(cls, "_fields"):
@@ -221,7 +220,7 @@ class ClassValue(RealValue):
                     raise Raised(tr.make_exception(TypeError, f"{cls.__name__}() takes no arguments"))
         return made
 
-    def _namedtuple(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def _namedtuple(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         cls = self.obj
         new = tr.static_lookup(cls, "__new__")
         new = new.__func__ if isinstance(new, staticmethod) else new
@@ -235,7 +234,7 @@ class ClassValue(RealValue):
         return tr.wrap(new, None).call(tr, [self, *args], kwargs)
 
 
-def allocate(tr: Trace, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def allocate(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``cls.__new__`` where C defines it: an object with the storage of its builtin base."""
     from .containers.mappings import DictValue
     from .containers.sets import SetValue
@@ -270,7 +269,7 @@ class BuiltinValue(RealValue):
 
     __slots__ = ()
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         obj = self.obj
         handler = tr.function_handler(obj)
         if handler is not None:
@@ -293,7 +292,7 @@ class BuiltinValue(RealValue):
         module = getattr(obj, "__module__", None) or ""
         raise GraphBreak(C_FUNCTION, f"{module + '.' if module else ''}{self.describe()}")
 
-    def _unbound(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def _unbound(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """``list.append(x, 1)``: the class's own method, whatever the object's class overrides."""
         owner, cls, name = args[0], self.obj.__objclass__, self.obj.__name__
         if isinstance(owner, ObjectValue):
@@ -306,14 +305,14 @@ class BuiltinValue(RealValue):
             return self._object_method(tr, name, owner, args[1:])
         return owner.call_method(tr, name, args[1:], kwargs)
 
-    def _object_method(self, tr: Trace, name: str, owner: Value, args: list[Value]) -> Value:
+    def _object_method(self, tr: Tracer, name: str, owner: Value, args: list[Value]) -> Value:
         if name == "__getattribute__":
             return owner.getattr(tr, args[0].const(tr))
         if name == "__eq__":
             return ConstValue(owner is args[0])
         raise GraphBreak(C_FUNCTION, f"object.{name}")
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         try:
             value = getattr(self.obj, name)
         except AttributeError as error:
@@ -328,7 +327,7 @@ def _is_plain(value: Value) -> bool:
     return value.is_const() or isinstance(value, SymValue)
 
 
-def _plain(tr: Trace, value: Value) -> Any:
+def _plain(tr: Tracer, value: Value) -> Any:
     return [element.const(tr) for element in value.items(tr)] if isinstance(value, ListValue) else value.const(tr)
 
 
@@ -337,7 +336,7 @@ class PythonModuleValue(RealValue):
 
     __slots__ = ()
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         module = self.obj
         namespace = module.__dict__
         written = tr.effects.global_value(namespace, name)
@@ -352,7 +351,7 @@ class PythonModuleValue(RealValue):
             tr.guards.add(const_source(module, module.__name__), f"not hasattr({{0}}, {name!r})", (), f"has no {name}")
             raise Raised(tr.exception(error)) from None
 
-    def setattr(self, tr: Trace, name: str, value: Value) -> None:
+    def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         tr.effects.store_global(self.obj.__dict__, name, value)
 
 
@@ -361,7 +360,7 @@ class WeakrefValue(RealValue):
 
     __slots__ = ()
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return tr.wrap(self.obj(), None if self.source is None else call(self.source, "{0}()", "{0}()"))
 
 
@@ -375,10 +374,10 @@ class DisabledValue(RealValue):
         self.reason = reason
         self.kind = kind
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         raise GraphBreak(self.kind, self.reason)
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         try:
             found = getattr(self.obj, name)
         except AttributeError as error:

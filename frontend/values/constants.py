@@ -16,8 +16,7 @@ from ..breaks import C_FUNCTION, OPERATION, GraphBreak
 from .base import Raised, Value
 
 if TYPE_CHECKING:
-    from ..capture.frame_writer import Output
-    from ..trace.trace import Trace
+    from ..trace.tracer import FrameWriter, Tracer
 
 # Types whose instances are immutable, compare by value, and can be baked into a graph.
 CONST_TYPES: frozenset[type] = frozenset(
@@ -54,7 +53,7 @@ class ConstValue(Value):
     def is_const(self) -> bool:
         return True
 
-    def const(self, tr: Trace) -> Any:
+    def const(self, tr: Tracer) -> Any:
         return self.value
 
     def real(self) -> Any:
@@ -63,7 +62,7 @@ class ConstValue(Value):
     def describe(self) -> str:
         return f"constant {self.value!r:.60}"
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         value = self.value
         if isinstance(value, enum.Enum):
             static = tr.static_lookup(type(value), name)
@@ -83,12 +82,12 @@ class ConstValue(Value):
             return ConstMethodValue(self, name)
         return tr.lift(result)
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if callable(self.value):  # a member of an enumeration
             return self.getattr(tr, "__call__").call(tr, args, kwargs)
         raise Raised(tr.make_exception(TypeError, f"{type(self.value).__name__!r} object is not callable"))
 
-    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if isinstance(self.value, enum.Enum):
             method = self.getattr(tr, name)
             if not isinstance(method, ConstMethodValue):
@@ -102,38 +101,38 @@ class ConstValue(Value):
             getattr(self.value, name), [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()}
         )
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         return bool(self.value)
 
-    def length(self, tr: Trace) -> Value:
+    def length(self, tr: Tracer) -> Value:
         return tr.fold(len, [self.value], {})
 
-    def getitem(self, tr: Trace, key: Value) -> Value:
+    def getitem(self, tr: Tracer, key: Value) -> Value:
         return tr.fold(operator.getitem, [self.value, key.const(tr)], {})
 
-    def contains(self, tr: Trace, item: Value) -> Value:
+    def contains(self, tr: Tracer, item: Value) -> Value:
         return tr.fold(operator.contains, [self.value, item.const(tr)], {})
 
-    def iter(self, tr: Trace) -> Value:
+    def iter(self, tr: Tracer) -> Value:
         from .containers.iterators import SequenceIterator
 
         if not isinstance(self.value, (str, bytes)):
             raise Raised(tr.make_exception(TypeError, f"{type(self.value).__name__!r} object is not iterable"))
         return SequenceIterator([ConstValue(c) for c in self.value])
 
-    def hash_key(self, tr: Trace) -> Any:
+    def hash_key(self, tr: Tracer) -> Any:
         return self.value
 
-    def arg(self, tr: Trace) -> Any:
+    def arg(self, tr: Tracer) -> Any:
         return self.fake(tr)
 
-    def fake(self, tr: Trace) -> Any:
+    def fake(self, tr: Tracer) -> Any:
         if isinstance(self.value, np.generic):
             # Arithmetic takes them for Python's numbers (see operand), but who makes a tensor of one takes its dtype.
             raise self.not_understood(f"a {type(self.value).__name__} of NumPy's as an argument of an operator")
         return self.value
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         value = self.value
         if type(value) in (int, str, bool, type(None), bytes):
             return repr(value)
@@ -163,13 +162,13 @@ class ConstMethodValue(Value):
     def pytype(self) -> type:
         return types.BuiltinMethodType
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self.owner.call_method(tr, self.name, args, kwargs)
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         return True
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         return f"({out.value(self.owner)}).{self.name}"
 
 
@@ -189,31 +188,31 @@ class SymValue(Value):
     def describe(self) -> str:
         return f"symbolic {self.pytype().__name__} {self.sym}"
 
-    def const(self, tr: Trace) -> Any:
+    def const(self, tr: Tracer) -> Any:
         return tr.specialize(self)
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         return tr.decide(self.sym)
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         if name in ("real", "numerator"):
             return self
         return ConstValue(self.const(tr)).getattr(tr, name)
 
-    def hash_key(self, tr: Trace) -> Any:
+    def hash_key(self, tr: Tracer) -> Any:
         return self.const(tr)
 
-    def arg(self, tr: Trace) -> Any:
+    def arg(self, tr: Tracer) -> Any:
         return self.node
 
-    def fake(self, tr: Trace) -> Any:
+    def fake(self, tr: Tracer) -> Any:
         return self.sym
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         """Computed once more in Python where the inputs tell it; else the graph returns it."""
         return self._expression(out, self.node) or out.graph_output(self)
 
-    def _expression(self, out: Output, node: Any) -> str | None:
+    def _expression(self, out: FrameWriter, node: Any) -> str | None:
         if type(node) in (int, float, bool):
             return out.names.const(node) if type(node) is float else repr(node)
         if not isinstance(node, torch.fx.Node):
@@ -227,7 +226,7 @@ class SymValue(Value):
         return None if None in args else f"{out.names.const(node.target)}({', '.join(args)})"  # type: ignore[arg-type]
 
 
-def sym_result(tr: Trace, result: Any, node: Any) -> Value:
+def sym_result(tr: Tracer, result: Any, node: Any) -> Value:
     """Wrap the result of an operator on symbolic numbers; what turned out constant becomes a constant."""
     if not isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return ConstValue(result)

@@ -15,8 +15,7 @@ from .constants import ConstValue
 from .objects import BuiltinMethodValue
 
 if TYPE_CHECKING:
-    from ..capture.frame_writer import Output
-    from ..trace.trace import Trace
+    from ..trace.tracer import FrameWriter, Tracer
 
 
 class _UnknownGrad:
@@ -41,23 +40,23 @@ class ContextValue(Value):
 
     __slots__ = ()
 
-    def enter(self, tr: Trace) -> Value:
+    def enter(self, tr: Tracer) -> Value:
         raise NotImplementedError
 
-    def leave(self, tr: Trace) -> None:
+    def leave(self, tr: Tracer) -> None:
         raise NotImplementedError
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         return True
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         if name in ("__enter__", "__exit__", "clone", "__call__", "_recreate_cm"):
             return BuiltinMethodValue(self, self.pytype(), name)
         if name == "__class__":
             return tr.lift(self.pytype())
         return super().getattr(tr, name)
 
-    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "__enter__":
             result = self.enter(tr)
             tr.active_contexts.append(self)
@@ -71,7 +70,7 @@ class ContextValue(Value):
             return ConstValue(None)
         return super().call_method(tr, name, args, kwargs)
 
-    def close_in_graph(self, tr: Trace) -> None:
+    def close_in_graph(self, tr: Tracer) -> None:
         """The graph ends inside the context: leave it inside the graph, the compiled frame enters it for real."""
         self.leave(tr)
 
@@ -90,33 +89,33 @@ class GradModeValue(ContextValue):
     def pytype(self) -> type:
         return self.cls
 
-    def enter(self, tr: Trace) -> Value:
+    def enter(self, tr: Tracer) -> Value:
         if self.cls is not torch.set_grad_enabled:
             self.previous = tr.grad_enabled
         tr.set_grad(self.mode)
         return ConstValue(None)
 
-    def leave(self, tr: Trace) -> None:
+    def leave(self, tr: Tracer) -> None:
         tr.set_grad(self.previous)
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         if name in ("prev", "mode"):
             return ConstValue(self.previous if name == "prev" else self.mode)
         return super().getattr(tr, name)
 
-    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "clone":
             return GradModeValue(self.cls, self.mode, tr.grad_enabled)
         if name == "__call__":
             return self.call(tr, args, kwargs)
         return super().call_method(tr, name, args, kwargs)
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """As a decorator: the same Python function that torch returns."""
         wrapper = tr.lift(torch.utils._contextlib.context_decorator)
         return wrapper.call(tr, [BuiltinMethodValue(self, self.cls, "clone"), *args], kwargs)
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         cls = out.names.const(self.cls)
         variable = out.shell(self, f"{cls}({self.mode})" if self.cls is torch.set_grad_enabled else f"{cls}()")
         out.line(f"{variable}.prev = {self.previous}")
@@ -137,13 +136,13 @@ class AutocastValue(ContextValue):
     def pytype(self) -> type:
         return self.cls
 
-    def enter(self, tr: Trace) -> Value:
+    def enter(self, tr: Tracer) -> Value:
         node = tr._node("call_function", _enter_autocast, self.arguments, {})
         self.entered.append((node, _enter_autocast(*self.arguments)))
         tr.has_autocast = True
         return self
 
-    def leave(self, tr: Trace) -> None:
+    def leave(self, tr: Tracer) -> None:
         if not self.entered:
             raise GraphBreak(TORCH_STATE, "leaving an autocast region that was entered before a graph break")
         node, real_mode = self.entered.pop()
@@ -155,7 +154,7 @@ class AutocastValue(ContextValue):
         if self.entered:
             _exit_autocast(self.entered.pop()[1])
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         device, dtype, enabled, cache = self.arguments
         dtype_text = "None" if dtype is None else out.names.const(dtype)
         text = f"{out.names.const(torch.autocast)}({device!r}, {dtype_text}, {enabled}, {cache})"
@@ -181,17 +180,17 @@ class NullContextValue(ContextValue):
     def pytype(self) -> type:
         return self.cls
 
-    def enter(self, tr: Trace) -> Value:
+    def enter(self, tr: Tracer) -> Value:
         return self.result
 
-    def leave(self, tr: Trace) -> None:
+    def leave(self, tr: Tracer) -> None:
         pass
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         return out.shell(self, f"{out.names.const(self.cls)}({', '.join(map(out.value, self.arguments))})")
 
 
-def wrap_context(tr: Trace, obj: Any, source: Source | None) -> Value | None:
+def wrap_context(tr: Tracer, obj: Any, source: Source | None) -> Value | None:
     """The value of an existing context manager object, if it is one of torch's."""
     cls = type(obj)
     if cls in GRAD_CLASSES:

@@ -13,8 +13,7 @@ from .containers.sequences import TupleValue
 from .objects import BuiltinMethodValue, ObjectValue
 
 if TYPE_CHECKING:
-    from ..capture.frame_writer import Output
-    from ..trace.trace import Trace
+    from ..trace.tracer import FrameWriter, Tracer
 
 _CHAIN = ("__cause__", "__context__")
 
@@ -27,7 +26,7 @@ class TracebackValue(Value):
     def pytype(self) -> type:
         return types.TracebackType
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         return True
 
 
@@ -40,7 +39,7 @@ class ExceptionValue(ObjectValue):
         super().__init__(cls, obj, source)
         self.args = TupleValue(args)
 
-    def find(self, tr: Trace, name: str) -> Value | None:
+    def find(self, tr: Tracer, name: str) -> Value | None:
         if name == "args":
             return self.args
         if name == "with_traceback":
@@ -49,14 +48,14 @@ class ExceptionValue(ObjectValue):
             return self._field(tr, name)
         return super().find(tr, name)
 
-    def _is_builtin_field(self, tr: Trace, name: str) -> bool:
+    def _is_builtin_field(self, tr: Tracer, name: str) -> bool:
         """Whether a builtin exception class keeps ``name`` in C: ``OSError.errno``, ``StopIteration.value``."""
         raw = tr.static_lookup(self.cls, name)
         if not isinstance(raw, (types.MemberDescriptorType, types.GetSetDescriptorType)) or name == "__dict__":
             return False
         return raw.__objclass__.__module__ == "builtins"
 
-    def _field(self, tr: Trace, name: str) -> Value:
+    def _field(self, tr: Tracer, name: str) -> Value:
         written = self.attrs.get(name)
         if isinstance(written, Value):
             return written
@@ -69,7 +68,7 @@ class ExceptionValue(ObjectValue):
             return ConstValue(False)
         raise GraphBreak(OPERATION, f"{name} of an exception")
 
-    def set_plain(self, tr: Trace, name: str, value: Value) -> None:
+    def set_plain(self, tr: Tracer, name: str, value: Value) -> None:
         if name == "args":
             self.args = TupleValue(value.unpack(tr))
         elif name in (*_CHAIN, "__suppress_context__"):
@@ -84,7 +83,7 @@ class ExceptionValue(ObjectValue):
         if handled is not None and handled is not self and self.obj is MISSING:
             self.attrs.setdefault("__context__", handled)
 
-    def call_c_method(self, tr: Trace, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call_c_method(self, tr: Tracer, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "__init__":
             self.args = TupleValue(args)
             return ConstValue(None)
@@ -94,7 +93,7 @@ class ExceptionValue(ObjectValue):
             return self._text(tr, name)
         return super().call_c_method(tr, object if cls is BaseException else cls, name, args, kwargs)
 
-    def _text(self, tr: Trace, name: str) -> Value:
+    def _text(self, tr: Tracer, name: str) -> Value:
         """As the nearest builtin class writes it: ``KeyError`` and ``OSError`` have words of their own."""
         base = next(c for c in self.cls.__mro__ if c.__module__ == "builtins")
         arguments = self.args.const(tr)
@@ -108,7 +107,7 @@ class ExceptionValue(ObjectValue):
             return ConstValue(str(sample))
         return ConstValue(self.cls.__name__ + repr(sample)[len(base.__name__) :])
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         allocate = out.names.const(BaseException.__new__)
         variable = out.shell(self, f"{allocate}({out.names.const(self.cls)})")
         out.line(f"{variable}.args = {out.value(self.args)}")
@@ -116,7 +115,7 @@ class ExceptionValue(ObjectValue):
         return variable
 
 
-def wrap_exception(tr: Trace, obj: BaseException, source: Source | None) -> ExceptionValue:
+def wrap_exception(tr: Tracer, obj: BaseException, source: Source | None) -> ExceptionValue:
     """An existing exception object."""
     cls = type(obj)
     if source is not None:

@@ -15,8 +15,7 @@ from .constants import ConstValue
 from .containers.sequences import TupleValue
 
 if TYPE_CHECKING:
-    from ..capture.frame_writer import Output
-    from ..trace.trace import Trace
+    from ..trace.tracer import FrameWriter, Tracer
 
 
 class CellValue(Value):
@@ -33,7 +32,7 @@ class CellValue(Value):
     def pytype(self) -> type:
         return types.CellType
 
-    def read(self, tr: Trace) -> Value | None:
+    def read(self, tr: Tracer) -> Value | None:
         if self.contents is None and self.obj is not None:
             source = self.contents_source or (attr(self.source, "cell_contents") if self.source else None)
             try:
@@ -43,12 +42,12 @@ class CellValue(Value):
             self.contents = tr.wrap(contents, source)
         return self.contents
 
-    def write(self, tr: Trace, value: Value | None) -> None:
+    def write(self, tr: Tracer, value: Value | None) -> None:
         tr.effects.changed(self)
         self.obj = None
         self.contents = value
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         variable = out.shell(self, f"{out.names.const(types.CellType)}()")
         if self.contents is not None:
             out.line(f"{variable}.cell_contents = {out.value(self.contents)}")
@@ -87,7 +86,7 @@ class FunctionValue(Value):
         self.annotations: Value | None = None  # of a function that the trace defined
 
     @staticmethod
-    def of(tr: Trace, fn: Any) -> Value:
+    def of(tr: Tracer, fn: Any) -> Value:
         """The value of a function that is known without a guard (reached through a guarded class)."""
         return tr.wrap(fn, None)
 
@@ -100,19 +99,19 @@ class FunctionValue(Value):
     def describe(self) -> str:
         return f"function {self.qualname}"
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         return True
 
-    def hash_key(self, tr: Trace) -> Any:
+    def hash_key(self, tr: Tracer) -> Any:
         tr.identity_matters(self)
         return self.fn if self.fn is not None else self
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if self.fn is not None and getattr(self.fn, "_torchmux_disable", None):
             raise GraphBreak(DISABLED, f"{self.qualname} is marked with torchmux.disable")
         return tr.inline(self, args, kwargs)
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         if name in self.attrs:
             return self.attrs[name]
         if name in ("__name__", "__qualname__"):
@@ -152,7 +151,7 @@ class FunctionValue(Value):
         base = self.source or const_source(self.fn, self.qualname)
         return tr.wrap(obj, attr(base, name))
 
-    def _annotations(self, tr: Trace) -> Value:
+    def _annotations(self, tr: Tracer) -> Value:
         """The annotations of a function that the trace defined: a dictionary, made when it is first asked for."""
         if self.annotations is None or isinstance(self.annotations, TupleValue):
             pairs = self.annotations.items(tr) if self.annotations is not None else []
@@ -161,7 +160,7 @@ class FunctionValue(Value):
             )
         return self.annotations
 
-    def setattr(self, tr: Trace, name: str, value: Value) -> None:
+    def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         if self.fn is not None:
             raise self.not_understood(f"setting attribute {name!r} of {self.describe()}")
         if name == "__code__" and isinstance(value, CodeValue) and value.code.co_freevars == self.code.co_freevars:
@@ -181,7 +180,7 @@ class FunctionValue(Value):
             tr.effects.changed(self)
             self.attrs[name] = value
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         if self.fn is not None:
             return out.names.const(self.fn)
         names = out.names
@@ -213,7 +212,7 @@ def _dictionary(values: dict[str, Value]) -> Value:
     return DictValue({name: (ConstValue(name), value) for name, value in values.items()})
 
 
-def wrap_function(tr: Trace, fn: types.FunctionType, source: Source | None) -> FunctionValue:
+def wrap_function(tr: Tracer, fn: types.FunctionType, source: Source | None) -> FunctionValue:
     """An existing Python function; its code is guarded now, defaults and closure as they are read."""
     base = source or const_source(fn, fn.__qualname__)
     if source is not None or not tr.is_settled_function(fn):
@@ -252,14 +251,14 @@ class CodeValue(Value):
     def real(self) -> Any:
         return self.code
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         from .objects import BuiltinMethodValue
 
         if name == "replace":
             return BuiltinMethodValue(self, types.CodeType, name)
         return tr.lift(getattr(self.code, name))
 
-    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name != "replace":
             return super().call_method(tr, name, args, kwargs)
         changes = {k: v.const(tr) for k, v in kwargs.items()}
@@ -270,7 +269,7 @@ class CodeValue(Value):
             _replaced[key] = (self.code.replace(**changes), self.code)
         return CodeValue(_replaced[key][0])
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         return out.names.const(self.code)
 
 
@@ -290,7 +289,7 @@ class BoundGet(Value):
     def pytype(self) -> type:
         return types.MethodWrapperType
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if args[0].is_const() and args[0].const(tr) is None:
             return self.function
         return MethodValue(self.function, args[0])
@@ -312,16 +311,16 @@ class MethodValue(Value):
     def describe(self) -> str:
         return f"method {getattr(self.function, 'qualname', self.function.describe())}"
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         return True
 
-    def hash_key(self, tr: Trace) -> Any:
+    def hash_key(self, tr: Tracer) -> Any:
         return (self.function.hash_key(tr), self.owner.hash_key(tr))
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self.function.call(tr, [self.owner, *args], kwargs)
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         if name == "__func__":
             return self.function
         if name == "__self__":
@@ -330,7 +329,7 @@ class MethodValue(Value):
             return self
         return self.function.getattr(tr, name)
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         method = out.names.const(types.MethodType)
         return f"{method}({out.value(self.function)}, {out.value(self.owner)})"
 
@@ -352,16 +351,16 @@ class PartialValue(Value):
     def pytype(self) -> type:
         return functools.partial
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         return True
 
-    def hash_key(self, tr: Trace) -> Any:
+    def hash_key(self, tr: Tracer) -> Any:
         return self
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self.function.call(tr, [*self.args, *args], {**self.kwargs, **kwargs})
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         if name == "func":
             return self.function
         if name == "args":
@@ -374,13 +373,13 @@ class PartialValue(Value):
             return super().getattr(tr, name)
         raise Raised(tr.make_exception(AttributeError, f"'functools.partial' object has no attribute {name!r}"))
 
-    def setattr(self, tr: Trace, name: str, value: Value) -> None:
+    def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         if self.source is not None or hasattr(functools.partial, name):
             super().setattr(tr, name, value)
         tr.effects.changed(self)
         self.attrs[name] = value
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         parts = [out.value(v) for v in [self.function, *self.args]]
         parts += [f"{name}={out.value(v)}" for name, v in self.kwargs.items()]
         made = f"{out.names.const(functools.partial)}({', '.join(parts)})"
@@ -392,7 +391,7 @@ class PartialValue(Value):
         return variable
 
 
-def bind(tr: Trace, fn: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> dict[str, Value]:
+def bind(tr: Tracer, fn: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> dict[str, Value]:
     """Match a call's arguments to parameters as CPython does, or raise its TypeError."""
     code = fn.code
     positional = code.co_argcount
@@ -428,7 +427,7 @@ def bind(tr: Trace, fn: FunctionValue, args: list[Value], kwargs: dict[str, Valu
     return bound
 
 
-def _fill_defaults(tr: Trace, fn: FunctionValue, bound: dict[str, Value]) -> None:
+def _fill_defaults(tr: Tracer, fn: FunctionValue, bound: dict[str, Value]) -> None:
     code = fn.code
     names, positional = code.co_varnames, code.co_argcount
     first_default = positional - len(fn.defaults)
@@ -460,7 +459,7 @@ def _fill_defaults(tr: Trace, fn: FunctionValue, bound: dict[str, Value]) -> Non
         raise Raised(tr.make_exception(TypeError, message))
 
 
-def _too_many(tr: Trace, fn: FunctionValue, given: int) -> Value:
+def _too_many(tr: Tracer, fn: FunctionValue, given: int) -> Value:
     positional, optional = fn.code.co_argcount, len(fn.defaults)
     takes = f"from {positional - optional} to {positional}" if optional else str(positional)
     plural = "" if positional == 1 and not optional else "s"

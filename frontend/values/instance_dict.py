@@ -9,8 +9,7 @@ from .constants import ConstValue
 from .objects import _DELETED, ObjectValue, _namespace, builtin_method
 
 if TYPE_CHECKING:
-    from ..capture.frame_writer import Output
-    from ..trace.trace import Trace
+    from ..trace.tracer import FrameWriter, Tracer
 
 
 class InstanceDictValue(Value):
@@ -25,7 +24,7 @@ class InstanceDictValue(Value):
     def pytype(self) -> type:
         return dict
 
-    def _names(self, tr: Trace) -> list[str]:
+    def _names(self, tr: Tracer) -> list[str]:
         owner = self.owner
         real = [] if owner.obj is MISSING else list(_namespace(owner.obj) or ())
         if real and owner.source is not None:
@@ -35,44 +34,44 @@ class InstanceDictValue(Value):
         names = [n for n in real if owner.attrs.get(n) is not _DELETED and n not in owner.moved]
         return names + [n for n, v in owner.attrs.items() if n not in names and v is not _DELETED]
 
-    def getitem(self, tr: Trace, key: Value) -> Value:
+    def getitem(self, tr: Tracer, key: Value) -> Value:
         found = self.owner.own(tr, key.const(tr))
         if found is None:
             raise Raised(tr.make_exception_from_values(KeyError, [key]))
         return found
 
-    def setitem(self, tr: Trace, key: Value, value: Value) -> None:
+    def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
         self.owner.store(tr, key.const(tr), value)
 
-    def delitem(self, tr: Trace, key: Value) -> None:
+    def delitem(self, tr: Tracer, key: Value) -> None:
         self.getitem(tr, key)
         self.owner.remove(tr, key.const(tr))
 
-    def contains(self, tr: Trace, item: Value) -> Value:
+    def contains(self, tr: Tracer, item: Value) -> Value:
         return ConstValue(self.owner.own(tr, item.const(tr), shadows=True) is not None)
 
-    def snapshot(self, tr: Trace) -> Value:
+    def snapshot(self, tr: Tracer) -> Value:
         """A dict value with the present contents, for reading methods."""
         from .containers.mappings import DictValue
 
         return DictValue({n: (ConstValue(n), self.owner.own(tr, n)) for n in self._names(tr)})
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         return f"{out.names.const(object.__getattribute__)}({out.value(self.owner)}, '__dict__')"
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         return bool(self._names(tr))
 
-    def length(self, tr: Trace) -> Value:
+    def length(self, tr: Tracer) -> Value:
         return ConstValue(len(self._names(tr)))
 
-    def iter(self, tr: Trace) -> Value:
+    def iter(self, tr: Tracer) -> Value:
         return self.snapshot(tr).iter(tr)
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         return builtin_method(tr, self, name)
 
-    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "get":
             return self.owner.own(tr, args[0].const(tr), shadows=True) or (
                 args[1] if len(args) > 1 else ConstValue(None)

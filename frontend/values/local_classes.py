@@ -19,8 +19,7 @@ from .base import Value
 from .functions import FunctionValue
 
 if TYPE_CHECKING:
-    from ..capture.frame_writer import Output
-    from ..trace.trace import Trace
+    from ..trace.tracer import FrameWriter, Tracer
 
 
 class ClassNeeded(Exception):
@@ -45,7 +44,7 @@ class BuildClassValue(Value):
     def pytype(self) -> type:
         return types.BuiltinFunctionType
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         body, _, *bases = args
         found = [base.real() for base in bases]
         if not isinstance(body, FunctionValue) or kwargs or not all(map(_is_plain, found)) or not _is_quiet(body):
@@ -68,7 +67,7 @@ class LocalClassValue(Value):
     def pytype(self) -> type:
         return self.metaclass
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         raise ClassNeeded
 
 

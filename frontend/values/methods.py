@@ -19,13 +19,13 @@ from .containers.sequences import ListValue, SequenceValue, TupleValue
 from .containers.sets import SetValue
 
 if TYPE_CHECKING:
-    from ..trace.trace import Trace
+    from ..trace.tracer import Tracer
 
 NONE, TRUE, LAST = ConstValue(None), ConstValue(True), ConstValue(-1)
 
 
 def call_builtin_method(
-    tr: Trace, owner: Value, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]
+    tr: Tracer, owner: Value, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]
 ) -> Value:
     """Call the method that builtin class ``cls`` has under ``name``, on ``owner``'s builtin contents."""
     for kind, table in _TABLES:
@@ -46,12 +46,12 @@ def call_builtin_method(
 # --- any container ------------------------------------------------------------------------------------------------
 
 
-def _delitem(tr: Trace, owner: Value, key: Value) -> Value:
+def _delitem(tr: Tracer, owner: Value, key: Value) -> Value:
     owner.delitem(tr, key)
     return NONE
 
 
-def _setitem(tr: Trace, owner: Value, key: Value, value: Value) -> Value:
+def _setitem(tr: Tracer, owner: Value, key: Value, value: Value) -> Value:
     owner.setitem(tr, key, value)
     return NONE
 
@@ -71,7 +71,7 @@ _DUNDERS: dict[str, Any] = {
 }
 
 
-def _init(tr: Trace, owner: Value, *args: Value, **kwargs: Value) -> Value:
+def _init(tr: Tracer, owner: Value, *args: Value, **kwargs: Value) -> Value:
     if isinstance(owner, DictValue):
         owner.replace(tr, {})
         _dict_update(tr, owner, *args, **kwargs)
@@ -86,25 +86,25 @@ def _init(tr: Trace, owner: Value, *args: Value, **kwargs: Value) -> Value:
 # --- lists --------------------------------------------------------------------------------------------------------
 
 
-def _append(tr: Trace, owner: ListValue, value: Value) -> Value:
+def _append(tr: Tracer, owner: ListValue, value: Value) -> Value:
     owner.append(tr, value)
     return NONE
 
 
-def _extend(tr: Trace, owner: ListValue, other: Value) -> Value:
+def _extend(tr: Tracer, owner: ListValue, other: Value) -> Value:
     for value in other.unpack(tr):
         owner.append(tr, value)
     return NONE
 
 
-def _insert(tr: Trace, owner: ListValue, index: Value, value: Value) -> Value:
+def _insert(tr: Tracer, owner: ListValue, index: Value, value: Value) -> Value:
     items = list(owner.items(tr))
     items.insert(index.const(tr), value)
     owner.replace(tr, items)
     return NONE
 
 
-def _list_pop(tr: Trace, owner: ListValue, index: Value = LAST) -> Value:
+def _list_pop(tr: Tracer, owner: ListValue, index: Value = LAST) -> Value:
     items = list(owner.items(tr))
     try:
         element = items.pop(index.const(tr))
@@ -114,12 +114,12 @@ def _list_pop(tr: Trace, owner: ListValue, index: Value = LAST) -> Value:
     return element
 
 
-def _list_clear(tr: Trace, owner: ListValue) -> Value:
+def _list_clear(tr: Tracer, owner: ListValue) -> Value:
     owner.replace(tr, [])
     return NONE
 
 
-def _list_reverse(tr: Trace, owner: ListValue) -> Value:
+def _list_reverse(tr: Tracer, owner: ListValue) -> Value:
     owner.replace(tr, owner.items(tr)[::-1])
     return NONE
 
@@ -146,11 +146,11 @@ _SEQUENCE: dict[str, Any] = {
 # --- dictionaries -------------------------------------------------------------------------------------------------
 
 
-def _get(tr: Trace, owner: DictValue, key: Value, default: Value = NONE) -> Value:
+def _get(tr: Tracer, owner: DictValue, key: Value, default: Value = NONE) -> Value:
     return owner.lookup(tr, key) or default
 
 
-def _setdefault(tr: Trace, owner: DictValue, key: Value, default: Value = NONE) -> Value:
+def _setdefault(tr: Tracer, owner: DictValue, key: Value, default: Value = NONE) -> Value:
     found = owner.lookup(tr, key)
     if found is None:
         owner.setitem(tr, key, default)
@@ -158,7 +158,7 @@ def _setdefault(tr: Trace, owner: DictValue, key: Value, default: Value = NONE) 
     return found
 
 
-def _dict_pop(tr: Trace, owner: DictValue, key: Value, *default: Value, **named: Value) -> Value:
+def _dict_pop(tr: Tracer, owner: DictValue, key: Value, *default: Value, **named: Value) -> Value:
     found = owner.lookup(tr, key)
     if found is None:
         fallback = [*default, *named.values()]
@@ -169,7 +169,7 @@ def _dict_pop(tr: Trace, owner: DictValue, key: Value, *default: Value, **named:
     return found
 
 
-def _popitem(tr: Trace, owner: DictValue, last: Value = TRUE) -> Value:
+def _popitem(tr: Tracer, owner: DictValue, last: Value = TRUE) -> Value:
     keys = owner.keys(tr)
     if not keys:
         message = (
@@ -184,7 +184,7 @@ def _popitem(tr: Trace, owner: DictValue, last: Value = TRUE) -> Value:
     return TupleValue([key, element])
 
 
-def _dict_update(tr: Trace, owner: DictValue, *others: Value, **kwargs: Value) -> Value:
+def _dict_update(tr: Tracer, owner: DictValue, *others: Value, **kwargs: Value) -> Value:
     for other in others:
         for key, element in pairs(tr, other):
             owner.setitem(tr, key, element)
@@ -193,7 +193,7 @@ def _dict_update(tr: Trace, owner: DictValue, *others: Value, **kwargs: Value) -
     return NONE
 
 
-def pairs(tr: Trace, other: Value) -> list[tuple[Value, Value]]:
+def pairs(tr: Tracer, other: Value) -> list[tuple[Value, Value]]:
     """What ``dict(other)`` would take as keys and values: a mapping, or an iterable of pairs."""
     mapping = tr.as_mapping(other)
     if mapping is not None:
@@ -207,12 +207,12 @@ def pairs(tr: Trace, other: Value) -> list[tuple[Value, Value]]:
     return result
 
 
-def _dict_clear(tr: Trace, owner: DictValue) -> Value:
+def _dict_clear(tr: Tracer, owner: DictValue) -> Value:
     owner.replace(tr, {})
     return NONE
 
 
-def _dict_copy(tr: Trace, owner: DictValue) -> Value:
+def _dict_copy(tr: Tracer, owner: DictValue) -> Value:
     owner.values(tr)
     copy = DictValue(
         dict(zip((k.hash_key(tr) for k in owner.keys(tr)), owner.entries.values(), strict=True)), cls=owner.cls
@@ -221,7 +221,7 @@ def _dict_copy(tr: Trace, owner: DictValue) -> Value:
     return copy
 
 
-def _move_to_end(tr: Trace, owner: DictValue, key: Value, last: Value = TRUE) -> Value:
+def _move_to_end(tr: Tracer, owner: DictValue, key: Value, last: Value = TRUE) -> Value:
     element = owner.getitem(tr, key)
     hashed = key.hash_key(tr)
     entries = dict(owner.entries)
@@ -258,27 +258,27 @@ def _mirrored(owner: SetValue, change: Callable[[set], Any]) -> set | None:
     return owner.mirror
 
 
-def _add(tr: Trace, owner: SetValue, value: Value) -> Value:
+def _add(tr: Tracer, owner: SetValue, value: Value) -> Value:
     hashed = value.hash_key(tr)
     mirror = _mirrored(owner, lambda real: real.add(hashed)) if value.is_const() else None
     owner.replace(tr, {**owner.entries, hashed: value, **owner.entries}, mirror)
     return NONE
 
 
-def _discard(tr: Trace, owner: SetValue, value: Value) -> Value:
+def _discard(tr: Tracer, owner: SetValue, value: Value) -> Value:
     hashed = value.hash_key(tr)
     mirror = _mirrored(owner, lambda real: real.discard(hashed))
     owner.replace(tr, {key: element for key, element in owner.entries.items() if key != hashed}, mirror)
     return NONE
 
 
-def _remove(tr: Trace, owner: SetValue, value: Value) -> Value:
+def _remove(tr: Tracer, owner: SetValue, value: Value) -> Value:
     if value.hash_key(tr) not in owner.entries:
         raise Raised(tr.make_exception_from_values(KeyError, [value]))
     return _discard(tr, owner, value)
 
 
-def _set_pop(tr: Trace, owner: SetValue) -> Value:
+def _set_pop(tr: Tracer, owner: SetValue) -> Value:
     entries = dict(owner.entries)
     if not entries:
         raise Raised(tr.make_exception(KeyError, "pop from an empty set"))
@@ -289,7 +289,7 @@ def _set_pop(tr: Trace, owner: SetValue) -> Value:
     return taken
 
 
-def _set_update(tr: Trace, owner: SetValue, *others: Value) -> Value:
+def _set_update(tr: Tracer, owner: SetValue, *others: Value) -> Value:
     entries, mirror = dict(owner.entries), owner.mirror
     for other in others:
         added = {value.hash_key(tr): value for value in other.unpack(tr)}
@@ -309,12 +309,12 @@ def _set_update(tr: Trace, owner: SetValue, *others: Value) -> Value:
     return NONE
 
 
-def _set_clear(tr: Trace, owner: SetValue) -> Value:
+def _set_clear(tr: Tracer, owner: SetValue) -> Value:
     owner.replace(tr, {}, _mirrored(owner, lambda real: real.clear()))
     return NONE
 
 
-def _set_copy(tr: Trace, owner: SetValue) -> Value:
+def _set_copy(tr: Tracer, owner: SetValue) -> Value:
     if owner.cls is frozenset:
         return owner
     return SetValue(dict(owner.entries), cls=owner.cls, mirror=owner.mirror and owner.mirror.copy())

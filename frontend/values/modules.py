@@ -19,8 +19,7 @@ from .objects import ObjectValue, bind_class_attribute
 from .tensors import TensorValue
 
 if TYPE_CHECKING:
-    from ..capture.frame_writer import Output
-    from ..trace.trace import Trace
+    from ..trace.tracer import FrameWriter, Tracer
 
 TABLES = ("_parameters", "_buffers", "_modules")
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -47,7 +46,7 @@ class NNModuleValue(ObjectValue):
 
     __slots__ = ()
 
-    def _getattr_with_fallback(self, tr: Trace, name: str, custom: Any) -> Value:
+    def _getattr_with_fallback(self, tr: Tracer, name: str, custom: Any) -> Value:
         if tr.static_lookup(self.cls, "__getattr__") is not torch.nn.Module.__getattr__ or isinstance(
             custom, types.FunctionType
         ):
@@ -69,7 +68,7 @@ class NNModuleValue(ObjectValue):
         message = f"{self.cls.__name__!r} object has no attribute {name!r}"
         raise Raised(tr.make_exception(AttributeError, message))
 
-    def find(self, tr: Trace, name: str) -> Value | None:
+    def find(self, tr: Tracer, name: str) -> Value | None:
         # a registered name is never in the instance's own dictionary: Module.__setattr__ sees to that
         if name not in self.attrs and name not in self.obj.__dict__:
             raw = tr.static_lookup(self.cls, name)
@@ -77,7 +76,7 @@ class NNModuleValue(ObjectValue):
                 return None
         return super().find(tr, name)
 
-    def registered(self, tr: Trace, name: str) -> Value | None:
+    def registered(self, tr: Tracer, name: str) -> Value | None:
         """A parameter, buffer or submodule."""
         own = self.obj.__dict__
         for table in TABLES:
@@ -94,14 +93,14 @@ class NNModuleValue(ObjectValue):
                 return tr.wrap_registered(contents[name], source, table)
         return None
 
-    def _written_table(self, tr: Trace, table: str) -> Any:
+    def _written_table(self, tr: Tracer, table: str) -> Any:
         """The table as a dictionary value, if the trace has already changed it."""
         value = tr.memo_of(self.obj.__dict__[table])
         if value is None or (tr.effects.is_clean(value) and value not in tr.swapped):
             return None
         return value
 
-    def setattr(self, tr: Trace, name: str, value: Value) -> None:
+    def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         custom = tr.static_lookup(self.cls, "__setattr__")
         if custom is not torch.nn.Module.__setattr__:
             super().setattr(tr, name, value)
@@ -131,7 +130,7 @@ class NNModuleValue(ObjectValue):
             return
         self.set_plain(tr, name, value)
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         raw_call = tr.static_lookup(self.cls, "__call__")
         of_fx = isinstance(self.obj, torch.fx.GraphModule) and ti.calls_forward_alone(self.obj)
         if raw_call is not _WRAPPED_CALL_IMPL and not of_fx:
@@ -148,7 +147,7 @@ class NNModuleValue(ObjectValue):
         tr.guard_no_global_hooks(nn_module, _GLOBAL_HOOKS)
         return self.getattr(tr, "forward").call(tr, args, kwargs)
 
-    def _initialize_lazy(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> None:
+    def _initialize_lazy(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> None:
         """Let a lazy module make its parameters, for which it only looks at shapes; the trace starts again with them.
 
         Random numbers must be drawn in eager's order, so not behind an operator of the graph that draws some.
@@ -165,12 +164,12 @@ class NNModuleValue(ObjectValue):
             raise GraphBreak(OPERATION, f"making the parameters of {self.describe()}: {error}", error) from None
         raise StateChanged
 
-    def special(self, tr: Trace, name: str) -> Value | None:
+    def special(self, tr: Tracer, name: str) -> Value | None:
         if name == "__getitem__" and isinstance(self.obj, torch.nn.ModuleList):
             return ModuleListItem(self)
         return super().special(tr, name)
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         raise GraphBreak(OPERATION, f"{self.describe()} has no path that the compiled frame could load it by")
 
 
@@ -192,7 +191,7 @@ class ModuleListItem(Value):
     def pytype(self) -> type:
         return types.MethodType
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         from .containers.sequences import SliceValue
 
         owner, key = self.owner, args[0]
@@ -212,7 +211,7 @@ class ModuleListItem(Value):
             )
         return self._child(tr, str(range(len(children))[index]))
 
-    def _child(self, tr: Trace, name: str) -> Value:
+    def _child(self, tr: Tracer, name: str) -> Value:
         child = self.owner.registered(tr, name)
         assert child is not None
         return child
@@ -230,18 +229,18 @@ class ModuleSliceValue(Value):
     def pytype(self) -> type:
         return torch.nn.ModuleList
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         return bool(self.items)
 
-    def length(self, tr: Trace) -> Value:
+    def length(self, tr: Tracer) -> Value:
         return ConstValue(len(self.items))
 
-    def iter(self, tr: Trace) -> Value:
+    def iter(self, tr: Tracer) -> Value:
         from .containers.iterators import SequenceIterator
 
         return SequenceIterator(self.items)
 
-    def getitem(self, tr: Trace, key: Value) -> Value:
+    def getitem(self, tr: Tracer, key: Value) -> Value:
         from .containers.sequences import SliceValue
 
         if isinstance(key, SliceValue):
@@ -251,11 +250,11 @@ class ModuleSliceValue(Value):
         except IndexError:
             raise Raised(tr.make_exception(IndexError, f"index {key.const(tr)} is out of range")) from None
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         return f"{out.names.const(torch.nn.ModuleList)}({out.container('[', ']', self.items)})"
 
 
-def wrap_module(tr: Trace, obj: torch.nn.Module, source: Source | None) -> Value:
+def wrap_module(tr: Tracer, obj: torch.nn.Module, source: Source | None) -> Value:
     """An existing module, guarded by its exact class."""
     if isinstance(obj, torch.jit.ScriptModule):
         raise GraphBreak(OPERATION, f"{type(obj).__qualname__} is a TorchScript module")

@@ -16,7 +16,7 @@ from .classes import RealValue
 from .constants import CONST_TYPES
 
 if TYPE_CHECKING:
-    from ..trace.trace import Trace
+    from ..trace.tracer import Tracer
 
 _DISPATCHED: type = type(np.prod)  # functions of NumPy's that let other arrays take over
 _PURE = frozenset({np.prod, np.sum, np.mean, np.max, np.min, np.round})  # of those, what makes numbers of numbers
@@ -27,7 +27,7 @@ class NumpyFunctionValue(RealValue):
 
     __slots__ = ()
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         plain = [_number(tr, value) for value in args]
         named = {name: _number(tr, value) for name, value in kwargs.items()}
         found = tr.fold(self.obj, plain, named)
@@ -36,7 +36,7 @@ class NumpyFunctionValue(RealValue):
         return found
 
 
-def _number(tr: Trace, value: Value) -> Any:
+def _number(tr: Tracer, value: Value) -> Any:
     plain = value.const(tr)
     parts = plain if type(plain) in (list, tuple) else [plain]
     if not all(type(part) in CONST_TYPES for part in parts):

@@ -18,8 +18,7 @@ from .constants import ConstValue
 from .containers.sequences import TupleValue
 
 if TYPE_CHECKING:
-    from ..capture.frame_writer import Output
-    from ..trace.trace import Trace
+    from ..trace.tracer import FrameWriter, Tracer
 
 _DELETED: Any = object()
 _NONE_MOVED: set[str] = set()
@@ -53,20 +52,20 @@ class BuiltinMethodValue(Value):
     def describe(self) -> str:
         return f"method {self.cls.__name__}.{self.name}"
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         return True
 
-    def hash_key(self, tr: Trace) -> Any:
+    def hash_key(self, tr: Tracer) -> Any:
         return (self.name, self.owner.hash_key(tr))
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if isinstance(self.owner, ObjectValue):
             return self.owner.call_c_method(tr, self.cls, self.name, args, kwargs)
         if self.cls is type and self.name == "__call__":
             return self.owner.make(tr, args, kwargs)  # type: ignore[attr-defined]
         return self.owner.call_method(tr, self.name, args, kwargs)
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         if name == "__self__":
             return self.owner
         if name == "__name__":
@@ -76,7 +75,7 @@ class BuiltinMethodValue(Value):
             raise Raised(tr.make_exception(AttributeError, message))
         return super().getattr(tr, name)
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         # by the descriptor itself: the owner's class may override the name
         raw = next(base.__dict__[self.name] for base in self.cls.__mro__ if self.name in base.__dict__)
         owner = out.value(self.owner)
@@ -84,7 +83,7 @@ class BuiltinMethodValue(Value):
         return f"{out.names.const(raw)}.__get__({owner}, {out.names.const(type)}({owner}))"
 
 
-def builtin_method(tr: Trace, owner: Value, name: str) -> Value:
+def builtin_method(tr: Tracer, owner: Value, name: str) -> Value:
     """Attribute ``name`` of a value whose class is a builtin container or iterator."""
     cls = owner.pytype()
     if name == "__class__":
@@ -94,7 +93,7 @@ def builtin_method(tr: Trace, owner: Value, name: str) -> Value:
     return BuiltinMethodValue(owner, cls, name)
 
 
-def class_attribute(tr: Trace, owner: Value, cls: type, name: str) -> Value | None:
+def class_attribute(tr: Tracer, owner: Value, cls: type, name: str) -> Value | None:
     """What ``owner.name`` finds on its class, bound to ``owner``; None if the class has no such attribute."""
     raw = tr.static_lookup(cls, name)
     if raw is MISSING:
@@ -102,7 +101,7 @@ def class_attribute(tr: Trace, owner: Value, cls: type, name: str) -> Value | No
     return bind_class_attribute(tr, owner, cls, name, raw)
 
 
-def bind_class_attribute(tr: Trace, owner: Value, cls: type, name: str, raw: Any) -> Value:
+def bind_class_attribute(tr: Tracer, owner: Value, cls: type, name: str, raw: Any) -> Value:
     """The descriptor protocol for an attribute found on a class."""
     if isinstance(raw, types.FunctionType):
         tr.guard_class_attribute(cls, name, raw)
@@ -142,7 +141,7 @@ def _MethodValue() -> Any:
     return MethodValue
 
 
-def _cached_property(tr: Trace, owner: Value, raw: functools.cached_property) -> Value:
+def _cached_property(tr: Tracer, owner: Value, raw: functools.cached_property) -> Value:
     value = tr.wrap(raw.func, None).call(tr, [owner], {})
     assert isinstance(owner, ObjectValue) and raw.attrname is not None
     owner.store(tr, raw.attrname, value)
@@ -170,7 +169,7 @@ class HashedKey:
 
     __slots__ = ("hash", "tr", "value")
 
-    def __init__(self, tr: Trace, value: Value, hashed: int) -> None:
+    def __init__(self, tr: Tracer, value: Value, hashed: int) -> None:
         self.tr = tr
         self.value = value
         self.hash = hash(hashed)
@@ -212,7 +211,7 @@ class ObjectValue(Value):
     def real(self) -> Any:
         return self.obj
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         if (found := self.special(tr, "__bool__")) is not None:
             return found.call(tr, [], {}).truth(tr)
         if (found := self.special(tr, "__len__")) is not None:
@@ -221,7 +220,7 @@ class ObjectValue(Value):
         storage = self.storage(tr)
         return storage.truth(tr) if storage is not None else True
 
-    def storage(self, tr: Trace) -> Value | None:
+    def storage(self, tr: Tracer) -> Value | None:
         """The value of the builtin base, made when it is first needed."""
         if self._storage is None and self.obj is not MISSING:
             self._storage = tr.wrap_storage(self)
@@ -229,13 +228,13 @@ class ObjectValue(Value):
 
     # --- attributes ------------------------------------------------------------------------------------------------
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         custom = tr.static_lookup(self.cls, "__getattribute__")
         if not issubclass(self.cls, torch.nn.Module):
             tr.guard_lookup(self.cls, "__getattribute__", custom)
         return self._getattr_with_fallback(tr, name, custom)
 
-    def _getattr_with_fallback(self, tr: Trace, name: str, custom: Any) -> Value:
+    def _getattr_with_fallback(self, tr: Tracer, name: str, custom: Any) -> Value:
         fallback = tr.static_lookup(self.cls, "__getattr__")
         try:
             if isinstance(custom, types.FunctionType):
@@ -256,7 +255,7 @@ class ObjectValue(Value):
             raise Raised(tr.make_exception(AttributeError, message))
         raise Raised(tr.make_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}"))
 
-    def find(self, tr: Trace, name: str) -> Value | None:
+    def find(self, tr: Tracer, name: str) -> Value | None:
         """``object.__getattribute__``, with None for AttributeError."""
         raw = tr.static_lookup(self.cls, name)
         if raw is not MISSING and tr.is_data_descriptor(raw):
@@ -269,7 +268,7 @@ class ObjectValue(Value):
             return None
         return bind_class_attribute(tr, self, self.cls, name, raw)
 
-    def _data_descriptor(self, tr: Trace, name: str, raw: Any) -> Value | None:
+    def _data_descriptor(self, tr: Tracer, name: str, raw: Any) -> Value | None:
         if name == "__class__" and raw is _CLASS:
             return tr.lift(self.pytype())
         if name == "__dict__":
@@ -284,7 +283,7 @@ class ObjectValue(Value):
             return tr.lift(self.cls.__doc__)
         return bind_class_attribute(tr, self, self.cls, name, raw)
 
-    def own(self, tr: Trace, name: str, slot: Any = None, shadows: bool = False) -> Value | None:
+    def own(self, tr: Tracer, name: str, slot: Any = None, shadows: bool = False) -> Value | None:
         """An attribute of the instance itself (its ``__dict__``, or ``slot``); None if it has none.
 
         ``shadows``: the class has the name too, so its absence from the instance must be guarded.
@@ -319,7 +318,7 @@ class ObjectValue(Value):
             return call(self.source, f"{{1}}({{0}}, {name!r})", f"{{0}}.{name}", (object.__getattribute__,))
         return attr(self.source, name)
 
-    def _guard_absent(self, tr: Trace, name: str, slot: Any = None) -> None:
+    def _guard_absent(self, tr: Tracer, name: str, slot: Any = None) -> None:
         if self.source is not None:
             if slot is None:
                 namespace = self.own_source("__dict__")
@@ -328,7 +327,7 @@ class ObjectValue(Value):
             else:
                 tr.guards.add(self.source, "not {2}({1}, {0})", (slot, _is_set), f"has no attribute {name}")
 
-    def setattr(self, tr: Trace, name: str, value: Value) -> None:
+    def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         custom = tr.static_lookup(self.cls, "__setattr__")
         tr.guard_lookup(self.cls, "__setattr__", custom)
         if isinstance(custom, types.FunctionType):
@@ -336,7 +335,7 @@ class ObjectValue(Value):
             return
         self.set_plain(tr, name, value)
 
-    def set_plain(self, tr: Trace, name: str, value: Value) -> None:
+    def set_plain(self, tr: Tracer, name: str, value: Value) -> None:
         """``object.__setattr__``."""
         raw = tr.static_lookup(self.cls, name)
         tr.guard_lookup(self.cls, name, raw)
@@ -359,7 +358,7 @@ class ObjectValue(Value):
     def _accepts(self, name: str, raw: Any) -> bool:
         return isinstance(raw, types.MemberDescriptorType) or self.cls.__dictoffset__ != 0
 
-    def store(self, tr: Trace, name: str, value: Any) -> None:
+    def store(self, tr: Tracer, name: str, value: Any) -> None:
         """Write the instance's own attribute, without any protocol."""
         tr.effects.changed(self)
         if self.attrs.get(name) is _DELETED:
@@ -367,7 +366,7 @@ class ObjectValue(Value):
             self.moved = {*self.moved, name}
         self.attrs[name] = value
 
-    def remove(self, tr: Trace, name: str, slot: Any = None) -> None:
+    def remove(self, tr: Tracer, name: str, slot: Any = None) -> None:
         """Delete the instance's own attribute, which it has."""
         if self.obj is MISSING:
             self.attrs[name] = _DELETED
@@ -378,7 +377,7 @@ class ObjectValue(Value):
             tr.effects.changed(self)
             del self.attrs[name]
 
-    def delattr(self, tr: Trace, name: str) -> None:
+    def delattr(self, tr: Tracer, name: str) -> None:
         custom = tr.static_lookup(self.cls, "__delattr__")
         tr.guard_lookup(self.cls, "__delattr__", custom)
         if isinstance(custom, types.FunctionType):
@@ -386,7 +385,7 @@ class ObjectValue(Value):
             return
         self.delete_plain(tr, name)
 
-    def delete_plain(self, tr: Trace, name: str) -> None:
+    def delete_plain(self, tr: Tracer, name: str) -> None:
         raw = tr.static_lookup(self.cls, name)
         if isinstance(raw, property) and raw.fdel is not None:
             tr.wrap(raw.fdel, None).call(tr, [self], {})
@@ -398,7 +397,7 @@ class ObjectValue(Value):
 
     # --- special methods -------------------------------------------------------------------------------------------
 
-    def special(self, tr: Trace, name: str) -> Value | None:
+    def special(self, tr: Tracer, name: str) -> Value | None:
         """The special method that the class defines in Python, bound; None for C definitions."""
         raw = tr.static_lookup(self.cls, name)
         if raw is MISSING or isinstance(raw, _SLOT_WRAPPERS) or raw is None:
@@ -406,20 +405,20 @@ class ObjectValue(Value):
             return None
         return bind_class_attribute(tr, self, self.cls, name, raw)
 
-    def refuse_other_class(self, tr: Trace) -> None:
+    def refuse_other_class(self, tr: Tracer) -> None:
         """Break for an object that may tell another class than its own, as ``isinstance`` would ask it for that."""
         own_lookup = isinstance(tr.static_lookup(self.cls, "__getattribute__"), types.FunctionType)
         if own_lookup or tr.static_lookup(self.cls, "__class__") is not _CLASS:
             raise GraphBreak(OPERATION, f"isinstance() of {self.describe()}, which answers for its class itself")
 
-    def refuse_c(self, tr: Trace, *names: str) -> None:
+    def refuse_c(self, tr: Tracer, *names: str) -> None:
         """Break where C code of a class that is not understood, ``Decimal`` say, defines one of these methods."""
         for name in names:
             raw = tr.static_lookup(self.cls, name)
             if isinstance(raw, _SLOT_WRAPPERS) and raw.__objclass__ is not object and self.storage(tr) is None:
                 raise GraphBreak(C_FUNCTION, f"{self.cls.__name__}.{name}")
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         found = self.special(tr, "__call__")
         if found is None:
             if tr.static_lookup(self.cls, "__call__") is MISSING:
@@ -427,7 +426,7 @@ class ObjectValue(Value):
             raise GraphBreak(C_FUNCTION, f"calling {self.describe()}")
         return found.call(tr, args, kwargs)
 
-    def _through(self, tr: Trace, name: str, args: list[Value], builtin: Any) -> Value:
+    def _through(self, tr: Tracer, name: str, args: list[Value], builtin: Any) -> Value:
         found = self.special(tr, name)
         if found is not None:
             return found.call(tr, args, {})
@@ -442,10 +441,10 @@ class ObjectValue(Value):
             raise GraphBreak(C_FUNCTION, f"{self.cls.__name__}.{name}")
         return builtin(storage)
 
-    def length(self, tr: Trace) -> Value:
+    def length(self, tr: Tracer) -> Value:
         return self._through(tr, "__len__", [], lambda s: s.length(tr))
 
-    def getitem(self, tr: Trace, key: Value) -> Value:
+    def getitem(self, tr: Tracer, key: Value) -> Value:
         if (
             self.special(tr, "__getitem__") is None
             and (missing := self.special(tr, "__missing__")) is not None
@@ -455,19 +454,19 @@ class ObjectValue(Value):
             return missing.call(tr, [key], {})
         return self._through(tr, "__getitem__", [key], lambda s: s.getitem(tr, key))
 
-    def setitem(self, tr: Trace, key: Value, value: Value) -> None:
+    def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
         self._through(tr, "__setitem__", [key, value], lambda s: s.setitem(tr, key, value))
 
-    def delitem(self, tr: Trace, key: Value) -> None:
+    def delitem(self, tr: Tracer, key: Value) -> None:
         self._through(tr, "__delitem__", [key], lambda s: s.delitem(tr, key))
 
-    def contains(self, tr: Trace, item: Value) -> Value:
+    def contains(self, tr: Tracer, item: Value) -> Value:
         if self.special(tr, "__contains__") is not None or self.storage(tr) is not None:
             found = self._through(tr, "__contains__", [item], lambda s: s.contains(tr, item))
             return ConstValue(found.truth(tr))
         return super().contains(tr, item)
 
-    def iter(self, tr: Trace) -> Value:
+    def iter(self, tr: Tracer) -> Value:
         from .containers.iterators import UserIterator
 
         found = self.special(tr, "__iter__")
@@ -485,12 +484,12 @@ class ObjectValue(Value):
         self.refuse_c(tr, "__iter__", "__getitem__")
         raise Raised(tr.make_exception(TypeError, f"{self.cls.__name__!r} object is not iterable"))
 
-    def next(self, tr: Trace) -> Value | None:
+    def next(self, tr: Tracer) -> Value | None:
         from .containers.iterators import UserIterator
 
         return UserIterator(self, by_index=False).next(tr)
 
-    def hash_key(self, tr: Trace) -> Any:
+    def hash_key(self, tr: Tracer) -> Any:
         raw = tr.static_lookup(self.cls, "__hash__")
         if raw is object.__hash__ or raw is torch.nn.Module.__hash__:
             tr.identity_matters(self)
@@ -504,7 +503,7 @@ class ObjectValue(Value):
         assert method is not None
         return HashedKey(tr, self, method.call(tr, [], {}).const(tr))
 
-    def call_c_method(self, tr: Trace, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call_c_method(self, tr: Tracer, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """A method that C class ``cls`` defines: ``object``'s own, or one of the builtin base."""
         if cls is object:
             return self._object_method(tr, name, args)
@@ -523,7 +522,7 @@ class ObjectValue(Value):
             )
         raise GraphBreak(C_FUNCTION, f"{cls.__name__}.{name}")
 
-    def _object_method(self, tr: Trace, name: str, args: list[Value]) -> Value:
+    def _object_method(self, tr: Tracer, name: str, args: list[Value]) -> Value:
         if name in ("__init__", "__init_subclass__"):
             return ConstValue(None)
         if name == "__setattr__":
@@ -550,25 +549,25 @@ class ObjectValue(Value):
     def is_const(self) -> bool:
         return False
 
-    def const(self, tr: Trace) -> Any:
+    def const(self, tr: Tracer) -> Any:
         storage = self.storage(tr)
         if storage is not None and storage.is_const():
             return self.cls(storage.const(tr))
         raise self.not_understood(f"a plain Python value is needed, not {self.describe()}")
 
-    def arg(self, tr: Trace) -> Any:
+    def arg(self, tr: Tracer) -> Any:
         storage = self.storage(tr)
         if storage is not None:
             return storage.arg(tr)
         return super().arg(tr)
 
-    def fake(self, tr: Trace) -> Any:
+    def fake(self, tr: Tracer) -> Any:
         storage = self.storage(tr)
         if storage is not None:
             return storage.fake(tr)
         return super().fake(tr)
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         if self.obj is not MISSING:
             return out.names.const(self.obj)
         if self.cls in STANDS_FOR and self not in out.unseen:

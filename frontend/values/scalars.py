@@ -12,14 +12,14 @@ from .base import Value
 from .constants import ConstValue
 
 if TYPE_CHECKING:
-    from ..trace.trace import Trace
+    from ..trace.tracer import Tracer
     from .tensors import TensorValue
 
 READS = frozenset({"item", "tolist", "__int__", "__float__", "__index__"})
 _LONGEST_LIST = 1024
 
 
-def read_number(tr: Trace, tensor: TensorValue, name: str) -> Value:
+def read_number(tr: Tracer, tensor: TensorValue, name: str) -> Value:
     """``tensor.item()`` and its relatives."""
     if not tr.dims.scalars:
         raise GraphBreak(
@@ -43,11 +43,11 @@ def read_number(tr: Trace, tensor: TensorValue, name: str) -> Value:
     return number
 
 
-def _item(tr: Trace, tensor: Value) -> Value:
+def _item(tr: Tracer, tensor: Value) -> Value:
     return tr.emit("call_method", "item", [tensor], {})
 
 
-def _as_list(tr: Trace, tensor: TensorValue) -> Value:
+def _as_list(tr: Tracer, tensor: TensorValue) -> Value:
     from .containers.sequences import ListValue
 
     if tensor.example.dim() == 0:

@@ -10,7 +10,7 @@ from .functions import MethodValue
 from .objects import bind_class_attribute
 
 if TYPE_CHECKING:
-    from ..trace.trace import Trace
+    from ..trace.tracer import Tracer
 
 
 class SuperValue(Value):
@@ -26,7 +26,7 @@ class SuperValue(Value):
     def pytype(self) -> type:
         return super
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         real = self.owner.real()
         on_class = isinstance(real, type) and issubclass(real, self.cls)
         mro = real.__mro__ if on_class else self.owner.pytype().__mro__
@@ -38,12 +38,12 @@ class SuperValue(Value):
                 return bind_class_attribute(tr, self.owner, cls, name, raw)
         raise Raised(tr.make_exception(AttributeError, f"'super' object has no attribute {name!r}"))
 
-    def _on_class(self, tr: Trace, cls: type, name: str, raw: Any) -> Value:
+    def _on_class(self, tr: Tracer, cls: type, name: str, raw: Any) -> Value:
         if isinstance(raw, classmethod):
             return MethodValue(tr.wrap(raw.__func__, None), self.owner)
         if isinstance(raw, staticmethod):
             return tr.wrap(raw.__func__, None)
         return tr.wrap(getattr(cls, name), None)
 
-    def setattr(self, tr: Trace, name: str, value: Value) -> None:
+    def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         raise GraphBreak(OPERATION, "setting an attribute through super()")

@@ -14,12 +14,12 @@ from .constants import ConstValue, SymValue
 from .containers.sequences import SliceValue, TupleValue
 
 if TYPE_CHECKING:
-    from ..trace.trace import Trace
+    from ..trace.tracer import Tracer
 
 _ALL = SliceValue(ConstValue(None), ConstValue(None), ConstValue(None))
 
 
-def select_symbolic(tr: Trace, owner: Value, rank: int, key: Value) -> Value | None:
+def select_symbolic(tr: Tracer, owner: Value, rank: int, key: Value) -> Value | None:
     """``owner[key]`` by ``select`` where the key has symbolic integers; None if that would not be the same."""
     parts = key.items(tr) if isinstance(key, TupleValue) else [key]
     if not any(map(_is_symbolic, parts)) or not all(map(_is_basic, parts)):

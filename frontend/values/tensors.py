@@ -15,8 +15,7 @@ from .scalars import READS, read_number
 from .tensor_indexing import select_symbolic
 
 if TYPE_CHECKING:
-    from ..capture.frame_writer import Output
-    from ..trace.trace import Trace
+    from ..trace.tracer import FrameWriter, Tracer
 
 # Methods that hand data to Python: their result depends on values, not on shapes.
 _TO_PYTHON = frozenset(
@@ -85,24 +84,24 @@ class TensorValue(Value):
         dtype = str(self.example.dtype).removeprefix("torch.")
         return f"tensor {self.source.words() if self.source else self.node.name} ({dtype}, {shape})"
 
-    def const(self, tr: Trace) -> Any:
+    def const(self, tr: Tracer) -> Any:
         raise GraphBreak(TENSOR_TO_PYTHON, f"the value of {self.describe()} is needed in Python")
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         raise GraphBreak(DATA_DEPENDENT_BRANCH, f"the branch depends on the value of {self.describe()}")
 
-    def arg(self, tr: Trace) -> Any:
+    def arg(self, tr: Tracer) -> Any:
         return self.node
 
-    def fake(self, tr: Trace) -> Any:
+    def fake(self, tr: Tracer) -> Any:
         return self.example
 
-    def hash_key(self, tr: Trace) -> Any:
+    def hash_key(self, tr: Tracer) -> Any:
         return self  # tensors hash by identity
 
     # --- attributes ------------------------------------------------------------------------------------------------
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         if name in _CONST_PROPERTIES:
             value = getattr(self.example, name)
             if name in _UNGUARDED and self.is_input and self.source is not None:
@@ -139,7 +138,7 @@ class TensorValue(Value):
             raise Raised(tr.make_exception(AttributeError, message))
         return TensorMethodValue(self, name)
 
-    def _grad(self, tr: Trace) -> Value:
+    def _grad(self, tr: Tracer) -> Value:
         if self.source is None or not self.is_input:
             return ConstValue(None) if not self.example.is_leaf else self._refuse("grad")
         return tr.wrap(tr.real_inputs[self.node].grad, attr(self.source, "grad"))
@@ -157,7 +156,7 @@ class TensorValue(Value):
     def _refuse(self, name: str) -> Value:
         raise GraphBreak(OPERATION, f"{name} of {self.describe()}")
 
-    def setattr(self, tr: Trace, name: str, value: Value) -> None:
+    def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         if name == "grad" and self._takes_gradient(value) and tr.region is None:
             tr.effects.changed(self)
             self.attrs[name] = value
@@ -169,17 +168,17 @@ class TensorValue(Value):
         tr.effects.changed(self)
         self.attrs[name] = value
 
-    def sizes(self, tr: Trace) -> Value:
+    def sizes(self, tr: Tracer) -> Value:
         from .containers.sequences import TupleValue
 
         return TupleValue([self.size(tr, d) for d in range(self.example.dim())], cls=torch.Size)
 
-    def size(self, tr: Trace, dim: int) -> Value:
+    def size(self, tr: Tracer, dim: int) -> Value:
         return tr.size_value(self, dim)
 
     # --- methods ---------------------------------------------------------------------------------------------------
 
-    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name in _SHAPE_METHODS and not kwargs:
             return self._shape_method(tr, name, args)
         if name in _CONST_METHODS:
@@ -213,16 +212,16 @@ class TensorValue(Value):
             return self.iter(tr)
         return tr.emit("call_method", name, [self, *args], kwargs)
 
-    def _scaled(self, tr: Trace, name: str, other: Value, by: Value) -> Value:
+    def _scaled(self, tr: Tracer, name: str, other: Value, by: Value) -> Value:
         """``add`` and its like by a multiple that is in a tensor: its value is needed, but not in Python."""
         scaled = tr.emit("call_function", operator.mul, [other, tr.emit("call_method", "detach", [by], {})], {})
         return tr.emit("call_method", name, [self, scaled], {})
 
-    def _already_requires_grad(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> bool:
+    def _already_requires_grad(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> bool:
         wanted = args[0].const(tr) if args else kwargs["requires_grad"].const(tr) if kwargs else True
         return self.example.requires_grad == wanted
 
-    def _shape_method(self, tr: Trace, name: str, args: list[Value]) -> Value:
+    def _shape_method(self, tr: Tracer, name: str, args: list[Value]) -> Value:
         from .containers.sequences import TupleValue
 
         example = self.example
@@ -249,38 +248,38 @@ class TensorValue(Value):
             )
         return offset
 
-    def _to_python(self, tr: Trace, name: str, args: list[Value]) -> Value:
+    def _to_python(self, tr: Tracer, name: str, args: list[Value]) -> Value:
         if name == "__bool__":
             self.truth(tr)
         if name in READS and not args:
             return read_number(tr, self, name)
         raise GraphBreak(TENSOR_TO_PYTHON, f"Tensor.{name} on {self.describe()}")
 
-    def length(self, tr: Trace) -> Value:
+    def length(self, tr: Tracer) -> Value:
         return self._shape_method(tr, "__len__", [])
 
-    def getitem(self, tr: Trace, key: Value) -> Value:
+    def getitem(self, tr: Tracer, key: Value) -> Value:
         if tr.symbolic and (selected := select_symbolic(tr, self, self.example.dim(), key)) is not None:
             return selected
         return tr.emit("call_function", operator.getitem, [self, key], {})
 
-    def setitem(self, tr: Trace, key: Value, value: Value) -> None:
+    def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
         tr.emit("call_function", operator.setitem, [self, key, value], {})
 
-    def contains(self, tr: Trace, item: Value) -> Value:
+    def contains(self, tr: Tracer, item: Value) -> Value:
         raise GraphBreak(TENSOR_TO_PYTHON, f"membership in {self.describe()}")
 
-    def iter(self, tr: Trace) -> Value:
+    def iter(self, tr: Tracer) -> Value:
         from .containers.iterators import SequenceIterator
 
         return SequenceIterator(self.unpack(tr))
 
-    def unpack(self, tr: Trace) -> list[Value]:
+    def unpack(self, tr: Tracer) -> list[Value]:
         if self.example.dim() == 0:
             raise Raised(tr.make_exception(TypeError, "iteration over a 0-d tensor"))
         return tr.emit("call_method", "unbind", [self], {}).unpack(tr)
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         text = out.graph_output(self)
         if self.cls is torch.nn.Parameter:
             text = f"{out.names.const(self.cls)}({text}, False)"
@@ -308,16 +307,16 @@ class TensorMethodValue(Value):
     def describe(self) -> str:
         return f"method {self.name} of {self.owner.describe()}"
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         return True
 
-    def call(self, tr: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self.owner.call_method(tr, self.name, args, kwargs)
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         if name == "__self__":
             return self.owner
         return tr.lift(getattr(getattr(torch.Tensor, self.name), name))
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         return f"{out.value(self.owner)}.{self.name}"

@@ -8,8 +8,7 @@ from ..breaks import TENSOR_TO_PYTHON, GraphBreak
 from .base import Value
 
 if TYPE_CHECKING:
-    from ..capture.frame_writer import Output
-    from ..trace.trace import Trace
+    from ..trace.tracer import FrameWriter, Tracer
 
 
 class TextNeeded(Exception):
@@ -30,10 +29,10 @@ class DataText(Value):
     def describe(self) -> str:
         return "text with the value of a tensor in it"
 
-    def const(self, tr: Trace) -> Any:
+    def const(self, tr: Tracer) -> Any:
         raise GraphBreak(TENSOR_TO_PYTHON, self.describe())
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         raise TextNeeded
 
 

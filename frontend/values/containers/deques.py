@@ -13,8 +13,7 @@ from .iterators import SequenceIterator
 from .sequences import Lazy, SequenceValue, SliceValue
 
 if TYPE_CHECKING:
-    from ...capture.frame_writer import Output
-    from ...trace.trace import Trace
+    from ...trace.tracer import FrameWriter, Tracer
 
 NONE, ONE = ConstValue(None), ConstValue(1)
 
@@ -37,7 +36,7 @@ class DequeValue(SequenceValue):
     def is_const(self) -> bool:
         return False
 
-    def arg(self, tr: Trace) -> Any:
+    def arg(self, tr: Tracer) -> Any:
         raise self.not_understood(f"{self.describe()} as an argument of an operator")
 
     fake = arg
@@ -45,7 +44,7 @@ class DequeValue(SequenceValue):
     def _plain(self, items: list) -> Any:
         return collections.deque(items, self.maxlen)
 
-    def replace(self, tr: Trace, items: list[Value], keep_left: bool = False) -> None:
+    def replace(self, tr: Tracer, items: list[Value], keep_left: bool = False) -> None:
         """Make ``items`` the contents; what is too much falls off the left, or with ``keep_left`` off the right."""
         self.items(tr)
         tr.effects.changed(self)
@@ -54,34 +53,34 @@ class DequeValue(SequenceValue):
             items = items[: self.maxlen] if keep_left else items[len(items) - self.maxlen :]
         self._items = items
 
-    def getitem(self, tr: Trace, key: Value) -> Value:
+    def getitem(self, tr: Tracer, key: Value) -> Value:
         if isinstance(key, SliceValue):
             raise Raised(tr.make_exception(TypeError, "sequence index must be integer, not 'slice'"))
         if not -len(self._items) <= (index := self._index(tr, key)) < len(self._items):  # type: ignore[operator]
             raise Raised(tr.make_exception(IndexError, "deque index out of range"))
         return self.at(tr, index)  # type: ignore[arg-type]
 
-    def setitem(self, tr: Trace, key: Value, value: Value) -> None:
+    def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
         self.getitem(tr, key)
         self.items(tr)
         tr.effects.changed(self)
         self._items[key.const(tr)] = value
 
-    def delitem(self, tr: Trace, key: Value) -> None:
+    def delitem(self, tr: Tracer, key: Value) -> None:
         self.getitem(tr, key)
         items = list(self.items(tr))
         del items[key.const(tr)]
         self.replace(tr, items)
 
-    def iter(self, tr: Trace) -> Value:
+    def iter(self, tr: Tracer) -> Value:
         return DequeIterator(self, self.unpack(tr))
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         from ..objects import builtin_method
 
         return ConstValue(self.maxlen) if name == "maxlen" else builtin_method(tr, self, name)
 
-    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         method = _METHODS.get(name)
         if method is not None:
             return call_handler(method, f"deque.{name}", (tr, self, *args), kwargs)
@@ -89,7 +88,7 @@ class DequeValue(SequenceValue):
 
         return call_builtin_method(tr, self, collections.deque, name, args, kwargs)
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         items = out.container("[", "]", self.items(out.tr))
         return f"{out.names.const(collections.deque)}({items}, {self.maxlen})"
 
@@ -107,38 +106,38 @@ class DequeIterator(SequenceIterator):
     def pytype(self) -> type:
         return type(iter(collections.deque()))
 
-    def next(self, tr: Trace) -> Value | None:
+    def next(self, tr: Tracer) -> Value | None:
         if self.owner.version != self.version:
             raise Raised(tr.make_exception(RuntimeError, "deque mutated during iteration"))
         return super().next(tr)
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         if self.owner.version != self.version:
             raise GraphBreak(NOT_REBUILDABLE, "an iterator over a deque that has changed")
         return out.late_iterator(out.value(self.owner), self.position) if self in out.direct else super().rebuild(out)
 
 
-def _append(tr: Trace, owner: DequeValue, value: Value) -> Value:
+def _append(tr: Tracer, owner: DequeValue, value: Value) -> Value:
     owner.replace(tr, [*owner.items(tr), value])
     return NONE
 
 
-def _appendleft(tr: Trace, owner: DequeValue, value: Value) -> Value:
+def _appendleft(tr: Tracer, owner: DequeValue, value: Value) -> Value:
     owner.replace(tr, [value, *owner.items(tr)], keep_left=True)
     return NONE
 
 
-def _extend(tr: Trace, owner: DequeValue, other: Value) -> Value:
+def _extend(tr: Tracer, owner: DequeValue, other: Value) -> Value:
     owner.replace(tr, [*owner.items(tr), *other.unpack(tr)])
     return NONE
 
 
-def _extendleft(tr: Trace, owner: DequeValue, other: Value) -> Value:
+def _extendleft(tr: Tracer, owner: DequeValue, other: Value) -> Value:
     owner.replace(tr, [*other.unpack(tr)[::-1], *owner.items(tr)], keep_left=True)
     return NONE
 
 
-def _take(tr: Trace, owner: DequeValue, index: int) -> Value:
+def _take(tr: Tracer, owner: DequeValue, index: int) -> Value:
     items = list(owner.items(tr))
     if not items:
         raise Raised(tr.make_exception(IndexError, "pop from an empty deque"))
@@ -147,19 +146,19 @@ def _take(tr: Trace, owner: DequeValue, index: int) -> Value:
     return element
 
 
-def _rotate(tr: Trace, owner: DequeValue, count: Value = ONE) -> Value:
+def _rotate(tr: Tracer, owner: DequeValue, count: Value = ONE) -> Value:
     moved = collections.deque(owner.items(tr))
     moved.rotate(count.const(tr))
     owner.replace(tr, list(moved))
     return NONE
 
 
-def _clear(tr: Trace, owner: DequeValue) -> Value:
+def _clear(tr: Tracer, owner: DequeValue) -> Value:
     owner.replace(tr, [])
     return NONE
 
 
-def _reverse(tr: Trace, owner: DequeValue) -> Value:
+def _reverse(tr: Tracer, owner: DequeValue) -> Value:
     owner.replace(tr, owner.items(tr)[::-1])
     return NONE
 
@@ -181,7 +180,7 @@ _METHODS: dict[str, Any] = {
 }
 
 
-def wrap_deque(tr: Trace, obj: collections.deque, source: Source | None) -> DequeValue:
+def wrap_deque(tr: Tracer, obj: collections.deque, source: Source | None) -> DequeValue:
     """An existing deque: its length is guarded now, its elements when they are read."""
     if source is not None:
         tr.guards.type_is(source, collections.deque)

@@ -14,8 +14,7 @@ from ..base import Raised, Value
 from ..constants import ConstValue
 
 if TYPE_CHECKING:
-    from ...capture.frame_writer import Output
-    from ...trace.trace import Trace
+    from ...trace.tracer import FrameWriter, Tracer
     from .mappings import DictValue
     from .sequences import SequenceValue
     from .sets import SetValue
@@ -24,21 +23,21 @@ if TYPE_CHECKING:
 class IteratorValue(Value):
     __slots__ = ()
 
-    def iter(self, tr: Trace) -> Value:
+    def iter(self, tr: Tracer) -> Value:
         return self
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         return True
 
-    def hash_key(self, tr: Trace) -> Any:
+    def hash_key(self, tr: Tracer) -> Any:
         return self
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         from ..objects import builtin_method
 
         return builtin_method(tr, self, name)
 
-    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "__iter__":
             return self
         if name == "__next__":
@@ -62,13 +61,13 @@ class SequenceIterator(IteratorValue):
     def pytype(self) -> type:
         return type(iter(()))
 
-    def next(self, tr: Trace) -> Value | None:
+    def next(self, tr: Tracer) -> Value | None:
         if self.position >= len(self.items):
             return None
         self.position += 1
         return self.items[self.position - 1]
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         return f"iter({out.container('[', ']', self.items[self.position :])})"
 
 
@@ -85,7 +84,7 @@ class SetIterator(SequenceIterator):
     def pytype(self) -> type:
         return type(iter(set()))
 
-    def next(self, tr: Trace) -> Value | None:
+    def next(self, tr: Tracer) -> Value | None:
         if self.size < 0:
             return None
         if len(self.owner.entries) != self.size:
@@ -98,7 +97,7 @@ class SetIterator(SequenceIterator):
             raise GraphBreak(OPERATION, "a set gets other elements while it is iterated")
         return element
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         if self.size >= 0 and len(self.owner.entries) != self.size:
             raise GraphBreak(NOT_REBUILDABLE, "an iterator over a set that has changed")
         if self in out.direct and self.size >= 0:
@@ -119,14 +118,14 @@ class LiveIterator(IteratorValue):
     def pytype(self) -> type:
         return type(iter([])) if self.owner.pytype() is list else type(iter(()))
 
-    def next(self, tr: Trace) -> Value | None:
+    def next(self, tr: Tracer) -> Value | None:
         if self.position < 0 or self.position >= len(self.owner._items):
             self.position = -1  # what is appended after the end is not seen
             return None
         self.position += 1
         return self.owner.at(tr, self.position - 1)
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         if self.position < 0:
             return "iter([])" if self.pytype() is type(iter([])) else "iter(())"
         variable = out.temporary(f"iter({out.value(self.owner)})")
@@ -139,7 +138,7 @@ class DictIterator(IteratorValue):
 
     __slots__ = ("keys", "kind", "owner", "position", "version")
 
-    def __init__(self, tr: Trace, owner: DictValue, kind: str) -> None:
+    def __init__(self, tr: Tracer, owner: DictValue, kind: str) -> None:
         owner.guard_keys(tr)
         self.owner = owner
         self.kind = kind
@@ -151,7 +150,7 @@ class DictIterator(IteratorValue):
     def pytype(self) -> type:
         return type(iter(getattr({}, self.kind)()))
 
-    def next(self, tr: Trace) -> Value | None:
+    def next(self, tr: Tracer) -> Value | None:
         if self.position < 0:
             return None
         if self.owner.version != self.version:
@@ -162,7 +161,7 @@ class DictIterator(IteratorValue):
         self.position += 1
         return self.owner.view_item(tr, self.kind, self.keys[self.position - 1])
 
-    def _keys_changed(self, tr: Trace) -> None:
+    def _keys_changed(self, tr: Tracer) -> None:
         if len(self.owner.entries) != len(self.keys):
             kind = (
                 "OrderedDict mutated"
@@ -173,7 +172,7 @@ class DictIterator(IteratorValue):
         if list(self.owner.entries) != self.keys:
             raise GraphBreak(OPERATION, "a dictionary gets other keys while it is iterated")
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         """For a loop the real thing; elsewhere the rest, read when it is asked for, as values may still change."""
         if self.owner.version != self.version:
             raise GraphBreak(NOT_REBUILDABLE, "an iterator over a dictionary whose keys have changed")
@@ -200,13 +199,13 @@ class RangeIterator(IteratorValue):
     def pytype(self) -> type:
         return type(iter(range(0)))
 
-    def next(self, tr: Trace) -> Value | None:
+    def next(self, tr: Tracer) -> Value | None:
         if self.position >= len(self.value):
             return None
         self.position += 1
         return ConstValue(self.value[self.position - 1])
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         return f"iter({self.value[self.position :]!r})"
 
 
@@ -221,7 +220,7 @@ class EnumerateIterator(IteratorValue):
     def pytype(self) -> type:
         return enumerate
 
-    def next(self, tr: Trace) -> Value | None:
+    def next(self, tr: Tracer) -> Value | None:
         from .sequences import TupleValue
 
         element = self.inner.next(tr)
@@ -230,7 +229,7 @@ class EnumerateIterator(IteratorValue):
         self.count += 1
         return TupleValue([ConstValue(self.count - 1), element])
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         return f"enumerate({out.value(self.inner)}, {self.count})"
 
 
@@ -245,7 +244,7 @@ class ZipIterator(IteratorValue):
     def pytype(self) -> type:
         return zip
 
-    def next(self, tr: Trace) -> Value | None:
+    def next(self, tr: Tracer) -> Value | None:
         from .sequences import TupleValue
 
         row: list[Value] = []
@@ -258,7 +257,7 @@ class ZipIterator(IteratorValue):
             row.append(element)
         return TupleValue(row) if row else None
 
-    def _check_lengths(self, tr: Trace, position: int) -> None:
+    def _check_lengths(self, tr: Tracer, position: int) -> None:
         if position:
             before = "argument 1" if position == 1 else f"arguments 1-{position}"
             raise Raised(tr.make_exception(ValueError, f"zip() argument {position + 1} is shorter than {before}"))
@@ -267,7 +266,7 @@ class ZipIterator(IteratorValue):
                 before = "argument 1" if later == 2 else f"arguments 1-{later - 1}"
                 raise Raised(tr.make_exception(ValueError, f"zip() argument {later} is longer than {before}"))
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         inner = ", ".join(map(out.value, self.inners))
         return f"zip({inner}, strict=True)" if self.strict else f"zip({inner})"
 
@@ -283,7 +282,7 @@ class MapIterator(IteratorValue):
     def pytype(self) -> type:
         return map
 
-    def next(self, tr: Trace) -> Value | None:
+    def next(self, tr: Tracer) -> Value | None:
         args = []
         for inner in self.inners:
             element = inner.next(tr)
@@ -297,7 +296,7 @@ class MapIterator(IteratorValue):
                 return None
             raise
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         return f"map({', '.join(map(out.value, [self.function, *self.inners]))})"
 
 
@@ -314,12 +313,12 @@ class CountIterator(IteratorValue):
     def pytype(self) -> type:
         return itertools.count
 
-    def next(self, tr: Trace) -> Value | None:
+    def next(self, tr: Tracer) -> Value | None:
         current = self.value
         self.value = tr.binary("+", current, self.step)
         return current
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         count = out.names.const(itertools.count)
         return f"{count}({out.value(self.value)}, {out.value(self.step)})"
 
@@ -347,7 +346,7 @@ class ExistingIterator(IteratorValue):
     def real(self) -> Any:
         return self.obj
 
-    def next(self, tr: Trace) -> Value | None:
+    def next(self, tr: Tracer) -> Value | None:
         if self.inner and tr.frame is not None and tr.frame.stack and tr.frame.stack[-1] is self:
             raise GraphBreak(OPERATION, "an iterator that another iterator takes from as well")
         if not self.inner:
@@ -360,7 +359,7 @@ class ExistingIterator(IteratorValue):
         return element
 
 
-def wrap_iterator(tr: Trace, obj: Any, source: Any) -> Value | None:
+def wrap_iterator(tr: Tracer, obj: Any, source: Any) -> Value | None:
     """The value of an existing builtin iterator; None for a class whose state cannot be read.
 
     The state is what ``__reduce__`` tells: the function that makes such an iterator, its arguments, and the position.
@@ -413,7 +412,7 @@ def wrap_iterator(tr: Trace, obj: Any, source: Any) -> Value | None:
     return ExistingIterator(obj, mirror, source)
 
 
-def _wrap_dict_iterator(tr: Trace, obj: Any, source: Any) -> Value | None:
+def _wrap_dict_iterator(tr: Tracer, obj: Any, source: Any) -> Value | None:
     """An iterator over a dictionary tells what is left; the garbage collector knows the dictionary."""
     tr.guards.type_is(source, type(obj))
     left = operator.length_hint(obj)
@@ -452,7 +451,7 @@ class UserIterator(IteratorValue):
     def pytype(self) -> type:
         return self.owner.pytype()
 
-    def next(self, tr: Trace) -> Value | None:
+    def next(self, tr: Tracer) -> Value | None:
         try:
             if self.position < 0:
                 return self.owner.call_method(tr, "__next__", [], {})
@@ -463,7 +462,7 @@ class UserIterator(IteratorValue):
                 return None
             raise
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         if self.position < 0:
             return out.value(self.owner)
         variable = out.temporary(f"iter({out.value(self.owner)})")
@@ -488,7 +487,7 @@ class GeneratorValue(IteratorValue):
 
         return types.GeneratorType
 
-    def next(self, tr: Trace) -> Value | None:
+    def next(self, tr: Tracer) -> Value | None:
         try:
             return self.send(tr, ConstValue(None))
         except Raised as raised:
@@ -496,20 +495,20 @@ class GeneratorValue(IteratorValue):
                 return None
             raise
 
-    def send(self, tr: Trace, value: Value) -> Value:
+    def send(self, tr: Tracer, value: Value) -> Value:
         if self.done:
             raise Raised(tr.make_exception(StopIteration))
         if not self.started and not (value.is_const() and value.const(tr) is None):
             raise Raised(tr.make_exception(TypeError, "can't send non-None value to a just-started generator"))
         return self._resume(tr, value, None)
 
-    def throw(self, tr: Trace, error: Raised) -> Value:
+    def throw(self, tr: Tracer, error: Raised) -> Value:
         if self.done or not self.started:
             self.done = True
             raise error
         return self._resume(tr, None, error)
 
-    def _resume(self, tr: Trace, value: Value | None, error: Raised | None) -> Value:
+    def _resume(self, tr: Tracer, value: Value | None, error: Raised | None) -> Value:
         if self.running:
             raise Raised(tr.make_exception(ValueError, "generator already executing"))
         self.running = True
@@ -534,7 +533,7 @@ class GeneratorValue(IteratorValue):
             tr.unfinished[self] = None
         return result
 
-    def close(self, tr: Trace) -> None:
+    def close(self, tr: Tracer) -> None:
         if self.done:
             return
         if not self.started:
@@ -548,7 +547,7 @@ class GeneratorValue(IteratorValue):
             raise
         raise Raised(tr.make_exception(RuntimeError, "generator ignored GeneratorExit"))
 
-    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "send":
             return self.send(tr, args[0])
         if name == "close":
@@ -558,12 +557,12 @@ class GeneratorValue(IteratorValue):
             return self.throw(tr, Raised(tr.as_exception(args)))
         return super().call_method(tr, name, args, kwargs)
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         if name.startswith("gi_"):
             raise GraphBreak(SUSPENDED, f"{name} of a generator")
         return super().getattr(tr, name)
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         if self.done:
             return "iter(())"
         raise GraphBreak(NOT_REBUILDABLE, f"generator {self.frame.code.co_name} is suspended in the middle")

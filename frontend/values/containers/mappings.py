@@ -17,8 +17,7 @@ from .sequences import Lazy, TupleValue
 from .sets import SetValue
 
 if TYPE_CHECKING:
-    from ...capture.frame_writer import Output
-    from ...trace.trace import Trace
+    from ...trace.tracer import FrameWriter, Tracer
 
 _CONST_KEYS = (str, int, bool, float, type(None))
 
@@ -48,7 +47,7 @@ class DictValue(Value):
     def _base(self) -> type:
         return collections.OrderedDict if issubclass(self.cls, collections.OrderedDict) else dict
 
-    def guard_keys(self, tr: Trace) -> None:
+    def guard_keys(self, tr: Tracer) -> None:
         """From here on the trace depends on exactly which keys there are, and on their order."""
         if self._keys_guarded:
             return
@@ -71,7 +70,7 @@ class DictValue(Value):
                 self.source, "all(map({2}.is_, {0}, {1}))", (keys, __import__("operator")), "has the same keys"
             )
 
-    def lookup(self, tr: Trace, key: Value) -> Value | None:
+    def lookup(self, tr: Tracer, key: Value) -> Value | None:
         """The element under ``key``, or None; guards presence or absence of this key only."""
         hashed = key.hash_key(tr)
         found = self.entries.get(hashed)
@@ -85,7 +84,7 @@ class DictValue(Value):
             self.entries[hashed] = (found[0], element)
         return element
 
-    def _guard_presence(self, tr: Trace, key: Value, hashed: Any, present: bool) -> None:
+    def _guard_presence(self, tr: Tracer, key: Value, hashed: Any, present: bool) -> None:
         assert self.source is not None
         words = f"has {'a' if present else 'no'} key {key.describe():.60}".replace("{", "{{").replace("}", "}}")
         if key.source is not None and not key.is_const():
@@ -95,36 +94,36 @@ class DictValue(Value):
             self.source, f"{{2}}.__contains__({{0}}, {{1}}) is {present}", (tr.stable(hashed), self._base()), words
         )
 
-    def has(self, tr: Trace, key: Value) -> bool:
+    def has(self, tr: Tracer, key: Value) -> bool:
         hashed = key.hash_key(tr)
         present = hashed in self.entries
         if not self._keys_guarded:
             self._guard_presence(tr, key, hashed, present)
         return present
 
-    def keys(self, tr: Trace) -> list[Value]:
+    def keys(self, tr: Tracer) -> list[Value]:
         self.guard_keys(tr)
         return [key for key, _ in self.entries.values()]
 
-    def values(self, tr: Trace) -> list[Value]:
+    def values(self, tr: Tracer) -> list[Value]:
         self.guard_keys(tr)
         for hashed, (key, element) in list(self.entries.items()):
             if isinstance(element, Lazy):
                 self.entries[hashed] = (key, tr.force(element))
         return [element for _, element in self.entries.values()]
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         if not self._keys_guarded and self.source is not None and tr.effects.is_clean(self):
             tr.guards.add(
                 self.source, "{0}" if self.entries else "not {0}", (), "is not empty" if self.entries else "is empty"
             )
         return bool(self.entries)
 
-    def length(self, tr: Trace) -> Value:
+    def length(self, tr: Tracer) -> Value:
         self.guard_keys(tr)
         return ConstValue(len(self.entries))
 
-    def getitem(self, tr: Trace, key: Value) -> Value:
+    def getitem(self, tr: Tracer, key: Value) -> Value:
         found = self.lookup(tr, key)
         if found is not None:
             return found
@@ -134,15 +133,15 @@ class DictValue(Value):
             return element
         raise Raised(tr.make_exception_from_values(KeyError, [key]))
 
-    def contains(self, tr: Trace, item: Value) -> Value:
+    def contains(self, tr: Tracer, item: Value) -> Value:
         return ConstValue(self.has(tr, item))
 
-    def iter(self, tr: Trace) -> Value:
+    def iter(self, tr: Tracer) -> Value:
         from .iterators import DictIterator
 
         return DictIterator(tr, self, "keys")
 
-    def view_item(self, tr: Trace, kind: str, hashed: Any) -> Value:
+    def view_item(self, tr: Tracer, kind: str, hashed: Any) -> Value:
         """What iterating over ``keys()``, ``values()`` or ``items()`` gives for one entry."""
         key, element = self.entries[hashed]
         if kind == "keys":
@@ -152,37 +151,37 @@ class DictValue(Value):
             self.entries[hashed] = (key, element)
         return element if kind == "values" else TupleValue([key, element])
 
-    def unpack(self, tr: Trace) -> list[Value]:
+    def unpack(self, tr: Tracer) -> list[Value]:
         return self.keys(tr)
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
-    def _change(self, tr: Trace) -> None:
+    def _change(self, tr: Tracer) -> None:
         self.values(tr)  # the write-back needs every element, as it is now
         tr.effects.changed(self)
 
-    def setitem(self, tr: Trace, key: Value, value: Value) -> None:
+    def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
         self._change(tr)
         hashed = key.hash_key(tr)
         kept = self.entries.get(hashed)
         self.version += kept is None
         self.entries[hashed] = (kept[0] if kept else key, value)
 
-    def delitem(self, tr: Trace, key: Value) -> None:
+    def delitem(self, tr: Tracer, key: Value) -> None:
         if not self.has(tr, key):
             raise Raised(tr.make_exception_from_values(KeyError, [key]))
         self._change(tr)
         self.version += 1
         del self.entries[key.hash_key(tr)]
 
-    def replace(self, tr: Trace, entries: dict[Any, tuple[Value, Any]]) -> None:
+    def replace(self, tr: Tracer, entries: dict[Any, tuple[Value, Any]]) -> None:
         self._change(tr)
         self.version += 1
         self.entries = entries
 
     # --- attributes ------------------------------------------------------------------------------------------------
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         from ..objects import builtin_method
 
         if name == "default_factory" and self.cls is collections.defaultdict:
@@ -198,23 +197,23 @@ class DictValue(Value):
             raise GraphBreak(OPERATION, f"attribute {name!r} of {self.describe()}")
         return builtin_method(tr, self, name)
 
-    def setattr(self, tr: Trace, name: str, value: Value) -> None:
+    def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         if self.cls is not collections.OrderedDict or self.source is not None or hasattr(self.cls, name):
             super().setattr(tr, name, value)
         self.attrs[name] = value
 
-    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         from ..methods import call_builtin_method
 
         return call_builtin_method(tr, self, self.cls, name, args, kwargs)
 
-    def arg(self, tr: Trace) -> Any:
+    def arg(self, tr: Tracer) -> Any:
         return {key.const(tr): self.lookup(tr, key).arg(tr) for key in self.keys(tr)}  # type: ignore[union-attr]
 
-    def fake(self, tr: Trace) -> Any:
+    def fake(self, tr: Tracer) -> Any:
         return {key.const(tr): self.lookup(tr, key).fake(tr) for key in self.keys(tr)}  # type: ignore[union-attr]
 
-    def const(self, tr: Trace) -> Any:
+    def const(self, tr: Tracer) -> Any:
         plain = {key.const(tr): self.lookup(tr, key).const(tr) for key in self.keys(tr)}  # type: ignore[union-attr]
         if self.cls is dict:
             return plain
@@ -225,7 +224,7 @@ class DictValue(Value):
             setattr(made, name, value.const(tr))
         return made
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         self.values(out.tr)
         pairs = [f"{out.value(key)}: {out.value(element)}" for key, element in self.entries.values()]
         text = "{" + ", ".join(pairs) + "}"
@@ -256,7 +255,7 @@ class DictViewValue(Value):
     def pytype(self) -> type:
         return {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}[self.kind]
 
-    def unpack(self, tr: Trace) -> list[Value]:
+    def unpack(self, tr: Tracer) -> list[Value]:
         owner = self.owner
         if self.kind == "keys":
             return owner.keys(tr)
@@ -264,39 +263,39 @@ class DictViewValue(Value):
             return owner.values(tr)
         return [TupleValue([k, v]) for k, v in zip(owner.keys(tr), owner.values(tr), strict=True)]
 
-    def iter(self, tr: Trace) -> Value:
+    def iter(self, tr: Tracer) -> Value:
         from .iterators import DictIterator
 
         return DictIterator(tr, self.owner, self.kind)
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         return self.owner.truth(tr)
 
-    def length(self, tr: Trace) -> Value:
+    def length(self, tr: Tracer) -> Value:
         return self.owner.length(tr)
 
-    def contains(self, tr: Trace, item: Value) -> Value:
+    def contains(self, tr: Tracer, item: Value) -> Value:
         return self.owner.contains(tr, item) if self.kind == "keys" else super().contains(tr, item)
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         from ..objects import builtin_method
 
         return builtin_method(tr, self, name)
 
-    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         from ..methods import call_builtin_method
 
         return call_builtin_method(tr, self.as_set(tr), set, name, args, kwargs)
 
-    def as_set(self, tr: Trace) -> SetValue:
+    def as_set(self, tr: Tracer) -> SetValue:
         """A set with the view's elements, for set algebra on views."""
         return SetValue({value.hash_key(tr): value for value in self.unpack(tr)})
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         return f"{out.value(self.owner)}.{self.kind}()"
 
 
-def wrap_dict(tr: Trace, obj: dict, source: Source | None, raw: bool = False) -> DictValue:
+def wrap_dict(tr: Tracer, obj: dict, source: Source | None, raw: bool = False) -> DictValue:
     """An existing dictionary; with ``raw`` its class may override item access, which must then be bypassed."""
     if source is not None and not raw:
         tr.guards.type_is(source, type(obj))

@@ -13,8 +13,7 @@ from ..base import Raised, Value
 from ..constants import ConstValue
 
 if TYPE_CHECKING:
-    from ...capture.frame_writer import Output
-    from ...trace.trace import Trace
+    from ...trace.tracer import FrameWriter, Tracer
 
 
 class Lazy:
@@ -37,34 +36,34 @@ class SequenceValue(Value):
         self._lazy = lazy
         self.source = source
 
-    def items(self, tr: Trace) -> list[Value]:
+    def items(self, tr: Tracer) -> list[Value]:
         """The elements, all of them looked at.  The list is the value's own: change it only through methods."""
         if self._lazy:
             self._items = [tr.force(element) for element in self._items]
             self._lazy = False
         return self._items
 
-    def at(self, tr: Trace, index: int) -> Value:
+    def at(self, tr: Tracer, index: int) -> Value:
         element = self._items[index]
         if self._lazy and isinstance(element, Lazy):
             element = self._items[index] = tr.force(element)
         return element
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         return bool(self._items)
 
-    def length(self, tr: Trace) -> Value:
+    def length(self, tr: Tracer) -> Value:
         return ConstValue(len(self._items))
 
-    def unpack(self, tr: Trace) -> list[Value]:
+    def unpack(self, tr: Tracer) -> list[Value]:
         return list(self.items(tr))
 
-    def iter(self, tr: Trace) -> Value:
+    def iter(self, tr: Tracer) -> Value:
         from .iterators import LiveIterator
 
         return LiveIterator(self)
 
-    def _index(self, tr: Trace, key: Value) -> int | slice:
+    def _index(self, tr: Tracer, key: Value) -> int | slice:
         if isinstance(key, SliceValue):
             return key.const(tr)
         if not issubclass(key.pytype(), (int, torch.Tensor)) and not hasattr(key.pytype(), "__index__"):
@@ -74,7 +73,7 @@ class SequenceValue(Value):
             )
         return operator.index(key.const(tr))
 
-    def getitem(self, tr: Trace, key: Value) -> Value:
+    def getitem(self, tr: Tracer, key: Value) -> Value:
         index = self._index(tr, key)
         if isinstance(index, slice):
             return self._slice(tr, self.items(tr)[index])
@@ -83,19 +82,19 @@ class SequenceValue(Value):
             raise Raised(tr.make_exception(IndexError, f"{kind} index out of range"))
         return self.at(tr, index)
 
-    def _slice(self, tr: Trace, items: list[Value]) -> Value:
+    def _slice(self, tr: Tracer, items: list[Value]) -> Value:
         raise NotImplementedError
 
-    def arg(self, tr: Trace) -> Any:
+    def arg(self, tr: Tracer) -> Any:
         return self._plain([element.arg(tr) for element in self.items(tr)])
 
-    def fake(self, tr: Trace) -> Any:
+    def fake(self, tr: Tracer) -> Any:
         return self._plain([element.fake(tr) for element in self.items(tr)])
 
     def is_const(self) -> bool:
         return not self._lazy and all(element.is_const() for element in self._items)
 
-    def const(self, tr: Trace) -> Any:
+    def const(self, tr: Tracer) -> Any:
         return self._plain([element.const(tr) for element in self.items(tr)])
 
     def _plain(self, items: list) -> Any:
@@ -116,20 +115,20 @@ class ListValue(SequenceValue):
     def _plain(self, items: list) -> Any:
         return items
 
-    def _slice(self, tr: Trace, items: list[Value]) -> Value:
+    def _slice(self, tr: Tracer, items: list[Value]) -> Value:
         return ListValue(items)
 
-    def replace(self, tr: Trace, items: list[Value]) -> None:
+    def replace(self, tr: Tracer, items: list[Value]) -> None:
         """Make ``items`` the list's contents."""
         self.items(tr)
         tr.effects.changed(self)
         self._items = items
 
-    def append(self, tr: Trace, value: Value) -> None:
+    def append(self, tr: Tracer, value: Value) -> None:
         tr.effects.changed(self)
         self._items.append(value)
 
-    def setitem(self, tr: Trace, key: Value, value: Value) -> None:
+    def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
         index = self._index(tr, key)
         items = list(self.items(tr))
         try:
@@ -141,7 +140,7 @@ class ListValue(SequenceValue):
             raise Raised(tr.exception(error)) from None
         self.replace(tr, items)
 
-    def delitem(self, tr: Trace, key: Value) -> None:
+    def delitem(self, tr: Tracer, key: Value) -> None:
         items = list(self.items(tr))
         try:
             del items[self._index(tr, key)]
@@ -149,20 +148,20 @@ class ListValue(SequenceValue):
             raise Raised(tr.exception(error)) from None
         self.replace(tr, items)
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         from ..objects import builtin_method
 
         return builtin_method(tr, self, name)
 
-    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         from ..methods import call_builtin_method
 
         return call_builtin_method(tr, self, list, name, args, kwargs)
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         return out.container("[", "]", self._all_items(out))
 
-    def _all_items(self, out: Output) -> list[Value]:
+    def _all_items(self, out: FrameWriter) -> list[Value]:
         return self.items(out.tr)
 
 
@@ -193,7 +192,7 @@ class ExistingListValue(ListValue):
     def _items(self, items: list) -> None:
         self._contents = items
 
-    def append(self, tr: Trace, value: Value) -> None:
+    def append(self, tr: Tracer, value: Value) -> None:
         if self.appended is None:
             super().append(tr, value)
         else:
@@ -220,24 +219,24 @@ class TupleValue(SequenceValue):
             return tuple(items)
         return self.cls(*items) if hasattr(self.cls, "_fields") else self.cls(items)
 
-    def const(self, tr: Trace) -> Any:
+    def const(self, tr: Tracer) -> Any:
         plain = super().const(tr)
         return torch.Size(plain) if self.cls is torch.Size else plain
 
-    def _slice(self, tr: Trace, items: list[Value]) -> Value:
+    def _slice(self, tr: Tracer, items: list[Value]) -> Value:
         return TupleValue(items, cls=torch.Size if self.cls is torch.Size else tuple)
 
-    def hash_key(self, tr: Trace) -> Any:
+    def hash_key(self, tr: Tracer) -> Any:
         return tuple(element.hash_key(tr) for element in self.items(tr))
 
-    def setitem(self, tr: Trace, key: Value, value: Value) -> None:
+    def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
         message = f"{self.cls.__name__!r} object does not support item assignment"
         raise Raised(tr.make_exception(TypeError, message))
 
-    def delitem(self, tr: Trace, key: Value) -> None:
+    def delitem(self, tr: Tracer, key: Value) -> None:
         raise Raised(tr.make_exception(TypeError, f"{self.cls.__name__!r} object doesn't support item deletion"))
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         from ..objects import builtin_method, class_attribute
 
         fields = getattr(self.cls, "_fields", None) or _structseq_fields(self.cls)
@@ -249,7 +248,7 @@ class TupleValue(SequenceValue):
                 return found
         return builtin_method(tr, self, name)
 
-    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         from ..methods import call_builtin_method
 
         if self.cls is torch.Size and name == "numel":
@@ -258,7 +257,7 @@ class TupleValue(SequenceValue):
             return self.getattr(tr, name).call(tr, args, kwargs)
         return call_builtin_method(tr, self, tuple, name, args, kwargs)
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         items = self.items(out.tr)
         if self.cls is tuple:
             return out.container("(", ",)" if len(items) == 1 else ")", items)
@@ -287,33 +286,33 @@ class RangeValue(Value):
     def is_const(self) -> bool:
         return True
 
-    def const(self, tr: Trace) -> Any:
+    def const(self, tr: Tracer) -> Any:
         return self.value
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         return bool(self.value)
 
-    def length(self, tr: Trace) -> Value:
+    def length(self, tr: Tracer) -> Value:
         return ConstValue(len(self.value))
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         return tr.lift(getattr(self.value, name)) if name in ("start", "stop", "step") else super().getattr(tr, name)
 
-    def getitem(self, tr: Trace, key: Value) -> Value:
+    def getitem(self, tr: Tracer, key: Value) -> Value:
         return tr.fold(operator.getitem, [self.value, key.const(tr)], {})
 
-    def contains(self, tr: Trace, item: Value) -> Value:
+    def contains(self, tr: Tracer, item: Value) -> Value:
         return ConstValue(item.const(tr) in self.value)
 
-    def iter(self, tr: Trace) -> Value:
+    def iter(self, tr: Tracer) -> Value:
         from .iterators import RangeIterator
 
         return RangeIterator(self.value)
 
-    def hash_key(self, tr: Trace) -> Any:
+    def hash_key(self, tr: Tracer) -> Any:
         return self.value
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         return repr(self.value)
 
 
@@ -332,35 +331,35 @@ class SliceValue(Value):
     def is_const(self) -> bool:
         return self.start.is_const() and self.stop.is_const() and self.step.is_const()
 
-    def const(self, tr: Trace) -> slice:
+    def const(self, tr: Tracer) -> slice:
         return slice(self.start.const(tr), self.stop.const(tr), self.step.const(tr))
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         if name in ("start", "stop", "step"):
             return getattr(self, name)
         from ..objects import builtin_method
 
         return builtin_method(tr, self, name)
 
-    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "indices":
             return tr.lift(self.const(tr).indices(args[0].const(tr)))
         return super().call_method(tr, name, args, kwargs)
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         return True
 
-    def arg(self, tr: Trace) -> Any:
+    def arg(self, tr: Tracer) -> Any:
         return slice(self.start.arg(tr), self.stop.arg(tr), self.step.arg(tr))
 
-    def fake(self, tr: Trace) -> Any:
+    def fake(self, tr: Tracer) -> Any:
         return slice(self.start.fake(tr), self.stop.fake(tr), self.step.fake(tr))
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         return f"slice({out.value(self.start)}, {out.value(self.stop)}, {out.value(self.step)})"
 
 
-def wrap_list(tr: Trace, obj: list, source: Source | None) -> ListValue:
+def wrap_list(tr: Tracer, obj: list, source: Source | None) -> ListValue:
     """An existing list: its elements are guarded when they are read."""
     items = [Lazy(x, item(source, i) if source else None) for i, x in enumerate(obj)]
     if source is None:
@@ -369,13 +368,13 @@ def wrap_list(tr: Trace, obj: list, source: Source | None) -> ListValue:
     return ExistingListValue(items, source, lambda: _guard_length(tr, obj, source))
 
 
-def wrap_tuple(tr: Trace, obj: tuple, source: Source | None) -> TupleValue:
+def wrap_tuple(tr: Tracer, obj: tuple, source: Source | None) -> TupleValue:
     _guard_length(tr, obj, source)
     items = [Lazy(x, item(source, i) if source else None) for i, x in enumerate(obj)]
     return TupleValue(items, source, type(obj), lazy=True)
 
 
-def _guard_length(tr: Trace, obj: Any, source: Source | None) -> None:
+def _guard_length(tr: Tracer, obj: Any, source: Source | None) -> None:
     if source is not None:
         tr.guards.type_is(source, type(obj))
         tr.guards.add(source, f"len({{0}}) == {len(obj)}", (), f"has length {len(obj)}")

@@ -14,8 +14,7 @@ from ..base import MISSING, Raised, Value
 from ..constants import ConstValue
 
 if TYPE_CHECKING:
-    from ...capture.frame_writer import Output
-    from ...trace.trace import Trace
+    from ...trace.tracer import FrameWriter, Tracer
 
 _ALGEBRA = ("union", "intersection", "difference", "symmetric_difference")
 
@@ -47,21 +46,21 @@ class SetValue(Value):
     def pytype(self) -> type:
         return self.cls
 
-    def truth(self, tr: Trace) -> bool:
+    def truth(self, tr: Tracer) -> bool:
         return bool(self.entries)
 
-    def length(self, tr: Trace) -> Value:
+    def length(self, tr: Tracer) -> Value:
         return ConstValue(len(self.entries))
 
-    def contains(self, tr: Trace, item: Value) -> Value:
+    def contains(self, tr: Tracer, item: Value) -> Value:
         return ConstValue(item.hash_key(tr) in self.entries)
 
-    def iter(self, tr: Trace) -> Value:
+    def iter(self, tr: Tracer) -> Value:
         from .iterators import SetIterator
 
         return SetIterator(self, self.unpack(tr))
 
-    def unpack(self, tr: Trace) -> list[Value]:
+    def unpack(self, tr: Tracer) -> list[Value]:
         if len(self.entries) < 2:
             return list(self.entries.values())
         order = self.mirror
@@ -83,13 +82,13 @@ class SetValue(Value):
         known = {key: value for each in (*sets[::-1], self) for key, value in each.entries.items()}
         return SetValue({key: known[key] for key in made}, cls=self.cls, mirror=made)
 
-    def replace(self, tr: Trace, entries: dict[Any, Value], mirror: Any = None) -> None:
+    def replace(self, tr: Tracer, entries: dict[Any, Value], mirror: Any = None) -> None:
         """Make ``entries`` the contents; ``mirror`` is a real set to which the same was done, if there is one."""
         tr.effects.changed(self)
         self.entries = entries
         self.mirror = mirror
 
-    def hash_key(self, tr: Trace) -> Any:
+    def hash_key(self, tr: Tracer) -> Any:
         if self.cls is not frozenset:
             raise Raised(tr.make_exception(TypeError, f"unhashable type: '{self.cls.__name__}'"))
         return frozenset(self.entries)
@@ -97,22 +96,22 @@ class SetValue(Value):
     def is_const(self) -> bool:
         return self.cls is frozenset and _is_plain(self.entries)
 
-    def const(self, tr: Trace) -> Any:
+    def const(self, tr: Tracer) -> Any:
         return self.cls(value.const(tr) for value in self.entries.values())
 
-    def getattr(self, tr: Trace, name: str) -> Value:
+    def getattr(self, tr: Tracer, name: str) -> Value:
         from ..objects import builtin_method
 
         return builtin_method(tr, self, name)
 
-    def call_method(self, tr: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         from ..methods import call_builtin_method
 
         if name in _ALGEBRA and (found := self.combine(name, args)) is not None:
             return found
         return call_builtin_method(tr, self, self.cls, name, args, kwargs)
 
-    def rebuild(self, out: Output) -> str:
+    def rebuild(self, out: FrameWriter) -> str:
         return f"{self.cls.__name__}({out.container('[', ']', self.in_order_of_making())})"
 
     def in_order_of_making(self) -> list[Value]:
@@ -135,7 +134,7 @@ def _is_plain(entries: dict[Any, Value]) -> bool:
     return all(value.is_const() for value in entries.values())
 
 
-def make_set(tr: Trace, given: Value, cls: type) -> SetValue:
+def make_set(tr: Tracer, given: Value, cls: type) -> SetValue:
     """``set(given)``; what comes from a set or a dictionary is stored in another order than the rest."""
     if isinstance(given, SetValue):
         if cls is frozenset and given.cls is frozenset:
@@ -152,7 +151,7 @@ def make_set(tr: Trace, given: Value, cls: type) -> SetValue:
     return SetValue(entries, cls=cls, mirror=cls(kept) if _is_plain(entries) else None)
 
 
-def wrap_set(tr: Trace, obj: Any, source: Source | None, raw: bool = False) -> SetValue:
+def wrap_set(tr: Tracer, obj: Any, source: Source | None, raw: bool = False) -> SetValue:
     """An existing set or frozenset, guarded as a whole; with ``raw`` its class may override methods, to be bypassed."""
     base = _base(type(obj))
     if source is not None:
