@@ -82,7 +82,7 @@ def goes_on_in(code: types.CodeType) -> None:
     _behind.set(code, True)
 
 
-class NotWorthIt(Exception):
+class LeftToEager(Exception):
     """A frame has so few operators that it runs in eager; ``always``: so do all others of its code."""
 
     def __init__(self, operators: int, where: str, always: bool) -> None:
@@ -93,16 +93,16 @@ class NotWorthIt(Exception):
 
 
 def check(tr: Tracer, asked_for: bool) -> None:
-    """Raise NotWorthIt for a frame that has little to capture; ``asked_for``: its user wants a graph of this one."""
+    """Raise LeftToEager for a frame that has little to capture; ``asked_for``: its user wants a graph of this one."""
     if tr.op_count >= FEW:
         return
     file = tr.code.co_filename
     if _behind.get(tr.code) is not None:
-        raise NotWorthIt(tr.op_count, "behind a loop that was left to eager", always=True)
+        raise LeftToEager(tr.op_count, "behind a loop that was left to eager", always=True)
     if not asked_for and tr.code.co_name in _COMPREHENSIONS:
-        raise NotWorthIt(tr.op_count, "in a comprehension that eager code runs", always=False)
+        raise LeftToEager(tr.op_count, "in a comprehension that eager code runs", always=False)
     if not asked_for and file.startswith(_LAYERS):
-        raise NotWorthIt(tr.op_count, "in a layer that eager code calls", always=not file.endswith(_OF_LAYERS))
+        raise LeftToEager(tr.op_count, "in a layer that eager code calls", always=not file.endswith(_OF_LAYERS))
 
 
 def note(reason: str) -> str:

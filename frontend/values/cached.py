@@ -7,8 +7,9 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import C_FUNCTION, GraphBreak
+from ..capture.attempts import StateChanged
 from ..guards.sources import call, const_source
-from .base import StateChanged, Value
+from .base import Value
 from .classes import BuiltinValue
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class CachedFunctionValue(BuiltinValue):
         except Exception as error:
             raise GraphBreak(C_FUNCTION, f"cached function {self.describe()}", error) from None
         if self.obj.cache_info().misses > before.misses:
-            raise StateChanged  # the function has run, which may have changed what the trace has read
+            raise StateChanged(f"cached function {self.describe()} has run")  # and may have changed what was read
         base = self.source or const_source(self.obj, self.describe())
         return tr.wrap(result, call(base, "{0}(*{1}, **{2})", "{0}(...)", (tr.keep_equal(plain), tr.keep_equal(named))))
 

@@ -12,8 +12,9 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torchmux import torch_internals as ti
 
 from ..breaks import OPERATION, GraphBreak
+from ..capture.attempts import StateChanged
 from ..guards.sources import Source, attr, const_source, item
-from .base import MISSING, Raised, StateChanged, Value
+from .base import MISSING, Raised, Value
 from .constants import ConstValue
 from .objects import ObjectValue, bind_class_attribute
 from .tensors import TensorValue
@@ -162,7 +163,7 @@ class NNModuleValue(ObjectValue):
                 self.obj._infer_parameters(self.obj, tuple(given[: len(args)]), named)
         except Exception as error:
             raise GraphBreak(OPERATION, f"making the parameters of {self.describe()}: {error}", error) from None
-        raise StateChanged
+        raise StateChanged(f"{self.describe()} has made its parameters")
 
     def special(self, tr: Tracer, name: str) -> Value | None:
         if name == "__getitem__" and isinstance(self.obj, torch.nn.ModuleList):
