@@ -128,7 +128,7 @@ def _stop_before(tr: Trace, broke: GraphBreak, fullgraph: bool) -> Stop:
 
 
 def _check_resumable(tr: Trace, broke: GraphBreak) -> None:
-    """Raise the break where the frame cannot go on behind it, or need not."""
+    """Raise the break where the frame cannot be resumed after it, or need not be."""
     if in_handler(tr.root.program, tr.break_index):
         broke.reason += " (while an exception is being handled, where a frame cannot be resumed)"
         raise broke
