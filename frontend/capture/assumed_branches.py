@@ -24,6 +24,7 @@ from torchmux import torch_internals as ti
 from .. import logs
 from ..guards.sources import CellSource, LocalSource, const_source
 from ..handlers import classify
+from ..values.base import GraphValue
 from ..values.constants import ConstValue
 from ..values.tensors import TensorValue
 from .tracebacks import starts_again
@@ -105,6 +106,7 @@ def expect(tr: Tracer, value: TensorValue, outcome: bool) -> None:
     """Take for granted that ``value`` is true, or false."""
     # a copy of its own: the program may change the tensor later
     condition = tr.emit("call_function", torch.ne, [value, ConstValue(0)], {})
+    assert isinstance(condition, GraphValue)
     tr.expectations.append((condition, outcome))
 
 

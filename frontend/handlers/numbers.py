@@ -175,7 +175,9 @@ def check_is_size(tr: Tracer, value: Value, *message: Value, **named: Value) -> 
 
 
 def _check_handler(tr: Tracer, *args: Value) -> Value:
-    return tr.function_handler(torch._check)(tr, *args)
+    handler = tr.function_handler(torch._check)
+    assert handler is not None
+    return handler(tr, *args)
 
 
 @handles(*ti.distribution_checks())

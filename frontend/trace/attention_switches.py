@@ -43,7 +43,7 @@ class Switches:
     def write(self, tr: Tracer, setter: Callable, value: Any) -> None:
         self.read(tr, setter)
         self.written.add(setter)
-        tr._node("call_function", setter, (value,), {})
+        tr.create_node("call_function", setter, (value,), {})
         setter(value)
 
     def close(self, tr: Tracer) -> None:
@@ -52,7 +52,7 @@ class Switches:
             now, initial = _SWITCHES[setter](), self.initial[setter]
             if now != initial:
                 self.final[setter] = now
-                tr._node("call_function", setter, (initial,), {})
+                tr.create_node("call_function", setter, (initial,), {})
 
     def restore(self) -> None:
         """Set everything back for real; also what a graph that fails in the middle leaves behind."""

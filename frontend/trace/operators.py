@@ -25,6 +25,7 @@ from ..values.objects import ObjectValue
 from ..values.tensors import TensorValue
 from ..values.texts import DataText
 from .same_tensor import may_be_one
+from .tracer import Tracer
 
 # symbol -> (function, special method, reflected method)
 _BINARY: dict[str, tuple[Callable, str, str]] = {
@@ -69,16 +70,8 @@ def _plain_number(value: Value) -> Value:
     return value
 
 
-class Protocols:
-    """What the interpreter asks of two values at once; mixed into the trace."""
-
-    # supplied by the trace
-    emit: Any
-    fold: Any
-    make_exception: Any
-    static_lookup: Any
-    wrap: Any
-    lift: Any
+class Operators(Tracer):
+    """The part of a trace that applies Python's operators to values."""
 
     # --- arithmetic ------------------------------------------------------------------------------------------------
 
@@ -119,7 +112,8 @@ class Protocols:
         try:
             result = function(a, b)
         except Exception as error:
-            if isinstance(error, ti.fake_tensor_errors()["guard"]):
+            undecided: Any = ti.fake_tensor_errors()["guard"]
+            if isinstance(error, undecided):
                 raise self.undecided(error.cond, f"symbolic {function.__name__}") from None
             # there is no such operation on symbols: bits, powers that may be fractions
             return self.fold(function, [left.const(self), right.const(self)], {})
@@ -127,7 +121,7 @@ class Protocols:
             return ConstValue(result)
         if result.node.expr.is_number:
             return sym_result(self, result, None)
-        node = self._node("call_function", function, (left.arg(self), right.arg(self)), {})
+        node = self.create_node("call_function", function, (left.arg(self), right.arg(self)), {})
         node.meta["example_value"] = result
         return sym_result(self, result, node)
 
@@ -198,8 +192,9 @@ class Protocols:
             return left
         if isinstance(left, SetValue) and left.cls is set and symbol[:-1] in _SET_METHODS:
             merged = left.call_method(self, _SET_METHODS[symbol[:-1]], [right], {})
-            known = left.mirror is not None and isinstance(right, SetValue) and right.mirror is not None
-            left.replace(self, dict(merged.entries), function(left.mirror, right.mirror) if known else None)
+            assert isinstance(merged, SetValue)
+            mirror = right.mirror if isinstance(right, SetValue) and left.mirror is not None else None
+            left.replace(self, dict(merged.entries), None if mirror is None else function(left.mirror, mirror))
             return left
         if isinstance(left, ObjectValue):
             method = self.special_method(left, name)
@@ -251,7 +246,7 @@ class Protocols:
             return self.fold(function, [value.const(self)], {})  # symbolic integers have no bits
         if isinstance(value, SymValue):
             result = function(value.sym)
-            node = self._node("call_function", function, (value.node,), {})
+            node = self.create_node("call_function", function, (value.node,), {})
             node.meta["example_value"] = result
             return sym_result(self, result, node)
         if isinstance(value, ObjectValue):
@@ -459,7 +454,7 @@ class Protocols:
         return self.fold(format, [_text_arg(self, value), text], {})
 
 
-def _text_arg(tr: Any, value: Value) -> Any:
+def _text_arg(tr: Tracer, value: Value) -> Any:
     """The object whose text is wanted; containers of constants count."""
     real = value.real()
     if isinstance(real, (type, types.FunctionType, types.ModuleType)):
@@ -477,7 +472,7 @@ def _text_arg(tr: Any, value: Value) -> Any:
     return value.const(tr)
 
 
-def _format_args(tr: Any, value: Value) -> Any:
+def _format_args(tr: Tracer, value: Value) -> Any:
     if isinstance(value, TupleValue):
         return tuple(_text_arg(tr, v) for v in value.items(tr))
     return _text_arg(tr, value)

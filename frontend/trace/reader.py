@@ -26,15 +26,15 @@ from ..guards.guards import GuardSet
 from ..guards.sources import CellSource, LocalSource, Source, attr, const_source, global_source, raw_item
 from ..handlers import classify
 from ..unwrap import compiled_elsewhere, compiled_here
-from ..values.base import MISSING, Raised, Value
+from ..values.base import MISSING, Lazy, Raised, Value
 from ..values.cached import CachedFunctionValue
+from ..values.cells import CellValue
 from ..values.classes import BuiltinValue, ClassValue, DisabledValue, PythonModuleValue, RealValue, WeakrefValue
 from ..values.constants import CONST_TYPES, ConstValue
 from ..values.containers.deques import wrap_deque
 from ..values.containers.iterators import wrap_iterator
 from ..values.containers.mappings import wrap_dict
 from ..values.containers.sequences import (
-    Lazy,
     ListValue,
     RangeValue,
     SliceValue,
@@ -45,11 +45,12 @@ from ..values.containers.sequences import (
 from ..values.containers.sets import wrap_set
 from ..values.contexts import wrap_context
 from ..values.exceptions import wrap_exception
-from ..values.functions import CellValue, CodeValue, FunctionValue, MethodValue, PartialValue, wrap_function
+from ..values.functions import CodeValue, FunctionValue, MethodValue, PartialValue, wrap_function
 from ..values.modules import wrap_module
 from ..values.numpy_ import wrap_numpy_function
 from ..values.objects import BuiltinMethodValue, HashedKey, ObjectValue
 from ..values.tensors import TensorValue
+from .tracer import ActiveFrame, Tracer
 
 _MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
 _DATA_DESCRIPTOR: dict[type, bool] = {}
@@ -67,18 +68,14 @@ _INERT_TYPES = (
 )  # fmt: skip
 
 
-class Reader:
-    """The reading half of a trace."""
-
-    guards: GuardSet
-    tensor_input: Any
-    make_exception: Any
-    effects: Any
+class Reader(Tracer):
+    """The part of a trace that reads existing objects into values."""
 
     def __init__(self) -> None:
+        self.guards = GuardSet()
         self._memo: dict[int, Value] = {}
         self._keep: list[Any] = []  # what _memo has ids of must stay alive
-        self._global_guards: set[tuple[int, str]] = set()
+        self._global_guards: set[tuple[int | str, ...]] = set()
         self._distinct: set[type] = set()
         self._equal: dict[tuple[type, str], Any] = {}
         self.module_sources: set[Source] = set()  # paths that lead to modules
@@ -102,8 +99,7 @@ class Reader:
                 self._guard_again(known, obj, source)
             return known
         value = self._wrap_new(obj, cls, source)
-        self._memo[id(obj)] = value
-        self._keep.append(obj)
+        self.remember(obj, value)
         return value
 
     def _guard_again(self, known: Value, obj: Any, source: Source) -> None:
@@ -306,9 +302,8 @@ class Reader:
             return TupleValue([self.wrap_key(k, None) for k in key])
         return self.wrap(key, source)
 
-    def wrap_storage(self, owner: ObjectValue) -> Value | None:
+    def wrap_storage(self, obj: Any, source: Source | None) -> Value | None:
         """The builtin contents of an existing object whose class derives from a builtin class."""
-        obj, source = owner.obj, owner.source
         kind = type(obj)
         if issubclass(kind, dict):
             return wrap_dict(self, obj, source, raw=True)
@@ -335,13 +330,18 @@ class Reader:
                 return ConstValue(value)
         return None
 
-    def force(self, element: Any) -> Value:
+    def force(self, element: Value | Lazy) -> Value:
         """The value of a container's element that has not been looked at yet."""
         return self.wrap(element.obj, element.source) if isinstance(element, Lazy) else element
 
     def keep_equal(self, obj: Any) -> Any:
         """One object for all that look like this one, so that sources which hold it are equal."""
         return self._equal.setdefault((type(obj), repr(obj)), obj)
+
+    def remember(self, obj: Any, value: Value) -> None:
+        """Make ``value`` what ``obj`` is wherever it is met."""
+        self._memo[id(obj)] = value
+        self._keep.append(obj)
 
     def memo_of(self, obj: Any) -> Value | None:
         return self._memo.get(id(obj))
@@ -473,7 +473,7 @@ class Reader:
 
     # --- globals ---------------------------------------------------------------------------------------------------
 
-    def load_global(self, frame: Any, name: str) -> Value:
+    def load_global(self, frame: ActiveFrame, name: str) -> Value:
         namespace = frame.namespace
         written = self.effects.global_value(namespace, name)
         if written is not None:

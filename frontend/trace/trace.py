@@ -16,7 +16,6 @@ from .. import breaks, polyfills
 from ..breaks import GraphBreak
 from ..bytecode import resume_origin
 from ..capture.assumed_branches import parameters
-from ..guards.guards import GuardSet
 from ..guards.sources import CellSource, LocalSource, Source, const_source
 from ..handlers import builtins_, classes, copying, numbers, numpy_, optim, torch_  # noqa: F401 - each fills the tables
 from ..handlers.table import CLASSES, CODES, FOLDABLE, FUNCTIONS
@@ -26,27 +25,29 @@ from ..interpreter import Frame
 from ..interpreter.frame import StopAtBreak
 from ..marks.function_marks import asked
 from ..sizes.dynamic import DynamicDims
-from ..values.base import Raised, Value
+from ..values.base import GraphValue, Raised, Value
+from ..values.cells import CellValue
 from ..values.classes import ClassValue
 from ..values.constants import ConstValue
 from ..values.containers.mappings import DictValue
 from ..values.contexts import AutocastValue, ContextValue
 from ..values.exceptions import ExceptionValue
-from ..values.functions import CellValue, FunctionValue, bind
+from ..values.functions import FunctionValue, bind
 from ..values.instance_dict import InstanceDictValue
 from ..values.objects import ObjectValue
 from .attention_switches import Switches
 from .effects import Effects
-from .operators import Protocols
+from .operators import Operators
 from .reader import Reader
 from .recorder import GraphRecorder
+from .tracer import ActiveFrame, Handler
 
 _POLYFILL_GLOBALS = {id(module.__dict__) for module in polyfills.MODULES}
 _POLYFILL_FILES = {module.__file__ for module in polyfills.MODULES}
 _MAX_UNROLLED = 100_000
 
 
-class Trace(GraphRecorder, Reader, Protocols):
+class Trace(GraphRecorder, Reader, Operators):
     """The state of one attempt.
 
     ``stop_at`` is the step (a count of raw instructions of the root frame) at which an earlier attempt met a graph
@@ -70,9 +71,8 @@ class Trace(GraphRecorder, Reader, Protocols):
         Reader.__init__(self)
         self.config = config
         self.code = code
-        self.guards = GuardSet()
         self.effects = Effects()
-        self.frame: Frame | None = None
+        self.frame: ActiveFrame | None = None
         self.step = 0
         self.step_began = 0  # with so many operators in the graph
         self.loops: dict[int, tuple[int, int]] = {}  # where a loop of the root frame begins -> step, operators there
@@ -80,7 +80,7 @@ class Trace(GraphRecorder, Reader, Protocols):
         self.swapped: set[Value] = set()  # tables of modules that functional_call has filled with other tensors
         self.stop_at = stop_at
         self.may_expect = may_expect
-        self.expectations: list[tuple[Value, bool]] = []  # conditions, and what they were taken to be
+        self.expectations: list[tuple[GraphValue, bool]] = []  # conditions, and what they were taken to be
         self.may_put_off = may_put_off
         self.put_off = 0  # class statements
         self.texts = 0  # how many texts with data in them were made, and are expected to be dropped
@@ -104,8 +104,7 @@ class Trace(GraphRecorder, Reader, Protocols):
             cell = CellValue(source=CellSource(name), obj=real)
             cell.contents_source = LocalSource(name, cell=True)
             # functions that share the cell are met later, through their own closures
-            self._memo[id(real)] = cell
-            self._keep.append(real)
+            self.remember(real, cell)
             closure.append(cell)
         root = Frame(self, code, frame_globals, {}, tuple(closure))
         for name in code.co_cellvars:
@@ -136,7 +135,7 @@ class Trace(GraphRecorder, Reader, Protocols):
             self._close_contexts()
             return None
         except Raised as raised:
-            error = GraphBreak(breaks.EXCEPTION, self._describe_exception(raised))
+            error = GraphBreak(breaks.EXCEPTION, self.describe_exception(raised))
             error.frames = raised.frames
             raise error from None
         finally:
@@ -194,7 +193,7 @@ class Trace(GraphRecorder, Reader, Protocols):
         if self.graph_grad != self.begin_grad:
             self._follow_grad()
 
-    def _describe_exception(self, raised: Raised) -> str:
+    def describe_exception(self, raised: Raised) -> str:
         value = raised.value
         name = value.pytype().__name__
         if isinstance(value, ExceptionValue):
@@ -259,8 +258,9 @@ class Trace(GraphRecorder, Reader, Protocols):
 
     # --- calls -----------------------------------------------------------------------------------------------------
 
-    def inline(self, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def inline(self, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Run a Python function of the traced program in a frame of its own."""
+        assert isinstance(function, FunctionValue)
         code = function.code
         if (handler := CODES.get(id(code))) is not None:
             return handler(self, function, args, kwargs)
@@ -276,13 +276,13 @@ class Trace(GraphRecorder, Reader, Protocols):
             return GeneratorValue(frame)
         return frame.run()
 
-    def function_handler(self, obj: Any) -> Any:
+    def function_handler(self, obj: Any) -> Handler | None:
         try:
             return FUNCTIONS.get(obj)
         except TypeError:
             return None
 
-    def class_handler(self, cls: type) -> Any:
+    def class_handler(self, cls: type) -> Handler | None:
         handler = CLASSES.get(cls)
         if handler is not None:
             return handler
@@ -339,12 +339,12 @@ class Trace(GraphRecorder, Reader, Protocols):
             product = self.binary("*", product, value)
         return product
 
-    def as_mapping(self, value: Value) -> DictValue | None:
+    def as_mapping(self, value: Value) -> Value | None:
         """The dictionary behind a value that C code would read as one, whatever its class overrides."""
         if isinstance(value, DictValue):
             return value
         if isinstance(value, InstanceDictValue):
-            return value.snapshot(self)  # type: ignore[return-value]
+            return value.snapshot(self)
         if isinstance(value, ObjectValue) and issubclass(value.cls, dict):
             overridden = [self.static_lookup(value.cls, n) for n in ("keys", "__getitem__", "__iter__")]
             if not any(isinstance(f, types.FunctionType) for f in overridden):

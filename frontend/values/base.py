@@ -144,6 +144,35 @@ class Value:
         """The expression that makes the object after the graph has run; only for values without a source."""
         raise GraphBreak(NOT_REBUILDABLE, f"{self.describe()} was made inside the graph and has to live on after it")
 
+    def write_back(self, out: FrameWriter, target: str) -> list[str]:
+        """The lines that give the object from outside, which ``target`` loads, the state that the trace left it in.
+
+        New contents are rebuilt by this call, ahead of all such lines, so that no write is seen by a later read.
+        """
+        raise GraphBreak(NOT_REBUILDABLE, f"{self.describe()} was changed inside the graph")
+
+    def fill(self, out: FrameWriter, variable: str) -> None:
+        """Give an empty object, whose class derives from that of this container, the container's contents."""
+        raise GraphBreak(NOT_REBUILDABLE, f"{self.describe()} was made inside the graph and has to live on after it")
+
+
+class Lazy:
+    """An element of an existing container that nothing has looked at yet; reading it wraps and guards it."""
+
+    __slots__ = ("obj", "source")
+
+    def __init__(self, obj: Any, source: Source | None) -> None:
+        self.obj = obj
+        self.source = source
+
+
+class GraphValue(Value):
+    """What the graph computes, a tensor or a symbolic number: ``node`` is its place there."""
+
+    __slots__ = ("node",)
+
+    node: Any
+
 
 class _Missing:
     def __repr__(self) -> str:

@@ -13,7 +13,7 @@ import torch
 from torchmux import torch_internals as ti
 
 from ..breaks import C_FUNCTION, OPERATION, GraphBreak
-from .base import Raised, Value
+from .base import GraphValue, Raised, Value
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
@@ -172,10 +172,10 @@ class ConstMethodValue(Value):
         return f"({out.value(self.owner)}).{self.name}"
 
 
-class SymValue(Value):
+class SymValue(GraphValue):
     """A symbolic number: ``sym`` is torch's SymInt, SymFloat or SymBool, ``node`` its place in the graph."""
 
-    __slots__ = ("node", "sym")
+    __slots__ = ("sym",)
 
     def __init__(self, sym: Any, node: Any, source: Any = None) -> None:
         self.sym = sym

@@ -137,7 +137,7 @@ class AutocastValue(ContextValue):
         return self.cls
 
     def enter(self, tr: Tracer) -> Value:
-        node = tr._node("call_function", _enter_autocast, self.arguments, {})
+        node = tr.create_node("call_function", _enter_autocast, self.arguments, {})
         self.entered.append((node, _enter_autocast(*self.arguments)))
         tr.has_autocast = True
         return self
@@ -146,7 +146,7 @@ class AutocastValue(ContextValue):
         if not self.entered:
             raise GraphBreak(TORCH_STATE, "leaving an autocast region that was entered before a graph break")
         node, real_mode = self.entered.pop()
-        tr._node("call_function", _exit_autocast, (node,), {})
+        tr.create_node("call_function", _exit_autocast, (node,), {})
         _exit_autocast(real_mode)
 
     def restore(self) -> None:

@@ -111,7 +111,7 @@ class ExceptionValue(ObjectValue):
         allocate = out.names.const(BaseException.__new__)
         variable = out.shell(self, f"{allocate}({out.names.const(self.cls)})")
         out.line(f"{variable}.args = {out.value(self.args)}")
-        out.after.extend(out.attributes(variable, self))
+        out.after.extend(self.attribute_lines(out, variable))
         return variable
 
 

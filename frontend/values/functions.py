@@ -1,4 +1,4 @@
-"""Python functions, cells, bound methods, partials: what a call inlines."""
+"""Python functions, bound methods, partials: what a call inlines."""
 
 from __future__ import annotations
 
@@ -11,47 +11,12 @@ from typing import TYPE_CHECKING, Any
 from ..breaks import C_FUNCTION, DISABLED, GraphBreak
 from ..guards.sources import Source, attr, call, const_source, item
 from .base import MISSING, Raised, Value
+from .cells import CellValue
 from .constants import ConstValue
 from .containers.sequences import TupleValue
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
-
-
-class CellValue(Value):
-    """A closure cell.  ``contents`` is None while the cell is empty; ``source`` is the cell object's own."""
-
-    __slots__ = ("contents", "contents_source", "obj")
-
-    def __init__(self, contents: Value | None = None, source: Source | None = None, obj: Any = None) -> None:
-        self.contents = contents
-        self.source = source
-        self.obj = obj  # the real cell, read on first use
-        self.contents_source: Source | None = None
-
-    def pytype(self) -> type:
-        return types.CellType
-
-    def read(self, tr: Tracer) -> Value | None:
-        if self.contents is None and self.obj is not None:
-            source = self.contents_source or (attr(self.source, "cell_contents") if self.source else None)
-            try:
-                contents = self.obj.cell_contents
-            except ValueError:
-                return None
-            self.contents = tr.wrap(contents, source)
-        return self.contents
-
-    def write(self, tr: Tracer, value: Value | None) -> None:
-        tr.effects.changed(self)
-        self.obj = None
-        self.contents = value
-
-    def rebuild(self, out: FrameWriter) -> str:
-        variable = out.shell(self, f"{out.names.const(types.CellType)}()")
-        if self.contents is not None:
-            out.line(f"{variable}.cell_contents = {out.value(self.contents)}")
-        return variable
 
 
 class FunctionValue(Value):
@@ -221,11 +186,13 @@ def wrap_function(tr: Tracer, fn: types.FunctionType, source: Source | None) -> 
         tr.guards.add(attr(source, "__globals__"), "{0} is {1}", (fn.__globals__,), f"are those of {fn.__qualname__}")
     value = FunctionValue(fn.__code__, fn.__globals__, fn.__name__, fn.__qualname__, fn=fn, source=source)
     if fn.__closure__:
-        cells = []
+        cells: list[CellValue] = []
         for index, cell in enumerate(fn.__closure__):
             cell_source = call(base, f"{{0}}.__closure__[{index}]", f"cell {fn.__code__.co_freevars[index]} of {{0}}")
-            cells.append(tr.wrap(cell, cell_source))
-        value.closure = tuple(cells)  # type: ignore[arg-type]
+            wrapped = tr.wrap(cell, cell_source)
+            assert isinstance(wrapped, CellValue)
+            cells.append(wrapped)
+        value.closure = tuple(cells)
     if fn.__defaults__:
         defaults = attr(base, "__defaults__")
         tr.guards.is_object(defaults, fn.__defaults__)

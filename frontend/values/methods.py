@@ -196,7 +196,7 @@ def _dict_update(tr: Tracer, owner: DictValue, *others: Value, **kwargs: Value) 
 def pairs(tr: Tracer, other: Value) -> list[tuple[Value, Value]]:
     """What ``dict(other)`` would take as keys and values: a mapping, or an iterable of pairs."""
     mapping = tr.as_mapping(other)
-    if mapping is not None:
+    if isinstance(mapping, DictValue):
         return list(zip(mapping.keys(tr), mapping.values(tr), strict=True))
     if hasattr(other.pytype(), "keys"):
         return [(key, other.getitem(tr, key)) for key in other.call_method(tr, "keys", [], {}).unpack(tr)]

@@ -223,7 +223,7 @@ class ObjectValue(Value):
     def storage(self, tr: Tracer) -> Value | None:
         """The value of the builtin base, made when it is first needed."""
         if self._storage is None and self.obj is not MISSING:
-            self._storage = tr.wrap_storage(self)
+            self._storage = tr.wrap_storage(self.obj, self.source)
         return self._storage
 
     # --- attributes ------------------------------------------------------------------------------------------------
@@ -583,9 +583,27 @@ class ObjectValue(Value):
             maker = out.names.const(_allocator(self.cls))
             variable = out.shell(self, f"{maker}({cls})")
             if storage is not None:
-                out.fill(variable, storage)
-        out.after.extend(out.attributes(variable, self))
+                storage.fill(out, variable)
+        out.after.extend(self.attribute_lines(out, variable))
         return variable
+
+    def write_back(self, out: FrameWriter, target: str) -> list[str]:
+        return self.attribute_lines(out, target)
+
+    def attribute_lines(self, out: FrameWriter, variable: str) -> list[str]:
+        """The lines that give an object the attributes that the trace wrote."""
+        setter, lines = out.names.const(object.__setattr__), []
+        for name, value in self.attrs.items():
+            if value is _DELETED:
+                if self.source is not None:
+                    lines.append(f"{out.names.const(object.__delattr__)}({variable}, {name!r})")
+            elif issubclass(self.cls, BaseException):
+                lines.append(f"{variable}.{name} = {out.value(value)}")
+            else:
+                if name in self.moved and self.source is not None:
+                    lines.append(f"{out.names.const(object.__delattr__)}({variable}, {name!r})")
+                lines.append(f"{setter}({variable}, {name!r}, {out.value(value)})")
+        return lines
 
 
 _MISSING_PROTOCOL = {

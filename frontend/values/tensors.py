@@ -9,7 +9,7 @@ import torch
 
 from ..breaks import DATA_DEPENDENT_BRANCH, OPERATION, TENSOR_TO_PYTHON, TORCH_STATE, GraphBreak
 from ..guards.sources import attr
-from .base import Raised, Value
+from .base import GraphValue, Raised, Value
 from .constants import ConstValue
 from .scalars import READS, read_number
 from .tensor_indexing import select_symbolic
@@ -58,13 +58,13 @@ def is_plain_tensor(obj: Any) -> bool:
     return type(obj) in _TENSOR_CLASSES
 
 
-class TensorValue(Value):
+class TensorValue(GraphValue):
     """A tensor of the traced program.
 
     ``node`` is the graph node that computes it; ``example`` the fake tensor; ``cls`` the class that the program sees.
     """
 
-    __slots__ = ("attrs", "cls", "example", "is_input", "node")
+    __slots__ = ("attrs", "cls", "example", "is_input")
 
     def __init__(
         self, node: Any, example: Any, source: Any = None, cls: type = torch.Tensor, is_input: bool = False
@@ -278,6 +278,9 @@ class TensorValue(Value):
         if self.example.dim() == 0:
             raise Raised(tr.make_exception(TypeError, "iteration over a 0-d tensor"))
         return tr.emit("call_method", "unbind", [self], {}).unpack(tr)
+
+    def write_back(self, out: FrameWriter, target: str) -> list[str]:
+        return [f"{target}.{name} = {out.value(new)}" for name, new in self.attrs.items()]
 
     def rebuild(self, out: FrameWriter) -> str:
         text = out.graph_output(self)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...breaks import NOT_REBUILDABLE, GraphBreak
 from ...guards.sources import Source, attr, item
-from ..base import Raised, Value, call_handler
+from ..base import Lazy, Raised, Value, call_handler
 from ..constants import ConstValue
 from .iterators import SequenceIterator
-from .sequences import Lazy, SequenceValue, SliceValue
+from .sequences import SequenceValue, SliceValue
 
 if TYPE_CHECKING:
     from ...trace.tracer import FrameWriter, Tracer
@@ -87,6 +87,10 @@ class DequeValue(SequenceValue):
         from ..methods import call_builtin_method
 
         return call_builtin_method(tr, self, collections.deque, name, args, kwargs)
+
+    def write_back(self, out: FrameWriter, target: str) -> list[str]:
+        text = out.container("[", "]", self.items(out.tr))
+        return [f"{target}.clear()", f"{target}.extend({text})"]
 
     def rebuild(self, out: FrameWriter) -> str:
         items = out.container("[", "]", self.items(out.tr))

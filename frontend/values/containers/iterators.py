@@ -6,6 +6,7 @@ import collections
 import gc
 import itertools
 import operator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...breaks import NOT_REBUILDABLE, OPERATION, SUSPENDED, GraphBreak
@@ -14,7 +15,7 @@ from ..base import Raised, Value
 from ..constants import ConstValue
 
 if TYPE_CHECKING:
-    from ...trace.tracer import FrameWriter, Tracer
+    from ...trace.tracer import ActiveFrame, FrameWriter, Tracer
     from .mappings import DictValue
     from .sequences import SequenceValue
     from .sets import SetValue
@@ -358,6 +359,17 @@ class ExistingIterator(IteratorValue):
             self.taken += 1
         return element
 
+    def write_back(self, out: FrameWriter, target: str) -> list[str]:
+        return [f"{out.names.const(advance)}({target}, {self.taken}, {self.exhausted})"]
+
+
+def advance(iterator: Iterator, count: int, exhausted: bool) -> None:
+    """Take from a real iterator what the trace took from its mirror."""
+    for _ in itertools.islice(iterator, count):
+        pass
+    if exhausted:
+        next(iterator, None)
+
 
 def wrap_iterator(tr: Tracer, obj: Any, source: Any) -> Value | None:
     """The value of an existing builtin iterator; None for a class whose state cannot be read.
@@ -475,7 +487,7 @@ class GeneratorValue(IteratorValue):
 
     __slots__ = ("done", "frame", "running", "started")
 
-    def __init__(self, frame: Any) -> None:
+    def __init__(self, frame: ActiveFrame) -> None:
         self.frame = frame
         self.started = False
         self.done = False

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...breaks import OPERATION, GraphBreak
 from ...guards.sources import Source, call, raw_item
-from ..base import Raised, Value
+from ..base import Lazy, Raised, Value
 from ..constants import ConstValue
-from .sequences import Lazy, TupleValue
+from .sequences import TupleValue
 from .sets import SetValue
 
 if TYPE_CHECKING:
@@ -240,6 +240,19 @@ class DictValue(Value):
         for name, value in self.attrs.items():
             out.line(f"{variable}.{name} = {out.value(value)}")
         return variable
+
+    def write_back(self, out: FrameWriter, target: str) -> list[str]:
+        base = out.names.const(self._base())
+        self.values(out.tr)
+        pairs = [(out.value(key), out.value(element)) for key, element in self.entries.values()]
+        writes = [f"{base}.__setitem__({target}, {key}, {element})" for key, element in pairs]
+        return [f"{base}.clear({target})", *writes] if self.version else writes  # new values leave iterators alone
+
+    def fill(self, out: FrameWriter, variable: str) -> None:
+        base = out.names.const(self._base())
+        self.values(out.tr)
+        for key, element in self.entries.values():
+            out.line(f"{base}.__setitem__({variable}, {out.value(key)}, {out.value(element)})")
 
 
 class DictViewValue(Value):

@@ -9,21 +9,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...guards.sources import Source, item
-from ..base import Raised, Value
+from ..base import Lazy, Raised, Value
 from ..constants import ConstValue
 
 if TYPE_CHECKING:
     from ...trace.tracer import FrameWriter, Tracer
-
-
-class Lazy:
-    """An element of an existing container that nothing has looked at yet; reading it wraps and guards it."""
-
-    __slots__ = ("obj", "source")
-
-    def __init__(self, obj: Any, source: Source | None) -> None:
-        self.obj = obj
-        self.source = source
 
 
 class SequenceValue(Value):
@@ -159,10 +149,14 @@ class ListValue(SequenceValue):
         return call_builtin_method(tr, self, list, name, args, kwargs)
 
     def rebuild(self, out: FrameWriter) -> str:
-        return out.container("[", "]", self._all_items(out))
+        return out.container("[", "]", self.items(out.tr))
 
-    def _all_items(self, out: FrameWriter) -> list[Value]:
-        return self.items(out.tr)
+    def write_back(self, out: FrameWriter, target: str) -> list[str]:
+        text = out.container("[", "]", self.items(out.tr))
+        return [f"{out.names.const(list)}.__setitem__({target}, slice(None), {text})"]
+
+    def fill(self, out: FrameWriter, variable: str) -> None:
+        out.line(f"{out.names.const(list)}.extend({variable}, {out.container('[', ']', self.items(out.tr))})")
 
 
 class ExistingListValue(ListValue):
@@ -198,6 +192,11 @@ class ExistingListValue(ListValue):
         else:
             tr.effects.changed(self)
             self.appended.append(value)
+
+    def write_back(self, out: FrameWriter, target: str) -> list[str]:
+        if self.appended is None:
+            return super().write_back(out, target)
+        return [f"{out.names.const(list)}.extend({target}, {out.container('[', ']', self.appended)})"]
 
 
 class TupleValue(SequenceValue):

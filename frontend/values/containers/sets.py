@@ -114,6 +114,14 @@ class SetValue(Value):
     def rebuild(self, out: FrameWriter) -> str:
         return f"{self.cls.__name__}({out.container('[', ']', self.in_order_of_making())})"
 
+    def write_back(self, out: FrameWriter, target: str) -> list[str]:
+        text = out.container("[", "]", list(self.entries.values()))
+        return [f"{target}.clear()", f"{target}.update({text})"]
+
+    def fill(self, out: FrameWriter, variable: str) -> None:
+        items = out.container("[", "]", list(self.entries.values()))
+        out.line(f"{out.names.const(set)}.update({variable}, {items})")
+
     def in_order_of_making(self) -> list[Value]:
         """The elements in an order in which to store them, so that a new set gives them as the program's does."""
         if self.mirror is None:
