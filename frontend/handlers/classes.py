@@ -13,6 +13,7 @@ import torch
 from .. import breaks
 from ..breaks import GraphBreak
 from ..values.base import Value
+from ..values.builtin_methods import call_builtin_method
 from ..values.constants import ConstValue, SymValue
 from ..values.containers.deques import DequeValue
 from ..values.containers.iterators import CountIterator, EnumerateIterator, MapIterator, ZipIterator
@@ -21,7 +22,6 @@ from ..values.containers.sequences import ListValue, SliceValue, TupleValue
 from ..values.containers.sets import SetValue, make_set
 from ..values.exceptions import ExceptionValue
 from ..values.functions import MethodValue, PartialValue
-from ..values.methods import call_builtin_method
 from ..values.objects import ObjectValue
 from ..values.supers import SuperValue
 from ..values.tensors import TensorValue

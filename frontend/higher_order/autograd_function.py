@@ -20,11 +20,11 @@ from .. import breaks
 from ..breaks import GraphBreak
 from ..handlers.table import handles
 from ..values.base import GraphValue, Raised, Value
+from ..values.builtin_methods import BuiltinMethodValue
 from ..values.constants import ConstValue
 from ..values.containers.sequences import ListValue, TupleValue
 from ..values.contexts import UNKNOWN_GRAD
 from ..values.functions import FunctionValue
-from ..values.objects import BuiltinMethodValue
 from ..values.tensors import TensorValue
 from .region import Region, examples, in_backward, in_transform, node_of, rebind, run_operator
 

@@ -27,6 +27,7 @@ from ..guards.sources import CellSource, LocalSource, Source, attr, const_source
 from ..handlers import classify
 from ..unwrap import compiled_elsewhere, compiled_here
 from ..values.base import MISSING, Lazy, Raised, Value
+from ..values.builtin_methods import BuiltinMethodValue
 from ..values.cached import CachedFunctionValue
 from ..values.cells import CellValue
 from ..values.classes import BuiltinValue, ClassValue, DisabledValue, PythonModuleValue, RealValue, WeakrefValue
@@ -48,7 +49,7 @@ from ..values.exceptions import wrap_exception
 from ..values.functions import CodeValue, FunctionValue, MethodValue, PartialValue, wrap_function
 from ..values.modules import wrap_module
 from ..values.numpy_ import wrap_numpy_function
-from ..values.objects import BuiltinMethodValue, HashedKey, ObjectValue
+from ..values.objects import HashedKey, ObjectValue
 from ..values.tensors import TensorValue
 from .tracer import ActiveFrame, Tracer
 

@@ -7,7 +7,7 @@ the traced program's own ``try`` blocks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..breaks import C_FUNCTION, NOT_REBUILDABLE, OPERATION, GraphBreak
 
@@ -36,6 +36,9 @@ class Value:
     """One object of the traced program.  ``source`` is None for what the trace itself created."""
 
     __slots__ = ("source",)
+
+    # Methods that C defines and that need the representation: name -> function(tr, value, *args, **kwargs).
+    METHODS: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, source: Source | None = None) -> None:
         self.source = source
@@ -73,6 +76,10 @@ class Value:
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         raise self.not_understood(f"setting attribute {name!r} of {self.describe()}")
 
+    def store(self, tr: Tracer, name: str, value: Value) -> None:
+        """Write the object's own attribute, without any protocol."""
+        raise self.not_understood(f"attribute {name!r} in the dictionary of {self.describe()}")
+
     def delattr(self, tr: Tracer, name: str) -> None:
         raise self.not_understood(f"deleting attribute {name!r} of {self.describe()}")
 
@@ -80,12 +87,16 @@ class Value:
         raise self.not_understood(f"calling {self.describe()}")
 
     def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from .objects import BuiltinMethodValue
+        from .builtin_methods import BuiltinMethodValue
 
         method = self.getattr(tr, name)
         if isinstance(method, BuiltinMethodValue) and method.owner is self:
             raise GraphBreak(C_FUNCTION, f"method {name!r} of {self.describe()}")  # it would come back here
         return method.call(tr, args, kwargs)
+
+    def call_c_method(self, tr: Tracer, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """The method that C class ``cls`` defines, whatever the object's own class overrides."""
+        return self.call_method(tr, name, args, kwargs)
 
     def truth(self, tr: Tracer) -> bool:
         raise self.not_understood(f"truth of {self.describe()}")

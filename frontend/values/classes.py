@@ -16,8 +16,9 @@ from .base import MISSING, Raised, Value, call_handler
 from .constants import CONST_TYPES, ConstValue, SymValue
 from .containers.iterators import SequenceIterator
 from .containers.sequences import ListValue, TupleValue
+from .descriptors import bind_class_attribute
 from .exceptions import ExceptionValue
-from .objects import ObjectValue, bind_class_attribute
+from .objects import ObjectValue
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer

@@ -11,8 +11,8 @@ import torch
 from ..breaks import TORCH_STATE, GraphBreak
 from ..guards.sources import Source, attr
 from .base import Value
+from .builtin_methods import BuiltinMethodValue
 from .constants import ConstValue
-from .objects import BuiltinMethodValue
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ..breaks import OPERATION, GraphBreak
 from ..guards.sources import Source, attr, const_source
 from .base import MISSING, Value
+from .builtin_methods import BuiltinMethodValue
 from .constants import ConstValue
 from .containers.sequences import TupleValue
-from .objects import BuiltinMethodValue, ObjectValue
+from .objects import ObjectValue
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer

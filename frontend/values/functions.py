@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..breaks import C_FUNCTION, DISABLED, GraphBreak
 from ..guards.sources import Source, attr, call, const_source, item
 from .base import MISSING, Raised, Value
+from .builtin_methods import BuiltinMethodValue
 from .cells import CellValue
 from .constants import ConstValue
 from .containers.sequences import TupleValue
@@ -219,8 +220,6 @@ class CodeValue(Value):
         return self.code
 
     def getattr(self, tr: Tracer, name: str) -> Value:
-        from .objects import BuiltinMethodValue
-
         if name == "replace":
             return BuiltinMethodValue(self, types.CodeType, name)
         return tr.lift(getattr(self.code, name))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .base import MISSING, Raised, Value
+from .builtin_methods import builtin_method
 from .constants import ConstValue
-from .objects import _DELETED, ObjectValue, _namespace, builtin_method
+from .objects import _DELETED, ObjectValue, _namespace
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
@@ -77,7 +78,7 @@ class InstanceDictValue(Value):
                 args[1] if len(args) > 1 else ConstValue(None)
             )
         if name == "update":
-            from .methods import pairs
+            from .containers.mappings import pairs
 
             for key, value in [p for other in args for p in pairs(tr, other)]:
                 self.setitem(tr, key, value)

@@ -15,7 +15,8 @@ from ..breaks import OPERATION, GraphBreak
 from ..guards.sources import Source, attr, const_source, item
 from .base import MISSING, Raised, StateChanged, Value
 from .constants import ConstValue
-from .objects import ObjectValue, bind_class_attribute
+from .descriptors import bind_class_attribute
+from .objects import ObjectValue
 from .tensors import TensorValue
 
 if TYPE_CHECKING:

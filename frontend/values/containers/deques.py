@@ -5,9 +5,10 @@ from __future__ import annotations
 import collections
 from typing import TYPE_CHECKING, Any
 
-from ...breaks import NOT_REBUILDABLE, GraphBreak
+from ...breaks import C_FUNCTION, NOT_REBUILDABLE, GraphBreak
 from ...guards.sources import Source, attr, item
-from ..base import Lazy, Raised, Value, call_handler
+from ..base import Lazy, Raised, Value
+from ..builtin_methods import builtin_method, call_builtin_method
 from ..constants import ConstValue
 from .iterators import SequenceIterator
 from .sequences import SequenceValue, SliceValue
@@ -76,16 +77,9 @@ class DequeValue(SequenceValue):
         return DequeIterator(self, self.unpack(tr))
 
     def getattr(self, tr: Tracer, name: str) -> Value:
-        from ..objects import builtin_method
-
         return ConstValue(self.maxlen) if name == "maxlen" else builtin_method(tr, self, name)
 
     def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        method = _METHODS.get(name)
-        if method is not None:
-            return call_handler(method, f"deque.{name}", (tr, self, *args), kwargs)
-        from ..methods import call_builtin_method
-
         return call_builtin_method(tr, self, collections.deque, name, args, kwargs)
 
     def write_back(self, out: FrameWriter, target: str) -> list[str]:
@@ -119,6 +113,13 @@ class DequeIterator(SequenceIterator):
         if self.owner.version != self.version:
             raise GraphBreak(NOT_REBUILDABLE, "an iterator over a deque that has changed")
         return out.late_iterator(out.value(self.owner), self.position) if self in out.direct else super().rebuild(out)
+
+
+def _init(tr: Tracer, owner: DequeValue, iterable: Value | None = None, maxlen: Value = NONE) -> Value:
+    if maxlen.const(tr) != owner.maxlen:
+        raise GraphBreak(C_FUNCTION, "deque.__init__ of a deque with another maxlen")
+    owner.replace(tr, [])
+    return NONE if iterable is None else _extend(tr, owner, iterable)
 
 
 def _append(tr: Tracer, owner: DequeValue, value: Value) -> Value:
@@ -167,7 +168,9 @@ def _reverse(tr: Tracer, owner: DequeValue) -> Value:
     return NONE
 
 
-_METHODS: dict[str, Any] = {
+DequeValue.METHODS = {
+    **SequenceValue.METHODS,
+    "__init__": _init,
     "append": _append,
     "appendleft": _appendleft,
     "extend": _extend,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...breaks import NOT_REBUILDABLE, OPERATION, SUSPENDED, GraphBreak
 from ...guards.sources import call, item
 from ..base import Raised, Value
+from ..builtin_methods import builtin_method
 from ..constants import ConstValue
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ class IteratorValue(Value):
         return self
 
     def getattr(self, tr: Tracer, name: str) -> Value:
-        from ..objects import builtin_method
-
         return builtin_method(tr, self, name)
 
     def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import collections
 from typing import TYPE_CHECKING, Any
 
-from ...breaks import OPERATION, GraphBreak
+from ...breaks import C_FUNCTION, OPERATION, GraphBreak
 from ...guards.sources import Source, call, raw_item
 from ..base import Lazy, Raised, Value
+from ..builtin_methods import builtin_method, call_builtin_method
 from ..constants import ConstValue
 from .sequences import TupleValue
 from .sets import SetValue
@@ -19,6 +20,7 @@ from .sets import SetValue
 if TYPE_CHECKING:
     from ...trace.tracer import FrameWriter, Tracer
 
+NONE, TRUE = ConstValue(None), ConstValue(True)
 _CONST_KEYS = (str, int, bool, float, type(None))
 
 
@@ -182,8 +184,6 @@ class DictValue(Value):
     # --- attributes ------------------------------------------------------------------------------------------------
 
     def getattr(self, tr: Tracer, name: str) -> Value:
-        from ..objects import builtin_method
-
         if name == "default_factory" and self.cls is collections.defaultdict:
             return self.default_factory or ConstValue(None)
         if name in self.attrs:
@@ -203,8 +203,6 @@ class DictValue(Value):
         self.attrs[name] = value
 
     def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from ..methods import call_builtin_method
-
         return call_builtin_method(tr, self, self.cls, name, args, kwargs)
 
     def arg(self, tr: Tracer) -> Any:
@@ -255,6 +253,124 @@ class DictValue(Value):
             out.line(f"{base}.__setitem__({variable}, {out.value(key)}, {out.value(element)})")
 
 
+# --- methods -------------------------------------------------------------------------------------------------------
+
+
+def _init(tr: Tracer, owner: DictValue, *args: Value, **kwargs: Value) -> Value:
+    if owner.cls is collections.defaultdict:
+        raise GraphBreak(C_FUNCTION, "defaultdict.__init__ of an existing dictionary")
+    return _update(tr, owner, *args, **kwargs)  # the former entries stay
+
+
+def _get(tr: Tracer, owner: DictValue, key: Value, default: Value = NONE) -> Value:
+    return owner.lookup(tr, key) or default
+
+
+def _setdefault(tr: Tracer, owner: DictValue, key: Value, default: Value = NONE) -> Value:
+    found = owner.lookup(tr, key)
+    if found is None:
+        owner.setitem(tr, key, default)
+        return default
+    return found
+
+
+def _pop(tr: Tracer, owner: DictValue, key: Value, *default: Value, **named: Value) -> Value:
+    found = owner.lookup(tr, key)
+    if found is None:
+        fallback = [*default, *named.values()]
+        if fallback:
+            return fallback[0]
+        raise Raised(tr.make_exception_from_values(KeyError, [key]))
+    owner.delitem(tr, key)
+    return found
+
+
+def _popitem(tr: Tracer, owner: DictValue, last: Value = TRUE) -> Value:
+    keys = owner.keys(tr)
+    if not keys:
+        message = (
+            "dictionary is empty"
+            if issubclass(owner.cls, collections.OrderedDict)
+            else "popitem(): dictionary is empty"
+        )
+        raise Raised(tr.make_exception(KeyError, message))
+    key = keys[-1 if last.truth(tr) else 0]
+    element = owner.getitem(tr, key)
+    owner.delitem(tr, key)
+    return TupleValue([key, element])
+
+
+def _update(tr: Tracer, owner: DictValue, *others: Value, **kwargs: Value) -> Value:
+    for other in others:
+        for key, element in pairs(tr, other):
+            owner.setitem(tr, key, element)
+    for name, element in kwargs.items():
+        owner.setitem(tr, ConstValue(name), element)
+    return NONE
+
+
+def pairs(tr: Tracer, other: Value) -> list[tuple[Value, Value]]:
+    """What ``dict(other)`` would take as keys and values: a mapping, or an iterable of pairs."""
+    mapping = tr.as_mapping(other)
+    if isinstance(mapping, DictValue):
+        return list(zip(mapping.keys(tr), mapping.values(tr), strict=True))
+    if hasattr(other.pytype(), "keys"):
+        return [(key, other.getitem(tr, key)) for key in other.call_method(tr, "keys", [], {}).unpack(tr)]
+    result = []
+    for pair in other.unpack(tr):
+        key, element = pair.unpack(tr)
+        result.append((key, element))
+    return result
+
+
+def _clear(tr: Tracer, owner: DictValue) -> Value:
+    owner.replace(tr, {})
+    return NONE
+
+
+def _copy(tr: Tracer, owner: DictValue) -> Value:
+    owner.values(tr)
+    copy = DictValue(
+        dict(zip((k.hash_key(tr) for k in owner.keys(tr)), owner.entries.values(), strict=True)), cls=owner.cls
+    )
+    copy.default_factory = owner.default_factory
+    return copy
+
+
+def _move_to_end(tr: Tracer, owner: DictValue, key: Value, last: Value = TRUE) -> Value:
+    element = owner.getitem(tr, key)
+    hashed = key.hash_key(tr)
+    entries = dict(owner.entries)
+    entry = (entries.pop(hashed)[0], element)
+    owner.replace(tr, {**entries, hashed: entry} if last.truth(tr) else {hashed: entry, **entries})
+    return NONE
+
+
+def _reversed(tr: Tracer, owner: DictValue) -> Value:
+    from .iterators import SequenceIterator
+
+    return SequenceIterator(owner.keys(tr)[::-1])
+
+
+DictValue.METHODS = {
+    "__init__": _init,
+    "get": _get,
+    "keys": lambda tr, owner: DictViewValue(owner, "keys"),
+    "values": lambda tr, owner: DictViewValue(owner, "values"),
+    "items": lambda tr, owner: DictViewValue(owner, "items"),
+    "setdefault": _setdefault,
+    "pop": _pop,
+    "popitem": _popitem,
+    "update": _update,
+    "clear": _clear,
+    "copy": _copy,
+    "__copy__": _copy,
+    "move_to_end": _move_to_end,
+    "__reversed__": _reversed,
+    "__ior__": lambda tr, owner, other: (_update(tr, owner, other), owner)[1],
+}
+
+
 class DictViewValue(Value):
     """``keys()``, ``values()`` or ``items()`` of a dictionary: a live view."""
 
@@ -291,13 +407,9 @@ class DictViewValue(Value):
         return self.owner.contains(tr, item) if self.kind == "keys" else super().contains(tr, item)
 
     def getattr(self, tr: Tracer, name: str) -> Value:
-        from ..objects import builtin_method
-
         return builtin_method(tr, self, name)
 
     def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from ..methods import call_builtin_method
-
         return call_builtin_method(tr, self.as_set(tr), set, name, args, kwargs)
 
     def as_set(self, tr: Tracer) -> SetValue:

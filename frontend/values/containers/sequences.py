@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
 from ...guards.sources import Source, item
 from ..base import Lazy, Raised, Value
+from ..builtin_methods import builtin_method, call_builtin_method
 from ..constants import ConstValue
 
 if TYPE_CHECKING:
     from ...trace.tracer import FrameWriter, Tracer
+
+NONE, LAST = ConstValue(None), ConstValue(-1)
 
 
 class SequenceValue(Value):
     """What lists and tuples share: a Python list of values, some of them not yet looked at."""
 
     __slots__ = ("_items", "_lazy")
+
+    METHODS: ClassVar[dict[str, Any]] = {
+        "__add__": lambda tr, owner, other: tr.binary("+", owner, other),
+        "__mul__": lambda tr, owner, other: tr.binary("*", owner, other),
+        "__rmul__": lambda tr, owner, other: tr.binary("*", owner, other),
+    }
 
     def __init__(self, items: list, source: Source | None = None, lazy: bool = False) -> None:
         self._items = items
@@ -139,13 +148,9 @@ class ListValue(SequenceValue):
         self.replace(tr, items)
 
     def getattr(self, tr: Tracer, name: str) -> Value:
-        from ..objects import builtin_method
-
         return builtin_method(tr, self, name)
 
     def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from ..methods import call_builtin_method
-
         return call_builtin_method(tr, self, list, name, args, kwargs)
 
     def rebuild(self, out: FrameWriter) -> str:
@@ -157,6 +162,73 @@ class ListValue(SequenceValue):
 
     def fill(self, out: FrameWriter, variable: str) -> None:
         out.line(f"{out.names.const(list)}.extend({variable}, {out.container('[', ']', self.items(out.tr))})")
+
+
+# --- methods of lists ----------------------------------------------------------------------------------------------
+
+
+def _init(tr: Tracer, owner: ListValue, *args: Value, **kwargs: Value) -> Value:
+    owner.replace(tr, args[0].unpack(tr) if args else [])
+    return NONE
+
+
+def _append(tr: Tracer, owner: ListValue, value: Value) -> Value:
+    owner.append(tr, value)
+    return NONE
+
+
+def _extend(tr: Tracer, owner: ListValue, other: Value) -> Value:
+    for value in other.unpack(tr):
+        owner.append(tr, value)
+    return NONE
+
+
+def _insert(tr: Tracer, owner: ListValue, index: Value, value: Value) -> Value:
+    items = list(owner.items(tr))
+    items.insert(index.const(tr), value)
+    owner.replace(tr, items)
+    return NONE
+
+
+def _pop(tr: Tracer, owner: ListValue, index: Value = LAST) -> Value:
+    items = list(owner.items(tr))
+    try:
+        element = items.pop(index.const(tr))
+    except IndexError as error:
+        raise Raised(tr.exception(error)) from None
+    owner.replace(tr, items)
+    return element
+
+
+def _clear(tr: Tracer, owner: ListValue) -> Value:
+    owner.replace(tr, [])
+    return NONE
+
+
+def _reverse(tr: Tracer, owner: ListValue) -> Value:
+    owner.replace(tr, owner.items(tr)[::-1])
+    return NONE
+
+
+def _reversed(tr: Tracer, owner: ListValue) -> Value:
+    from .iterators import SequenceIterator
+
+    return SequenceIterator(owner.unpack(tr)[::-1])
+
+
+ListValue.METHODS = {
+    **SequenceValue.METHODS,
+    "__init__": _init,
+    "append": _append,
+    "extend": _extend,
+    "insert": _insert,
+    "pop": _pop,
+    "clear": _clear,
+    "copy": lambda tr, owner: ListValue(owner.unpack(tr)),
+    "reverse": _reverse,
+    "__reversed__": _reversed,
+    "__iadd__": lambda tr, owner, other: (_extend(tr, owner, other), owner)[1],
+}
 
 
 class ExistingListValue(ListValue):
@@ -236,7 +308,7 @@ class TupleValue(SequenceValue):
         raise Raised(tr.make_exception(TypeError, f"{self.cls.__name__!r} object doesn't support item deletion"))
 
     def getattr(self, tr: Tracer, name: str) -> Value:
-        from ..objects import builtin_method, class_attribute
+        from ..descriptors import class_attribute
 
         fields = getattr(self.cls, "_fields", None) or _structseq_fields(self.cls)
         if name in fields:
@@ -248,8 +320,6 @@ class TupleValue(SequenceValue):
         return builtin_method(tr, self, name)
 
     def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from ..methods import call_builtin_method
-
         if self.cls is torch.Size and name == "numel":
             return tr.fold_product(self.items(tr))
         if self.cls not in (tuple, torch.Size) and not hasattr(tuple, name):
@@ -336,8 +406,6 @@ class SliceValue(Value):
     def getattr(self, tr: Tracer, name: str) -> Value:
         if name in ("start", "stop", "step"):
             return getattr(self, name)
-        from ..objects import builtin_method
-
         return builtin_method(tr, self, name)
 
     def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:

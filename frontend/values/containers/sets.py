@@ -6,16 +6,19 @@ which the same is done.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...breaks import NOT_REBUILDABLE, OPERATION, GraphBreak
+from ...breaks import C_FUNCTION, NOT_REBUILDABLE, OPERATION, GraphBreak
 from ...guards.sources import Source
 from ..base import MISSING, Raised, Value
+from ..builtin_methods import builtin_method, call_builtin_method
 from ..constants import ConstValue
 
 if TYPE_CHECKING:
     from ...trace.tracer import FrameWriter, Tracer
 
+NONE = ConstValue(None)
 _ALGEBRA = ("union", "intersection", "difference", "symmetric_difference")
 
 
@@ -100,13 +103,9 @@ class SetValue(Value):
         return self.cls(value.const(tr) for value in self.entries.values())
 
     def getattr(self, tr: Tracer, name: str) -> Value:
-        from ..objects import builtin_method
-
         return builtin_method(tr, self, name)
 
     def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from ..methods import call_builtin_method
-
         if name in _ALGEBRA and (found := self.combine(name, args)) is not None:
             return found
         return call_builtin_method(tr, self, self.cls, name, args, kwargs)
@@ -131,6 +130,99 @@ class SetValue(Value):
             if list(self.cls(order)) == wanted:
                 return [self.entries[key] for key in order]
         raise GraphBreak(NOT_REBUILDABLE, "a set with an order that comes of its history")
+
+
+# --- methods -------------------------------------------------------------------------------------------------------
+
+
+def _init(tr: Tracer, owner: SetValue, *args: Value, **kwargs: Value) -> Value:
+    if owner.cls is set:
+        owner.replace(tr, {})
+        _update(tr, owner, *args)
+    return NONE
+
+
+def _mirrored(owner: SetValue, change: Callable[[set], Any]) -> set | None:
+    """The owner's real set after the same change, if it has one."""
+    if owner.mirror is not None:
+        change(owner.mirror)
+    return owner.mirror
+
+
+def _add(tr: Tracer, owner: SetValue, value: Value) -> Value:
+    hashed = value.hash_key(tr)
+    mirror = _mirrored(owner, lambda real: real.add(hashed)) if value.is_const() else None
+    owner.replace(tr, {**owner.entries, hashed: value, **owner.entries}, mirror)
+    return NONE
+
+
+def _discard(tr: Tracer, owner: SetValue, value: Value) -> Value:
+    hashed = value.hash_key(tr)
+    mirror = _mirrored(owner, lambda real: real.discard(hashed))
+    owner.replace(tr, {key: element for key, element in owner.entries.items() if key != hashed}, mirror)
+    return NONE
+
+
+def _remove(tr: Tracer, owner: SetValue, value: Value) -> Value:
+    if value.hash_key(tr) not in owner.entries:
+        raise Raised(tr.make_exception_from_values(KeyError, [value]))
+    return _discard(tr, owner, value)
+
+
+def _pop(tr: Tracer, owner: SetValue) -> Value:
+    entries = dict(owner.entries)
+    if not entries:
+        raise Raised(tr.make_exception(KeyError, "pop from an empty set"))
+    if owner.mirror is None and len(entries) > 1:
+        raise GraphBreak(C_FUNCTION, "set.pop: which element it takes depends on the set's history")
+    taken = entries.pop(next(iter(entries)) if owner.mirror is None else owner.mirror.pop())
+    owner.replace(tr, entries, owner.mirror)
+    return taken
+
+
+def _update(tr: Tracer, owner: SetValue, *others: Value) -> Value:
+    from .mappings import DictValue
+
+    entries, mirror = dict(owner.entries), owner.mirror
+    for other in others:
+        added = {value.hash_key(tr): value for value in other.unpack(tr)}
+        entries.update({key: value for key, value in added.items() if key not in entries})
+        real: Any = (
+            other.mirror
+            if isinstance(other, SetValue)
+            else dict(added)
+            if isinstance(other, DictValue)
+            else list(added)
+        )
+        if mirror is None or real is None or not all(value.is_const() for value in added.values()):
+            mirror = None
+        else:
+            mirror.update(real)  # from sets and dictionaries in another way than from the rest
+    owner.replace(tr, entries, mirror)
+    return NONE
+
+
+def _clear(tr: Tracer, owner: SetValue) -> Value:
+    owner.replace(tr, {}, _mirrored(owner, lambda real: real.clear()))
+    return NONE
+
+
+def _copy(tr: Tracer, owner: SetValue) -> Value:
+    if owner.cls is frozenset:
+        return owner
+    return SetValue(dict(owner.entries), cls=owner.cls, mirror=owner.mirror and owner.mirror.copy())
+
+
+SetValue.METHODS = {
+    "__init__": _init,
+    "add": _add,
+    "discard": _discard,
+    "remove": _remove,
+    "pop": _pop,
+    "update": _update,
+    "clear": _clear,
+    "copy": _copy,
+}
 
 
 def _base(cls: type) -> Any:
