@@ -15,6 +15,7 @@ from ..breaks import GraphBreak
 from ..capture import assumed_branches
 from ..values.base import Raised, Value
 from ..values.constants import ConstValue, SymValue
+from ..values.containers.sequences import TupleValue
 from ..values.objects import ObjectValue
 from ..values.tensors import TensorValue
 from .table import handles
@@ -100,8 +101,6 @@ def _extreme(builtin: Any, symbolic: Any) -> None:
             if len(values) > 1 and numbers(values):
                 return of_numbers(tr, values)
             if len(args) == 1:
-                from ..values.containers.sequences import TupleValue
-
                 args = (TupleValue(values),)  # an iterator can be used up only once
         polyfill = tr.polyfill(builtin)
         assert polyfill is not None
