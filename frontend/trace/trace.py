@@ -14,8 +14,7 @@ from torchmux.config import config
 
 from .. import breaks, polyfills
 from ..breaks import GraphBreak
-from ..bytecode import resume_origin
-from ..capture.assumed_branches import parameters
+from ..bytecode import parameters, resume_origin
 from ..guards.sources import CellSource, LocalSource, Source, const_source
 from ..handlers import builtins_, classes, copying, numbers, numpy_, optim, torch_  # noqa: F401 - each fills the tables
 from ..handlers.table import CLASSES, CODES, FOLDABLE, FUNCTIONS
