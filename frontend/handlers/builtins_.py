@@ -16,7 +16,7 @@ import torch
 from .. import breaks, polyfills
 from ..breaks import GraphBreak
 from ..guards.sources import const_source
-from ..trace.operators import _BINARY, _COMPARE, _INPLACE, _UNARY
+from ..trace.operator_table import BINARY, COMPARE, INPLACE, UNARY
 from ..values.base import MISSING, Raised, Value
 from ..values.classes import ClassValue, RealValue, allocate
 from ..values.constants import ConstValue, SymValue
@@ -379,13 +379,13 @@ def dispatch(tr: Tracer, function: FunctionValue, args: list[Value], kwargs: dic
 _DISPATCH = functools.singledispatch(len).dispatch.__code__
 CODES[id(_DISPATCH)] = dispatch
 
-for _symbol, _entry in _BINARY.items():
+for _symbol, _entry in BINARY.items():
     handles(_entry[0])(lambda tr, a, b, _s=_symbol: tr.binary(_s, a, b))
-for _symbol, _pair in _INPLACE.items():
+for _symbol, _pair in INPLACE.items():
     handles(_pair[0])(lambda tr, a, b, _s=_symbol: tr.binary(_s, a, b))
-for _symbol, _entry in _COMPARE.items():
+for _symbol, _entry in COMPARE.items():
     handles(_entry[0])(lambda tr, a, b, _s=_symbol: tr.compare(_s, a, b))
-for _symbol, _single in _UNARY.items():
+for _symbol, _single in UNARY.items():
     handles(_single[0])(lambda tr, a, _s=_symbol: tr.unary(_s, a))
 
 

@@ -25,42 +25,10 @@ from ..values.instance_dict import InstanceDictValue
 from ..values.objects import ObjectValue
 from ..values.tensors import TensorValue
 from ..values.texts import DataText
+from .operator_table import BINARY, COMPARE, INPLACE, UNARY
 from .same_tensor import may_be_one
 from .tracer import Tracer
 
-# symbol -> (function, special method, reflected method)
-_BINARY: dict[str, tuple[Callable, str, str]] = {
-    "+": (operator.add, "__add__", "__radd__"),
-    "-": (operator.sub, "__sub__", "__rsub__"),
-    "*": (operator.mul, "__mul__", "__rmul__"),
-    "/": (operator.truediv, "__truediv__", "__rtruediv__"),
-    "//": (operator.floordiv, "__floordiv__", "__rfloordiv__"),
-    "%": (operator.mod, "__mod__", "__rmod__"),
-    "**": (operator.pow, "__pow__", "__rpow__"),
-    "@": (operator.matmul, "__matmul__", "__rmatmul__"),
-    "&": (operator.and_, "__and__", "__rand__"),
-    "|": (operator.or_, "__or__", "__ror__"),
-    "^": (operator.xor, "__xor__", "__rxor__"),
-    "<<": (operator.lshift, "__lshift__", "__rlshift__"),
-    ">>": (operator.rshift, "__rshift__", "__rrshift__"),
-}
-_INPLACE: dict[str, tuple[Callable, str]] = {
-    symbol + "=": (getattr(operator, "i" + name[0].__name__.strip("_")), "__i" + name[1][2:])
-    for symbol, name in _BINARY.items()
-}
-_COMPARE: dict[str, tuple[Callable, str, str]] = {
-    "<": (operator.lt, "__lt__", "__gt__"),
-    "<=": (operator.le, "__le__", "__ge__"),
-    ">": (operator.gt, "__gt__", "__lt__"),
-    ">=": (operator.ge, "__ge__", "__le__"),
-    "==": (operator.eq, "__eq__", "__eq__"),
-    "!=": (operator.ne, "__ne__", "__ne__"),
-}
-_UNARY: dict[str, tuple[Callable, str]] = {
-    "-": (operator.neg, "__neg__"),
-    "+": (operator.pos, "__pos__"),
-    "~": (operator.invert, "__invert__"),
-}
 _SET_METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
 
 
@@ -80,7 +48,7 @@ class Operators(Tracer):
         """``left <symbol> right``; ``symbol`` may be an in-place one such as ``+=``."""
         if symbol.endswith("="):
             return self._inplace(symbol, left, right)
-        function, name, reflected = _BINARY[symbol]
+        function, name, reflected = BINARY[symbol]
         if left.is_const() and right.is_const() and not isinstance(left, ObjectValue):
             return self._fold_binary(function, symbol, left, right)
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
@@ -176,7 +144,7 @@ class Operators(Tracer):
         return None
 
     def _inplace(self, symbol: str, left: Value, right: Value) -> Value:
-        function, name = _INPLACE[symbol]
+        function, name = INPLACE[symbol]
         if isinstance(left, TensorValue):
             return self.emit("call_function", function, [left, operand(right)], {})
         if isinstance(left, ListValue) and symbol == "+=":
@@ -240,7 +208,7 @@ class Operators(Tracer):
         return value
 
     def unary(self, symbol: str, value: Value) -> Value:
-        function, name = _UNARY[symbol]
+        function, name = UNARY[symbol]
         if isinstance(value, TensorValue):
             return self.emit("call_function", function, [value], {})
         if isinstance(value, SymValue) and (symbol == "~" or value.pytype() is bool):
@@ -263,7 +231,7 @@ class Operators(Tracer):
     # --- comparison ------------------------------------------------------------------------------------------------
 
     def compare(self, symbol: str, left: Value, right: Value) -> Value:
-        function, name, reflected = _COMPARE[symbol]
+        function, name, reflected = COMPARE[symbol]
         objects = isinstance(left, ObjectValue) or isinstance(right, ObjectValue)
         if not objects and (isinstance(left, TensorValue) or isinstance(right, TensorValue)):
             other = right if isinstance(left, TensorValue) else left
