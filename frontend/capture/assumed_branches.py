@@ -150,7 +150,7 @@ def _is_known(node: Any) -> bool:
     target = node.target
     if node.op == "call_method" or target in (getattr, ti.set_grad_enabled):
         return True
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, ti.OpOverload):
         return not target._schema.is_mutable
     return getattr(target, "__module__", None) in ("_operator", "math") or classify.is_operator(target)
 
