@@ -22,6 +22,7 @@ from ..bytecode import (
     in_handler,
     live_locals,
     loop_exits,
+    parameters,
     resume_code,
     return_trampoline,
 )
@@ -40,7 +41,7 @@ from ..values.base import NULL, StateChanged, Value
 from ..values.constants import ConstValue
 from ..values.local_classes import ClassNeeded
 from ..values.texts import TextNeeded
-from .assumed_branches import Check, leaves_no_trace, parameters
+from .assumed_branches import Check, leaves_no_trace
 from .frame_writer import Output
 from .tracebacks import stands_for
 

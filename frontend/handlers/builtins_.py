@@ -18,13 +18,14 @@ from ..breaks import GraphBreak
 from ..guards.sources import const_source
 from ..trace.operators import _BINARY, _COMPARE, _INPLACE, _UNARY
 from ..values.base import MISSING, Raised, Value
-from ..values.classes import ClassValue, RealValue
+from ..values.classes import ClassValue, RealValue, allocate
 from ..values.constants import ConstValue, SymValue
-from ..values.containers.iterators import IteratorValue
+from ..values.containers.iteration import IteratorValue
 from ..values.containers.mappings import DictValue
 from ..values.containers.sequences import TupleValue
+from ..values.descriptors import MethodValue
 from ..values.exceptions import TracebackValue
-from ..values.functions import FunctionValue, MethodValue
+from ..values.functions import FunctionValue
 from ..values.objects import ObjectValue
 from ..values.tensors import TensorValue
 from .table import CODES, handles
@@ -316,15 +317,11 @@ def object_setattr(tr: Tracer, owner: Value, name: Value, value: Value) -> Value
 
 @handles(object.__new__)
 def object_new(tr: Tracer, cls: Value, *args: Value, **kwargs: Value) -> Value:
-    from ..values.classes import allocate
-
     return allocate(tr, cls.real(), list(args), kwargs)
 
 
 @handles(dict.__new__, list.__new__, set.__new__, BaseException.__new__)
 def container_new(tr: Tracer, cls: Value, *args: Value, **kwargs: Value) -> Value:
-    from ..values.classes import allocate
-
     real = cls.real()
     if real in (dict, list, set):
         return cls.call(tr, [], {})

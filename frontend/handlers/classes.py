@@ -20,8 +20,9 @@ from ..values.containers.iterators import CountIterator, EnumerateIterator, MapI
 from ..values.containers.mappings import DictValue
 from ..values.containers.sequences import ListValue, SliceValue, TupleValue
 from ..values.containers.sets import SetValue, make_set
+from ..values.descriptors import MethodValue
 from ..values.exceptions import ExceptionValue
-from ..values.functions import MethodValue, PartialValue
+from ..values.functions import PartialValue
 from ..values.objects import ObjectValue
 from ..values.supers import SuperValue
 from ..values.tensors import TensorValue

@@ -23,6 +23,7 @@ from .. import breaks
 from ..breaks import GraphBreak
 from ..values.base import GraphValue, Raised, Value
 from ..values.constants import sym_result
+from ..values.containers.iteration import IteratorValue
 from ..values.contexts import UNKNOWN_GRAD
 from ..values.tensors import TensorValue
 
@@ -166,8 +167,6 @@ class Region:
             self.parent.changed_global(name)
 
     def _refuse_iterator(self, value: Value) -> None:
-        from ..values.containers.iterators import IteratorValue
-
         if self.pure and isinstance(value, IteratorValue):
             raise GraphBreak(breaks.REGION, f"{self.what} is given a {value.pytype().__name__}, which it may advance")
 

@@ -20,6 +20,7 @@ from ..values.containers.deques import DequeValue
 from ..values.containers.mappings import DictValue, DictViewValue
 from ..values.containers.sequences import ListValue, RangeValue, SequenceValue, SliceValue, TupleValue
 from ..values.containers.sets import SetValue
+from ..values.exceptions import ExceptionValue
 from ..values.instance_dict import InstanceDictValue
 from ..values.objects import ObjectValue
 from ..values.tensors import TensorValue
@@ -434,8 +435,6 @@ class Operators(Tracer):
             method = method or value.special(self, "__repr__")
             if method is not None:
                 return method.call(self, [], {})
-            from ..values.exceptions import ExceptionValue
-
             if isinstance(value, ExceptionValue):
                 return value.call_c_method(self, BaseException, "__str__" if conversion == "s" else "__repr__", [], {})
         function = {"s": str, "r": repr, "a": ascii}[conversion]

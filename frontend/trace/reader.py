@@ -45,8 +45,9 @@ from ..values.containers.sequences import (
 )
 from ..values.containers.sets import wrap_set
 from ..values.contexts import wrap_context
+from ..values.descriptors import MethodValue
 from ..values.exceptions import wrap_exception
-from ..values.functions import CodeValue, FunctionValue, MethodValue, PartialValue, wrap_function
+from ..values.functions import CodeValue, FunctionValue, PartialValue, wrap_function
 from ..values.modules import wrap_module
 from ..values.numpy_ import wrap_numpy_function
 from ..values.objects import HashedKey, ObjectValue

@@ -16,7 +16,6 @@ from torchmux.torch_internals.symbolic_tensors import SymbolicTensors
 
 from .. import breaks
 from ..breaks import GraphBreak
-from ..capture.tracebacks import USER_STACK
 from ..guards.guards import TensorGuard
 from ..guards.sources import Source
 from ..sizes.dynamic import DynamicDims, NeedsShapeEnv
@@ -28,6 +27,8 @@ from ..values.containers.sequences import ListValue, TupleValue
 from ..values.tensors import TensorValue, is_plain_tensor
 from .overlap import on_one_storage, overlaps_in_part
 from .tracer import OpenRegion
+
+USER_STACK = "torchmux_user_stack"  # in a node's meta: ((file, line, function), ...), innermost first
 
 _FAKE_ERRORS: dict[str, Any] = {}  # name -> exception class
 

@@ -14,8 +14,7 @@ from torchmux.config import config
 
 from .. import breaks, polyfills
 from ..breaks import GraphBreak
-from ..bytecode import resume_origin
-from ..capture.assumed_branches import parameters
+from ..bytecode import parameters, resume_origin
 from ..guards.sources import CellSource, LocalSource, Source, const_source
 from ..handlers import builtins_, classes, copying, numbers, numpy_, optim, torch_  # noqa: F401 - each fills the tables
 from ..handlers.table import CLASSES, CODES, FOLDABLE, FUNCTIONS
@@ -29,10 +28,11 @@ from ..values.base import GraphValue, Raised, Value
 from ..values.cells import CellValue
 from ..values.classes import ClassValue
 from ..values.constants import ConstValue
+from ..values.containers.iterators import GeneratorValue
 from ..values.containers.mappings import DictValue
 from ..values.contexts import AutocastValue, ContextValue
 from ..values.exceptions import ExceptionValue
-from ..values.functions import FunctionValue, bind
+from ..values.functions import FunctionValue, PartialValue, bind
 from ..values.instance_dict import InstanceDictValue
 from ..values.objects import ObjectValue
 from .attention_switches import Switches
@@ -271,8 +271,6 @@ class Trace(GraphRecorder, Reader, Operators):
         locals_ = bind(self, function, args, kwargs)
         frame = Frame(self, code, function.globals, locals_, function.closure, parent=self.frame)
         if flags & inspect.CO_GENERATOR:
-            from ..values.containers.iterators import GeneratorValue
-
             return GeneratorValue(frame)
         return frame.run()
 
@@ -301,8 +299,6 @@ class Trace(GraphRecorder, Reader, Operators):
                 function, leading = found
                 value = self.wrap(function, None)
                 if leading:
-                    from ..values.functions import PartialValue
-
                     value = PartialValue(value, [self.lift(a) for a in leading], {})
             self._polyfills[key] = value
         return self._polyfills[key]

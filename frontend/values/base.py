@@ -87,12 +87,14 @@ class Value:
         raise self.not_understood(f"calling {self.describe()}")
 
     def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from .builtin_methods import BuiltinMethodValue
-
         method = self.getattr(tr, name)
-        if isinstance(method, BuiltinMethodValue) and method.owner is self:
+        if method.asks(self):
             raise GraphBreak(C_FUNCTION, f"method {name!r} of {self.describe()}")  # it would come back here
         return method.call(tr, args, kwargs)
+
+    def asks(self, owner: Value) -> bool:
+        """Whether this is a method that does no more than ask ``owner`` to call it (:meth:`call_method`)."""
+        return False
 
     def call_c_method(self, tr: Tracer, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """The method that C class ``cls`` defines, whatever the object's own class overrides."""
@@ -114,12 +116,10 @@ class Value:
         raise self.not_understood(f"deleting an item of {self.describe()}")
 
     def contains(self, tr: Tracer, item: Value) -> Value:
-        from .constants import ConstValue
-
         for candidate in self.unpack(tr):
             if candidate is item or tr.equal(candidate, item):
-                return ConstValue(True)
-        return ConstValue(False)
+                return tr.lift(True)
+        return tr.lift(False)
 
     def iter(self, tr: Tracer) -> Value:
         """An iterator value (it has :meth:`next`)."""

@@ -48,6 +48,9 @@ class BuiltinMethodValue(Value):
             return self.owner.make(tr, args, kwargs)  # type: ignore[attr-defined]
         return self.owner.call_c_method(tr, self.cls, self.name, args, kwargs)
 
+    def asks(self, owner: Value) -> bool:
+        return self.owner is owner
+
     def getattr(self, tr: Tracer, name: str) -> Value:
         if name == "__self__":
             return self.owner

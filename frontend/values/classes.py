@@ -14,10 +14,13 @@ from ..breaks import C_FUNCTION, DISABLED, OPERATION, GraphBreak
 from ..guards.sources import Source, attr, call, const_source
 from .base import MISSING, Raised, Value, call_handler
 from .constants import CONST_TYPES, ConstValue, SymValue
-from .containers.iterators import SequenceIterator
+from .containers.iteration import SequenceIterator
+from .containers.mappings import DictValue
 from .containers.sequences import ListValue, TupleValue
-from .descriptors import bind_class_attribute
+from .containers.sets import SetValue
+from .descriptors import MethodValue, bind_class_attribute
 from .exceptions import ExceptionValue
+from .functions import FunctionValue, bind
 from .objects import ObjectValue
 
 if TYPE_CHECKING:
@@ -85,8 +88,6 @@ class ClassValue(RealValue):
             tr.guard_class_attribute(cls, name, raw)
             return tr.wrap(raw, None)
         if isinstance(raw, classmethod):
-            from .functions import MethodValue
-
             tr.guard_class_attribute(cls, name, raw)
             return MethodValue(tr.wrap(raw.__func__, None), self)
         if isinstance(raw, staticmethod):
@@ -105,8 +106,6 @@ class ClassValue(RealValue):
         meta = type(self.obj)
         raw = tr.static_lookup(meta, name)
         if isinstance(raw, types.FunctionType):
-            from .functions import MethodValue
-
             return MethodValue(tr.wrap(raw, None), self)
         if isinstance(raw, property):
             return tr.wrap(raw.fget, None).call(tr, [self], {})
@@ -226,8 +225,6 @@ class ClassValue(RealValue):
         new = tr.static_lookup(cls, "__new__")
         new = new.__func__ if isinstance(new, staticmethod) else new
         if new.__code__.co_filename.startswith("<string>") or new.__code__.co_filename.startswith("<collections"):
-            from .functions import FunctionValue, bind
-
             function = tr.wrap(new, None)
             assert isinstance(function, FunctionValue)
             bound = bind(tr, function, [self, *args], kwargs)
@@ -237,9 +234,6 @@ class ClassValue(RealValue):
 
 def allocate(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``cls.__new__`` where C defines it: an object with the storage of its builtin base."""
-    from .containers.mappings import DictValue
-    from .containers.sets import SetValue
-
     if getattr(cls, "__abstractmethods__", None):
         try:
             object.__new__(cls)  # to raise in the words of this Python

@@ -67,13 +67,9 @@ class ConstValue(Value):
         if isinstance(value, enum.Enum):
             static = tr.static_lookup(type(value), name)
             if isinstance(static, types.FunctionType):
-                from .functions import FunctionValue, MethodValue
-
-                return MethodValue(FunctionValue.of(tr, static), self)
+                return tr.wrap(static, None).call_method(tr, "__get__", [self], {})
             if isinstance(static, property) and isinstance(static.fget, types.FunctionType):
-                from .functions import FunctionValue
-
-                return FunctionValue.of(tr, static.fget).call(tr, [self], {})
+                return tr.wrap(static.fget, None).call(tr, [self], {})
         try:
             result = getattr(value, name)
         except AttributeError as error:
@@ -114,7 +110,7 @@ class ConstValue(Value):
         return tr.fold(operator.contains, [self.value, item.const(tr)], {})
 
     def iter(self, tr: Tracer) -> Value:
-        from .containers.iterators import SequenceIterator
+        from .containers.iteration import SequenceIterator
 
         if not isinstance(self.value, (str, bytes)):
             raise Raised(tr.make_exception(TypeError, f"{type(self.value).__name__!r} object is not iterable"))

@@ -10,12 +10,51 @@ from ..breaks import C_FUNCTION, OPERATION, GraphBreak
 from ..guards.sources import attr, call, const_source
 from .base import MISSING, Raised, Value
 from .builtin_methods import BuiltinMethodValue
-from .functions import MethodValue
 
 if TYPE_CHECKING:
-    from ..trace.tracer import Tracer
+    from ..guards.sources import Source
+    from ..trace.tracer import FrameWriter, Tracer
 
 SLOT_WRAPPERS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType)
+
+
+class MethodValue(Value):
+    """A bound method of a Python function."""
+
+    __slots__ = ("function", "owner")
+
+    def __init__(self, function: Value, owner: Value, source: Source | None = None) -> None:
+        self.function = function
+        self.owner = owner
+        self.source = source
+
+    def pytype(self) -> type:
+        return types.MethodType
+
+    def describe(self) -> str:
+        return f"method {getattr(self.function, 'qualname', self.function.describe())}"
+
+    def truth(self, tr: Tracer) -> bool:
+        return True
+
+    def hash_key(self, tr: Tracer) -> Any:
+        return (self.function.hash_key(tr), self.owner.hash_key(tr))
+
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self.function.call(tr, [self.owner, *args], kwargs)
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        if name == "__func__":
+            return self.function
+        if name == "__self__":
+            return self.owner
+        if name == "__call__":
+            return self
+        return self.function.getattr(tr, name)
+
+    def rebuild(self, out: FrameWriter) -> str:
+        method = out.names.const(types.MethodType)
+        return f"{method}({out.value(self.function)}, {out.value(self.owner)})"
 
 
 def class_attribute(tr: Tracer, owner: Value, cls: type, name: str) -> Value | None:

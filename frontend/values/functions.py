@@ -14,7 +14,9 @@ from .base import MISSING, Raised, Value
 from .builtin_methods import BuiltinMethodValue
 from .cells import CellValue
 from .constants import ConstValue
+from .containers.mappings import DictValue
 from .containers.sequences import TupleValue
+from .descriptors import MethodValue
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
@@ -50,11 +52,6 @@ class FunctionValue(Value):
         self.source = source
         self.attrs: dict[str, Value] = {}
         self.annotations: Value | None = None  # of a function that the trace defined
-
-    @staticmethod
-    def of(tr: Tracer, fn: Any) -> Value:
-        """The value of a function that is known without a guard (reached through a guarded class)."""
-        return tr.wrap(fn, None)
 
     def pytype(self) -> type:
         return types.FunctionType
@@ -173,7 +170,6 @@ class FunctionValue(Value):
 
 
 def _dictionary(values: dict[str, Value]) -> Value:
-    from .containers.mappings import DictValue
 
     return DictValue({name: (ConstValue(name), value) for name, value in values.items()})
 
@@ -261,45 +257,6 @@ class BoundGet(Value):
         return MethodValue(self.function, args[0])
 
 
-class MethodValue(Value):
-    """A bound method of a Python function."""
-
-    __slots__ = ("function", "owner")
-
-    def __init__(self, function: Value, owner: Value, source: Source | None = None) -> None:
-        self.function = function
-        self.owner = owner
-        self.source = source
-
-    def pytype(self) -> type:
-        return types.MethodType
-
-    def describe(self) -> str:
-        return f"method {getattr(self.function, 'qualname', self.function.describe())}"
-
-    def truth(self, tr: Tracer) -> bool:
-        return True
-
-    def hash_key(self, tr: Tracer) -> Any:
-        return (self.function.hash_key(tr), self.owner.hash_key(tr))
-
-    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return self.function.call(tr, [self.owner, *args], kwargs)
-
-    def getattr(self, tr: Tracer, name: str) -> Value:
-        if name == "__func__":
-            return self.function
-        if name == "__self__":
-            return self.owner
-        if name == "__call__":
-            return self
-        return self.function.getattr(tr, name)
-
-    def rebuild(self, out: FrameWriter) -> str:
-        method = out.names.const(types.MethodType)
-        return f"{method}({out.value(self.function)}, {out.value(self.owner)})"
-
-
 class PartialValue(Value):
     """A ``functools.partial`` object; ``attrs`` are those that the trace set on one that it made."""
 
@@ -381,8 +338,6 @@ def bind(tr: Tracer, fn: FunctionValue, args: list[Value], kwargs: dict[str, Val
         else:
             extra[name] = value
     if code.co_flags & inspect.CO_VARKEYWORDS:
-        from .containers.mappings import DictValue
-
         bound[names[slot]] = DictValue({k: (ConstValue(k), v) for k, v in extra.items()})
         slot += 1
     elif extra:

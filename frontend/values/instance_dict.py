@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from .base import MISSING, Raised, Value
 from .builtin_methods import builtin_method
 from .constants import ConstValue
+from .containers.mappings import DictValue, pairs
 from .objects import _DELETED, ObjectValue, _namespace
 
 if TYPE_CHECKING:
@@ -53,8 +54,6 @@ class InstanceDictValue(Value):
 
     def snapshot(self, tr: Tracer) -> Value:
         """A dict value with the present contents, for reading methods."""
-        from .containers.mappings import DictValue
-
         return DictValue({n: (ConstValue(n), self.owner.own(tr, n)) for n in self._names(tr)})
 
     def rebuild(self, out: FrameWriter) -> str:
@@ -78,8 +77,6 @@ class InstanceDictValue(Value):
                 args[1] if len(args) > 1 else ConstValue(None)
             )
         if name == "update":
-            from .containers.mappings import pairs
-
             for key, value in [p for other in args for p in pairs(tr, other)]:
                 self.setitem(tr, key, value)
             for key_name, value in kwargs.items():

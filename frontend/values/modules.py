@@ -15,6 +15,8 @@ from ..breaks import OPERATION, GraphBreak
 from ..guards.sources import Source, attr, const_source, item
 from .base import MISSING, Raised, StateChanged, Value
 from .constants import ConstValue
+from .containers.iteration import SequenceIterator
+from .containers.sequences import SliceValue
 from .descriptors import bind_class_attribute
 from .objects import ObjectValue
 from .tensors import TensorValue
@@ -193,8 +195,6 @@ class ModuleListItem(Value):
         return types.MethodType
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from .containers.sequences import SliceValue
-
         owner, key = self.owner, args[0]
         children = list(owner.obj._modules)
         if isinstance(key, SliceValue):
@@ -237,13 +237,9 @@ class ModuleSliceValue(Value):
         return ConstValue(len(self.items))
 
     def iter(self, tr: Tracer) -> Value:
-        from .containers.iterators import SequenceIterator
-
         return SequenceIterator(self.items)
 
     def getitem(self, tr: Tracer, key: Value) -> Value:
-        from .containers.sequences import SliceValue
-
         if isinstance(key, SliceValue):
             return ModuleSliceValue(self.items[key.const(tr)])
         try:

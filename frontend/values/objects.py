@@ -15,6 +15,7 @@ from ..polyfills.tables import STANDS_FOR
 from .base import MISSING, Raised, Value
 from .builtin_methods import call_builtin_method
 from .constants import ConstValue
+from .containers.iterators import UserIterator
 from .containers.sequences import TupleValue
 from .descriptors import SLOT_WRAPPERS, bind_class_attribute
 
@@ -354,8 +355,6 @@ class ObjectValue(Value):
         return super().contains(tr, item)
 
     def iter(self, tr: Tracer) -> Value:
-        from .containers.iterators import UserIterator
-
         found = self.special(tr, "__iter__")
         if found is not None:
             iterator = found.call(tr, [], {})
@@ -372,8 +371,6 @@ class ObjectValue(Value):
         raise Raised(tr.make_exception(TypeError, f"{self.cls.__name__!r} object is not iterable"))
 
     def next(self, tr: Tracer) -> Value | None:
-        from .containers.iterators import UserIterator
-
         return UserIterator(self, by_index=False).next(tr)
 
     def hash_key(self, tr: Tracer) -> Any:

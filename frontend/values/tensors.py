@@ -11,6 +11,8 @@ from ..breaks import DATA_DEPENDENT_BRANCH, OPERATION, TENSOR_TO_PYTHON, TORCH_S
 from ..guards.sources import attr
 from .base import GraphValue, Raised, Value
 from .constants import ConstValue
+from .containers.iteration import SequenceIterator
+from .containers.sequences import TupleValue
 from .scalars import READS, read_number
 from .tensor_indexing import select_symbolic
 
@@ -169,8 +171,6 @@ class TensorValue(GraphValue):
         self.attrs[name] = value
 
     def sizes(self, tr: Tracer) -> Value:
-        from .containers.sequences import TupleValue
-
         return TupleValue([self.size(tr, d) for d in range(self.example.dim())], cls=torch.Size)
 
     def size(self, tr: Tracer, dim: int) -> Value:
@@ -222,8 +222,6 @@ class TensorValue(GraphValue):
         return self.example.requires_grad == wanted
 
     def _shape_method(self, tr: Tracer, name: str, args: list[Value]) -> Value:
-        from .containers.sequences import TupleValue
-
         example = self.example
         if name in ("size", "sym_size"):
             return self.sizes(tr) if not args else self.size(tr, args[0].const(tr))
@@ -270,8 +268,6 @@ class TensorValue(GraphValue):
         raise GraphBreak(TENSOR_TO_PYTHON, f"membership in {self.describe()}")
 
     def iter(self, tr: Tracer) -> Value:
-        from .containers.iterators import SequenceIterator
-
         return SequenceIterator(self.unpack(tr))
 
     def unpack(self, tr: Tracer) -> list[Value]:

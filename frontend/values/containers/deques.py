@@ -10,7 +10,7 @@ from ...guards.sources import Source, attr, item
 from ..base import Lazy, Raised, Value
 from ..builtin_methods import builtin_method, call_builtin_method
 from ..constants import ConstValue
-from .iterators import SequenceIterator
+from .iteration import SequenceIterator
 from .sequences import SequenceValue, SliceValue
 
 if TYPE_CHECKING:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import collections
 from typing import TYPE_CHECKING, Any
 
-from ...breaks import C_FUNCTION, OPERATION, GraphBreak
-from ...guards.sources import Source, call, raw_item
+from ...breaks import C_FUNCTION, NOT_REBUILDABLE, OPERATION, GraphBreak
+from ...guards.sources import Source, attr, call, item, raw_item
 from ..base import Lazy, Raised, Value
 from ..builtin_methods import builtin_method, call_builtin_method
 from ..constants import ConstValue
+from .iteration import IteratorValue, SequenceIterator
 from .sequences import TupleValue
 from .sets import SetValue
 
@@ -139,8 +140,6 @@ class DictValue(Value):
         return ConstValue(self.has(tr, item))
 
     def iter(self, tr: Tracer) -> Value:
-        from .iterators import DictIterator
-
         return DictIterator(tr, self, "keys")
 
     def view_item(self, tr: Tracer, kind: str, hashed: Any) -> Value:
@@ -347,8 +346,6 @@ def _move_to_end(tr: Tracer, owner: DictValue, key: Value, last: Value = TRUE) -
 
 
 def _reversed(tr: Tracer, owner: DictValue) -> Value:
-    from .iterators import SequenceIterator
-
     return SequenceIterator(owner.keys(tr)[::-1])
 
 
@@ -369,6 +366,61 @@ DictValue.METHODS = {
     "__reversed__": _reversed,
     "__ior__": lambda tr, owner, other: (_update(tr, owner, other), owner)[1],
 }
+
+
+class DictIterator(IteratorValue):
+    """Over the keys, values or items of a dictionary, whose values may change meanwhile, but not its keys."""
+
+    __slots__ = ("keys", "kind", "owner", "position", "version")
+
+    def __init__(self, tr: Tracer, owner: DictValue, kind: str) -> None:
+        owner.guard_keys(tr)
+        self.owner = owner
+        self.kind = kind
+        self.keys = list(owner.entries)
+        self.position = 0
+        self.version = owner.version
+        self.source = None
+
+    def pytype(self) -> type:
+        return type(iter(getattr({}, self.kind)()))
+
+    def next(self, tr: Tracer) -> Value | None:
+        if self.position < 0:
+            return None
+        if self.owner.version != self.version:
+            self._keys_changed(tr)
+        if self.position >= len(self.keys):
+            self.position = -1
+            return None
+        self.position += 1
+        return self.owner.view_item(tr, self.kind, self.keys[self.position - 1])
+
+    def _keys_changed(self, tr: Tracer) -> None:
+        if len(self.owner.entries) != len(self.keys):
+            kind = (
+                "OrderedDict mutated"
+                if issubclass(self.owner.cls, collections.OrderedDict)
+                else "dictionary changed size"
+            )
+            raise Raised(tr.make_exception(RuntimeError, f"{kind} during iteration"))
+        if list(self.owner.entries) != self.keys:
+            raise GraphBreak(OPERATION, "a dictionary gets other keys while it is iterated")
+
+    def rebuild(self, out: FrameWriter) -> str:
+        """For a loop the real thing; elsewhere the rest, read when it is asked for, as values may still change."""
+        if self.owner.version != self.version:
+            raise GraphBreak(NOT_REBUILDABLE, "an iterator over a dictionary whose keys have changed")
+        if self in out.direct and self.position >= 0:
+            return out.late_iterator(f"{out.value(self.owner)}.{self.kind}()", self.position)
+        keys = out.container(
+            "[", "]", [self.owner.entries[key][0] for key in self.keys[self.position :]] if self.position >= 0 else []
+        )
+        if self.kind == "keys":
+            return f"iter({keys})"
+        variable = out.temporary(keys)
+        values = f"map({out.value(self.owner)}.__getitem__, {variable})"
+        return values if self.kind == "values" else f"zip({variable}, {values})"
 
 
 class DictViewValue(Value):
@@ -393,8 +445,6 @@ class DictViewValue(Value):
         return [TupleValue([k, v]) for k, v in zip(owner.keys(tr), owner.values(tr), strict=True)]
 
     def iter(self, tr: Tracer) -> Value:
-        from .iterators import DictIterator
-
         return DictIterator(tr, self.owner, self.kind)
 
     def truth(self, tr: Tracer) -> bool:
@@ -431,22 +481,10 @@ def wrap_dict(tr: Tracer, obj: dict, source: Source | None, raw: bool = False) -
             key_source = element_source = None
         else:
             key_source = call(source, f"list({{0}})[{position}]", "key of {0}")
-            element_source = raw_item(source, base, key) if raw else _item(source, key)
+            element_source = raw_item(source, base, key) if raw else item(source, key)
         key_value = tr.wrap_key(key, key_source)
         entries[key_value.hash_key(tr)] = (key_value, Lazy(element, element_source))
     value = DictValue(entries, source, base if raw else type(obj), obj)
     if type(obj) is collections.defaultdict:
-        value.default_factory = tr.wrap(obj.default_factory, source and _attr(source, "default_factory"))
+        value.default_factory = tr.wrap(obj.default_factory, source and attr(source, "default_factory"))
     return value
-
-
-def _item(source: Source, key: Any) -> Source:
-    from ...guards.sources import item
-
-    return item(source, key)
-
-
-def _attr(source: Source, name: str) -> Source:
-    from ...guards.sources import attr
-
-    return attr(source, name)

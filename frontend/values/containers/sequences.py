@@ -12,6 +12,8 @@ from ...guards.sources import Source, item
 from ..base import Lazy, Raised, Value
 from ..builtin_methods import builtin_method, call_builtin_method
 from ..constants import ConstValue
+from ..descriptors import class_attribute
+from .iteration import IteratorValue, SequenceIterator
 
 if TYPE_CHECKING:
     from ...trace.tracer import FrameWriter, Tracer
@@ -58,8 +60,6 @@ class SequenceValue(Value):
         return list(self.items(tr))
 
     def iter(self, tr: Tracer) -> Value:
-        from .iterators import LiveIterator
-
         return LiveIterator(self)
 
     def _index(self, tr: Tracer, key: Value) -> int | slice:
@@ -98,6 +98,34 @@ class SequenceValue(Value):
 
     def _plain(self, items: list) -> Any:
         raise NotImplementedError
+
+
+class LiveIterator(IteratorValue):
+    """Over a list or tuple value; like Python's, it sees what is appended meanwhile."""
+
+    __slots__ = ("owner", "position")
+
+    def __init__(self, owner: SequenceValue) -> None:
+        self.owner = owner
+        self.position = 0
+        self.source = None
+
+    def pytype(self) -> type:
+        return type(iter([])) if self.owner.pytype() is list else type(iter(()))
+
+    def next(self, tr: Tracer) -> Value | None:
+        if self.position < 0 or self.position >= len(self.owner._items):
+            self.position = -1  # what is appended after the end is not seen
+            return None
+        self.position += 1
+        return self.owner.at(tr, self.position - 1)
+
+    def rebuild(self, out: FrameWriter) -> str:
+        if self.position < 0:
+            return "iter([])" if self.pytype() is type(iter([])) else "iter(())"
+        variable = out.temporary(f"iter({out.value(self.owner)})")
+        out.late.append(f"{variable}.__setstate__({self.position})")  # the list may still have to grow up to there
+        return variable
 
 
 class ListValue(SequenceValue):
@@ -211,8 +239,6 @@ def _reverse(tr: Tracer, owner: ListValue) -> Value:
 
 
 def _reversed(tr: Tracer, owner: ListValue) -> Value:
-    from .iterators import SequenceIterator
-
     return SequenceIterator(owner.unpack(tr)[::-1])
 
 
@@ -308,8 +334,6 @@ class TupleValue(SequenceValue):
         raise Raised(tr.make_exception(TypeError, f"{self.cls.__name__!r} object doesn't support item deletion"))
 
     def getattr(self, tr: Tracer, name: str) -> Value:
-        from ..descriptors import class_attribute
-
         fields = getattr(self.cls, "_fields", None) or _structseq_fields(self.cls)
         if name in fields:
             return self.at(tr, fields.index(name))
@@ -374,8 +398,6 @@ class RangeValue(Value):
         return ConstValue(item.const(tr) in self.value)
 
     def iter(self, tr: Tracer) -> Value:
-        from .iterators import RangeIterator
-
         return RangeIterator(self.value)
 
     def hash_key(self, tr: Tracer) -> Any:
@@ -383,6 +405,27 @@ class RangeValue(Value):
 
     def rebuild(self, out: FrameWriter) -> str:
         return repr(self.value)
+
+
+class RangeIterator(IteratorValue):
+    __slots__ = ("position", "value")
+
+    def __init__(self, value: range) -> None:
+        self.value = value
+        self.position = 0
+        self.source = None
+
+    def pytype(self) -> type:
+        return type(iter(range(0)))
+
+    def next(self, tr: Tracer) -> Value | None:
+        if self.position >= len(self.value):
+            return None
+        self.position += 1
+        return ConstValue(self.value[self.position - 1])
+
+    def rebuild(self, out: FrameWriter) -> str:
+        return f"iter({self.value[self.position :]!r})"
 
 
 class SliceValue(Value):

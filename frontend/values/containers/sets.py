@@ -14,6 +14,7 @@ from ...guards.sources import Source
 from ..base import MISSING, Raised, Value
 from ..builtin_methods import builtin_method, call_builtin_method
 from ..constants import ConstValue
+from .iteration import SequenceIterator
 
 if TYPE_CHECKING:
     from ...trace.tracer import FrameWriter, Tracer
@@ -59,8 +60,6 @@ class SetValue(Value):
         return ConstValue(item.hash_key(tr) in self.entries)
 
     def iter(self, tr: Tracer) -> Value:
-        from .iterators import SetIterator
-
         return SetIterator(self, self.unpack(tr))
 
     def unpack(self, tr: Tracer) -> list[Value]:
@@ -132,6 +131,40 @@ class SetValue(Value):
         raise GraphBreak(NOT_REBUILDABLE, "a set with an order that comes of its history")
 
 
+class SetIterator(SequenceIterator):
+    """Over a set, whose size must not change meanwhile."""
+
+    __slots__ = ("owner", "size")
+
+    def __init__(self, owner: SetValue, items: list[Value]) -> None:
+        super().__init__(items)
+        self.owner = owner
+        self.size = len(items)
+
+    def pytype(self) -> type:
+        return type(iter(set()))
+
+    def next(self, tr: Tracer) -> Value | None:
+        if self.size < 0:
+            return None
+        if len(self.owner.entries) != self.size:
+            self.size = -1
+            raise Raised(tr.make_exception(RuntimeError, "Set changed size during iteration"))
+        element = super().next(tr)
+        if element is None:
+            self.size = -1
+        elif element not in self.owner.entries.values():
+            raise GraphBreak(OPERATION, "a set gets other elements while it is iterated")
+        return element
+
+    def rebuild(self, out: FrameWriter) -> str:
+        if self.size >= 0 and len(self.owner.entries) != self.size:
+            raise GraphBreak(NOT_REBUILDABLE, "an iterator over a set that has changed")
+        if self in out.direct and self.size >= 0:
+            return out.late_iterator(out.value(self.owner), self.position)
+        return super().rebuild(out)
+
+
 # --- methods -------------------------------------------------------------------------------------------------------
 
 
@@ -181,18 +214,12 @@ def _pop(tr: Tracer, owner: SetValue) -> Value:
 
 
 def _update(tr: Tracer, owner: SetValue, *others: Value) -> Value:
-    from .mappings import DictValue
-
     entries, mirror = dict(owner.entries), owner.mirror
     for other in others:
         added = {value.hash_key(tr): value for value in other.unpack(tr)}
         entries.update({key: value for key, value in added.items() if key not in entries})
         real: Any = (
-            other.mirror
-            if isinstance(other, SetValue)
-            else dict(added)
-            if isinstance(other, DictValue)
-            else list(added)
+            other.mirror if isinstance(other, SetValue) else dict(added) if other.pytype() is dict else list(added)
         )
         if mirror is None or real is None or not all(value.is_const() for value in added.values()):
             mirror = None
