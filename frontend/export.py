@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 import torch.fx
-from torch.utils import _pytree as pytree
 
+from torchmux import torch_internals as ti
 from torchmux.registry.errors import Unsupported
 
 from .capture.capture import Captured
@@ -43,7 +43,7 @@ class Exported:
     """
 
     def __init__(
-        self, function: Any, session: frames.Session, captured: Captured, in_spec: pytree.TreeSpec, result: Any
+        self, function: Any, session: frames.Session, captured: Captured, in_spec: ti.pytree.TreeSpec, result: Any
     ) -> None:
         assert captured.guards is not None
         self._function, self._session, self._record = function, session, frames.Record()
@@ -53,7 +53,7 @@ class Exported:
         self.guard_code = captured.guards.text
         self.code = captured.text
         self.in_spec = in_spec
-        self.out_spec = pytree.tree_flatten(result)[1]
+        self.out_spec = ti.pytree.tree_flatten(result)[1]
 
     @property
     def graph(self) -> torch.fx.Graph:
@@ -91,7 +91,7 @@ def export(fn: Any, *, dynamic: bool | None = None) -> Callable[..., Exported]:
     def run(*args: Any, **kwargs: Any) -> Exported:
         session = frames.Session(_as_captured, fullgraph=True, dynamic=dynamic, asked="export() wants one graph")
         record = frames.Record()
-        in_spec = pytree.tree_flatten((args, kwargs))[1]
+        in_spec = ti.pytree.tree_flatten((args, kwargs))[1]
         outer, asked.exporting = asked.exporting, True
         try:
             result = call(session, record, original, args, kwargs)
