@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 # imported, and this line rebinds the name right after that.
 from .config import config
 from .logs import set_logs
+from .version import __version__
 
 if TYPE_CHECKING:
     from torchmux.backends.common.cache.artifacts import load_cache_artifacts, save_cache_artifacts
@@ -66,8 +67,6 @@ if TYPE_CHECKING:
         register_backend,
         unregister_backend,
     )
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Availability",

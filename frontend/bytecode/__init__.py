@@ -11,6 +11,7 @@ from .instruction import CellName, Handler, Instruction, parse
 from .liveness import live_locals, reads_frame
 from .loops import loop_ends, loop_exits
 from .normalize import NULL_BELOW_CALLABLE, Op, Program, normalize
+from .parameters import parameters
 from .resume import resume_code, resume_origin
 from .trampoline import break_trampoline, eager_trampoline, return_trampoline
 
@@ -30,6 +31,7 @@ __all__ = [
     "loop_ends",
     "loop_exits",
     "normalize",
+    "parameters",
     "parse",
     "pops_pushes",
     "reads_frame",

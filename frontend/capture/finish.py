@@ -15,10 +15,10 @@ from torchmux import torch_internals as ti
 from torchmux.registry.errors import CompilationFailed, FloatsNeeded
 
 from .. import breaks
-from ..bytecode import break_trampoline, eager_trampoline, live_locals, loop_exits, return_trampoline
+from ..bytecode import break_trampoline, eager_trampoline, live_locals, loop_exits, parameters, return_trampoline
 from ..guards.check import CompiledGuards
 from ..guards.filter import filter_guards
-from ..guards.sources import LocalSource
+from ..guards.sources import Local
 from ..hook import eager_policy
 from ..hook.thread_state import this_thread
 from ..sizes.shape_env import add_shape_guards, check_constraints
@@ -28,7 +28,7 @@ from ..trace.recorder import grad_mode
 from ..trace.trace import Trace
 from ..values.base import NULL, Value
 from ..values.constants import ConstValue
-from .assumed_branches import Check, parameters
+from .assumed_branches import Check
 from .attempts import FloatsAreConstants, Stop
 from .captured import Captured, CodeState
 from .frame_writer import Output
@@ -80,7 +80,7 @@ def _up_to_break(
     on_stack = [v for v in root.stack if v is not NULL]
     out.hide(on_stack, list(kept.values()))
     parts = [out.value(v) for v in (*on_stack, *kept.values())]
-    parts += [out.load(LocalSource(name)) for name in untouched]  # whatever they are: nothing looks at them
+    parts += [out.load(Local(name)) for name in untouched]  # whatever they are: nothing looks at them
     out.replay_effects()
     out.restore_state()
     text = "(" + ", ".join(parts) + ("," if len(parts) == 1 else "") + ")"

@@ -13,15 +13,13 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-import torchmux
 from torchmux import torch_internals as ti
 from torchmux.config import config
 from torchmux.registry.errors import CompilationFailed
 
 from ..bytecode.identity import CodeMap
 from ..bytecode.resume import resume_origin
-
-USER_STACK = "torchmux_user_stack"  # in a node's meta: ((file, line, function), ...), innermost first
+from ..trace.recorder import USER_STACK
 
 _trampolines = CodeMap()
 _starts_again = CodeMap()
@@ -44,8 +42,8 @@ def _goes_on(code: types.CodeType) -> bool:
 
 
 def _own_folders() -> tuple[str, ...]:
-    names = ("torchmux.frontend", "torchmux.registry", "torchmux.backends")
-    modules = [torchmux, *(sys.modules[name] for name in names if name in sys.modules)]
+    names = ("torchmux", "torchmux.frontend", "torchmux.registry", "torchmux.backends")
+    modules = [sys.modules[name] for name in names if name in sys.modules]
     return tuple({os.path.dirname(os.path.abspath(m.__file__)) + os.sep for m in modules if m.__file__})
 
 

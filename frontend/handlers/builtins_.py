@@ -15,16 +15,18 @@ import torch
 
 from .. import breaks, polyfills
 from ..breaks import GraphBreak
-from ..guards.sources import const_source
-from ..trace.operators import _BINARY, _COMPARE, _INPLACE, _UNARY
+from ..guards.kinds.functions import Dispatches
+from ..guards.sources import Const
+from ..trace.operator_table import BINARY, COMPARE, INPLACE, UNARY
 from ..values.base import MISSING, Raised, Value
-from ..values.classes import ClassValue, RealValue
+from ..values.classes import ClassValue, RealValue, allocate
 from ..values.constants import ConstValue, SymValue
-from ..values.containers.iterators import IteratorValue
+from ..values.containers.iteration import IteratorValue
 from ..values.containers.mappings import DictValue
 from ..values.containers.sequences import TupleValue
+from ..values.descriptors import MethodValue
 from ..values.exceptions import TracebackValue
-from ..values.functions import FunctionValue, MethodValue
+from ..values.functions import FunctionValue
 from ..values.objects import ObjectValue
 from ..values.tensors import TensorValue
 from .table import CODES, handles
@@ -316,15 +318,11 @@ def object_setattr(tr: Tracer, owner: Value, name: Value, value: Value) -> Value
 
 @handles(object.__new__)
 def object_new(tr: Tracer, cls: Value, *args: Value, **kwargs: Value) -> Value:
-    from ..values.classes import allocate
-
     return allocate(tr, cls.real(), list(args), kwargs)
 
 
 @handles(dict.__new__, list.__new__, set.__new__, BaseException.__new__)
 def container_new(tr: Tracer, cls: Value, *args: Value, **kwargs: Value) -> Value:
-    from ..values.classes import allocate
-
     real = cls.real()
     if real in (dict, list, set):
         return cls.call(tr, [], {})
@@ -373,22 +371,22 @@ def compile_pattern(tr: Tracer, pattern: Value, flags: Value) -> Value:
 def dispatch(tr: Tracer, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if function.fn is None or len(args) != 1 or kwargs or not isinstance(args[0], ClassValue):
         raise GraphBreak(breaks.C_FUNCTION, "dispatch of a generic function made in the compiled function")
-    cls, base = args[0].obj, function.source or const_source(function.fn, function.qualname)
+    cls, base = args[0].obj, function.source or Const(function.fn, function.qualname)
     found = function.fn(cls)
-    tr.guards.add(base, "{0}({1}) is {2}", (cls, found), f"finds the same for {cls.__qualname__}")
+    tr.guards.add(Dispatches(base, cls, found))
     return tr.wrap(found, None)
 
 
 _DISPATCH = functools.singledispatch(len).dispatch.__code__
 CODES[id(_DISPATCH)] = dispatch
 
-for _symbol, _entry in _BINARY.items():
+for _symbol, _entry in BINARY.items():
     handles(_entry[0])(lambda tr, a, b, _s=_symbol: tr.binary(_s, a, b))
-for _symbol, _pair in _INPLACE.items():
+for _symbol, _pair in INPLACE.items():
     handles(_pair[0])(lambda tr, a, b, _s=_symbol: tr.binary(_s, a, b))
-for _symbol, _entry in _COMPARE.items():
+for _symbol, _entry in COMPARE.items():
     handles(_entry[0])(lambda tr, a, b, _s=_symbol: tr.compare(_s, a, b))
-for _symbol, _single in _UNARY.items():
+for _symbol, _single in UNARY.items():
     handles(_single[0])(lambda tr, a, _s=_symbol: tr.unary(_s, a))
 
 

@@ -13,15 +13,16 @@ import torch
 from .. import breaks
 from ..breaks import GraphBreak
 from ..values.base import Value
+from ..values.builtin_methods import call_builtin_method
 from ..values.constants import ConstValue, SymValue
 from ..values.containers.deques import DequeValue
 from ..values.containers.iterators import CountIterator, EnumerateIterator, MapIterator, ZipIterator
 from ..values.containers.mappings import DictValue
 from ..values.containers.sequences import ListValue, SliceValue, TupleValue
 from ..values.containers.sets import SetValue, make_set
+from ..values.descriptors import MethodValue
 from ..values.exceptions import ExceptionValue
-from ..values.functions import MethodValue, PartialValue
-from ..values.methods import call_builtin_method
+from ..values.functions import PartialValue
 from ..values.objects import ObjectValue
 from ..values.supers import SuperValue
 from ..values.tensors import TensorValue

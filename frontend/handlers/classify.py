@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchmux import torch_internals as ti
+from torchmux.registry.errors import Unsupported
 
 from .. import breaks
 from ..guards.sources import Source
 from ..values.base import Raised, Value
-from ..values.classes import DisabledValue, RealValue
+from ..values.classes import BuiltinValue, DisabledValue, RealValue
+from .table import FUNCTIONS
 
 if TYPE_CHECKING:
     from ..trace.tracer import Tracer
@@ -158,14 +160,17 @@ class ConstantResultValue(RealValue):
         return tr.lift(self.obj(*plain, **{k: v.const(tr) for k, v in kwargs.items()}))
 
 
+def forbidden(name: str, where: str) -> Unsupported:
+    """The error for calling what is marked with ``forbid_in_graph``."""
+    return Unsupported(f"{name} is marked with forbid_in_graph, but compiled code calls it at {where}.")
+
+
 class ForbiddenValue(RealValue):
     """A function marked with ``forbid_in_graph``: calling it is an error."""
 
     __slots__ = ()
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from ..marks.function_marks import forbidden
-
         raise forbidden(self.describe(), tr.user_place()[0])
 
 
@@ -218,8 +223,6 @@ def function_value(obj: Any, source: Source | None) -> Value | None:
     if key in _allowed:
         return OperatorValue(obj, source)
     if _has_handler(obj):
-        from ..values.classes import BuiltinValue
-
         return BuiltinValue(obj, source)
     if isinstance(obj, types.FunctionType) and (obj.__module__, obj.__name__) in TORCH_MARKERS:
         return MarkerValue(obj, source)
@@ -235,8 +238,6 @@ def function_value(obj: Any, source: Source | None) -> Value | None:
 
 
 def _has_handler(obj: Any) -> bool:
-    from .table import FUNCTIONS
-
     try:
         return obj in FUNCTIONS
     except TypeError:

@@ -65,6 +65,7 @@ def is_tensor(tr: Tracer, value: Value) -> Value:
 @handles(torch.is_grad_enabled)
 def is_grad_enabled(tr: Tracer) -> Value:
     if tr.grad_enabled is UNKNOWN_GRAD:
+        assert tr.region is not None
         raise GraphBreak(breaks.REGION, f"{tr.region.what} depends on the grad mode that it will run in")
     return ConstValue(tr.grad_enabled)
 

@@ -19,14 +19,14 @@ from torchmux import torch_internals as ti
 from .. import breaks
 from ..breaks import GraphBreak
 from ..handlers.table import handles
-from ..values.base import Raised, Value
+from ..values.base import GraphValue, Raised, Value
+from ..values.builtin_methods import BuiltinMethodValue
 from ..values.constants import ConstValue
 from ..values.containers.sequences import ListValue, TupleValue
 from ..values.contexts import UNKNOWN_GRAD
 from ..values.functions import FunctionValue
-from ..values.objects import BuiltinMethodValue
 from ..values.tensors import TensorValue
-from .region import Region, examples, in_backward, in_transform, is_graph_value, node_of, rebind, run_operator
+from .region import Region, examples, in_backward, in_transform, node_of, rebind, run_operator
 
 if TYPE_CHECKING:
     from ..trace.tracer import Tracer
@@ -215,7 +215,7 @@ class _Application:
         in_list = isinstance(result, ListValue)
         if in_list:  # is no tensor to autograd, which does not look into it
             self.records = False
-        computed = [value for value in outputs if is_graph_value(value)]
+        computed: list[Value] = [value for value in outputs if isinstance(value, GraphValue)]
         carried: list[Node] = []
         gradients: list[Value] = []
         backward_graph, once = None, False
@@ -239,7 +239,9 @@ class _Application:
         fresh = self._emit(forward, forward_graph, backward_graph, layout)
         rebind(left, fresh[len(computed) :])
         results = iter(fresh)
-        values = [_result(forward, value, next(results)) if is_graph_value(value) else value for value in outputs]
+        values = [
+            _result(forward, value, next(results)) if isinstance(value, GraphValue) else value for value in outputs
+        ]
         if in_list:
             return ListValue(
                 [old if _is_outside(forward, old) else new for old, new in zip(outputs, values, strict=True)]
@@ -353,7 +355,7 @@ def _unmarked(tr: Tracer, function: FunctionValue) -> tuple[Value, bool]:
 
 
 def _is_outside(forward: Region, value: Any) -> bool:
-    return is_graph_value(value) and value.node.graph is not forward.graph
+    return isinstance(value, GraphValue) and value.node.graph is not forward.graph
 
 
 def _result(forward: Region, value: Any, result: Value) -> Value:

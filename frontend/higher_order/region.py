@@ -21,13 +21,14 @@ from torchmux import torch_internals as ti
 
 from .. import breaks
 from ..breaks import GraphBreak
-from ..values.base import Raised, Value
-from ..values.constants import SymValue, sym_result
+from ..values.base import GraphValue, Raised, Value
+from ..values.constants import sym_result
+from ..values.containers.iteration import IteratorValue
 from ..values.contexts import UNKNOWN_GRAD
 from ..values.tensors import TensorValue
 
 if TYPE_CHECKING:
-    from ..trace.tracer import Tracer
+    from ..trace.tracer import OpenRegion, Tracer
 
 # Slots of values that hold real objects, or lead back to the trace.
 _NOT_VALUES = frozenset({"source", "obj", "fn", "code", "globals", "example", "node", "tr"})
@@ -57,7 +58,7 @@ class Region:
         self.transform = transform
         self.graph = Graph()
         self.outer: Graph = tr.graph
-        self.parent: Region | None = tr.region
+        self.parent: OpenRegion | None = tr.region
         self.parameters: list[Node] = []
         self.captures: dict[Node, Node] = {}  # a node of an outer graph -> its placeholder here
         self.modules: dict[str, GraphModule] = {}
@@ -105,7 +106,7 @@ class Region:
         return known
 
     def _check_reachable(self, node: Node) -> None:
-        region: Region | None = self
+        region: OpenRegion | None = self
         while region is not None:
             if node.graph is region.outer or (region.beside is not None and node.graph is region.beside.graph):
                 return
@@ -129,7 +130,7 @@ class Region:
         tr.grad_enabled, real = self._grad
         ti.set_grad_enabled(real)
         if isinstance(error, Raised):
-            stop = GraphBreak(breaks.EXCEPTION, f"{tr._describe_exception(error)} leaves {self.what}")
+            stop = GraphBreak(breaks.EXCEPTION, f"{tr.describe_exception(error)} leaves {self.what}")
             stop.frames = error.frames
             raise stop from None
         if error is None and tr.active_contexts != self._contexts:
@@ -166,8 +167,6 @@ class Region:
             self.parent.changed_global(name)
 
     def _refuse_iterator(self, value: Value) -> None:
-        from ..values.containers.iterators import IteratorValue
-
         if self.pure and isinstance(value, IteratorValue):
             raise GraphBreak(breaks.REGION, f"{self.what} is given a {value.pytype().__name__}, which it may advance")
 
@@ -182,7 +181,7 @@ class Region:
         found: list[Value] = []
 
         def visit(value: Value) -> None:
-            if is_graph_value(value) and value.node.graph is self.graph:  # type: ignore[attr-defined]
+            if isinstance(value, GraphValue) and value.node.graph is self.graph:
                 found.append(value)
 
         for _ in _reachable(list(results), visit):
@@ -252,8 +251,8 @@ def node_of(tr: Tracer, module: GraphModule, name: str) -> Node:
 
 def run_operator(tr: Tracer, target: Callable, args: tuple, fakes: tuple) -> list[Value]:
     """Record a call of ``target``, which runs regions and returns a flat tuple; its results."""
-    results = tr._propagate("call_function", target, list(fakes), {})
-    node = tr._node("call_function", target, args, {})
+    results = tr.propagate("call_function", target, list(fakes), {})
+    node = tr.create_node("call_function", target, args, {})
     node.meta["example_value"] = results
     tr.op_count += 1
     return tr.wrap_result(results, node).unpack(tr)
@@ -262,9 +261,9 @@ def run_operator(tr: Tracer, target: Callable, args: tuple, fakes: tuple) -> lis
 def rebind(values: list[Any], results: list[Value]) -> None:
     """Make values of a closed region stand for the results of the operator that runs it."""
     for value, result in zip(values, results, strict=True):
-        if not is_graph_value(result):
+        if not isinstance(result, GraphValue):
             raise GraphBreak(breaks.REGION, "a symbolic number in a region is a constant around it")
-        value.node = result.node  # type: ignore[attr-defined]
+        value.node = result.node
         if isinstance(value, TensorValue):
             value.example = result.example  # type: ignore[attr-defined]
         else:
@@ -279,7 +278,7 @@ def examples(nodes: list[Node]) -> tuple:
     return tuple(node.meta["example_value"] for node in nodes)
 
 
-def _enclosing(tr: Tracer) -> Iterator[Region]:
+def _enclosing(tr: Tracer) -> Iterator[OpenRegion]:
     region = tr.region
     while region is not None:
         yield region
@@ -294,8 +293,3 @@ def in_transform(tr: Tracer) -> bool:
 def in_backward(tr: Tracer) -> bool:
     """Whether what is traced now is the backward pass of something."""
     return any(region.beside is not None for region in _enclosing(tr))
-
-
-def is_graph_value(value: Value) -> bool:
-    """Whether it is computed by the graph, and not known while tracing."""
-    return isinstance(value, (TensorValue, SymValue))

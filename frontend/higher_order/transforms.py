@@ -22,12 +22,12 @@ from torchmux import torch_internals as ti
 from .. import breaks
 from ..breaks import GraphBreak
 from ..handlers.table import CODES, handles
-from ..values.base import Raised, Value
+from ..values.base import GraphValue, Raised, Value
 from ..values.constants import ConstValue
 from ..values.containers.sequences import TupleValue
 from ..values.functions import FunctionValue
 from ..values.tensors import TensorValue
-from .region import Region, examples, is_graph_value, node_of, run_operator
+from .region import Region, examples, node_of, run_operator
 from .trees import flatten, unflatten
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ class _Inside:
         for value in first:
             if not isinstance(value, TensorValue):
                 raise GraphBreak(breaks.REGION, f"{self.region.what} returns {value.describe()}")
-        computed = [value.arg(self.tr) for value in rest if is_graph_value(value)]
+        computed = [value.arg(self.tr) for value in rest if isinstance(value, GraphValue)]
         return len(computed), self.region.close([*(value.arg(self.tr) for value in first), *computed])
 
     def arguments(self, graph: GraphModule, options: tuple, more: list[Node]) -> tuple[tuple, tuple]:
@@ -242,7 +242,7 @@ class _Inside:
 def _refilled(values: list[Value], fresh: list[Value]) -> list[Value]:
     """``values`` with the results of an operator in place of what the graph computes."""
     results = iter(fresh)
-    return [next(results) if is_graph_value(value) else value for value in values]
+    return [next(results) if isinstance(value, GraphValue) else value for value in values]
 
 
 def _with_aux(tr: Tracer, result: Value, has_aux: bool) -> tuple[Value, list[Value], Any]:
@@ -404,12 +404,12 @@ def vjp(tr: Tracer, func: Value, *primals: Value, has_aux: Value = FALSE) -> Val
     outputs, out_structure = flatten(tr, main)
     graph = inside.close(outputs, aux)[1]
     args, fakes = inside.arguments(graph, (len(leaves), len(outputs)), [])
-    results = tr._propagate("call_function", pullback, list(fakes), {})
-    node = tr._node("call_function", pullback, args, {})
+    results = tr.propagate("call_function", pullback, list(fakes), {})
+    node = tr.create_node("call_function", pullback, args, {})
     node.meta["example_value"] = results
     tr.op_count += 1
     fresh = tr.wrap_result(results[:-1], node).unpack(tr)
-    function = tr._node("call_function", operator.getitem, (node, len(fresh)), {})
+    function = tr.create_node("call_function", operator.getitem, (node, len(fresh)), {})
     function.meta["example_value"] = results[-1]
     parts = [unflatten(fresh[: len(outputs)], out_structure), PullbackValue(function, out_structure, structure)]
     if has_aux.truth(tr):

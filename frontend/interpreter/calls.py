@@ -74,7 +74,7 @@ def call_function_ex(frame: Frame, ins: Any) -> None:
 
 
 def _pairs(tr: Any, mapping: Value) -> list[tuple[Value, Value]]:
-    from ..values.methods import pairs
+    from ..values.containers.mappings import pairs
 
     return pairs(tr, mapping)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..capture.assumed_branches import expected
 from ..hook import interrupts
+from ..trace.expectations import expected
 from ..values.base import Value
 from ..values.constants import ConstValue
 from .frame import Frame, op

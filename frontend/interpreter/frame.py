@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from ..breaks import TOO_DEEP, GraphBreak
 from ..bytecode import loop_ends, normalize
 from ..values.base import Raised, Value
+from ..values.cells import CellValue
 from ..values.constants import ConstValue
 from ..values.exceptions import ExceptionValue
-from ..values.functions import CellValue
 
 if TYPE_CHECKING:
-    from ..trace.tracer import Tracer
+    from ..trace.tracer import ActiveFrame, Tracer
 
 # A handler returns None to go on, or (finished, value): True for a return, False for a yield.
 Handler = Callable[["Frame", Any], "tuple[bool, Value] | None"]
@@ -60,7 +60,7 @@ class Frame:
         namespace: dict,
         locals_: dict[str, Value],
         closure: tuple[CellValue, ...] = (),
-        parent: Frame | None = None,
+        parent: ActiveFrame | None = None,
     ) -> None:
         self.tr = tr
         self.code = code
@@ -106,7 +106,7 @@ class Frame:
     @property
     def exception(self) -> Value | None:
         """The exception being handled here, or by the nearest caller that handles one."""
-        frame: Frame | None = self
+        frame: ActiveFrame | None = self
         while frame is not None:
             if frame.handled:
                 return frame.handled[-1]

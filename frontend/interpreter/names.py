@@ -8,7 +8,7 @@ from typing import Any
 from ..breaks import INSTRUCTION, GraphBreak
 from ..bytecode.normalize import MovedCell
 from ..values.base import NULL, Raised
-from ..values.functions import CellValue
+from ..values.cells import CellValue
 from ..values.local_classes import BuildClassValue
 from ..values.supers import SuperValue
 from .frame import Frame, op

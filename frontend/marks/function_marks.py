@@ -15,7 +15,6 @@ from typing import Any, NoReturn
 import torch
 
 from torchmux import torch_internals as ti
-from torchmux.registry.errors import Unsupported
 
 from .. import breaks
 from ..breaks import GraphBreak
@@ -274,10 +273,6 @@ def trace_is_compiling(tr: Any) -> Value:
 @handles(is_exporting, torch.compiler.is_exporting)
 def trace_is_exporting(tr: Any) -> Value:
     return ConstValue(tr.exporting)
-
-
-def forbidden(name: str, where: str) -> Unsupported:
-    return Unsupported(f"{name} is marked with forbid_in_graph, but compiled code calls it at {where}.")
 
 
 # What torch's own markers, called by the program, mean here.  They are named, not imported: importing them would bring

@@ -14,11 +14,10 @@ from torchmux.config import config
 
 from .. import breaks, polyfills
 from ..breaks import GraphBreak
-from ..bytecode import resume_origin
-from ..capture.assumed_branches import parameters
+from ..bytecode import parameters, resume_origin
 from ..capture.attempts import Assumptions
-from ..guards.guards import GuardSet
-from ..guards.sources import CellSource, LocalSource, Source, const_source
+from ..guards.kinds.frames import NoExceptionHandled
+from ..guards.sources import Cell, CellContents, Const, Local, Source
 from ..handlers import builtins_, classes, copying, numbers, numpy_, optim, torch_  # noqa: F401 - each fills the tables
 from ..handlers.table import CLASSES, CODES, FOLDABLE, FUNCTIONS
 from ..higher_order import autograd_function, checkpoint, control_flow, functional_call, transforms  # noqa: F401 - and so do these
@@ -27,27 +26,30 @@ from ..interpreter import Frame
 from ..interpreter.frame import StopAtBreak
 from ..marks.function_marks import asked
 from ..sizes.dynamic import DynamicDims
-from ..values.base import Raised, Value
+from ..values.base import GraphValue, Raised, Value
+from ..values.cells import CellValue
 from ..values.classes import ClassValue
 from ..values.constants import ConstValue
+from ..values.containers.iterators import GeneratorValue
 from ..values.containers.mappings import DictValue
 from ..values.contexts import AutocastValue, ContextValue
 from ..values.exceptions import ExceptionValue
-from ..values.functions import CellValue, FunctionValue, bind
+from ..values.functions import FunctionValue, PartialValue, bind
 from ..values.instance_dict import InstanceDictValue
 from ..values.objects import ObjectValue
 from .attention_switches import Switches
 from .effects import Effects
-from .operators import Protocols
+from .operators import Operators
 from .reader import Reader
 from .recorder import GraphRecorder
+from .tracer import ActiveFrame, Handler
 
 _POLYFILL_GLOBALS = {id(module.__dict__) for module in polyfills.MODULES}
 _POLYFILL_FILES = {module.__file__ for module in polyfills.MODULES}
 _MAX_UNROLLED = 100_000
 
 
-class Trace(GraphRecorder, Reader, Protocols):
+class Trace(GraphRecorder, Reader, Operators):
     """The state of one attempt, made under ``assumptions``: at their ``stop``, it ends."""
 
     def __init__(
@@ -63,9 +65,8 @@ class Trace(GraphRecorder, Reader, Protocols):
         Reader.__init__(self)
         self.config = config
         self.code = code
-        self.guards = GuardSet()
         self.effects = Effects()
-        self.frame: Frame | None = None
+        self.frame: ActiveFrame | None = None
         self.step = 0
         self.step_began = 0  # with so many operators in the graph
         self.loops: dict[int, tuple[int, int]] = {}  # where a loop of the root frame begins -> step, operators there
@@ -74,7 +75,7 @@ class Trace(GraphRecorder, Reader, Protocols):
         self.assumptions = assumptions
         self.stop_at = assumptions.stop.step if assumptions.stop is not None else None
         self.may_expect = assumptions.may_expect
-        self.expectations: list[tuple[Value, bool]] = []  # conditions, and what they were taken to be
+        self.expectations: list[tuple[GraphValue, bool]] = []  # conditions, and what they were taken to be
         self.may_put_off = assumptions.may_put_off
         self.put_off = 0  # class statements
         self.texts = 0  # how many texts with data in them were made, and are expected to be dropped
@@ -95,18 +96,17 @@ class Trace(GraphRecorder, Reader, Protocols):
         code = self.code
         closure = []
         for name, real in zip(code.co_freevars, real_cells, strict=True):
-            cell = CellValue(source=CellSource(name), obj=real)
-            cell.contents_source = LocalSource(name, cell=True)
+            cell = CellValue(source=Cell(name), obj=real)
+            cell.contents_source = CellContents(name)
             # functions that share the cell are met later, through their own closures
-            self._memo[id(real)] = cell
-            self._keep.append(real)
+            self.remember(real, cell)
             closure.append(cell)
         root = Frame(self, code, frame_globals, {}, tuple(closure))
         for name in code.co_cellvars:
             cell = root.cells[name]
-            cell.source = CellSource(name)
+            cell.source = Cell(name)
             if name in self._argument_names:
-                cell.contents_source = LocalSource(name)
+                cell.contents_source = Local(name)
                 cell.obj = types.CellType(self._arguments[name])
         return root
 
@@ -130,7 +130,7 @@ class Trace(GraphRecorder, Reader, Protocols):
             self._close_contexts()
             return None
         except Raised as raised:
-            error = GraphBreak(breaks.EXCEPTION, self._describe_exception(raised))
+            error = GraphBreak(breaks.EXCEPTION, self.describe_exception(raised))
             error.frames = raised.frames
             raise error from None
         finally:
@@ -188,7 +188,7 @@ class Trace(GraphRecorder, Reader, Protocols):
         if self.graph_grad != self.begin_grad:
             self._follow_grad()
 
-    def _describe_exception(self, raised: Raised) -> str:
+    def describe_exception(self, raised: Raised) -> str:
         value = raised.value
         name = value.pytype().__name__
         if isinstance(value, ExceptionValue):
@@ -223,7 +223,7 @@ class Trace(GraphRecorder, Reader, Protocols):
         if not self.has_argument(name):
             return None
         try:
-            return self.wrap(self._arguments[name], LocalSource(name))
+            return self.wrap(self._arguments[name], Local(name))
         except GraphBreak as stop:
             # A resume function that breaks where it takes over its stack would go on in another one like it, for ever.
             if name.lstrip("_").startswith("stack_") and resume_origin(self.root.code) is not None:
@@ -253,8 +253,9 @@ class Trace(GraphRecorder, Reader, Protocols):
 
     # --- calls -----------------------------------------------------------------------------------------------------
 
-    def inline(self, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def inline(self, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Run a Python function of the traced program in a frame of its own."""
+        assert isinstance(function, FunctionValue)
         code = function.code
         if (handler := CODES.get(id(code))) is not None:
             return handler(self, function, args, kwargs)
@@ -265,18 +266,16 @@ class Trace(GraphRecorder, Reader, Protocols):
         locals_ = bind(self, function, args, kwargs)
         frame = Frame(self, code, function.globals, locals_, function.closure, parent=self.frame)
         if flags & inspect.CO_GENERATOR:
-            from ..values.containers.iterators import GeneratorValue
-
             return GeneratorValue(frame)
         return frame.run()
 
-    def function_handler(self, obj: Any) -> Any:
+    def function_handler(self, obj: Any) -> Handler | None:
         try:
             return FUNCTIONS.get(obj)
         except TypeError:
             return None
 
-    def class_handler(self, cls: type) -> Any:
+    def class_handler(self, cls: type) -> Handler | None:
         handler = CLASSES.get(cls)
         if handler is not None:
             return handler
@@ -295,8 +294,6 @@ class Trace(GraphRecorder, Reader, Protocols):
                 function, leading = found
                 value = self.wrap(function, None)
                 if leading:
-                    from ..values.functions import PartialValue
-
                     value = PartialValue(value, [self.lift(a) for a in leading], {})
             self._polyfills[key] = value
         return self._polyfills[key]
@@ -333,12 +330,12 @@ class Trace(GraphRecorder, Reader, Protocols):
             product = self.binary("*", product, value)
         return product
 
-    def as_mapping(self, value: Value) -> DictValue | None:
+    def as_mapping(self, value: Value) -> Value | None:
         """The dictionary behind a value that C code would read as one, whatever its class overrides."""
         if isinstance(value, DictValue):
             return value
         if isinstance(value, InstanceDictValue):
-            return value.snapshot(self)  # type: ignore[return-value]
+            return value.snapshot(self)
         if isinstance(value, ObjectValue) and issubclass(value.cls, dict):
             overridden = [self.static_lookup(value.cls, n) for n in ("keys", "__getitem__", "__iter__")]
             if not any(isinstance(f, types.FunctionType) for f in overridden):
@@ -374,9 +371,7 @@ class Trace(GraphRecorder, Reader, Protocols):
         if found is None:
             if self._outer_exception is not None:
                 raise GraphBreak(breaks.OPERATION, "an exception that the caller of the compiled function is handling")
-            self.guards.add(
-                const_source(sys, "sys"), "{0}.exc_info()[1] is None", (), "has no exception that is being handled"
-            )
+            self.guards.add(NoExceptionHandled(Const(sys, "sys")))
         return found
 
     def as_exception(self, args: list[Value]) -> Value:

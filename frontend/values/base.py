@@ -7,7 +7,7 @@ the traced program's own ``try`` blocks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..breaks import C_FUNCTION, NOT_REBUILDABLE, OPERATION, GraphBreak
 
@@ -32,6 +32,9 @@ class Value:
     """One object of the traced program.  ``source`` is None for what the trace itself created."""
 
     __slots__ = ("source",)
+
+    # Methods that C defines and that need the representation: name -> function(tr, value, *args, **kwargs).
+    METHODS: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, source: Source | None = None) -> None:
         self.source = source
@@ -69,6 +72,10 @@ class Value:
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         raise self.not_understood(f"setting attribute {name!r} of {self.describe()}")
 
+    def store(self, tr: Tracer, name: str, value: Value) -> None:
+        """Write the object's own attribute, without any protocol."""
+        raise self.not_understood(f"attribute {name!r} in the dictionary of {self.describe()}")
+
     def delattr(self, tr: Tracer, name: str) -> None:
         raise self.not_understood(f"deleting attribute {name!r} of {self.describe()}")
 
@@ -76,12 +83,18 @@ class Value:
         raise self.not_understood(f"calling {self.describe()}")
 
     def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from .objects import BuiltinMethodValue
-
         method = self.getattr(tr, name)
-        if isinstance(method, BuiltinMethodValue) and method.owner is self:
+        if method.asks(self):
             raise GraphBreak(C_FUNCTION, f"method {name!r} of {self.describe()}")  # it would come back here
         return method.call(tr, args, kwargs)
+
+    def asks(self, owner: Value) -> bool:
+        """Whether this is a method that does no more than ask ``owner`` to call it (:meth:`call_method`)."""
+        return False
+
+    def call_c_method(self, tr: Tracer, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """The method that C class ``cls`` defines, whatever the object's own class overrides."""
+        return self.call_method(tr, name, args, kwargs)
 
     def truth(self, tr: Tracer) -> bool:
         raise self.not_understood(f"truth of {self.describe()}")
@@ -99,12 +112,10 @@ class Value:
         raise self.not_understood(f"deleting an item of {self.describe()}")
 
     def contains(self, tr: Tracer, item: Value) -> Value:
-        from .constants import ConstValue
-
         for candidate in self.unpack(tr):
             if candidate is item or tr.equal(candidate, item):
-                return ConstValue(True)
-        return ConstValue(False)
+                return tr.lift(True)
+        return tr.lift(False)
 
     def iter(self, tr: Tracer) -> Value:
         """An iterator value (it has :meth:`next`)."""
@@ -139,6 +150,35 @@ class Value:
     def rebuild(self, out: FrameWriter) -> str:
         """The expression that makes the object after the graph has run; only for values without a source."""
         raise GraphBreak(NOT_REBUILDABLE, f"{self.describe()} was made inside the graph and has to live on after it")
+
+    def write_back(self, out: FrameWriter, target: str) -> list[str]:
+        """The lines that give the object from outside, which ``target`` loads, the state that the trace left it in.
+
+        New contents are rebuilt by this call, ahead of all such lines, so that no write is seen by a later read.
+        """
+        raise GraphBreak(NOT_REBUILDABLE, f"{self.describe()} was changed inside the graph")
+
+    def fill(self, out: FrameWriter, variable: str) -> None:
+        """Give an empty object, whose class derives from that of this container, the container's contents."""
+        raise GraphBreak(NOT_REBUILDABLE, f"{self.describe()} was made inside the graph and has to live on after it")
+
+
+class Lazy:
+    """An element of an existing container that nothing has looked at yet; reading it wraps and guards it."""
+
+    __slots__ = ("obj", "source")
+
+    def __init__(self, obj: Any, source: Source | None) -> None:
+        self.obj = obj
+        self.source = source
+
+
+class GraphValue(Value):
+    """What the graph computes, a tensor or a symbolic number: ``node`` is its place there."""
+
+    __slots__ = ("node",)
+
+    node: Any
 
 
 class _Missing:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..breaks import C_FUNCTION, GraphBreak
 from ..capture.attempts import StateChanged
-from ..guards.sources import call, const_source
+from ..guards.sources import CachedResult, Const
 from .base import Value
 from .classes import BuiltinValue
 
@@ -43,8 +43,8 @@ class CachedFunctionValue(BuiltinValue):
             raise GraphBreak(C_FUNCTION, f"cached function {self.describe()}", error) from None
         if self.obj.cache_info().misses > before.misses:
             raise StateChanged(f"cached function {self.describe()} has run")  # and may have changed what was read
-        base = self.source or const_source(self.obj, self.describe())
-        return tr.wrap(result, call(base, "{0}(*{1}, **{2})", "{0}(...)", (tr.keep_equal(plain), tr.keep_equal(named))))
+        base = self.source or Const(self.obj, self.describe())
+        return tr.wrap(result, CachedResult(base, tr.keep_equal(plain), tr.keep_equal(named)))
 
     def _knows(self, plain: tuple, named: dict[str, Any]) -> bool:
         """Whether the cache has the result, so that a call runs nothing.  False where that cannot be told.

@@ -11,13 +11,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import C_FUNCTION, DISABLED, OPERATION, GraphBreak
-from ..guards.sources import Source, attr, call, const_source
+from ..guards.kinds.objects import NoAttribute
+from ..guards.sources import Attr, Const, Referent, Source
 from .base import MISSING, Raised, Value, call_handler
 from .constants import CONST_TYPES, ConstValue, SymValue
-from .containers.iterators import SequenceIterator
+from .containers.iteration import SequenceIterator
+from .containers.mappings import DictValue
 from .containers.sequences import ListValue, TupleValue
+from .containers.sets import SetValue
+from .descriptors import MethodValue, bind_class_attribute
 from .exceptions import ExceptionValue
-from .objects import ObjectValue, bind_class_attribute
+from .functions import FunctionValue, bind
+from .objects import ObjectValue
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
@@ -79,13 +84,11 @@ class ClassValue(RealValue):
         raw = tr.static_lookup(cls, name)
         if raw is MISSING:
             return self._from_metaclass(tr, name)
-        source = attr(self.source or const_source(cls, cls.__qualname__), name)
+        source = Attr(self.source or Const(cls, cls.__qualname__), name)
         if isinstance(raw, types.FunctionType):
             tr.guard_class_attribute(cls, name, raw)
             return tr.wrap(raw, None)
         if isinstance(raw, classmethod):
-            from .functions import MethodValue
-
             tr.guard_class_attribute(cls, name, raw)
             return MethodValue(tr.wrap(raw.__func__, None), self)
         if isinstance(raw, staticmethod):
@@ -104,8 +107,6 @@ class ClassValue(RealValue):
         meta = type(self.obj)
         raw = tr.static_lookup(meta, name)
         if isinstance(raw, types.FunctionType):
-            from .functions import MethodValue
-
             return MethodValue(tr.wrap(raw, None), self)
         if isinstance(raw, property):
             return tr.wrap(raw.fget, None).call(tr, [self], {})
@@ -225,8 +226,6 @@ class ClassValue(RealValue):
         new = tr.static_lookup(cls, "__new__")
         new = new.__func__ if isinstance(new, staticmethod) else new
         if new.__code__.co_filename.startswith("<string>") or new.__code__.co_filename.startswith("<collections"):
-            from .functions import FunctionValue, bind
-
             function = tr.wrap(new, None)
             assert isinstance(function, FunctionValue)
             bound = bind(tr, function, [self, *args], kwargs)
@@ -236,9 +235,6 @@ class ClassValue(RealValue):
 
 def allocate(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``cls.__new__`` where C defines it: an object with the storage of its builtin base."""
-    from .containers.mappings import DictValue
-    from .containers.sets import SetValue
-
     if getattr(cls, "__abstractmethods__", None):
         try:
             object.__new__(cls)  # to raise in the words of this Python
@@ -343,12 +339,12 @@ class PythonModuleValue(RealValue):
         if written is not None:
             return written
         if name in namespace:
-            source = attr(const_source(module, module.__name__), name)
+            source = Attr(Const(module, module.__name__), name)
             return tr.wrap_global(namespace[name], source)
         try:
-            return tr.wrap(getattr(module, name), attr(const_source(module, module.__name__), name))
+            return tr.wrap(getattr(module, name), Attr(Const(module, module.__name__), name))
         except AttributeError as error:
-            tr.guards.add(const_source(module, module.__name__), f"not hasattr({{0}}, {name!r})", (), f"has no {name}")
+            tr.guards.add(NoAttribute(Const(module, module.__name__), name))
             raise Raised(tr.exception(error)) from None
 
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:
@@ -361,7 +357,7 @@ class WeakrefValue(RealValue):
     __slots__ = ()
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return tr.wrap(self.obj(), None if self.source is None else call(self.source, "{0}()", "{0}()"))
+        return tr.wrap(self.obj(), None if self.source is None else Referent(self.source))
 
 
 class DisabledValue(RealValue):

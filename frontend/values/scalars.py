@@ -10,6 +10,7 @@ from ..breaks import TENSOR_TO_PYTHON, GraphBreak
 from ..capture.attempts import NeedsShapeEnv
 from .base import Value
 from .constants import ConstValue
+from .containers.sequences import ListValue
 
 if TYPE_CHECKING:
     from ..trace.tracer import Tracer
@@ -48,8 +49,6 @@ def _item(tr: Tracer, tensor: Value) -> Value:
 
 
 def _as_list(tr: Tracer, tensor: TensorValue) -> Value:
-    from .containers.sequences import ListValue
-
     if tensor.example.dim() == 0:
         return _item(tr, tensor)
     rows = tensor.unpack(tr)

@@ -24,10 +24,10 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-import torchmux
 from torchmux import torch_internals as internals
 from torchmux.config import config
 from torchmux.registry.errors import TorchmuxError
+from torchmux.version import __version__
 
 log = logging.getLogger("torchmux.cache")
 
@@ -194,7 +194,7 @@ def graph_key(gm: GraphModule, fingerprint: str, *more: object) -> str:
     negative is not code for one that may be; tensors that the graph holds count by content.
     """
     digest = _DIGEST()
-    versions = (torchmux.__version__, torch.__version__, sys.version_info[:2], fingerprint)
+    versions = (__version__, torch.__version__, sys.version_info[:2], fingerprint)
     for text in _graph_text(gm, (versions, *more)):
         digest.update(text.encode())
         digest.update(b"\n")
@@ -205,7 +205,7 @@ def graph_key(gm: GraphModule, fingerprint: str, *more: object) -> str:
 
 def text_key(*values: object) -> str:
     """The name of an artifact that is determined by the ``repr`` of some values and the versions of the software."""
-    digest = _DIGEST(repr((torchmux.__version__, torch.__version__, sys.version_info[:2], *values)).encode())
+    digest = _DIGEST(repr((__version__, torch.__version__, sys.version_info[:2], *values)).encode())
     return digest.hexdigest()
 
 
