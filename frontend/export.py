@@ -82,7 +82,7 @@ def export(fn: Any, *, dynamic: bool | None = None) -> Callable[..., Exported]:
     ``dynamic`` is that of :func:`torchmux.compile`; dimensions can be marked.  What the function raises it raises here.
 
     Raises:
-        Unsupported: it cannot be one graph; the message names the line, the reason and the way out.
+        Unsupported: it cannot be one graph; the message names the line, the reason and the usual fix.
     """
     original = original_of(fn)
     if not callable(original):

@@ -11,7 +11,7 @@ KINDS = {
     "graph": "each captured graph, as Python",
     "guards": "what is checked before captured code runs again, as Python",
     "recompiles": "why no compiled code fitted a call",
-    "graph_breaks": "where a graph ended, why, and the way out",
+    "graph_breaks": "where a graph ended, why, and the usual fix",
     "bytecode": "the function that runs in place of a captured frame",
     "output_code": "the code that a backend made of a graph",
     "fusion": "which operators a backend joined, and why others stayed apart",

@@ -12,7 +12,7 @@ from .screen import show
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser("breaks", help="say what ends a graph, why, and the way out")
+    parser = commands.add_parser("breaks", help="list what ends a graph, why, and the usual fix")
     parser.add_argument("numbers", nargs="*", metavar="TM000", help="the number in a message; all if none is given")
     parser.add_argument("--page", action="store_true", help="print the text of docs/graph-breaks.md")
     parser.set_defaults(run=run)
@@ -33,5 +33,5 @@ def run(arguments: argparse.Namespace) -> int:
             return 2
     for number in wanted:
         kind = CATALOGUE[number]
-        show(f"{kind.id} {kind.what}", f"  {kind.why}", f"  way out: {kind.fix}", "")
+        show(f"{kind.id} {kind.what}", f"  {kind.why}", f"  fix: {kind.fix}", "")
     return 0
