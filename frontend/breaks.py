@@ -20,8 +20,8 @@ _KINDS = [
     BreakKind(
         "TM000",
         "error inside the tracer",
-        "The tracer itself raised an exception, which is a bug in torchmux. The function is left uncaptured rather than "
-        "captured incorrectly.",
+        "The tracer itself raised an exception, which is a bug in torchmux. The function is left uncaptured rather "
+        "than captured incorrectly.",
         "please report the bug; until then, the function runs in eager",
     ),
     BreakKind(
@@ -34,16 +34,16 @@ _KINDS = [
     BreakKind(
         "TM002",
         "tensor value needed in Python",
-        "`item()`, `tolist()`, `float(tensor)` and similar calls turn a tensor into a Python object, and no graph operator "
-        "can hold one.",
+        "`item()`, `tolist()`, `float(tensor)` and similar calls turn a tensor into a Python object, and no graph "
+        "operator can hold one.",
         "keep the value as a tensor, or move the conversion out of the compiled function",
     ),
     BreakKind(
         "TM003",
         "call to a C function that cannot be traced",
         "The function has no bytecode, so the tracer does not know what it reads and changes.",
-        "call it outside the compiled function, mark it with torchmux.assume_constant_result if its result is constant, or "
-        "provide a Python equivalent with torchmux.substitute_in_graph",
+        "call it outside the compiled function, mark it with torchmux.assume_constant_result if its result is "
+        "constant, or provide a Python equivalent with torchmux.substitute_in_graph",
     ),
     BreakKind(
         "TM004",
@@ -66,15 +66,15 @@ _KINDS = [
     BreakKind(
         "TM007",
         "unsupported operation on this kind of object",
-        "The tracer does not know the effect of this operation on an object of this class well enough to perform it while "
-        "tracing.",
+        "The tracer does not know the effect of this operation on an object of this class well enough to perform it "
+        "while tracing.",
         "perform the operation outside the compiled function",
     ),
     BreakKind(
         "TM008",
         "operator whose output shape depends on data",
-        "`nonzero`, `unique`, `masked_select` and similar operators return a tensor whose size is known only after they "
-        "run.",
+        "`nonzero`, `unique`, `masked_select` and similar operators return a tensor whose size is known only after "
+        "they run.",
         "compute it outside the compiled function, or set torchmux.config.capture_dynamic_output_shape_ops",
     ),
     BreakKind(
@@ -127,16 +127,16 @@ _KINDS = [
     BreakKind(
         "TM016",
         "fake-tensor propagation is not implemented for this operator",
-        "The tracer runs an operator on tensors without data to find out what it returns, and this operator has no such "
-        "implementation.",
+        "The tracer runs an operator on tensors without data to find out what it returns, and this operator has no "
+        "such implementation.",
         "register a fake implementation with torch.library.register_fake",
     ),
     BreakKind(
         "TM017",
         "region that cannot be a graph of its own",
-        "A function that is passed to another function (a branch, a checkpointed or differentiated function, the passes "
-        "of an `autograd.Function`) becomes a graph inside the graph. This one does something that such a graph cannot "
-        "do: it changes objects outside of it, or breaks the rules of the function that receives it.",
+        "A function that is passed to another function (a branch, a checkpointed or differentiated function, the "
+        "passes of an `autograd.Function`) becomes a graph inside the graph. This one does something that such a graph "
+        "cannot do: it changes objects outside of it, or breaks the rules of the function that receives it.",
         "return what the region computes instead of storing it, and do not modify tensors from outside it in place",
     ),
 ]
