@@ -109,7 +109,7 @@ def test_parts_of_a_graph():
         (["semantics/none", "--backend", "eager"], 2, "no case is called"),
         (["json:loads", "--backend", "eager"], 2, "--inputs is missing"),
         (["semantics/use/two_models"], 2, "which backend"),
-        (["x", "--backend", "no_such_backend"], 1, "No backend is called"),
+        (["x", "--backend", "no_such_backend"], 1, "There is no backend"),
     ],
 )
 def test_misuse(words, status, said, capsys):

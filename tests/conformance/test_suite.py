@@ -154,7 +154,7 @@ def test_parts_and_processes_of_pytest(installed, tmp_path):
     [
         ("", "has no class derived from Requirements"),
         ("class A(Requirements):\n    backend = 'ipex'\n", "ipex"),
-        ("class A(Requirements):\n    backend = 'no_such_backend'\n", "No backend is called"),
+        ("class A(Requirements):\n    backend = 'no_such_backend'\n", "There is no backend"),
     ],
 )
 def test_a_file_that_cannot_work_says_so(text, told, tmp_path):
