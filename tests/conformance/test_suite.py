@@ -120,7 +120,7 @@ def test_outcomes_in_pytest(tmp_path):
     assert status == 1
     assert "semantics/aliasing/strides_of_results] FAILED" in printed
     assert "1 xfailed" in printed
-    assert "xpass: expected to fail, and does not: stale" in printed
+    assert "xpass: expected to fail, but passes: stale" in printed
     assert "def case(trial: Trial)" in printed, "no reproducer"
 
 
