@@ -2,7 +2,6 @@
 
 A graph passes through these modules in order:
 
-* ``attention`` finds attention in the captured graph, which ``attention_kernel`` computes,
 * ``rewrites.attention`` finds attention in the captured graph, and ``targets.cpu.attention_kernel`` computes it,
 * ``lowering`` expresses each ATen operator in the loop IR (``ir``),
 * ``lowering.graph`` applies this to a graph, which gives an ``ir.program``: statements, matrix products, calls to
