@@ -1,9 +1,9 @@
 """The backends that come with torchmux: one module or package per compiler.
 
-Each module offers a light ``SPEC``; the compiler itself is imported at the first compile.
+Each module provides a light ``SPEC``; the compiler itself is imported at the first compilation.
 
-The name ``torchmux.backends`` has two meanings by design: this package, and the function that lists what is known.
-The package is therefore callable, so that neither meaning depends on what was imported before.
+The name ``torchmux.backends`` has two meanings by design: this package, and the function that lists known backends.
+The package is therefore callable, so that neither meaning depends on earlier imports.
 """
 
 from __future__ import annotations

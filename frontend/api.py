@@ -37,18 +37,19 @@ def compile(
     ``(gm, example_inputs, **options)``, or None for the best available one.  Capture and compilation happen at the
     first call, and again when a guard fails.
 
-    * ``fullgraph``: a graph break is an :class:`~torchmux.Unsupported` error that points at the user's line.
-    * ``dynamic``: None makes a size symbolic after it has changed, True at once, False never.
-    * ``mode`` and ``options``: the backend's own; only one of the two.  The option ``guard_filter_fn`` is not the
-      backend's: a function that says which guards to keep, as ``torch.compiler.skip_guard_on_globals_unsafe`` does.
-    * ``strict``: any operator that would not run in the backend is a :class:`~torchmux.FallbackRefused` error.
+    * ``fullgraph``: a graph break raises an :class:`~torchmux.Unsupported` error that points at the user's line.
+    * ``dynamic``: None makes a size symbolic after it changes, True immediately, and False never.
+    * ``mode`` and ``options``: the backend's own; pass only one of the two.  The option ``guard_filter_fn`` does not
+      belong to the backend: it is a function that selects the guards to keep, such as
+      ``torch.compiler.skip_guard_on_globals_unsafe``.
+    * ``strict``: an operator that would not run in the backend raises a :class:`~torchmux.FallbackRefused` error.
     * ``disable``: return ``model`` unchanged.
 
     Raises UnknownBackend, BackendUnavailable and InvalidOption at once; at the first call, Unsupported,
     FallbackRefused and CompilationFailed.
     """
     if model is None:
-        # a wrong name is an error here
+        # an unknown name raises an error here
         resolve(_chosen(backend), mode=mode, options=_guard_filter(options)[0], dynamic=dynamic, strict=strict)
 
         def decorate(fn: Any) -> Any:
@@ -77,7 +78,7 @@ def compile(
 
 
 def _guard_filter(options: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, Callable | None]:
-    """The backend's options, and the one that is not the backend's."""
+    """The backend's options, and the option that does not belong to the backend."""
     if not options or "guard_filter_fn" not in options:
         return options, None
     chosen = options["guard_filter_fn"]
@@ -94,7 +95,7 @@ def _chosen(backend: Any) -> Any:
 
 
 def set_default_backend(backend: Any) -> None:
-    """Let ``compile`` use this backend where it is given none; None for the best that can run here.
+    """Set the backend of ``compile`` calls that name none; None selects the best usable backend.
 
     Raises UnknownBackend, BackendUnavailable and InvalidSpec as ``compile`` does.
     """
@@ -105,14 +106,15 @@ def set_default_backend(backend: Any) -> None:
 
 
 def get_default_backend() -> Any:
-    """What ``set_default_backend`` was given, else the name of the best backend that can run here."""
+    """The backend that ``set_default_backend`` set, or else the name of the best usable backend."""
     return resolve(None).name if _default_backend is None else _default_backend
 
 
 def _owner(model: Any) -> Any:
-    """What ``compile()`` calls must have in common besides equal settings to share compiled code.
+    """What ``compile()`` calls must have in common, besides equal settings, to share compiled code.
 
-    A function is its code, so that a lambda made anew in a loop is compiled once; what it closes over is guarded.
+    A function is identified by its code, so a lambda that a loop creates repeatedly is compiled once; its closure is
+    guarded.
     """
     original = original_of(model)
     return getattr(original, "__code__", original)
@@ -128,12 +130,12 @@ def _record(compiled: Any) -> Record:
     owner = type(compiled) if isinstance(compiled, torch.nn.Module) else compiled
     record = getattr(owner, "_torchmux_record", None)
     if record is None:
-        raise TypeError(f"report() takes what torchmux.compile returned, not a plain {type(compiled).__name__}")
+        raise TypeError(f"report() takes the result of torchmux.compile, not a plain {type(compiled).__name__}")
     return record
 
 
 def report(compiled: Any) -> Report:
-    """What a compiled function or module has done so far: graphs, placements, fallbacks, breaks, recompilations.
+    """What a compiled function or module did so far: graphs, placements, fallbacks, breaks, recompilations.
 
     Raises TypeError for anything that ``compile`` did not return.
     """
@@ -141,8 +143,8 @@ def report(compiled: Any) -> Report:
 
 
 def explain(fn: Any, *, backend: Any = "eager", dynamic: bool | None = None) -> Explainer:
-    """Capture ``fn`` and say what became of it: ``explain(fn)(*args, **kwargs)`` runs it once and returns an
-    :class:`~torchmux.frontend.explain.Explanation`.  Code compiled for other callers is not used.
+    """Capture ``fn`` and describe the result: ``explain(fn)(*args, **kwargs)`` runs it once and returns an
+    :class:`~torchmux.frontend.explain.Explanation`.  It does not use code compiled for other callers.
     """
     resolved = resolve(backend, dynamic=dynamic)
     original = original_of(fn)
@@ -161,5 +163,5 @@ def explain(fn: Any, *, backend: Any = "eager", dynamic: bool | None = None) -> 
 
 
 def reset() -> None:
-    """Forget all compiled code of this process; the next calls capture anew."""
+    """Discard all compiled code of this process; the next calls capture again."""
     forget_everything()

@@ -1,4 +1,4 @@
-"""Who can compile: descriptions of backends, where they come from, whether they can run here, and with which options.
+"""The registry: descriptions of backends, where they come from, whether they can run here, and their options.
 
 Nothing in this package imports a compiler, or torch, before a graph is compiled.
 """

@@ -1,4 +1,4 @@
-"""From a description to the implementation it names; this is where compilers get imported."""
+"""Loads the implementation that a description names; this imports the compiler."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .validate import is_implementation
 
 
 def load_implementation(spec: BackendSpec) -> Any:
-    """The function or :class:`Backend` object that ``spec.load`` stands for; loaded once for each description.
+    """The function or :class:`Backend` object that ``spec.load`` names; loaded once for each description.
 
     Raises:
-        BackendUnavailable: importing it raised; the cause is chained.
+        BackendUnavailable: importing it raised an exception, which is chained.
         InvalidSpec: there is no such attribute, or it cannot compile.
     """
     return _load(SameObject(spec))
@@ -43,7 +43,7 @@ def import_attribute(path: str, spec: BackendSpec) -> Any:
     try:
         found = importlib.import_module(module_name)
     except Exception as error:
-        hint = f" Install what it needs with: {spec.install}" if spec.install else ""
+        hint = f" Install its requirements with: {spec.install}" if spec.install else ""
         raise BackendUnavailable(
             f"{spec.name} cannot be used: importing {module_name} raised {type(error).__name__}: {error}.{hint}"
         ) from error

@@ -1,4 +1,4 @@
-"""One ``torch.compile``-style front door for every compiler that is installed.
+"""One ``torch.compile``-style front door for every installed compiler.
 
 Importing this package imports neither a backend nor torch's own compiler.  The front door itself is imported when its
 first name is used.
@@ -178,13 +178,13 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 def __getattr__(name: str) -> Any:
     if name == "backends":
-        # A function to call and the package of the backends at once; see its own text.
+        # Both a function and the package of the backends; see its docstring.
         return importlib.import_module("torchmux.backends")
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'torchmux' has no attribute {name!r}")
     value = getattr(importlib.import_module(home), name)
-    globals()[name] = value  # the next access does not come here
+    globals()[name] = value  # the next access bypasses this function
     return value
 
 

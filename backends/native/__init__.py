@@ -1,18 +1,20 @@
-"""torchmux's own compiler: ATen graphs to fused C++ kernels.
+"""torchmux's own compiler, which turns ATen graphs into fused C++ kernels.
 
-In the order in which a graph passes through:
+A graph passes through these modules in order:
 
-* ``attention`` finds attention in the captured graph, which ``attention_kernel`` computes,
-* ``lowering`` says for each ATen operator what it is in the loop IR (``ir``, ``operations``, ``index``, ``values``),
-* ``graph`` applies that to a graph, which gives a ``program``: statements, matrix products, calls of torch's operators,
-* ``schedule`` fuses the statements into kernels (``kernel``) and orders everything,
-* ``sequential`` are loops whose order matters: cumulative sums, and writing where data says,
-* ``stages`` arranges the passes of a kernel over its rows,
-* ``cpp`` prints kernels as C++ on top of ``kernels.h``,
-* ``module`` puts memory and calls around them, ``source`` is the text, and ``build`` makes a shared object of it,
-* ``compiler`` ties these together with the artifact cache, ``runtime`` calls what came out.
+* ``rewrites.attention`` finds attention in the captured graph, and ``targets.cpu.attention_kernel`` computes it,
+* ``lowering`` expresses each ATen operator in the loop IR (``ir``),
+* ``lowering.graph`` applies this to a graph, which gives an ``ir.program``: statements, matrix products, calls to
+  torch's operators,
+* ``schedule.schedule`` fuses the statements into kernels (``schedule.kernel``) and orders everything,
+* ``ir.ordered_loops`` has loops whose order matters: cumulative sums, and writes to positions given by data,
+* ``schedule.stages`` arranges the passes of a kernel over its rows,
+* ``targets.cpu.cpp`` prints kernels as C++ on top of ``kernels.h``,
+* ``targets.cpu.module`` adds memory and calls, ``targets.cpu.source`` produces the text, and ``targets.cpu.build``
+  compiles it to a shared object,
+* ``compiler`` connects these with the artifact cache, and ``runtime`` calls the result.
 
-Importing this package imports none of that.
+Importing this package imports none of these modules.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ COMPILERS = ("g++", "clang++")
 
 
 def compiler_command() -> list[str] | None:
-    """The C++ compiler: ``CXX`` if that is set, or the first that is found; None if there is none."""
+    """The C++ compiler: ``CXX`` if set, or the first one found; None if there is none."""
     chosen = os.environ.get("CXX")
     for candidate in [chosen] if chosen and chosen.strip() else COMPILERS:
         words = shlex.split(candidate)
@@ -47,7 +49,9 @@ def probe() -> Availability:
     chosen = os.environ.get("CXX")
     if chosen and chosen.strip():
         return Availability(False, f"it needs a C++ compiler, and CXX={chosen!r} is not on PATH")
-    return Availability(False, f"it needs a C++ compiler, and {' or '.join(COMPILERS)} is not on PATH; or set CXX")
+    return Availability(
+        False, f"it needs a C++ compiler, and {' or '.join(COMPILERS)} is not on PATH; install one or set CXX"
+    )
 
 
 def fingerprint() -> str:

@@ -108,7 +108,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
         (["eager", "--case", "nothing/*"], 2, "no case matches"),
         (["eager", "--shard", "three"], 2, "3/8"),
         ([], 2, "which backend"),
-        (["no_such_backend"], 1, "No backend is called"),
+        (["no_such_backend"], 1, "There is no backend"),
     ],
 )
 def test_misuse(words, status, said, capsys):

@@ -121,11 +121,11 @@ def test_the_reason_why_not():
         return x
 
     with pytest.raises(
-        torchmux.Unsupported, match=r"export\(\) wants one graph, but the graph breaks. TM001"
+        torchmux.Unsupported, match=r"export\(\) requires one graph, but the graph breaks. TM001"
     ) as caught:
         torchmux.export(breaks)(torch.ones(2))
     assert "test_export.py:" in str(caught.value)
-    with pytest.raises(torchmux.Unsupported, match="wants one graph of .* but there is none"):
+    with pytest.raises(torchmux.Unsupported, match="requires one graph of .* but it has none"):
         torchmux.export(lambda n: n + 1)(2)
     with pytest.raises(TypeError, match="not a int"):
         torchmux.export(3)

@@ -69,7 +69,7 @@ def test_fullgraph_points_at_the_line():
     line = speaks_branches_and_appends.__code__.co_firstlineno + 2
     assert f"{__file__}:{line}" in str(error.value)
     assert "print() acts on the world" in str(error.value)
-    assert "way out" in str(error.value)
+    assert "fix: " in str(error.value)
 
 
 def _assert_same(result, wanted):

@@ -1,4 +1,4 @@
-"""What a third party tests of its own backend: right results, and nothing left out without a word."""
+"""What a third party tests of its own backend: correct results, and a report of every fallback."""
 
 import pytest
 import torch

@@ -81,5 +81,5 @@ def test_it_says_why_it_is_not_available():
 
 
 def test_options_are_checked():
-    with pytest.raises(InvalidOption, match="from 1"):
+    with pytest.raises(InvalidOption, match="must be at least 1"):
         cudagraphs.CudagraphsOptions(warmup=0)

@@ -296,7 +296,7 @@ def test_batch_statistics_are_kept(capture) -> None:
     [
         ({"providers": ["CUDAExecutionProvide"]}, "no provider 'CUDAExecutionProvide'"),
         ({"providers": []}, "at least one"),
-        ({"intra_op_num_threads": 0}, "from 1"),
+        ({"intra_op_num_threads": 0}, "must be at least 1"),
         ({"freez": True}, "Did you mean 'freeze'"),
         ({"graph_optimization_level": "most"}, "'all'"),
     ],

@@ -38,7 +38,11 @@ def test_asking_for_it_says_what_is_missing():
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"optimization_level": 6}, "from 0 to 5"), ({"min_block_size": 0}, "from 1"), ({"largest_size": 1}, "from 2")],
+    [
+        ({"optimization_level": 6}, "between 0 and 5"),
+        ({"min_block_size": 0}, "at least 1"),
+        ({"largest_size": 1}, "at least 2"),
+    ],
 )
 def test_options_are_checked(options, words):
     with pytest.raises(InvalidOption, match=words):

@@ -426,8 +426,8 @@ def test_parameters_that_change_are_seen(capture) -> None:
     ("options", "words"),
     [
         ({"library": "mkl"}, "'torch' or 'none'"),
-        ({"opt_level": 4}, "from 0 to 3"),
-        ({"shape_limit": 0}, "from 1"),
+        ({"opt_level": 4}, "between 0 and 3"),
+        ({"shape_limit": 0}, "must be at least 1"),
         ({"target": "llvm"}, "JSON"),
         ({"target": '{"kind": "metal"}'}, "for tensors on the CPU"),
         ({"opt_levl": 1}, "Did you mean 'opt_level'"),

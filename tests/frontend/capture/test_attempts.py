@@ -81,7 +81,7 @@ def _is_float(node):
 REASONS = {
     "BreakFound": (
         breaks, [(X,)], "eager",
-        r"attempt 1 starts again: TM005 graph break asked for at .*test_attempts.py:\d+: .* \(stop: none -> step \d+\)",
+        r"attempt 1 starts again: TM005 explicit graph break at .*test_attempts.py:\d+: .* \(stop: none -> step \d+\)",
         [2],
     ),
     "NeedsShapeEnv": (

@@ -148,7 +148,7 @@ def test_of_a_module():
     ("arguments", "message"),
     [
         ({"stance": "eager"}, "no stance 'eager'. Did you mean 'force_eager'"),
-        ({"stance": "force_eager", "force_backend": "eager"}, "goes with the stance 'default' only"),
+        ({"stance": "force_eager", "force_backend": "eager"}, "works only with the stance 'default'"),
     ],
 )
 def test_wrong_stances(arguments, message):
