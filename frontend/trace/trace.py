@@ -87,7 +87,6 @@ class Trace(GraphRecorder, Reader, Operators):
         self.texts = 0  # how many texts with data in them were made, and are expected to be dropped
         self.put_back: list[Any] = []  # placeholders of what is restored where these do not hold
         self.active_contexts: list[ContextValue] = []
-        self.has_autocast = False
         self.guard_filter: Any = None
         self.switches = Switches()
         self.breaks_are_errors, self.exporting = asked.breaks_are_errors, asked.exporting

@@ -20,7 +20,7 @@ from ..bytecode.normalize import Program
 from ..guards.guards import GuardSet
 from ..guards.loader import Names
 from ..guards.sources import Source
-from ..sizes.dynamic import Dims, DynamicDims
+from ..sizes.dynamic import DynamicDims
 from ..values.base import GraphValue, Lazy, Raised, Value
 from ..values.cells import CellValue
 from .effects import Effects
@@ -163,9 +163,6 @@ class Symbols(Protocol):
     symbolic: bool  # whether there is a ShapeEnv
     shape_env: Any
 
-    def dims_of(self, tensor: Any, source: Source) -> Dims:
-        """Which sizes of an input are symbolic."""
-
     def wants_symbolic(self, number: int | float, source: Source) -> bool:
         """Whether a number from outside is symbolic."""
 
@@ -195,9 +192,6 @@ class Symbols(Protocol):
 
     def fix_floats(self, names: frozenset[str]) -> bool:
         """Take floats for constants in later captures; False if there are none."""
-
-    def note_new_symbols(self, node: Node, name: str) -> None:
-        """Remember the symbols that the result of operator ``name`` has brought."""
 
 
 class Reading(Protocol):
@@ -335,7 +329,6 @@ class Running(Protocol):
     active_contexts: list[Any]  # ``contexts.ContextValue``, outermost first
     swapped: set[Value]  # tables of modules that functional_call has filled with other tensors
     switches: GlobalSwitches
-    has_autocast: bool
     breaks_are_errors: bool
     exporting: bool
     may_expect: bool  # whether branches that only raise are taken for not taken

@@ -186,6 +186,11 @@ class ClassValue(RealValue):
             return handler(tr, self.obj, args, kwargs)
         return self.instantiate(tr, args, kwargs)
 
+    def call_c_method(self, tr: Tracer, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if cls is type and name == "__call__":
+            return self.make(tr, args, kwargs)
+        return super().call_c_method(tr, cls, name, args, kwargs)
+
     def instantiate(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Call the class: as its metaclass says, or as ``type`` does it."""
         cls = self.obj
