@@ -15,8 +15,10 @@ import pytest
 import torch
 
 import torchmux
+from torchmux.frontend.guards import closed
 from torchmux.frontend.guards.check import CompiledGuards, evaluate
 from torchmux.frontend.guards.closed import all_kinds, kind
+from torchmux.frontend.guards.filter import filter_guards
 from torchmux.frontend.guards.guards import GuardSet, ShapeCondition, ShapePart
 from torchmux.frontend.guards.kinds.classes import ClassMethodIs, NotInClasses
 from torchmux.frontend.guards.kinds.containers import (
@@ -283,6 +285,36 @@ def test_a_kind_that_does_not_say_whether_it_can_be_watched_is_refused():
         @kind
         class Copied(TypeIs):
             pass
+
+
+def test_a_new_kind_is_one_class(monkeypatch):
+    monkeypatch.setattr(closed, "_COMPARED", dict(closed._COMPARED))  # for this test only
+
+    @kind
+    class SumIs(Guard):
+        """The elements of a tuple add up to this."""
+
+        total: int
+
+        def condition(self, value, out):
+            return f"{out.const(sum)}({value}) == {self.total}"
+
+        def words(self):
+            return f"adds up to {self.total}"
+
+        def is_watched(self, objects, value):
+            return type(value) is tuple
+
+    guards = GuardSet()
+    guards.add(SumIs(x, 3))
+    compiled = CompiledGuards(guards)
+    assert compiled.check({"x": (1, 2)})
+    assert compiled.why_not({"x": (1, 3)}) == "x adds up to 3 no longer holds (now tuple of length 2)"
+    assert _walk(NET).settles(SumIs(of("sizes"), 3))
+    assert not _walk(NET).settles(SumIs(of("names"), 3))
+    seen = []
+    filter_guards(guards, lambda entries: [seen.append(entry.name) or entry.name != "x" for entry in entries], {"x": 1})
+    assert seen[0] == "x" and not guards.guards
 
 
 def test_guards_never_change():
