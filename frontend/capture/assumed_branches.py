@@ -23,7 +23,8 @@ from torchmux import torch_internals as ti
 
 from .. import logs
 from ..bytecode import parameters
-from ..guards.sources import CellSource, LocalSource, const_source
+from ..guards.kinds.frames import BranchesAsExpected
+from ..guards.sources import Cell, Const, Local
 from ..handlers import classify
 from .tracebacks import starts_again
 
@@ -216,10 +217,10 @@ class Check:
     ) -> None:
         self.ends = ends
         self.rerun = Rerun(code, namespace, state)
-        tr.guards.add(const_source(self.rerun, "the way of its branches"), "{0}.holds", (), "is the expected one")
+        tr.guards.add(BranchesAsExpected(Const(self.rerun, "the way of its branches")))
         self.conditions = [f"bool({out.graph_output(value)}) is {outcome}" for value, outcome in tr.expectations]
-        self.arguments = [out.load(LocalSource(name)) for name in parameters(code)]
-        self.cells = [out.load(CellSource(name)) for name in code.co_freevars]
+        self.arguments = [out.load(Local(name)) for name in parameters(code)]
+        self.cells = [out.load(Cell(name)) for name in code.co_freevars]
 
     def lines(self, out: FrameWriter, call: str) -> list[str]:
         """``call`` runs the graph and stores its results."""

@@ -28,7 +28,7 @@ from ..bytecode import (
 )
 from ..guards.check import CompiledGuards
 from ..guards.filter import filter_guards
-from ..guards.sources import LocalSource, Source
+from ..guards.sources import Local, Source
 from ..hook import eager_policy, interrupts
 from ..hook.thread_state import running
 from ..sizes.dynamic import DynamicDims, NeedsShapeEnv
@@ -265,7 +265,7 @@ def _up_to_break(
     on_stack = [v for v in root.stack if v is not NULL]
     out.hide(on_stack, list(kept.values()))
     parts = [out.value(v) for v in (*on_stack, *kept.values())]
-    parts += [out.load(LocalSource(name)) for name in untouched]  # whatever they are: nothing looks at them
+    parts += [out.load(Local(name)) for name in untouched]  # whatever they are: nothing looks at them
     out.replay_effects()
     out.restore_state()
     text = "(" + ", ".join(parts) + ("," if len(parts) == 1 else "") + ")"

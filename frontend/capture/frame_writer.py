@@ -12,7 +12,8 @@ from collections.abc import Callable
 from torchmux import torch_internals as ti
 
 from ..breaks import NOT_REBUILDABLE, REGION, GraphBreak
-from ..guards.sources import CellSource, Loader, LocalSource, Names, Source
+from ..guards.loader import Loader, Names
+from ..guards.sources import Cell, CellContents, Local, Source
 from ..polyfills.tables import STANDS_FOR
 from ..trace.tracer import FrameWriter, Tracer
 from ..values.base import GraphValue, Value
@@ -47,10 +48,10 @@ class Output(FrameWriter):
 
     # --- expressions -----------------------------------------------------------------------------------------------
 
-    def _root(self, source: LocalSource | CellSource) -> str:
-        if isinstance(source, CellSource):
+    def _root(self, source: Local | CellContents | Cell) -> str:
+        if isinstance(source, Cell):
             return self._parameter("cell", source.name)
-        if source.cell:
+        if isinstance(source, CellContents):
             return self._parameter("cell", source.name) + ".cell_contents"
         return self._parameter("local", source.name)
 
@@ -174,12 +175,12 @@ class Output(FrameWriter):
     def _loading(self, rest: str) -> list[str]:
         """The lines that load what ``rest`` uses: from the snapshot of the check that just passed, or path by path."""
         used = set(re.findall(r"\w+", rest))
-        wanted = {s: v for s, v in self.loader.variables().items() if v in used}
+        wanted = {s: v for s, v in self.loader.variables.items() if v in used}
         roots = {source.root() for source in wanted}
         if len(wanted) < _FEW_INPUTS or len(roots) != 1:
             return self.before
         (root,) = roots
-        if not isinstance(root, LocalSource) or root.cell:
+        if not isinstance(root, Local):
             return self.before
         inputs = self.tr.guards.inputs
         inputs.root, inputs.sources = root.name, tuple(wanted)

@@ -24,8 +24,10 @@ from ..hook.interrupts import from_its_first_instruction, keep
 from . import write_watch
 from .check import CompiledGuards
 from .guards import no_snapshot
-from .sources import Loader, LocalSource, Names, Source
-from .stable_paths import OPEN, Walk
+from .loader import Loader, Names
+from .sources import Argument, Source
+from .stable_objects import OPEN
+from .stable_paths import Walk
 
 log = logging.getLogger("torchmux")
 
@@ -112,7 +114,7 @@ class SnapshotCheck:
 def check_of(guards: CompiledGuards, owner: Callable[[], Any]) -> Callable[[dict], bool]:
     """The check that the C hook calls."""
     roots = {guard.source.root() for guard in guards.conditions}
-    if len(guards.conditions) < _FEW or not any(isinstance(root, LocalSource) for root in roots):
+    if len(guards.conditions) < _FEW or not any(isinstance(root, Argument) for root in roots):
         return guards.check
     return SnapshotCheck(guards, owner) if write_watch.is_available() else guards.check
 
@@ -135,7 +137,7 @@ def _take(guards: CompiledGuards, frame_locals: dict, root: torch.nn.Module, vol
         loaders.append(_SettledLoader(names, lines, walk))
         return loaders[0]
 
-    check, _ = guards.write([*walk.pins.values(), *conditions], groups, make_loader, snapshot=True)
+    check, _ = guards.write([*walk.pins().values(), *conditions], groups, make_loader, snapshot=True)
     walk.watch.seal()
     return Snapshot(walk, check, tuple(map(walk.value, loaders[0].settled)), inputs)
 
@@ -151,7 +153,7 @@ class _SettledLoader(Loader):
     def load(self, source: Source) -> str:
         if source in self.settled:
             return self.settled[source]
-        if isinstance(source, LocalSource) or source in self._walk.pins or self._walk.value(source) is OPEN:
+        if isinstance(source, Argument) or source in self._walk.pinned or self._walk.value(source) is OPEN:
             return super().load(source)
         return self.settled.setdefault(source, f"s{len(self.settled)}")
 

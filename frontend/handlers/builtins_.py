@@ -15,7 +15,8 @@ import torch
 
 from .. import breaks, polyfills
 from ..breaks import GraphBreak
-from ..guards.sources import const_source
+from ..guards.kinds.functions import Dispatches
+from ..guards.sources import Const
 from ..trace.operators import _BINARY, _COMPARE, _INPLACE, _UNARY
 from ..values.base import MISSING, Raised, Value
 from ..values.classes import ClassValue, RealValue, allocate
@@ -370,9 +371,9 @@ def compile_pattern(tr: Tracer, pattern: Value, flags: Value) -> Value:
 def dispatch(tr: Tracer, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if function.fn is None or len(args) != 1 or kwargs or not isinstance(args[0], ClassValue):
         raise GraphBreak(breaks.C_FUNCTION, "dispatch of a generic function made in the compiled function")
-    cls, base = args[0].obj, function.source or const_source(function.fn, function.qualname)
+    cls, base = args[0].obj, function.source or Const(function.fn, function.qualname)
     found = function.fn(cls)
-    tr.guards.add(base, "{0}({1}) is {2}", (cls, found), f"finds the same for {cls.__qualname__}")
+    tr.guards.add(Dispatches(base, cls, found))
     return tr.wrap(found, None)
 
 

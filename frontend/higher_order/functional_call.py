@@ -13,7 +13,8 @@ import torch
 
 from .. import breaks
 from ..breaks import GraphBreak
-from ..guards.sources import attr
+from ..guards.kinds.functions import FunctionGives
+from ..guards.sources import Attr
 from ..handlers.table import handles
 from ..values.base import Raised, Value
 from ..values.constants import ConstValue
@@ -45,7 +46,7 @@ def functional_call(
     groups = names_of_tensors(module.obj)
     if module.source is not None:
         words = "registers the same tensors under the same names"
-        tr.guards.add(module.source, "{1}({0}) == {2}", (names_of_tensors, groups), words)
+        tr.guards.add(FunctionGives(module.source, names_of_tensors, groups, words))
     wanted = _tied(given, groups) if tie_weights.truth(tr) else given
     positional = args.unpack(tr) if isinstance(args, TupleValue) else [] if _is_none(args) else [args]
     named = {} if _is_none(kwargs) else {key.const(tr): kwargs.getitem(tr, key) for key in kwargs.unpack(tr)}
@@ -130,7 +131,7 @@ def _table(tr: Tracer, module: NNModuleValue, name: str) -> DictValue:
     assert isinstance(owner, NNModuleValue)
     for kind in ("_parameters", "_buffers"):
         if last in owner.obj.__dict__[kind]:
-            table = tr.wrap(owner.obj.__dict__[kind], owner.source and attr(owner.source, kind))
+            table = tr.wrap(owner.obj.__dict__[kind], owner.source and Attr(owner.source, kind))
             if tr.effects.is_clean(table):
                 return table  # type: ignore[return-value]
     raise GraphBreak(breaks.REGION, f"functional_call with {name}, which {module.describe()} does not have as it was")

@@ -11,7 +11,8 @@ from torchmux import torch_internals as ti
 
 from .. import breaks
 from ..breaks import GraphBreak
-from ..guards.sources import Source, call
+from ..guards.kinds.numbers import AtLeast, AtMost, IsFinite, IsInt64
+from ..guards.sources import Converted, Size, Source
 from ..marks.tensor_marks import Mark
 from ..trace.tracer import Tracer
 from ..values.base import GraphValue, Value
@@ -59,7 +60,7 @@ class SymbolicNumbers(Tracer):
         """Make the symbols among an input's sizes inputs of their own, ahead of the tensor."""
         for index, size in enumerate(example.shape):
             if isinstance(size, torch.SymInt):
-                where = call(source, f"{{0}}.size({index})", f"size {index} of {{0}}")
+                where = Size(source, index)
                 self._bind_symbol(size, where, tensor.shape[index])
                 if dims.sizes.get(index) == "unbacked":
                     self._origins.setdefault(size.node.expr, f"dimension {index} of {source.words()}, marked unbacked")
@@ -73,10 +74,10 @@ class SymbolicNumbers(Tracer):
         self.has_unbacked = True
         if mark.low is not None:
             torch._check(size >= mark.low)
-            self.guards.add(source, f"{{0}} >= {mark.low}", (), f">= {mark.low}")
+            self.guards.add(AtLeast(source, mark.low))
         if mark.high is not None:
             torch._check(size <= mark.high)
-            self.guards.add(source, f"{{0}} <= {mark.high}", (), f"<= {mark.high}")
+            self.guards.add(AtMost(source, mark.high))
 
     def _bind_symbol(self, size: Any, source: Source, real: int) -> None:
         expr = size.node.expr
@@ -102,8 +103,7 @@ class SymbolicNumbers(Tracer):
         if type(number) is float:
             return self._float_input(number, source)
         assert type(number) is int
-        bound = 1 << 63
-        self.guards.add(source, f"type({{0}}) is int and {-bound} <= {{0}} < {bound}", (), "is an int of 64 bits")
+        self.guards.add(IsInt64(source))
         shape_source = ShapeSource(f"t{len(self.shape_inputs)}")
         symbol = self._new_symbol(number, shape_source)
         sym = self.shape_env.create_symintnode(symbol, hint=number, source=shape_source)
@@ -120,7 +120,7 @@ class SymbolicNumbers(Tracer):
     def _float_input(self, number: float, source: Source) -> Value:
         """As torch passes floats to backends: a tensor without dimensions, whose item is the number."""
         # Inf and nan are constants: what ShapeEnv takes for granted of numbers does not hold for them.
-        self.guards.add(source, "type({0}) is float and {0} - {0} == 0.0", (), "is a finite float")
+        self.guards.add(IsFinite(source))
         shape_source = ShapeSource(f"t{len(self.shape_inputs)}")
         symbol = self._new_symbol(number, shape_source)
         sym = self.shape_env.create_symfloatnode(symbol, hint=number, source=shape_source)
@@ -128,7 +128,7 @@ class SymbolicNumbers(Tracer):
         tensor = as_tensor(number)
         fake = self.fake_mode.from_tensor(tensor, static_shapes=True)
         fake.item_memo = sym
-        where = call(source, "{1}({0})", "{0}", (as_tensor,))
+        where = Converted(source, as_tensor)
         node = self.placeholder("f_" + str(symbol))
         node.meta["example_value"] = fake
         self.inputs.append((node, where))

@@ -14,7 +14,8 @@ from torch.fx.node import has_side_effect
 
 from torchmux import torch_internals as ti
 
-from ..guards.sources import const_source
+from ..guards.kinds.functions import Returns
+from ..guards.sources import Const
 from ..handlers.table import handles
 from ..values.base import Value
 from ..values.constants import ConstValue
@@ -36,8 +37,7 @@ class Switches:
         now = getter()
         if setter not in self.initial:
             self.initial[setter] = now
-            words = f"returns {now}"
-            tr.guards.add(const_source(getter, getter.__name__), "{0}() == {1}", (now,), words)
+            tr.guards.add(Returns(Const(getter, getter.__name__), now))
         return now
 
     def write(self, tr: Tracer, setter: Callable, value: Any) -> None:

@@ -23,7 +23,13 @@ import torch
 from .. import breaks
 from ..breaks import GraphBreak
 from ..guards.guards import GuardSet
-from ..guards.sources import CellSource, LocalSource, Source, attr, const_source, global_source, raw_item
+from ..guards.kinds.classes import ClassMethodIs, NotInClasses
+from ..guards.kinds.containers import RawLength
+from ..guards.kinds.equality import BuiltinPartEquals
+from ..guards.kinds.functions import MethodNameIs
+from ..guards.kinds.modules import NoGlobalHooks
+from ..guards.kinds.objects import AttributeIs, NoAttribute, NotInDict
+from ..guards.sources import Attr, Cell, CellContents, Const, Global, RawItem, Source
 from ..handlers import classify
 from ..unwrap import compiled_elsewhere, compiled_here
 from ..values.base import MISSING, Lazy, Raised, Value
@@ -81,7 +87,7 @@ class Reader(Tracer):
         self._distinct: set[type] = set()
         self._equal: dict[tuple[type, str], Any] = {}
         self.module_sources: set[Source] = set()  # paths that lead to modules
-        self._shared_cells: list[tuple[Source, CellSource]] = []  # other paths to cells of the frame
+        self._shared_cells: list[tuple[Source, Cell]] = []  # other paths to cells of the frame
 
     # --- the one door ----------------------------------------------------------------------------------------------
 
@@ -93,7 +99,7 @@ class Reader(Tracer):
         known = self._memo.get(id(obj))
         if known is not None:
             if source is not None and known.source is not None and known.source != source:
-                if isinstance(known.source, CellSource):
+                if isinstance(known.source, Cell):
                     self._shared_cells.append((source, known.source))
                 else:
                     self.guards.same(source, known.source)
@@ -134,7 +140,7 @@ class Reader(Tracer):
         if isinstance(obj, torch.nn.Module):
             if (original := getattr(cls, "_torchmux_original", None)) is not None:
                 self._identity(obj, source)
-                return self.wrap(original, source and attr(source, "_torchmux_original"))
+                return self.wrap(original, source and Attr(source, "_torchmux_original"))
             return wrap_module(self, obj, source)
         if cls is list:
             return wrap_list(self, obj, source)
@@ -153,8 +159,8 @@ class Reader(Tracer):
         if cls is types.MethodType:
             if source is not None:
                 self.guards.type_is(source, types.MethodType)
-            function = self.wrap(obj.__func__, source and attr(source, "__func__"))
-            return MethodValue(function, self.wrap(obj.__self__, source and attr(source, "__self__")), source)
+            function = self.wrap(obj.__func__, source and Attr(source, "__func__"))
+            return MethodValue(function, self.wrap(obj.__self__, source and Attr(source, "__self__")), source)
         if isinstance(obj, _C_FUNCTIONS):
             return self._wrap_c_function(obj, source)
         if (numpy_function := wrap_numpy_function(obj, source)) is not None:
@@ -180,7 +186,7 @@ class Reader(Tracer):
             return RangeValue(obj, source)
         if cls is slice:
             start, stop, step = (
-                self.wrap(getattr(obj, n), source and attr(source, n)) for n in ("start", "stop", "step")
+                self.wrap(getattr(obj, n), source and Attr(source, n)) for n in ("start", "stop", "step")
             )
             return SliceValue(start, stop, step, source)
         if cls is types.CodeType:
@@ -213,7 +219,7 @@ class Reader(Tracer):
     def _wrap_object(self, obj: Any, cls: type, source: Source | None) -> Value:
         """An object of a class that nothing above knows: its attributes are guarded as they are read."""
         self.guards_type(source, cls)
-        return ObjectValue(cls, obj, source or const_source(obj, cls.__name__))
+        return ObjectValue(cls, obj, source or Const(obj, cls.__name__))
 
     def _wrap_tensor(self, obj: torch.Tensor, source: Source | None) -> Value:
         if type(obj) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
@@ -221,7 +227,7 @@ class Reader(Tracer):
                 breaks.SUBCLASS, f"{source.words() if source else 'a constant'} is a {type(obj).__qualname__}"
             )
         if source is None:
-            source = const_source(obj, "constant tensor")
+            source = Const(obj, "constant tensor")
         return self.tensor_input(obj, source, static=isinstance(obj, torch.nn.Parameter))
 
     def _wrap_python_function(self, obj: Any, source: Source | None) -> Value:
@@ -234,7 +240,7 @@ class Reader(Tracer):
             return DisabledValue(obj, f"{obj.__qualname__} {disabled}", source=source)
         if (made_from := made_from or compiled_elsewhere(obj)) is not None:
             self._identity(obj, source)  # compiled on its own: here it is part of the caller's graph
-            return self.wrap(made_from[1], source and attr(source, made_from[0]))
+            return self.wrap(made_from[1], source and Attr(source, made_from[0]))
         special = classify.function_value(obj, source)
         if special is not None:
             self._identity(obj, source)
@@ -257,8 +263,8 @@ class Reader(Tracer):
         """``some_list.append``, kept somewhere: method ``__name__`` of its ``__self__``."""
         if source is not None:
             self.guards.type_is(source, type(obj))
-            self.guards.add(source, f"{{0}}.__name__ == {obj.__name__!r}", (), f"is method {obj.__name__}")
-        value = self.wrap(owner, source and attr(source, "__self__"))
+            self.guards.add(MethodNameIs(source, obj.__name__))
+        value = self.wrap(owner, source and Attr(source, "__self__"))
         if isinstance(value, ConstValue):
             return value.getattr(self, obj.__name__)
         if isinstance(value, TensorValue):
@@ -267,9 +273,9 @@ class Reader(Tracer):
 
     def _wrap_partial(self, obj: functools.partial, source: Source | None) -> Value:
         self.guards_type(source, functools.partial)
-        args = self.wrap(obj.args, source and attr(source, "args"))
-        kwargs = self.wrap(obj.keywords, source and attr(source, "keywords"))
-        function = self.wrap(obj.func, source and attr(source, "func"))
+        args = self.wrap(obj.args, source and Attr(source, "args"))
+        kwargs = self.wrap(obj.keywords, source and Attr(source, "keywords"))
+        function = self.wrap(obj.func, source and Attr(source, "func"))
         named = {k.const(self): kwargs.getitem(self, k) for k in kwargs.unpack(self)}
         return PartialValue(function, args.unpack(self), named, source)
 
@@ -315,20 +321,17 @@ class Reader(Tracer):
             if issubclass(kind, sequence):
                 length = sequence.__len__(obj)
                 if source is not None:
-                    self.guards.add(source, f"{{1}}.__len__({{0}}) == {length}", (sequence,), f"has {length} items")
+                    self.guards.add(RawLength(source, sequence, length))
                 elements = [sequence.__getitem__(obj, i) for i in range(length)]
-                items = [Lazy(x, raw_item(source, sequence, i) if source else None) for i, x in enumerate(elements)]
+                items = [Lazy(x, RawItem(source, sequence, i) if source else None) for i, x in enumerate(elements)]
                 return cls(items, source if sequence is list else None, lazy=True)
         if issubclass(kind, (set, frozenset)):
             return wrap_set(self, obj, source, raw=True)
         for base in (str, int, float):
             if issubclass(kind, base):
                 value = base.__new__(base, obj) if base is not float else float.fromhex(float.hex(obj))
-                text = {str: "{1}.__str__({0}) == {2}", int: "{1}.__index__({0}) == {2}", float: "{1}.hex({0}) == {2}"}[
-                    base
-                ]
                 if source is not None:
-                    self.guards.add(source, text, (base, float.hex(value) if base is float else value), f"== {value!r}")
+                    self.guards.add(BuiltinPartEquals(source, base, value))
                 return ConstValue(value)
         return None
 
@@ -413,11 +416,11 @@ class Reader(Tracer):
         if (id(cls), name) in self._global_guards:
             return
         self._global_guards.add((id(cls), name))
-        source = const_source(cls, cls.__qualname__)
+        source = Const(cls, cls.__qualname__)
         if isinstance(raw, classmethod):
-            self.guards.add(source, f"{{0}}.{name}.__func__ is {{1}}", (raw.__func__,), f"has the same {name}")
+            self.guards.add(ClassMethodIs(source, name, raw.__func__))
         else:
-            self.guards.add(source, f"{{0}}.{name} is {{1}}", (raw,), f"has the same {name}")
+            self.guards.add(AttributeIs(source, name, raw))
 
     def is_settled_function(self, fn: types.FunctionType) -> bool:
         """Whether the code of a function never changes: the library's own, and what stands in for builtins."""
@@ -427,11 +430,11 @@ class Reader(Tracer):
         """The class must go on finding ``raw`` under ``name`` (MISSING: nothing), on which the protocol depends."""
         if classify.is_settled(str(cls.__module__)) or (id(cls), name) in self._global_guards:
             return
-        source = const_source(cls, cls.__qualname__)
+        source = Const(cls, cls.__qualname__)
         if raw is MISSING and not hasattr(cls, name):
-            self.guards.add(source, f"not hasattr({{0}}, {name!r})", (), f"has no {name}")
+            self.guards.add(NoAttribute(source, name))
         elif raw is MISSING:  # its metaclass has one
-            self.guards.add(source, f"all({name!r} not in c.__dict__ for c in {{0}}.__mro__)", (), f"has no {name}")
+            self.guards.add(NotInClasses(source, name))
         elif isinstance(raw, (classmethod, types.FunctionType)) or getattr(cls, name, None) is raw:
             self.guard_class_attribute(cls, name, raw)
         self._global_guards.add((id(cls), name))
@@ -453,11 +456,11 @@ class Reader(Tracer):
             if cell in changed:  # a check sees no cells of the frame, but what is in them; so this one never holds
                 self.guards.same(source, cell)
             else:
-                self.guards.same(attr(source, "cell_contents"), LocalSource(cell.name, cell=True))
+                self.guards.same(Attr(source, "cell_contents"), CellContents(cell.name))
         groups: dict[type, list[Source]] = {}
         for obj in self._keep:
             value = self._memo[id(obj)]
-            if isinstance(value.source, CellSource):  # of the frame: a cell for each variable
+            if isinstance(value.source, Cell):  # of the frame: a cell for each variable
                 continue
             if value.source is not None and not isinstance(value, (TensorValue, FunctionValue)):
                 groups.setdefault(type(obj), []).append(value.source)
@@ -469,9 +472,8 @@ class Reader(Tracer):
         if (id(module), *names) in self._global_guards:
             return
         self._global_guards.add((id(module), *names))
-        source = const_source(module, module.__name__)
-        condition = "not (" + " or ".join(f"{{0}}.{name}" for name in names) + ")"
-        self.guards.add(source, condition, (), "has no global module hooks")
+        source = Const(module, module.__name__)
+        self.guards.add(NoGlobalHooks(source, names))
 
     # --- globals ---------------------------------------------------------------------------------------------------
 
@@ -484,19 +486,19 @@ class Reader(Tracer):
             obj = namespace[name]
             if self.in_polyfill(frame.code):
                 return self.wrap(obj, None)
-            return self.wrap_global(obj, global_source(namespace, name))
+            return self.wrap_global(obj, Global(namespace, name))
         found = getattr(builtins, name, MISSING)
         if found is MISSING:
             raise Raised(self.make_exception(NameError, f"name {name!r} is not defined"))
         key = (id(namespace), name)
         if key not in self._global_guards and not self.in_polyfill(frame.code):
             self._global_guards.add(key)
-            where = const_source(namespace, f"globals of {namespace.get('__name__')}")
-            self.guards.add(where, f"{name!r} not in {{0}}", (), f"has no {name}")
+            where = Const(namespace, f"globals of {namespace.get('__name__')}")
+            self.guards.add(NotInDict(where, name))
             if (id(builtins), name) not in self._global_guards:
                 self._global_guards.add((id(builtins), name))
-                source = const_source(builtins, "builtins")
-                self.guards.add(source, f"{{0}}.{name} is {{1}}", (found,), f"has the same {name}")
+                source = Const(builtins, "builtins")
+                self.guards.add(AttributeIs(source, name, found))
         return self.wrap(found, None)
 
     # --- guard shorthands ------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from torchmux.torch_internals.symbolic_tensors import SymbolicTensors
 from .. import breaks
 from ..breaks import GraphBreak
 from ..guards.guards import TensorGuard
+from ..guards.kinds.tensors import PropertyEquals
 from ..guards.sources import Source
 from ..sizes.dynamic import DynamicDims, NeedsShapeEnv
 from ..sizes.shape_env import ShapeSource, symbolic_context
@@ -155,7 +156,7 @@ class GraphRecorder(SymbolicNumbers):
             if not isinstance(real, torch.Tensor) or not real.requires_grad or real.is_leaf:
                 continue
             if on_one_storage(node.meta["example_value"], written):
-                self.guards.add(source, "{0}.is_leaf == {1}", (False,), "is no leaf")
+                self.guards.add(PropertyEquals(source, "is_leaf", False, "is no leaf"))
 
     def create_node(self, kind: str, target: Any, args: tuple, kwargs: dict) -> Any:
         if self.region is not None:
@@ -295,10 +296,7 @@ def _is_droppable(node: Any) -> bool:
 
 
 def _name(source: Source) -> str:
-    text = source.words()
-    for table in ("_parameters", "_buffers", "_modules"):
-        text = text.replace(f".{table}[", "[")
-    cleaned = "".join(c if c.isalnum() else "_" for c in text)
+    cleaned = "".join(c if c.isalnum() else "_" for c in source.short_words())
     while "__" in cleaned:
         cleaned = cleaned.replace("__", "_")
     return "l_" + cleaned.strip("_")

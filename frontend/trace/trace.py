@@ -15,7 +15,8 @@ from torchmux.config import config
 from .. import breaks, polyfills
 from ..breaks import GraphBreak
 from ..bytecode import parameters, resume_origin
-from ..guards.sources import CellSource, LocalSource, Source, const_source
+from ..guards.kinds.frames import NoExceptionHandled
+from ..guards.sources import Cell, CellContents, Const, Local, Source
 from ..handlers import builtins_, classes, copying, numbers, numpy_, optim, torch_  # noqa: F401 - each fills the tables
 from ..handlers.resolve import meaning_of
 from ..handlers.table import CODES
@@ -102,17 +103,17 @@ class Trace(GraphRecorder, Reader, Operators):
         code = self.code
         closure = []
         for name, real in zip(code.co_freevars, real_cells, strict=True):
-            cell = CellValue(source=CellSource(name), obj=real)
-            cell.contents_source = LocalSource(name, cell=True)
+            cell = CellValue(source=Cell(name), obj=real)
+            cell.contents_source = CellContents(name)
             # functions that share the cell are met later, through their own closures
             self.remember(real, cell)
             closure.append(cell)
         root = Frame(self, code, frame_globals, {}, tuple(closure))
         for name in code.co_cellvars:
             cell = root.cells[name]
-            cell.source = CellSource(name)
+            cell.source = Cell(name)
             if name in self._argument_names:
-                cell.contents_source = LocalSource(name)
+                cell.contents_source = Local(name)
                 cell.obj = types.CellType(self._arguments[name])
         return root
 
@@ -229,7 +230,7 @@ class Trace(GraphRecorder, Reader, Operators):
         if not self.has_argument(name):
             return None
         try:
-            return self.wrap(self._arguments[name], LocalSource(name))
+            return self.wrap(self._arguments[name], Local(name))
         except GraphBreak as stop:
             # A resume function that breaks where it takes over its stack would go on in another one like it, for ever.
             if name.lstrip("_").startswith("stack_") and resume_origin(self.root.code) is not None:
@@ -349,9 +350,7 @@ class Trace(GraphRecorder, Reader, Operators):
         if found is None:
             if self._outer_exception is not None:
                 raise GraphBreak(breaks.OPERATION, "an exception that the caller of the compiled function is handling")
-            self.guards.add(
-                const_source(sys, "sys"), "{0}.exc_info()[1] is None", (), "has no exception that is being handled"
-            )
+            self.guards.add(NoExceptionHandled(Const(sys, "sys")))
         return found
 
     def as_exception(self, args: list[Value]) -> Value:

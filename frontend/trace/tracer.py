@@ -18,7 +18,8 @@ from torch.fx import Graph, GraphModule, Node
 from ..breaks import GraphBreak
 from ..bytecode.normalize import Program
 from ..guards.guards import GuardSet
-from ..guards.sources import Names, Source
+from ..guards.loader import Names
+from ..guards.sources import Source
 from ..sizes.dynamic import Dims, DynamicDims
 from ..values.base import GraphValue, Lazy, Raised, Value
 from ..values.cells import CellValue

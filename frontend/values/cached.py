@@ -7,7 +7,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import C_FUNCTION, GraphBreak
-from ..guards.sources import call, const_source
+from ..guards.sources import CachedResult, Const
 from .base import StateChanged, Value
 from .classes import BuiltinValue
 
@@ -42,8 +42,8 @@ class CachedFunctionValue(BuiltinValue):
             raise GraphBreak(C_FUNCTION, f"cached function {self.describe()}", error) from None
         if self.obj.cache_info().misses > before.misses:
             raise StateChanged  # the function has run, which may have changed what the trace has read
-        base = self.source or const_source(self.obj, self.describe())
-        return tr.wrap(result, call(base, "{0}(*{1}, **{2})", "{0}(...)", (tr.keep_equal(plain), tr.keep_equal(named))))
+        base = self.source or Const(self.obj, self.describe())
+        return tr.wrap(result, CachedResult(base, tr.keep_equal(plain), tr.keep_equal(named)))
 
     def _knows(self, plain: tuple, named: dict[str, Any]) -> bool:
         """Whether the cache has the result, so that a call runs nothing.  False where that cannot be told.

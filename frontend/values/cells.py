@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
-from ..guards.sources import Source, attr
+from ..guards.sources import Attr, Source
 from .base import Value
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class CellValue(Value):
 
     def read(self, tr: Tracer) -> Value | None:
         if self.contents is None and self.obj is not None:
-            source = self.contents_source or (attr(self.source, "cell_contents") if self.source else None)
+            source = self.contents_source or (Attr(self.source, "cell_contents") if self.source else None)
             try:
                 contents = self.obj.cell_contents
             except ValueError:

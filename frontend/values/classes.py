@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import C_FUNCTION, DISABLED, OPERATION, GraphBreak
-from ..guards.sources import Source, attr, call, const_source
+from ..guards.kinds.objects import NoAttribute
+from ..guards.sources import Attr, Const, Referent, Source
 from .base import MISSING, Raised, Value
 from .constants import CONST_TYPES, ConstValue
 from .containers.iteration import SequenceIterator
@@ -94,7 +95,7 @@ class ClassValue(RealValue):
         raw = tr.static_lookup(cls, name)
         if raw is MISSING:
             return self._from_metaclass(tr, name)
-        source = attr(self.source or const_source(cls, cls.__qualname__), name)
+        source = Attr(self.source or Const(cls, cls.__qualname__), name)
         if isinstance(raw, types.FunctionType):
             tr.guard_class_attribute(cls, name, raw)
             return tr.wrap(raw, None)
@@ -304,12 +305,12 @@ class PythonModuleValue(RealValue):
         if written is not None:
             return written
         if name in namespace:
-            source = attr(const_source(module, module.__name__), name)
+            source = Attr(Const(module, module.__name__), name)
             return tr.wrap_global(namespace[name], source)
         try:
-            return tr.wrap(getattr(module, name), attr(const_source(module, module.__name__), name))
+            return tr.wrap(getattr(module, name), Attr(Const(module, module.__name__), name))
         except AttributeError as error:
-            tr.guards.add(const_source(module, module.__name__), f"not hasattr({{0}}, {name!r})", (), f"has no {name}")
+            tr.guards.add(NoAttribute(Const(module, module.__name__), name))
             raise Raised(tr.exception(error)) from None
 
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:
@@ -322,7 +323,7 @@ class WeakrefValue(RealValue):
     __slots__ = ()
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return tr.wrap(self.obj(), None if self.source is None else call(self.source, "{0}()", "{0}()"))
+        return tr.wrap(self.obj(), None if self.source is None else Referent(self.source))
 
 
 class DisabledValue(RealValue):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import TORCH_STATE, GraphBreak
-from ..guards.sources import Source, attr
+from ..guards.sources import Attr, Source
 from .base import Value
 from .builtin_methods import BuiltinMethodValue
 from .constants import ConstValue
@@ -195,7 +195,7 @@ def wrap_context(tr: Tracer, obj: Any, source: Source | None) -> Value | None:
     cls = type(obj)
     if cls in GRAD_CLASSES:
         for name, value in vars(obj).items():  # its mode, and what it found when it was entered
-            tr.guards_equal(source and attr(source, name), value)
+            tr.guards_equal(source and Attr(source, name), value)
         tr.guards_type(source, cls)
         mode = obj.mode if cls is torch.set_grad_enabled else cls is torch.enable_grad
         return GradModeValue(cls, mode, vars(obj).get("prev", False), source)
@@ -204,7 +204,7 @@ def wrap_context(tr: Tracer, obj: Any, source: Source | None) -> Value | None:
         values = []
         for name in ("device", "fast_dtype", "_enabled", "_cache_enabled"):
             values.append(getattr(obj, name))
-            tr.guards_equal(source and attr(source, name), values[-1])
+            tr.guards_equal(source and Attr(source, name), values[-1])
         return AutocastValue(cls, tuple(values), source)
     if cls is torch.autograd.profiler.record_function:
         tr.guards_type(source, cls)
@@ -212,6 +212,6 @@ def wrap_context(tr: Tracer, obj: Any, source: Source | None) -> Value | None:
     if cls is contextlib.nullcontext:
         if source is not None:
             tr.guards.type_is(source, cls)
-        result = tr.wrap(obj.enter_result, source and attr(source, "enter_result"))
+        result = tr.wrap(obj.enter_result, source and Attr(source, "enter_result"))
         return NullContextValue(cls, result, [result], source)
     return None

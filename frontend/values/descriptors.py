@@ -7,7 +7,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import C_FUNCTION, OPERATION, GraphBreak
-from ..guards.sources import attr, call, const_source
+from ..guards.sources import Attr, Const, Descriptor
 from .base import MISSING, Raised, Value
 from .builtin_methods import BuiltinMethodValue
 
@@ -76,7 +76,7 @@ def bind_class_attribute(tr: Tracer, owner: Value, cls: type, name: str, raw: An
             raise Raised(tr.make_exception(AttributeError, f"unreadable attribute {name!r}"))
         return tr.wrap(raw.fget, None).call(tr, [owner], {})
     if isinstance(raw, staticmethod):
-        return tr.wrap(raw.__func__, attr(const_source(cls, cls.__qualname__), name))
+        return tr.wrap(raw.__func__, Attr(Const(cls, cls.__qualname__), name))
     if isinstance(raw, classmethod):
         tr.guard_class_attribute(cls, name, raw)
         return MethodValue(tr.wrap(raw.__func__, None), tr.lift(cls))
@@ -89,10 +89,10 @@ def bind_class_attribute(tr: Tracer, owner: Value, cls: type, name: str, raw: An
     if isinstance(raw, (types.GetSetDescriptorType, types.MemberDescriptorType)):
         raise GraphBreak(OPERATION, f"attribute {name!r} of {owner.describe()}")
     getter = tr.static_lookup(type(raw), "__get__")
-    source = attr(const_source(cls, cls.__qualname__), name)
+    source = Attr(Const(cls, cls.__qualname__), name)
     if isinstance(getter, types.FunctionType):
         holder = next(c for c in cls.__mro__ if name in c.__dict__)
-        path = call(const_source(holder, holder.__qualname__), f"{{0}}.__dict__[{name!r}]", f"{{0}}.{name}")
+        path = Descriptor(Const(holder, holder.__qualname__), name)
         return tr.wrap(getter, None).call(tr, [tr.wrap(raw, path), owner, tr.lift(cls)], {})
     if getter is not MISSING and not isinstance(raw, type):
         raise GraphBreak(C_FUNCTION, f"descriptor {name!r} of {cls.__qualname__}")

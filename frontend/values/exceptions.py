@@ -6,7 +6,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import OPERATION, GraphBreak
-from ..guards.sources import Source, attr, const_source
+from ..guards.sources import Attr, Const, Source
 from .base import MISSING, Value
 from .builtin_methods import BuiltinMethodValue
 from .constants import ConstValue
@@ -121,5 +121,5 @@ def wrap_exception(tr: Tracer, obj: BaseException, source: Source | None) -> Exc
     cls = type(obj)
     if source is not None:
         tr.guards.type_is(source, cls)
-    args = tr.wrap(obj.args, source and attr(source, "args"))
-    return ExceptionValue(cls, args.unpack(tr), obj, source or const_source(obj, cls.__name__))
+    args = tr.wrap(obj.args, source and Attr(source, "args"))
+    return ExceptionValue(cls, args.unpack(tr), obj, source or Const(obj, cls.__name__))

@@ -9,7 +9,8 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import C_FUNCTION, DISABLED, GraphBreak
-from ..guards.sources import Source, attr, call, const_source, item
+from ..guards.kinds.objects import Is, NoAttribute
+from ..guards.sources import Attr, ClosureCell, Const, Item, Source
 from .base import MISSING, Raised, Value
 from .builtin_methods import BuiltinMethodValue
 from .cells import CellValue
@@ -108,11 +109,11 @@ class FunctionValue(Value):
         try:
             obj = getattr(self.fn, name)
         except AttributeError as error:
-            base = self.source or const_source(self.fn, self.qualname)
-            tr.guards.add(base, f"not hasattr({{0}}, {name!r})", (), f"has no attribute {name}")
+            base = self.source or Const(self.fn, self.qualname)
+            tr.guards.add(NoAttribute(base, name, "attribute "))
             raise Raised(tr.exception(error)) from None
-        base = self.source or const_source(self.fn, self.qualname)
-        return tr.wrap(obj, attr(base, name))
+        base = self.source or Const(self.fn, self.qualname)
+        return tr.wrap(obj, Attr(base, name))
 
     def _annotations(self, tr: Tracer) -> Value:
         """The annotations of a function that the trace defined: a dictionary, made when it is first asked for."""
@@ -176,27 +177,27 @@ def _dictionary(values: dict[str, Value]) -> Value:
 
 def wrap_function(tr: Tracer, fn: types.FunctionType, source: Source | None) -> FunctionValue:
     """An existing Python function; its code is guarded now, defaults and closure as they are read."""
-    base = source or const_source(fn, fn.__qualname__)
+    base = source or Const(fn, fn.__qualname__)
     if source is not None or not tr.is_settled_function(fn):
-        tr.guards.add(attr(base, "__code__"), "{0} is {1}", (fn.__code__,), f"is that of {fn.__qualname__}")
+        tr.guards.add(Is(Attr(base, "__code__"), fn.__code__, f"is that of {fn.__qualname__}"))
     if source is not None:
-        tr.guards.add(attr(source, "__globals__"), "{0} is {1}", (fn.__globals__,), f"are those of {fn.__qualname__}")
+        tr.guards.add(Is(Attr(source, "__globals__"), fn.__globals__, f"are those of {fn.__qualname__}"))
     value = FunctionValue(fn.__code__, fn.__globals__, fn.__name__, fn.__qualname__, fn=fn, source=source)
     if fn.__closure__:
         cells: list[CellValue] = []
         for index, cell in enumerate(fn.__closure__):
-            cell_source = call(base, f"{{0}}.__closure__[{index}]", f"cell {fn.__code__.co_freevars[index]} of {{0}}")
+            cell_source = ClosureCell(base, index, fn.__code__.co_freevars[index])
             wrapped = tr.wrap(cell, cell_source)
             assert isinstance(wrapped, CellValue)
             cells.append(wrapped)
         value.closure = tuple(cells)
     if fn.__defaults__:
-        defaults = attr(base, "__defaults__")
+        defaults = Attr(base, "__defaults__")
         tr.guards.is_object(defaults, fn.__defaults__)
-        value.defaults = [tr.wrap_fixed(d, item(defaults, i)) for i, d in enumerate(fn.__defaults__)]
+        value.defaults = [tr.wrap_fixed(d, Item(defaults, i)) for i, d in enumerate(fn.__defaults__)]
     if fn.__kwdefaults__:
-        kwdefaults = attr(base, "__kwdefaults__")
-        value.kwdefaults = {k: tr.wrap(d, item(kwdefaults, k)) for k, d in fn.__kwdefaults__.items()}
+        kwdefaults = Attr(base, "__kwdefaults__")
+        value.kwdefaults = {k: tr.wrap(d, Item(kwdefaults, k)) for k, d in fn.__kwdefaults__.items()}
     return value
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..guards.kinds.containers import Keys
 from .base import MISSING, Raised, Value
 from .builtin_methods import builtin_method
 from .constants import ConstValue
@@ -32,7 +33,7 @@ class InstanceDictValue(Value):
         if real and owner.source is not None:
             source = owner.own_source("__dict__")
             assert source is not None
-            tr.guards.add(source, "tuple({0}) == {1}", (tuple(real),), "has the same attributes")
+            tr.guards.add(Keys(source, tuple(real), "attributes"))
         names = [n for n in real if owner.attrs.get(n) is not _DELETED and n not in owner.moved]
         return names + [n for n, v in owner.attrs.items() if n not in names and v is not _DELETED]
 

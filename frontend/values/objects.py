@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import C_FUNCTION, NOT_REBUILDABLE, OPERATION, GraphBreak
-from ..guards.sources import Source, attr, call
+from ..guards.kinds.objects import NotInDict, SlotIsEmpty, slot_is_set
+from ..guards.sources import Attr, RawAttr, Source
 from ..polyfills.tables import STANDS_FOR
 from .base import MISSING, Raised, Value
 from .builtin_methods import call_builtin_method
@@ -42,14 +43,6 @@ def _namespace(obj: Any) -> dict | None:
         return object.__getattribute__(obj, "__dict__")
     except AttributeError:
         return None
-
-
-def _is_set(slot: Any, obj: Any) -> bool:
-    try:
-        slot.__get__(obj)
-    except AttributeError:
-        return False
-    return True
 
 
 class HashedKey:
@@ -203,17 +196,17 @@ class ObjectValue(Value):
         if self.source is None:
             return None
         if self.cls.__getattribute__ is not object.__getattribute__:
-            return call(self.source, f"{{1}}({{0}}, {name!r})", f"{{0}}.{name}", (object.__getattribute__,))
-        return attr(self.source, name)
+            return RawAttr(self.source, name)
+        return Attr(self.source, name)
 
     def _guard_absent(self, tr: Tracer, name: str, slot: Any = None) -> None:
         if self.source is not None:
             if slot is None:
                 namespace = self.own_source("__dict__")
                 assert namespace is not None
-                tr.guards.add(namespace, f"{name!r} not in {{0}}", (), f"has no attribute {name}")
+                tr.guards.add(NotInDict(namespace, name, "attribute "))
             else:
-                tr.guards.add(self.source, "not {2}({1}, {0})", (slot, _is_set), f"has no attribute {name}")
+                tr.guards.add(SlotIsEmpty(self.source, slot, name))
 
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         custom = tr.static_lookup(self.cls, "__setattr__")
@@ -258,7 +251,7 @@ class ObjectValue(Value):
         """Delete the instance's own attribute, which it has."""
         if self.obj is MISSING:
             self.attrs[name] = _DELETED
-        elif _is_set(slot, self.obj) if slot is not None else name in (_namespace(self.obj) or ()):
+        elif slot_is_set(slot, self.obj) if slot is not None else name in (_namespace(self.obj) or ()):
             self.store(tr, name, _DELETED)
         else:  # the trace has set it
             self._guard_absent(tr, name, slot)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import DATA_DEPENDENT_BRANCH, OPERATION, TENSOR_TO_PYTHON, TORCH_STATE, GraphBreak
-from ..guards.sources import attr
+from ..guards.kinds.objects import NoOwnAttribute
+from ..guards.kinds.tensors import PropertyEquals, StorageOffset, Strides
+from ..guards.sources import Attr
 from .base import GraphValue, Raised, Value
 from .constants import ConstValue
 from .containers.iteration import SequenceIterator
@@ -107,7 +109,7 @@ class TensorValue(GraphValue):
         if name in _CONST_PROPERTIES:
             value = getattr(self.example, name)
             if name in _UNGUARDED and self.is_input and self.source is not None:
-                tr.guards.add(self.source, f"{{0}}.{name} == {{1}}", (value,), f"has {name} {value}")
+                tr.guards.add(PropertyEquals(self.source, name, value))
             return ConstValue(value)
         if name in self.attrs:
             return self.attrs[name]
@@ -132,9 +134,9 @@ class TensorValue(GraphValue):
         if self.source is not None and self.is_input:
             real = tr.real_inputs[self.node]
             if name in real.__dict__:
-                return tr.wrap(real.__dict__[name], attr(self.source, name))
+                return tr.wrap(real.__dict__[name], Attr(self.source, name))
             if not hasattr(torch.Tensor, name):
-                tr.guards.add(self.source, f"{name!r} not in {{0}}.__dict__", (), f"has no attribute {name}")
+                tr.guards.add(NoOwnAttribute(self.source, name))
         if not hasattr(torch.Tensor, name):
             message = f"'{self.cls.__name__}' object has no attribute '{name}'"
             raise Raised(tr.make_exception(AttributeError, message))
@@ -143,7 +145,7 @@ class TensorValue(GraphValue):
     def _grad(self, tr: Tracer) -> Value:
         if self.source is None or not self.is_input:
             return ConstValue(None) if not self.example.is_leaf else self._refuse("grad")
-        return tr.wrap(tr.real_inputs[self.node].grad, attr(self.source, "grad"))
+        return tr.wrap(tr.real_inputs[self.node].grad, Attr(self.source, "grad"))
 
     def _takes_gradient(self, value: Value) -> bool:
         """Whether ``value`` is surely accepted as the gradient of this input."""
@@ -233,7 +235,7 @@ class TensorValue(GraphValue):
             strides = example.stride()
             if self.source is not None and all(type(s) is int for s in strides) and 1 in example.shape:
                 # The guard of the tensor itself does not look at the stride of a dimension of size one.
-                tr.guards.add(self.source, f"{{0}}.stride() == {strides}", (), f"has strides {strides}")
+                tr.guards.add(Strides(self.source, tuple(strides)))
             if args:
                 return tr.sym_property(self, "stride", args[0].const(tr), example.stride(args[0].const(tr)))
             return TupleValue([tr.sym_property(self, "stride", d, s) for d, s in enumerate(strides)])
@@ -241,9 +243,7 @@ class TensorValue(GraphValue):
             return tr.sym_property(self, "numel", None, example.numel())
         offset = tr.sym_property(self, "storage_offset", None, example.storage_offset())
         if self.is_input and self.source is not None and isinstance(offset, ConstValue):
-            tr.guards.add(
-                self.source, f"{{0}}.storage_offset() == {offset.value}", (), f"starts at element {offset.value}"
-            )
+            tr.guards.add(StorageOffset(self.source, offset.value))
         return offset
 
     def _to_python(self, tr: Tracer, name: str, args: list[Value]) -> Value:

@@ -12,6 +12,17 @@ from torchmux import torch_internals as ti
 from .walk import checks
 
 
+@checks("printed_source")
+def test_what_a_shape_guard_speaks_of() -> None:
+    from torch._dynamo.source import LocalSource, TensorProperty, TensorPropertySource
+
+    x = LocalSource("x")
+    assert ti.printed_source(TensorPropertySource(x, TensorProperty.SIZE, 1))[1:] == ("size", 1)
+    assert ti.printed_source(TensorPropertySource(x, TensorProperty.STRIDE, 0))[1:] == ("stride", 0)
+    assert ti.printed_source(TensorPropertySource(x, TensorProperty.STORAGE_OFFSET))[1:] == ("storage_offset", None)
+    assert ti.printed_source(x)[1:] == ("", None)
+
+
 @checks(
     "guards_source_base", "local_guard_source", "dim_bounds", "dim_kinds", "shape_guard_namespace", "rebuild_symbolic"
 )

@@ -114,6 +114,7 @@ from .shape_env import (
     is_never_negative,
     local_guard_source,
     new_unbacked_symbols,
+    printed_source,
     ranges_of,
     rebuild_symbolic,
     shape_guard_namespace,

@@ -36,6 +36,15 @@ def guards_source_base() -> type:
     return Source
 
 
+def printed_source(source: Any) -> tuple[str, str, int | None]:
+    """What ShapeEnv prints as ``x.size()[1]``: the name, the method and the index; of a number, the name alone."""
+    from torch._dynamo.source import TensorPropertySource
+
+    if isinstance(source, TensorPropertySource):
+        return str(source.base.name), source.prop.method_name(), source.idx
+    return str(source.name), "", None
+
+
 def local_guard_source() -> Any:
     from torch._guards import GuardSource
 

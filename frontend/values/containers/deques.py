@@ -6,7 +6,8 @@ import collections
 from typing import TYPE_CHECKING, Any
 
 from ...breaks import C_FUNCTION, NOT_REBUILDABLE, GraphBreak
-from ...guards.sources import Source, attr, item
+from ...guards.kinds.containers import Length
+from ...guards.sources import Attr, Item, Source
 from ..base import Lazy, Raised, Value
 from ..builtin_methods import builtin_method, call_builtin_method
 from ..constants import ConstValue
@@ -191,7 +192,7 @@ def wrap_deque(tr: Tracer, obj: collections.deque, source: Source | None) -> Deq
     """An existing deque: its length is guarded now, its elements when they are read."""
     if source is not None:
         tr.guards.type_is(source, collections.deque)
-        tr.guards.add(source, f"len({{0}}) == {len(obj)}", (), f"has length {len(obj)}")
-        tr.guards.equals(attr(source, "maxlen"), obj.maxlen)
-    items = [Lazy(x, item(source, i) if source else None) for i, x in enumerate(obj)]
+        tr.guards.add(Length(source, len(obj)))
+        tr.guards.equals(Attr(source, "maxlen"), obj.maxlen)
+    items = [Lazy(x, Item(source, i) if source else None) for i, x in enumerate(obj)]
     return DequeValue(items, obj.maxlen, source, lazy=True)

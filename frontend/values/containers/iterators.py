@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...breaks import NOT_REBUILDABLE, OPERATION, SUSPENDED, GraphBreak
-from ...guards.sources import call, item
+from ...guards.kinds.iterators import IsStrict, ItemsLeft, StandsAt
+from ...guards.sources import Item, IteratedDict, IteratorArguments
 from ..base import Raised, Value
 from ..constants import ConstValue
 from .iteration import IteratorValue
@@ -193,41 +194,34 @@ def wrap_iterator(tr: Tracer, obj: Any, source: Any) -> Value | None:
     _, args, *position = obj.__reduce__()
     tr.guards.type_is(source, cls)
     start = position[0] if position and position[0] is not None else 0
-    arguments = call(source, "{0}.__reduce__()[1]", "{0}")
+    arguments = IteratorArguments(source)
     if cls in (enumerate, zip, map):
         inners = []
         for index, arg in enumerate(args):
             if cls is map and index == 0:
                 continue
             if cls is enumerate and index == 1:
-                tr.guards.equals(item(arguments, 1), arg)
+                tr.guards.equals(Item(arguments, 1), arg)
                 continue
-            inner = tr.wrap(arg, item(arguments, index))
+            inner = tr.wrap(arg, Item(arguments, index))
             if isinstance(inner, ExistingIterator):
                 inner.inner = True
             inners.append(inner)
         if cls is enumerate:
             return ExistingIterator(obj, EnumerateIterator(inners[0], args[1]), source)
         if cls is map:
-            return ExistingIterator(obj, MapIterator(tr.wrap(args[0], item(arguments, 0)), inners), source)
+            return ExistingIterator(obj, MapIterator(tr.wrap(args[0], Item(arguments, 0)), inners), source)
         strict = bool(position and position[0])
-        tr.guards.add(
-            source, f"(len({{0}}.__reduce__()) > 2) is {strict}", (), "is strict" if strict else "is not strict"
-        )
+        tr.guards.add(IsStrict(source, strict))
         return ExistingIterator(obj, ZipIterator(inners, strict), source)
-    tr.guards.add(
-        source,
-        "({0}.__reduce__()[2:] or (None,))[0] == {1}",
-        (position[0] if position else None,),
-        f"stands at {start}",
-    )
+    tr.guards.add(StandsAt(source, position[0] if position else None))
     contents = args[0]
     if isinstance(contents, range):
-        tr.guards.equals(item(arguments, 0), contents)
+        tr.guards.equals(Item(arguments, 0), contents)
         return ExistingIterator(obj, RangeIterator(contents[start:]), source)
     if type(contents) not in (list, tuple):
         return None
-    owner: Any = tr.wrap(contents, item(arguments, 0))
+    owner: Any = tr.wrap(contents, Item(arguments, 0))
     mirror = LiveIterator(owner)
     mirror.position = start
     return ExistingIterator(obj, mirror, source)
@@ -237,11 +231,11 @@ def _wrap_dict_iterator(tr: Tracer, obj: Any, source: Any) -> Value | None:
     """An iterator over a dictionary tells what is left; the garbage collector knows the dictionary."""
     tr.guards.type_is(source, type(obj))
     left = operator.length_hint(obj)
-    tr.guards.add(source, f"{{1}}({{0}}) == {left}", (operator.length_hint,), f"has {left} items left")
+    tr.guards.add(ItemsLeft(source, left))
     referents = gc.get_referents(obj)
     if not left or not referents or not isinstance(referents[0], dict):
         return None  # at its end, or the dictionary has changed
-    owner: Any = tr.wrap(referents[0], call(source, "{1}({0})[0]", "dictionary of {0}", (gc.get_referents,)))
+    owner: Any = tr.wrap(referents[0], IteratedDict(source))
     if not hasattr(owner, "entries") or len(owner.entries) < left:
         return None
     mirror = DictIterator(tr, owner, _OVER_DICTS[type(obj)])

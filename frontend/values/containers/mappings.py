@@ -10,7 +10,8 @@ import collections
 from typing import TYPE_CHECKING, Any
 
 from ...breaks import C_FUNCTION, NOT_REBUILDABLE, OPERATION, GraphBreak
-from ...guards.sources import Source, attr, call, item, raw_item
+from ...guards.kinds.containers import HasKey, HasKeyFrom, Keys, KeyTypes, Length, NotEmpty, SameKeys
+from ...guards.sources import Attr, DictKey, Item, RawItem, Source
 from ..base import Lazy, Raised, Value
 from ..builtin_methods import builtin_method, call_builtin_method
 from ..constants import ConstValue
@@ -59,19 +60,12 @@ class DictValue(Value):
         keys = tuple(self.obj)
         if any(type(key) is not str for key in keys):
             kinds = tuple(map(type, keys))  # 1, True and 1.0 are equal
-            tr.guards.add(self.source, "tuple(map(type, {0})) == {1}", (kinds,), "has keys of the same types")
+            tr.guards.add(KeyTypes(self.source, kinds))
         if all(type(key) in _CONST_KEYS for key in keys):
-            tr.guards.add(
-                self.source,
-                "tuple({0}) == {1}",
-                (keys,),
-                f"has the keys {list(keys)!r:.80}".replace("{", "{{").replace("}", "}}"),
-            )
+            tr.guards.add(Keys(self.source, keys))
         else:
-            tr.guards.add(self.source, "len({0}) == " + str(len(keys)), (), f"has {len(keys)} keys")
-            tr.guards.add(
-                self.source, "all(map({2}.is_, {0}, {1}))", (keys, __import__("operator")), "has the same keys"
-            )
+            tr.guards.add(Length(self.source, len(keys), "keys"))
+            tr.guards.add(SameKeys(self.source, keys))
 
     def lookup(self, tr: Tracer, key: Value) -> Value | None:
         """The element under ``key``, or None; guards presence or absence of this key only."""
@@ -89,13 +83,11 @@ class DictValue(Value):
 
     def _guard_presence(self, tr: Tracer, key: Value, hashed: Any, present: bool) -> None:
         assert self.source is not None
-        words = f"has {'a' if present else 'no'} key {key.describe():.60}".replace("{", "{{").replace("}", "}}")
+        what = f"{key.describe():.60}"
         if key.source is not None and not key.is_const():
-            tr.guards.contains(self.source, self._base(), key.source, present, words)
+            tr.guards.add(HasKeyFrom(self.source, self._base(), key.source, present, what))
             return
-        tr.guards.add(
-            self.source, f"{{2}}.__contains__({{0}}, {{1}}) is {present}", (tr.stable(hashed), self._base()), words
-        )
+        tr.guards.add(HasKey(self.source, self._base(), tr.stable(hashed), present, what))
 
     def has(self, tr: Tracer, key: Value) -> bool:
         hashed = key.hash_key(tr)
@@ -117,9 +109,7 @@ class DictValue(Value):
 
     def truth(self, tr: Tracer) -> bool:
         if not self._keys_guarded and self.source is not None and tr.effects.is_clean(self):
-            tr.guards.add(
-                self.source, "{0}" if self.entries else "not {0}", (), "is not empty" if self.entries else "is empty"
-            )
+            tr.guards.add(NotEmpty(self.source, bool(self.entries)))
         return bool(self.entries)
 
     def length(self, tr: Tracer) -> Value:
@@ -480,11 +470,11 @@ def wrap_dict(tr: Tracer, obj: dict, source: Source | None, raw: bool = False) -
         if source is None:
             key_source = element_source = None
         else:
-            key_source = call(source, f"list({{0}})[{position}]", "key of {0}")
-            element_source = raw_item(source, base, key) if raw else item(source, key)
+            key_source = DictKey(source, position)
+            element_source = RawItem(source, base, key) if raw else Item(source, key)
         key_value = tr.wrap_key(key, key_source)
         entries[key_value.hash_key(tr)] = (key_value, Lazy(element, element_source))
     value = DictValue(entries, source, base if raw else type(obj), obj)
     if type(obj) is collections.defaultdict:
-        value.default_factory = tr.wrap(obj.default_factory, source and attr(source, "default_factory"))
+        value.default_factory = tr.wrap(obj.default_factory, source and Attr(source, "default_factory"))
     return value

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from ...guards.sources import Source, item
+from ...guards.kinds.containers import Length
+from ...guards.sources import Item, Source
 from ..base import Lazy, Raised, Value
 from ..builtin_methods import builtin_method, call_builtin_method
 from ..constants import ConstValue
@@ -471,7 +472,7 @@ class SliceValue(Value):
 
 def wrap_list(tr: Tracer, obj: list, source: Source | None) -> ListValue:
     """An existing list: its elements are guarded when they are read."""
-    items = [Lazy(x, item(source, i) if source else None) for i, x in enumerate(obj)]
+    items = [Lazy(x, Item(source, i) if source else None) for i, x in enumerate(obj)]
     if source is None:
         return ListValue(items, lazy=True)
     tr.guards.type_is(source, type(obj))
@@ -480,11 +481,11 @@ def wrap_list(tr: Tracer, obj: list, source: Source | None) -> ListValue:
 
 def wrap_tuple(tr: Tracer, obj: tuple, source: Source | None) -> TupleValue:
     _guard_length(tr, obj, source)
-    items = [Lazy(x, item(source, i) if source else None) for i, x in enumerate(obj)]
+    items = [Lazy(x, Item(source, i) if source else None) for i, x in enumerate(obj)]
     return TupleValue(items, source, type(obj), lazy=True)
 
 
 def _guard_length(tr: Tracer, obj: Any, source: Source | None) -> None:
     if source is not None:
         tr.guards.type_is(source, type(obj))
-        tr.guards.add(source, f"len({{0}}) == {len(obj)}", (), f"has length {len(obj)}")
+        tr.guards.add(Length(source, len(obj)))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...breaks import C_FUNCTION, NOT_REBUILDABLE, OPERATION, GraphBreak
+from ...guards.kinds.containers import SameElements, SetOrder
 from ...guards.sources import Source
 from ..base import MISSING, Raised, Value
 from ..builtin_methods import builtin_method, call_builtin_method
@@ -69,8 +70,7 @@ class SetValue(Value):
         if order is None and self.obj is not None and tr.effects.is_clean(self) and _is_plain(self.entries):
             assert self.source is not None
             order = tuple(_base(self.cls).__iter__(self.obj))
-            words = "has its elements in the same order"
-            tr.guards.add(self.source, "tuple({2}.__iter__({0})) == {1}", (order, _base(self.cls)), words)
+            tr.guards.add(SetOrder(self.source, _base(self.cls), order))
         if order is None:
             raise GraphBreak(OPERATION, "the order of a set depends on addresses, or on a history that is not known")
         return [self.entries[key] for key in order]
@@ -284,7 +284,7 @@ def wrap_set(tr: Tracer, obj: Any, source: Source | None, raw: bool = False) -> 
     if source is not None:
         tr.guards.type_is(source, type(obj))
         contents = frozenset(base.__iter__(obj))
-        tr.guards.add(source, "{2}.__eq__({0}, {1}) is True", (contents, base), "has the same elements")
+        tr.guards.add(SameElements(source, base, contents))
     entries: dict[Any, Value] = {}
     for element in base.__iter__(obj):
         value = tr.wrap_key(element, None)
