@@ -25,7 +25,7 @@ from ..values.base import GraphValue, Lazy, Raised, Value
 from ..values.cells import CellValue
 from .effects import Effects
 
-Handler = Callable[..., Value]  # what stands in for a callable of the program
+Meaning = Callable[["Tracer", list[Value], dict[str, Value]], Value]  # what a call of the program does
 
 
 class ActiveFrame(Protocol):
@@ -341,23 +341,14 @@ class Running(Protocol):
     def inline(self, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Run a Python function of the traced program (``FunctionValue``) in a frame of its own."""
 
-    def function_handler(self, obj: Any) -> Handler | None:
-        """What stands in for a function."""
-
-    def class_handler(self, cls: type) -> Handler | None:
-        """What stands in for calling a class."""
-
-    def polyfill(self, obj: Any) -> Value | None:
-        """The plain Python function or class that is traced in place of a C one."""
+    def meaning_of(self, obj: Any) -> Meaning | None:
+        """What calling a C function or a class means; see ``handlers.resolve``."""
 
     def method_polyfill(self, cls: type, name: str) -> Value | None:
         """The plain Python function that is traced in place of a C method."""
 
     def in_polyfill(self, code: types.CodeType) -> bool:
         """Whether code belongs to a polyfill."""
-
-    def is_foldable(self, obj: Any) -> bool:
-        """Whether a C function only computes constants from constants."""
 
     def load_argument(self, name: str) -> Value | None:
         """An argument of the root frame, read (and so guarded) on first use."""
