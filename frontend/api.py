@@ -13,7 +13,9 @@ from torchmux.registry.errors import InvalidOption
 from .capture.backend_call import compile_graph_with
 from .compiled import call, compiled_function, compiled_module
 from .explain import Explainer, Explanation, Report, explanation_of, report_of
-from .hook import frames
+from .hook.frames import open_session
+from .hook.library import ask_for
+from .hook.session import Record, Session, reset as forget_everything, session_for
 from .marks import function_marks  # noqa: F401 - the markers' handlers enter the tables
 from .unwrap import original_of, without_torch_compile
 
@@ -63,14 +65,14 @@ def compile(
     model = without_torch_compile(model)
     own, guard_filter = _guard_filter(options)
     resolved = resolve(_chosen(backend), mode=mode, options=own, dynamic=dynamic, strict=strict)
-    session = frames.session_for(
+    session = session_for(
         _owner(model),
         (resolved.key, fullgraph, dynamic, guard_filter),
-        lambda: frames.Session(
+        lambda: open_session(
             compile_graph_with(resolved), fullgraph=fullgraph, dynamic=dynamic, guard_filter=guard_filter
         ),
     )
-    frames.ask_for(model)
+    ask_for(model)
     return _wrap(model, session)
 
 
@@ -116,13 +118,13 @@ def _owner(model: Any) -> Any:
     return getattr(original, "__code__", original)
 
 
-def _wrap(model: Any, session: frames.Session) -> Any:
+def _wrap(model: Any, session: Session) -> Any:
     if isinstance(model, torch.nn.Module):
         return compiled_module(original_of(model), session)
     return compiled_function(original_of(model), session)
 
 
-def _record(compiled: Any) -> frames.Record:
+def _record(compiled: Any) -> Record:
     owner = type(compiled) if isinstance(compiled, torch.nn.Module) else compiled
     record = getattr(owner, "_torchmux_record", None)
     if record is None:
@@ -146,12 +148,12 @@ def explain(fn: Any, *, backend: Any = "eager", dynamic: bool | None = None) -> 
     original = original_of(fn)
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
-        session = frames.Session(
+        session = open_session(
             compile_graph_with(resolved),
             fullgraph=False,
             dynamic=dynamic,
         )
-        record = frames.Record()
+        record = Record()
         call(session, record, original, args, kwargs)
         return explanation_of(record)
 
@@ -160,4 +162,4 @@ def explain(fn: Any, *, backend: Any = "eager", dynamic: bool | None = None) -> 
 
 def reset() -> None:
     """Forget all compiled code of this process; the next calls capture anew."""
-    frames.reset()
+    forget_everything()

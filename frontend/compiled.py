@@ -13,12 +13,12 @@ import torch
 from torchmux import torch_internals as ti
 
 from .capture.tracebacks import tidy
-from .hook.frames import Record, Session
-from .hook.thread_state import running
+from .hook.session import Record, Session
+from .hook.thread_state import this_thread
 from .marks.stance import DEFAULT, state as stance_state
 
 _AS_IT_IS = ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.DEFAULT)
-set_eval_frame, set_region = ti.set_eval_frame, ti.set_region
+set_eval_frame, set_bucket = ti.set_eval_frame, ti.set_bucket
 
 
 def _under_stance(session: Session) -> Session | None:
@@ -44,10 +44,10 @@ def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: di
         if chosen is None:
             return _eager(fn, args, kwargs)
         session = chosen
-    outer, previous, region = running.owner, None, -1
+    outer, previous, bucket = this_thread.owner, None, -1
     try:  # an interrupt may come behind each of these calls
-        running.owner = record
-        region = set_region(session.region)
+        this_thread.owner = record
+        bucket = set_bucket(session.bucket)
         previous = set_eval_frame(session.callback)
         return fn(*args, **kwargs)
     except BaseException as error:
@@ -56,8 +56,8 @@ def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: di
         raise
     finally:
         set_eval_frame(previous)
-        set_region(region)
-        running.owner = outer
+        set_bucket(bucket)
+        this_thread.owner = outer
         if record.must_raise is not None:
             _raise_pending(record)
 
@@ -76,7 +76,7 @@ def compiled_function(fn: Callable, session: Session) -> Callable:
     """A function that runs ``fn`` captured."""
     owner = getattr(fn, "__self__", None)
     record = Record(owner if isinstance(owner, torch.nn.Module) else None)
-    callback, number = session.callback, session.region
+    callback, number = session.callback, session.bucket
 
     @functools.wraps(fn)
     def compiled(*args: Any, **kwargs: Any) -> Any:
@@ -86,10 +86,10 @@ def compiled_function(fn: Callable, session: Session) -> Callable:
             except BaseException as error:
                 tidy(error)
                 raise
-        outer, previous, region = running.owner, None, -1
+        outer, previous, bucket = this_thread.owner, None, -1
         try:  # as in call()
-            running.owner = record
-            region = set_region(number)
+            this_thread.owner = record
+            bucket = set_bucket(number)
             previous = set_eval_frame(callback)
             return fn(*args, **kwargs)
         except BaseException as error:
@@ -98,8 +98,8 @@ def compiled_function(fn: Callable, session: Session) -> Callable:
             raise  # a bare raise adds no entry for this frame
         finally:
             set_eval_frame(previous)
-            set_region(region)
-            running.owner = outer
+            set_bucket(bucket)
+            this_thread.owner = outer
             if record.must_raise is not None:
                 _raise_pending(record)
 

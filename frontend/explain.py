@@ -11,8 +11,8 @@ import torch.fx
 from torchmux.registry.report import GraphReport, Placement
 
 from .breaks import BreakRecord
-from .capture.capture import Captured
-from .hook.frames import Record
+from .capture.captured import Captured
+from .hook.session import Record
 
 
 @dataclass(frozen=True)

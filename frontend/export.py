@@ -12,10 +12,11 @@ import torch.fx
 from torchmux import torch_internals as ti
 from torchmux.registry.errors import Unsupported
 
-from .capture.capture import Captured
+from .capture.captured import Captured
 from .capture.tracebacks import tidy
 from .compiled import call
-from .hook import frames
+from .hook.frames import open_session
+from .hook.session import Record, Session
 from .marks.function_marks import asked
 from .unwrap import original_of
 
@@ -43,10 +44,10 @@ class Exported:
     """
 
     def __init__(
-        self, function: Any, session: frames.Session, captured: Captured, in_spec: ti.pytree.TreeSpec, result: Any
+        self, function: Any, session: Session, captured: Captured, in_spec: ti.pytree.TreeSpec, result: Any
     ) -> None:
         assert captured.guards is not None
-        self._function, self._session, self._record = function, session, frames.Record()
+        self._function, self._session, self._record = function, session, Record()
         self.graph_module: torch.fx.GraphModule = captured.graph
         self.inputs = [GraphInput(name, source.words(), static) for name, source, static in captured.inputs]
         self.guards = captured.guards.words()
@@ -89,8 +90,8 @@ def export(fn: Any, *, dynamic: bool | None = None) -> Callable[..., Exported]:
         raise TypeError(f"export() takes a function, a method or an nn.Module, not a {type(fn).__name__}")
 
     def run(*args: Any, **kwargs: Any) -> Exported:
-        session = frames.Session(_as_captured, fullgraph=True, dynamic=dynamic, asked="export() wants one graph")
-        record = frames.Record()
+        session = open_session(_as_captured, fullgraph=True, dynamic=dynamic, asked="export() wants one graph")
+        record = Record()
         in_spec = ti.pytree.tree_flatten((args, kwargs))[1]
         outer, asked.exporting = asked.exporting, True
         try:

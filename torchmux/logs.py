@@ -10,6 +10,7 @@ import warnings
 KINDS = {
     "graph": "each captured graph, as Python",
     "guards": "what is checked before captured code runs again, as Python",
+    "attempts": "each attempt to capture a frame, and why the next one starts again",
     "recompiles": "why no compiled code fitted a call",
     "graph_breaks": "where a graph ended, why, and the way out",
     "bytecode": "the function that runs in place of a captured frame",
@@ -47,10 +48,10 @@ def enabled() -> frozenset[str]:
     return _enabled
 
 
-def emit(kind: str, title: str, text: str) -> None:
-    """Print ``text`` if its kind was asked for."""
+def emit(kind: str, title: str, *text: str) -> None:
+    """Print a title, and ``text`` below it, if their kind was asked for."""
     if kind in enabled():
-        print(f"[torchmux {kind}] {title}\n{text}", file=sys.stderr, flush=True)
+        print("\n".join((f"[torchmux {kind}] {title}", *text)), file=sys.stderr, flush=True)
 
 
 def _unknown(kind: str) -> str:

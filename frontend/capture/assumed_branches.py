@@ -30,6 +30,7 @@ from .tracebacks import starts_again
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
+    from .captured import CodeState
 
 log = logging.getLogger("torchmux")
 
@@ -140,7 +141,7 @@ class Rerun:
     what was compiled under expectations.
     """
 
-    def __init__(self, code: types.CodeType, namespace: dict[str, Any], state: Any) -> None:
+    def __init__(self, code: types.CodeType, namespace: dict[str, Any], state: CodeState) -> None:
         self.code = code
         self.namespace = namespace
         self.state = state
@@ -162,7 +163,8 @@ class Rerun:
             log.warning("%s ran in eager, because its graph failed: %s", code.co_qualname, error)
         self._returned += 1
         if self._returned == _PATIENCE:
-            self.holds = self.state.may_expect = False
+            self.holds = False
+            self.state.assumptions = self.state.assumptions.instead(may_expect=False)
         return result
 
 
@@ -210,13 +212,12 @@ class Check:
         self,
         tr: Tracer,
         out: FrameWriter,
-        code: types.CodeType,
-        namespace: dict[str, Any],
-        state: Any,
+        state: CodeState,
         ends: bool = True,
     ) -> None:
         self.ends = ends
-        self.rerun = Rerun(code, namespace, state)
+        code = tr.code
+        self.rerun = Rerun(code, tr.root.namespace, state)
         tr.guards.add(BranchesAsExpected(Const(self.rerun, "the way of its branches")))
         self.conditions = [f"bool({out.graph_output(value)}) is {outcome}" for value, outcome in tr.expectations]
         self.arguments = [out.load(Local(name)) for name in parameters(code)]

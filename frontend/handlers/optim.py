@@ -9,7 +9,8 @@ import torch
 
 from torchmux import torch_internals as ti
 
-from ..values.base import StateChanged, Value
+from ..capture.attempts import StateChanged
+from ..values.base import Value
 from ..values.constants import ConstValue
 from ..values.containers.mappings import DictValue
 from ..values.containers.sequences import ListValue, TupleValue
@@ -39,7 +40,7 @@ def _initialized(function: Any) -> None:
             for group in real.param_groups:
                 function(real, group, *([] for _ in range(lists)))
             if _count(real) > before:
-                raise StateChanged
+                raise StateChanged("an optimizer has made the state of its parameters")
         return wrap_function(tr, function, None).call(tr, [optimizer, *args], kwargs)
 
     handles(function)(init_group)

@@ -9,12 +9,11 @@ import torch
 from torch.fx import Node
 
 from torchmux import torch_internals as ti
-from torchmux.registry.errors import FloatsNeeded
 
 from .. import breaks
 from ..breaks import GraphBreak
+from ..capture.attempts import FloatsAreConstants, NeedsShapeEnv
 from ..handlers.table import handles
-from ..sizes.dynamic import NeedsShapeEnv
 from ..values.base import Value
 from ..values.containers.sequences import ListValue, TupleValue
 from ..values.tensors import TensorValue
@@ -121,8 +120,8 @@ def _tensors(region: Region, leaves: list[Value]) -> list[TensorValue]:
 def _check_captures(tr: Tracer, name: str, captures: list[Node]) -> None:
     given = examples(captures)
     floats = frozenset(str(s) for e in given if isinstance(e, torch.SymFloat) for s in e.node.expr.free_symbols)
-    if floats and tr.fix_floats(floats):
-        raise FloatsNeeded(name, floats)
+    if floats and (sources := tr.sources_of_floats(floats)):
+        raise FloatsAreConstants(sources)
     tensors = [e for e in given if isinstance(e, torch.Tensor)]
     if any(_share(a, b) for a, b in itertools.combinations(tensors, 2)):
         raise GraphBreak(breaks.REGION, f"{name} is given tensors that share memory")

@@ -17,7 +17,7 @@ from typing import Any
 from torchmux.registry.errors import Unsupported
 
 from ..bytecode.instruction import encode_exception_entry, exception_entries
-from .thread_state import running
+from .thread_state import this_thread
 
 
 class _State:
@@ -64,14 +64,14 @@ def keep(error: BaseException) -> bool:
 
     Other exceptions come from reading or comparing what the guards are about, which the program itself did not do.
     """
-    if running.owner is not None and (isinstance(error, TimeoutError) or not isinstance(error, Exception)):
-        running.owner.must_raise = error.with_traceback(None)
+    if this_thread.owner is not None and (isinstance(error, TimeoutError) or not isinstance(error, Exception)):
+        this_thread.owner.must_raise = error.with_traceback(None)
     return False
 
 
 def raise_kept() -> None:
     """Raise what :func:`keep` kept in the compiled call that is running."""
-    owner = running.owner
+    owner = this_thread.owner
     if owner is None or owner.must_raise is None or isinstance(owner.must_raise, Unsupported):
         return
     error, owner.must_raise = owner.must_raise, None

@@ -14,7 +14,8 @@ from torchmux.registry.errors import Unsupported
 
 from .. import logs
 from ..bytecode.identity import CodeMap
-from ..capture.capture import CodeState, capture
+from ..capture.capture import capture
+from ..capture.captured import CodeState
 
 _states = CodeMap()  # code -> what is remembered of it under each compile() call
 

@@ -15,10 +15,6 @@ from ..marks.tensor_marks import Mark, marks_of
 _INT64 = 1 << 63
 
 
-class NeedsShapeEnv(Exception):
-    """The trace met its first symbolic size; it starts again with a ShapeEnv."""
-
-
 @dataclass
 class Dims:
     """What is symbolic of one tensor."""
@@ -46,13 +42,14 @@ class DynamicDims:
         automatic: bool,
         scalars: bool = False,
         dynamic_outputs: bool = False,
+        fixed: frozenset[str] = frozenset(),
     ) -> None:
         self.seen = seen
         self.dynamic = dynamic
         self.automatic = automatic and dynamic is None
         self.scalars = scalars  # whether numbers read from tensors are captured
         self.dynamic_outputs = dynamic_outputs  # and operators whose output size depends on data
-        self.fixed: set[str] = seen.setdefault("fixed", set())  # floats that the backend could not keep open
+        self.fixed = fixed  # floats that are constants whatever changes, because a backend needs that
 
     def of_tensor(self, tensor: torch.Tensor, source: Source) -> Dims:
         """What is symbolic of an input."""

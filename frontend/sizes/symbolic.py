@@ -11,6 +11,7 @@ from torchmux import torch_internals as ti
 
 from .. import breaks
 from ..breaks import GraphBreak
+from ..capture.attempts import NeedsShapeEnv
 from ..guards.kinds.numbers import AtLeast, AtMost, IsFinite, IsInt64
 from ..guards.sources import Converted, Size, Source
 from ..marks.tensor_marks import Mark
@@ -18,7 +19,7 @@ from ..trace.tracer import Tracer
 from ..values.base import GraphValue, Value
 from ..values.constants import ConstValue, SymValue, sym_result
 from ..values.tensors import TensorValue
-from .dynamic import Dims, DynamicDims, NeedsShapeEnv
+from .dynamic import Dims, DynamicDims
 from .shape_env import ShapeSource, check_bounds
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -225,15 +226,11 @@ class SymbolicNumbers(Tracer):
             else:
                 raise self.undecided(sym.node.expr, "a number needed in Python")
 
-    def fix_floats(self, names: frozenset[str]) -> bool:
-        """Take floats for constants in this and all later captures of the frame, all of them if none of ours is named.
-
-        False if there are none.
-        """
+    def sources_of_floats(self, names: frozenset[str]) -> frozenset[str]:
+        """Where the named symbolic floats come from, in words; all of them if none of ours is named."""
         known = {str(symbol): source for symbol, source in self.float_inputs.items()}
         wanted = [known[name] for name in names if name in known] or known.values()
-        self.dims.fixed.update(source.words() for source in wanted)
-        return bool(known)
+        return frozenset(source.words() for source in wanted)
 
     def _answer(self, sym: Any, kind: Any, question: str) -> Any:
         try:

@@ -16,10 +16,11 @@ from torchmux.torch_internals.symbolic_tensors import SymbolicTensors
 
 from .. import breaks
 from ..breaks import GraphBreak
+from ..capture.attempts import NeedsShapeEnv
 from ..guards.guards import TensorGuard
 from ..guards.kinds.tensors import PropertyEquals
 from ..guards.sources import Source
-from ..sizes.dynamic import DynamicDims, NeedsShapeEnv
+from ..sizes.dynamic import DynamicDims
 from ..sizes.shape_env import ShapeSource, symbolic_context
 from ..sizes.symbolic import SymbolicNumbers
 from ..values.base import Value

@@ -15,6 +15,7 @@ from torchmux.config import config
 from .. import breaks, polyfills
 from ..breaks import GraphBreak
 from ..bytecode import parameters, resume_origin
+from ..capture.attempts import Assumptions
 from ..guards.kinds.frames import NoExceptionHandled
 from ..guards.sources import Cell, CellContents, Const, Local, Source
 from ..handlers import builtins_, classes, copying, numbers, numpy_, optim, torch_  # noqa: F401 - each fills the tables
@@ -50,11 +51,7 @@ _MAX_UNROLLED = 100_000
 
 
 class Trace(GraphRecorder, Reader, Operators):
-    """The state of one attempt.
-
-    ``stop_at`` is the step (a count of raw instructions of the root frame) at which an earlier attempt met a graph
-    break; this attempt ends there, so that nothing of the failed instruction is in the graph.
-    """
+    """The state of one attempt, made under ``assumptions``: at their ``stop``, it ends."""
 
     def __init__(
         self,
@@ -63,13 +60,9 @@ class Trace(GraphRecorder, Reader, Operators):
         frame_globals: dict[str, Any],
         closure: tuple[types.CellType, ...],
         dims: DynamicDims,
-        *,
-        symbolic: bool,
-        stop_at: int | None,
-        may_expect: bool = False,
-        may_put_off: bool = False,
+        assumptions: Assumptions,
     ) -> None:
-        GraphRecorder.__init__(self, dims, symbolic)
+        GraphRecorder.__init__(self, dims, assumptions.symbolic)
         Reader.__init__(self)
         self.config = config
         self.code = code
@@ -80,10 +73,11 @@ class Trace(GraphRecorder, Reader, Operators):
         self.loops: dict[int, tuple[int, int]] = {}  # where a loop of the root frame begins -> step, operators there
         self.unfinished: dict[Any, None] = {}  # generators that are suspended where they have to clean up
         self.swapped: set[Value] = set()  # tables of modules that functional_call has filled with other tensors
-        self.stop_at = stop_at
-        self.may_expect = may_expect
+        self.assumptions = assumptions
+        self.stop_at = assumptions.stop.step if assumptions.stop is not None else None
+        self.may_expect = assumptions.may_expect
         self.expectations: list[tuple[GraphValue, bool]] = []  # conditions, and what they were taken to be
-        self.may_put_off = may_put_off
+        self.may_put_off = assumptions.may_put_off
         self.put_off = 0  # class statements
         self.texts = 0  # how many texts with data in them were made, and are expected to be dropped
         self.put_back: list[Any] = []  # placeholders of what is restored where these do not hold

@@ -190,8 +190,8 @@ class Symbols(Protocol):
     def undecided(self, expr: Any, question: str) -> GraphBreak:
         """The break for a question that only the data answers."""
 
-    def fix_floats(self, names: frozenset[str]) -> bool:
-        """Take floats for constants in later captures; False if there are none."""
+    def sources_of_floats(self, names: frozenset[str]) -> frozenset[str]:
+        """Where the named symbolic floats come from, in words; all of them if none of ours is named."""
 
 
 class Reading(Protocol):

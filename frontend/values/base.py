@@ -28,10 +28,6 @@ class Raised(Exception):
         self.frames: list[tuple[str, int, str]] = []
 
 
-class StateChanged(Exception):
-    """The trace had to run code of the program for real; it starts again."""
-
-
 class Value:
     """One object of the traced program.  ``source`` is None for what the trace itself created."""
 

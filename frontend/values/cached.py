@@ -7,8 +7,9 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import C_FUNCTION, GraphBreak
+from ..capture.attempts import StateChanged
 from ..guards.sources import CachedResult, Const
-from .base import StateChanged, Value
+from .base import Value
 from .classes import BuiltinValue
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class CachedFunctionValue(BuiltinValue):
         except Exception as error:
             raise GraphBreak(C_FUNCTION, f"cached function {self.describe()}", error) from None
         if self.obj.cache_info().misses > before.misses:
-            raise StateChanged  # the function has run, which may have changed what the trace has read
+            raise StateChanged(f"cached function {self.describe()} has run")  # and may have changed what was read
         base = self.source or Const(self.obj, self.describe())
         return tr.wrap(result, CachedResult(base, tr.keep_equal(plain), tr.keep_equal(named)))
 

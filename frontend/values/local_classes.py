@@ -15,15 +15,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import INSTRUCTION, GraphBreak
+from ..capture.attempts import ClassNeeded
 from .base import Value
 from .functions import FunctionValue
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
-
-
-class ClassNeeded(Exception):
-    """A class statement that was put off has to run."""
 
 
 # A body of these only makes functions and binds names.
@@ -68,7 +65,7 @@ class LocalClassValue(Value):
         return self.metaclass
 
     def rebuild(self, out: FrameWriter) -> str:
-        raise ClassNeeded
+        raise ClassNeeded("a class whose statement was put off lives on")
 
 
 def _is_plain(base: Any) -> bool:

@@ -12,11 +12,12 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torchmux import torch_internals as ti
 
 from ..breaks import OPERATION, GraphBreak
+from ..capture.attempts import StateChanged
 from ..guards.kinds.containers import Keys, Length
 from ..guards.kinds.modules import NoHooks, RegistersNothingBut, Unregistered
 from ..guards.sources import Attr, Const, Item, Source
 from ..guards.stable_objects import HOOKS, TABLES
-from .base import MISSING, Raised, StateChanged, Value
+from .base import MISSING, Raised, Value
 from .constants import ConstValue
 from .containers.iteration import SequenceIterator
 from .containers.sequences import SliceValue
@@ -156,7 +157,7 @@ class NNModuleValue(ObjectValue):
                 self.obj._infer_parameters(self.obj, tuple(given[: len(args)]), named)
         except Exception as error:
             raise GraphBreak(OPERATION, f"making the parameters of {self.describe()}: {error}", error) from None
-        raise StateChanged
+        raise StateChanged(f"{self.describe()} has made its parameters")
 
     def special(self, tr: Tracer, name: str) -> Value | None:
         if name == "__getitem__" and isinstance(self.obj, torch.nn.ModuleList):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..breaks import TENSOR_TO_PYTHON, GraphBreak
-from ..sizes.dynamic import NeedsShapeEnv
+from ..capture.attempts import NeedsShapeEnv
 from .base import Value
 from .constants import ConstValue
 from .containers.sequences import ListValue

@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import TENSOR_TO_PYTHON, GraphBreak
+from ..capture.attempts import TextNeeded
 from .base import Value
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
-
-
-class TextNeeded(Exception):
-    """A text was expected to be dropped, and lives on; the trace starts again without expectations."""
 
 
 class DataText(Value):

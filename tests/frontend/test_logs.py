@@ -39,6 +39,7 @@ def printed(capfd, *kinds, backend="eager"):
     [
         ("graph", ["[torchmux graph] scale (", "test_logs.py:", "def forward(self, l_x", "* 2.0"]),
         ("guards", ["[torchmux guards] scale (", "def guard(L):", "L['k']"]),
+        ("attempts", ["[torchmux attempts] scale (", "attempt 1 starts again: TM005", "attempt 2 is captured"]),
         ("recompiles", ["[torchmux recompiles] scale (", "k ", "2.0", "no longer holds (now 3.0)"]),
         ("graph_breaks", ["[torchmux graph_breaks] scale (", "TM005 graph break asked for", "torchmux.graph_break()"]),
         ("bytecode", ["[torchmux bytecode] scale (", "def frame_scale(", "run_graph("]),

@@ -124,6 +124,6 @@ def test_not_captured() -> None:
     assert ti.not_captured(called) is called
 
 
-@checks("set_region", "retired_guard_class")
-def test_region() -> None:
-    assert ti.set_region(ti.set_region(-1)) == -1
+@checks("set_bucket", "retired_guard_class")
+def test_bucket() -> None:
+    assert ti.set_bucket(ti.set_bucket(-1)) == -1

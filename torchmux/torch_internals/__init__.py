@@ -65,9 +65,9 @@ from .frame_hook import (
     drop_entry,
     not_captured,
     retired_guard_class,
+    set_bucket,
     set_code_exec_strategy,
     set_eval_frame,
-    set_region,
 )
 from .functorch import beneath_functionalization, is_functorch_active
 from .guards import GlobalStateGuard, TensorGuards

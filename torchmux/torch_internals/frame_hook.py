@@ -26,15 +26,15 @@ def drop_entry(guard_manager: Any, replacement: Any) -> None:
         guard_manager.extra_state.invalidate(guard_manager.cache_entry, replacement)
 
 
-def _no_isolation(region: int) -> int:
+def _one_bucket(bucket: int) -> int:
     return -1
 
 
 # Which bucket of a code object's entries the hook reads and fills (torch 2.13 and later; before that all share one).
-set_region = getattr(eval_frame, "set_eval_frame_isolate_recompiles_id", _no_isolation)
+set_bucket = getattr(eval_frame, "set_eval_frame_isolate_recompiles_id", _one_bucket)
 
 
 def retired_guard_class() -> type | None:
     """How torch's own tracer, where it is loaded and shares our bucket, marks entries that it must pass over."""
     guards = sys.modules.get("torch._dynamo.guards")
-    return None if guards is None or set_region is not _no_isolation else guards.DeletedGuardManagerWrapper
+    return None if guards is None or set_bucket is not _one_bucket else guards.DeletedGuardManagerWrapper

@@ -136,7 +136,7 @@ def test_a_wrong_result_is_named(verifying):
     compiled = torchmux.compile(two, backend=off_by(0.5, place=1))
     for _ in range(2):  # not believed the second time either
         with pytest.raises(
-            torchmux.NumericsError, match=r"result 1 \(sub, .*sub at .*test_backend_failures.py:\d+\) .* up to 0.5"
+            torchmux.NumericsError, match=r"result 1 \(sub, .*sub at .*test_backend_call.py:\d+\) .* up to 0.5"
         ):
             compiled(torch.ones(3, 2))
 
