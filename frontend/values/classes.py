@@ -200,11 +200,6 @@ class ClassValue(RealValue):
             return self.make(tr, args, kwargs)
         raise GraphBreak(C_FUNCTION, f"{cls.__name__}.{name} on a class")
 
-    def call_c_method(self, tr: Tracer, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if cls is type and name == "__call__":
-            return self.make(tr, args, kwargs)
-        return super().call_c_method(tr, cls, name, args, kwargs)
-
     def instantiate(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Call the class: as its metaclass says, or as ``type`` does it."""
         cls = self.obj
