@@ -11,7 +11,7 @@ from torch.utils import _pytree
 
 from . import literals, opinfo
 from .case import SEED, Case, Trial
-from .observation import Refused
+from .judging.observation import Refused
 
 PREFIX = "operators/"
 

@@ -21,7 +21,7 @@ import torchmux
 
 from . import literals
 from .case import Case, Trial
-from .judge import judge
+from .judging.judge import judge
 from .outcome import Outcome, Result
 from .requirements import Requirements, requirements_from
 

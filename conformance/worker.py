@@ -15,7 +15,7 @@ from typing import Any
 
 from . import collect, reproducer
 from .case import Case
-from .judge import judge
+from .judging.judge import judge
 from .outcome import Outcome, Result
 from .requirements import Requirements, requirements_from
 

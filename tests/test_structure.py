@@ -38,7 +38,7 @@ MAY_IMPORT = {
 LAYERS = (
     ("breaks", "logs", "unwrap", "bytecode", "polyfills", "hook.interrupts", "hook.thread_state", "capture.attempts"),
     ("guards", "marks.tensor_marks", "sizes"),
-    ("values", "trace.tracer", "trace.effects", "trace.operator_table", "guards.stable_paths", "guards.snapshot"),
+    ("values", "trace.tracer", "trace.effects", "trace.operator_table"),
     ("handlers", "higher_order", "marks", "sizes.symbolic", "trace.attention_switches", "trace.expectations"),
     ("interpreter",),
     ("trace",),

@@ -46,7 +46,7 @@ class CompiledGuards:
 
     def words(self) -> list[str]:
         """Every guard as a person would read it."""
-        return [f"{guard.source.words()} {guard.words()}" for guard in self.conditions] + self.tensors
+        return [f"{guard.source.words()} {guard.words()}".strip() for guard in self.conditions] + self.tensors
 
     # --- the function ----------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Closed families of small immutable values: the base of sources and of guards.
 
-Every kind is a class of its own, declared with :func:`kind_of_family`, and answers itself every question that is asked
+Every kind is a class of its own, declared with :func:`kind`, and answers itself every question that is asked
 of the family.  A class that leaves one open, or that is not declared, is an error when it is made, not a guard that
 some reader overlooks.
 """
@@ -29,10 +29,13 @@ class Member:
 
     ANSWERS: ClassVar[tuple[str, ...]] = ()  # what every kind defines in its own body
 
+    def __init__(self, *_: Any) -> None:
+        raise TypeError(f"{type(self).__name__} is not declared as a kind of its family")
+
     def __post_init__(self) -> None:
         compared = _COMPARED.get(type(self))
         if compared is None:
-            raise TypeError(f"{type(self).__name__} is not declared as a kind of its family")
+            raise TypeError(f"{type(self).__name__} derives from a kind, but is not declared as one")
         key = tuple(map(_face, compared(self)))
         _set(self, "_key", key)
         _set(self, "_hash", hash(key))
@@ -59,7 +62,7 @@ def _face(value: Any) -> Any:
 
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
-def kind_of_family(cls: type[_Kind]) -> type[_Kind]:
+def kind(cls: type[_Kind]) -> type[_Kind]:
     """Declare a kind: its annotated fields become those of a frozen, slotted dataclass.
 
     Raises:
@@ -78,6 +81,6 @@ def is_kind(cls: type, family: type) -> bool:
     return cls in _COMPARED and issubclass(cls, family)
 
 
-def kinds(family: type) -> list[type]:
+def all_kinds(family: type) -> list[type]:
     """All declared kinds of a family."""
     return [cls for cls in _COMPARED if issubclass(cls, family)]

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .closed import Member, kind_of_family
+from .closed import Member, kind
 from .stable_objects import OPEN, TABLES, StableObjects
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Argument(Source):
     name: str
 
 
-@kind_of_family
+@kind
 class Local(Argument):
     """An argument of the traced frame."""
 
@@ -100,7 +100,7 @@ class Local(Argument):
         return objects.argument(self.name)
 
 
-@kind_of_family
+@kind
 class CellContents(Argument):
     """What is in a cell that the traced frame got from its function."""
 
@@ -117,7 +117,7 @@ class CellContents(Argument):
         return objects.argument(self.name)
 
 
-@kind_of_family
+@kind
 class Cell(Source):
     """A cell object of the traced frame itself, not its contents.  A check sees no cells, so none holds for one."""
 
@@ -133,7 +133,7 @@ class Cell(Source):
     follow = not_followed
 
 
-@kind_of_family
+@kind
 class Const(Source):
     """An object that is the same whatever happens: a class, an imported module."""
 
@@ -151,7 +151,7 @@ class Const(Source):
         return objects.constant(self.obj)
 
 
-@kind_of_family
+@kind
 class Global(Source):
     """A global variable of a module."""
 
@@ -179,7 +179,7 @@ def attribute_of(text: str, name: str) -> str:
     return f"getattr({text}, {name!r})"
 
 
-@kind_of_family
+@kind
 class Attr(Source):
     """An attribute, as the program reads it."""
 
@@ -196,7 +196,7 @@ class Attr(Source):
         return objects.attribute(parent, self.name, self)
 
 
-@kind_of_family
+@kind
 class RawAttr(Source):
     """An attribute of an object whose class has a ``__getattribute__`` of its own, which is passed by."""
 
@@ -214,7 +214,7 @@ class RawAttr(Source):
         return objects.attribute(parent, self.name, self, raw=True)
 
 
-@kind_of_family
+@kind
 class Descriptor(Source):
     """What stands in a class under a name, before Python binds it."""
 
@@ -242,7 +242,7 @@ def _key_words(key: Any) -> str:
     return _key_text(key) or type(key).__name__
 
 
-@kind_of_family
+@kind
 class Item(Source):
     """An item of a list, a tuple or a plain dict."""
 
@@ -260,7 +260,7 @@ class Item(Source):
         return objects.item(parent, self.key)
 
 
-@kind_of_family
+@kind
 class RawItem(Source):
     """An item of a container whose class may override ``__getitem__``; ``base`` is the builtin class behind it."""
 
@@ -279,7 +279,7 @@ class RawItem(Source):
     follow = not_followed
 
 
-@kind_of_family
+@kind
 class DictKey(Source):
     """A key of a dictionary, by its position."""
 
@@ -295,7 +295,7 @@ class DictKey(Source):
     follow = not_followed
 
 
-@kind_of_family
+@kind
 class ClosureCell(Source):
     """A cell of a function; ``name`` is the variable in it."""
 
@@ -315,7 +315,7 @@ class ClosureCell(Source):
 # --- what a call gives -----------------------------------------------------------------------------------------------
 
 
-@kind_of_family
+@kind
 class Size(Source):
     """The size of one dimension of a tensor."""
 
@@ -331,7 +331,7 @@ class Size(Source):
     follow = not_followed
 
 
-@kind_of_family
+@kind
 class Converted(Source):
     """A value in the form in which a graph takes it: ``function`` makes it of the program's."""
 
@@ -348,7 +348,7 @@ class Converted(Source):
     follow = not_followed
 
 
-@kind_of_family
+@kind
 class CachedResult(Source):
     """What a function behind a cache returns; equal arguments must be the same objects."""
 
@@ -366,7 +366,7 @@ class CachedResult(Source):
     follow = not_followed
 
 
-@kind_of_family
+@kind
 class Referent(Source):
     """What a weak reference refers to."""
 
@@ -381,7 +381,7 @@ class Referent(Source):
     follow = not_followed
 
 
-@kind_of_family
+@kind
 class IteratorArguments(Source):
     """What a builtin iterator was made of."""
 
@@ -396,7 +396,7 @@ class IteratorArguments(Source):
     follow = not_followed
 
 
-@kind_of_family
+@kind
 class IteratedDict(Source):
     """The dictionary that an iterator goes over, which only the garbage collector knows."""
 

@@ -29,6 +29,7 @@ from ..values.exceptions import TracebackValue
 from ..values.functions import FunctionValue
 from ..values.objects import ObjectValue
 from ..values.tensors import TensorValue
+from .resolve import polyfill_of
 from .table import CODES, handles
 
 if TYPE_CHECKING:
@@ -123,10 +124,9 @@ def callable_(tr: Tracer, value: Value) -> Value:
 @handles(iter)
 def iter_(tr: Tracer, value: Value, *sentinel: Value) -> Value:
     if sentinel:
-        polyfill = tr.polyfill(iter)
-        if polyfill is not None:
-            return polyfill.call(tr, [value, *sentinel], {})
-        raise GraphBreak(breaks.C_FUNCTION, "iter(callable, sentinel)")
+        polyfill = polyfill_of(tr, iter)
+        assert polyfill is not None
+        return polyfill.call(tr, [value, *sentinel], {})
     return value.iter(tr)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import collections
 import functools
 import itertools
@@ -232,16 +233,10 @@ def legacy_tensor(tr: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Value:
     raise GraphBreak(breaks.OPERATION, f"creating a {cls.__name__} of {', '.join(a.describe() for a in args)}")
 
 
+@constructs(*(cls for cls in vars(builtins).values() if isinstance(cls, type) and issubclass(cls, BaseException)))
 def exception(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     """A builtin exception class: its constructor only keeps its arguments."""
     made = ExceptionValue(cls, list(args))
     for name, value in kwargs.items():
         made.attrs[name] = value
     return made
-
-
-def handler_of(cls: type) -> Any:
-    """The handler of a class that has none of its own in the table."""
-    if issubclass(cls, BaseException) and cls.__module__ == "builtins":
-        return exception
-    return None

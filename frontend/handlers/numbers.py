@@ -18,7 +18,8 @@ from ..values.constants import ConstValue, SymValue
 from ..values.containers.sequences import TupleValue
 from ..values.objects import ObjectValue
 from ..values.tensors import TensorValue
-from .table import handles
+from .resolve import polyfill_of
+from .table import FUNCTIONS, handles
 
 if TYPE_CHECKING:
     from ..trace.tracer import Tracer
@@ -102,7 +103,7 @@ def _extreme(builtin: Any, symbolic: Any) -> None:
                 return of_numbers(tr, values)
             if len(args) == 1:
                 args = (TupleValue(values),)  # an iterator can be used up only once
-        polyfill = tr.polyfill(builtin)
+        polyfill = polyfill_of(tr, builtin)
         assert polyfill is not None
         return polyfill.call(tr, list(args), kwargs)
 
@@ -170,13 +171,7 @@ for _check, _error in (
 
 @handles(torch._check_is_size)
 def check_is_size(tr: Tracer, value: Value, *message: Value, **named: Value) -> Value:
-    return _check_handler(tr, tr.compare(">=", value, ConstValue(0)), *message)
-
-
-def _check_handler(tr: Tracer, *args: Value) -> Value:
-    handler = tr.function_handler(torch._check)
-    assert handler is not None
-    return handler(tr, *args)
+    return FUNCTIONS[torch._check](tr, tr.compare(">=", value, ConstValue(0)), *message)
 
 
 @handles(*ti.distribution_checks())

@@ -19,7 +19,8 @@ from ..capture.attempts import Assumptions
 from ..guards.kinds.frames import NoExceptionHandled
 from ..guards.sources import Cell, CellContents, Const, Local, Source
 from ..handlers import builtins_, classes, copying, numbers, numpy_, optim, torch_  # noqa: F401 - each fills the tables
-from ..handlers.table import CLASSES, CODES, FOLDABLE, FUNCTIONS
+from ..handlers.resolve import meaning_of
+from ..handlers.table import CODES
 from ..higher_order import autograd_function, checkpoint, control_flow, functional_call, transforms  # noqa: F401 - and so do these
 from ..hook import interrupts
 from ..interpreter import Frame
@@ -34,7 +35,7 @@ from ..values.containers.iterators import GeneratorValue
 from ..values.containers.mappings import DictValue
 from ..values.contexts import AutocastValue, ContextValue
 from ..values.exceptions import ExceptionValue
-from ..values.functions import FunctionValue, PartialValue, bind
+from ..values.functions import FunctionValue, bind
 from ..values.instance_dict import InstanceDictValue
 from ..values.objects import ObjectValue
 from .attention_switches import Switches
@@ -42,7 +43,7 @@ from .effects import Effects
 from .operators import Operators
 from .reader import Reader
 from .recorder import GraphRecorder
-from .tracer import ActiveFrame, Handler
+from .tracer import ActiveFrame, Meaning
 
 _POLYFILL_GLOBALS = {id(module.__dict__) for module in polyfills.MODULES}
 _POLYFILL_FILES = {module.__file__ for module in polyfills.MODULES}
@@ -81,14 +82,13 @@ class Trace(GraphRecorder, Reader, Operators):
         self.texts = 0  # how many texts with data in them were made, and are expected to be dropped
         self.put_back: list[Any] = []  # placeholders of what is restored where these do not hold
         self.active_contexts: list[ContextValue] = []
-        self.has_autocast = False
         self.guard_filter: Any = None
         self.switches = Switches()
         self.breaks_are_errors, self.exporting = asked.breaks_are_errors, asked.exporting
         self._arguments = self.frame_locals = frame_locals
         self._argument_names = _argument_names(code)
         self._forgotten: set[str] = set()
-        self._polyfills: dict[int, Value | None] = {}
+        self._meanings: dict[int, tuple[Meaning | None, Any]] = {}  # by id, beside the object that keeps it
         self._outer_exception = sys.exc_info()[1]
         self.root = self._make_root(frame_globals, closure)
 
@@ -269,34 +269,12 @@ class Trace(GraphRecorder, Reader, Operators):
             return GeneratorValue(frame)
         return frame.run()
 
-    def function_handler(self, obj: Any) -> Handler | None:
-        try:
-            return FUNCTIONS.get(obj)
-        except TypeError:
-            return None
-
-    def class_handler(self, cls: type) -> Handler | None:
-        handler = CLASSES.get(cls)
-        if handler is not None:
-            return handler
-        found = classes.handler_of(cls)
-        if found is None and (polyfill := self.polyfill(cls)) is not None:
-            return lambda tr, cls, args, kwargs: polyfill.call(tr, args, kwargs)
-        return found
-
-    def polyfill(self, obj: Any) -> Value | None:
-        """The plain Python function or class that is traced in place of a C one."""
-        key = id(obj)
-        if key not in self._polyfills:
-            found = polyfills.lookup(obj)
-            value = None
-            if found is not None:
-                function, leading = found
-                value = self.wrap(function, None)
-                if leading:
-                    value = PartialValue(value, [self.lift(a) for a in leading], {})
-            self._polyfills[key] = value
-        return self._polyfills[key]
+    def meaning_of(self, obj: Any) -> Meaning | None:
+        """What calling a C function or a class means; looked up once."""
+        known = self._meanings.get(id(obj))
+        if known is None:
+            known = self._meanings[id(obj)] = (meaning_of(self, obj), obj)
+        return known[0]
 
     def method_polyfill(self, cls: type, name: str) -> Value | None:
         for base in cls.__mro__:
@@ -309,12 +287,6 @@ class Trace(GraphRecorder, Reader, Operators):
 
     def in_polyfill(self, code: types.CodeType) -> bool:
         return code.co_filename in _POLYFILL_FILES
-
-    def is_foldable(self, obj: Any) -> bool:
-        try:
-            return obj in FOLDABLE
-        except TypeError:
-            return False
 
     def fold(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Value:
         """Call a pure function on plain objects; what it raises is the program's own exception."""

@@ -20,12 +20,12 @@ from ..bytecode.normalize import Program
 from ..guards.guards import GuardSet
 from ..guards.loader import Names
 from ..guards.sources import Source
-from ..sizes.dynamic import Dims, DynamicDims
+from ..sizes.dynamic import DynamicDims
 from ..values.base import GraphValue, Lazy, Raised, Value
 from ..values.cells import CellValue
 from .effects import Effects
 
-Handler = Callable[..., Value]  # what stands in for a callable of the program
+Meaning = Callable[["Tracer", list[Value], dict[str, Value]], Value]  # what a call of the program does
 
 
 class ActiveFrame(Protocol):
@@ -163,9 +163,6 @@ class Symbols(Protocol):
     symbolic: bool  # whether there is a ShapeEnv
     shape_env: Any
 
-    def dims_of(self, tensor: Any, source: Source) -> Dims:
-        """Which sizes of an input are symbolic."""
-
     def wants_symbolic(self, number: int | float, source: Source) -> bool:
         """Whether a number from outside is symbolic."""
 
@@ -195,9 +192,6 @@ class Symbols(Protocol):
 
     def sources_of_floats(self, names: frozenset[str]) -> frozenset[str]:
         """Where the named symbolic floats come from, in words; all of them if none of ours is named."""
-
-    def note_new_symbols(self, node: Node, name: str) -> None:
-        """Remember the symbols that the result of operator ``name`` has brought."""
 
 
 class Reading(Protocol):
@@ -335,7 +329,6 @@ class Running(Protocol):
     active_contexts: list[Any]  # ``contexts.ContextValue``, outermost first
     swapped: set[Value]  # tables of modules that functional_call has filled with other tensors
     switches: GlobalSwitches
-    has_autocast: bool
     breaks_are_errors: bool
     exporting: bool
     may_expect: bool  # whether branches that only raise are taken for not taken
@@ -348,23 +341,14 @@ class Running(Protocol):
     def inline(self, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Run a Python function of the traced program (``FunctionValue``) in a frame of its own."""
 
-    def function_handler(self, obj: Any) -> Handler | None:
-        """What stands in for a function."""
-
-    def class_handler(self, cls: type) -> Handler | None:
-        """What stands in for calling a class."""
-
-    def polyfill(self, obj: Any) -> Value | None:
-        """The plain Python function or class that is traced in place of a C one."""
+    def meaning_of(self, obj: Any) -> Meaning | None:
+        """What calling a C function or a class means; see ``handlers.resolve``."""
 
     def method_polyfill(self, cls: type, name: str) -> Value | None:
         """The plain Python function that is traced in place of a C method."""
 
     def in_polyfill(self, code: types.CodeType) -> bool:
         """Whether code belongs to a polyfill."""
-
-    def is_foldable(self, obj: Any) -> bool:
-        """Whether a C function only computes constants from constants."""
 
     def load_argument(self, name: str) -> Value | None:
         """An argument of the root frame, read (and so guarded) on first use."""

@@ -44,8 +44,6 @@ class BuiltinMethodValue(Value):
         return (self.name, self.owner.hash_key(tr))
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if self.cls is type and self.name == "__call__":
-            return self.owner.make(tr, args, kwargs)  # type: ignore[attr-defined]
         return self.owner.call_c_method(tr, self.cls, self.name, args, kwargs)
 
     def asks(self, owner: Value) -> bool:

@@ -13,8 +13,8 @@ import torch
 from ..breaks import C_FUNCTION, DISABLED, OPERATION, GraphBreak
 from ..guards.kinds.objects import NoAttribute
 from ..guards.sources import Attr, Const, Referent, Source
-from .base import MISSING, Raised, Value, call_handler
-from .constants import CONST_TYPES, ConstValue, SymValue
+from .base import MISSING, Raised, Value
+from .constants import CONST_TYPES, ConstValue
 from .containers.iteration import SequenceIterator
 from .containers.mappings import DictValue
 from .containers.sequences import ListValue, TupleValue
@@ -26,6 +26,17 @@ from .objects import ObjectValue
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
+
+
+def name_of(obj: Any) -> str:
+    """The name of a function or a class, for messages."""
+    return getattr(obj, "__qualname__", None) or getattr(obj, "__name__", None) or repr(obj)[:60]
+
+
+def refused_call(obj: Any) -> GraphBreak:
+    """The break for a call of a C function that nothing understands."""
+    module = getattr(obj, "__module__", None) or ""
+    return GraphBreak(C_FUNCTION, f"{module + '.' if module else ''}{name_of(obj)}")
 
 
 class RealValue(Value):
@@ -44,7 +55,7 @@ class RealValue(Value):
         return self.obj
 
     def describe(self) -> str:
-        return getattr(self.obj, "__qualname__", None) or getattr(self.obj, "__name__", None) or repr(self.obj)[:60]
+        return name_of(self.obj)
 
     def truth(self, tr: Tracer) -> bool:
         return True
@@ -181,10 +192,13 @@ class ClassValue(RealValue):
         return super().contains(tr, item) if found is None else ConstValue(found.call(tr, [item], {}).truth(tr))
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        handler = tr.class_handler(self.obj)
-        if handler is not None:
-            return handler(tr, self.obj, args, kwargs)
-        return self.instantiate(tr, args, kwargs)
+        meaning = tr.meaning_of(self.obj)
+        return self.instantiate(tr, args, kwargs) if meaning is None else meaning(tr, args, kwargs)
+
+    def call_c_method(self, tr: Tracer, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if cls is type and name == "__call__":
+            return self.make(tr, args, kwargs)
+        raise GraphBreak(C_FUNCTION, f"{cls.__name__}.{name} on a class")
 
     def instantiate(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Call the class: as its metaclass says, or as ``type`` does it."""
@@ -266,47 +280,10 @@ class BuiltinValue(RealValue):
     __slots__ = ()
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        obj = self.obj
-        handler = tr.function_handler(obj)
-        if handler is not None:
-            return call_handler(handler, self.describe(), (tr, *args), kwargs)
-        polyfill = tr.polyfill(obj)
-        if polyfill is not None:
-            return polyfill.call(tr, args, kwargs)
-        if isinstance(obj, (types.MethodDescriptorType, types.WrapperDescriptorType)) and args:
-            return self._unbound(tr, args, kwargs)
-        if tr.is_foldable(obj) and all(map(_is_plain, (*args, *kwargs.values()))):
-            return tr.fold(obj, [_plain(tr, a) for a in args], {k: _plain(tr, v) for k, v in kwargs.items()})
-        bound = getattr(obj, "__self__", None)
-        if isinstance(bound, type) and isinstance(obj, types.BuiltinMethodType):
-            polyfill = tr.method_polyfill(bound, obj.__name__)
-            if polyfill is not None:
-                return polyfill.call(tr, [tr.lift(bound), *args], kwargs)
-            handler = tr.function_handler(tr.static_lookup(bound, obj.__name__))
-            if handler is not None:
-                return call_handler(handler, self.describe(), (tr, tr.lift(bound), *args), kwargs)
-        module = getattr(obj, "__module__", None) or ""
-        raise GraphBreak(C_FUNCTION, f"{module + '.' if module else ''}{self.describe()}")
-
-    def _unbound(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        """``list.append(x, 1)``: the class's own method, whatever the object's class overrides."""
-        owner, cls, name = args[0], self.obj.__objclass__, self.obj.__name__
-        if isinstance(owner, ObjectValue):
-            return owner.call_c_method(tr, cls, name, args[1:], kwargs)
-        if isinstance(owner, ClassValue):
-            if name == "__call__" and cls is type:
-                return owner.make(tr, args[1:], kwargs)
-            raise GraphBreak(C_FUNCTION, f"{cls.__name__}.{name} on a class")
-        if cls is object and name in ("__getattribute__", "__setattr__", "__eq__", "__ne__", "__hash__", "__init__"):
-            return self._object_method(tr, name, owner, args[1:])
-        return owner.call_method(tr, name, args[1:], kwargs)
-
-    def _object_method(self, tr: Tracer, name: str, owner: Value, args: list[Value]) -> Value:
-        if name == "__getattribute__":
-            return owner.getattr(tr, args[0].const(tr))
-        if name == "__eq__":
-            return ConstValue(owner is args[0])
-        raise GraphBreak(C_FUNCTION, f"object.{name}")
+        meaning = tr.meaning_of(self.obj)
+        if meaning is None:
+            raise refused_call(self.obj)
+        return meaning(tr, args, kwargs)
 
     def getattr(self, tr: Tracer, name: str) -> Value:
         try:
@@ -314,17 +291,6 @@ class BuiltinValue(RealValue):
         except AttributeError as error:
             raise Raised(tr.exception(error)) from None
         return tr.wrap(value, None)
-
-
-def _is_plain(value: Value) -> bool:
-    """Whether a value is a constant or a list of them, as functions take that only compute."""
-    if type(value) is ListValue:
-        return all(isinstance(element, (ConstValue, SymValue)) for element in value._items)
-    return value.is_const() or isinstance(value, SymValue)
-
-
-def _plain(tr: Tracer, value: Value) -> Any:
-    return [element.const(tr) for element in value.items(tr)] if isinstance(value, ListValue) else value.const(tr)
 
 
 class PythonModuleValue(RealValue):

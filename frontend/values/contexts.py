@@ -139,7 +139,6 @@ class AutocastValue(ContextValue):
     def enter(self, tr: Tracer) -> Value:
         node = tr.create_node("call_function", _enter_autocast, self.arguments, {})
         self.entered.append((node, _enter_autocast(*self.arguments)))
-        tr.has_autocast = True
         return self
 
     def leave(self, tr: Tracer) -> None:

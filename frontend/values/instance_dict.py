@@ -9,7 +9,7 @@ from .base import MISSING, Raised, Value
 from .builtin_methods import builtin_method
 from .constants import ConstValue
 from .containers.mappings import DictValue, pairs
-from .objects import _DELETED, ObjectValue, _namespace
+from .objects import DELETED, ObjectValue, own_namespace
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
@@ -29,13 +29,13 @@ class InstanceDictValue(Value):
 
     def _names(self, tr: Tracer) -> list[str]:
         owner = self.owner
-        real = [] if owner.obj is MISSING else list(_namespace(owner.obj) or ())
+        real = [] if owner.obj is MISSING else list(own_namespace(owner.obj) or ())
         if real and owner.source is not None:
             source = owner.own_source("__dict__")
             assert source is not None
             tr.guards.add(Keys(source, tuple(real), "attributes"))
-        names = [n for n in real if owner.attrs.get(n) is not _DELETED and n not in owner.moved]
-        return names + [n for n, v in owner.attrs.items() if n not in names and v is not _DELETED]
+        names = [n for n in real if owner.attrs.get(n) is not DELETED and n not in owner.moved]
+        return names + [n for n, v in owner.attrs.items() if n not in names and v is not DELETED]
 
     def getitem(self, tr: Tracer, key: Value) -> Value:
         found = self.owner.own(tr, key.const(tr))

@@ -23,7 +23,7 @@ from .descriptors import SLOT_WRAPPERS, bind_class_attribute
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
 
-_DELETED: Any = object()
+DELETED: Any = object()  # in ObjectValue.attrs: an attribute that the trace deleted
 _NONE_MOVED: set[str] = set()
 # Methods of C classes without state that compute constants from constants.
 _PURE_METHODS = {
@@ -37,7 +37,7 @@ _PURE_METHODS = {
 _CLASS = object.__dict__["__class__"]
 
 
-def _namespace(obj: Any) -> dict | None:
+def own_namespace(obj: Any) -> dict | None:
     """The instance's own attributes, read without running code of its class."""
     try:
         return object.__getattribute__(obj, "__dict__")
@@ -171,7 +171,7 @@ class ObjectValue(Value):
         """
         written = self.attrs.get(name)
         if written is not None:
-            return None if written is _DELETED else written
+            return None if written is DELETED else written
         if self.obj is MISSING:
             return None
         obj = MISSING
@@ -182,7 +182,7 @@ class ObjectValue(Value):
                 self._guard_absent(tr, name, slot)
                 return None
         else:
-            namespace = _namespace(self.obj)
+            namespace = own_namespace(self.obj)
             if namespace is not None:
                 obj = namespace.get(name, MISSING)
         if obj is MISSING:
@@ -242,7 +242,7 @@ class ObjectValue(Value):
     def store(self, tr: Tracer, name: str, value: Any) -> None:
         """Write the instance's own attribute, without any protocol."""
         tr.effects.changed(self)
-        if self.attrs.get(name) is _DELETED:
+        if self.attrs.get(name) is DELETED:
             del self.attrs[name]  # a name that was deleted comes back as the last one
             self.moved = {*self.moved, name}
         self.attrs[name] = value
@@ -250,9 +250,9 @@ class ObjectValue(Value):
     def remove(self, tr: Tracer, name: str, slot: Any = None) -> None:
         """Delete the instance's own attribute, which it has."""
         if self.obj is MISSING:
-            self.attrs[name] = _DELETED
-        elif slot_is_set(slot, self.obj) if slot is not None else name in (_namespace(self.obj) or ()):
-            self.store(tr, name, _DELETED)
+            self.attrs[name] = DELETED
+        elif slot_is_set(slot, self.obj) if slot is not None else name in (own_namespace(self.obj) or ()):
+            self.store(tr, name, DELETED)
         else:  # the trace has set it
             self._guard_absent(tr, name, slot)
             tr.effects.changed(self)
@@ -469,7 +469,7 @@ class ObjectValue(Value):
         """The lines that give an object the attributes that the trace wrote."""
         setter, lines = out.names.const(object.__setattr__), []
         for name, value in self.attrs.items():
-            if value is _DELETED:
+            if value is DELETED:
                 if self.source is not None:
                     lines.append(f"{out.names.const(object.__delattr__)}({variable}, {name!r})")
             elif issubclass(self.cls, BaseException):

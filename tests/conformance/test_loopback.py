@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from torchmux.conformance import loopback, runner, semantics
-from torchmux.conformance.judge import judge
+from torchmux.conformance.judging.judge import judge
 from torchmux.conformance.outcome import Outcome
 from torchmux.conformance.requirements import Requirements
 

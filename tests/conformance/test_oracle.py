@@ -8,8 +8,8 @@ import math
 import pytest
 import torch
 
-from torchmux.conformance import observation, oracle
 from torchmux.conformance.case import Trial
+from torchmux.conformance.judging import observation, oracle
 
 X = torch.linspace(-2, 2, 12).view(3, 4)
 

@@ -24,7 +24,7 @@ def modules(folder):
     return {path.stem for path in folder.glob("*.py")} - {"__init__"}
 
 
-@pytest.mark.parametrize("room", ["capture", "hook", "marks", "sizes"])
+@pytest.mark.parametrize("room", ["capture", "hook", "marks", "sizes", "trace"])
 def test_a_room_names_its_modules(room):
     assert modules(FOLDER / room) == named(importlib.import_module(f"torchmux.frontend.{room}"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..closed import kind_of_family
+from ..closed import kind
 from ..sources import attribute_of
 from .guard import Guard, always_checked
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..loader import Loader
 
 
-@kind_of_family
+@kind
 class ClassMethodIs(Guard):
     """A class finds the class method with this function under a name."""
 
@@ -29,7 +29,7 @@ class ClassMethodIs(Guard):
     is_watched = always_checked
 
 
-@kind_of_family
+@kind
 class NotInClasses(Guard):
     """Neither a class nor one of its bases has a name, which its metaclass may have."""
 

@@ -6,7 +6,7 @@ import operator
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from ..closed import kind_of_family
+from ..closed import kind
 from ..sources import Source
 from ..stable_objects import StableObjects
 from .guard import Guard, always_checked
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..loader import Loader
 
 
-@kind_of_family
+@kind
 class Length(Guard):
     """A container has this many elements."""
 
@@ -32,7 +32,7 @@ class Length(Guard):
         return objects.notes_contents(value)
 
 
-@kind_of_family
+@kind
 class RawLength(Guard):
     """The length of a container whose class may override ``__len__``; ``base`` is the builtin class behind it."""
 
@@ -48,7 +48,7 @@ class RawLength(Guard):
     is_watched = always_checked
 
 
-@kind_of_family
+@kind
 class NotEmpty(Guard):
     """A dictionary has a key, or none."""
 
@@ -63,7 +63,7 @@ class NotEmpty(Guard):
     is_watched = always_checked
 
 
-@kind_of_family
+@kind
 class Keys(Guard):
     """A dictionary has these keys, in this order; all of them are constants."""
 
@@ -80,7 +80,7 @@ class Keys(Guard):
         return objects.notes_contents(value)
 
 
-@kind_of_family
+@kind
 class KeyTypes(Guard):
     """The keys of a dictionary are of these classes: 1, True and 1.0 are equal."""
 
@@ -95,7 +95,7 @@ class KeyTypes(Guard):
     is_watched = always_checked
 
 
-@kind_of_family
+@kind
 class SameKeys(Guard):
     """The keys of a dictionary are these very objects, in this order."""
 
@@ -111,7 +111,7 @@ class SameKeys(Guard):
     is_watched = always_checked
 
 
-@kind_of_family
+@kind
 class HasKey(Guard):
     """A dictionary has a key, or does not have it; ``base`` is the builtin class behind it."""
 
@@ -130,7 +130,7 @@ class HasKey(Guard):
     is_watched = always_checked
 
 
-@kind_of_family
+@kind
 class HasKeyFrom(Guard):
     """The same for the object that another source leads to."""
 
@@ -149,7 +149,7 @@ class HasKeyFrom(Guard):
     is_watched = always_checked
 
 
-@kind_of_family
+@kind
 class SameElements(Guard):
     """A set has these elements; ``base`` is the builtin class behind it."""
 
@@ -166,7 +166,7 @@ class SameElements(Guard):
     is_watched = always_checked
 
 
-@kind_of_family
+@kind
 class SetOrder(Guard):
     """A set gives its elements in this order."""
 

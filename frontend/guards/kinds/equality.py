@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..closed import kind_of_family
+from ..closed import kind
 from ..sources import Source
 from ..stable_objects import StableObjects, is_scalar
 from .guard import Guard, always_checked, short
@@ -32,7 +32,7 @@ def equals(source: Source, value: Any) -> Guard:
     return EqualsObject(source, value)
 
 
-@kind_of_family
+@kind
 class IsSingleton(Guard):
     """The value is ``None``, ``True``, ``False`` or ``...``."""
 
@@ -48,7 +48,7 @@ class IsSingleton(Guard):
         return True
 
 
-@kind_of_family
+@kind
 class EqualsLiteral(Guard):
     """An int or a str that is printed as it is."""
 
@@ -64,7 +64,7 @@ class EqualsLiteral(Guard):
         return is_scalar(value)
 
 
-@kind_of_family
+@kind
 class IsNaN(Guard):
     """A float that is not a number."""
 
@@ -78,7 +78,7 @@ class IsNaN(Guard):
         return is_scalar(value)
 
 
-@kind_of_family
+@kind
 class EqualsFloat(Guard):
     """A float, to the bit: ``0.0 == -0.0``, and a compiled graph may tell them apart."""
 
@@ -94,7 +94,7 @@ class EqualsFloat(Guard):
         return is_scalar(value)
 
 
-@kind_of_family
+@kind
 class EqualsComplex(Guard):
     """A complex number, to the bit."""
 
@@ -111,7 +111,7 @@ class EqualsComplex(Guard):
         return is_scalar(value)
 
 
-@kind_of_family
+@kind
 class EqualsNumpyScalar(Guard):
     """A scalar of one of NumPy's classes, to the bit."""
 
@@ -127,7 +127,7 @@ class EqualsNumpyScalar(Guard):
     is_watched = always_checked
 
 
-@kind_of_family
+@kind
 class EqualsObject(Guard):
     """Any other constant: long text, bytes, a range, a dtype."""
 
@@ -144,7 +144,7 @@ class EqualsObject(Guard):
         return is_scalar(value) and is_scalar(self.value)
 
 
-@kind_of_family
+@kind
 class BuiltinPartEquals(Guard):
     """The builtin value in an object of a class derived from ``str``, ``int`` or ``float``, past its own methods."""
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..closed import kind_of_family
+from ..closed import kind
 from .guard import Guard, always_checked
 
 if TYPE_CHECKING:
     from ..loader import Loader
 
 
-@kind_of_family
+@kind
 class NoExceptionHandled(Guard):
     """The caller handles no exception; the source is the module ``sys``."""
 
@@ -24,7 +24,7 @@ class NoExceptionHandled(Guard):
     is_watched = always_checked
 
 
-@kind_of_family
+@kind
 class BranchesAsExpected(Guard):
     """What was compiled under expectations is still expected; the source is what runs calls again."""
 

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from ..closed import kind_of_family
+from ..closed import kind
 from .guard import Guard, always_checked
 
 if TYPE_CHECKING:
     from ..loader import Loader
 
 
-@kind_of_family
+@kind
 class MethodNameIs(Guard):
     """A bound method of a builtin class is the one of this name."""
 
@@ -28,7 +28,7 @@ class MethodNameIs(Guard):
     is_watched = always_checked
 
 
-@kind_of_family
+@kind
 class Returns(Guard):
     """A function without parameters, a switch of torch's, returns this."""
 
@@ -43,7 +43,7 @@ class Returns(Guard):
     is_watched = always_checked
 
 
-@kind_of_family
+@kind
 class Dispatches(Guard):
     """What looks up the implementation of a generic function finds this one for a class."""
 
@@ -60,7 +60,7 @@ class Dispatches(Guard):
     is_watched = always_checked
 
 
-@kind_of_family
+@kind
 class FunctionGives(Guard):
     """A function of ours, called with the value, returns what it returned."""
 

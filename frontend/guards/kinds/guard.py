@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Guard(Member):
     """Holds as long as the program would do what was compiled.
 
-    A kind is a subclass declared with :func:`~..closed.kind_of_family`.  It defines ``condition``, ``words`` and
+    A kind is a subclass declared with :func:`~..closed.kind`.  It defines ``condition``, ``words`` and
     ``is_watched``, and has a field for whatever else it depends on.  Further sources among the fields are loaded by
     ``condition`` itself.
     """

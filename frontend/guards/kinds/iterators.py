@@ -5,14 +5,14 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING
 
-from ..closed import kind_of_family
+from ..closed import kind
 from .guard import Guard, always_checked
 
 if TYPE_CHECKING:
     from ..loader import Loader
 
 
-@kind_of_family
+@kind
 class StandsAt(Guard):
     """An iterator over a sequence stands at this position, as ``__reduce__`` tells it."""
 
@@ -27,7 +27,7 @@ class StandsAt(Guard):
     is_watched = always_checked
 
 
-@kind_of_family
+@kind
 class IsStrict(Guard):
     """A ``zip`` was made with ``strict=True``, or without."""
 
@@ -42,7 +42,7 @@ class IsStrict(Guard):
     is_watched = always_checked
 
 
-@kind_of_family
+@kind
 class ItemsLeft(Guard):
     """An iterator over a dictionary has this many items left."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..closed import kind_of_family
+from ..closed import kind
 from ..stable_objects import HOOKS, TABLES, StableObjects
 from .guard import Guard, always_checked
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..loader import Loader
 
 
-@kind_of_family
+@kind
 class NoHooks(Guard):
     """A module has no hooks of its own."""
 
@@ -26,7 +26,7 @@ class NoHooks(Guard):
         return objects.notes_no_hooks(value)
 
 
-@kind_of_family
+@kind
 class NoGlobalHooks(Guard):
     """The module ``torch.nn.modules.module`` has no hooks for all modules in these of its tables."""
 
@@ -41,7 +41,7 @@ class NoGlobalHooks(Guard):
     is_watched = always_checked
 
 
-@kind_of_family
+@kind
 class Unregistered(Guard):
     """A module has no attribute, parameter, buffer or submodule of this name."""
 
@@ -57,7 +57,7 @@ class Unregistered(Guard):
         return objects.notes_tables(value)
 
 
-@kind_of_family
+@kind
 class RegistersNothingBut(Guard):
     """A name is no parameter and no submodule of a module; whether it is a buffer is as before."""
 

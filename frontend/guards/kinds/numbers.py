@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..closed import kind_of_family
+from ..closed import kind
 from ..stable_objects import StableObjects, is_scalar
 from .guard import Guard
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _BOUND = 1 << 63
 
 
-@kind_of_family
+@kind
 class IsInt64(Guard):
     """An int that fits into 64 bits."""
 
@@ -28,7 +28,7 @@ class IsInt64(Guard):
         return is_scalar(value)
 
 
-@kind_of_family
+@kind
 class IsFinite(Guard):
     """A float that is neither infinite nor nan."""
 
@@ -42,7 +42,7 @@ class IsFinite(Guard):
         return is_scalar(value)
 
 
-@kind_of_family
+@kind
 class AtLeast(Guard):
     """A size is no smaller than its mark allows."""
 
@@ -58,7 +58,7 @@ class AtLeast(Guard):
         return is_scalar(value)
 
 
-@kind_of_family
+@kind
 class AtMost(Guard):
     """A size is no larger than its mark allows."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..closed import kind_of_family
+from ..closed import kind
 from ..sources import Source, attribute_of
 from ..stable_objects import StableObjects
 from .guard import Guard, always_checked, short
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..loader import Loader
 
 
-@kind_of_family
+@kind
 class TypeIs(Guard):
     """The value is of exactly this class."""
 
@@ -32,7 +32,7 @@ class TypeIs(Guard):
         return objects.notes_type_of(value)
 
 
-@kind_of_family
+@kind
 class Is(Guard):
     """The value is this very object."""
 
@@ -51,7 +51,7 @@ class Is(Guard):
         return True
 
 
-@kind_of_family
+@kind
 class SameObject(Guard):
     """Two paths lead to one object."""
 
@@ -67,7 +67,7 @@ class SameObject(Guard):
         return True
 
 
-@kind_of_family
+@kind
 class AttributeIs(Guard):
     """A class or an imported module has this very object under a name."""
 
@@ -84,7 +84,7 @@ class AttributeIs(Guard):
         return isinstance(value, type) and objects.notes_attribute_of_class(value, self.name)
 
 
-@kind_of_family
+@kind
 class NoAttribute(Guard):
     """Reading an attribute finds nothing."""
 
@@ -101,7 +101,7 @@ class NoAttribute(Guard):
         return isinstance(value, type) and objects.notes_class(value)
 
 
-@kind_of_family
+@kind
 class NotInDict(Guard):
     """A namespace, which is a dictionary, has nothing under a name."""
 
@@ -118,7 +118,7 @@ class NotInDict(Guard):
         return objects.notes_contents(value)
 
 
-@kind_of_family
+@kind
 class NoOwnAttribute(Guard):
     """An object's ``__dict__`` has nothing under a name."""
 
@@ -133,7 +133,7 @@ class NoOwnAttribute(Guard):
     is_watched = always_checked
 
 
-@kind_of_family
+@kind
 class SlotIsEmpty(Guard):
     """A slot of an object has not been set."""
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from ..closed import kind_of_family
+from ..closed import kind
 from .guard import Guard, always_checked
 
 if TYPE_CHECKING:
     from ..loader import Loader
 
 
-@kind_of_family
+@kind
 class PropertyEquals(Guard):
     """A property of a tensor has this value."""
 
@@ -29,7 +29,7 @@ class PropertyEquals(Guard):
     is_watched = always_checked
 
 
-@kind_of_family
+@kind
 class Strides(Guard):
     """A tensor has these strides, those of dimensions of size one included."""
 
@@ -44,7 +44,7 @@ class Strides(Guard):
     is_watched = always_checked
 
 
-@kind_of_family
+@kind
 class StorageOffset(Guard):
     """A tensor starts at this element of its storage."""
 

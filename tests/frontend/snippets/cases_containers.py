@@ -1,6 +1,7 @@
 """Lists, tuples, dictionaries, sets, deques and their kin, made inside and given from outside."""
 
 import collections
+import functools
 
 import torch
 
@@ -231,6 +232,18 @@ def case_containers_are_initialized_again_in_another_way(x):
     queue.__init__([x, 4, 5])
     entries.__init__(dict, b=2)
     return queue, queue.maxlen, entries, entries["c"]
+
+
+class Pair(collections.namedtuple("Pair", "first second")):
+    @functools.cached_property
+    def total(self):
+        return self.first + self.second
+
+
+@case()
+def case_named_tuple_with_a_cached_property(x):
+    pair = Pair(x, 1)
+    return pair.total, pair.total is pair.total
 
 
 @case(one_graph=True, inputs=lambda: (tensor(), {"a": 1}))

@@ -17,11 +17,11 @@ import torch
 import torchmux
 from torchmux.registry.errors import BackendUnavailable, FallbackRefused
 
+from ..case import OWN_KERNELS, SEED, Case, Trial
+from ..outcome import Outcome, Result
+from ..requirements import Requirements
 from . import observation
-from .case import OWN_KERNELS, SEED, Case, Trial
 from .observation import Raised
-from .outcome import Outcome, Result
-from .requirements import Requirements
 
 _REFUSALS = (BackendUnavailable, FallbackRefused)
 
