@@ -154,17 +154,26 @@ def where(condition: Node, a: Node, b: Node) -> Node:
 
 
 def masked(condition: Node, value: Node, other: Node) -> Node:
-    """``value`` where ``condition`` holds, and memory is read for it only there."""
+    """``value`` where ``condition`` holds; elsewhere no memory is read for it, and no index of it is verified."""
     if condition.op == "const":
         return value if condition.attr else other
+    memo: dict[Node, Node] = {}
+
+    def guarded(position: Index) -> Index:
+        return index.map_data(position, lambda inside: rewrite(inside, guard, memo))
 
     def guard(node: Node, args: tuple[Node, ...]) -> Node:
         if node.op == "load":
             held = binary("and", args[0], condition) if args else condition
-            return make("load", (held,), node.dtype, node.attr)
+            buffer, position = node.attr
+            return make("load", (held,), node.dtype, (buffer, guarded(position)))
+        if node.op == "index":
+            return from_index(guarded(node.attr))
+        if node.op == "check":
+            return make("check", (where(condition, args[0], const(0, torch.int64)),), node.dtype, node.attr)
         return node if args == node.args else make(node.op, args, node.dtype, node.attr)
 
-    return where(condition, rewrite(value, guard, {}), other)
+    return where(condition, rewrite(value, guard, memo), other)
 
 
 def check(node: Node, extent: Index, *, wrap: bool) -> Node:
