@@ -32,14 +32,15 @@ def compute_type(dtype: torch.dtype) -> torch.dtype:
 class Buffer:
     """Memory for a dense tensor.
 
-    ``kind`` is "input", "temp" or "output"; ``sizes`` and ``strides`` are those of the tensor that torch sees if it
-    sees it.  ``numel`` counts the elements from the first to the last.
+    ``kind`` is "input", "temp" or "output", or "row" for scratch memory of a kernel; ``sizes`` and ``strides`` are
+    those of the tensor that torch sees if it sees it.  ``numel`` counts the elements from the first to the last.
     """
 
     name: str
     dtype: torch.dtype
     sizes: tuple[Index, ...]
     strides: tuple[Index, ...]
+    device: torch.device
     kind: str = "temp"
 
     @property

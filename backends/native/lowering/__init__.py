@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import (
     activations as activations,
+    attention as attention,
     calls as calls,
     convolutions as convolutions,
     creation as creation,

@@ -11,7 +11,9 @@ from torch.fx import GraphModule, Node
 from torchmux import torch_internals as internals
 
 from ...common.adapter.refusal import NodesRefused
+from ..devices import device_of
 from ..ir import index
+from ..ir.forms import Forms
 from ..ir.index import Index
 from ..ir.operations import Unsupported
 from ..ir.program import Program, TensorRef, image_layout
@@ -71,13 +73,15 @@ class SymbolicSizes:
         raise Unsupported(f"the size {expr}")
 
 
-def lower(gm: GraphModule, *, padded: bool = False, own_convolutions: bool = False) -> Program:
-    """The program of ``gm``, an ATen graph with ``meta["val"]`` on its nodes; see :class:`Program` for the options.
+def lower(gm: GraphModule, forms: Forms, *, padded: bool = False) -> Program:
+    """The program of ``gm``, an ATen graph with ``meta["val"]`` on its nodes, for a target that has ``forms``.
+
+    With ``padded``, there are gaps between the rows of what is written for products of matrices.
 
     Raises:
         NodesRefused: nodes that cannot be lowered, with the reasons.
     """
-    return _Lowering(gm, Program(padded=padded, own_convolutions=own_convolutions)).run()
+    return _Lowering(gm, Program(forms, device_of(gm), padded=padded)).run()
 
 
 class _Lowering:
@@ -118,7 +122,7 @@ class _Lowering:
         if isinstance(fake, torch.Tensor):
             sizes = tuple(self.size(s) for s in fake.shape)
             strides = tuple(self.size(s) for s in fake.stride())
-            buffer = self.program.buffer(fake.dtype, sizes, strides, "input")
+            buffer = self.program.buffer(fake.dtype, sizes, strides, "input", fake.device)
             self.program.inputs.append(buffer)
             return Value(sizes, fake.dtype, None, Place(buffer, strides, 0))
         if isinstance(fake, (int, torch.SymInt)) and not isinstance(fake, bool):
@@ -142,8 +146,10 @@ class _Lowering:
             number = tensor.item()
             dtype = tensor.dtype
             return Value(tuple(tensor.shape), dtype, lambda at: ops.const(number, dtype))
-        buffer = self.program.buffer(tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), "input")
+        buffer = self.program.buffer(tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), "input", tensor.device)
         self.program.constants[buffer.name] = str(node.target)
+        if is_frozen(str(node.target)):
+            self.program.frozen[buffer] = str(node.target)
         return Value(buffer.sizes, tensor.dtype, None, Place(buffer, buffer.strides, 0))
 
     def _outputs(self, node: Node) -> None:
