@@ -7,6 +7,7 @@ depend on dtypes, sizes and strides alone; nothing is measured.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, Protocol
 
 import torch
@@ -16,7 +17,10 @@ from .values import Value
 
 
 class Forms(Protocol):
-    """The forms in which a target takes operands."""
+    """The forms in which a target takes operands, and what it cannot compute at all."""
+
+    def lacks(self) -> Mapping[str, str]:
+        """The operations of the table that the target does not spell, with the reasons."""
 
     def takes_matrix(self, matrix: Value) -> bool:
         """Whether a product reads ``matrix``, which is in memory, where it lies; it is copied otherwise."""

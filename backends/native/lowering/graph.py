@@ -13,6 +13,7 @@ from torchmux import torch_internals as internals
 from ...common.adapter.refusal import NodesRefused
 from ..devices import device_of
 from ..ir import index
+from ..ir.expressions import operators_in
 from ..ir.forms import Forms
 from ..ir.index import Index
 from ..ir.operations import Unsupported
@@ -221,9 +222,24 @@ class _Lowering:
         found = table.get(node.target)
         if found is None:
             return calls.call(ctx, node.target, args, kwargs)
+        before = len(self.program.items)
         result = found(ctx, *args, **kwargs)
+        self._check_operations(result, before)
         self._keep(node, result)
         return result
+
+    def _check_operations(self, result: Any, before: int) -> None:
+        """Raise if the target cannot compute what a lowering has made, and the operands did not need already."""
+        lacks = self.program.forms.lacks()
+        if not lacks:
+            return
+        values = [v for v in (result if isinstance(result, (list, tuple)) else [result]) if isinstance(v, Value)]
+        made = [v.at(v.variables()) for v in values]
+        made += [item.value for item in self.program.items[before:] if hasattr(item, "value")]
+        for node in made:
+            for part in operators_in(node):
+                if part.op in lacks:
+                    raise Unsupported(lacks[part.op])
 
     def _keep(self, node: Node, result: Any) -> None:
         """Put what several nodes use into memory, if computing it again costs more."""

@@ -3,7 +3,7 @@
 The compiler captures, rewrites, lowers, fuses and plans the host; that is the same everywhere.  A :class:`Target` does
 the rest.  In the order in which a graph passes:
 
-1. ``attends``, ``finishes_convolutions``, ``takes_matrix``, ``order_of_images``, ``padded_strides``
+1. ``lacks``, ``attends``, ``finishes_convolutions``, ``takes_matrix``, ``order_of_images``, ``padded_strides``
    (:class:`~..ir.forms.Forms`) are asked while the graph is rewritten and lowered: which abstract operations the target
    takes, and in what form.
 2. ``select`` goes over the finished program and decides who computes each abstract ``Product``, ``Convolution`` and
@@ -85,6 +85,9 @@ class Target(ABC, Forms):
     scratch_bytes: ClassVar[int] = 64 * 1024
 
     # --- forms: what a target without wishes says -----------------------------------------------------------------
+
+    def lacks(self) -> Mapping[str, str]:
+        return {}
 
     def takes_matrix(self, matrix: Value) -> bool:
         return True

@@ -145,6 +145,12 @@ def rint(x):
     return copysign(tl.where(t < far, (t + far) - far, t), x)
 
 
+@triton.jit
+def flag(condition):
+    """One condition for all lanes; the interpreter takes a comparison of two numbers for a number otherwise."""
+    return tl.where(condition, True, False)
+
+
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
@@ -201,7 +207,7 @@ def extremum(x, inside, worst, most: tl.constexpr):
 def best(x, at, inside, worst, most: tl.constexpr):
     """The extremum and the first place where it is."""
     found = extremum(x, inside, worst, most)
-    here = inside & ((x == found) | ((x != x) & (found != found)))
+    here = inside & ((x == found) | ((x != x) & flag(found != found)))
     return found, tl.min(tl.where(here, at, 0x7FFFFFFFFFFFFFFF), axis=0)
 
 

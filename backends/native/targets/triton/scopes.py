@@ -13,7 +13,7 @@ from ...ir import index
 from ...ir.expressions import Buffer, Node, compute_type
 from ...ir.index import Index, Ix, Var
 from ...ir.operation_table import BY_PRINTER, OPERATIONS, NoSpelling
-from ...ir.operations import Unsupported
+from ...ir.operations import COMPARE, Unsupported
 
 TYPES: dict[torch.dtype, str] = {
     torch.float32: "tl.float32",
@@ -164,9 +164,12 @@ class Writer:
         if isinstance(spelling, NoSpelling):
             raise Unsupported(spelling.reason)
         assert spelling != BY_PRINTER, node.op
-        infix = not spelling.startswith(("fn.", "tl."))
-        args = [self._operand(a, node.args if infix else ()) for a in node.args]
-        return spelling.format(*args)
+        if spelling.startswith("fn."):
+            return spelling.format(*map(self.name, node.args))
+        infix = not spelling.startswith("tl.")
+        text = spelling.format(*(self._operand(a, node.args if infix else ()) for a in node.args))
+        is_one = node.op in COMPARE and node.args[0].dtype.is_floating_point and not self.varies(node)
+        return f"fn.flag({text})" if is_one else text
 
     def _load(self, node: Node) -> str:
         buffer, position = node.attr
