@@ -141,6 +141,15 @@ def test_reading_where_data_says(check) -> None:
     check(f, torch.randn(9, 33), torch.randint(0, 7, (7, 5)), torch.randn(9, 12))
 
 
+def test_padding_what_is_read_where_data_says(check) -> None:
+    """The frame has no index to read or to verify."""
+
+    def f(table, rows, x):
+        return F.pad(F.embedding(rows, table), (0, 0, 3, 2)), F.pad(x[rows + 1], (1, 2))
+
+    check(f, torch.randn(9, 33), torch.randint(0, 9, (7,)), torch.randn(10, 3))
+
+
 def test_an_index_out_of_range_is_an_error(capture) -> None:
     table, rows = torch.randn(9, 33), torch.tensor([[1, 2], [3, 4]])
     captured = capture(lambda t, r: F.embedding(r, t) + 1, table, rows)
