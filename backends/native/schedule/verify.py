@@ -151,3 +151,4 @@ class _Stages:
                 raise wrong("stages", f"the reduction into {node.attr} is used before it is finished")
             if node.op == "load" and node.attr[0].kind == "row" and node.attr[0] not in self.rows_kept:
                 raise wrong("stages", f"the row {node.attr[0]} is read before it is kept")
+

@@ -191,6 +191,4 @@ class _Running:
     def finish(self, w: Writer) -> None:
         target = self.fold.statement.target
         result = w.results[target] = w.fresh("r")
-        w.write(
-            f"{result} = {self.name}_at" if _finds_place(self.fold) else f"{result} = {_as_result(self.name, target)}"
-        )
+        w.write(f"{result} = {self.name}_at" if _finds_place(self.fold) else f"{result} = {_as_result(self.name, target)}")
