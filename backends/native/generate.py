@@ -9,14 +9,18 @@ from typing import Any
 
 from torch.fx import GraphModule
 
+from torchmux.config import config
+
 from ..common.adapter.refusal import NodesRefused
 from ..common.pipeline.decompose import core_aten
 from . import artifact
 from .inspect import hints
 from .ir import expressions
+from .ir.verify import verify_program
 from .lowering import calls, graph
 from .options import NativeOptions
 from .schedule.schedule import schedule
+from .schedule.verify import verify_schedule
 from .targets.target import Target
 
 
@@ -36,8 +40,14 @@ def generate(
     with expressions.lock:
         try:
             program = graph.lower(gm, target, padded=options.shape_padding)
+            if config.debug:
+                verify_program(program, "lowering")
             target.select(program, options)
+            if config.debug:
+                verify_program(program, "selection")
             plan = schedule(program, fusion=options.fusion, epilogues=options.epilogue_fusion)
+            if config.debug:
+                verify_schedule(plan, program, "fusion")
             made = target.assemble(program, plan, options, timed=timed)
             fusions = hints.fusions(plan)
             performance = hints.performance(plan, target.hints(program, plan, weights))

@@ -17,7 +17,8 @@ from .expressions import Buffer, Node, Statement, compute_type, operators_in
 from .index import Index, Var
 from .operation_table import KINDS, OPERATIONS
 from .ordered_loops import Scan, Scatter
-from .program import Call, Product, Program, TensorRef
+from .products import Attention, Convolution, Product
+from .program import Call, Program, TensorRef
 
 REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any", "all")
 
@@ -51,8 +52,8 @@ def types(node: Node, wrong: Report) -> None:
         if not most - operation.optional <= len(n.args) <= most:
             raise wrong("types", f"{n.op} has {len(n.args)} operands")
         bound: dict[str, torch.dtype] = {}
-        letters = zip((*operation.operands[: len(n.args)], operation.result), (*(a.dtype for a in n.args), n.dtype))
-        for letter, dtype in letters:
+        letters = (*operation.operands[: len(n.args)], operation.result)
+        for letter, dtype in zip(letters, (*(a.dtype for a in n.args), n.dtype), strict=True):
             if dtype not in KINDS[letter] or bound.setdefault(letter, dtype) is not dtype:
                 found = ", ".join(str(a.dtype) for a in n.args)
                 signature = " ".join((*operation.operands, "->", operation.result))
@@ -201,22 +202,34 @@ def view(ref: TensorRef, wrong: Report) -> None:
     numbers = (*ref.sizes, *ref.strides, ref.offset, ref.buffer.numel)
     if any(type(n) is not int for n in numbers) or 0 in ref.sizes:
         return
-    reach = ref.offset + sum((s - 1) * t for s, t in zip(ref.sizes, ref.strides, strict=True))  # type: ignore[operator]
+    reach = ref.offset + sum((s - 1) * t for s, t in zip(ref.sizes, ref.strides, strict=True))
     if not 0 <= reach < ref.buffer.numel:  # type: ignore[operator]
         raise wrong("bounds", f"a view of {ref.buffer}, which has {ref.buffer.numel} elements, reaches to {reach}")
 
 
 def product(item: Product, wrong: Report) -> None:
-    """The operands of a matrix product lie in their buffers, and have one type."""
-    if item.packed is None and not item.left.buffer.dtype is item.right.buffer.dtype is item.target.dtype:
+    """The sizes of the operands of a matrix product go together, and the types are one."""
+    if not item.left.buffer.dtype is item.right.buffer.dtype is item.target.dtype:
         raise wrong("types", f"{item.left.buffer.dtype} @ {item.right.buffer.dtype} gives {item.target.dtype}")
-    whole = index.product((item.batch, item.m, item.n))
-    if type(whole) is int and type(item.target.numel) is int and whole != item.target.numel:
-        raise wrong("shapes", f"{whole} results of a product go to {item.target}, which has {item.target.numel}")
-    for matrix, rows, columns in ((item.left, item.m, item.k), (item.right, item.k, item.n)):
-        if matrix is not item.right or item.packed is None:
-            sizes, strides = (item.batch, rows, columns), (matrix.step, matrix.rows, matrix.columns)
-            view(TensorRef(matrix.buffer, sizes, strides, matrix.offset), wrong)
+    for what, sizes in (("inner sizes", (item.k, item.right.sizes[-2])), ("batches", _batches(item))):
+        if sizes[0] != sizes[1]:
+            raise wrong("shapes", f"the {what} of a product, {sizes[0]} and {sizes[1]}, differ")
+    if (wanted := (*item.left.sizes[:-1], item.n)) != item.target.sizes:
+        raise wrong(
+            "shapes", f"a product of the sizes {wanted} goes to {item.target}, of the sizes {item.target.sizes}"
+        )
+
+
+def _batches(item: Product) -> tuple[Index, Index]:
+    first, second = (ref.sizes[0] if len(ref.sizes) == 3 else 1 for ref in (item.left, item.right))
+    return first, second
+
+
+def operands(item: Product | Convolution | Attention | Call) -> Iterator[TensorRef]:
+    """The tensors that an item is given."""
+    if isinstance(item, Call):
+        return refs_in((item.args, item.kwargs))
+    return refs_in(list(vars(item).values()))
 
 
 def refs_in(value: Any) -> Iterator[TensorRef]:
@@ -244,7 +257,7 @@ def given(program: Program) -> set[Buffer]:
     return {b for b in program.inputs if isinstance(b, Buffer)} | constants | set(program.packs.values())
 
 
-def program(checked: Program, after: str) -> None:
+def verify_program(checked: Program, after: str) -> None:
     """Raise :class:`Malformed` for the first item of ``checked`` that breaks a rule."""
     _buffers(checked, reporter(after, "the list of buffers"))
     for item in checked.items:
@@ -253,11 +266,11 @@ def program(checked: Program, after: str) -> None:
             statement(item, checked.symbols, wrong)
         elif isinstance(item, (Scan, Scatter)):
             ordered(item, checked.symbols, wrong)
-        elif isinstance(item, Product):
-            product(item, wrong)
-        elif isinstance(item, Call):
-            for ref in refs_in((item.args, item.kwargs)):
+        elif isinstance(item, (Product, Convolution, Attention, Call)):
+            for ref in operands(item):
                 view(ref, wrong)
+            if isinstance(item, Product):
+                product(item, wrong)
     for ref in checked.outputs:
         if isinstance(ref, TensorRef):
             view(ref, reporter(after, ref))
@@ -293,8 +306,9 @@ def order(items: Iterable[Any], checked: Program, after: str) -> None:
             if buffer in fixed:
                 raise wrong("kinds", f"{buffer}, which is an input or a constant, is written")
             holds.add(buffer)
-    for ref in checked.outputs:
-        if isinstance(ref, TensorRef):
+    for result in checked.outputs:
+        if isinstance(result, TensorRef):
+            ref = result
             _fresh_reads({ref.buffer}, holds, reporter(after, ref))
             if ref.buffer.kind == "temp":
                 raise reporter(after, ref)("kinds", f"{ref.buffer} is returned, and is of the kind 'temp'")

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from torchmux.config import config
+
 from ..ir.expressions import Buffer
 from ..ir.index import Index
 from ..ir.program import Call, Program, TensorRef
@@ -20,6 +22,7 @@ from .memory import Arena
 from .placement import in_place, reads_of, writes_of
 from .schedule import Schedule
 from .stages import LoopNest
+from .verify import verify_nest
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,10 @@ class _Planner:
         for at, step in enumerate(schedule.steps):
             if isinstance(step, Kernel):
                 needed = {b for b in step.writes if b in outputs or any(r != at for r in readers.get(b, ()))}
-                self.work.append(plan_loops(step, needed))
+                nest = plan_loops(step, needed)
+                if config.debug:
+                    verify_nest(nest, "planning loops")
+                self.work.append(nest)
             else:
                 self.work.append(step)
         inputs = {b for b in program.inputs if isinstance(b, Buffer)}

@@ -15,7 +15,7 @@ from .schedule import Schedule
 from .stages import Fold, LoopNest, Store
 
 
-def schedule(plan: Schedule, program: Program, after: str) -> None:
+def verify_schedule(plan: Schedule, program: Program, after: str) -> None:
     """Raise :class:`Malformed` for the first step of ``plan`` that breaks a rule."""
     for step in plan.steps:
         if isinstance(step, Kernel):
@@ -81,7 +81,7 @@ def _member(member: Member, kernel: Kernel, made: dict[Buffer, Member], known: C
 # --- stages -----------------------------------------------------------------------------------------------------------
 
 
-def nest(checked: LoopNest, after: str) -> None:
+def verify_nest(checked: LoopNest, after: str) -> None:
     """Raise :class:`Malformed` unless each stage uses what the stages before it have finished."""
     _Stages(checked, after).run()
 
@@ -151,4 +151,3 @@ class _Stages:
                 raise wrong("stages", f"the reduction into {node.attr} is used before it is finished")
             if node.op == "load" and node.attr[0].kind == "row" and node.attr[0] not in self.rows_kept:
                 raise wrong("stages", f"the row {node.attr[0]} is read before it is kept")
-

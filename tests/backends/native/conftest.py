@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -52,6 +52,13 @@ def assert_as_exact_as_eager(got: Any, eager: Any, exact: Any, factor: float = 2
 @pytest.fixture(autouse=True)
 def same_numbers() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def verified() -> Iterator[None]:
+    """What the compiler builds is checked after each of its passes."""
+    with config.patch(debug=True):
+        yield
 
 
 Check = Callable[..., GraphReport]

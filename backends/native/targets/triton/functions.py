@@ -163,7 +163,7 @@ def multiplied(a, b):
     return a * b
 
 
-# --- reductions of a block, of which the lanes that are inside count ----------------------------------------------------
+# --- reductions of a block, of which the lanes that are inside count --------------------------------------------------
 
 
 @triton.jit

@@ -1,9 +1,9 @@
 """Printing kernels as Triton: the second printer of the loop IR.
 
 A kernel without reductions is printed over all its points, ``BLOCK`` of them in a program.  One that reduces gets a
-program for each point of its outer loops, which holds all its inner points in registers through all stages, so that what
-the C++ printer keeps in rows of scratch memory is just a value here.  Where they are too many, each stage is a loop over
-blocks of them, and what a later stage needs goes through memory.
+program for each point of its outer loops, which holds all its inner points in registers through all stages, so that
+what the C++ printer keeps in rows of scratch memory is just a value here.  Where they are too many, each stage is a
+loop over blocks of them, and what a later stage needs goes through memory.
 """
 
 from __future__ import annotations
@@ -191,4 +191,6 @@ class _Running:
     def finish(self, w: Writer) -> None:
         target = self.fold.statement.target
         result = w.results[target] = w.fresh("r")
-        w.write(f"{result} = {self.name}_at" if _finds_place(self.fold) else f"{result} = {_as_result(self.name, target)}")
+        w.write(
+            f"{result} = {self.name}_at" if _finds_place(self.fold) else f"{result} = {_as_result(self.name, target)}"
+        )
