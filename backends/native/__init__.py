@@ -23,13 +23,14 @@ from pathlib import Path
 
 from torchmux.registry.spec import BackendSpec
 
+from . import targets
 from .options import MODES, NativeOptions
 from .targets.cpu import toolchain
 
 
 def fingerprint() -> str:
-    """The compiler, the processor that it compiles for, and what this package generates."""
-    digest = hashlib.sha256(toolchain.fingerprint().encode())
+    """The compilers, the processor that they compile for, and what this package generates."""
+    digest = hashlib.sha256(repr((toolchain.fingerprint(), targets.BY_DEVICE)).encode())
     for path in sorted(Path(__file__).parent.rglob("*")):
         if path.suffix in (".py", ".h"):
             digest.update(path.read_bytes())

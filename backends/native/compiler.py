@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch.fx import GraphModule, Node
@@ -18,9 +18,6 @@ from . import artifact, fingerprint, targets
 from .devices import device_of
 from .options import NativeOptions
 from .runtime import NativeFunction, loaded
-
-if TYPE_CHECKING:
-    from .targets.target import Target
 
 
 class Native:
@@ -78,9 +75,9 @@ class Native:
         options: NativeOptions,
         weights: Collection[int],
     ) -> NativeFunction:
-        target = _target(gm)
+        target = _target_of(gm)
         # The values of frozen tensors are not part of the key: the code does not depend on them.
-        key = graph_key(gm, self._fingerprint, target.name, options, _is_timed(), tuple(constants))
+        key = graph_key(gm, self._fingerprint, target, options, _is_timed(), tuple(constants))
         gm = _prepared(gm, target, options, {at: value.detach() for at, value in constants.items()})
         cache = default_cache()
         stored = cache.load(key) if cache is not None else None
@@ -115,26 +112,25 @@ def _named(run: NativeFunction, payload: bytes, key: str) -> NativeFunction:
     return run
 
 
-def _target(gm: GraphModule) -> Target:
+def _target_of(gm: GraphModule) -> str:
+    """The name of the target; it is not imported before there is something to compile."""
     device = device_of(gm)
-    target = targets.of_device(device.type)
-    assert target is not None, f"the pipeline hands on no graphs on {device}"
-    return target
+    name = targets.of_device(device.type)
+    assert name is not None, f"the pipeline hands on no graphs on {device}"
+    return name
 
 
 def _attends(query: torch.Tensor, scores: int) -> bool:
-    """Whether there is a target for attention like this; see :meth:`Target.attends`."""
-    target = targets.of_device(query.device.type)
-    return target is not None and target.attends(query, scores)
+    """Whether a target wants attention like this to be fused."""
+    name = targets.of_device(query.device.type)
+    return name is not None and targets.named(name).attends(query, scores)
 
 
 def _is_timed() -> bool:
     return "kernel_times" in logs.enabled()
 
 
-def _prepared(
-    gm: GraphModule, target: Target, options: NativeOptions, frozen: Mapping[int, torch.Tensor]
-) -> GraphModule:
+def _prepared(gm: GraphModule, target: str, options: NativeOptions, frozen: Mapping[int, torch.Tensor]) -> GraphModule:
     """``gm`` in the precision that was asked for, with its frozen inputs."""
     if options.precision == "bf16":
         from .rewrites.precision import in_bfloat16
@@ -143,15 +139,15 @@ def _prepared(
     if frozen:
         from .rewrites.freezing import freeze
 
-        gm = freeze(gm, frozen, finishes_convolutions=target.finishes_convolutions())
+        gm = freeze(gm, frozen, finishes_convolutions=targets.named(target).finishes_convolutions())
     return gm
 
 
-def _make(gm: GraphModule, target: Target, options: NativeOptions, weights: Collection[int]) -> bytes:
+def _make(gm: GraphModule, target: str, options: NativeOptions, weights: Collection[int]) -> bytes:
     if options.max_autotune:
         from .tuning import tune
 
-        return tune(gm, target, options, timed=_is_timed())
+        return tune(gm, targets.named(target), options, timed=_is_timed())
     from .generate import generate
 
-    return generate(gm, target, options, timed=_is_timed(), weights=weights)
+    return generate(gm, targets.named(target), options, timed=_is_timed(), weights=weights)

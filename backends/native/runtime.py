@@ -67,7 +67,7 @@ class NativeFunction:
         self.notes: list[str] = head["notes"]
         self.cache_hit = cache_hit
         self.output_code = [head["code"], head["python"]]
-        code = targets.named(head["target"]).load(head["own"], built, constants)
+        code = targets.loader(head["target"])(head["own"], built, constants)
         namespace: dict[str, Any] = {
             "torch": torch,
             "ops": torch.ops,

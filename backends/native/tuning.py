@@ -46,7 +46,7 @@ def tune(gm: GraphModule, target: Target, options: NativeOptions, *, timed: bool
         if artifact.refusal_in(made) is not None:
             return made
         head, _ = artifact.code_in(made)
-        found.setdefault((head["code"], variant.optimize if head["code"] else ""), (variant, made))
+        found.setdefault((head["code"], repr(head["own"])), (variant, made))
     ways = list(found.values())
     inputs = _inputs(gm)
     if len(ways) == 1 or inputs is None:

@@ -102,13 +102,15 @@ def call(ctx: Context, op: Any, args: Any, kwargs: Any) -> Any:
 
 def buffers_for(ctx: Context, op: Any, args: Any, kwargs: Any) -> list[Any]:
     """Memory for the results of a call of ``op``, laid out as it lays them out; None for what is no tensor."""
-    seen = _as_laid_out(ctx, op, args, kwargs)
-    fakes = seen if isinstance(seen, (list, tuple)) else [seen]
+    seen, traced = (
+        value if isinstance(value, (list, tuple)) else [value]
+        for value in (_as_laid_out(ctx, op, args, kwargs), ctx.val)
+    )
     return [
-        ctx.program.buffer(fake.dtype, ctx.sizes(fake), ctx.strides(fake), device=fake.device)
+        ctx.program.buffer(fake.dtype, ctx.sizes(fake), ctx.strides(fake), device=known.device)
         if isinstance(fake, torch.Tensor)
         else None
-        for fake in fakes
+        for fake, known in zip(seen, traced, strict=True)
     ]
 
 

@@ -7,12 +7,14 @@ the rest.  In the order in which a graph passes:
    (:class:`~..ir.forms.Forms`) are asked while the graph is rewritten and lowered: which abstract operations the target
    takes, and in what form.
 2. ``select`` goes over the finished program and decides who computes each abstract ``Product``, ``Convolution`` and
-   ``Attention`` (:mod:`~..ir.products`).  Whatever is measured or packed is measured and packed here or in ``load``,
-   never before.
+   ``Attention`` (:mod:`~..ir.products`).  Whatever is measured or packed is measured and packed here or when the code
+   is loaded, never before.
 3. ``plan_loops`` arranges the loops of each fused kernel.
 4. ``assemble`` prints kernels, and the Python function that runs the graph; :mod:`.host` prints that from the neutral
    steps of :mod:`~..schedule.host`.
-5. ``build`` makes of the code what is kept in the artifact cache, ``load`` makes of that what the function calls.
+5. ``build`` makes of the code what is kept in the artifact cache.
+6. A function beside the class (:data:`.loaded.Loader`) makes of that what the Python function calls: a process that
+   finds an artifact needs no more of the target.
 
 A target has no state: what belongs to a graph is in the program, the schedule and the module, and several threads may
 compile at once.
@@ -21,7 +23,7 @@ compile at once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -46,7 +48,7 @@ class Module:
     ``python`` defines ``run``, a function of the graph's flat inputs.  ``code`` is what else there is to read, in the
     language whose files end in ``suffix``; it is empty if no kernel is left.  ``constants`` are the graph's attributes
     that the code uses, as ``python`` names them in ``names``.  ``calls`` names the calls of torch's operators.
-    ``timers`` are the steps whose time :attr:`Loaded.take_times` says.  ``own`` is whatever else ``load`` needs, in
+    ``timers`` are the steps whose time ``Loaded.take_times`` says.  ``own`` is whatever else the loader needs, in
     terms that JSON has; ``parts`` is whatever else ``build`` needs, and is not kept.
     """
 
@@ -59,18 +61,6 @@ class Module:
     timers: list[str] = field(default_factory=list)
     own: dict[str, Any] = field(default_factory=dict)
     parts: Any = None
-
-
-@dataclass
-class Loaded:
-    """Code that can be called.
-
-    ``names`` are what the function ``run`` refers to beyond :mod:`..runtime` and the constants.  ``take_times`` returns
-    the seconds that each timed step has taken since it was last asked.
-    """
-
-    names: Mapping[str, Any]
-    take_times: Callable[[], Sequence[float]] | None = None
 
 
 class Target(ABC, Forms):
@@ -134,14 +124,6 @@ class Target(ABC, Forms):
         Raises:
             BackendUnavailable: the compiler that this takes is missing.
             CompilationFailed: it failed.
-        """
-
-    @abstractmethod
-    def load(self, own: Mapping[str, Any], built: bytes, constants: Mapping[str, torch.Tensor]) -> Loaded:
-        """The code of ``build``, ready to run in this process.
-
-        ``own`` is the module's; ``constants`` are the graph's, by its attributes.  Choices that are left are measured
-        here, once for each machine.
         """
 
     # --- what is said and tuned -----------------------------------------------------------------------------------

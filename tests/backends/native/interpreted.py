@@ -61,7 +61,7 @@ def main() -> None:
     for line in sys.stdin:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-            code = pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", "--import-mode=importlib", line.strip()])
+            code = pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", line.strip()])
         answers.write(json.dumps([code == 0, printed.getvalue()]) + "\n")
         answers.flush()
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from ..target import Loaded
+from ..loaded import Loaded
 from . import build
 
 
 def load(own: Mapping[str, Any], built: bytes, constants: Mapping[str, torch.Tensor]) -> Loaded:
-    """The functions of a library, and the weights that they want packed; see :meth:`Target.load`."""
+    """The functions of a library, and the weights that they want packed; see :data:`..loaded.Loader`."""
     if own["attends"]:
         from . import attention_kernel  # noqa: F401  # which registers the operators
     library = build.load(built) if built else None

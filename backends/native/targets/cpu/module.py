@@ -34,18 +34,19 @@ MOST_ON_STACK = 16 * 1024
 """Temporary buffers of up to so many bytes together lie on the stack, which saves an allocation in each call."""
 
 
-def assemble(program: Program, host: Host, *, timed: bool, own_products: bool) -> Module:
+def assemble(program: Program, host: Host, *, optimize: str, timed: bool, own_products: bool) -> Module:
     """Print everything; if ``timed``, with code that adds up the seconds of each step in ``spent``.
 
     With ``own_products``, the library's matrix products have a rival.
     """
-    return _Assembler(program, host, timed, own_products).run()
+    return _Assembler(program, host, optimize, timed, own_products).run()
 
 
 class _Assembler:
-    def __init__(self, program: Program, host: Host, timed: bool, own_products: bool) -> None:
+    def __init__(self, program: Program, host: Host, optimize: str, timed: bool, own_products: bool) -> None:
         self.program = program
         self.host = host
+        self.optimize = optimize
         self.timed = timed
         self.timers: list[str] = []
         self.own_products = own_products
@@ -78,6 +79,7 @@ class _Assembler:
         own = {
             "packs": as_json(packs),
             "products": [dataclasses.astuple(shape) for shape in self.products],
+            "optimize": self.optimize if bodies else "",
             "launches": len(bodies),
             "timers": len(self.timers),
             "attends": any(op.startswith("torchmux.") for op in calls),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any, Literal
 
 import torch
@@ -16,8 +16,8 @@ from ...ir.values import Value
 from ...options import NativeOptions
 from ...schedule import host
 from ...schedule.schedule import Schedule
-from ..target import Loaded, Module, Target
-from . import build, loading, module, selection
+from ..target import Module, Target
+from . import build, module, selection
 
 SMALLEST_ATTENTION = 256 * 256
 """Queries times keys from which the fused kernel is faster than two products and the loop between them."""
@@ -91,14 +91,12 @@ class Cpu(Target):
 
     def assemble(self, program: Program, schedule: Schedule, options: NativeOptions, *, timed: bool) -> Module:
         plan = host.plan(program, schedule, self.plan_loops)
-        return module.assemble(program, plan, timed=timed, own_products=options.matmul != "library")
+        own = options.matmul != "library"
+        return module.assemble(program, plan, optimize=options.optimize, timed=timed, own_products=own)
 
     def build(self, module: Module, options: NativeOptions) -> bytes:
         pieces = module.parts.pieces(torch.get_num_threads()) if module.parts.main else []
-        return build.compile_source(*pieces, optimize=options.optimize) if pieces else b""
-
-    def load(self, own: Mapping[str, Any], built: bytes, constants: Mapping[str, torch.Tensor]) -> Loaded:
-        return loading.load(own, built, constants)
+        return build.compile_source(*pieces, optimize=module.own["optimize"]) if pieces else b""
 
     # --- what is said and tuned -----------------------------------------------------------------------------------
 

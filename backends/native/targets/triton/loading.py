@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from ..target import Loaded
+from ..loaded import Loaded
 
 
-def load(own: Mapping[str, Any], built: bytes) -> Loaded:
-    """The kernels, and what the host function launches them with; see :meth:`Target.load`."""
+def load(own: Mapping[str, Any], built: bytes, constants: Mapping[str, torch.Tensor]) -> Loaded:
+    """The kernels, and what the host function launches them with; see :data:`..loaded.Loader`."""
     names: dict[str, Any] = {"launch": launch}
     if built:
         defined = _defined(built.decode())

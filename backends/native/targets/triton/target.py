@@ -1,14 +1,13 @@
 """GPUs: Triton kernels; products, convolutions and attention are torch's.
 
-Nothing here imports Triton, which is needed to run kernels, not to print them.  Which devices a backend says it compiles
-for is another matter: see ``SPEC``.
+Nothing here imports Triton, which is needed to run kernels, not to print them.  ``native`` does not claim GPUs yet
+(``SPEC.devices``): how fast these kernels are was never measured.
 """
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 
@@ -20,9 +19,9 @@ from ...ir.program import Program
 from ...options import NativeOptions
 from ...schedule import host
 from ...schedule.schedule import Schedule
-from ..target import Loaded, Module, Target
+from ..target import Module, Target
 from ..torch_calls import call_of
-from . import loading, module
+from . import module
 
 _LACKS = {op.name: op.triton.reason for op in OPERATIONS.values() if isinstance(op.triton, NoSpelling)}
 
@@ -47,9 +46,6 @@ class Triton(Target):
         if importlib.util.find_spec("triton") is None:
             raise BackendUnavailable("native needs Triton on this device: pip install triton")
         return module.code.encode()
-
-    def load(self, own: Mapping[str, Any], built: bytes, constants: Mapping[str, torch.Tensor]) -> Loaded:
-        return loading.load(own, built)
 
     def wait(self) -> None:
         if torch.cuda.is_available():
