@@ -66,7 +66,7 @@ class _TritonHost(HostPrinter):
         return "\n\n".join([HEAD, *texts])
 
     def arena(self, size: Index) -> list[str]:
-        lines = [] if type(size) is int and size == 0 else [f"arena = new_arena({text_of(size)}, {self._device()})"]
+        lines = [] if not self.host.arena.offsets else [f"arena = new_arena({text_of(size)}, {self._device()})"]
         if any(kernel.verifies for kernel in self.kernels.values()):
             lines.append(f"bad = torch.zeros((), dtype=torch.int32, device={self._device()})")
         return lines

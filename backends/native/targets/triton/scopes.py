@@ -125,7 +125,7 @@ class Writer:
         if node.op == "result":
             return self.results[node.attr]
         # What is the same for all lanes is computed before the loop.
-        at = len(self.scopes) if self.varies(node) or node.op == "const" else 1
+        at = len(self.scopes) if self.varies(node) else 1
         found = next((s.names[node] for s in self.scopes[:at] if node in s.names), None)
         if found is None:
             text = self._constant(node) if node.op == "const" else self._expression(node)
