@@ -18,6 +18,7 @@ from ...ir.index import Index
 from ...ir.ordered_loops import Scan, Scatter
 from ...ir.products import Product
 from ...ir.program import Program, TensorRef
+from ...options import NativeOptions
 from ...schedule.host import Host, Launch
 from ...schedule.stages import LoopNest
 from ..host import HostPrinter, text_of
@@ -34,22 +35,19 @@ MOST_ON_STACK = 16 * 1024
 """Temporary buffers of up to so many bytes together lie on the stack, which saves an allocation in each call."""
 
 
-def assemble(program: Program, host: Host, *, optimize: str, timed: bool, own_products: bool) -> Module:
-    """Print everything; if ``timed``, with code that adds up the seconds of each step in ``spent``.
-
-    With ``own_products``, the library's matrix products have a rival.
-    """
-    return _Assembler(program, host, optimize, timed, own_products).run()
+def assemble(program: Program, host: Host, options: NativeOptions, *, timed: bool) -> Module:
+    """Print everything; if ``timed``, with code that adds up the seconds of each step in ``spent``."""
+    return _Assembler(program, host, options, timed).run()
 
 
 class _Assembler:
-    def __init__(self, program: Program, host: Host, optimize: str, timed: bool, own_products: bool) -> None:
+    def __init__(self, program: Program, host: Host, options: NativeOptions, timed: bool) -> None:
         self.program = program
         self.host = host
-        self.optimize = optimize
+        self.optimize = options.optimize
         self.timed = timed
         self.timers: list[str] = []
-        self.own_products = own_products
+        self.own_products = options.matmul != "library"  # those of the library have a rival
         self.products: list[Shape] = []
         self.symbols = list(program.symbols)
         self.functions: dict[str, str] = {}

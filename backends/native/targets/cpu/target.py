@@ -91,8 +91,7 @@ class Cpu(Target):
 
     def assemble(self, program: Program, schedule: Schedule, options: NativeOptions, *, timed: bool) -> Module:
         plan = host.plan(program, schedule, self.plan_loops)
-        own = options.matmul != "library"
-        return module.assemble(program, plan, optimize=options.optimize, timed=timed, own_products=own)
+        return module.assemble(program, plan, options, timed=timed)
 
     def build(self, module: Module, options: NativeOptions) -> bytes:
         pieces = module.parts.pieces(torch.get_num_threads()) if module.parts.main else []
