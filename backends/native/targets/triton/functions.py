@@ -146,6 +146,14 @@ def rint(x):
 
 
 @triton.jit
+def bf16(x):
+    """To bfloat16, of a tie the even one; the interpreter's own conversion cuts off."""
+    bits = x.to(tl.int32, bitcast=True)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & -0x10000
+    return tl.where(x == x, rounded.to(tl.float32, bitcast=True), float("nan")).to(tl.bfloat16)
+
+
+@triton.jit
 def flag(condition):
     """One condition for all lanes; the interpreter takes a comparison of two numbers for a number otherwise."""
     return tl.where(condition, True, False)

@@ -14,7 +14,7 @@ from ...ir import index
 from ...ir.expressions import Buffer, compute_type
 from ...ir.index import Index, Var
 from ...schedule.stages import Fold, LoopNest, Stage, Store
-from .scopes import TYPES, TritonKernel, Writer, loaded, worst
+from .scopes import TYPES, TritonKernel, Writer, loaded, stored, worst
 
 LONGEST_ROW = 16384
 """So many points are held in registers; twice and four times as many where rows of smaller types are kept."""
@@ -123,7 +123,7 @@ class _Printer:
         kept = value
         if compute_type(buffer.dtype) is not buffer.dtype:
             kept = w.fresh()
-            w.write(f"{kept} = {loaded(f'{value}.to({TYPES[buffer.dtype]})', buffer.dtype)}")
+            w.write(f"{kept} = {loaded(stored(value, store.value.dtype, buffer.dtype), buffer.dtype)}")
         if buffer.kind == "row":
             w.rows[buffer] = kept
         else:

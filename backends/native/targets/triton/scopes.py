@@ -154,7 +154,7 @@ class Writer:
         if node.op == "cast":
             return cast(self.name(node.args[0]), node.args[0].dtype, node.dtype)
         if node.op == "round":
-            return f"{self.name(node.args[0])}.to({TYPES[node.attr]}).to(tl.float32)"
+            return f"{stored(self.name(node.args[0]), node.dtype, node.attr)}.to(tl.float32)"
         if node.op == "check":
             self.verifies = True
             extent, wrap = node.attr
@@ -187,8 +187,7 @@ class Writer:
 
     def store(self, buffer: Buffer, position: Index, value: str, dtype: torch.dtype) -> None:
         """Write what ``value`` names, of type ``dtype``, to memory."""
-        if dtype is not buffer.dtype:
-            value = f"{value}.to({TYPES[buffer.dtype]})"
+        value = stored(value, dtype, buffer.dtype)
         mask = ", mask=inside" if index.free(position) & self.varying else ""
         self.write(f"tl.store({self.pointer(buffer)} + {self.index(position)}, {value}{mask})")
 
@@ -227,6 +226,15 @@ def loaded(text: str, dtype: torch.dtype) -> str:
     if dtype is torch.bool:
         return f"{text} != 0"
     return text if compute_type(dtype) is dtype else f"{text}.to(tl.float32)"
+
+
+def stored(text: str, source: torch.dtype, target: torch.dtype) -> str:
+    """A value of type ``source`` as memory of type ``target`` holds it."""
+    if target is source:
+        return text
+    if target is not torch.bfloat16:
+        return f"{text}.to({TYPES[target]})"
+    return f"fn.bf16({text if source is torch.float32 else f'{text}.to(tl.float32)'})"
 
 
 def cast(text: str, source: torch.dtype, target: torch.dtype) -> str:
