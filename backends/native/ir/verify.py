@@ -144,10 +144,10 @@ def statement(item: Statement, known: Collection[str], wrong: Report) -> None:
     space = (*item.kept, *item.reduced)
     if len(set(space)) != len(space):
         raise wrong("variables", "a loop comes twice")
-    _loop_body(item.value, item.position, item.target, space, known, wrong)
-    if foreign := index.free(item.position) - set(item.kept):
+    if foreign := index.free(item.position) & set(item.reduced):
         names = ", ".join(sorted(v.key for v in foreign))
         raise wrong("variables", f"the position depends on {names}, which is reduced over")
+    _loop_body(item.value, item.position, item.target, space, known, wrong)
     reduction(item, wrong)
 
 
