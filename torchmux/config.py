@@ -68,6 +68,9 @@ class Config:
     verbose: bool = False
     """Keep torchmux's own frames in the tracebacks of exceptions that leave compiled code."""
 
+    debug: bool = False
+    """Check what torchmux's own compiler builds after each of its passes, and raise at the first that is malformed."""
+
     cache_enabled: bool = True
     """Keep compiled artifacts on disk."""
 

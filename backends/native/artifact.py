@@ -12,9 +12,9 @@ from torchmux.config import config
 _CODE, _REFUSED = b"C", b"R"
 
 
-def of_code(head: Mapping[str, Any], library: bytes) -> bytes:
-    """``head`` is anything that JSON can tell; ``library`` the shared object, empty if there is none."""
-    return _CODE + json.dumps(head).encode() + b"\n" + library
+def of_code(head: Mapping[str, Any], built: bytes) -> bytes:
+    """``head`` is anything that JSON can tell; ``built`` what the target has built, which may be empty."""
+    return _CODE + json.dumps(head).encode() + b"\n" + built
 
 
 def of_refusal(reasons: Mapping[int, str]) -> bytes:
@@ -31,8 +31,8 @@ def refusal_in(artifact: bytes) -> dict[int, str] | None:
 
 def code_in(artifact: bytes) -> tuple[dict[str, Any], bytes]:
     """What :func:`of_code` was given."""
-    head, _, library = artifact[1:].partition(b"\n")
-    return json.loads(head), library
+    head, _, built = artifact[1:].partition(b"\n")
+    return json.loads(head), built
 
 
 def write_trace(artifact: bytes, key: str) -> Path | None:

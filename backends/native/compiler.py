@@ -14,7 +14,8 @@ from torchmux.registry.spec import CompileRequest
 from ..common.adapter.constants import Watched
 from ..common.adapter.refusal import NodesRefused
 from ..common.cache.cache import default_cache, graph_key
-from . import artifact, fingerprint
+from . import artifact, fingerprint, targets
+from .devices import device_of
 from .options import NativeOptions
 from .runtime import NativeFunction, loaded
 
@@ -44,7 +45,7 @@ class Native:
         """The captured graph, before it is traced, with attention fused."""
         from .rewrites.attention import fused
 
-        return fused(gm) if request.options is None or request.options.fusion else gm
+        return fused(gm, _attends) if request.options is None or request.options.fusion else gm
 
     def supports(self, node: Node) -> Literal[True] | str:
         from .lowering import graph
@@ -74,14 +75,15 @@ class Native:
         options: NativeOptions,
         weights: Collection[int],
     ) -> NativeFunction:
+        target = _target_of(gm)
         # The values of frozen tensors are not part of the key: the code does not depend on them.
-        key = graph_key(gm, self._fingerprint, options, _is_timed(), tuple(constants))
-        gm = _prepared(gm, options, {at: value.detach() for at, value in constants.items()})
+        key = graph_key(gm, self._fingerprint, target, options, _is_timed(), tuple(constants))
+        gm = _prepared(gm, target, options, {at: value.detach() for at, value in constants.items()})
         cache = default_cache()
         stored = cache.load(key) if cache is not None else None
         payload = stored
         if payload is None:
-            payload = _make(gm, options, weights)
+            payload = _make(gm, target, options, weights)
             if cache is not None:
                 cache.store(key, payload)
         refused = artifact.refusal_in(payload)
@@ -110,11 +112,25 @@ def _named(run: NativeFunction, payload: bytes, key: str) -> NativeFunction:
     return run
 
 
+def _target_of(gm: GraphModule) -> str:
+    """The name of the target; it is not imported before there is something to compile."""
+    device = device_of(gm)
+    name = targets.of_device(device.type)
+    assert name is not None, f"the pipeline hands on no graphs on {device}"
+    return name
+
+
+def _attends(query: torch.Tensor, scores: int) -> bool:
+    """Whether a target wants attention like this to be fused."""
+    name = targets.of_device(query.device.type)
+    return name is not None and targets.named(name).attends(query, scores)
+
+
 def _is_timed() -> bool:
     return "kernel_times" in logs.enabled()
 
 
-def _prepared(gm: GraphModule, options: NativeOptions, frozen: Mapping[int, torch.Tensor]) -> GraphModule:
+def _prepared(gm: GraphModule, target: str, options: NativeOptions, frozen: Mapping[int, torch.Tensor]) -> GraphModule:
     """``gm`` in the precision that was asked for, with its frozen inputs."""
     if options.precision == "bf16":
         from .rewrites.precision import in_bfloat16
@@ -123,15 +139,15 @@ def _prepared(gm: GraphModule, options: NativeOptions, frozen: Mapping[int, torc
     if frozen:
         from .rewrites.freezing import freeze
 
-        gm = freeze(gm, frozen)
+        gm = freeze(gm, frozen, finishes_convolutions=targets.named(target).finishes_convolutions())
     return gm
 
 
-def _make(gm: GraphModule, options: NativeOptions, weights: Collection[int]) -> bytes:
+def _make(gm: GraphModule, target: str, options: NativeOptions, weights: Collection[int]) -> bytes:
     if options.max_autotune:
         from .tuning import tune
 
-        return tune(gm, options, timed=_is_timed())
+        return tune(gm, targets.named(target), options, timed=_is_timed())
     from .generate import generate
 
-    return generate(gm, options, timed=_is_timed(), weights=weights)
+    return generate(gm, targets.named(target), options, timed=_is_timed(), weights=weights)

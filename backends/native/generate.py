@@ -1,25 +1,27 @@
-"""From a graph to an artifact: lowering, fusion, code, shared object.  Only imported where something is compiled."""
+"""From a graph to an artifact: lowering, fusion, code, what a target builds of it.  Only imported where something is
+compiled."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-import torch
 from torch.fx import GraphModule
+
+from torchmux.config import config
 
 from ..common.adapter.refusal import NodesRefused
 from ..common.pipeline.decompose import core_aten
 from . import artifact
 from .inspect import hints
 from .ir import expressions
+from .ir.verify import verify_program
 from .lowering import calls, graph
 from .options import NativeOptions
 from .schedule.schedule import schedule
-from .targets.cpu import build, packing
-from .targets.cpu.module import assemble
+from .schedule.verify import verify_schedule
+from .targets.target import Target
 
 
 @functools.cache
@@ -28,18 +30,27 @@ def decompositions() -> Mapping[Any, Callable[..., Any]]:
     return {op: function for op, function in core_aten().items() if not calls.stays_whole(op)}
 
 
-def generate(gm: GraphModule, options: NativeOptions, *, timed: bool, weights: Collection[int] = ()) -> bytes:
-    """The artifact: what the graph was refused for, or the sources and the shared object.
+def generate(
+    gm: GraphModule, target: Target, options: NativeOptions, *, timed: bool, weights: Collection[int] = ()
+) -> bytes:
+    """The artifact: what the graph was refused for, or its code.
 
-    ``weights`` are the inputs that :mod:`freezing` would take for constants.
+    ``weights`` are the inputs that :mod:`.rewrites.freezing` would take for constants.
     """
     with expressions.lock:
         try:
-            own = options.matmul != "library"
-            program = graph.lower(gm, padded=options.shape_padding, own_convolutions=own)
+            program = graph.lower(gm, target, padded=options.shape_padding)
+            if config.debug:
+                verify_program(program, "lowering")
+            target.select(program, options)
+            if config.debug:
+                verify_program(program, "selection")
             plan = schedule(program, fusion=options.fusion, epilogues=options.epilogue_fusion)
-            made = assemble(program, plan, timed=timed, own_products=own)
-            fusions, performance = hints.fusions(plan), hints.performance(program, plan, weights)
+            if config.debug:
+                verify_schedule(plan, program, "fusion")
+            made = target.assemble(program, plan, options, timed=timed)
+            fusions = hints.fusions(plan)
+            performance = hints.performance(plan, target.hints(program, plan, weights))
             traced: dict[str, str] = {}
             if options.traces:
                 from .inspect import tracing
@@ -50,15 +61,13 @@ def generate(gm: GraphModule, options: NativeOptions, *, timed: bool, weights: C
             return artifact.of_refusal({n: reason for n, reason in reasons.items() if reason is not None})
         finally:
             expressions.forget()
-    pieces = made.source.pieces(torch.get_num_threads()) if made.source.main else []
-    library = build.compile_source(*pieces, optimize=options.optimize) if pieces else b""
     head = {
+        "target": target.name,
         "python": made.python,
-        "cpp": made.source.whole(),
+        "code": made.code,
         "constants": made.constants,
-        "names": [b.name for b in program.buffers if b.name in program.constants],
-        "packs": packing.as_json(made.packs),
-        "products": [dataclasses.astuple(shape) for shape in made.products],
+        "names": made.names,
+        "own": made.own,
         "notes": _notes(made.calls),
         "timers": made.timers,
         "keep_scratch": options.keep_scratch,
@@ -67,7 +76,7 @@ def generate(gm: GraphModule, options: NativeOptions, *, timed: bool, weights: C
         "trace": traced,
         "trace_dir": None if options.trace_debug_dir is None else str(options.trace_debug_dir),
     }
-    return artifact.of_code(head, library)
+    return artifact.of_code(head, target.build(made, options))
 
 
 def _notes(calls: Sequence[str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from array import array
 from collections.abc import Callable, Mapping, Sequence
@@ -12,8 +11,7 @@ import torch
 
 from torchmux import logs
 
-from . import artifact
-from .targets.cpu import build
+from . import artifact, targets
 
 
 def fit(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
@@ -22,7 +20,7 @@ def fit(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
         return tensor
     if all(s <= 1 or a == b for s, a, b in zip(tensor.shape, tensor.stride(), strides, strict=True)):
         return tensor
-    copy = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype)
+    copy = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
     return copy.copy_(tensor)
 
 
@@ -31,9 +29,9 @@ def shown(tensor: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], of
     return tensor.as_strided(sizes, strides, tensor.storage_offset() + offset)
 
 
-def new_arena(size: int) -> torch.Tensor:
+def new_arena(size: int, device: torch.device | None = None) -> torch.Tensor:
     """Memory for what torch never sees."""
-    return torch.empty(size, dtype=torch.uint8)
+    return torch.empty(size, dtype=torch.uint8, device=device)
 
 
 class KeptScratch(threading.local):
@@ -41,9 +39,9 @@ class KeptScratch(threading.local):
 
     arena: torch.Tensor | None = None
 
-    def __call__(self, size: int) -> torch.Tensor:
+    def __call__(self, size: int, device: torch.device | None = None) -> torch.Tensor:
         if self.arena is None or self.arena.numel() < size:
-            self.arena = new_arena(size)
+            self.arena = new_arena(size, device)
         return self.arena
 
 
@@ -60,23 +58,16 @@ class NativeFunction:
 
     def __init__(
         self,
-        python: str,
-        library: bytes | None,
-        constants: Sequence[torch.Tensor],
-        names: Sequence[str],
-        attributes: Sequence[str],
-        packs: Mapping[str, Any],
-        products: Sequence[Sequence[Any]],
+        head: Mapping[str, Any],
+        built: bytes,
+        constants: Mapping[str, torch.Tensor],
         *,
-        notes: list[str],
-        output_code: list[str],
-        timers: list[str],
         cache_hit: bool,
-        keep_scratch: bool = False,
     ) -> None:
-        self.notes = notes
+        self.notes: list[str] = head["notes"]
         self.cache_hit = cache_hit
-        self.output_code = output_code
+        self.output_code = [head["code"], head["python"]]
+        code = targets.loader(head["target"])(head["own"], built, constants)
         namespace: dict[str, Any] = {
             "torch": torch,
             "ops": torch.ops,
@@ -84,67 +75,36 @@ class NativeFunction:
             "array": array,
             "fit": fit,
             "shown": shown,
-            "new_arena": KeptScratch() if keep_scratch else new_arena,
+            "new_arena": KeptScratch() if head["keep_scratch"] else new_arena,
             "bad_index": bad_index,
             "inf": float("inf"),
             "nan": float("nan"),
-            **dict(zip(names, constants, strict=True)),
+            **{name: constants[of] for name, of in zip(head["names"], head["constants"], strict=True)},
+            **code.names,
         }
-        self._library = build.load(library) if library else None  # kept alive with the functions
-        if packs:
-            from .targets.cpu import packing
-
-            namespace |= packing.packed(packs, dict(zip(attributes, constants, strict=True)), self._library)
-        if products:
-            from .targets.cpu import choosing
-
-            choosing.choose(products, self._library)
-        at = 0
-        while self._library is not None and hasattr(self._library, f"run{at}"):
-            function = getattr(self._library, f"run{at}")
-            function.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-            function.restype = ctypes.c_int64
-            namespace[f"run{at}"] = function
-            at += 1
-        exec(compile(python, "<torchmux native>", "exec"), namespace)
+        exec(compile(head["python"], "<torchmux native>", "exec"), namespace)
         self._run = namespace["run"]
-        self._timers = timers
+        self._timers: list[str] = head["timers"]
+        self._take_times = code.take_times
 
     def __call__(self, *args: Any) -> Sequence[Any]:
         result: Sequence[Any] = self._run(*args)
-        if self._timers:
-            self._tell_times()
+        if self._take_times is not None:
+            self._tell_times(self._take_times())
         return result
 
-    def _tell_times(self) -> None:
+    def _tell_times(self, spent: Sequence[float]) -> None:
         """Say how long each step of this call took, the longest first."""
-        assert self._library is not None
-        spent = (ctypes.c_double * len(self._timers)).in_dll(self._library, "spent")
         steps = sorted(zip(spent, self._timers, strict=True), reverse=True)
         lines = [f"{seconds * 1e3:10.4f} ms  {step}" for seconds, step in steps]
         logs.emit("kernel_times", f"{sum(spent) * 1e3:.4f} ms in {len(steps)} steps", "\n".join(lines))
-        ctypes.memset(ctypes.addressof(spent), 0, ctypes.sizeof(spent))
 
 
 def loaded(payload: bytes, constant: Callable[[str], torch.Tensor], *, cache_hit: bool) -> NativeFunction:
     """What an artifact that holds code stands for; ``constant`` finds the graph's tensors by name."""
-    head, library = artifact.code_in(payload)
-    if "ops.torchmux." in head["python"]:
-        from .targets.cpu import attention_kernel  # noqa: F401  # which registers the operator
+    head, built = artifact.code_in(payload)
     for kind in ("fusion", "perf_hints"):
         if head[kind]:
             logs.emit(kind, "native", "\n".join(head[kind]))
-    return NativeFunction(
-        head["python"],
-        library,
-        [constant(name).detach() for name in head["constants"]],
-        head["names"],
-        head["constants"],
-        head["packs"],
-        head["products"],
-        notes=head["notes"],
-        output_code=[head["cpp"], head["python"]],
-        timers=head["timers"],
-        cache_hit=cache_hit,
-        keep_scratch=head["keep_scratch"],
-    )
+    constants = {name: constant(name).detach() for name in head["constants"]}
+    return NativeFunction(head, built, constants, cache_hit=cache_hit)

@@ -17,6 +17,7 @@ from . import artifact
 from .generate import generate
 from .options import NativeOptions
 from .runtime import NativeFunction, loaded
+from .targets.target import Target
 
 _SECONDS = 0.5
 """How long all ways of one graph are timed together, at most; each runs at least three times."""
@@ -25,11 +26,11 @@ _WORTH = 0.03
 """The share of its time that another way must save to be kept; less is noise."""
 
 
-def variants(options: NativeOptions) -> list[NativeOptions]:
+def variants(target: Target, options: NativeOptions) -> list[NativeOptions]:
     """The ways to compile that are tried, the usual one first."""
     changes: list[dict[str, Any]] = [
         {},
-        {"optimize": "O3"},
+        *target.variants(options),
         {"epilogue_fusion": not options.epilogue_fusion},
         {"shape_padding": not options.shape_padding},
         {"fusion": not options.fusion},
@@ -37,21 +38,21 @@ def variants(options: NativeOptions) -> list[NativeOptions]:
     return [dataclasses.replace(options, **change) for change in changes]
 
 
-def tune(gm: GraphModule, options: NativeOptions, *, timed: bool) -> bytes:
+def tune(gm: GraphModule, target: Target, options: NativeOptions, *, timed: bool) -> bytes:
     """The artifact of the fastest way to compile ``gm``; ways that come to the same code count once."""
     found: dict[tuple[str, str], tuple[NativeOptions, bytes]] = {}
-    for variant in variants(options):
-        made = generate(gm, variant, timed=timed)
+    for variant in variants(target, options):
+        made = generate(gm, target, variant, timed=timed)
         if artifact.refusal_in(made) is not None:
             return made
         head, _ = artifact.code_in(made)
-        found.setdefault((head["cpp"], variant.optimize if head["cpp"] else ""), (variant, made))
+        found.setdefault((head["code"], repr(head["own"])), (variant, made))
     ways = list(found.values())
     inputs = _inputs(gm)
     if len(ways) == 1 or inputs is None:
         return ways[0][1]
     runs = [loaded(made, lambda name: getattr(gm, name), cache_hit=False) for _, made in ways]
-    seconds = _least_times(runs, inputs)
+    seconds = _least_times(runs, inputs, target)
     best = min(range(len(ways)), key=seconds.__getitem__)
     if seconds[best] > seconds[0] * (1 - _WORTH):
         best = 0
@@ -72,16 +73,16 @@ def _inputs(gm: GraphModule) -> list[Any] | None:
             sizes, strides = ([hint_of(s) for s in of] for of in (fake.shape, fake.stride()))
             if None in sizes or None in strides:
                 return None
-            tensor = torch.empty_strided(sizes, strides, dtype=fake.dtype)
+            tensor = torch.empty_strided(sizes, strides, dtype=fake.dtype, device=fake.device)
             if fake.is_floating_point():
-                tensor.uniform_(0.1, 1, generator=numbers)
+                tensor.copy_(torch.empty(sizes, dtype=fake.dtype).uniform_(0.1, 1, generator=numbers))
             else:
                 tensor.zero_()
             made.append(tensor)
     return None if None in made else made
 
 
-def _least_times(runs: Sequence[NativeFunction], inputs: Sequence[Any]) -> list[float]:
+def _least_times(runs: Sequence[NativeFunction], inputs: Sequence[Any], target: Target) -> list[float]:
     """The shortest call of each, taken in turns; the program's random numbers stay what they were."""
     least = [float("inf")] * len(runs)
     state = torch.get_rng_state()
@@ -92,6 +93,7 @@ def _least_times(runs: Sequence[NativeFunction], inputs: Sequence[Any]) -> list[
             for at, run in enumerate(runs):
                 start = time.perf_counter()
                 run(*inputs)
+                target.wait()
                 least[at] = min(least[at], time.perf_counter() - start)
             rounds += 1
     torch.set_rng_state(state)

@@ -13,7 +13,9 @@ from typing import Any
 from ...common.pipeline.lines import line_of
 from ...common.pipeline.symbols import is_symbolic
 from ..ir.expressions import Buffer
-from ..ir.program import Call, Convolution, Product, Program, TensorRef
+from ..ir.ordered_loops import Scan, Scatter
+from ..ir.products import Attention, Convolution, Product
+from ..ir.program import Call, Program, TensorRef
 from ..schedule.kernel import Kernel
 from ..schedule.schedule import Schedule
 
@@ -73,9 +75,8 @@ def _step(step: Any) -> _Box:
         kind = "kernel"
     else:
         origins = step.origins
-        kind = "product" if isinstance(step, (Product, Convolution)) else "call"
-        titles = {Product: "matrix product", Convolution: "convolution"}
-        title = f"torch: {step.op}" if isinstance(step, Call) else titles.get(type(step), "")
+        kind = "product" if isinstance(step, (Product, Convolution, Attention)) else "call"
+        title = f"torch: {step.op}" if isinstance(step, Call) else _title(step)
     names: dict[str, None] = {}
     hints: dict[str, None] = {}
     for node in origins:
@@ -87,6 +88,20 @@ def _step(step: Any) -> _Box:
     if len(shown) > _MOST_LINES:
         shown = [*shown[:_MOST_LINES], f"and {len(names) - _MOST_LINES} more"]
     return _Box(kind, [title, *(shown if kind == "kernel" else [])], set(step.reads), set(step.writes), list(hints))
+
+
+_TITLES = {
+    Product: "matrix product",
+    Convolution: "convolution",
+    Attention: "attention",
+    Scan: "scan",
+    Scatter: "scatter",
+}
+
+
+def _title(step: Any) -> str:
+    """What a step is, whatever a target has made of it."""
+    return next((title for kind, title in _TITLES.items() if isinstance(step, kind)), "")
 
 
 _Edge = tuple[_Box, _Box, list[Buffer]]

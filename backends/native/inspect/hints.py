@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from typing import Any
 
 from ...common.pipeline.lines import line_of
 from ..ir.expressions import Buffer
-from ..ir.program import Call, Product, Program
+from ..ir.program import Call
 from ..schedule.kernel import Kernel
 from ..schedule.schedule import Schedule
 
@@ -35,9 +35,9 @@ def _named(kernel: Any) -> str:
     return f"{kernel.name} ({', '.join(words)}{more}{f' at {line}' if line else ''})"
 
 
-def performance(program: Program, plan: Schedule, weights: Collection[int]) -> list[str]:
-    """What keeps the code from being faster, what costs most first; ``weights`` are the inputs that could be frozen."""
-    return [*_calls(plan), *_unpacked(program, plan, weights), *_through_memory(plan)]
+def performance(plan: Schedule, of_target: Sequence[str]) -> list[str]:
+    """What keeps the code from being faster, what costs most first; ``of_target`` is what the target says itself."""
+    return [*_calls(plan), *of_target, *_through_memory(plan)]
 
 
 def _calls(plan: Schedule) -> list[str]:
@@ -52,17 +52,6 @@ def _calls(plan: Schedule) -> list[str]:
         times = f" {len(lines)} times" if len(lines) > 1 else ""
         found.append(f"torch's kernel runs {op}{times}{where}: nothing is fused with it.")
     return found
-
-
-def _unpacked(program: Program, plan: Schedule, weights: Collection[int]) -> list[str]:
-    read = {b for at in weights if isinstance(b := program.inputs[at], Buffer)}
-    count = sum(isinstance(s, Product) and s.packed is None and s.right.buffer in read for s in plan.steps)
-    if not count:
-        return []
-    return [
-        f"{count} matrix products read weights as torch keeps them; options={{'freeze': True}} packs weights that do "
-        f"not change."
-    ]
 
 
 def _through_memory(plan: Schedule) -> list[str]:

@@ -8,7 +8,7 @@ from ..ir.expressions import Statement
 from ..ir.program import Call, Program
 from ..options import NativeOptions
 from ..schedule.schedule import Schedule
-from ..targets.cpu.module import Module
+from ..targets.target import Module
 from .diagram import draw
 
 _LONGEST = 2000
@@ -25,7 +25,7 @@ def files(
             "graph.py": str(gm.print_readable(print_output=False)),
             "program.txt": "\n".join(_item(item) for item in program.items) + "\n",
             "fusion.txt": "\n".join(fusions) + "\n",
-            "code.cpp": made.source.whole(),
+            f"code.{made.suffix}": made.code,
             "call.py": made.python,
         }
     if options.trace_graph_diagram:

@@ -17,6 +17,7 @@ import torch
 
 from . import index
 from .index import Index, Var
+from .operation_table import OPERATIONS
 
 lock = threading.RLock()
 """Held while a graph is compiled: the tables of interned expressions are the process's."""
@@ -31,14 +32,15 @@ def compute_type(dtype: torch.dtype) -> torch.dtype:
 class Buffer:
     """Memory for a dense tensor.
 
-    ``kind`` is "input", "temp" or "output"; ``sizes`` and ``strides`` are those of the tensor that torch sees if it
-    sees it.  ``numel`` counts the elements from the first to the last.
+    ``kind`` is "input", "temp" or "output", or "row" for scratch memory of a kernel; ``sizes`` and ``strides`` are
+    those of the tensor that torch sees if it sees it.  ``numel`` counts the elements from the first to the last.
     """
 
     name: str
     dtype: torch.dtype
     sizes: tuple[Index, ...]
     strides: tuple[Index, ...]
+    device: torch.device
     kind: str = "temp"
 
     @property
@@ -64,7 +66,7 @@ class Node:
       value is 0 otherwise),
     * ``cast``, ``round`` (attr: the half-precision type whose precision the value takes),
     * ``check`` (attr: a size and whether negative values count from the end): the argument, verified to be an index,
-    * anything else is an operation of ``operations.py`` on the arguments.
+    * anything else is an operation of ``operation_table.py`` on the arguments.
     """
 
     __slots__ = ("_cost", "_free", "_loads", "args", "attr", "dtype", "number", "op")
@@ -113,14 +115,8 @@ class Node:
     def cost(self) -> int:
         """About how many simple instructions it takes; shared parts count each time, up to a limit."""
         if self._cost is None:
-            own = 0 if self.op in ("const", "index", "load") else _COSTS.get(self.op, 1)
-            self._cost = min(own + sum(a.cost for a in self.args), 10_000)
+            self._cost = min(OPERATIONS[self.op].cost + sum(a.cost for a in self.args), 10_000)
         return self._cost
-
-
-_COSTS = dict.fromkeys(
-    ("exp", "expm1", "log", "log1p", "log2", "log10", "exp2", "erf", "erfc", "tanh", "sin", "cos", "tan"), 20
-) | dict.fromkeys(("pow", "lgamma", "atan2", "asin", "acos", "atan", "sinh", "cosh", "fmod"), 30)
 
 
 _nodes: dict[Any, Node] = {}

@@ -1,4 +1,4 @@
-"""Making scalar expressions: the operations that there are, simplified where that changes no result."""
+"""Making scalar expressions of the operations in ``operation_table.py``, simplified where that changes no result."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import torch
 from . import index
 from .expressions import Buffer, Node, compute_type, make, rewrite
 from .index import Index
+from .operation_table import OPERATIONS
 
 
 class Unsupported(Exception):
     """A lowering cannot take this call; the message is the reason."""
 
 
-COMPARE = frozenset(["lt", "le", "gt", "ge", "eq", "ne"])
+COMPARE = frozenset(o.name for o in OPERATIONS.values() if o.operands == ("T", "T") and o.result == "B")
 
 
 def is_float(dtype: torch.dtype) -> bool:
@@ -103,12 +104,9 @@ def binary(op: str, a: Node, b: Node) -> Node:
         raise Unsupported("integers divided by what may be 0, for which torch raises an error")
     if op == "pow" and not is_float(a.dtype):
         raise Unsupported("powers of integers")
-    if a.op == b.op == "const" and a.dtype is torch.int64 and op in _FOLD:
-        return const(_FOLD[op](a.attr, b.attr), a.dtype)
+    if (fold := OPERATIONS[op].fold) is not None and a.op == b.op == "const" and a.dtype is torch.int64:
+        return const(fold(a.attr, b.attr), a.dtype)
     return make(op, (a, b), a.dtype)
-
-
-_FOLD = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b}
 
 
 def _is(node: Node, value: int) -> bool:
@@ -123,8 +121,8 @@ def compare(op: str, a: Node, b: Node) -> Node:
         if op == "eq":
             return make("not", (make("xor", (a, b), torch.bool),), torch.bool)
         a, b = _as_number(a), _as_number(b)
-    if a.op == b.op == "const" and not is_float(a.dtype):
-        return const(_COMPARE[op](a.attr, b.attr), torch.bool)
+    if (fold := OPERATIONS[op].fold) is not None and a.op == b.op == "const" and not is_float(a.dtype):
+        return const(fold(a.attr, b.attr), torch.bool)
     if a.op in ("const", "index") and b.op in ("const", "index") and not is_float(a.dtype):
         known = _compare_indices(op, a.attr, b.attr)
         if known is not None:
@@ -134,16 +132,6 @@ def compare(op: str, a: Node, b: Node) -> Node:
 
 def _as_number(node: Node) -> Node:
     return make("cast", (node,), torch.int32) if node.op != "const" else const(node.attr, torch.int32)
-
-
-_COMPARE = {
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-}
 
 
 def _compare_indices(op: str, a: Index, b: Index) -> bool | None:
@@ -166,17 +154,26 @@ def where(condition: Node, a: Node, b: Node) -> Node:
 
 
 def masked(condition: Node, value: Node, other: Node) -> Node:
-    """``value`` where ``condition`` holds, and memory is read for it only there."""
+    """``value`` where ``condition`` holds; elsewhere no memory is read for it, and no index of it is verified."""
     if condition.op == "const":
         return value if condition.attr else other
+    memo: dict[Node, Node] = {}
+
+    def guarded(position: Index) -> Index:
+        return index.map_data(position, lambda inside: rewrite(inside, guard, memo))
 
     def guard(node: Node, args: tuple[Node, ...]) -> Node:
         if node.op == "load":
             held = binary("and", args[0], condition) if args else condition
-            return make("load", (held,), node.dtype, node.attr)
+            buffer, position = node.attr
+            return make("load", (held,), node.dtype, (buffer, guarded(position)))
+        if node.op == "index":
+            return from_index(guarded(node.attr))
+        if node.op == "check":
+            return make("check", (where(condition, args[0], const(0, torch.int64)),), node.dtype, node.attr)
         return node if args == node.args else make(node.op, args, node.dtype, node.attr)
 
-    return where(condition, rewrite(value, guard, {}), other)
+    return where(condition, rewrite(value, guard, memo), other)
 
 
 def check(node: Node, extent: Index, *, wrap: bool) -> Node:

@@ -1,19 +1,21 @@
-"""A graph as statements of the loop IR and calls of torch's operators, in an order that can be run."""
+"""A graph as statements of the loop IR, abstract operations and calls of torch's operators, in a possible order.
+
+A program says what is computed and where operands lie.  Who computes its products, convolutions and attention
+(``products.py``) is settled by the target, afterwards.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
-from ..rewrites.freezing import is_frozen
-from ..targets.cpu.packing import Pack
 from . import index, operations as ops
 from .expressions import Buffer, Node, Statement, make
+from .forms import Forms
 from .index import Index, Var
-from .ordered_loops import Scan, Scatter
 from .values import Place, Value
 
 
@@ -65,93 +67,51 @@ class Call:
         return {b for b in self.results if b is not None}
 
 
-@dataclass(frozen=True)
-class Matrix:
-    """A matrix in memory, or ``batch`` of them ``step`` apart: element (i, j) is at ``offset + i*rows + j*columns``."""
+class Step(Protocol):
+    """Whatever a program is made of besides statements; ``origins`` are the nodes of the graph that it computes."""
 
-    buffer: Buffer
-    offset: Index
-    rows: Index
-    columns: Index
-    step: Index = 0
-
-
-@dataclass(eq=False)
-class Product:
-    """``target = left @ right`` for ``batch`` matrices, by the library's matrix product; target is contiguous."""
-
-    target: Buffer
-    left: Matrix
-    right: Matrix
-    m: Index
-    n: Index
-    k: Index
-    batch: Index = 1
-    packed: Buffer | None = None  # the right operand as ``gemm.h`` packs it
-    origins: list[Any] = field(default_factory=list)
+    origins: list[Any]
 
     @property
-    def reads(self) -> set[Buffer]:
-        return {self.left.buffer, self.packed or self.right.buffer}
+    def reads(self) -> set[Buffer]: ...
 
     @property
-    def writes(self) -> set[Buffer]:
-        return {self.target}
+    def writes(self) -> set[Buffer]: ...
 
 
-@dataclass(eq=False)
-class Convolution:
-    """``target = addend + convolution(image) + bias``, at least 0 with ``relu``, by ``convolution.h``.
-
-    All images are channels last; ``target`` may be the buffer of ``addend``.  ``weight`` is packed; its ``kernel``,
-    ``stride`` and ``padding`` are heights and widths.
-    """
-
-    target: Buffer
-    image: TensorRef
-    weight: Buffer
-    bias: TensorRef | None
-    addend: TensorRef | None
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    padding: tuple[int, int]
-    relu: bool
-    origins: list[Any] = field(default_factory=list)
-
-    @property
-    def reads(self) -> set[Buffer]:
-        return {self.weight, *(ref.buffer for ref in (self.image, self.bias, self.addend) if ref is not None)}
-
-    @property
-    def writes(self) -> set[Buffer]:
-        return {self.target}
-
-
-Item = Any  # Statement | Call | Product | Convolution | Scan | Scatter
+Item = Any  # Statement | Step
 
 
 class Program:
     """What a graph becomes, built while its nodes are lowered in order."""
 
-    def __init__(self, *, padded: bool = False, own_convolutions: bool = False) -> None:
-        self.padded = padded  # whether rows for matrix products begin at multiples of 64 bytes
-        self.own_convolutions = own_convolutions  # whether the library's have a rival
+    def __init__(self, forms: Forms, device: torch.device, *, padded: bool = False) -> None:
+        self.forms = forms  # how the target wants operands to lie
+        self.device = device  # where buffers are, unless they say otherwise
+        self.padded = padded  # whether there are gaps between the rows of what is written for matrix products
         self.buffers: list[Buffer] = []
         self.inputs: list[Buffer | str] = []  # a symbol's name for a number
         self.items: list[Item] = []
         self.outputs: list[TensorRef | Index] = []
         self.symbols: dict[str, tuple[int, int | None]] = {}  # symbol: which input, which of its sizes
         self.constants: dict[str, Any] = {}  # the name of a buffer: the attribute of the graph that it is
-        self.packs: dict[Pack, Buffer] = {}  # what is made of constants when the code is loaded
+        self.frozen: dict[Buffer, str] = {}  # those whose values are not part of the code: their attributes
+        self.packs: dict[Hashable, Buffer] = {}  # what a target makes of constants when the code is loaded
         self.current: Any = None  # the FX node that is being lowered
         self.lays_out_images = False  # whether convolutions choose the order of dimensions in memory
 
     def buffer(
-        self, dtype: torch.dtype, sizes: Sequence[Index], strides: Sequence[Index] | None = None, kind: str = "temp"
+        self,
+        dtype: torch.dtype,
+        sizes: Sequence[Index],
+        strides: Sequence[Index] | None = None,
+        kind: str = "temp",
+        device: torch.device | None = None,
     ) -> Buffer:
         sizes = tuple(sizes)
         strides = index.contiguous_strides(sizes) if strides is None else tuple(strides)
-        made = Buffer(f"{'in' if kind == 'input' else 'b'}{len(self.buffers)}", dtype, sizes, strides, kind)
+        name = f"{'in' if kind == 'input' else 'b'}{len(self.buffers)}"
+        made = Buffer(name, dtype, sizes, strides, self.device if device is None else device, kind)
         self.buffers.append(made)
         return made
 
@@ -219,52 +179,16 @@ class Program:
     def call(self, op: Any, args: Sequence[Any], kwargs: dict[str, Any], results: list[Buffer | None]) -> None:
         self.items.append(Call(op, tuple(args), kwargs, results, [self.current]))
 
-    def pack(self, pack: Pack) -> Buffer:
-        """The buffer of a packed constant."""
+    def pack(self, pack: Hashable) -> Buffer:
+        """The buffer of what a target makes of a constant; equal descriptions have one."""
         found = self.packs.get(pack)
         if found is None:
             found = self.packs[pack] = self.buffer(torch.uint8, (), (), "input")
         return found
 
-    def frozen(self, value: Value) -> str | None:
-        """Of which frozen constant ``value`` is a part, as the graph's attribute."""
-        if value.place is None:
-            return None
-        name: str | None = self.constants.get(value.place.buffer.name)
-        return name if name is not None and is_frozen(name) else None
-
-    def add(self, step: Product | Convolution | Scan | Scatter) -> None:
+    def add(self, step: Step) -> None:
         step.origins = [self.current]
         self.items.append(step)
-
-    def as_matrix(self, value: Value) -> Value:
-        """``value`` in memory such that one of its last two dimensions has stride 1, and the other a usual one."""
-        if value.place is None:
-            self.realize(value, _padded(value) if self.padded else None)
-            return value
-        rows, columns = value.place.strides[-2:]
-        m, n = value.sizes[-2:]
-        if _unit(columns, n) and _leading(rows, n, m):
-            return value
-        if _unit(rows, m) and _leading(columns, m, n):
-            return value
-        return self.copy(value)
-
-
-def _padded(value: Value) -> tuple[int, ...] | None:
-    """Strides with which rows begin in cache lines of their own, and not all in the same set of the cache."""
-    line = 64 // value.dtype.itemsize
-    *outer, last = value.sizes
-    if type(last) is not int or any(type(s) is not int for s in outer) or last < line:
-        return None
-    step = -(-last // line) * line
-    if step % (64 * line) == 0:
-        step += line
-    strides = [1]
-    for extent in reversed(outer):
-        strides.append(step)
-        step *= int(extent)  # type: ignore[arg-type]
-    return tuple(reversed(strides))
 
 
 def channels_last(sizes: Sequence[Index]) -> tuple[Index, ...]:
@@ -286,14 +210,6 @@ def image_layout(value: Value) -> tuple[Index, ...] | None:
     if any(at == Place(b, usual, 0).position(variables) for b, at in images):
         return None
     return last if any(at == Place(b, last, 0).position(variables) for b, at in images) else None
-
-
-def _unit(stride: Index, extent: Index) -> bool:
-    return (type(stride) is int and stride == 1) or (type(extent) is int and extent == 1)
-
-
-def _leading(stride: Index, least: Index, extent: Index) -> bool:
-    return (type(extent) is int and extent == 1) or index.not_negative(stride - least)
 
 
 def _loops(variables: Sequence[Index]) -> list[Var]:

@@ -1,9 +1,15 @@
-"""From ATen operators to the loop IR: one function per operator, by overload, in ``registry.table``."""
+"""From ATen operators to the loop IR: one function per operator, by overload, in ``registry.table``.
+
+``graph`` walks a graph and applies them; ``calls`` leaves operators to torch; each of the other modules holds the
+operators of one kind.  What a lowering makes of an operator says what is computed and where it lies, never who computes
+it: products, convolutions and attention stay abstract.
+"""
 
 from __future__ import annotations
 
 from . import (
     activations as activations,
+    attention as attention,
     calls as calls,
     convolutions as convolutions,
     creation as creation,

@@ -94,17 +94,24 @@ def call(ctx: Context, op: Any, args: Any, kwargs: Any) -> Any:
     if torch.Tag.nondeterministic_seeded in op.tags:
         args = [_as_traced(ctx, value, node) for value, node in zip(args, ctx.node.args, strict=True)]
     given, named = prepared(tuple(args), ctx), prepared(kwargs, ctx)
-    seen = _as_laid_out(ctx, op, given, named)
-    fakes = seen if isinstance(seen, (list, tuple)) else [seen]
-    results: list[Any] = []
-    for fake in fakes:
-        if isinstance(fake, torch.Tensor):
-            results.append(ctx.program.buffer(fake.dtype, ctx.sizes(fake), ctx.strides(fake)))
-        else:
-            results.append(None)
+    results = buffers_for(ctx, op, given, named)
     ctx.program.call(op, given, named, results)
     values = tuple(ctx.program.stored(b) if b is not None else None for b in results)
     return values if isinstance(ctx.val, (list, tuple)) else values[0]
+
+
+def buffers_for(ctx: Context, op: Any, args: Any, kwargs: Any) -> list[Any]:
+    """Memory for the results of a call of ``op``, laid out as it lays them out; None for what is no tensor."""
+    seen, traced = (
+        value if isinstance(value, (list, tuple)) else [value]
+        for value in (_as_laid_out(ctx, op, args, kwargs), ctx.val)
+    )
+    return [
+        ctx.program.buffer(fake.dtype, ctx.sizes(fake), ctx.strides(fake), device=known.device)
+        if isinstance(fake, torch.Tensor)
+        else None
+        for fake, known in zip(seen, traced, strict=True)
+    ]
 
 
 def _as_traced(ctx: Context, value: Any, node: Any) -> Any:

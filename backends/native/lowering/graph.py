@@ -11,7 +11,10 @@ from torch.fx import GraphModule, Node
 from torchmux import torch_internals as internals
 
 from ...common.adapter.refusal import NodesRefused
+from ..devices import device_of
 from ..ir import index
+from ..ir.expressions import operators_in
+from ..ir.forms import Forms
 from ..ir.index import Index
 from ..ir.operations import Unsupported
 from ..ir.program import Program, TensorRef, image_layout
@@ -71,13 +74,15 @@ class SymbolicSizes:
         raise Unsupported(f"the size {expr}")
 
 
-def lower(gm: GraphModule, *, padded: bool = False, own_convolutions: bool = False) -> Program:
-    """The program of ``gm``, an ATen graph with ``meta["val"]`` on its nodes; see :class:`Program` for the options.
+def lower(gm: GraphModule, forms: Forms, *, padded: bool = False) -> Program:
+    """The program of ``gm``, an ATen graph with ``meta["val"]`` on its nodes, for a target that has ``forms``.
+
+    With ``padded``, there are gaps between the rows of what is written for products of matrices.
 
     Raises:
         NodesRefused: nodes that cannot be lowered, with the reasons.
     """
-    return _Lowering(gm, Program(padded=padded, own_convolutions=own_convolutions)).run()
+    return _Lowering(gm, Program(forms, device_of(gm), padded=padded)).run()
 
 
 class _Lowering:
@@ -118,7 +123,7 @@ class _Lowering:
         if isinstance(fake, torch.Tensor):
             sizes = tuple(self.size(s) for s in fake.shape)
             strides = tuple(self.size(s) for s in fake.stride())
-            buffer = self.program.buffer(fake.dtype, sizes, strides, "input")
+            buffer = self.program.buffer(fake.dtype, sizes, strides, "input", fake.device)
             self.program.inputs.append(buffer)
             return Value(sizes, fake.dtype, None, Place(buffer, strides, 0))
         if isinstance(fake, (int, torch.SymInt)) and not isinstance(fake, bool):
@@ -142,8 +147,10 @@ class _Lowering:
             number = tensor.item()
             dtype = tensor.dtype
             return Value(tuple(tensor.shape), dtype, lambda at: ops.const(number, dtype))
-        buffer = self.program.buffer(tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), "input")
+        buffer = self.program.buffer(tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), "input", tensor.device)
         self.program.constants[buffer.name] = str(node.target)
+        if is_frozen(str(node.target)):
+            self.program.frozen[buffer] = str(node.target)
         return Value(buffer.sizes, tensor.dtype, None, Place(buffer, buffer.strides, 0))
 
     def _outputs(self, node: Node) -> None:
@@ -215,9 +222,24 @@ class _Lowering:
         found = table.get(node.target)
         if found is None:
             return calls.call(ctx, node.target, args, kwargs)
+        before = len(self.program.items)
         result = found(ctx, *args, **kwargs)
+        self._check_operations(result, before)
         self._keep(node, result)
         return result
+
+    def _check_operations(self, result: Any, before: int) -> None:
+        """Raise if the target cannot compute what a lowering has made, and the operands did not need already."""
+        lacks = self.program.forms.lacks()
+        if not lacks:
+            return
+        values = [v for v in (result if isinstance(result, (list, tuple)) else [result]) if isinstance(v, Value)]
+        made = [v.at(v.variables()) for v in values]
+        made += [item.value for item in self.program.items[before:] if hasattr(item, "value")]
+        for node in made:
+            for part in operators_in(node):
+                if part.op in lacks:
+                    raise Unsupported(lacks[part.op])
 
     def _keep(self, node: Node, result: Any) -> None:
         """Put what several nodes use into memory, if computing it again costs more."""

@@ -1,30 +1,17 @@
-"""Matrix products: a call of the library for the product, loops for what is added to it."""
+"""Products of matrices, as abstract operations on operands in memory; loops for what is added to them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from ..ir import operations as ops
-from ..ir.expressions import Buffer, Node
+from ..ir.expressions import Node
 from ..ir.index import Index
 from ..ir.operations import binary, const
-from ..ir.program import Matrix, Product, TensorRef
+from ..ir.products import Product
+from ..ir.program import Program, TensorRef
 from ..ir.values import Value
-from ..targets.cpu.build import has_gemm
-from ..targets.cpu.packing import PackedMatrix
 from .registry import Context, aten, lowers
-
-LEAST_ROWS = 8
-"""Products with fewer rows read a weight once, which packing does not make faster."""
-
-
-def matrix(value: Value) -> Matrix:
-    place = value.place
-    assert place is not None
-    step = place.strides[0] if value.rank == 3 else 0
-    return Matrix(place.buffer, place.offset, place.strides[-2], place.strides[-1], step)
 
 
 def product(ctx: Context, left: Value, right: Value) -> Value:
@@ -33,34 +20,19 @@ def product(ctx: Context, left: Value, right: Value) -> Value:
     program = ctx.program
     if any(type(s) is int and s == 0 for s in (*sizes, left.sizes[-1])):
         return Value(sizes, left.dtype, lambda at: const(0, left.dtype))
-    if left.dtype in (torch.float32, torch.float64) and has_gemm():
-        left, right = program.as_matrix(left), program.as_matrix(right)
-        buffer = program.buffer(left.dtype, sizes)
-        batch = sizes[0] if len(sizes) == 3 else 1
-        extents = left.sizes[-2], right.sizes[-1], left.sizes[-1]
-        packed = _packed(ctx, left, right)
-        program.add(Product(buffer, matrix(left), matrix(right), *extents, batch, packed))
-        return program.stored(buffer)
+    operands = _operand(program, left), _operand(program, right)
     buffer = program.buffer(left.dtype, sizes)
-    op = aten.bmm.default if len(sizes) == 3 else aten.mm.default
-    refs = [TensorRef.of(program.realize(v)) for v in (left, right)]
-    program.call(op, refs, {}, [buffer])
+    program.add(Product(buffer, *operands))
     return program.stored(buffer)
 
 
-def _packed(ctx: Context, left: Value, right: Value) -> Buffer | None:
-    """The right operand in packed form, if it is a frozen weight."""
-    constant = ctx.program.frozen(right)
-    if constant is None or right.rank != 2 or right.dtype is not torch.float32:
-        return None
-    place, source = right.place, left.place
-    assert place is not None and source is not None
-    sizes = (left.sizes[0], *right.sizes[::-1], place.offset, *place.strides)
-    if any(type(s) is not int for s in sizes) or 1 not in place.strides:
-        return None
-    if left.sizes[0] < LEAST_ROWS or source.strides[1] != 1:  # type: ignore[operator]
-        return None
-    return ctx.program.pack(PackedMatrix(constant, *sizes))  # type: ignore[arg-type]
+def _operand(program: Program, value: Value) -> TensorRef:
+    """``value`` in memory, in a form that the target takes."""
+    if value.place is None:
+        program.realize(value, program.forms.padded_strides(value) if program.padded else None)
+    elif not program.forms.takes_matrix(value):
+        value = program.copy(value)
+    return TensorRef.of(value)
 
 
 @lowers(aten.mm.default)

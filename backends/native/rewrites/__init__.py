@@ -1,0 +1,9 @@
+"""Changes of a graph before it is lowered.
+
+* ``attention`` finds attention that a program writes out in the captured graph; it becomes ``attention_operator``,
+* ``precision`` converts the operands of products for ``precision="bf16"``,
+* ``freezing`` computes ahead what depends on constants alone, and makes additions and a relu part of the convolution
+  before them: ``convolution_operator``.
+
+Which of these are worth it is a question to the target; the rewrites know none.
+"""

@@ -1,14 +1,14 @@
-"""Attention that a program writes out, as calls of torch's fused kernel.
+"""Attention that a program writes out, as one operation.
 
 ``softmax(query @ key.mT * scale + mask) @ value`` is found in the captured graph, where gradients are still torch's
-business, and becomes the operator ``torchmux::attention``.  That keeps no matrix of weights (FlashAttention: Dao et
-al., 2022, arXiv:2205.14135).
+business, and becomes the operator ``torchmux::attention`` (``attention_operator.py``), where the target says that it is
+worth it.  That keeps no matrix of weights (FlashAttention: Dao et al., 2022, arXiv:2205.14135).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +19,7 @@ from torchmux import torch_internals as internals
 
 from ...common.adapter.graphs import copy_graph
 from ...common.adapter.results import hint_of
-from ..targets.cpu import attention_kernel as kernel
-
-SMALLEST = 256 * 256
-"""Queries times keys from which the fused kernel is faster than two products and the loop between them."""
+from .attention_operator import attend
 
 _HALF = frozenset((torch.bfloat16, torch.float16))
 _DTYPES = frozenset((torch.float32, torch.float64, *_HALF))
@@ -38,14 +35,18 @@ _IN_PLACE = frozenset(
 )  # fmt: skip
 
 
-def fused(gm: GraphModule) -> GraphModule:
-    """``gm``, a captured graph, or a copy of it in which attention is fused."""
+Attends = Callable[[torch.Tensor, int], bool]
+"""Whether attention is worth it for a query, as a fake tensor, with so many scores in each head."""
+
+
+def fused(gm: GraphModule, attends: Attends) -> GraphModule:
+    """``gm``, a captured graph, or a copy of it in which attention is fused where the target ``attends``."""
     if not any(_name(n) == "softmax" for n in gm.graph.nodes):
         return gm
     made = copy_graph(gm)
     changed = False
     for node in list(made.graph.nodes):
-        found = _match(node)
+        found = _match(node, attends)
         if found is not None:
             _replace(made.graph, node, found)
             changed = True
@@ -72,7 +73,7 @@ class _Attention:
     chain: list[Node]
 
 
-def _match(node: Node) -> _Attention | None:
+def _match(node: Node, attends: Attends) -> _Attention | None:
     """The attention whose result is ``node``; None if it is something else, or better left as it is."""
     weights, value = _operands(node)
     if not (isinstance(weights, Node) and isinstance(value, Node)):
@@ -111,13 +112,13 @@ def _match(node: Node) -> _Attention | None:
     if any(_may_write(between) for between in _between(at, node) if between not in chain):
         return None
     found = _Attention(query, turned.args[0], value, scale, bias, blocked, fill, chain)
-    return found if _is_alone(chain) and _is_known(found, at, masked) else None
+    return found if _is_alone(chain) and _is_known(found, at, masked, attends) else None
 
 
 def _hides(fill: float, dtype: torch.dtype | None) -> bool:
     """Whether a score of ``dtype`` to which ``fill`` is added is ``fill``.
 
-    The kernel adds in float32, in which the lowest number of float16 is a number like others.
+    Scores are added in float32, in which the lowest number of float16 is a number like others.
     """
     if fill == -math.inf or dtype is None or dtype is torch.float16:
         return fill == -math.inf
@@ -196,12 +197,14 @@ def _is_idle(node: Node) -> bool:
     return not node.users and (_drops_nothing(node) or _name(node) in _CONVERSIONS)
 
 
-def _is_known(found: _Attention, scores: Node, masked: Node) -> bool:
-    """Whether the kernel takes tensors like these, and is worth its call."""
+def _is_known(found: _Attention, scores: Node, masked: Node, attends: Attends) -> bool:
+    """Whether tensors are like those of attention, and the target computes it."""
     query, key, value, product = (_value(n) for n in (found.query, found.key, found.value, scores))
     if query is None or key is None or value is None or product is None or query.dtype not in _DTYPES:
         return False
-    if any(t.dim() != 4 or t.dtype is not query.dtype or t.device.type != "cpu" for t in (query, key, value, product)):
+    if any(
+        t.dim() != 4 or t.dtype is not query.dtype or t.device != query.device for t in (query, key, value, product)
+    ):
         return False  # a product has another dtype under autocast
     if not (_same(query, value, (0, 1, 3)) and _same(query, key, (0, 1, 3)) and _same(key, value, (2,))):
         return False
@@ -214,7 +217,7 @@ def _is_known(found: _Attention, scores: Node, masked: Node) -> bool:
     if seen is None or seen.dim() != 4 or not _same(seen, product, (0, 1, 2, 3)):
         return False  # a mask that stands for more than there are scores
     rows, columns = hint_of(product.shape[-2]), hint_of(product.shape[-1])
-    return rows is not None and columns is not None and rows * columns >= SMALLEST
+    return rows is not None and columns is not None and attends(query, rows * columns)
 
 
 def _same(one: torch.Tensor, other: torch.Tensor, dims: Sequence[int]) -> bool:
@@ -225,7 +228,7 @@ def _same(one: torch.Tensor, other: torch.Tensor, dims: Sequence[int]) -> bool:
 def _replace(graph: Graph, node: Node, found: _Attention) -> None:
     arguments = (found.query, found.key, found.value, found.scale, found.bias, found.blocked, found.fill)
     with graph.inserting_before(node):
-        made = graph.call_function(kernel.attend, arguments)
+        made = graph.call_function(attend, arguments)
     made.meta = dict(node.meta)
     node.replace_all_uses_with(made)
     for old in found.chain:

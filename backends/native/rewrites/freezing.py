@@ -1,8 +1,8 @@
 """Inference with constant parameters: what can be computed ahead of the first call is.
 
 A frozen graph holds its parameters.  Whatever depends on them alone is folded, a batch norm becomes part of the
-convolution before it, and convolutions take what is added to their result, and a relu behind, along.  Weights of
-convolutions and matrix products are packed when the artifact is loaded (``packing.py``).
+convolution before it, and, for a target that finishes convolutions, these take what is added to their result, and a
+relu behind, along.  A target may pack constant weights when the artifact is loaded.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torchmux import torch_internals as internals
 
 from ...common.adapter.graphs import copy_graph
 from ...common.pipeline.decompose import is_random
+from .convolution_operator import CONVOLUTION
 
 PREFIX = "_frozen_"
 """Names of the tensors that a frozen graph holds.  Their values are not part of the code, nor of its cache key."""
@@ -28,8 +29,11 @@ _MOST_BYTES = 1 << 20
 _aten = torch.ops.aten
 
 
-def freeze(gm: GraphModule, constants: Mapping[int, torch.Tensor]) -> GraphModule:
-    """A copy of ``gm`` that uses ``constants`` in place of its placeholders at these positions, which stay unused."""
+def freeze(gm: GraphModule, constants: Mapping[int, torch.Tensor], *, finishes_convolutions: bool) -> GraphModule:
+    """A copy of ``gm`` that uses ``constants`` in place of its placeholders at these positions, which stay unused.
+
+    With ``finishes_convolutions``, those with a constant weight are calls of ``torchmux::convolution``.
+    """
     gm = copy_graph(gm)
     placeholders = gm.graph.find_nodes(op="placeholder")
     if not constants:
@@ -38,7 +42,8 @@ def freeze(gm: GraphModule, constants: Mapping[int, torch.Tensor]) -> GraphModul
     with torch.no_grad(), internals.without_modes():
         _fold(gm, values)
         _fold_batch_norms(gm)
-    _take_along(gm)
+    if finishes_convolutions:
+        _take_along(gm)
     gm.graph.eliminate_dead_code()
     gm.recompile()
     return gm
@@ -139,8 +144,8 @@ def _fold_batch_norms(gm: GraphModule) -> None:
         scaled = kernel * scale.view(-1, *([1] * (kernel.dim() - 1)))
         first = _first_call(gm)
         held = [_hold(gm, t.to(dtype), first) for t in (scaled, moved)]
-        for new, tensor in zip(held, (scaled, moved), strict=True):
-            new.meta = {"val": tensor.to(dtype).to("meta")}
+        for new in held:
+            new.meta = {"val": getattr(gm, str(new.target))}
         conv.args = (conv.args[0], *held, *conv.args[3:])
         for user in list(node.users):
             user.replace_all_uses_with(conv)
@@ -149,7 +154,7 @@ def _fold_batch_norms(gm: GraphModule) -> None:
 
 
 def _is_convolution(node: Any) -> bool:
-    """Whether ``node`` is an ordinary convolution over two dimensions with a held weight, which oneDNN can pack."""
+    """Whether ``node`` is an ordinary convolution over two dimensions with a held weight, which targets can pack."""
     if not isinstance(node, Node) or node.target is not _aten.convolution.default:
         return False
     weight, transposed, fake = node.args[1], node.args[6], node.meta["val"]
@@ -164,12 +169,10 @@ def _is_convolution(node: Any) -> bool:
 
 
 def _take_along(gm: GraphModule) -> None:
-    """Call oneDNN's convolutions, with the addition and the relu that follow one where nothing else uses the result."""
-    if not torch.backends.mkldnn.is_available():
-        return
+    """Make the addition and the relu that follow a convolution part of it where nothing else uses its result."""
     order = {node: at for at, node in enumerate(gm.graph.nodes)}
     for node in list(gm.graph.nodes):
-        if not _is_convolution(node):
+        if not _is_convolution(node) or not is_frozen(str(node.args[1].target)):
             continue
         x, weight, bias, stride, padding, dilation, _, _, groups = node.args
         last, other = node, None
@@ -185,15 +188,8 @@ def _take_along(gm: GraphModule) -> None:
         if relu:
             assert user is not None
             last = user
-        settings = (padding, stride, dilation, groups)
-        unary = "relu" if relu else None
         with gm.graph.inserting_before(last):
-            if other is None:
-                op = torch.ops.mkldnn._convolution_pointwise.default
-                new = gm.graph.call_function(op, (x, weight, bias, *settings, unary or "none", [], ""))
-            else:
-                op = torch.ops.mkldnn._convolution_pointwise.binary
-                new = gm.graph.call_function(op, (x, other, weight, bias, *settings, "add", None, unary, [], None))
+            new = gm.graph.call_function(CONVOLUTION, (x, weight, bias, other, stride, padding, dilation, groups, relu))
         new.meta = dict(last.meta)
         order[new] = order[last]
         last.replace_all_uses_with(new)

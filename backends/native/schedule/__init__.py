@@ -1,0 +1,11 @@
+"""From a program to what runs, and in which order.
+
+* ``schedule`` fuses the statements of a program into kernels, and orders these and everything else,
+* ``kernel`` are statements that share their loops, and when two kernels can be one,
+* ``stages`` arranges the passes of a kernel over its rows,
+* ``placement`` finds results that can lie in the same place, ``memory`` the places of what torch never sees,
+* ``host`` is what the function that runs the graph does, in neutral steps,
+* ``verify`` checks kernels, schedules and stages.
+
+A target says how much a kernel may keep, prints the stages and the steps, and is not known here.
+"""

@@ -16,8 +16,6 @@ from ..ir.index import Index, Var
 from .kernel import Kernel, Member, split_loops
 
 RECOMPUTE_COST = 6
-SCRATCH_BYTES = 64 * 1024
-"""What one kernel may keep on the stack of a thread."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +61,16 @@ class LoopNest:
     cost: int
 
 
-def plan(kernel: Kernel, needed: set[Buffer]) -> LoopNest:
-    """Arrange ``kernel``; ``needed`` are the buffers that something else reads."""
-    return _Planner(split_loops(kernel), needed).run()
+def plan(kernel: Kernel, needed: set[Buffer], scratch_bytes: int) -> LoopNest:
+    """Arrange ``kernel``; ``needed`` are the buffers that something else reads.
+
+    A kernel may keep ``scratch_bytes`` of a row besides.
+    """
+    return _Planner(split_loops(kernel), needed, scratch_bytes).run()
 
 
 class _Planner:
-    def __init__(self, kernel: Kernel, needed: set[Buffer]) -> None:
+    def __init__(self, kernel: Kernel, needed: set[Buffer], scratch_bytes: int) -> None:
         inner = kernel.inner_vars
         rows = kernel.outer_vars
         self.by_columns = False
@@ -92,6 +93,7 @@ class _Planner:
         self.made: dict[Buffer, Member] = {m.statement.target: m for m in members}
         self.reduces = bool(kernel.inner)
         self.needed = needed
+        self.scratch_bytes = scratch_bytes
         self.stage_of: dict[Buffer, int] = {}
         self.kept: dict[Buffer, Buffer] = {}  # what is kept for later stages: where
         self.scratch: list[Buffer] = []
@@ -186,9 +188,9 @@ class _Planner:
         used = sum(int(s.sizes[0]) * s.dtype.itemsize for s in self.scratch)  # type: ignore[arg-type]
         if self.by_columns or not self.rows or type(extent) is not int:
             return buffer
-        if used + extent * buffer.dtype.itemsize > SCRATCH_BYTES:
+        if used + extent * buffer.dtype.itemsize > self.scratch_bytes:
             return buffer
-        row = Buffer(f"row{len(self.scratch)}", buffer.dtype, (extent,), (1,), "row")
+        row = Buffer(f"row{len(self.scratch)}", buffer.dtype, (extent,), (1,), buffer.device, "row")
         self.scratch.append(row)
         return row
 

@@ -1,0 +1,81 @@
+"""The machines that are compiled for: one :class:`~.target.Target` for each, found by the device of a graph.
+
+* ``target`` is what a target answers and does; whatever stands outside of this package knows that alone,
+* ``loaded`` is what its code is in a process that runs it,
+* ``host`` prints the Python function that runs a graph, from neutral steps,
+* ``torch_calls`` gives products, convolutions and attention to torch's own operators, which any device has,
+* ``cpu`` prints C++, ``triton`` prints Triton.
+
+Each target has two doors, since a process that finds what it needs in the artifact cache imports no compiler: a class,
+and the function that loads what the class has built.  Importing this package imports neither.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .loaded import Loader
+    from .target import Target
+
+
+@dataclass(frozen=True)
+class Doors:
+    """Where a target stands: ``compiles`` is its class, ``loads`` its :data:`~.loaded.Loader`."""
+
+    compiles: str
+    loads: str
+
+
+TARGETS = {
+    "cpu": Doors(compiles=".cpu.target:Cpu", loads=".cpu.loading:load"),
+    "triton": Doors(compiles=".triton.target:Triton", loads=".triton.loading:load"),
+}
+"""The targets by name."""
+
+BY_DEVICE = {"cpu": "cpu", "cuda": "triton"}
+"""The name of the target that compiles for a type of device."""
+
+_forced: ContextVar[str | None] = ContextVar("forced", default=None)
+
+
+def of_device(device_type: str) -> str | None:
+    """The name of the target that compiles for such devices, if there is one."""
+    return _forced.get() or BY_DEVICE.get(device_type)
+
+
+@contextlib.contextmanager
+def forced(name: str) -> Iterator[None]:
+    """Compile for this target, whatever the device: the tests run Triton's kernels on CPU tensors, by its interpreter.
+
+    The cache of captured graphs does not know of this, so it must be another one than outside.
+    """
+    token = _forced.set(name)
+    try:
+        yield
+    finally:
+        _forced.reset(token)
+
+
+@functools.cache
+def named(name: str) -> Target:
+    """The target of this name."""
+    target: Target = _found(TARGETS[name].compiles)()
+    return target
+
+
+def loader(name: str) -> Loader:
+    """What loads the artifacts that have this name."""
+    found: Loader = _found(TARGETS[name].loads)
+    return found
+
+
+def _found(path: str) -> Any:
+    module, _, attribute = path.partition(":")
+    return getattr(importlib.import_module(module, __name__), attribute)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 
+from torchmux.backends.native import targets
 from torchmux.config import config
 from torchmux.registry import GraphReport
+
+from .interpreted import VARIABLE, Worker
 
 
 def leaves(value: Any) -> list[torch.Tensor]:
@@ -54,11 +58,57 @@ def same_numbers() -> None:
     torch.manual_seed(0)
 
 
+@pytest.fixture(autouse=True)
+def verified() -> Iterator[None]:
+    """What the compiler builds is checked after each of its passes."""
+    with config.patch(debug=True):
+        yield
+
+
+# --- targets ----------------------------------------------------------------------------------------------------------
+
+FOR_BOTH = (pytest.mark.parametrize("target", ["cpu", "triton"], indirect=True), pytest.mark.usefixtures("target"))
+"""Marks for tests that run for both targets: for Triton in a process of their own, by its interpreter."""
+
+
+@pytest.fixture
+def target(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The target that native compiles for; the CPU, unless the test is marked with :data:`FOR_BOTH`."""
+    name = getattr(request, "param", "cpu")
+    if name == "cpu":
+        yield name
+    else:
+        pytest.importorskip("triton")
+        with targets.forced(name):
+            yield name
+
+
+_WORKER = pytest.StashKey[Worker]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Hand tests for Triton to the process where its interpreter runs."""
+    if pyfuncitem.funcargs.get("target") != "triton" or VARIABLE in os.environ:
+        return None
+    config = pyfuncitem.config
+    worker = config.stash.setdefault(_WORKER, Worker(config.rootpath))
+    passed, printed = worker.run(pyfuncitem.nodeid)
+    if not passed:
+        pytest.fail(printed, pytrace=False)
+    return True
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if (worker := config.stash.get(_WORKER, None)) is not None:
+        worker.stop()
+
+
 Check = Callable[..., GraphReport]
 
 
 @pytest.fixture
-def check(capture, tmp_path) -> Check:
+def check(capture, target, tmp_path) -> Check:
     """``check(function, *args)`` compiles strictly, compares with eager and float64, and returns the report."""
 
     def run(function: Any, *args: Any, dynamic: Any = None, options: Any = None, strict: bool = True) -> GraphReport:

@@ -132,7 +132,7 @@ def test_scratch_memory_is_kept(check, capture) -> None:
 
 def test_the_fastest_way_is_kept(capture, monkeypatch, tmp_path) -> None:
     """As measured: here by made-up times, which single out one way."""
-    monkeypatch.setattr(tuning, "_least_times", lambda runs, inputs: [0.3, 0.2, *([0.4] * (len(runs) - 2))])
+    monkeypatch.setattr(tuning, "_least_times", lambda runs, inputs, target: [0.3, 0.2, *([0.4] * (len(runs) - 2))])
     with config.patch(cache_dir=tmp_path):
         captured = capture(network, *INPUTS)
         compiled = captured.compile("native", strict=True, options={"max_autotune": True})

@@ -1,0 +1,17 @@
+"""The CPU: C++ that calls BLAS, in one shared object for each graph.
+
+When a graph is compiled, in this order:
+
+* ``target`` answers what the CPU takes, and calls the rest,
+* ``selection`` decides who computes products, convolutions and attention, with ``choosing_convolutions`` for what is
+  measured ahead,
+* ``module`` prints the shared object and the Python function that calls it, with ``cpp`` and ``cpp_sequential`` for
+  kernels, whose expressions are in ``cpp_scopes``, on top of ``kernels.h``,
+* ``source`` is the text, whole or in pieces, ``build`` runs the compiler that ``toolchain`` finds.
+
+When it is loaded: ``loading``, with ``packing`` for constant weights, ``choosing`` for what is measured then
+(``gemm.h`` has the kernels that compete with the library's products, ``convolution.h`` with its convolutions), and
+``attention_kernel``.
+
+Importing this package imports none of that.
+"""

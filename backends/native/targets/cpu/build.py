@@ -17,7 +17,7 @@ import torch
 from torchmux.config import config
 from torchmux.registry.errors import BackendUnavailable, CompilationFailed
 
-from ... import compiler_command, probe
+from .toolchain import compiler_command, probe
 
 FLAGS = [
     "-std=c++17",

@@ -12,7 +12,7 @@ import torch
 from ...ir import index
 from ...ir.expressions import Buffer, Node, compute_type
 from ...ir.index import Index, Ix, Var
-from ...ir.operations import COMPARE
+from ...ir.operation_table import OPERATIONS
 
 NAMES: dict[torch.dtype, str] = {
     torch.float32: "f32",
@@ -28,9 +28,8 @@ NAMES: dict[torch.dtype, str] = {
 }
 """How an element is stored."""
 
-_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^"}
 _PROMOTED = (torch.bool, torch.int8, torch.uint8, torch.int16)
-_FUNCTIONS = {"floor_div", "floor_rem", "maximum", "minimum"}
+"""What C++ computes as int."""
 
 
 def register_type(dtype: torch.dtype, vector: bool) -> str:
@@ -180,26 +179,13 @@ class Writer:
             extent, wrap = node.attr
             lanes = self.lanes if vector else "All()"
             return f"check({args[0]}, {self.index(extent)}, {'true' if wrap else 'false'}, bad, {lanes})"
-        if op in _INFIX:
-            text = f"{args[0]} {_INFIX[op]} {args[1]}"
-            # C++ computes small integers and bools as int.
-            return f"({kind})({text})" if node.dtype in _PROMOTED and not vector else text
-        if op in COMPARE:
-            return f"{op}({args[0]}, {args[1]})"
-        if op == "where":
-            scalar_condition = vector and not self.is_vector(node.args[0])
-            if scalar_condition:
-                return f"({self.name(node.args[0])} ? {args[1]} : {args[2]})"
-            return f"sel({args[0]}, {args[1]}, {args[2]})"
-        if op == "not":
-            return f"~{args[0]}" if vector else f"!{args[0]}"
-        if op == "bitwise_not":
-            return f"({kind})~{args[0]}" if not vector else f"~{args[0]}"
-        if op == "neg":
-            return f"({kind})-{args[0]}" if node.dtype in _PROMOTED and not vector else f"-{args[0]}"
-        if op in _FUNCTIONS:
-            return f"{op}({', '.join(args)})"
-        return f"m_{op}({', '.join(args)})"
+        if op == "where" and vector and not self.is_vector(node.args[0]):
+            return f"({self.name(node.args[0])} ? {args[1]} : {args[2]})"
+        spelling = OPERATIONS[op].cpp
+        if vector:
+            return spelling.text.format(*args)
+        text = (spelling.scalar or spelling.text).format(*args)
+        return f"({kind})({text})" if spelling.promotes and node.dtype in _PROMOTED else text
 
     def _cast(self, source: torch.dtype, target: torch.dtype, text: str, vector: bool) -> str:
         kind = register_type(target, vector)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import torchmux
-from torchmux.backends.native.rewrites import attention
+from torchmux.backends.native.targets.cpu import target
 from torchmux.config import config
 
 from ..conftest import assert_as_exact_as_eager
@@ -21,7 +21,7 @@ FUSED = "torchmux.attention.default"
 
 @pytest.fixture(autouse=True)
 def however_small(monkeypatch):
-    monkeypatch.setattr(attention, "SMALLEST", 1)
+    monkeypatch.setattr(target, "SMALLEST_ATTENTION", 1)
     torchmux.reset()
     with config.patch(cache_enabled=False):  # what is kept does not know of this
         yield
@@ -212,7 +212,7 @@ def test_small_ones_and_those_without_fusion_stay(monkeypatch) -> None:
     with torch.no_grad():
         assert FUSED not in run(SPELLINGS["plain"], *tensors(), options={"fusion": False})[1]
         torchmux.reset()
-        monkeypatch.setattr(attention, "SMALLEST", 55)
+        monkeypatch.setattr(target, "SMALLEST_ATTENTION", 55)
         assert FUSED not in run(SPELLINGS["plain"], *tensors())[1]
 
 

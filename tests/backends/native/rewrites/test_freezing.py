@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 import torchmux
-from torchmux.backends.native.lowering import convolutions
-from torchmux.backends.native.targets.cpu import choosing, packing
+from torchmux.backends.native.targets.cpu import choosing, packing, selection
 from torchmux.config import config
 from torchmux.registry import GraphReport
 
@@ -84,7 +83,7 @@ class Wide(nn.Module):
 @pytest.mark.parametrize("own", [True, False])
 @pytest.mark.parametrize("images, size", [(1, 22), (3, 17)])
 def test_own_convolutions(own: bool, images: int, size: int, monkeypatch, frozen) -> None:
-    monkeypatch.setattr(convolutions, "is_own_faster", lambda shape: own)
+    monkeypatch.setattr(selection, "is_own_faster", lambda shape: own)
     cpp, python = frozen(Wide(), torch.randn(images, 3, size, size + 5)).output_code
     assert cpp.count("  convolution<") == 8 * own
     assert len(re.findall(r"_convolution_pointwise_?\.", python)) == 8 * (not own)
@@ -107,7 +106,7 @@ def test_what_a_loop_reads_is_not_overwritten(own: bool, monkeypatch, frozen) ->
             twice = a * 2
             return torch.tanh(self.two(x) + a) * twice
 
-    monkeypatch.setattr(convolutions, "is_own_faster", lambda shape: own)
+    monkeypatch.setattr(selection, "is_own_faster", lambda shape: own)
     frozen(Read(), torch.randn(1, 32, 9, 9))
 
 
@@ -124,7 +123,7 @@ def test_a_sum_waits_for_who_reads_what_it_overwrites(monkeypatch, frozen) -> No
             aside = self.two(a)
             return torch.cat([aside, self.three(x) + a])
 
-    monkeypatch.setattr(convolutions, "is_own_faster", lambda shape: shape.adds)
+    monkeypatch.setattr(selection, "is_own_faster", lambda shape: shape.adds)
     cpp, python = frozen(Aside(), torch.randn(1, 32, 9, 9)).output_code
     assert "convolution<" in cpp
     assert python.count("_pointwise.default(") == 2

@@ -101,7 +101,7 @@ def test_products_and_convolutions_are_in_one_of_the_pieces(freeze: bool, monkey
     model, x = Model().eval(), torch.randn(1, 3, 34, 34)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     monkeypatch.setattr("torchmux.backends.native.targets.cpu.source.SMALLEST_PIECE", 100)
-    monkeypatch.setattr("torchmux.backends.native.lowering.convolutions.is_own_faster", lambda shape: True)
+    monkeypatch.setattr("torchmux.backends.native.targets.cpu.selection.is_own_faster", lambda shape: True)
     with config.patch(cache_dir=tmp_path), torch.no_grad():
         compiled = torchmux.compile(model, backend="native", options={"freeze": freeze}, strict=True)
         torch.testing.assert_close(compiled(x), model(x))

@@ -1,0 +1,43 @@
+"""What lowering and rewrites ask of a target, without knowing which one it is.
+
+Products, convolutions and attention are abstract in a program.  In which form their operands lie in memory is settled
+while a graph is lowered, though, since everything around them takes that form over: so lowering asks.  The answers
+depend on dtypes, sizes and strides alone; nothing is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, Protocol
+
+import torch
+
+from .index import Index
+from .values import Value
+
+
+class Forms(Protocol):
+    """The forms in which a target takes operands, and what it cannot compute at all."""
+
+    def lacks(self) -> Mapping[str, str]:
+        """The operations of the table that the target does not spell, with the reasons."""
+
+    def takes_matrix(self, matrix: Value) -> bool:
+        """Whether a product reads ``matrix``, which is in memory, where it lies; it is copied otherwise."""
+
+    def padded_strides(self, matrix: Value) -> tuple[Index, ...] | None:
+        """Strides with gaps between rows, which the option ``shape_padding`` asks for where a matrix is written for a
+        product; None if there is nothing to gain."""
+
+    def order_of_images(self, images: Value, weight: Value) -> Literal["usual", "channels last"] | None:
+        """In which order of dimensions a convolution should read and write images; None: as they come.
+
+        The sizes are known numbers, and the weight may change from call to call.
+        """
+
+    def finishes_convolutions(self) -> bool:
+        """Whether a convolution with a constant weight adds a tensor to its result and applies a relu itself; it then
+        reads and writes images whose channels lie side by side."""
+
+    def attends(self, query: torch.Tensor, scores: int) -> bool:
+        """Whether fused attention is worth it for ``query``, a fake tensor, with so many scores in each head."""

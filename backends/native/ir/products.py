@@ -1,0 +1,115 @@
+"""The abstract operations: products of matrices, convolutions, attention.
+
+Lowering says with them what is computed, of operands that lie in memory.  A target decides who computes them: a
+library, a kernel of its own, or one of torch's operators (``Target.select``).  What is computed along with the result,
+where one kernel can do both, is part of the operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .expressions import Buffer
+from .index import Index
+from .program import TensorRef
+
+
+def _buffers(refs: Iterable[TensorRef | None]) -> set[Buffer]:
+    return {ref.buffer for ref in refs if ref is not None}
+
+
+@dataclass(eq=False)
+class Product:
+    """``target = left @ right``, of matrices or of as many matrices in each; the target is contiguous.
+
+    What follows is statements that read the target: the kernel that finishes a product may work in its place
+    (``schedule/placement.py``).
+    """
+
+    target: Buffer
+    left: TensorRef
+    right: TensorRef
+    origins: list[Any] = field(default_factory=list)
+
+    @property
+    def m(self) -> Index:
+        return self.left.sizes[-2]
+
+    @property
+    def n(self) -> Index:
+        return self.right.sizes[-1]
+
+    @property
+    def k(self) -> Index:
+        return self.left.sizes[-1]
+
+    @property
+    def batch(self) -> Index:
+        return self.left.sizes[0] if len(self.left.sizes) == 3 else 1
+
+    @property
+    def reads(self) -> set[Buffer]:
+        return _buffers((self.left, self.right))
+
+    @property
+    def writes(self) -> set[Buffer]:
+        return {self.target}
+
+
+@dataclass(eq=False)
+class Convolution:
+    """``target = addend + convolution(image) + bias``, at least 0 with ``relu``.
+
+    The settings are those of torch, a number for each dimension of space.  ``constant`` is the attribute of the graph
+    that the weight is, where it does not change and the target said that it finishes convolutions; only then there may
+    be an ``addend`` or ``relu``.  Then, too, all images are channels last, the bias has no gaps, and ``target`` may be
+    the buffer of ``addend``, which nothing reads afterwards.
+    """
+
+    target: Buffer
+    image: TensorRef
+    weight: TensorRef
+    bias: TensorRef | None
+    stride: tuple[Index, ...]
+    padding: tuple[Index, ...]
+    dilation: tuple[Index, ...]
+    transposed: bool = False
+    output_padding: tuple[Index, ...] = ()
+    groups: Index = 1
+    constant: str | None = None
+    addend: TensorRef | None = None
+    relu: bool = False
+    origins: list[Any] = field(default_factory=list)
+
+    @property
+    def reads(self) -> set[Buffer]:
+        return _buffers((self.image, self.weight, self.bias, self.addend))
+
+    @property
+    def writes(self) -> set[Buffer]:
+        return {self.target}
+
+
+@dataclass(eq=False)
+class Attention:
+    """``target = softmax(query @ key.mT * scale + mask) @ value``, and ``sums``, the logarithm of the sum of ``exp`` in
+    each row of scores, which the gradient needs; see ``torchmux::attention`` in ``rewrites/attention_operator.py``."""
+
+    target: Buffer
+    sums: Buffer
+    query: TensorRef
+    key: TensorRef
+    value: TensorRef
+    mask: TensorRef | None
+    scale: float
+    origins: list[Any] = field(default_factory=list)
+
+    @property
+    def reads(self) -> set[Buffer]:
+        return _buffers((self.query, self.key, self.value, self.mask))
+
+    @property
+    def writes(self) -> set[Buffer]:
+        return {self.target, self.sums}

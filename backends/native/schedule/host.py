@@ -1,0 +1,209 @@
+"""The host side of a graph, in neutral steps: what the function that runs the graph does, in order.
+
+It reads sizes, takes inputs in the layout that the code was made for, allocates, launches what stands between two
+calls of torch's operators, makes these calls, and returns tensors.  A target prints these steps (``targets/host.py``),
+and what a launch is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torchmux.config import config
+
+from ..ir.expressions import Buffer
+from ..ir.index import Index
+from ..ir.program import Call, Program, TensorRef
+from . import memory
+from .kernel import Kernel
+from .memory import Arena
+from .placement import in_place, reads_of, writes_of
+from .schedule import Schedule
+from .stages import LoopNest
+from .verify import verify_nest
+
+
+@dataclass(frozen=True)
+class ReadSize:
+    """``name`` is the input at a position, a number, or one of its sizes."""
+
+    name: str
+    input: int
+    dim: int | None
+
+
+@dataclass(frozen=True)
+class FitInput:
+    """An input that lies otherwise than the code expects is copied."""
+
+    buffer: Buffer
+
+
+@dataclass(frozen=True)
+class MakeArena:
+    """Memory for what torch never sees, in bytes, which may be none: all that :attr:`Host.arena` places."""
+
+    size: Index
+
+
+@dataclass(frozen=True)
+class Allocate:
+    """A tensor, for its strides, on its device."""
+
+    buffer: Buffer
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Kernels and other steps of the target, one after the other.
+
+    ``tensors`` are the buffers among those that they touch that are tensors of the host; the rest lies in the arena.
+    """
+
+    number: int
+    steps: list[Any]
+    tensors: list[Buffer]
+
+
+@dataclass(frozen=True)
+class CallOperator:
+    """A call of torch's; ``kept`` are its results that are used, None for the others."""
+
+    call: Call
+    kept: list[Buffer | None]
+
+
+@dataclass(frozen=True)
+class Release:
+    """Tensors that nothing uses any more."""
+
+    buffers: list[Buffer]
+
+
+@dataclass(frozen=True)
+class Return:
+    """What the graph returns: tensors and numbers."""
+
+    results: list[TensorRef | Index]
+
+
+HostStep = ReadSize | FitInput | MakeArena | Allocate | Launch | CallOperator | Release | Return
+
+
+@dataclass
+class Host:
+    """``parameters`` of the function are the inputs, a buffer or, for a number, its name; ``steps`` its body.
+
+    ``alias`` are buffers that lie where another one lies; ``arena`` places those that are no tensors.
+    """
+
+    parameters: list[Buffer | str]
+    steps: list[HostStep]
+    alias: dict[Buffer, Buffer]
+    arena: Arena
+
+    def placed(self, buffer: Buffer) -> Buffer:
+        """The buffer where ``buffer`` lies."""
+        return self.alias.get(buffer, buffer)
+
+    def touched(self, step: Any) -> set[Buffer]:
+        """The buffers that a step reads or writes, as they are placed."""
+        return {self.placed(b) for b in reads_of(step) | writes_of(step)}
+
+    @property
+    def launches(self) -> list[Launch]:
+        return [step for step in self.steps if isinstance(step, Launch)]
+
+    @property
+    def calls(self) -> list[Call]:
+        return [step.call for step in self.steps if isinstance(step, CallOperator)]
+
+
+def plan(program: Program, schedule: Schedule, plan_loops: Callable[[Kernel, set[Buffer]], LoopNest]) -> Host:
+    """What the function that runs ``schedule`` does; ``plan_loops`` arranges a kernel, of which so much is needed."""
+    return _Planner(program, schedule, plan_loops).run()
+
+
+class _Planner:
+    def __init__(
+        self, program: Program, schedule: Schedule, plan_loops: Callable[[Kernel, set[Buffer]], LoopNest]
+    ) -> None:
+        self.program = program
+        readers: dict[Buffer, list[int]] = {}
+        for at, step in enumerate(schedule.steps):
+            for buffer in step.reads:
+                readers.setdefault(buffer, []).append(at)
+        outputs = {ref.buffer for ref in program.outputs if isinstance(ref, TensorRef)}
+        self.work: list[Any] = []
+        for at, step in enumerate(schedule.steps):
+            if isinstance(step, Kernel):
+                needed = {b for b in step.writes if b in outputs or any(r != at for r in readers.get(b, ()))}
+                nest = plan_loops(step, needed)
+                if config.debug:
+                    verify_nest(nest, "planning loops")
+                self.work.append(nest)
+            else:
+                self.work.append(step)
+        inputs = {b for b in program.inputs if isinstance(b, Buffer)}
+        constants = {b for b in program.buffers if b.name in program.constants}
+        self.given = inputs | constants | set(program.packs.values())
+        self.held = self.given | outputs  # the tensors: what torch sees
+        for step in self.work:
+            if isinstance(step, Call):
+                self.held |= step.reads | step.writes
+        self.host = Host(
+            [b if isinstance(b, Buffer) else f"number{n}" for n, b in enumerate(program.inputs)],
+            [],
+            in_place(self.work, self.held),
+            Arena({}, 0),
+        )
+        self.uses = [self.host.touched(step) for step in self.work]
+        self.host.arena = memory.plan(self.uses, set().union(*self.uses, set()) - self.held)
+
+    def run(self) -> Host:
+        steps = self.host.steps
+        steps += [ReadSize(name, at, dim) for name, (at, dim) in self.program.symbols.items()]
+        used = set().union(*self.uses, set())
+        steps += [FitInput(b) for b in self.program.inputs if isinstance(b, Buffer) and b in used]
+        steps.append(MakeArena(self.host.arena.size))
+        pieces = self._pieces()
+        last: dict[Buffer, int] = {}
+        for at, piece in enumerate(pieces):
+            for buffer in piece.tensors if isinstance(piece, Launch) else piece.call.reads | piece.call.writes:
+                last[buffer] = at
+        made = set(self.given)
+        for at, piece in enumerate(pieces):
+            if isinstance(piece, Launch):
+                fresh = [b for b in piece.tensors if b not in made]
+                steps += [Allocate(b) for b in fresh]
+            else:
+                fresh = [b for b in piece.kept if b is not None]
+            made.update(fresh)
+            steps.append(piece)
+            gone = [b for b in made if last.get(b) == at and b.kind == "temp"]
+            if gone:
+                steps.append(Release(sorted(gone, key=lambda b: b.name)))
+        steps.append(Return(list(self.program.outputs)))
+        return self.host
+
+    def _pieces(self) -> list[Launch | CallOperator]:
+        """The calls, and what stands between two of them."""
+        pieces: list[Launch | CallOperator] = []
+        launches = 0
+        read = set().union(*map(reads_of, self.work), set())
+        for step in self.work:
+            if isinstance(step, Call):
+                kept = [b if b is not None and (b in read or b.kind == "output") else None for b in step.results]
+                pieces.append(CallOperator(step, kept))
+                continue
+            if not pieces or not isinstance(pieces[-1], Launch):
+                pieces.append(Launch(launches, [], []))
+                launches += 1
+            launch = pieces[-1]
+            assert isinstance(launch, Launch)
+            launch.steps.append(step)
+            touched = sorted(self.host.touched(step), key=lambda b: b.name)
+            launch.tensors.extend(b for b in touched if b in self.held and b not in launch.tensors)
+        return pieces

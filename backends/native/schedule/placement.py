@@ -1,0 +1,74 @@
+"""Which results lie in the same place: what finishes a product works over it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from ..ir import index
+from ..ir.expressions import Buffer
+from ..ir.products import Product
+from .stages import LoopNest, Store, read_by, stored_by
+
+
+def reads_of(step: Any) -> set[Buffer]:
+    """The buffers that a planned step reads."""
+    found: set[Buffer] = read_by(step) if isinstance(step, LoopNest) else step.reads
+    return found
+
+
+def writes_of(step: Any) -> set[Buffer]:
+    """The buffers that a planned step writes."""
+    found: set[Buffer] = stored_by(step) if isinstance(step, LoopNest) else step.writes
+    return found
+
+
+def in_place(steps: Sequence[Any], held: Collection[Buffer]) -> dict[Buffer, Buffer]:
+    """Results of products that lie where the one kernel that reads them puts its own result; none of ``held``."""
+    readers: dict[Buffer, list[Any]] = {}
+    writers: dict[Buffer, int] = {}
+    for step in steps:
+        for buffer in reads_of(step):
+            readers.setdefault(buffer, []).append(step)
+        for buffer in writes_of(step):
+            writers[buffer] = writers.get(buffer, 0) + 1
+    alias: dict[Buffer, Buffer] = {}
+    for step in steps:
+        if not isinstance(step, Product) or step.target in held:
+            continue
+        using = readers.get(step.target, [])
+        if len(using) != 1 or not isinstance(using[0], LoopNest):
+            continue
+        for target in sorted(stored_by(using[0]), key=lambda b: b.name):
+            free = writers[target] == 1 and target not in alias.values()
+            if free and _takes_over(using[0], step.target, target):
+                alias[step.target] = target
+                break
+    return alias
+
+
+def _takes_over(nest: LoopNest, source: Buffer, target: Buffer) -> bool:
+    """Whether ``target`` can lie where ``source`` lies: each element is read in its place before it is written."""
+    stores = [
+        (at, step)
+        for at, stage in enumerate(nest.stages)
+        for step in [*stage.before, *stage.body]
+        if isinstance(step, Store) and step.buffer is target
+    ]
+    if len(stores) != 1 or source.dtype is not target.dtype or source.numel != target.numel:
+        return False
+    last, store = stores[0]
+    for at, stage in enumerate(nest.stages):
+        loaded = written = False  # in this pass, the element of the source; that of the target
+        for step in [*stage.before, *stage.body]:
+            for buffer, position in step.value.loads:
+                if buffer is source:
+                    if at > last or position is not store.position or (written and not loaded):
+                        return False
+                    loaded = True
+            if isinstance(step, Store) and any(
+                b is source for a in index.data_atoms(step.position) for b, _ in a.node.loads
+            ):
+                return False
+            written |= step is store
+    return True

@@ -1,0 +1,43 @@
+"""A shared object that was kept, ready to be called in this process."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from ..loaded import Loaded
+from . import build
+
+
+def load(own: Mapping[str, Any], built: bytes, constants: Mapping[str, torch.Tensor]) -> Loaded:
+    """The functions of a library, and the weights that they want packed; see :data:`..loaded.Loader`."""
+    if own["attends"]:
+        from . import attention_kernel  # noqa: F401  # which registers the operators
+    library = build.load(built) if built else None
+    names: dict[str, Any] = {"library": library}  # kept alive with the functions
+    if own["packs"]:
+        from . import packing
+
+        names |= packing.packed(own["packs"], constants, library)
+    if own["products"]:
+        from . import choosing
+
+        choosing.choose(own["products"], library)
+    for at in range(own["launches"]):
+        function = getattr(library, f"run{at}")
+        function.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        function.restype = ctypes.c_int64
+        names[f"run{at}"] = function
+    timers = own["timers"]
+    return Loaded(names, (lambda: _times_taken(library, timers)) if timers else None)
+
+
+def _times_taken(library: Any, count: int) -> list[float]:
+    """The seconds of each timed step, which begin again at none."""
+    spent = (ctypes.c_double * count).in_dll(library, "spent")
+    found = list(spent)
+    ctypes.memset(ctypes.addressof(spent), 0, ctypes.sizeof(spent))
+    return found

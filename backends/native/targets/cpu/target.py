@@ -1,0 +1,122 @@
+"""The CPU: C++ kernels, BLAS, oneDNN, and kernels of our own where these are faster."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Literal
+
+import torch
+
+from ...ir import index
+from ...ir.expressions import Buffer
+from ...ir.index import Index
+from ...ir.products import Product
+from ...ir.program import Program, image_layout
+from ...ir.values import Value
+from ...options import NativeOptions
+from ...schedule import host
+from ...schedule.schedule import Schedule
+from ..target import Module, Target
+from . import build, module, selection
+
+SMALLEST_ATTENTION = 256 * 256
+"""Queries times keys from which the fused kernel is faster than two products and the loop between them."""
+
+FEW_CHANNELS = 16
+"""The library is slow with images of so few channels, as they are read from files, unless these are last."""
+
+_CACHE_LINE = 64
+_ATTENDS = frozenset((torch.float32, torch.float64, torch.bfloat16, torch.float16))
+
+
+class Cpu(Target):
+    name = "cpu"
+    device_type = "cpu"
+    scratch_bytes = 64 * 1024  # on the stack of a thread
+
+    # --- forms ----------------------------------------------------------------------------------------------------
+
+    def takes_matrix(self, matrix: Value) -> bool:
+        """BLAS wants stride 1 in one of the last two dimensions, and a usual one in the other."""
+        if not selection.is_multiplied_here(matrix.dtype):
+            return True
+        assert matrix.place is not None
+        rows, columns = matrix.place.strides[-2:]
+        m, n = matrix.sizes[-2:]
+        return (_unit(columns, n) and _leading(rows, n, m)) or (_unit(rows, m) and _leading(columns, m, n))
+
+    def padded_strides(self, matrix: Value) -> tuple[Index, ...] | None:
+        """Rows begin in cache lines of their own, and not all in the same set of the cache."""
+        if not selection.is_multiplied_here(matrix.dtype):
+            return None
+        line = _CACHE_LINE // matrix.dtype.itemsize
+        *outer, last = matrix.sizes
+        if type(last) is not int or any(type(s) is not int for s in outer) or last < line:
+            return None
+        step = -(-last // line) * line
+        if step % (64 * line) == 0:
+            step += line
+        strides = [1]
+        for extent in reversed(outer):
+            strides.append(step)
+            step *= int(extent)  # type: ignore[arg-type]
+        return tuple(reversed(strides))
+
+    def order_of_images(self, images: Value, weight: Value) -> Literal["usual", "channels last"] | None:
+        """Whether the images are worth more than the weight, which the library then reorders in each call."""
+        if images.dtype is not torch.float32:
+            return None
+        _, channels, height, width = weight.sizes
+        if channels < FEW_CHANNELS:  # type: ignore[operator]
+            last = height * width > 1  # type: ignore[operator]
+        else:
+            lie_so = image_layout(images) is not None
+            last = lie_so and (height * width == 1 or weight.numel <= 2 * images.numel)  # type: ignore[operator]
+        return "channels last" if last else "usual"
+
+    def finishes_convolutions(self) -> bool:
+        return torch.backends.mkldnn.is_available()
+
+    def attends(self, query: torch.Tensor, scores: int) -> bool:
+        if query.dtype not in _ATTENDS or scores < SMALLEST_ATTENTION:
+            return False
+        from . import attention_kernel  # noqa: F401  # which registers the operators
+
+        return True
+
+    # --- from a program to a module -------------------------------------------------------------------------------
+
+    def select(self, program: Program, options: NativeOptions) -> None:
+        selection.select(program, own_convolutions=options.matmul != "library")
+
+    def assemble(self, program: Program, schedule: Schedule, options: NativeOptions, *, timed: bool) -> Module:
+        plan = host.plan(program, schedule, self.plan_loops)
+        return module.assemble(program, plan, options, timed=timed)
+
+    def build(self, module: Module, options: NativeOptions) -> bytes:
+        pieces = module.parts.pieces(torch.get_num_threads()) if module.parts.main else []
+        return build.compile_source(*pieces, optimize=module.own["optimize"]) if pieces else b""
+
+    # --- what is said and tuned -----------------------------------------------------------------------------------
+
+    def hints(self, program: Program, schedule: Schedule, weights: Collection[int]) -> list[str]:
+        read = {b for at in weights if isinstance(b := program.inputs[at], Buffer)}
+        products = [s for s in schedule.steps if isinstance(s, Product) and not isinstance(s, selection.PackedProduct)]
+        count = sum(step.right.buffer in read for step in products)
+        if not count:
+            return []
+        return [
+            f"{count} matrix products read weights as torch keeps them; options={{'freeze': True}} packs weights that "
+            f"do not change."
+        ]
+
+    def variants(self, options: NativeOptions) -> list[dict[str, Any]]:
+        return [{"optimize": "O3"}]
+
+
+def _unit(stride: Index, extent: Index) -> bool:
+    return (type(stride) is int and stride == 1) or (type(extent) is int and extent == 1)
+
+
+def _leading(stride: Index, least: Index, extent: Index) -> bool:
+    return (type(extent) is int and extent == 1) or index.not_negative(stride - least)

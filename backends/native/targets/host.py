@@ -1,0 +1,138 @@
+"""Printing the host side of a graph as a Python function.
+
+What differs between targets is how the code of a piece is launched, and where memory that torch never sees comes from:
+a target's printer derives from :class:`HostPrinter` and adds both.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..ir import index
+from ..ir.expressions import Buffer
+from ..ir.index import Index
+from ..ir.program import TensorRef
+from ..schedule.host import (
+    Allocate,
+    CallOperator,
+    FitInput,
+    Host,
+    HostStep,
+    Launch,
+    MakeArena,
+    ReadSize,
+    Release,
+    Return,
+)
+
+
+class HostPrinter(ABC):
+    """Prints ``run``, a function of the graph's flat inputs, whose other names are those of ``runtime``."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.parameters = [b.name if isinstance(b, Buffer) else b for b in host.parameters]
+
+    def run(self) -> str:
+        lines = [f"def run({', '.join(self.parameters)}):"]
+        for step in self.host.steps:
+            lines += [f"    {line}" for line in self.lines(step)]
+        return "\n".join(lines) + "\n"
+
+    def lines(self, step: HostStep) -> list[str]:
+        match step:
+            case ReadSize(name, at, dim):
+                source = self.parameters[at]
+                return [f"{name} = {source if dim is None else f'{source}.shape[{dim}]'}"]
+            case FitInput(buffer):
+                return self._fit(buffer)
+            case MakeArena(size):
+                return self.arena(size)
+            case Allocate(buffer):
+                return [allocation(buffer)]
+            case Launch():
+                return self.launch(step)
+            case CallOperator():
+                return self._call(step)
+            case Release(buffers):
+                return [f"del {', '.join(b.name for b in buffers)}"]
+            case Return(results):
+                shown = [text_of(ref) if not isinstance(ref, TensorRef) else view_of(ref) for ref in results]
+                return [f"return ({', '.join(shown)}{',' if len(shown) == 1 else ''})"]
+
+    @abstractmethod
+    def arena(self, size: Index) -> list[str]:
+        """Memory of so many bytes for what torch never sees."""
+
+    @abstractmethod
+    def launch(self, launch: Launch) -> list[str]:
+        """Calls of the target's code."""
+
+    def _fit(self, buffer: Buffer) -> list[str]:
+        strides = tuple_of(buffer.strides)
+        if buffer.strides == index.contiguous_strides(buffer.sizes):
+            test = f"not {buffer.name}.is_contiguous()"
+        else:
+            test = f"{buffer.name}.stride() != {strides}"
+        return [f"if {test}:", f"    {buffer.name} = fit({buffer.name}, {strides})"]
+
+    def _call(self, step: CallOperator) -> list[str]:
+        call = step.call
+        op = call.op
+        arguments = [argument(a) for a in call.args] + [f"{k}={argument(v)}" for k, v in call.kwargs.items()]
+        namespace, _, name = op.name().partition("::")
+        packet, _, _ = name.partition(".")
+        text = f"ops.{namespace}.{packet}.{op._overloadname}({', '.join(arguments)})"
+        if len(call.results) == 1 and op._schema.returns[0].type.kind() != "ListType":
+            lines = [f"result = ({text},)"]
+        else:
+            lines = [f"result = {text}"]
+        for n, buffer in enumerate(step.kept):
+            if buffer is not None:
+                lines.append(f"{buffer.name} = fit(result[{n}], {tuple_of(buffer.strides)})")
+        return [*lines, "del result"]
+
+
+def allocation(buffer: Buffer) -> str:
+    """A tensor for ``buffer``."""
+    where = "" if buffer.device.type == "cpu" else f", device={argument(buffer.device)}"
+    return f"{buffer.name} = empty({tuple_of(buffer.sizes)}, {tuple_of(buffer.strides)}, dtype={buffer.dtype}{where})"
+
+
+def text_of(value: Any) -> str:
+    """An index of sizes, whose operators Python shares with C++ for what is not negative."""
+    if not isinstance(value, index.Ix):
+        return repr(value)
+    return f"({value!r})"
+
+
+def tuple_of(values: Sequence[Index]) -> str:
+    return "(" + "".join(f"{text_of(v)}, " for v in values) + ")"
+
+
+def view_of(ref: TensorRef) -> str:
+    """The tensor that an operator is passed, or the caller gets."""
+    buffer = ref.buffer
+    whole = ref.sizes == buffer.sizes and ref.strides == buffer.strides and type(ref.offset) is int and ref.offset == 0
+    if whole:
+        return buffer.name
+    return f"shown({buffer.name}, {tuple_of(ref.sizes)}, {tuple_of(ref.strides)}, {text_of(ref.offset)})"
+
+
+def argument(value: Any) -> str:
+    """An argument of an operator."""
+    if isinstance(value, TensorRef):
+        return view_of(value)
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(argument(v) for v in value) + "]"
+    if isinstance(value, index.Ix):
+        return text_of(value)
+    if isinstance(value, float):
+        return f"float({str(value)!r})"
+    if isinstance(value, torch.device):
+        return f"torch.device({str(value)!r})"
+    return repr(value)
