@@ -5,6 +5,7 @@ Each message is one paragraph that says what happened, where, and what to do abo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -45,10 +46,22 @@ class FallbackRefused(TorchmuxError):
 
 
 class GraphRefused(TorchmuxError):
-    """A backend's function raises it for a graph that it cannot take, and has not changed; the message is the reason.
+    """A backend raises it for a graph that it cannot take, and has not changed; the message is the reason.
 
     Eager runs the graph then, with a line in the log and in the report, or ``strict`` refuses it.
     """
+
+
+class NodesRefused(TorchmuxError):
+    """A backend's ``compile`` raises it for nodes that it cannot take after all; the graph is split again without them.
+
+    ``reasons`` maps names of nodes in the graph that ``compile`` was given to why.  Eager runs these nodes, with a line
+    in the log and in the report, or ``strict`` refuses them.
+    """
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"{name}: {reason}" for name, reason in reasons.items()))
+        self.reasons = dict(reasons)
 
 
 class FloatsNeeded(TorchmuxError):

@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch.fx import GraphModule, Node
 
+from torchmux.registry.errors import NodesRefused
 from torchmux.registry.spec import CompileRequest
 
 from ..common.adapter.binding import Input
 from ..common.adapter.constants import Watched
 from ..common.adapter.graphs import copy_graph, freeze, outputs
-from ..common.adapter.refusal import NodesRefused
 from ..common.adapter.results import Result
 from ..common.cache import listing
 from ..common.cache.cache import ArtifactCache, default_cache, graph_key

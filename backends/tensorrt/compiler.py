@@ -8,11 +8,11 @@ from typing import Any, Literal
 import torch
 from torch.fx import GraphModule, Node
 
+from torchmux.registry.errors import NodesRefused
 from torchmux.registry.spec import CompileRequest
 
 from ..common.adapter.constants import Watched
 from ..common.adapter.graphs import copy_graph, freeze, outputs
-from ..common.adapter.refusal import NodesRefused
 from ..common.adapter.results import Result
 from ..common.cache.cache import default_cache, graph_key
 from ..common.pipeline.runtime import in_torch

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from torchmux.registry.errors import NodesRefused
+
 from ..common.adapter import check
-from ..common.adapter.refusal import NodesRefused
 from . import machine
 from .codegen import build
 from .options import TvmOptions

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from torchmux.registry.report import output_code_of
+from ..pipeline.implementation import Told
 
 log = logging.getLogger("torchmux.constants")
 
@@ -45,15 +45,15 @@ class Watched:
 
     @property
     def cache_hit(self) -> bool:
-        return bool(getattr(self.run, "cache_hit", False))
+        return Told(self.run).cache_hit
 
     @property
     def notes(self) -> Sequence[str]:
-        return getattr(self.run, "notes", ())
+        return Told(self.run).notes
 
     @property
     def output_code(self) -> list[str]:
-        return output_code_of(self.run)
+        return Told(self.run).output_code
 
     def __call__(self, *args: Any) -> Sequence[Any]:
         state = self._state

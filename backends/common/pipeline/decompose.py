@@ -165,22 +165,6 @@ def _native_batch_norm(
     return aten._native_batch_norm_legit_no_training(input, weight, bias, mean, variance, momentum, eps)
 
 
-def table_for(implementation: Any) -> Table:
-    """The table that ``implementation`` asks for by its optional ``decompositions`` (a mapping or a method)."""
-    wanted = getattr(implementation, "decompositions", None)
-    if wanted is None:
-        return dict(core_aten())
-    return dict(wanted() if callable(wanted) else wanted)
-
-
-def whole_operators(implementation: Any) -> frozenset[Any]:
-    """The composite operators that ``implementation`` takes in one piece: its optional ``keep_whole``."""
-    wanted = getattr(implementation, "keep_whole", None)
-    if wanted is None:
-        return frozenset()
-    return frozenset(wanted() if callable(wanted) else wanted)
-
-
 def can_stay_whole(op: Any) -> bool:
     """Whether tracing could record the composite operator ``op`` itself.
 
