@@ -17,8 +17,8 @@ from torchmux.registry.spec import CompileRequest
 
 from ..common.adapter import check
 from ..common.adapter.binding import Input
-from ..common.adapter.constants import Watched
-from ..common.adapter.graphs import alone, copy_graph, lift_constants, outputs
+from ..common.adapter.constants import watched
+from ..common.adapter.graphs import alone, copy_graph, held_names, lift_constants, outputs
 from ..common.adapter.results import Result
 from ..common.cache import code_or_refusal
 from ..common.cache.cache import graph_key
@@ -58,15 +58,13 @@ class OnnxRuntime:
         """
         options = request.options if request.options is not None else OnnxrtOptions()
         place = devices.place_for(_values(gm), options)
-        if not (options.freeze and place.takes_constants and request.static_inputs):
-            return self._compile(gm, example_inputs, {}, place, request, options)
 
-        def make(constants: Mapping[int, torch.Tensor]) -> OnnxFunction:
+        def make(gm: GraphModule, constants: Mapping[int, torch.Tensor]) -> OnnxFunction:
             inputs = [constants.get(p, v) for p, v in enumerate(example_inputs)]
             contiguous = {p: t.detach().contiguous() for p, t in constants.items()}
-            return self._compile(copy_graph(gm), inputs, contiguous, place, request, options)
+            return self._compile(gm, inputs, contiguous, place, request, options)
 
-        return Watched(make, {p: example_inputs[p] for p in request.static_inputs})
+        return watched(options.freeze and place.takes_constants, gm, example_inputs, request, make)
 
     def _compile(
         self,
@@ -151,12 +149,13 @@ class _Parts:
         """Make placeholders of the tensors that ``gm`` holds."""
         results = [Result.of(n.meta["val"]) for n in outputs(gm)]
         count = len(gm.graph.find_nodes(op="placeholder"))
-        names = [str(n.target) for n in gm.graph.find_nodes(op="get_attr")]
-        lifted = lift_constants(gm, count)
+        names = held_names(gm)
+        held = [tensor.contiguous() for tensor in lift_constants(gm)]
+        lifted = {count + at: tensor for at, tensor in enumerate(held)}
         constants = {**frozen, **lifted} if place.takes_constants else {}
         placeholders = gm.graph.find_nodes(op="placeholder")
         inputs = [Input.of(p, node.meta["val"]) for p, node in enumerate(placeholders) if p not in constants]
-        return cls(count, inputs, results, names, [lifted[p] for p in sorted(lifted)], constants, place, options)
+        return cls(count, inputs, results, names, held, constants, place, options)
 
     def to_json(self) -> list[Any]:
         """All but constants, place and options."""

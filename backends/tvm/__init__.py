@@ -1,16 +1,13 @@
 """Apache TVM: captured ATen graphs through Relax.
 
+* ``compiler`` puts what follows together, with the artifact cache,
 * ``operators`` says what can go to TVM, asked of TVM's own PyTorch frontend,
-* ``translate`` writes a graph as a Relax function, with ``handlers`` for what that frontend has wrong,
-* ``compat`` knows what the versions of TVM have other names for,
-* ``library`` lets Relax call torch's kernels for matrix products, convolutions and attention,
-* ``mathlib`` and ``schedule`` make vectorized, parallel loops of what TVM fuses around those calls,
-* ``tuning`` has MetaSchedule look for better schedules, in a process (``tuner``) of its own,
-* ``build`` runs TVM's passes, and turns executables into bytes,
-* ``parts`` goes through these for one part of a graph, and compares the outcome with torch,
+* ``parts`` goes through the compiler for one part of a graph, and compares the outcome with torch,
+* ``relax`` (a package) writes the part as a Relax function, ``codegen`` (another) makes code of that,
 * ``sizes`` makes torch's symbolic sizes variables of TVM; what has to know them gets one artifact per ``shapes``,
-* ``machine`` runs what was compiled, without TVM's compiler, ``runtime`` calls that, ``streams`` on a GPU,
-* ``compiler`` puts these together, with the artifact cache.
+* ``layout`` says how tensors lie that go in and come out,
+* ``machine`` runs what was compiled, without TVM's compiler; ``runtime`` calls that, with ``threads`` and ``streams``,
+* ``compat`` knows what the versions of TVM have other names for.
 
 Importing this package does not import tvm.
 """

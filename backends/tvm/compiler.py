@@ -17,13 +17,13 @@ from torch.fx import GraphModule, Node
 from torchmux.registry.errors import NodesRefused
 from torchmux.registry.spec import CompileRequest
 
-from ..common.adapter.graphs import copy_graph
+from ..common.adapter.graphs import copy_graph, held_names, lift_constants
 from ..common.cache import code_or_refusal
 from ..common.cache.cache import graph_key, text_key
 from ..common.cache.versions import processor
 from . import fingerprint, machine
 from .options import TvmOptions
-from .runtime import TvmFunction, lift_constants
+from .runtime import TvmFunction
 from .shapes import PerShape
 from .sizes import is_dynamic
 
@@ -85,7 +85,7 @@ class Tvm:
         if options.tuning_trials:
             settings += (options.tuning_trials, options.tuning_seconds, torch.get_num_threads())
         key = graph_key(gm, self._fingerprint, _GENERATION, settings)
-        nodes, names = list(gm.graph.nodes), _held(gm)
+        nodes, names = list(gm.graph.nodes), held_names(gm)
         kept = code_or_refusal.load(key, gm)
         executable = None if kept is None else _opened(kept, device)
         if kept is not None and executable is not None:
@@ -154,8 +154,3 @@ def _opened(kept: code_or_refusal.Code, device: torch.device) -> Any:
     except Exception as error:  # a full disk, a library that was linked elsewhere
         cache_log.warning("TVM does not load what it compiled before; it compiles again: %s", error)
         return None
-
-
-def _held(gm: GraphModule) -> list[str]:
-    """The names of the tensors that the graph holds, in the order in which they become inputs."""
-    return [str(node.target) for node in gm.graph.find_nodes(op="get_attr")]
