@@ -3,7 +3,7 @@
 * ``operators`` says which nodes OpenVINO takes,
 * ``trial`` finds out what no list tells, by converting single operators and comparing them with torch,
 * ``integers`` proves that 64-bit integers fit into the 32 bits that OpenVINO keeps of them,
-* ``translate`` makes an OpenVINO model of a graph,
+* ``rewrite`` says in other operators what the frontend gets wrong, ``translate`` makes an OpenVINO model of a graph,
 * ``runtime`` compiles and runs it,
 * ``compiler`` puts these together, with the artifact cache.
 
