@@ -1,6 +1,14 @@
 """The backends that come with torchmux: one module or package per compiler.
 
-Each module provides a light ``SPEC``; the compiler itself is imported at the first compilation.
+Each provides a light ``SPEC``; the compiler itself is imported at the first compilation.
+
+* ``common``: the pipeline, the artifact cache and the adapter kit that they share,
+* ``eager``, ``aot_eager``: no compiler; torch runs the captured graph, or the ATen graph traced from it,
+* ``native``: a compiler of our own,
+* ``onnxrt``, ``openvino``, ``tvm``, ``tensorrt``: adapters of other runtimes,
+* ``cudagraphs``: torch's own kernels, recorded,
+* ``inductor``: torch's compiler, with its own pipeline,
+* ``tombstones``: retired names.
 
 The name ``torchmux.backends`` has two meanings by design: this package, and the function that lists known backends.
 The package is therefore callable, so that neither meaning depends on earlier imports.

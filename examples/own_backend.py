@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 import torchmux
+from torchmux.registry import Backend
 
 model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()).eval()
 x = torch.randn(2, 8)
@@ -53,7 +54,15 @@ class CountingOptions:
     options=CountingOptions,
 )
 class Counting:
-    """Accepts ReLU, and says why it accepts nothing else."""
+    """Accepts ReLU, and says why it accepts nothing else.
+
+    It follows the protocol ``torchmux.registry.Backend``.  All other members are optional; ``BackendExtras`` lists
+    them, and ``keep_whole`` below is one.
+    """
+
+    def keep_whole(self):
+        """Operators that stay whole, so that the report names ``linear`` as the program does."""
+        return [torch.ops.aten.linear.default]
 
     def supports(self, node):
         """``True``, or the reason that users read in the report."""
@@ -63,14 +72,31 @@ class Counting:
 
     def compile(self, gm, example_inputs, request):
         """Called with a graph of supported nodes; ``request`` holds the options."""
+        count = sum(node.op == "call_function" for node in gm.graph.nodes)
+        if count > 1000:
+            raise torchmux.GraphRefused("counting accepts at most a thousand operators")
         if request.options.verbose:
-            print(f"counting received {sum(node.op == 'call_function' for node in gm.graph.nodes)} operators")
-        return gm.forward
+            print(f"counting received {count} operators")
+        return Counted(gm.forward, count)
+
+
+class Counted:
+    """Compiled code is any callable; ``CompiledPartExtras`` lists what it may say about itself."""
+
+    def __init__(self, run, count):
+        self.run = run
+        self.notes = [f"counting counted {count}"]
+
+    def __call__(self, *args):
+        return self.run(*args)
 
 
 compiled = torchmux.compile(model, backend="counting", options={"verbose": True})
 check(compiled)
 assert 0 < torchmux.report(compiled).share < 1
+assert isinstance(Counting(), Backend)
+assert [p.op for p in torchmux.report(compiled).fallbacks] == ["aten.linear.default"]
+assert torchmux.report(compiled).graphs[0].report.notes == ["counting counted 1"]
 
 # strict=True raises an error for operators that would be left to torch.
 try:

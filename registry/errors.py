@@ -5,6 +5,7 @@ Each message is one paragraph that says what happened, where, and how to fix it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -45,10 +46,22 @@ class FallbackRefused(TorchmuxError):
 
 
 class GraphRefused(TorchmuxError):
-    """A backend's function raises it for a graph that it cannot take and has not changed; the message is the reason.
+    """A backend raises it for a graph that it cannot take and has not changed; the message is the reason.
 
     Eager then runs the graph, with a line in the log and in the report, or ``strict`` raises an error.
     """
+
+
+class NodesRefused(TorchmuxError):
+    """A backend's ``compile`` raises it for nodes that it cannot take after all; the graph is split again without them.
+
+    ``reasons`` maps the names of nodes in the graph that ``compile`` received to the reasons.  Eager runs these nodes, with a line
+    in the log and in the report, or ``strict`` raises an error.
+    """
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"{name}: {reason}" for name, reason in reasons.items()))
+        self.reasons = dict(reasons)
 
 
 class FloatsNeeded(TorchmuxError):

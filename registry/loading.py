@@ -6,10 +6,10 @@ import functools
 import importlib
 from typing import Any
 
+from .conforms import check_class, check_implementation
 from .errors import BackendUnavailable, InvalidSpec
 from .identity import SameObject
 from .spec import Backend, BackendSpec
-from .validate import is_implementation
 
 
 def load_implementation(spec: BackendSpec) -> Any:
@@ -17,7 +17,7 @@ def load_implementation(spec: BackendSpec) -> Any:
 
     Raises:
         BackendUnavailable: importing it raised an exception, which is chained.
-        InvalidSpec: there is no such attribute, or it cannot compile.
+        InvalidSpec: there is no such attribute, or it does not follow the contract.
     """
     return _load(SameObject(spec))
 
@@ -27,13 +27,9 @@ def _load(key: SameObject) -> Any:
     spec: BackendSpec = key.value
     found = import_attribute(spec.load, spec) if isinstance(spec.load, str) else spec.load
     if isinstance(found, type) and isinstance(found, Backend):
+        check_class(found, spec.name)
         found = found()
-    if not (is_implementation(found) or callable(found)):
-        raise InvalidSpec(
-            f"{spec.name} loads {spec.load!r}, which is {found!r} ({type(found).__name__}): neither a "
-            "function (gm, example_inputs, **options) nor an object with supports(node) and "
-            "compile(gm, example_inputs, request)."
-        )
+    check_implementation(found, spec.name, spec.graph)
     return found
 
 

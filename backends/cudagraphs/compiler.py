@@ -9,9 +9,9 @@ import torch
 from torch.fx import GraphModule, Node
 
 from torchmux import torch_internals as internals
+from torchmux.registry.errors import NodesRefused
 from torchmux.registry.spec import CompileRequest
 
-from ..common.adapter.refusal import NodesRefused
 from .function import CudagraphsFunction
 from .options import CudagraphsOptions
 from .pool import pool_of

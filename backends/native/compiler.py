@@ -9,10 +9,10 @@ import torch
 from torch.fx import GraphModule, Node
 
 from torchmux import logs
+from torchmux.registry.errors import NodesRefused
 from torchmux.registry.spec import CompileRequest
 
 from ..common.adapter.constants import Watched
-from ..common.adapter.refusal import NodesRefused
 from ..common.cache.cache import default_cache, graph_key
 from . import artifact, fingerprint, targets
 from .devices import device_of

@@ -123,14 +123,13 @@ class OnnxFunction:
 
 
 class _Binding(Binding):
-    __slots__ = ("_io", "_names", "_numbers_at", "_outputs_at", "_place", "_session")
+    __slots__ = ("_io", "_names", "_outputs_at", "_place", "_session")
 
     def __init__(self, session: Any, inputs: Sequence[Input], results: Sequence[Result], place: devices.Place) -> None:
         super().__init__(inputs, results)
         self._session = session
         self._io = session.io_binding()
         self._names = tuple(f"input_{given.position}" for given in inputs)
-        self._numbers_at: dict[int, torch.Tensor] = {}
         self._outputs_at: dict[int, int] = {}  # onnxruntime lists outputs as they were first bound
         self._place = place
 
@@ -144,14 +143,6 @@ class _Binding(Binding):
             list(value.shape),
             value.data_ptr() or _NOWHERE.data_ptr(),
         )
-
-    def bind_number(self, port: int, value: int) -> None:
-        """Give a size as the int64 scalar that the model takes, always at the same address."""
-        scalar = self._numbers_at.get(port)
-        if scalar is None:
-            scalar = self._numbers_at[port] = torch.empty((), dtype=torch.int64)
-            self.bind_input(port, scalar)
-        scalar.fill_(value)
 
     def bind_output(self, port: int, value: torch.Tensor) -> None:
         self._outputs_at.setdefault(port, len(self._outputs_at))

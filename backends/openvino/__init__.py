@@ -3,7 +3,8 @@
 * ``operators`` decides which nodes OpenVINO accepts,
 * ``trial`` finds out what no list documents, by converting single operators and comparing them with torch,
 * ``integers`` proves that 64-bit integers fit into the 32 bits that OpenVINO keeps,
-* ``translate`` turns a graph into an OpenVINO model,
+* ``rewrite`` expresses in other operators what the frontend gets wrong; ``translate`` turns a graph into an OpenVINO
+  model,
 * ``runtime`` compiles and runs it,
 * ``compiler`` connects these with the artifact cache.
 

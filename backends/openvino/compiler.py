@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import math
@@ -12,12 +13,12 @@ import numpy as np
 import torch
 from torch.fx import GraphModule, Node
 
+from torchmux.registry.errors import NodesRefused
 from torchmux.registry.spec import CompileRequest
 
 from ..common.adapter.binding import Input
-from ..common.adapter.constants import Watched
+from ..common.adapter.constants import watched
 from ..common.adapter.graphs import copy_graph, freeze, outputs
-from ..common.adapter.refusal import NodesRefused
 from ..common.adapter.results import Result
 from ..common.cache import listing
 from ..common.cache.cache import ArtifactCache, default_cache, graph_key
@@ -61,13 +62,8 @@ class OpenVino:
             RuntimeError: OpenVINO refuses the graph as a whole.
         """
         options = request.options if request.options is not None else OpenvinoOptions()
-        if not (options.freeze and request.static_inputs):
-            return self._compile(gm, {}, request, options)
-
-        def make(constants: Mapping[int, torch.Tensor]) -> runtime.OpenvinoFunction:
-            return self._compile(copy_graph(gm), constants, request, options)
-
-        return Watched(make, {p: example_inputs[p] for p in request.static_inputs})
+        make = functools.partial(self._compile, request=request, options=options)
+        return watched(options.freeze, gm, example_inputs, request, make)
 
     def _compile(
         self,

@@ -163,7 +163,7 @@ class _Binding(Binding):
     Bound tensors are only looked at while a call holds them, so the request keeps no memory alive.
     """
 
-    __slots__ = ("_bind_input", "_bind_output", "_infer", "_inputs_at", "_numbers_at", "_outputs_at", "_own", "_static")
+    __slots__ = ("_bind_input", "_bind_output", "_infer", "_inputs_at", "_outputs_at", "_own", "_static")
 
     def __init__(self, compiled: Any, inputs: Sequence[Input], results: Sequence[Result]) -> None:
         super().__init__(inputs, results)
@@ -172,7 +172,6 @@ class _Binding(Binding):
         self._infer = request.infer
         self._inputs_at = [_View(given.dtype or torch.int64, given.shape) for given in inputs]
         self._outputs_at = [_View(r.dtype, r.shape) for r in results]
-        self._numbers_at: dict[int, torch.Tensor] = {}
         self._own: dict[int, Any] = {}  # outputs that OpenVINO resizes when it knows their shape
         # OpenVINO may know a shape that torch does not, and then does not resize.
         self._static = [list(o.shape) if o.partial_shape.is_static else [0] for o in compiled.outputs]
@@ -180,14 +179,6 @@ class _Binding(Binding):
 
     def bind_input(self, port: int, value: torch.Tensor) -> None:
         self._bind_input(port, self._inputs_at[port](value))
-
-    def bind_number(self, port: int, value: int) -> None:
-        """Give a size as the int64 scalar that the model takes, always at the same address."""
-        scalar = self._numbers_at.get(port)
-        if scalar is None:
-            scalar = self._numbers_at[port] = torch.empty((), dtype=torch.int64)
-            self.bind_input(port, scalar)
-        scalar.fill_(value)
 
     def bind_output(self, port: int, value: torch.Tensor) -> None:
         self._bind_output(port, self._outputs_at[port](value))

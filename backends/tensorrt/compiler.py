@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
 from torch.fx import GraphModule, Node
 
+from torchmux.registry.errors import NodesRefused
 from torchmux.registry.spec import CompileRequest
 
-from ..common.adapter.constants import Watched
+from ..common.adapter.constants import Watched, watched
 from ..common.adapter.graphs import copy_graph, freeze, outputs
-from ..common.adapter.refusal import NodesRefused
 from ..common.adapter.results import Result
 from ..common.cache.cache import default_cache, graph_key
 from ..common.pipeline.runtime import in_torch
@@ -53,13 +54,8 @@ class TensorRT:
             RuntimeError: TensorRT refuses the graph as a whole.
         """
         options = request.options if request.options is not None else TensorrtOptions()
-        if not (options.freeze and request.static_inputs):
-            return self._compile(gm, {}, request, options)
-
-        def make(constants: Mapping[int, torch.Tensor]) -> TensorrtFunction:
-            return self._compile(copy_graph(gm), constants, request, options)
-
-        return Watched(make, {p: example_inputs[p] for p in request.static_inputs})
+        make = functools.partial(self._compile, request=request, options=options)
+        return watched(options.freeze, gm, example_inputs, request, make)
 
     def _compile(
         self,

@@ -1,18 +1,14 @@
 """Apache TVM: captured ATen graphs through Relax.
 
+* ``compiler`` connects the other modules with the artifact cache,
 * ``operators`` decides what can go to TVM, by asking TVM's own PyTorch frontend,
-* ``relax.translate`` writes a graph as a Relax function, with ``relax.handlers`` for operators that the frontend gets
-  wrong,
-* ``compat`` handles what TVM's versions name differently,
-* ``relax.library`` lets Relax call torch's kernels for matrix products, convolutions and attention,
-* ``relax.mathlib`` and ``codegen.schedule`` turn what TVM fuses around those calls into vectorized, parallel loops,
-* ``codegen.tuning`` has MetaSchedule search for better schedules, in a separate process (``codegen.tuner``),
-* ``codegen.build`` runs TVM's passes, and turns executables into bytes,
-* ``parts`` runs these steps for one part of a graph, and compares the result with torch,
+* ``parts`` compiles one part of a graph, and compares the result with torch,
+* ``relax`` (a package) writes the part as a Relax function, ``codegen`` (another) generates code from it,
 * ``sizes`` turns torch's symbolic sizes into TVM variables; a part that needs to know them gets one artifact for each
   entry of ``shapes``,
-* ``machine`` runs compiled code without TVM's compiler, ``runtime`` calls it, and ``streams`` does so on a GPU,
-* ``compiler`` connects these with the artifact cache.
+* ``layout`` describes the memory layout of inputs and outputs,
+* ``machine`` runs compiled code without TVM's compiler; ``runtime`` calls it, with ``threads`` and ``streams``,
+* ``compat`` handles what TVM's versions name differently.
 
 Importing this package does not import tvm.
 """

@@ -11,13 +11,15 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from torchmux.registry.errors import NodesRefused
+
 from ..common.adapter import check
-from ..common.adapter.refusal import NodesRefused
+from ..common.adapter.graphs import lift_constants
 from . import machine
 from .codegen import build
 from .options import TvmOptions
 from .relax.translate import translate
-from .runtime import TvmFunction, lift_constants
+from .runtime import TvmFunction
 
 cache_log = logging.getLogger("torchmux.cache")
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 import tvm_ffi
-from torch.fx import GraphModule
 
 from . import machine, streams, threads
 from .layout import Layout
@@ -110,18 +109,3 @@ def _sharing(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) ->
             found.append(position)
         seen.add(result.data_ptr())
     return tuple(found)
-
-
-def lift_constants(gm: GraphModule) -> list[torch.Tensor]:
-    """Make the tensors that the graph holds placeholders after the others; returns them in order."""
-    constants = []
-    for node in gm.graph.find_nodes(op="get_attr"):
-        last = gm.graph.find_nodes(op="placeholder")
-        tensor = getattr(gm, node.target)
-        with gm.graph.inserting_before(node) if not last else gm.graph.inserting_after(last[-1]):
-            lifted = gm.graph.placeholder(node.name)
-        lifted.meta = {"val": node.meta.get("val", tensor)}
-        node.replace_all_uses_with(lifted)
-        gm.graph.erase_node(node)
-        constants.append(tensor.detach())
-    return constants

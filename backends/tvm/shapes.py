@@ -13,9 +13,9 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from torchmux import torch_internals as internals
-from torchmux.registry.errors import FallbackRefused
+from torchmux.registry.errors import FallbackRefused, NodesRefused
 
-from ..common.adapter.refusal import NodesRefused
+from ..common.pipeline.implementation import Told
 from .sizes import is_symbolic
 
 fallback = logging.getLogger("torchmux.fallback")
@@ -51,8 +51,8 @@ class PerShape:
         self._known: dict[tuple[Any, ...], Run] = {}
         first = [_hinted(v) for v in values]
         run = self._known[self._key(first)] = self._compiled(first)
-        self.cache_hit = getattr(run, "cache_hit", False)
-        self.notes = (*getattr(run, "notes", ()), f"tvm compiles for each shape, up to {limit}: {reason}")
+        self.cache_hit = Told(run).cache_hit
+        self.notes = (*Told(run).notes, f"tvm compiles for each shape, up to {limit}: {reason}")
 
     @property
     def compiled(self) -> int:

@@ -14,8 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.fx import GraphModule
 
-from torchmux.registry.report import output_code_of
+from torchmux.registry.spec import CompileRequest
+
+from ..pipeline.implementation import Told
+from .graphs import copy_graph
 
 log = logging.getLogger("torchmux.constants")
 
@@ -45,15 +49,15 @@ class Watched:
 
     @property
     def cache_hit(self) -> bool:
-        return bool(getattr(self.run, "cache_hit", False))
+        return Told(self.run).cache_hit
 
     @property
     def notes(self) -> Sequence[str]:
-        return getattr(self.run, "notes", ())
+        return Told(self.run).notes
 
     @property
     def output_code(self) -> list[str]:
-        return output_code_of(self.run)
+        return Told(self.run).output_code
 
     def __call__(self, *args: Any) -> Sequence[Any]:
         state = self._state
@@ -77,6 +81,24 @@ class Watched:
                 log.warning("parameters that were taken for constants have changed; they are taken anew")
                 self._state = self._made({position: args[position] for position, _, _ in seen})
             return self._state
+
+
+def watched(
+    freeze: bool,
+    gm: GraphModule,
+    example_inputs: Sequence[Any],
+    request: CompileRequest,
+    make: Callable[[GraphModule, Mapping[int, torch.Tensor]], Any],
+) -> Any:
+    """What ``make(gm, constants)`` compiles, with the parameters of ``gm`` as constants if ``freeze`` asks for that.
+
+    ``make`` may change the graph that it is given.
+    """
+    if not (freeze and request.static_inputs):
+        return make(gm, {})
+    return Watched(
+        lambda constants: make(copy_graph(gm), constants), {p: example_inputs[p] for p in request.static_inputs}
+    )
 
 
 def _differs(value: torch.Tensor, address: int, version: int | None) -> bool:

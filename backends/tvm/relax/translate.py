@@ -22,8 +22,8 @@ from tvm import relax, te
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from torchmux import torch_internals as internals
+from torchmux.registry.errors import NodesRefused
 
-from ...common.adapter.refusal import NodesRefused
 from ...common.pipeline import aliasing
 from ...common.pipeline.partition import takes_element
 from .. import compat

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.fx.node import map_arg
 
-from torchmux.registry import CompileRequest
+from torchmux.registry import CompiledPart, CompileRequest
 
 aten = torch.ops.aten
 
@@ -33,6 +33,8 @@ TABLE: dict[Any, Callable[..., Any]] = {
 
 
 class NumpyBackend:
+    """Follows `torchmux.registry.Backend`; of the optional members in `BackendExtras` it needs none."""
+
     def supports(self, node: torch.fx.Node) -> Literal[True] | str:
         """``True``, or the reason why this node runs in eager; users read it in the report."""
         if node.target not in TABLE:
@@ -51,9 +53,7 @@ class NumpyBackend:
             return f"numpy is used only for float32 and float64, not {value.dtype}"
         return True
 
-    def compile(
-        self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], request: CompileRequest
-    ) -> Callable[..., tuple[Any, ...]]:
+    def compile(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> CompiledPart:
         """A callable on flat inputs; every node passed :meth:`supports`, and the options are checked."""
         precise = request.options.matmul_precision == "float64"
         nodes = list(gm.graph.nodes)

@@ -9,8 +9,7 @@ import re
 import pytest
 import torch
 
-from torchmux.backends.common.adapter.refusal import NodesRefused
-from torchmux.registry import BackendSpec, CompilationFailed, FallbackRefused
+from torchmux.registry import BackendSpec, CompilationFailed, FallbackRefused, NodesRefused
 
 
 class Fake:
