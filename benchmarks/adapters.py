@@ -410,11 +410,11 @@ def all_coverage(arguments: Any) -> list[dict[str, Any]]:
                 begun = time.perf_counter()
                 try:
                     row |= coverage(backend, name, batch, arguments.size, training)
-                    told = f"{row['share']:.3f} of {row['operators']} operators, error {row['error']:.2f} of eager's"
+                    outcome = f"{row['share']:.3f} of {row['operators']} operators, error {row['error']:.2f} of eager's"
                 except Exception as error:
-                    row["failed"] = told = f"{type(error).__name__}: {str(error).strip()[:200]}"
+                    row["failed"] = outcome = f"{type(error).__name__}: {str(error).strip()[:200]}"
                 took = time.perf_counter() - begun
-                note(f"{backend}: {name}, {phase}, batch {batch}: {told} ({took:.0f} s)")  # all is slow: tell at once
+                note(f"{backend}: {name}, {phase}, batch {batch}: {outcome} ({took:.0f} s)")  # all of this is slow
                 rows.append(row)
     return rows
 

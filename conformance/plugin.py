@@ -66,8 +66,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         runs.append(report.to_json(backend, own[0]["level"], own[0]["fingerprint"], results))
         terminalreporter.section(f"conformance of {backend}")
         for group, counts in report.summary(results).items():
-            told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-            terminalreporter.write_line(f"{group:28} {told}")
+            counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+            terminalreporter.write_line(f"{group:28} {counted}")
     if path := config.getoption("conformance_json"):
         Path(path).write_text(json.dumps(runs[0] if len(runs) == 1 else runs, indent=1))
     if path := config.getoption("conformance_html"):

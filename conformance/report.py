@@ -113,10 +113,10 @@ def to_junit(backend: str, results: Sequence[Result]) -> str:
         else:
             continue
         counts[kind] += 1
-        told = ElementTree.SubElement(case, kind, message=f"{result.outcome.value}: {result.reason}")
-        told.text = "\n".join(map(str, result.details.get("differences", ()))) or result.details.get("traceback", "")
+        element = ElementTree.SubElement(case, kind, message=f"{result.outcome.value}: {result.reason}")
+        element.text = "\n".join(map(str, result.details.get("differences", ()))) or result.details.get("traceback", "")
         if script := result.details.get("reproducer"):
-            told.text += f"\n\n# ---- reproducer ----\n{script}"
+            element.text += f"\n\n# ---- reproducer ----\n{script}"
     for kind, plural in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
         suite.set(plural, str(counts[kind]))
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)

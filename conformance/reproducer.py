@@ -84,11 +84,11 @@ def check(
     faulthandler.dump_traceback_later(claims.seconds if seconds is None else seconds, exit=True)
     result = judge(Case("script", run, **fields), claims, lenient=False)
     faulthandler.cancel_dump_traceback_later()
-    print(told(result))
+    print(in_words(result))
     sys.exit(int(result.outcome.is_failure))
 
 
-def told(result: Result) -> str:
+def in_words(result: Result) -> str:
     """A result in words, with all differences."""
     lines = [f"{result.outcome.value}: {result.reason}" if result.reason else result.outcome.value]
     lines += [f"  {difference}" for difference in result.details.get("differences", ())[1:]]

@@ -1,4 +1,4 @@
-"""Published results: how each backend did, with what that hangs on, small enough to come with the package.
+"""Published results: the outcome of each backend with everything it depends on, small enough to ship with the package.
 
 ``python -m torchmux.conformance.scores RUN.json ...`` takes what ``torchmux conformance --json`` wrote, the parts of a
 run together, writes them to ``results/`` and the tables to ``docs/conformance.md``.  Reading imports nothing heavy.
@@ -82,11 +82,13 @@ def small(run: Mapping[str, Any]) -> dict[str, Any]:
         **{name: run[name] for name in (*_KEY, "date")},
         "totals": totals(results),
         "groups": summary(results),
-        "failures": {r.case: [r.outcome.value, _told(r.reason)] for r in sorted(failures, key=lambda r: r.case)},
+        "failures": {
+            r.case: [r.outcome.value, _published_reason(r.reason)] for r in sorted(failures, key=lambda r: r.case)
+        },
     }
 
 
-def _told(reason: str) -> str:
+def _published_reason(reason: str) -> str:
     """A reason without the file that a failed compilation leaves on the machine of the run."""
     return re.split(r"\s+The (?:graph|source) is in ", reason, maxsplit=1)[0][:300]
 
@@ -144,8 +146,8 @@ def _plain(text: str) -> str:
 def _versions(run: Mapping[str, Any]) -> str:
     environment = run["environment"]
     own = run["fingerprint"] if " " in run["fingerprint"] else run["fingerprint"][:12]  # a digest needs no more
-    told = [own, f"torch {environment['torch']}", f"Python {environment['python']}"]
-    return _plain(", ".join(dict.fromkeys(part for part in told if part)))
+    parts = [own, f"torch {environment['torch']}", f"Python {environment['python']}"]
+    return _plain(", ".join(dict.fromkeys(part for part in parts if part)))
 
 
 def _machine(run: Mapping[str, Any]) -> str:

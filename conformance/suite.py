@@ -25,7 +25,7 @@ from torchmux.registry.resolve import usable_spec
 from . import collect
 from .outcome import Outcome, Result
 from .plugin import RESULT
-from .reproducer import told
+from .reproducer import in_words
 from .requirements import Expected, Requirements
 from .runner import CaseRunner
 
@@ -124,7 +124,7 @@ def _end(result: Result) -> None:
         pytest.skip(f"{result.outcome.value}: {result.reason}")
     if result.outcome is Outcome.XFAIL:
         pytest.xfail(result.reason)
-    words = told(result)
+    words = in_words(result)
     if script := result.details.get("reproducer"):
         words += f"\n\n---- reproducer: save this script and run it with Python ----\n{script}"
     pytest.fail(words, pytrace=False)

@@ -1,4 +1,4 @@
-"""Cases for the meaning of a graph, independent of its operators: the docstring of each function says what must hold."""
+"""Cases for the meaning of a graph, independent of its operators; each docstring says what must hold."""
 
 from __future__ import annotations
 

@@ -104,16 +104,16 @@ def run(arguments: argparse.Namespace) -> int:
             progress=lambda result: progress(1, result),
         )
     whole = None if arguments.case else len(found)
-    told = report.to_json(backend, arguments.level, described.fingerprint(), results, whole)
+    run_data = report.to_json(backend, arguments.level, described.fingerprint(), results, whole)
     if arguments.json:
-        Path(arguments.json).write_text(json.dumps(told, indent=1))
+        Path(arguments.json).write_text(json.dumps(run_data, indent=1))
     if arguments.junit:
         Path(arguments.junit).write_text(report.to_junit(backend, results))
     if arguments.html:
-        Path(arguments.html).write_text(page.html([*_others(arguments.compare), told]))
+        Path(arguments.html).write_text(page.html([*_others(arguments.compare), run_data]))
     if arguments.reproducers:
         _write_reproducers(Path(arguments.reproducers), results)
-    show(*(_told(result) for result in results if result.outcome.is_failure), _table(report.summary(results)))
+    show(*(_failure_line(result) for result in results if result.outcome.is_failure), _table(report.summary(results)))
     return int(any(result.outcome.is_failure for result in results))
 
 
@@ -128,7 +128,7 @@ def _write_reproducers(folder: Path, results: Sequence[Result]) -> None:
             (folder / f"{result.case.replace('/', '.')}.py").write_text(script)
 
 
-def _told(result: Result) -> Text:
+def _failure_line(result: Result) -> Text:
     outcome = result.outcome.value
     return Text.assemble((outcome, _STYLES[outcome]), f"  {result.case}: {result.reason}")
 
@@ -162,7 +162,7 @@ def _progress(total: int) -> Iterator[Callable[..., None]]:
                     done += 1
                     bar.update(task, advance=1, description=result.case)
                     if fresh and result.outcome.is_failure:
-                        screen.print(_told(result))
+                        screen.print(_failure_line(result))
                 if fresh and not screen.is_terminal and done % 100 == 0:
                     screen.print(f"{done} of {total} cases")
 
