@@ -271,9 +271,9 @@ def verify_program(checked: Program, after: str) -> None:
                 view(ref, wrong)
             if isinstance(item, Product):
                 product(item, wrong)
-    for ref in checked.outputs:
-        if isinstance(ref, TensorRef):
-            view(ref, reporter(after, ref))
+    for output in checked.outputs:
+        if isinstance(output, TensorRef):
+            view(output, reporter(after, output))
     order(checked.items, checked, after)
     _written_once(checked, after)
 
