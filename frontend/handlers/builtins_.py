@@ -284,11 +284,6 @@ def locals_(tr: Tracer) -> Value:
     return DictValue(entries)
 
 
-@handles(sys.getrecursionlimit)
-def recursion_limit(tr: Tracer) -> Value:
-    return ConstValue(sys.getrecursionlimit())
-
-
 @handles(sys.intern)
 def intern_(tr: Tracer, value: Value) -> Value:
     return value
