@@ -55,8 +55,8 @@ class GraphRefused(TorchmuxError):
 class NodesRefused(TorchmuxError):
     """A backend's ``compile`` raises it for nodes that it cannot take after all; the graph is split again without them.
 
-    ``reasons`` maps the names of nodes in the graph that ``compile`` received to the reasons.  Eager runs these nodes, with a line
-    in the log and in the report, or ``strict`` raises an error.
+    ``reasons`` maps the names of nodes in the graph that ``compile`` received to the reasons.  Eager runs these nodes,
+    with a line in the log and in the report, or ``strict`` raises an error.
     """
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
