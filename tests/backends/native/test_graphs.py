@@ -10,9 +10,9 @@ from torch import nn
 import torchmux
 from torchmux.config import config
 
-from .conftest import FOR_BOTH
+from .conftest import both_targets
 
-pytestmark = list(FOR_BOTH)
+pytestmark = [both_targets, pytest.mark.usefixtures("target")]
 
 
 class Mlp(nn.Module):

@@ -21,7 +21,7 @@ from torchmux.backends.native.options import NativeOptions
 from torchmux.backends.native.runtime import NativeFunction
 from torchmux.backends.native.schedule.schedule import schedule
 
-from ..conftest import FOR_BOTH
+from ..conftest import both_targets
 
 FLOATS = (torch.float32, torch.float64)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -161,7 +161,7 @@ def dtypes_of(name: str) -> list[torch.dtype]:
     return [d for d in (*FLOATS, *INTEGERS, torch.bool) if d in KINDS[letter]]
 
 
-@pytest.mark.parametrize("target", FOR_BOTH[0].args[1], indirect=True)
+@both_targets
 @pytest.mark.parametrize("name", EAGER)
 def test_an_operation(name: str, target: str) -> None:
     if not is_spelled(target, name):
@@ -199,7 +199,7 @@ def test_an_operation(name: str, target: str) -> None:
         assert_right(got, function(*operands), function(*wide).to(torch.float64))
 
 
-@pytest.mark.parametrize("target", FOR_BOTH[0].args[1], indirect=True)
+@both_targets
 @pytest.mark.parametrize(("name", "function"), [("floor_div", torch.floor_divide), ("floor_rem", torch.remainder)])
 def test_division_of_integers(name: str, function: Any, target: str) -> None:
     given = [numbers(dtype, 0, 0, seed=0) for dtype in INTEGERS]
@@ -217,7 +217,7 @@ def test_division_of_integers(name: str, function: Any, target: str) -> None:
         assert torch.equal(got, function(x, by))
 
 
-@pytest.mark.parametrize("target", FOR_BOTH[0].args[1], indirect=True)
+@both_targets
 def test_what_printers_write_themselves(target: str) -> None:
     """Constants, indices, reading under a condition, conversions, verified indices, and results of reductions."""
     x = numbers(torch.float32, -9, 9, seed=1)
