@@ -248,9 +248,7 @@ def test_forbid_in_graph(mark):
         return x
 
     assert torch.equal(secret(torch.ones(1)), torch.ones(1))
-    with pytest.raises(
-        torchmux.Unsupported, match=r"secret is marked with forbid_in_graph.*function_marks.py:\d+"
-    ):
+    with pytest.raises(torchmux.Unsupported, match=r"secret is marked with forbid_in_graph.*function_marks.py:\d+"):
         torchmux.compile(lambda x: secret(x) + 1, backend="eager")(torch.ones(1))
 
 
