@@ -148,7 +148,8 @@ def super_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     assert own is not None
     first = frame.code.co_varnames[0]
     owner = frame.cells[first].read(tr) if first in frame.cells else frame.locals.get(first) or tr.load_argument(first)
-    return SuperValue(own.real(), owner)  # type: ignore[arg-type]
+    assert owner is not None
+    return SuperValue(own.real(), owner)
 
 
 @constructs(enumerate)

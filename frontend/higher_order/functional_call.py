@@ -132,6 +132,7 @@ def _table(tr: Tracer, module: NNModuleValue, name: str) -> DictValue:
     for kind in ("_parameters", "_buffers"):
         if last in owner.obj.__dict__[kind]:
             table = tr.wrap(owner.obj.__dict__[kind], owner.source and Attr(owner.source, kind))
+            assert isinstance(table, DictValue)
             if tr.effects.is_clean(table):
-                return table  # type: ignore[return-value]
+                return table
     raise GraphBreak(breaks.REGION, f"functional_call with {name}, which {module.describe()} does not have as it was")

@@ -22,7 +22,7 @@ from torchmux import torch_internals as ti
 from .. import breaks
 from ..breaks import GraphBreak
 from ..values.base import GraphValue, Raised, Value
-from ..values.constants import sym_result
+from ..values.constants import SymValue, sym_result
 from ..values.containers.iteration import IteratorValue
 from ..values.contexts import UNKNOWN_GRAD
 from ..values.tensors import TensorValue
@@ -265,9 +265,11 @@ def rebind(values: list[Any], results: list[Value]) -> None:
             raise GraphBreak(breaks.REGION, "a symbolic number in a region is a constant around it")
         value.node = result.node
         if isinstance(value, TensorValue):
-            value.example = result.example  # type: ignore[attr-defined]
+            assert isinstance(result, TensorValue)
+            value.example = result.example
         else:
-            value.sym = result.sym  # type: ignore[attr-defined]
+            assert isinstance(result, SymValue)
+            value.sym = result.sym
 
 
 def operator_name(node: Node) -> str:
