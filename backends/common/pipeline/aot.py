@@ -23,6 +23,7 @@ from torchmux.torch_internals.symbolic_tensors import SymbolicTensors
 
 from . import aliasing, simplify
 from .decompose import Table, drop_dead_code, honest_batch_norm, kept_whole
+from .derivatives import Derivatives, Joint
 from .tangents import Backward, Tangents
 
 # Called with a functional ATen graph, its fake inputs and whether it is the backward graph; returns the code for it.
@@ -114,7 +115,7 @@ class _KeepingWhole(Interpreter):
 
 
 def through_autograd(
-    gm: GraphModule, fakes: Sequence[Any], table: Table, lower: Lower, *, training: bool
+    gm: GraphModule, fakes: Sequence[Any], table: Table, lower: Lower, *, training: bool, strict: bool = False
 ) -> Callable[..., Sequence[Any]]:
     """Compile ``gm`` through AOTAutograd: split into forward and backward, recomputation by minimum cut.
 
@@ -123,7 +124,7 @@ def through_autograd(
     It must run in the tracing context of the fake inputs; :func:`internals.inputs_are_mutated` then tells the rest.
     """
     aot = internals.aot_autograd()
-    tangents = Tangents()
+    tangents, joint = Tangents(), Joint()
 
     def compiler(backward: bool) -> Callable[[GraphModule, Sequence[Any]], Any]:
         def compile_one(part: GraphModule, inputs: Sequence[Any]) -> Any:
@@ -148,10 +149,12 @@ def through_autograd(
             fw_compiler=compiler(False),
             bw_compiler=compiler(True),
             inference_compiler=compiler(False),
-            partition_fn=tangents.counted(internals.min_cut_partition()),
+            partition_fn=tangents.counted(joint.noticed(internals.min_cut_partition())),
             decompositions=table,
         )
         internals.keep_saved_buffers()
+        if joint.is_known:
+            compiled = Derivatives(compiled, gm, fakes, joint, strict=strict)
         return tangents.watched(compiled)
 
 
