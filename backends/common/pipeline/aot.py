@@ -21,7 +21,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torchmux import torch_internals as internals
 from torchmux.torch_internals.symbolic_tensors import SymbolicTensors
 
-from . import aliasing, simplify
+from . import aliasing, overlap, simplify
 from .decompose import Table, drop_dead_code, honest_batch_norm, kept_whole
 from .derivatives import Derivatives, Joint
 from .tangents import Backward, Tangents
@@ -32,6 +32,10 @@ Lower = Callable[[GraphModule, Sequence[Any], bool], Callable[..., Sequence[Any]
 
 class NeedsAutograd(Exception):
     """The short way cannot be right for this graph; the message says why."""
+
+
+class StaysInTorch(Exception):
+    """No functional graph can be right for this graph; the message says why."""
 
 
 @dataclass
@@ -64,6 +68,7 @@ def trace_inference(
 
     Raises:
         NeedsAutograd: mutation and aliasing meet, so that only AOTAutograd gets it right.
+        StaysInTorch: not even AOTAutograd does.
     """
     table = {**{op: function for op, function in table.items() if op not in whole}, **honest_batch_norm()}
     with _tracing(mode):
@@ -82,6 +87,8 @@ def trace_inference(
     if not any(aliasing.writes(n) for n in traced.graph.nodes):
         return Traced(traced, mutates=False)
 
+    if overlap.is_written_to(traced):
+        raise StaysInTorch(overlap.REASON)
     if [_geometry(f) for f in inputs] != shapes:
         raise NeedsAutograd("an input's sizes, strides or storage are changed in place")
     if _any_alias(inputs, results):
@@ -122,7 +129,12 @@ def through_autograd(
     Returns a function of the graph's flat inputs that takes part in autograd.  The graphs reach ``lower`` decomposed
     by ``table``; memory of the forward pass is never given away, so that backward may run twice where eager may.
     It must run in the tracing context of the fake inputs; :func:`internals.inputs_are_mutated` then tells the rest.
+
+    Raises:
+        StaysInTorch: AOTAutograd would get it wrong.
     """
+    if overlap.may_be_written_to(gm, fakes):
+        raise StaysInTorch(overlap.REASON)
     aot = internals.aot_autograd()
     tangents, joint = Tangents(), Joint()
 

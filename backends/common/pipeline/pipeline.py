@@ -152,6 +152,8 @@ class _Work:
             return self._trace_and_compile()
         except TorchmuxError:
             raise
+        except aot.StaysInTorch as why:
+            return self.run_captured(str(why))
         except Exception as error:
             self.placing.check_failure(error, len(operators_of(self.gm.graph.nodes)))
             return self.run_captured(failure(error))
