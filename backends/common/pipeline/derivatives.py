@@ -73,13 +73,24 @@ class Joint:
         pending = [n for n in output.args[0][results:] if isinstance(n, Node)]
         seen = set(pending)
         while pending:
-            new = [n for n in pending.pop().all_input_nodes if n not in seen]
+            new = [n for n in _read(pending.pop()) if n not in seen]
             seen.update(new)
             pending.extend(new)
         primals = [n for n in joint.graph.find_nodes(op="placeholder") if not n.name.startswith("tangents")]
         self.used = frozenset(i for i, n in enumerate(primals) if n in seen)
         self.is_random = any(_is_random(n) for n in joint.graph.nodes)
         self.is_known = True
+
+
+def _read(node: Node) -> Sequence[Node]:
+    """The inputs on whose contents the results depend; a batch norm that trains only updates its statistics."""
+    if not isinstance(node.target, internals.OpOverload) or "batch_norm" not in node.target.__name__:
+        return node.all_input_nodes
+    names = [argument.name for argument in internals.operator_schema(node.target).arguments]
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    trains = all(given.get(name, True) is True for name in ("training", "train", "update"))
+    statistics = [given.get(name) for name in ("running_mean", "running_var")] if trains else []
+    return [n for n in node.all_input_nodes if n not in statistics]
 
 
 def _is_random(node: Node) -> bool:
@@ -118,7 +129,7 @@ class Derivatives:
     def _watch(self, function: Any) -> None:
         """Put what this class does around the two passes of AOTAutograd's function."""
         forward, backward, now = function.forward, function.backward, self._now
-        must_differ, keeps_graph = self._is_differentiated, internals.keeps_graph
+        keeps_graph = internals.keeps_graph
 
         def keeping(ctx: Any, *args: Any) -> Any:
             inputs, random = now.inputs
@@ -127,19 +138,13 @@ class Derivatives:
             return results
 
         def choosing(ctx: Any, *gradients: Any) -> Any:
-            if must_differ(gradients):
+            if _is_differentiated(gradients):
                 return self._again(ctx, gradients)
             if not keeps_graph():
                 ctx.kept = None
             return backward(ctx, *gradients)
 
         function.forward, function.backward = map(staticmethod, map(internals.not_captured, (keeping, choosing)))
-
-    @staticmethod
-    def _is_differentiated(gradients: Sequence[Any]) -> bool:
-        if torch.is_grad_enabled() or internals.is_functorch_active():
-            return True
-        return internals.is_forward_ad_active() and has_tangent(_unboxed(gradients))
 
     def _random_state(self) -> tuple[torch.Tensor, ...]:
         return torch.get_rng_state(), *(torch.cuda.get_rng_state(device) for device in self._cuda)
@@ -179,6 +184,8 @@ class Derivatives:
             why = "its inputs are no longer known; a backward pass without retain_graph=True has forgotten them"
         elif any(g is not None for g in gradients[: self._returns.first_result]):
             why = "it changes an input in place, and the change is differentiated"
+        elif kept[2] is not None and (internals.is_functorch_active() or any(map(internals.is_batched, gradients))):
+            why = "it draws random numbers, which cannot be repeated for a batch of gradients"
         elif kept[1] is None:
             why = "one of its inputs was made in inference mode"
         elif any(kept[1][i] != kept[0][i]._version for i in self._joint.used if isinstance(kept[0][i], torch.Tensor)):
@@ -200,6 +207,44 @@ class Derivatives:
             pairs.append((view._base if view._is_view() else view, gradient))
         used = [(r, g) for r, g in pairs if g is not None and isinstance(r, torch.Tensor) and r.requires_grad]
         return [r for r, _ in used], [g for _, g in used]
+
+
+def _is_differentiated(gradients: Sequence[Any]) -> bool:
+    """Whether a backward pass with these gradients is recorded, batched, or in forward mode."""
+    if torch.is_grad_enabled() or internals.is_functorch_active():
+        return True
+    given = _unboxed(gradients)
+    return any(map(internals.is_batched, given)) or (internals.is_forward_ad_active() and has_tangent(given))
+
+
+def refuse(run: Run, backend: str) -> Run:
+    """``run``, compiled in this tracing context by a backend that has no derivatives beyond gradients.
+
+    Raises:
+        DerivativeUnavailable: in a call with tangents, and in a backward pass that is to be differentiated again.
+    """
+    words = (
+        f"{backend} computes gradients, and no other derivatives: {{}}. Use backend='native' or 'aot_eager', for which "
+        "torch computes the others from the captured graph, or call the function uncompiled."
+    )
+    function = internals.compiled_function()
+    if function is not None:
+        backward = function.backward
+
+        def choosing(ctx: Any, *gradients: Any) -> Any:
+            if _is_differentiated(gradients):
+                raise DerivativeUnavailable(words.format(f"this is {_AGAIN}"))
+            return backward(ctx, *gradients)
+
+        function.backward = staticmethod(internals.not_captured(choosing))
+    is_active = internals.is_forward_ad_active
+
+    def call(*args: Any) -> Sequence[Any]:
+        if is_active() and has_tangent(args):
+            raise DerivativeUnavailable(words.format(_TANGENTS))
+        return run(*args)
+
+    return call
 
 
 def _unboxed(gradients: Sequence[Any]) -> Sequence[Any]:
