@@ -149,7 +149,7 @@ def _not_dropped(
 ) -> Value | None:
     if not isinstance(input, TensorValue) or inplace.truth(tr):
         return None
-    rate = p.const(tr) if p.is_const() or isinstance(p, SymValue) else None  # torch takes it for a constant as well
+    rate: Any = p.const(tr) if p.is_const() or isinstance(p, SymValue) else None  # a constant to torch as well
     if type(rate) not in (int, float, bool) or not 0 <= rate <= 1:
         return None
     is_empty = any(type(n) is int and n == 0 for n in input.example.shape)
