@@ -14,6 +14,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from torchmux.registry.spec import CompileRequest
+from torchmux.registry.stages import stage
 
 from ..common.adapter import check
 from ..common.adapter.binding import Input
@@ -79,7 +80,8 @@ class OnnxRuntime:
         key = graph_key(gm, fingerprints, sorted(constants), list(place.providers), options.check)
         made = _Parts.of(gm, constants, place, options)
         kept = code_or_refusal.load(key, gm)
-        session = None if kept is None else made.opened(kept.code)
+        with stage("load"):
+            session = None if kept is None else made.opened(kept.code)
         if session is not None:
             run = made.function(session, cache_hit=True)
         else:
@@ -107,7 +109,8 @@ class OnnxRuntime:
         # Exporting inserts the casts of type promotion; the search for a culprit needs the graph as it was.
         untouched = copy_graph(gm)
         try:
-            model = to_onnx(gm, list(made.constants))
+            with stage("lowering"):
+                model = to_onnx(gm, list(made.constants))
             session = made.session(model)
         except Exception as error:
             if found := _culprits(untouched, made.options):

@@ -15,6 +15,7 @@ from torch.fx import GraphModule, Node
 
 from torchmux.registry.errors import NodesRefused
 from torchmux.registry.spec import CompileRequest
+from torchmux.registry.stages import stage
 
 from ..common.adapter.binding import Input
 from ..common.adapter.constants import watched
@@ -100,10 +101,10 @@ class OpenVino:
             if cache is not None:
                 cache.store(key, runtime.to_bytes(compiled))
         runtime.check_precision(compiled, config)
-        otherwise = in_torch(untouched, _NOT_TAKEN, strict=request.strict)
+        otherwise = in_torch(untouched, _NOT_TAKEN, strict=bool(request.strict))
         run = runtime.OpenvinoFunction(compiled, inputs, results, ranges, otherwise, holds=gm, cache_hit=hit)
         if cache is not None and not frozen:
-            run.artifact = _artifact(key, device, config, request.strict, inputs, results, ranges, untouched)
+            run.artifact = _artifact(key, device, config, bool(request.strict), inputs, results, ranges, untouched)
         return run
 
     def restore(self, artifact: str, constants: Mapping[str, torch.Tensor]) -> runtime.OpenvinoFunction | None:
@@ -199,7 +200,8 @@ def _dimension(size: Any) -> int:
 
 def _convert(gm: GraphModule) -> Any:
     try:
-        return to_openvino(gm)
+        with stage("lowering"):
+            return to_openvino(gm)
     except Exception as error:
         reasons = blamed(gm, error)
         if not reasons:
@@ -212,7 +214,8 @@ def _load(cache: ArtifactCache | None, key: str, device: str, config: dict[str, 
     if stored is None:
         return None
     try:
-        return runtime.from_bytes(stored, device, config)
+        with stage("load"):
+            return runtime.from_bytes(stored, device, config)
     except RuntimeError as error:
         cache_log.warning("OpenVINO does not take what it compiled before; it compiles again: %s", reason_of(error))
         return None

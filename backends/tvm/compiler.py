@@ -16,6 +16,7 @@ from torch.fx import GraphModule, Node
 
 from torchmux.registry.errors import NodesRefused
 from torchmux.registry.spec import CompileRequest
+from torchmux.registry.stages import stage
 
 from ..common.adapter.graphs import copy_graph, held_names, lift_constants
 from ..common.cache import code_or_refusal
@@ -30,7 +31,7 @@ from .sizes import is_dynamic
 log = logging.getLogger("torchmux.tvm")
 cache_log = logging.getLogger("torchmux.cache")
 
-_GENERATION = 15
+_GENERATION = 16
 """Counts the changes of what this package generates, so that older artifacts are not taken for it."""
 
 
@@ -73,7 +74,7 @@ class Tvm:
             reason = _in_a_line(error)
             log.info("no code for all sizes at once: %s", reason)
         each = functools.partial(self._compile_one, options=options)
-        return PerShape(gm, example_inputs, each, options.shape_limit, request.strict, reason)
+        return PerShape(gm, example_inputs, each, options.shape_limit, bool(request.strict), reason)
 
     def _compile_one(self, gm: GraphModule, example_inputs: Sequence[Any], options: TvmOptions) -> TvmFunction:
         from . import parts
@@ -89,7 +90,8 @@ class Tvm:
         kept = code_or_refusal.load(key, gm)
         executable = None if kept is None else _opened(kept, device)
         if kept is not None and executable is not None:
-            run = TvmFunction.described(executable, kept.head, lift_constants(gm), cache_hit=True)
+            head = {**kept.head, "library_calls": {nodes[at].name: op for at, op in kept.head["library_calls"]}}
+            run = TvmFunction.described(executable, head, lift_constants(gm), cache_hit=True)
             run.artifact = _artifact(key, names, device)
             return run
         try:
@@ -98,6 +100,10 @@ class Tvm:
             at = {at: refusal.reasons[n.name] for at, n in enumerate(nodes) if n.name in refusal.reasons}
             code_or_refusal.keep_refusal(key, nodes, at)
             raise
+        # Names differ among equal graphs.
+        head["library_calls"] = [
+            [at, head["library_calls"][n.name]] for at, n in enumerate(nodes) if n.name in head["library_calls"]
+        ]
         if code is not None and code_or_refusal.keep_code(key, head, code):
             function.artifact = _artifact(key, names, device)
         return function
@@ -115,7 +121,8 @@ class Tvm:
         if kept is None or executable is None:
             return None
         held = [constants[n].detach() for n in told["names"]]
-        return TvmFunction.described(executable, kept.head, held, cache_hit=True)
+        # The report of a graph that is restored was kept with it.
+        return TvmFunction.described(executable, {**kept.head, "library_calls": {}}, held, cache_hit=True)
 
 
 def _device(gm: GraphModule) -> torch.device:
@@ -150,7 +157,8 @@ def _in_a_line(error: Exception) -> str:
 def _opened(kept: code_or_refusal.Code, device: torch.device) -> Any:
     """The executable of a kept artifact; None if TVM does not load it here."""
     try:
-        return machine.from_bytes(kept.code, device)
+        with stage("load"):
+            return machine.from_bytes(kept.code, device)
     except Exception as error:  # a full disk, a library that was linked elsewhere
         cache_log.warning("TVM does not load what it compiled before; it compiles again: %s", error)
         return None

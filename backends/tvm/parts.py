@@ -12,6 +12,7 @@ import torch
 from torch.fx import GraphModule
 
 from torchmux.registry.errors import NodesRefused
+from torchmux.registry.stages import stage
 
 from ..common.adapter import check
 from ..common.adapter.graphs import lift_constants
@@ -35,14 +36,16 @@ def make(
         NodesRefused: TVM does not take some nodes, or computes something else.
     """
     constants = lift_constants(gm)
-    made = translate(gm, use_library=options.library == "torch")
-    notes = _notes(gm, made.library_calls)
+    with stage("lowering"):
+        made = translate(gm, use_library=options.library == "torch")
+    notes: list[str] = []
     head = {
         "inputs": [layout.to_json() for layout in made.inputs],
         "outputs": [layout.to_json() for layout in made.outputs],
         "sizes": made.sizes,
         "notes": notes,
         "device": str(device),
+        "library_calls": made.library_calls,
     }
     alone = functools.partial(_make_alone, options=dataclasses.replace(options, tuning_trials=0), device=device)
     try:
@@ -69,12 +72,4 @@ def make(
 def _make_alone(gm: GraphModule, options: TvmOptions, device: torch.device) -> TvmFunction:
     made = translate(gm, use_library=options.library == "torch")
     executable = build.compile_module(made.module, options, device, [])
-    return TvmFunction(executable, made.inputs, made.outputs, (), made.sizes, device, cache_hit=False, notes=())
-
-
-def _notes(gm: GraphModule, library_calls: int) -> list[str]:
-    """What a report says apart: how much of a part torch's kernels do."""
-    if not library_calls:
-        return []
-    total = sum(n.op == "call_function" for n in gm.graph.nodes)
-    return [f"{library_calls} of {total} operators on tvm are calls of torch's kernels"]
+    return TvmFunction(executable, made.inputs, made.outputs, (), made.sizes, device, cache_hit=False, notes=(), library_calls={})
