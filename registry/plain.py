@@ -54,8 +54,8 @@ def compile_plain(
     except GraphRefused as refused:
         if request.strict:
             raise FallbackRefused(
-                f"{spec.name} cannot run this graph, and strict={request.strict!r} forbids a fallback: {refused}. Without strict, "
-                "eager runs it; torchmux.backends() shows what each backend accepts."
+                f"{spec.name} cannot run this graph, and strict={request.strict!r} forbids a fallback: {refused}. "
+                "Without strict, eager runs it; torchmux.backends() shows what each backend accepts."
             ) from None
         log.warning("%s: torch runs a whole graph of %d operators: %s", spec.name, len(report.placements), refused)
         report.partitions = 0

@@ -96,6 +96,7 @@ class GraphReport:
     backend: str
     phase: str = "inference"
     placements: list[Placement] = field(default_factory=list)
+    chosen: str = ""  # why this backend, if the user named none
     partitions: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     cache_hits: int = 0
@@ -120,6 +121,11 @@ class GraphReport:
     def kinds(self) -> dict[Kind, int]:
         """How many operators are of each kind that occurs."""
         return counts((self.kind_of(p), 1) for p in self.placements)
+
+    @property
+    def compiler_errors(self) -> list[Placement]:
+        """The placements that torch runs since the backend raised an exception that it did not mean to."""
+        return [p for p in self.placements if p.compiler_error]
 
     @property
     def library_calls(self) -> list[Placement]:

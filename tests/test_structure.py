@@ -36,7 +36,17 @@ MAY_IMPORT = {
 # The frontend's layers, lowest first: a module imports its own layer and those below it.  A folder stands for all its
 # modules but those that are named in another layer.
 LAYERS = (
-    ("breaks", "logs", "unwrap", "bytecode", "polyfills", "hook.interrupts", "hook.thread_state", "capture.attempts"),
+    (
+        "breaks",
+        "logs",
+        "unwrap",
+        "bytecode",
+        "polyfills",
+        "hook.calls",
+        "hook.interrupts",
+        "hook.thread_state",
+        "capture.attempts",
+    ),
     ("guards", "marks.tensor_marks", "sizes"),
     ("values", "trace.tracer", "trace.effects", "trace.operator_table"),
     ("handlers", "higher_order", "marks", "sizes.symbolic", "trace.attention_switches", "trace.expectations"),

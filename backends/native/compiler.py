@@ -118,9 +118,7 @@ def _by_name(library_calls: Sequence[tuple[int, str]], gm: GraphModule) -> dict[
     from .rewrites.freezing import STANDS_FOR
 
     nodes = list(gm.graph.nodes)
-    return {
-        name: called for at, called in library_calls for name in nodes[at].meta.get(STANDS_FOR, (nodes[at].name,))
-    }
+    return {name: called for at, called in library_calls for name in nodes[at].meta.get(STANDS_FOR, (nodes[at].name,))}
 
 
 def _target_of(gm: GraphModule) -> str:

@@ -72,4 +72,6 @@ def make(
 def _make_alone(gm: GraphModule, options: TvmOptions, device: torch.device) -> TvmFunction:
     made = translate(gm, use_library=options.library == "torch")
     executable = build.compile_module(made.module, options, device, [])
-    return TvmFunction(executable, made.inputs, made.outputs, (), made.sizes, device, cache_hit=False, notes=(), library_calls={})
+    return TvmFunction(
+        executable, made.inputs, made.outputs, (), made.sizes, device, cache_hit=False, notes=(), library_calls={}
+    )
