@@ -18,7 +18,7 @@ from torchmux.registry.report import (
     counts_in_words,
     libraries_in_words,
 )
-from torchmux.registry.stages import in_words
+from torchmux.stages import in_words
 
 from .breaks import BreakRecord
 from .capture.captured import Captured

@@ -11,7 +11,7 @@ from .errors import CompilationFailed, FallbackRefused, GraphRefused
 from .options import TorchOptions, as_keywords
 from .report import GraphReport, Placement, counts_in_words, libraries_in_words, output_code_of, place_all
 from .spec import ANY, BackendSpec, CompiledGraph, CompileRequest
-from .stages import collecting
+from torchmux.stages import collecting
 
 log = logging.getLogger("torchmux.fallback")
 

@@ -89,7 +89,7 @@ class GraphReport:
     """The result of handing one captured graph to one backend.
 
     ``phase`` is ``"inference"`` or ``"training"``; ``seconds`` are wall-clock, by stage
-    (:data:`torchmux.registry.stages.STAGES`).  For a training graph the placements cover the forward and the backward
+    (:data:`torchmux.stages.STAGES`).  For a training graph the placements cover the forward and the backward
     graph.
     """
 

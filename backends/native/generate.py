@@ -10,7 +10,7 @@ from typing import Any
 from torch.fx import GraphModule
 
 from torchmux.config import config
-from torchmux.registry.stages import stage
+from torchmux.stages import stage
 
 from ..common.adapter.refusal import NodesRefused
 from ..common.pipeline.decompose import core_aten

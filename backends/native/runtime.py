@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from torchmux import logs
-from torchmux.registry.stages import stage
+from torchmux.stages import stage
 
 from . import artifact, targets
 

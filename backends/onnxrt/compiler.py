@@ -14,7 +14,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from torchmux.registry.spec import CompileRequest
-from torchmux.registry.stages import stage
+from torchmux.stages import stage
 
 from ..common.adapter import check
 from ..common.adapter.binding import Input

@@ -15,7 +15,7 @@ from torch.fx import GraphModule, Node
 
 from torchmux.registry.errors import NodesRefused
 from torchmux.registry.spec import CompileRequest
-from torchmux.registry.stages import stage
+from torchmux.stages import stage
 
 from ..common.adapter.binding import Input
 from ..common.adapter.constants import watched

@@ -16,7 +16,7 @@ from torch.fx import GraphModule, Node
 
 from torchmux.registry.errors import NodesRefused
 from torchmux.registry.spec import CompileRequest
-from torchmux.registry.stages import stage
+from torchmux.stages import stage
 
 from ..common.adapter.graphs import copy_graph, held_names, lift_constants
 from ..common.cache import code_or_refusal

@@ -12,7 +12,7 @@ import torch
 from torch.fx import GraphModule
 
 from torchmux.registry.errors import NodesRefused
-from torchmux.registry.stages import stage
+from torchmux.stages import stage
 
 from ..common.adapter import check
 from ..common.adapter.graphs import lift_constants

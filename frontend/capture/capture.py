@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchmux.config import config
-from torchmux.registry.stages import collecting
+from torchmux.stages import collecting
 from torchmux.torch_internals.tracer_stand_in import tracer_stand_in
 
 from .. import breaks, logs

@@ -16,7 +16,7 @@ from torch.fx import GraphModule, Node
 
 from torchmux.registry.errors import GraphRefused, InvalidSpec, NodesRefused, TorchmuxError
 from torchmux.registry.spec import CompileRequest
-from torchmux.registry.stages import stage
+from torchmux.stages import stage
 
 from . import aliasing, decompose, floats, simplify, symbols
 from .assemble import assemble, extract, inputs_of

@@ -20,7 +20,7 @@ from torchmux import torch_internals as internals
 from torchmux.registry.errors import GraphRefused, NodesRefused, TorchmuxError
 from torchmux.registry.report import GraphReport
 from torchmux.registry.spec import BackendSpec, CompiledGraph, CompileRequest
-from torchmux.registry.stages import collecting, stage
+from torchmux.stages import collecting, stage
 
 from ..cache import recipes
 from ..cache.cache import ArtifactCache, default_cache
