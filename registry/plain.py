@@ -7,11 +7,12 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torchmux.stages import collecting
+
 from .errors import CompilationFailed, FallbackRefused, GraphRefused
 from .options import TorchOptions, as_keywords
 from .report import GraphReport, Placement, counts_in_words, libraries_in_words, output_code_of, place_all
 from .spec import ANY, BackendSpec, CompiledGraph, CompileRequest
-from torchmux.stages import collecting
 
 log = logging.getLogger("torchmux.fallback")
 

@@ -49,12 +49,9 @@ def standing(backend: str, device: str = "cpu") -> Standing | None:
 
 
 def preference(row: Any, device: str = "cpu") -> tuple[int, int, str]:
-    """A key that sorts backends, best first: what failed conformance last, then by priority.
-
-    A backend of which nothing is published stands between those without and those with an undeclared failure.
-    """
+    """A key that sorts backends, best first: those with undeclared failures in conformance last, then by priority."""
     found = standing(row.name, device) if row.distribution == "torchmux" else None
-    return (1 if found is None else 2 if found.failures else 0, -row.priority, row.name)
+    return (int(found is not None and found.failures > 0), -row.priority, row.name)
 
 
 def takes(row: Any, device: str) -> bool:

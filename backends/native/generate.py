@@ -10,13 +10,14 @@ from typing import Any
 from torch.fx import GraphModule
 
 from torchmux.config import config
+from torchmux.registry.errors import GraphRefused, NodesRefused
 from torchmux.stages import stage
 
-from ..common.adapter.refusal import NodesRefused
 from ..common.pipeline.decompose import core_aten
 from . import artifact
 from .inspect import hints
 from .ir import expressions
+from .ir.operations import Unsupported
 from .ir.program import Program
 from .ir.verify import verify_program
 from .lowering import calls, graph
@@ -38,6 +39,9 @@ def generate(
     """The artifact: what the graph was refused for, or its code.
 
     ``weights`` are the inputs that :mod:`.rewrites.freezing` would take for constants.
+
+    Raises:
+        GraphRefused: inputs or results are nothing that code can be made for.
     """
     with expressions.lock, stage("code"):
         try:
@@ -63,6 +67,8 @@ def generate(
         except NodesRefused as refusal:
             reasons = {n: refusal.reasons.get(node.name) for n, node in enumerate(gm.graph.nodes)}
             return artifact.of_refusal({n: reason for n, reason in reasons.items() if reason is not None})
+        except Unsupported as why:  # of what comes in or goes out, which is no node's
+            raise GraphRefused(f"native: {why}") from why
         finally:
             expressions.forget()
     head = {

@@ -18,6 +18,7 @@ from torchmux.stages import stage
 
 from ..common.adapter import check
 from ..common.adapter.binding import Input
+from ..common.adapter.bugs import raise_mistake
 from ..common.adapter.constants import watched
 from ..common.adapter.graphs import alone, copy_graph, held_names, lift_constants, outputs
 from ..common.adapter.results import Result
@@ -113,6 +114,7 @@ class OnnxRuntime:
                 model = to_onnx(gm, list(made.constants))
             session = made.session(model)
         except Exception as error:
+            raise_mistake(error)
             if found := _culprits(untouched, made.options):
                 raise code_or_refusal.keep_refusal(key, nodes, found) from error
             raise
@@ -236,6 +238,7 @@ def _why_not(gm: GraphModule, options: OnnxrtOptions) -> str | None:
     try:
         _compile_alone(gm, options)
     except Exception as error:
+        raise_mistake(error)
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__

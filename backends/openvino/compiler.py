@@ -13,11 +13,12 @@ import numpy as np
 import torch
 from torch.fx import GraphModule, Node
 
-from torchmux.registry.errors import NodesRefused
+from torchmux.registry.errors import GraphRefused, NodesRefused
 from torchmux.registry.spec import CompileRequest
 from torchmux.stages import stage
 
 from ..common.adapter.binding import Input
+from ..common.adapter.bugs import raise_mistake
 from ..common.adapter.constants import watched
 from ..common.adapter.graphs import copy_graph, freeze, outputs
 from ..common.adapter.results import Result
@@ -60,7 +61,7 @@ class OpenVino:
 
         Raises:
             NodesRefused: the frontend does not convert some nodes in this place, though it took them alone.
-            RuntimeError: OpenVINO refuses the graph as a whole.
+            GraphRefused: OpenVINO refuses the graph as a whole.
         """
         options = request.options if request.options is not None else OpenvinoOptions()
         make = functools.partial(self._compile, request=request, options=options)
@@ -164,10 +165,10 @@ def _refuse_lost_inputs(model: Any, placeholders: Sequence[Node]) -> None:
     """The frontend may drop what it takes for unused, wrongly as a rule.
 
     Raises:
-        RuntimeError: inputs are missing.
+        GraphRefused: inputs are missing.
     """
     if len(model.inputs) != len(placeholders):
-        raise RuntimeError(f"OpenVINO's model has {len(model.inputs)} of the graph's {len(placeholders)} inputs")
+        raise GraphRefused(f"OpenVINO's model has {len(model.inputs)} of the graph's {len(placeholders)} inputs")
 
 
 def _give_shapes(model: Any, results: Sequence[Node]) -> None:
@@ -203,9 +204,10 @@ def _convert(gm: GraphModule) -> Any:
         with stage("lowering"):
             return to_openvino(gm)
     except Exception as error:
+        raise_mistake(error)
         reasons = blamed(gm, error)
         if not reasons:
-            raise RuntimeError(reason_of(error)) from error
+            raise GraphRefused(reason_of(error)) from error
         raise NodesRefused(reasons) from error
 
 

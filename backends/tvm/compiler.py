@@ -14,10 +14,11 @@ from typing import Any, Literal
 import torch
 from torch.fx import GraphModule, Node
 
-from torchmux.registry.errors import NodesRefused
+from torchmux.registry.errors import GraphRefused, NodesRefused
 from torchmux.registry.spec import CompileRequest
 from torchmux.stages import stage
 
+from ..common.adapter.bugs import raise_mistake
 from ..common.adapter.graphs import copy_graph, held_names, lift_constants
 from ..common.cache import code_or_refusal
 from ..common.cache.cache import graph_key, text_key
@@ -71,6 +72,7 @@ class Tvm:
         try:
             return self._compile_one(copy_graph(gm), example_inputs, options)
         except Exception as error:  # sizes that must be known, or a refusal that each shape will repeat
+            raise_mistake(error)
             reason = _in_a_line(error)
             log.info("no code for all sizes at once: %s", reason)
         each = functools.partial(self._compile_one, options=options)
@@ -129,13 +131,13 @@ def _device(gm: GraphModule) -> torch.device:
     """The device of all tensors of the graph.
 
     Raises:
-        RuntimeError: they are on several.
+        GraphRefused: they are on several.
     """
     values = [n.meta["val"] for n in gm.graph.nodes if n.op != "output"]
     tensors = [v for value in values for v in (value if isinstance(value, (tuple, list)) else (value,))]
     found = {v.device for v in tensors if isinstance(v, torch.Tensor)}
     if len(found) > 1:
-        raise RuntimeError(f"code of TVM runs on one device, and the tensors are on {sorted(map(str, found))}")
+        raise GraphRefused(f"code of TVM runs on one device, and the tensors are on {sorted(map(str, found))}")
     return found.pop() if found else torch.device("cpu")
 
 

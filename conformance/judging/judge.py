@@ -58,6 +58,21 @@ def _judge(case: Case, requirements: Requirements, begins: Callable[[int], None]
     trial.begins = begins
     found = _observe(case, trial)
     share, reasons = _placed(trial.compiled, case.computes)
+    result = _compared(case, requirements, trial, (expected, reference), found, share, reasons)
+    return dataclasses.replace(result, kinds=_kinds(trial.compiled))
+
+
+def _compared(
+    case: Case,
+    requirements: Requirements,
+    trial: Trial,
+    eager: tuple[Any, Any],
+    found: Any,
+    share: float,
+    reasons: Counter[tuple[str, str]],
+) -> Result:
+    """The outcome of what was ``found``; ``eager`` are its results, in the case's precision and in float64."""
+    (expected, reference), device = eager, requirements.device
     if isinstance(found, Raised):
         if isinstance(found.error, _REFUSALS):
             return Result(case.id, Outcome.UNSUPPORTED, _words(found.error), share)
@@ -128,6 +143,14 @@ def _placed(compiled: Sequence[Any], computes: bool) -> tuple[float, Counter[tup
     if not total:
         return (0.0 if _break(compiled) or (compiled and computes and not graphs) else 1.0), reasons
     return 1.0 - reasons.total() / total, reasons
+
+
+def _kinds(compiled: Iterable[Any]) -> dict[str, float]:
+    """How many operators of each kind the calls of a case ran."""
+    found: Counter[str] = Counter()
+    for each in compiled:
+        found.update(torchmux.report(each).kinds)  # type: ignore[arg-type]
+    return dict(found)
 
 
 def _break(compiled: Iterable[Any]) -> str:

@@ -29,7 +29,7 @@ from .assemble import assemble
 from .implementation import Implementation, Told, as_backend
 from .partition import Partition
 from .parts import Compiler, Keep, Run
-from .placing import Placing, compiler_error, operators_of
+from .placing import Placing, compiler_error, failure, operators_of
 from .runtime import Compiled, eager_when_overlap_differs, without_autocast
 
 
@@ -143,6 +143,8 @@ class _Work:
         Raises:
             FloatsNeeded, CompilationFailed: torch must not run it; see :meth:`Placing.check_failure`.
         """
+        if isinstance(error, tuple(internals.fake_tensor_errors().values())):
+            return self.run_captured(f"torch cannot trace it: {failure(error)}")
         self.placing.check_failure(error, len(operators_of(self.gm.graph.nodes)))
         return self.run_captured(compiler_error(error), failed=True)
 
@@ -159,6 +161,8 @@ class _Work:
         """Trace the captured graph to ATen, and compile what comes out."""
         try:
             return self._trace_and_compile()
+        except (GraphRefused, NodesRefused) as refusal:
+            return self.run_captured(str(refusal))
         except TorchmuxError:
             raise
         except Exception as error:
@@ -226,5 +230,5 @@ class _Work:
         if not internals.inputs_are_mutated():
             return run
         if aliasing.sharing(fakes) != aliasing.sharing(self.example_inputs):
-            raise RuntimeError("the graph changes inputs that overlap in memory, which the capture does not show")
+            raise GraphRefused("the graph changes inputs that overlap in memory, which the capture does not show")
         return eager_when_overlap_differs(run, self.gm, self.example_inputs, strict=bool(self.request.strict))

@@ -24,6 +24,7 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from torchmux import torch_internals as internals
 from torchmux.registry.errors import NodesRefused
 
+from ...common.adapter.bugs import raise_mistake
 from ...common.pipeline import aliasing
 from ...common.pipeline.partition import takes_element
 from .. import compat
@@ -132,6 +133,7 @@ class Translator(ExportedProgramImporter):
             made = self._made(node)
             self._check(node, made)
         except Exception as error:  # whatever TVM raises for what it does not know
+            raise_mistake(error)
             # Elements stay with the operator that makes the tuple.
             blamed = takes_element(node) or node
             self._refused[blamed.name] = f"TVM's importer: {_short(error)}"
