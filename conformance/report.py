@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import torch
 
 import torchmux
-from torchmux.registry.report import KINDS
+from torchmux.registry.report import KINDS, Kind
 
 from . import SUITE_VERSION
 from .outcome import Outcome, Result
@@ -48,11 +48,11 @@ def totals(results: Iterable[Result]) -> dict[str, int]:
     return {outcome.value: counts[outcome.value] for outcome in Outcome if counts[outcome.value]}
 
 
-def kinds(results: Iterable[Result]) -> dict[str, float]:
+def kinds(results: Iterable[Result]) -> dict[Kind, float]:
     """How many operators of each kind the calls of all cases ran, in the order of the report's kinds."""
     counts: Counter[str] = Counter()
     for result in results:
-        counts.update(result.kinds)  # type: ignore[arg-type]
+        counts.update(result.kinds)
     return {kind: counts[kind] for kind in KINDS if counts[kind]}
 
 

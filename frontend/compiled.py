@@ -50,14 +50,14 @@ def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: di
     if stance_state.current is not DEFAULT:
         chosen = _under_stance(session)
         if chosen is None:
-            record.calls += 1
+            record.calls[0] += 1
             record.note_calls(_frame_of(fn), "the stance 'force_eager'")
             return _eager(fn, args, kwargs)
         session = chosen
     outer, previous, bucket = this_thread.owner, None, -1
     try:  # an interrupt may arrive after each of these calls
         this_thread.owner = record
-        record.calls += 1
+        record.calls[0] += 1
         bucket = set_bucket(session.bucket)
         previous = set_eval_frame(session.callback)
         return fn(*args, **kwargs)
@@ -87,7 +87,7 @@ def compiled_function(fn: Callable, session: Session) -> Callable:
     """A function that runs captured code of ``fn``."""
     owner = getattr(fn, "__self__", None)
     record = Record(owner if isinstance(owner, torch.nn.Module) else None)
-    callback, number = session.callback, session.bucket
+    callback, number, calls = session.callback, session.bucket, record.calls
 
     @functools.wraps(fn)
     def compiled(*args: Any, **kwargs: Any) -> Any:
@@ -100,7 +100,7 @@ def compiled_function(fn: Callable, session: Session) -> Callable:
         outer, previous, bucket = this_thread.owner, None, -1
         try:  # as in call()
             this_thread.owner = record
-            record.calls += 1
+            calls[0] += 1
             bucket = set_bucket(number)
             previous = set_eval_frame(callback)
             return fn(*args, **kwargs)

@@ -221,7 +221,7 @@ def report_of(record: Record) -> Report:
     eager: dict[tuple[Frame, str], tuple[int, float | None]] = {
         key: (each.calls, each.operators) for key, each in record.eager.items()
     }
-    for captured, times in list(record.items()):
+    for captured, (times,) in list(record.items()):
         assert isinstance(captured, Captured)
         report = getattr(captured.compiled, "report", None) or GraphReport("?")
         frame = captured.frame
@@ -253,7 +253,7 @@ def report_of(record: Record) -> Report:
         list(record.breaks),
         list(record.recompiles),
         list(record.left_to_eager),
-        record.calls,
+        record.calls[0],
         list(calls.values()),
     )
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 from torch.fx import GraphModule, Node
 
+from torchmux.registry.errors import GraphRefused
 from torchmux.registry.spec import CompileRequest
 from torchmux.stages import stage
 
@@ -57,6 +58,7 @@ class OnnxRuntime:
 
         Raises:
             NodesRefused: the exporter or the runtime does not take some nodes.
+            GraphRefused: it does not take them together.
         """
         options = request.options if request.options is not None else OnnxrtOptions()
         place = devices.place_for(_values(gm), options)
@@ -117,7 +119,7 @@ class OnnxRuntime:
             raise_mistake(error)
             if found := _culprits(untouched, made.options):
                 raise code_or_refusal.keep_refusal(key, nodes, found) from error
-            raise
+            raise GraphRefused(f"onnxruntime takes no model of it: {_cause_of(error)}") from error
         if made.options.check:
             run, count = made.function(session), made.count
             inputs = [*(made.constants.get(p, v) for p, v in enumerate(example_inputs)), *made.held]
@@ -239,9 +241,12 @@ def _why_not(gm: GraphModule, options: OnnxrtOptions) -> str | None:
         _compile_alone(gm, options)
     except Exception as error:
         raise_mistake(error)
-        cause: BaseException = error
-        while cause.__cause__ is not None:
-            cause = cause.__cause__
-        text = " ".join(str(cause).split())
-        return f"{type(cause).__name__}: {text[:200]}"
+        return _cause_of(error)
     return None
+
+
+def _cause_of(error: BaseException) -> str:
+    """The first exception of a chain, in a line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from torchmux.registry.errors import NodesRefused
+from torchmux.registry.errors import GraphRefused, NodesRefused
 from torchmux.stages import stage
 
 from ..common.adapter import check
+from ..common.adapter.bugs import raise_mistake
 from ..common.adapter.graphs import lift_constants
 from . import machine
 from .codegen import build
@@ -34,6 +35,7 @@ def make(
 
     Raises:
         NodesRefused: TVM does not take some nodes, or computes something else.
+        GraphRefused: TVM does not compile the nodes together, though it takes each of them alone.
     """
     constants = lift_constants(gm)
     with stage("lowering"):
@@ -51,9 +53,12 @@ def make(
     try:
         executable = build.compile_module(made.module, options, device, notes)
     except Exception as error:
+        raise_mistake(error)
         wrong = check.uncompilable(gm, alone, "TVM")
         if not wrong:
-            raise
+            raise GraphRefused(
+                f"TVM does not compile it: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            ) from error
         raise NodesRefused(wrong) from error
     code = None
     try:

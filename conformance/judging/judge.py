@@ -149,7 +149,7 @@ def _kinds(compiled: Iterable[Any]) -> dict[str, float]:
     """How many operators of each kind the calls of a case ran."""
     found: Counter[str] = Counter()
     for each in compiled:
-        found.update(torchmux.report(each).kinds)  # type: ignore[arg-type]
+        found.update(torchmux.report(each).kinds)
     return dict(found)
 
 

@@ -165,7 +165,7 @@ def _runner(captured: Captured) -> Callable:
     def run_graph(*inputs: Any) -> Any:
         owner = local.owner
         if owner is not None:
-            owner[captured] += 1
+            owner[captured][0] += 1
         return compiled(*inputs)
 
     ti.set_code_exec_strategy(run_graph.__code__, ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.SKIP))

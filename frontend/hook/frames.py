@@ -138,7 +138,7 @@ def _captured(session: Session, state: CodeState, frame: Any, record: Any, compi
     if captured.graph is None and captured.broke is None and not session.fullgraph:
         return SKIP_CALL  # no operator in it or in what it calls: nothing to gain
     if isinstance(record, Record) and captured.graph is not None:
-        record.setdefault(captured, 0)
+        record.setdefault(captured, [0])
     return captured
 
 

@@ -27,10 +27,11 @@ Decide = Callable[["Session | None", Any], entries.Decision]
 """Answers the C hook about a frame that runs under a session, if that is still there."""
 
 
-class Record(dict[Any, int]):
+class Record(dict[Any, list[int]]):
     """What ran under one compiled callable: how often its captures ran, in order, its breaks and recompilations.
 
     ``calls`` counts the calls of the callable itself, ``eager`` those of frames that ran in eager, by frame and reason.
+    What is counted in each call is a list of one number, whose item is changed in a third of the time of an attribute.
     """
 
     def __init__(self, compiled: Any = None) -> None:
@@ -40,12 +41,12 @@ class Record(dict[Any, int]):
         self.breaks: dict[BreakRecord, None] = {}
         self.recompiles: list[str] = []
         self.left_to_eager: dict[str, None] = {}
-        self.calls = 0
+        self.calls = [0]
         self.eager: dict[tuple[Frame, str], EagerCalls] = {}
         self.must_raise: BaseException | None = None  # at the end of the call, or earlier
 
-    def __missing__(self, captured: Any) -> int:
-        return 0  # compiled for another callable, and run by this one for the first time
+    def __missing__(self, captured: Any) -> list[int]:
+        return self.setdefault(captured, [0])
 
     def note_eager(self, code: types.CodeType, reason: str, operators: int | None = None) -> None:
         """Count a call of ``code`` that runs in eager."""

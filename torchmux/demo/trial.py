@@ -41,8 +41,8 @@ class Trial:
     """The result of one model on one backend; numbers that were not reached are missing.
 
     ``compile_seconds`` is the time to the first result, with empty caches.  ``error`` is the largest difference from
-    float64 relative to the largest value, ``eager_error`` the same for eager.  ``shares`` are the parts of the operators that
-    are own code of the backend, library kernels that it calls (``libraries``), and left to torch.
+    float64 relative to the largest value, ``eager_error`` the same for eager.  ``shares`` are the parts of the
+    operators that are own code of the backend, library kernels that it calls (``libraries``), and left to torch.
     """
 
     model: str
