@@ -137,6 +137,8 @@ def _captured(session: Session, state: CodeState, frame: Any, record: Any, compi
         record.breaks.setdefault(captured.broke)
     if captured.graph is None and captured.broke is None and not session.fullgraph:
         return SKIP_CALL  # no operator in it or in what it calls: nothing to gain
+    if isinstance(record, Record) and captured.in_eager and captured.graph is None:
+        record.note_calls(captured.frame, captured.in_eager)  # this call; the hook's check counts those that follow
     if isinstance(record, Record) and captured.graph is not None:
         record.setdefault(captured, [0])
     return captured

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import torch
 
 import torchmux
+from torchmux.registry.report import Kind
 
 from .models import ModelFamily, Size
 
@@ -53,7 +54,7 @@ class Trial:
     speedup: float = math.nan
     error: float = math.nan
     eager_error: float = math.nan
-    shares: Mapping[str, float] = field(default_factory=dict)
+    shares: Mapping[Kind, float] = field(default_factory=dict)
     libraries: tuple[str, ...] = ()
     graphs: int = 0
     breaks: int = 0
