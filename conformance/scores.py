@@ -101,7 +101,7 @@ def scoreboard(runs: Sequence[Mapping[str, Any]]) -> str:
     if not runs:
         return "Nothing is published yet."
     present = [name for name in OUTCOMES if any(run["totals"].get(name) for run in runs)]
-    told = any(run.get("kinds") for run in runs)  # runs of before version 7 of the suite do not say
+    told = any(run.get("kinds") for run in runs)  # before version 7 of the suite, runs did not say
     titles = ["backend", "level", *present, *(["operators"] if told else []), "versions", "date"]
     lines = [_row(titles), _row(["---"] * len(titles))]
     for run in runs:

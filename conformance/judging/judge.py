@@ -132,17 +132,19 @@ def _observe(case: Case, trial: Trial) -> Any:
 def _placed(compiled: Sequence[Any], computes: bool) -> tuple[float, Counter[tuple[str, str]]]:
     """The share of operators that the backend ran, and what torch ran instead, with the reasons.
 
-    If all calls broke before their first operator, or ran in eager, the backend ran none of it.
+    Operators count as often as they ran, those of calls in eager among them.  If all calls broke before their first
+    operator, or ran in eager, the backend ran none of it.
     """
-    total, graphs, reasons = 0, 0, Counter[tuple[str, str]]()
+    graphs, reasons, kinds = 0, Counter[tuple[str, str]](), Counter[str]()
     for each in compiled:
-        for graph in torchmux.report(each).graphs:
-            graphs += 1
-            total += len(graph.report.placements)
-            reasons.update((p.op, p.reason or "") for p in graph.report.fallbacks)
-    if not total:
+        report = torchmux.report(each)
+        kinds.update(report.kinds)
+        graphs += report.graph_count
+        reasons.update((p.op, p.reason or "") for p in report.fallbacks)
+        reasons.update({(f"{c.name} in eager", why): times for c in report.calls for why, times in c.eager.items()})
+    if not graphs or not kinds.total():
         return (0.0 if _break(compiled) or (compiled and computes and not graphs) else 1.0), reasons
-    return 1.0 - reasons.total() / total, reasons
+    return 1.0 - kinds["torch"] / kinds.total(), reasons
 
 
 def _kinds(compiled: Iterable[Any]) -> dict[str, float]:
