@@ -132,19 +132,21 @@ def _observe(case: Case, trial: Trial) -> Any:
 def _placed(compiled: Sequence[Any], computes: bool) -> tuple[float, Counter[tuple[str, str]]]:
     """The share of operators that the backend ran, and what torch ran instead, with the reasons.
 
-    Operators count as often as they ran, those of calls in eager among them.  If all calls broke before their first
-    operator, or ran in eager, the backend ran none of it.
+    This is about the backend: of what the frontend leaves to eager, only calls past a limit count, which the backend
+    would run otherwise; :func:`_kinds` counts all.  If all calls broke before their first operator, or ran in eager,
+    the backend ran none of it.
     """
-    graphs, reasons, kinds = 0, Counter[tuple[str, str]](), Counter[str]()
+    total, graphs, reasons = 0, 0, Counter[tuple[str, str]]()
     for each in compiled:
         report = torchmux.report(each)
-        kinds.update(report.kinds)
         graphs += report.graph_count
+        past = {(c.name, why): n for c in report.calls for why, n in c.eager.items() if why.endswith(" reached")}
+        total += len(report.placements) + sum(past.values())
         reasons.update((p.op, p.reason or "") for p in report.fallbacks)
-        reasons.update({(f"{c.name} in eager", why): times for c in report.calls for why, times in c.eager.items()})
-    if not graphs or not kinds.total():
+        reasons.update(past)
+    if not total:
         return (0.0 if _break(compiled) or (compiled and computes and not graphs) else 1.0), reasons
-    return 1.0 - kinds["torch"] / kinds.total(), reasons
+    return 1.0 - reasons.total() / total, reasons
 
 
 def _kinds(compiled: Iterable[Any]) -> dict[str, float]:
