@@ -1,4 +1,4 @@
-"""Calling a compiled part on torch's memory."""
+"""Calls a compiled part on torch's memory."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class TvmFunction:
     def described(
         cls, executable: Any, head: Mapping[str, Any], constants: Sequence[torch.Tensor], *, cache_hit: bool
     ) -> TvmFunction:
-        """The function for an executable of which ``head`` says what is kept beside it."""
+        """The function for an executable; ``head`` has the data stored with it."""
         inputs, outputs = ([Layout.from_json(v) for v in head[name]] for name in ("inputs", "outputs"))
         sizes, device = [tuple(source) for source in head["sizes"]], torch.device(head["device"])
         return cls(executable, inputs, outputs, constants, sizes, device, cache_hit=cache_hit, notes=head["notes"])

@@ -84,11 +84,11 @@ def compile_graph(
 def _refusal(spec: BackendSpec, gm: GraphModule, training: bool) -> str | None:
     """Why ``spec`` cannot take the graph as a whole, if so."""
     if training and not spec.training:
-        return f"{spec.name} does not train"
+        return f"{spec.name} does not support training"
     if not spec.dynamic_shapes:
         for node in gm.graph.nodes:
             if node.op == "placeholder" and isinstance(node.meta.get("example_value"), torch.SymInt):
-                return f"{spec.name} takes no dynamic sizes"
+                return f"{spec.name} does not support symbolic sizes"
     return None
 
 
@@ -206,7 +206,7 @@ class _Work:
             if not backward:
                 return self.compiler.compile(part, "forward" if self.training else "inference", {})
             run = self.compiler.compile(part, "backward", {})
-            if self.placing.is_told:  # most are compiled when they first run, after the rest was told
+            if self.placing.is_told:  # most are compiled at their first run, after the rest was reported
                 self.placing.tell()
             return run
 
@@ -214,5 +214,5 @@ class _Work:
         if not internals.inputs_are_mutated():
             return run
         if aliasing.sharing(fakes) != aliasing.sharing(self.example_inputs):
-            raise RuntimeError("the graph changes inputs that overlap in memory, which the capture does not show")
+            raise RuntimeError("the graph changes inputs that overlap in memory, but the capture does not show this")
         return eager_when_overlap_differs(run, self.gm, self.example_inputs, strict=self.request.strict)

@@ -31,7 +31,7 @@ class Placing:
         self.report = report
         self.strict = strict
         self.origins: list[int | None] = []
-        self._told: int | None = None  # how many placements have been told of
+        self._told: int | None = None  # how many placements have been reported
 
     @property
     def is_told(self) -> bool:
