@@ -1,9 +1,17 @@
 """The backends that come with torchmux: one module or package per compiler.
 
-Each module offers a light ``SPEC``; the compiler itself is imported at the first compile.
+Each provides a light ``SPEC``; the compiler itself is imported at the first compilation.
 
-The name ``torchmux.backends`` has two meanings by design: this package, and the function that lists what is known.
-The package is therefore callable, so that neither meaning depends on what was imported before.
+* ``common``: the pipeline, the artifact cache and the adapter kit that they share,
+* ``eager``, ``aot_eager``: no compiler; torch runs the captured graph, or the ATen graph traced from it,
+* ``native``: a compiler of our own,
+* ``onnxrt``, ``openvino``, ``tvm``, ``tensorrt``: adapters of other runtimes,
+* ``cudagraphs``: torch's own kernels, recorded,
+* ``inductor``: torch's compiler, with its own pipeline,
+* ``tombstones``: retired names.
+
+The name ``torchmux.backends`` has two meanings by design: this package, and the function that lists known backends.
+The package is therefore callable, so that neither meaning depends on earlier imports.
 """
 
 from __future__ import annotations

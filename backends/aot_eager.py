@@ -1,6 +1,7 @@
-"""The backend that stops after the AOT split: functional ATen graphs, forward and backward, run operator by operator.
+"""The backend that stops after the AOT split: it runs functional ATen graphs, forward and backward, one operator at a
+time.
 
-What fails here and not under ``eager`` fails in functionalization or in the split, not in a compiler.
+A failure that appears here but not under ``eager`` comes from functionalization or the split, not from a compiler.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class AotEager:
-    """Takes every operator, and none apart."""
+    """Accepts every operator, and decomposes none."""
 
     decompositions: dict[Any, Any] = {}
 
@@ -27,7 +28,7 @@ compile = AotEager()
 
 SPEC = BackendSpec(
     name="aot_eager",
-    summary="runs the functional ATen graphs, forward and backward, operator by operator",
+    summary="runs the functional ATen graphs, forward and backward, one operator at a time",
     load="torchmux.backends.aot_eager:compile",
     graph="aten",
     training=True,

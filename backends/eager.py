@@ -1,6 +1,6 @@
-"""The backend that compiles nothing: it runs the graph as captured, bit for bit as eager does.
+"""The backend that compiles nothing: it runs the captured graph unchanged, and its results match eager bit for bit.
 
-It shows what the frontend alone does to a program, and is what every other backend is compared with.
+It shows what the frontend alone does to a program, and is the baseline for every other backend.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def compile(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Seq
 
 SPEC = BackendSpec(
     name="eager",
-    summary="runs the captured graph as it is; nothing is compiled",
+    summary="runs the captured graph unchanged; compiles nothing",
     load="torchmux.backends.eager:compile",
     graph="torch",
     training=True,

@@ -1,7 +1,7 @@
-"""The peer: torch's own Inductor on our captured graphs, for comparison and for what nothing else compiles.
+"""torch's own Inductor on torchmux's captured graphs, for comparison and for what no other backend compiles.
 
-It brings its own AOT split, decompositions, cache and compiler pool, and imports ``torch._dynamo``; no other module
-here uses either.
+It has its own AOT split, decompositions, cache and compiler pool, and imports ``torch._dynamo``; no other module here
+uses either.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torchmux.registry.spec import Availability, BackendSpec
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
-# What the documented modes of torch.compile stand for; a test compares them with the installed torch.
+# The options that the documented modes of torch.compile set; a test compares them with the installed torch.
 MODES: Mapping[str, Mapping[str, Any]] = {
     "reduce-overhead": {"triton.cudagraphs": True},
     "max-autotune-no-cudagraphs": {"max_autotune": True, "coordinate_descent_tuning": True},
@@ -32,9 +32,10 @@ def compile(gm: GraphModule, example_inputs: Sequence[Any], **options: Any) -> C
     """Compile with ``torch._inductor``; ``options`` are names of its settings, as in ``torch.compile(options=...)``.
 
     Raises:
-        InvalidOption: Inductor has no such setting, or its type is another one.  It is checked here, at the first
-            compile, because knowing the settings takes the import of Inductor.
-        GraphRefused: what an operator's decomposition or derivative does hangs on data.
+        InvalidOption: Inductor has no such setting, or the setting has another type.  This is checked here, at the
+            first
+            compilation, because listing the settings requires importing Inductor.
+        GraphRefused: the decomposition or derivative of an operator depends on data.
     """
     from torchmux import torch_internals as internals
 
@@ -52,14 +53,14 @@ def compile(gm: GraphModule, example_inputs: Sequence[Any], **options: Any) -> C
                 config_patches=checked or None,
             )
     except (known["data_dependent"], known["dynamic_output"]) as error:
-        raise GraphRefused(f"inductor would have to know data for {getattr(error, 'func', error)}") from error
+        raise GraphRefused(f"inductor needs to know data for {getattr(error, 'func', error)}") from error
     if not sizes:
         return compiled
     return lambda *inputs: compiled(*(inputs[position].shape[dim] for position, dim in sizes), *inputs)
 
 
 def _sizes(fakes: Sequence[Any]) -> list[tuple[int, int]]:
-    """Where each symbolic size that is no input itself can be read: the position of a tensor, and its dimension."""
+    """Where each symbolic size that is not itself an input can be read: the position of a tensor, and its dimension."""
     import torch
 
     seen = {value.node.expr for value in fakes if isinstance(value, torch.SymInt)}
@@ -73,10 +74,11 @@ def _sizes(fakes: Sequence[Any]) -> list[tuple[int, int]]:
 
 
 def _taking_sizes(gm: GraphModule, count: int) -> GraphModule:
-    """A copy of ``gm`` with ``count`` inputs before its own, which nothing reads; eager may yet have to run ``gm``.
+    """A copy of ``gm`` with ``count`` unused inputs before its own; eager may still have to run ``gm``.
 
-    Inductor is used to graphs of torch's own frontend, where each size is an input: of a backward graph in which a size
-    is only part of another (``s0 + s1``), it finds the parts in the sizes that were saved as inputs of the forward one.
+    Inductor expects graphs of torch's own frontend, where each size is an input.  In a backward graph, a size may be
+    only part of another (``s0 + s1``); Inductor finds the parts in the sizes that were saved as inputs of the forward
+    graph.
     """
     import torch
 
@@ -108,7 +110,7 @@ def _checked(options: Mapping[str, Any], config: Any) -> dict[str, Any]:
 
 
 def probe() -> Availability:
-    """Inductor builds C++ on every machine, so it needs a compiler."""
+    """Whether there is a C++ compiler: Inductor builds C++ on every machine."""
     chosen = os.environ.get("CXX")
     candidates = [shlex.split(chosen)[0]] if chosen and chosen.strip() else ["g++", "clang++"]
     if any(shutil.which(c) for c in candidates):

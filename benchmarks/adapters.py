@@ -1,22 +1,23 @@
-"""What the adapters cost, and what they cover: torchmux beside the same runtime used by hand, on the same model.
+"""The cost and coverage of the adapters: torchmux compared with the same runtime used directly, on the same model.
 
     python benchmarks/adapters.py [--backends NAME ...] [--models NAME ...] [--batch N ...] [--rounds N] [--json FILE]
     python benchmarks/adapters.py --coverage [--training] [--size tiny]
     python benchmarks/adapters.py --starts
 
-By hand: the model exported and compiled once as the runtime's own documentation says, weights as constants, in float32
-and with torch's number of threads; a call gets prepared inputs.  Beside it the adapter as it is, whose weights are
-inputs, so that a change of theirs is seen, and with ``freeze=True``, which is what the runtime has by hand.  tvm, which
-has no such use by hand, is compared with eager.
+Direct use: the model is exported and compiled once as the runtime's own documentation describes, with weights as
+constants, in float32 and with torch's number of threads; a call gets prepared inputs.  This is compared with the
+adapter by default, where weights are inputs, so that changes to them take effect, and with ``freeze=True``, which
+matches direct use.  tvm has no comparable direct use and is compared with eager.
 
-All sides take turns in one process, with a pause between them for the threads of the one before to come to rest; least
-times.  *Ratio* is the time by hand by the adapter's: 1 and more is as fast.  The row "tiny" is a small network, where
-nothing but the overhead of a call is left.  A side that fails says so and has no number.
+All sides alternate in one process, with pauses so that the threads of the previous side come to rest.  Times are
+minima.
+*Ratio* is the time of direct use divided by the adapter's: with 1 or more, the adapter is at least as fast.  The row
+"tiny" is a small network, which is nothing but the overhead of a call.  A side that fails says so and has no number.
 
-``--coverage`` runs each model once and says which share of the operators the backend runs, how many of these are calls
-of torch's kernels, how large the error against float64 is in units of eager's own, and what torch runs instead.
-``--starts`` measures the first call in a process without and with a cache that an earlier process has left, in seconds
-of the processor.
+``--coverage`` runs each model once and shows the share of operators that the backend runs, how many of these are calls
+to torch's kernels, the error against float64 as a multiple of eager's own, and what torch runs instead.
+``--starts`` measures the first call in a process without and with a cache that an earlier process left, in processor
+seconds.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ Call = Callable[[], Any]
 
 
 class Logits(torch.nn.Module):
-    """A model that returns one tensor, so that all sides have the same to do."""
+    """A model that returns one tensor, so that all sides do the same work."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
@@ -77,7 +78,7 @@ def program(name: str, batch: int, size: str) -> tuple[torch.nn.Module, Inputs]:
     from torchmux.demo.models import MODELS as FAMILIES
 
     family = FAMILIES[name]
-    # Caches of keys and values are no part of one forward, and exporters trip over them.
+    # Caches of keys and values are not part of one forward pass, and exporters fail on them.
     model = family.build(size, use_cache=False)  # type: ignore[arg-type]
     return Logits(model).eval(), family.example(model, size, batch)  # type: ignore[arg-type]
 
@@ -94,10 +95,10 @@ def t5(batch: int, size: str) -> tuple[torch.nn.Module, Inputs]:
     return Logits(model).eval(), {"input_ids": ids, "decoder_input_ids": ids[:, : ids.shape[1] // 4].contiguous()}
 
 
-# --- by hand ---------------------------------------------------------------------------------------------------------
+# --- direct use ------------------------------------------------------------------------------------------------------
 
 
-def openvino_by_hand(model: torch.nn.Module, inputs: Inputs) -> Call:
+def openvino_direct(model: torch.nn.Module, inputs: Inputs) -> Call:
     """``openvino.convert_model``, compiled at float32, one infer request."""
     import openvino
 
@@ -126,7 +127,7 @@ def openvino_by_hand(model: torch.nn.Module, inputs: Inputs) -> Call:
     return call
 
 
-def onnxrt_by_hand(model: torch.nn.Module, inputs: Inputs) -> Call:
+def onnxrt_direct(model: torch.nn.Module, inputs: Inputs) -> Call:
     """``torch.onnx.export``, one ``InferenceSession`` with its defaults."""
     import io
 
@@ -142,9 +143,9 @@ def onnxrt_by_hand(model: torch.nn.Module, inputs: Inputs) -> Call:
     return lambda: session.run(None, given)[0]
 
 
-BY_HAND: dict[str, Callable[[torch.nn.Module, Inputs], Call]] = {
-    "onnxrt": onnxrt_by_hand,
-    "openvino": openvino_by_hand,
+DIRECT: dict[str, Callable[[torch.nn.Module, Inputs], Call]] = {
+    "onnxrt": onnxrt_direct,
+    "openvino": openvino_direct,
 }
 
 
@@ -152,7 +153,7 @@ BY_HAND: dict[str, Callable[[torch.nn.Module, Inputs], Call]] = {
 
 
 def sides(name: str, backend: str, batch: int, size: str) -> dict[str, Call]:
-    """What to compare, each a call without arguments that returns the result."""
+    """The sides to compare, each a call without arguments that returns the result."""
     import torchmux
 
     model, inputs = program(name, batch, size)
@@ -162,8 +163,8 @@ def sides(name: str, backend: str, batch: int, size: str) -> dict[str, Call]:
         return lambda: compiled(**inputs)
 
     made: dict[str, Callable[[], Call]] = {"eager": lambda: lambda: model(**inputs), "adapter": adapter}
-    if backend in BY_HAND:
-        made["by hand"] = lambda: BY_HAND[backend](model, inputs)
+    if backend in DIRECT:
+        made["direct"] = lambda: DIRECT[backend](model, inputs)
         made["adapter, frozen"] = lambda: adapter(freeze=True)
     calls, expected = {}, model(**inputs)
     for side, make in made.items():
@@ -179,7 +180,7 @@ def sides(name: str, backend: str, batch: int, size: str) -> dict[str, Call]:
 
 
 def measure(calls: dict[str, Call], rounds: int) -> dict[str, float]:
-    """Milliseconds a call for each side: the least of all rounds, which other programs disturb least."""
+    """Milliseconds per call for each side: the minimum of all rounds, which other programs disturb least."""
     times: dict[str, list[float]] = {side: [] for side in calls}
     count = {side: max(1, int(0.005 / _seconds(call, 1))) for side, call in calls.items()}
     for _ in range(rounds):
@@ -201,7 +202,7 @@ def _seconds(call: Call, count: int) -> float:
 
 
 def coverage(backend: str, name: str, batch: int, size: str, training: bool) -> dict[str, Any]:
-    """What the report says of one model, and its error against float64 in units of eager's own."""
+    """What the report says about one model, and its error against float64 as a multiple of eager's own."""
     import torchmux
 
     if training:
@@ -226,7 +227,7 @@ def coverage(backend: str, name: str, batch: int, size: str, training: bool) -> 
 
 
 def trainee(name: str, batch: int, size: str) -> tuple[torch.nn.Module, Inputs]:
-    """The model in training, without dropout, whose numbers no two compilers draw alike; inputs with targets."""
+    """The model in training, without dropout, whose random numbers differ between compilers; inputs with targets."""
     from torchmux.demo.models import MODELS as FAMILIES
 
     family = FAMILIES[name]
@@ -238,7 +239,7 @@ def trainee(name: str, batch: int, size: str) -> tuple[torch.nn.Module, Inputs]:
 
 
 def results(model: Any, inputs: Inputs, training: bool) -> dict[str, torch.Tensor]:
-    """What the model returns; in training its loss and gradients, by name."""
+    """The model's results; in training, its loss and gradients, by name."""
     with torch.set_grad_enabled(training):
         output = model(**inputs)
     if not training:
@@ -253,10 +254,10 @@ def widened(value: torch.Tensor) -> torch.Tensor:
 
 
 def largest_error(found: dict[str, torch.Tensor], exact: dict[str, torch.Tensor]) -> float:
-    """The largest difference in a tensor by its largest number.
+    """The largest difference in a tensor divided by its largest number.
 
-    Some gradients are zero but for rounding (those of the keys' biases in attention): no tensor counts as smaller than
-    a thousandth of the largest.
+    Some gradients are zero except for rounding (those of the keys' biases in attention), so no tensor counts as smaller
+    than a thousandth of the largest.
     """
     if found.keys() != exact.keys():
         raise AssertionError(f"gradients of {sorted(found.keys() ^ exact.keys())} on one side only")
@@ -266,7 +267,7 @@ def largest_error(found: dict[str, torch.Tensor], exact: dict[str, torch.Tensor]
 
 
 def show_coverage(rows: list[dict[str, Any]]) -> None:
-    """One table, and below it what torch runs."""
+    """Print one table, followed by what torch runs."""
     from rich.console import Console
     from rich.table import Table
 
@@ -336,19 +337,19 @@ def show(results: dict[str, dict[str, dict[str, float]]]) -> None:
 
     console = Console(highlight=False)
     for backend, rows in results.items():
-        by_hand = backend in BY_HAND
-        table = Table(title=f"{backend}: milliseconds a call", box=None, header_style="bold", title_justify="left")
+        direct = backend in DIRECT
+        table = Table(title=f"{backend}: milliseconds per call", box=None, header_style="bold", title_justify="left")
         table.add_column("model")
-        for title in ("eager", *(("by hand", "adapter", "ratio", "adapter, frozen", "ratio") if by_hand else
+        for title in ("eager", *(("direct", "adapter", "ratio", "adapter, frozen", "ratio") if direct else
                                  ("adapter", "ratio"))):  # fmt: skip
             table.add_column(title, justify="right", no_wrap=True)
         ratios: dict[str, list[float]] = {"adapter": [], "adapter, frozen": []}
         for name, row in rows.items():
-            base = row.get("by hand" if by_hand else "eager")
+            base = row.get("direct" if direct else "eager")
             cells = [_number(row.get("eager"))]
-            if by_hand:
+            if direct:
                 cells.append(_number(base))
-            for side in ("adapter", "adapter, frozen") if by_hand else ("adapter",):
+            for side in ("adapter", "adapter, frozen") if direct else ("adapter",):
                 found = row.get(side)
                 cells += [_number(found), f"{base / found:.2f}" if base and found else ""]
                 if base and found and not name.startswith(TINY):
@@ -358,7 +359,7 @@ def show(results: dict[str, dict[str, dict[str, float]]]) -> None:
         for side, found in ratios.items():
             if found:
                 mean = math.exp(sum(map(math.log, found)) / len(found))
-                console.print(f"{side}: geometric mean {mean:.2f}, least {min(found):.2f}")
+                console.print(f"{side}: geometric mean {mean:.2f}, minimum {min(found):.2f}")
 
 
 def _number(value: float | None) -> str:
@@ -366,13 +367,13 @@ def _number(value: float | None) -> str:
 
 
 def note(text: str) -> None:
-    """Progress, apart from the result."""
+    """Print progress, separate from the result."""
     print(text, file=sys.stderr, flush=True)
 
 
 def main() -> None:
-    """Measure, print the tables, and write the numbers where asked to."""
-    parser = argparse.ArgumentParser(description="Adapters beside their runtimes used by hand.")
+    """Measure, print the tables, and write the numbers to a file if requested."""
+    parser = argparse.ArgumentParser(description="Compare adapters with their runtimes used directly.")
     names = (TINY, *MODELS)
     parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=BACKENDS, help=", ".join(BACKENDS))
     parser.add_argument("--models", nargs="+", choices=names, default=names, metavar="MODEL", help=", ".join(names))
@@ -409,11 +410,11 @@ def all_coverage(arguments: Any) -> list[dict[str, Any]]:
                 begun = time.perf_counter()
                 try:
                     row |= coverage(backend, name, batch, arguments.size, training)
-                    told = f"{row['share']:.3f} of {row['operators']} operators, error {row['error']:.2f} of eager's"
+                    outcome = f"{row['share']:.3f} of {row['operators']} operators, error {row['error']:.2f} of eager's"
                 except Exception as error:
-                    row["failed"] = told = f"{type(error).__name__}: {str(error).strip()[:200]}"
+                    row["failed"] = outcome = f"{type(error).__name__}: {str(error).strip()[:200]}"
                 took = time.perf_counter() - begun
-                note(f"{backend}: {name}, {phase}, batch {batch}: {told} ({took:.0f} s)")  # all is slow: tell at once
+                note(f"{backend}: {name}, {phase}, batch {batch}: {outcome} ({took:.0f} s)")  # all of this is slow
                 rows.append(row)
     return rows
 

@@ -1,10 +1,11 @@
-"""The adapters on a GPU beside eager: times, and the share of the operators that each runs.
+"""The adapters on a GPU compared with eager: times, and the share of the operators that each runs.
 
     python benchmarks/adapters_gpu.py [--backends NAME ...] [--models NAME ...] [--batch N ...] [--rounds N]
 
-Inference of the models of ``benchmarks/adapters.py`` in float32, weights as inputs.  All sides take turns in one
-process; medians of the time until the GPU has finished.  *Ratio* is eager's time by the backend's: 1 and more is as
-fast.  Before it is timed, a side is compared with eager; one that fails says so and has no number.
+Inference of the models of ``benchmarks/adapters.py`` in float32, with weights as inputs.  All sides alternate in one
+process; times are medians until the GPU finishes.  *Ratio* is eager's time divided by the backend's: with 1 or more,
+the backend is at least as fast.  Before a side is timed, it is compared with eager; one that fails says so and has no
+number.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ CHOICES = ("cudagraphs", *(name for name in BACKENDS if name != "openvino"))  # 
 
 
 def sides(name: str, batch: int, backends: list[str]) -> tuple[dict[str, Callable[[], torch.Tensor]], dict[str, float]]:
-    """What to compare, each a call without arguments; and the share of the operators that each backend runs."""
+    """The sides to compare, each a call without arguments, and the share of the operators that each backend runs."""
     model, inputs = program(name, batch, "full")
     model = model.cuda()
     inputs = {key: value.cuda() for key, value in inputs.items()}
@@ -47,8 +48,8 @@ def sides(name: str, batch: int, backends: list[str]) -> tuple[dict[str, Callabl
 
 
 def main() -> None:
-    """Measure, and print a row for each side as it is found."""
-    parser = argparse.ArgumentParser(description="Adapters beside eager on a GPU.")
+    """Measure, and print a row for each side as it completes."""
+    parser = argparse.ArgumentParser(description="Compare adapters with eager on a GPU.")
     parser.add_argument("--backends", nargs="+", choices=CHOICES, default=CHOICES, help=", ".join(CHOICES))
     parser.add_argument("--models", nargs="+", choices=MODELS, default=["bert"], help=f"of {', '.join(MODELS)} (bert)")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8], help="(1 8)")

@@ -1,11 +1,12 @@
-"""CUDA graphs on a GPU: torchmux's ``cudagraphs`` beside torch's own, and eager.
+"""CUDA graphs on a GPU: torchmux's ``cudagraphs`` compared with torch's own, and with eager.
 
     python benchmarks/cudagraphs.py [--models NAME ...] [--batch N] [--rounds N] [--json FILE]
 
-Inference (a forward) and training (zero_grad, forward, backward, step of SGD) of the demo's full-size models in
-float32.  All sides take turns in one process, each on its own copy of the model; medians of the time until the GPU has
-finished.  *Ratio* is the time of ``torch.compile(backend="cudagraphs")`` by ours: 1 and more is as fast.  Before it is
-timed, a side is compared with eager; one that fails says so and has no number.
+Inference (a forward pass) and training (zero_grad, forward, backward, a step of SGD) of the demo's full-size models in
+float32.  All sides alternate in one process, each on its own copy of the model; times are medians until the GPU
+finishes.  *Ratio* is the time of ``torch.compile(backend="cudagraphs")`` divided by torchmux's: with 1 or more,
+torchmux is at least as fast.  Before a side is timed, it is compared with eager; one that fails says so and has no
+number.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def side(name: str, model: torch.nn.Module) -> Callable[..., Any]:
 
 
 def inference(run: Callable[..., Any], model: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> Call:
-    """A forward; returns the logits."""
+    """A forward pass; returns the logits."""
 
     @torch.no_grad()
     def call() -> torch.Tensor:
@@ -63,10 +64,10 @@ PHASES = {"inference": inference, "training": training}
 
 
 def measure(name: str, phase: str, batch: int, rounds: int) -> dict[str, float]:
-    """Milliseconds a call for each side that agrees with eager."""
+    """Milliseconds per call for each side that agrees with eager."""
     family = MODELS[name]
     original = family.build("full", use_cache=False) if name in ("gpt2", "llama") else family.build("full")
-    # Dropout would draw other numbers in each turn.
+    # Dropout would draw different numbers in each turn.
     inputs = {k: v.cuda() for k, v in family.example(original, "full", batch).items()}
     calls: dict[str, Call] = {}
     expected: list[torch.Tensor] = []
@@ -86,7 +87,7 @@ def measure(name: str, phase: str, batch: int, rounds: int) -> dict[str, float]:
 
 
 def in_turns(calls: dict[str, Call], rounds: int) -> dict[str, float]:
-    """Milliseconds a call for each side, until the GPU has finished."""
+    """Milliseconds per call for each side, until the GPU finishes."""
     times: dict[str, list[float]] = {each: [] for each in calls}
     for _ in range(rounds):
         for each, call in calls.items():
@@ -101,13 +102,13 @@ def in_turns(calls: dict[str, Call], rounds: int) -> dict[str, float]:
 
 
 def note(text: str) -> None:
-    """Progress, apart from the result."""
+    """Print progress, separate from the result."""
     print(text, file=sys.stderr, flush=True)
 
 
 def show(results: dict[str, dict[str, float]]) -> None:
     """The table."""
-    print(f"{'milliseconds a call':28}" + "".join(f"{each:>12}" for each in SIDES) + f"{'ratio':>8}")
+    print(f"{'milliseconds per call':28}" + "".join(f"{each:>12}" for each in SIDES) + f"{'ratio':>8}")
     ratios = []
     for title, row in results.items():
         cells = "".join(f"{row[each]:12.3f}" if each in row else f"{'':12}" for each in SIDES)
@@ -119,8 +120,8 @@ def show(results: dict[str, dict[str, float]]) -> None:
 
 
 def main() -> None:
-    """Measure, print the table, and write the numbers where asked to."""
-    parser = argparse.ArgumentParser(description="CUDA graphs: torchmux beside torch.")
+    """Measure, print the table, and write the numbers to a file if requested."""
+    parser = argparse.ArgumentParser(description="CUDA graphs: torchmux compared with torch.")
     names = ("resnet", "bert", "gpt2", "vit")
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=names, help=", ".join(MODELS))
     parser.add_argument("--phases", nargs="+", choices=list(PHASES), default=list(PHASES))

@@ -1,16 +1,17 @@
-"""What a frontend costs, beside torch.compile: a call, a first call, a process's first capture.
+"""The cost of the frontend compared with torch.compile: a call, a first call, a process's first capture.
 
     python benchmarks/frontend.py [--rounds N] [--only calls|cold] [--programs NAME ...] [--models NAME ...]
 
-*Calls*: the backend computes nothing (it returns what the graph gave when it was compiled), so that a call is all
-frontend: the hook, the guards, the inputs, the results.  In one process with one thread, the two frontends take turns
-in batches of about 2 ms; medians and minima over the batches, and the ratio of ours to torch's.
+*Calls*: the backend computes nothing (it returns the results of the compilation), so a call consists only of the
+frontend's work: the hook, the guards, the inputs, the results.  In one process with one thread, the two frontends
+alternate in batches of about 2 ms.  The table has medians and minima over the batches, and torchmux's time divided by
+torch's.
 
-*Cold*: each measurement is a process of its own, in turns; the backend is ``eager``.  *Start* is a first compiled call
-in a process, of a function of one operator: it holds the imports.  `import transformers` brings torch.compile's imports
-along, so it is measured without.  *Capture* is the first call of a model after such a start, less a later call of it.
-Both are in seconds of the processor with one thread, which other programs change less.
-``benchmarks/models.py --frontend`` measures every architecture of the zoo.
+*Cold*: each measurement is a separate process, with the frontends alternating; the backend is ``eager``.  *Start* is
+the first compiled call in a process, of a function of one operator; it includes the imports.  `import transformers`
+also imports most of torch.compile, so *start* is measured without it.  *Capture* is the first call of a model after
+such a start, minus a later call of it.  Both are in processor seconds with one thread, which other programs affect
+less. ``benchmarks/models.py --frontend`` measures every architecture of the zoo.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from typing import Any
 
 FRONTENDS = ("torchmux", "torch")
 MODELS = ("bert", "gpt2", "llama", "vit", "resnet")
-BATCH = 0.002  # seconds, far above the clock's grain
+BATCH = 0.002  # seconds, far above the clock's resolution
 
 Call = Callable[[], Any]
 
 
 def compile_with(frontend: str, target: Any, backend: Any = "eager", **options: Any) -> Any:
-    """``target`` compiled by one of the frontends."""
+    """``target``, compiled by one of the frontends."""
     if frontend == "torchmux":
         import torchmux
 
@@ -45,13 +46,13 @@ def compile_with(frontend: str, target: Any, backend: Any = "eager", **options: 
 
 
 def free(gm: Any, example_inputs: Any) -> Callable[..., Any]:
-    """A backend whose graphs take no time: they return what they computed once."""
+    """A backend whose graphs take no time: they return the results of one computation."""
     result = gm.forward(*example_inputs)
     return lambda *inputs: result
 
 
 # --- programs --------------------------------------------------------------------------------------------------------
-# Each gives, for a function that compiles, a call without arguments.
+# Each takes a function that compiles, and returns a call without arguments.
 
 
 def three_tensors(compiled: Callable[..., Any]) -> Call:
@@ -130,7 +131,7 @@ def eight_entries_of_a_module(compiled: Callable[..., Any]) -> Call:
 
 
 def _in_turn(f: Callable[..., Any], arguments: list[tuple]) -> Call:
-    """Each call matches the entry that was not used for the longest time, which is the last to be tried."""
+    """Each call matches the least recently used entry, which is tried last."""
     forever = _cycle(arguments)
     for _ in arguments:
         f(*next(forever))
@@ -170,7 +171,7 @@ PROGRAMS = {
 
 
 def measure_calls(names: list[str], rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Microseconds a call in every batch, for each program under each frontend."""
+    """Microseconds per call in every batch, for each program under each frontend."""
     import torch
 
     torch.set_grad_enabled(False)
@@ -238,9 +239,9 @@ def cold(frontend: str, name: str, size: str) -> dict[str, float]:
 
 
 def in_a_new_process(frontend: str, name: str, size: str) -> dict[str, float]:
-    """:func:`cold` where nothing has been imported yet."""
+    """:func:`cold` in a process that has imported nothing yet."""
     command = [sys.executable, __file__, "--cold", frontend, name, size]
-    # torch's bytecode lies beside its sources; so must ours
+    # torch's bytecode is next to its sources; torchmux's must be too
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:
@@ -252,7 +253,7 @@ def measure_cold(names: list[str], size: str, rounds: int) -> dict[str, dict[str
     """Seconds of every round, for each model under each frontend."""
     seconds: dict[str, dict[str, list[float]]] = {n: {f: [] for f in FRONTENDS} for n in ("start", *names)}
     for frontend in FRONTENDS:
-        in_a_new_process(frontend, "start", size)  # files into memory
+        in_a_new_process(frontend, "start", size)  # loads the files into memory
     for number in range(rounds):
         for name, of_frontend in seconds.items():
             note(f"cold, round {number + 1} of {rounds}: {name}")
@@ -266,13 +267,13 @@ def measure_cold(names: list[str], size: str, rounds: int) -> dict[str, dict[str
 
 
 def show(title: str, unit: str, digits: int, results: dict[str, dict[str, list[float]]]) -> None:
-    """Medians and minima of both, and the ratios."""
+    """A table with the medians and minima of both, and the ratios."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
     table.add_column("")
-    for heading in (f"torchmux {unit}", "(least)", f"torch {unit}", "(least)", "ratio", "(of least)"):
+    for heading in (f"torchmux {unit}", "(min)", f"torch {unit}", "(min)", "ratio", "(of min)"):
         table.add_column(heading, justify="right", no_wrap=True)
     ratios = []
     for name, row in results.items():
@@ -290,7 +291,7 @@ def show(title: str, unit: str, digits: int, results: dict[str, dict[str, list[f
 
 
 def machine() -> str:
-    """The processor, the versions and the load, in a line."""
+    """The processor, the versions and the load, in one line."""
     import torch
 
     model = platform.processor() or platform.machine()
@@ -303,13 +304,13 @@ def machine() -> str:
 
 
 def note(text: str) -> None:
-    """Progress, apart from the result."""
+    """Print progress, separate from the result."""
     print(text, file=sys.stderr, flush=True)
 
 
 def main() -> None:
-    """Measure, print the tables, and write the numbers where asked to."""
-    parser = argparse.ArgumentParser(description="Cost of calls and of capture, beside torch.compile.")
+    """Measure, print the tables, and write the numbers to a file if requested."""
+    parser = argparse.ArgumentParser(description="Cost of calls and of capture, compared with torch.compile.")
     parser.add_argument("--rounds", type=int, default=3, help="20 batches of calls, and a process for each cold number")
     parser.add_argument("--only", choices=("calls", "cold"), help="one of the two tables")
     parser.add_argument("--programs", nargs="*", choices=list(PROGRAMS), default=list(PROGRAMS), metavar="NAME")

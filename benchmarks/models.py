@@ -1,19 +1,18 @@
-"""Many architectures through the frontend, beside torch's own: results, graphs, breaks, and the time to capture.
+"""Many architectures through the frontend, compared with torch's own: results, graphs, breaks, and capture time.
 
     python benchmarks/models.py --frontend [--only NAME,...] [--kind KIND ...] [--depth tiny|deep] [--json FILE]
 
-Each architecture of ``torchmux.zoo`` runs in two processes of its own, one with ``torchmux.compile`` and one with
-``torch.compile``, both with a backend that runs the captured graph as it is.  Width is tiny; ``deep`` has the number of
-layers that people use.
+Each architecture of ``torchmux.zoo`` runs in two separate processes, one with ``torchmux.compile`` and one with
+``torch.compile``, both with a backend that runs the captured graph unchanged.  Width is tiny; ``deep`` has the number
+of layers that people use.
 
-* Inference: the first call is timed cold, imports of the frontend included, less the shorter of two later calls.
-  (`import transformers` has brought most of torch.compile's imports along by then.)  Outputs must be eager's, bit by
-  bit.
-* Training: forward and backward in ``train`` mode; outputs, gradients and buffers must be eager's.
-* Graphs are counted over two equal calls, so that a needless recompilation shows.  Breaks are those of the first.
+* Inference: the first call is timed cold, including imports of the frontend, minus the shorter of two later calls.
+  (`import transformers` has already imported most of torch.compile by then.)  Outputs must match eager's bit for bit.
+* Training: forward and backward in ``train`` mode; outputs, gradients and buffers must match eager's.
+* Graphs are counted over two equal calls, so needless recompilations show.  Breaks are those of the first call.
 
-Results are written to FILE as JSON lines as they come, and those that are there already are not measured again unless
-``--again`` says so; so it can be interrupted at any time.  A table of all results comes at the end.
+Results are written to FILE as JSON lines as they arrive.  Results that FILE already has are not measured again without
+``--again``, so a run can be interrupted at any time.  A table of all results follows at the end.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ Row = dict[str, Any]
 
 
 class Ours:
-    """``torchmux.compile`` and what it says it did."""
+    """``torchmux.compile`` and its report."""
 
     def compile(self, model: Any) -> Callable[..., Any]:
         import torchmux
@@ -66,7 +65,7 @@ class Torchs:
         import torch
 
         self.graphs: list[Any] = []
-        torch._dynamo.reset()  # what another model has compiled of the same code counts towards its limits
+        torch._dynamo.reset()  # compilations of the same code by another model count towards its limits
 
         def keep(gm: Any, inputs: Any) -> Any:
             self.graphs.append(gm)
@@ -88,7 +87,7 @@ def _operators(graph: Any) -> list[Any]:
 
 
 def work(side: str, name: str, depth: str) -> Row:
-    """Everything about one architecture on one side; meant for a process of its own."""
+    """Everything about one architecture on one side; intended for a separate process."""
     import warnings
 
     import torch
@@ -113,7 +112,7 @@ def work(side: str, name: str, depth: str) -> Row:
     counts = frontend.counts()
     begun = time.perf_counter()
     run(compiled, inputs)
-    row["capture_seconds"] = first - min(second, time.perf_counter() - begun)  # the second may have compiled, too
+    row["capture_seconds"] = first - min(second, time.perf_counter() - begun)  # the second call may also compile
     row["inference"] = {
         **counts,
         **_judged([found, again], [run(copy.deepcopy(model), inputs) for _ in range(2)]),
@@ -140,7 +139,7 @@ def _training(entry: Any, model: Any, frontend: Any) -> Row:
 
 
 def _judged(found: list[Any], expected: list[Any]) -> Row:
-    """How results differ from eager's; eager may differ from itself, which nothing can be held against."""
+    """How results differ from eager's; eager may differ from itself, and then no comparison is possible."""
     from torchmux.zoo.compare import difference
 
     differences = [difference(result, expected[0]) for result in found]
@@ -152,7 +151,7 @@ def _judged(found: list[Any], expected: list[Any]) -> Row:
 
 
 def in_a_new_process(side: str, name: str, depth: str) -> Row:
-    """:func:`work` where nothing has been imported yet; a failure is a row too."""
+    """:func:`work` in a process that has imported nothing yet; a failure is also a row."""
     command = [sys.executable, os.path.abspath(__file__), "--work", side, name, depth]
     failed: Row = {"model": name, "kind": "", "side": side, "depth": depth}
     try:
@@ -168,7 +167,7 @@ def in_a_new_process(side: str, name: str, depth: str) -> Row:
 
 
 def collect(names: Iterable[str], depth: str, file: Path | None, again: bool, sides: Iterable[str]) -> dict[str, Row]:
-    """Measure what is not in ``file`` yet; the result is ``{model: {side: row}}``."""
+    """Measure what ``file`` does not have yet; the result is ``{model: {side: row}}``."""
     names = list(names)
     known: dict[tuple[str, str], Row] = {}
     if file is not None and file.exists():
@@ -188,7 +187,7 @@ def collect(names: Iterable[str], depth: str, file: Path | None, again: bool, si
                     with file.open("a") as stream:
                         stream.write(json.dumps(row) + "\n")
     except KeyboardInterrupt:
-        print("interrupted: what there is so far", file=sys.stderr)
+        print("interrupted: the results so far", file=sys.stderr)
     return {name: {side: known[name, side] for side in SIDES if (name, side) in known} for name in names}
 
 
@@ -205,7 +204,7 @@ def _progress(row: Row) -> str:
 
 
 def show(results: dict[str, Row]) -> None:
-    """The table, then what wants explaining."""
+    """Print the table, then what needs an explanation."""
     from rich.console import Console
     from rich.table import Table
 
@@ -230,7 +229,7 @@ def show(results: dict[str, Row]) -> None:
             cells += [f"{side['capture_seconds']:.2f}" for side in (ours, theirs)] + [f"{ratios[-1]:.1f}"]
         table.add_row(*cells)
     console.print(
-        "ours / torch's; capture of the first call in a process, in seconds, and how many times as long torch takes"
+        "torchmux / torch; capture of the first call in a process, in seconds, and torch's time as a multiple"
     )
     console.print(table)
     if ratios:
@@ -267,7 +266,7 @@ def _verdict(ours: Row, theirs: Row) -> str:
 
 
 def explained(results: dict[str, Row]) -> list[str]:
-    """Errors, results that are not eager's, and every row with more graphs than torch's, with what broke them."""
+    """Errors, results that differ from eager's, and every row with more graphs than torch's, with what broke them."""
     lines = []
     for name, row in results.items():
         for side in row:
@@ -279,7 +278,7 @@ def explained(results: dict[str, Row]) -> list[str]:
                 continue
             if part["difference"]:
                 same = other is not None and other["digest"] == part["digest"]
-                note = "; torch's capture gives the same bits as ours" if same else ""
+                note = "; torch's capture gives the same bits as torchmux's" if same else ""
                 note += f"; eager differs from itself: {part['varies']}" if part["varies"] else ""
                 lines.append(f"\n{name}, {phase}: {part['difference']}{note}")
             if other is not None and part["graphs"] > other["graphs"]:
@@ -290,15 +289,15 @@ def explained(results: dict[str, Row]) -> list[str]:
 
 
 def main() -> None:
-    """Measure, print the table."""
-    parser = argparse.ArgumentParser(description="Many models, beside torch.compile.")
+    """Measure and print the table."""
+    parser = argparse.ArgumentParser(description="Many models, compared with torch.compile.")
     parser.add_argument("--frontend", action="store_true", help="capture: results, graphs, breaks and cold time")
     parser.add_argument("--only", metavar="NAME,...", help="these models (all)")
     parser.add_argument("--kind", nargs="*", metavar="KIND", help="only models of these kinds")
     parser.add_argument("--depth", choices=("tiny", "deep"), default="deep", help="number of layers (deep)")
     parser.add_argument("--side", choices=SIDES, help="run only this side")
     parser.add_argument("--json", metavar="FILE", type=Path, help="keep results here, as JSON lines")
-    parser.add_argument("--again", action="store_true", help="measure also what FILE has already")
+    parser.add_argument("--again", action="store_true", help="also measure what FILE already has")
     parser.add_argument("--list", action="store_true", help="list the models and stop")
     parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

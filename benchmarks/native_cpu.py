@@ -1,25 +1,25 @@
-"""The native backend beside torch's Inductor and eager, on the CPU: one table.
+"""The native backend compared with torch's Inductor and eager on the CPU, in one table.
 
     python benchmarks/native_cpu.py [--rows NAME ...] [--threads N] [--rounds N] [--skip-cold] [--json FILE]
                                     [--frozen] [--processor]
 
 Columns:
 
-* *error*: the largest error against float64, in units of eager's own (outputs, or gradients of a training step);
-* *eager*, *inductor*, *native*: milliseconds a call, medians; the three take turns in one process, with a pause between
-  them; *ratio* is Inductor's time by native's: 1 and more is as fast;
-* *cold*: seconds of the first call, each engine in a process of its own with an empty cache; importing torch, building
-  the model and loading the inputs do not count;
+* *error*: the largest error against float64, as a multiple of eager's own (outputs, or gradients of a training step);
+* *eager*, *inductor*, *native*: median milliseconds per call; the three alternate in one process, with a pause between
+  them; *ratio* is Inductor's time divided by native's: with 1 or more, native is at least as fast;
+* *cold*: seconds of the first call, each engine in a separate process with an empty cache; importing torch, building
+  the model and loading the inputs are excluded;
 * *second*: the same in a second process, with the cache that the first left;
 * *warm*: seconds from the start of this second process, imports included, to its first result;
-* *peak*: what such a process took at most, in MiB, by the kernel's count.
+* *peak*: the peak memory of such a process in MiB, as counted by the operating system's kernel.
 
-Inductor is ``torch.compile(model)`` with its defaults, of the installed torch.
+Inductor is ``torch.compile(model)`` of the installed torch, with its defaults.
 
-``--frozen`` compares native with ``freeze`` to ONNX Runtime and OpenVINO, which take parameters for constants as well;
-*best* is the faster of these two, and *ratio* its time by native's.  ``--processor`` measures the least time of the
-processor that a call takes instead of the median of the time that passes, which a machine with other things to do
-leaves as it is; take it with one thread.
+``--frozen`` compares native with ``freeze`` to ONNX Runtime and OpenVINO, which also treat parameters as constants;
+*best* is the faster of these two, and *ratio* its time divided by native's.  ``--processor`` measures the minimum
+processor time of a call instead of the median wall-clock time.  Other load on the machine does not change it; use it
+with one thread.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import Any
 
 PAUSE = 0.02
-SETTLING = 2  # calls; guards that held twice are written anew as fewer, which takes the third call 40 ms for ResNet-50
+SETTLING = 2  # calls; guards that passed twice are rewritten as fewer, which takes 40 ms of ResNet-50's third call
 ENGINES = ("eager", "inductor", "native")
 FROZEN = ("eager", "onnxrt", "openvino", "native frozen")
 _START = time.perf_counter()
@@ -102,7 +102,7 @@ def resnet18() -> tuple[Any, dict[str, Any]]:
     return transformers.ResNetForImageClassification(config), {"pixel_values": torch.randn(4, 3, 224, 224)}
 
 
-STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # gradients can be compared then
+STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # makes gradients comparable
 ROWS: dict[str, tuple[Callable[[], tuple[Any, dict[str, Any]]], bool]] = {
     "mlp": (mlp, False),
     "chain": (chain, False),
@@ -274,13 +274,13 @@ def cells(row: str, found: dict[str, Any]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="The native backend beside Inductor and eager, on the CPU.")
+    parser = argparse.ArgumentParser(description="The native backend compared with Inductor and eager, on the CPU.")
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="NAME", help=", ".join(ROWS))
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--skip-cold", action="store_true", help="leave out what takes a process of its own")
+    parser.add_argument("--skip-cold", action="store_true", help="skip measurements that need a separate process")
     parser.add_argument("--frozen", action="store_true", help="native with freeze, ONNX Runtime and OpenVINO")
-    parser.add_argument("--processor", action="store_true", help="least processor time instead of median time")
+    parser.add_argument("--processor", action="store_true", help="minimum processor time instead of median time")
     parser.add_argument("--json", type=Path, help="write everything measured to this file")
     parser.add_argument("--compare", choices=ROWS, help=argparse.SUPPRESS)
     parser.add_argument("--first", nargs=2, help=argparse.SUPPRESS)

@@ -1,8 +1,9 @@
-"""One compilation with a symbolic batch size beside one for each size: the native backend, least times a call.
+"""One compilation with a symbolic batch size compared with one for each size: the native backend, minimum call times.
 
     python benchmarks/native_dynamic.py [--seconds S] [--threads N]
 
-The two take turns in one process; ``ratio`` is the static code's time by the dynamic code's: 1 and more is as fast.
+The two alternate in one process; ``ratio`` is the static code's time divided by the dynamic code's: with 1 or more, the
+dynamic code is at least as fast.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Chain(nn.Module):
 
 
 class Layer(nn.Module):
-    """A transformer's layer: attention of 4 heads, and a feed-forward network."""
+    """A transformer layer: attention with 4 heads, and a feed-forward network."""
 
     def __init__(self, width: int = 256) -> None:
         super().__init__()
@@ -60,7 +61,7 @@ ROWS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 
 
 def least_times(calls: list[Callable[[], Any]], seconds: float) -> list[float]:
-    """The shortest call of each, in turns, over at least ten rounds."""
+    """The shortest call of each, alternating, over at least ten rounds."""
     least = [float("inf")] * len(calls)
     begin, rounds = time.perf_counter(), 0
     while rounds < 10 or time.perf_counter() - begin < seconds:
@@ -73,7 +74,7 @@ def least_times(calls: list[Callable[[], Any]], seconds: float) -> list[float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Dynamic beside static batch sizes, native backend.")
+    parser = argparse.ArgumentParser(description="Dynamic compared with static batch sizes, native backend.")
     parser.add_argument("--seconds", type=float, default=2.0, help="for each row and batch size")
     parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args()

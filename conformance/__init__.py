@@ -1,9 +1,8 @@
 """Every backend against eager.
 
-* ``case`` and ``observation``: what a case is, and comparing what it shows;
-* ``oracle``: when a number is right;
+* ``case``: what a case is; ``judging``: what it shows, when a number is right, and which outcome that is;
 * ``semantics``, ``models`` and ``operators``: the cases, ``collect`` gathers them;
-* ``requirements``: what a backend claims; ``outcome``: what can become of a case; ``judge`` says which;
+* ``requirements``: what a backend claims; ``outcome``: what can become of a case;
 * ``runner`` and ``worker``: many cases in processes of their own; ``report`` and ``page``: what they found;
 * ``reproducer`` and ``literals``: a script for each failure; ``minify``: the smallest graph that still fails;
 * ``suite`` and ``plugin``: all of it as tests of a third party, run by pytest; ``scores``: what is published;

@@ -1,9 +1,9 @@
-"""A case: a small program that uses a backend and shows what came of it.
+"""A case: a small program that uses a backend and shows the results.
 
 It is a function of one argument, a :class:`Trial`.  It runs three times: with a trial that compiles nothing, with one
-that compiles nothing and computes in float64, and with one that compiles for the backend in question.  What it returns
-the last time has to be what it returned the first time; so it returns all that could differ: results, inputs that are
-changed, gradients, buffers.
+that compiles nothing and computes in float64, and with one that compiles for the tested backend.  The last run must
+return what the first run returned.  A case therefore returns everything that could differ: results, changed inputs,
+gradients, buffers.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import torchmux
 SEED = 20
 
 OWN_KERNELS = "own_kernels"
-"""Among the needs of a case: the backend's code computes by itself, without torch's operators."""
+"""A possible need of a case: the backend's code computes by itself, without torch's operators."""
 
 
 class Trial:
-    """What a case is given: makes tensors, and compiles, or does not.
+    """The argument of a case: it creates tensors, and compiles functions or leaves them in eager.
 
-    ``backend`` None stands for eager.  With ``wide`` every floating-point tensor is made in float64, from the same
-    random numbers.  A ``draw`` other than 0 changes what :meth:`given` and :meth:`module` give by up to one unit in the
-    last place: the same problem as far as the dtype can tell, with other rounding errors.
+    ``backend`` None means eager.  With ``wide`` every floating-point tensor is created in float64, from the same random
+    numbers.  A ``draw`` other than 0 changes the results of :meth:`given` and :meth:`module` by up to one unit in the
+    last place: within the dtype's precision this is the same problem, with different rounding errors.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class Trial:
         return self.compile(function)(*args, **keywords)
 
     def step(self, number: int) -> None:
-        """Note which of its samples a case begins: that one is to blame for what happens next."""
+        """Record which of its samples a case starts; what happens next is attributed to that sample."""
         self.sample = number
         self.begins(number)
 
     def given(self, value: Any) -> Any:
-        """Tensors that are given, however nested: on the trial's device, in float64 if it is ``wide``.
+        """The given tensors, however nested: on the trial's device, in float64 if the trial is ``wide``.
 
         Tensors that share memory still do, unless they are converted.
         """
@@ -106,7 +106,7 @@ class Trial:
         return made.requires_grad_(requires_grad)
 
     def module(self, module: torch.nn.Module) -> torch.nn.Module:
-        """``module`` on the trial's device, in float64 if it is ``wide``."""
+        """``module`` on the trial's device, in float64 if the trial is ``wide``."""
         with torch.no_grad():
             for parameter in module.parameters():
                 parameter.copy_(self._jittered(parameter))
@@ -125,7 +125,7 @@ class Trial:
 
 
 def widened(value: torch.Tensor) -> torch.Tensor:
-    """In float64 or complex128 if it is floating-point or complex."""
+    """The tensor in float64 or complex128 if it is floating-point or complex."""
     if value.is_floating_point():
         return value.double()
     return value.to(torch.complex128) if value.is_complex() else value
@@ -135,12 +135,12 @@ def widened(value: torch.Tensor) -> torch.Tensor:
 class Case:
     """A named case.
 
-    ``needs`` names what a backend must claim for it: ``training``, ``dynamic_shapes``, a dtype as ``float16``.
-    ``quick`` cases are part of both levels.  ``reference`` says whether a run in float64 means the same; without one,
-    values are compared with eager's alone.  ``draws`` is how often eager's error is measured before a value is called
-    wrong: once for a few operators, more often where a network amplifies what it happens to be.  ``computes`` says
-    whether there is anything to capture.  ``source`` gives the case, or one of its samples, as Python text: the imports
-    and a function ``case(trial)``; without it a script asks the suite for the case by name.
+    ``needs`` names what a backend must claim for it: ``training``, ``dynamic_shapes``, or a dtype such as ``float16``.
+    ``quick`` cases are part of both levels.  ``reference`` says whether a run in float64 has the same meaning; without
+    one, values are compared only with eager's.  ``draws`` is how many times eager's error is measured before a value is
+    judged wrong: once for a few operators, more often where a network amplifies a chance error.  ``computes`` says
+    whether there is anything to capture.  ``source`` returns the case, or one of its samples, as Python text: the
+    imports and a function ``case(trial)``.  Without it, a script requests the case from the suite by name.
     """
 
     id: str
@@ -157,12 +157,12 @@ class Case:
 
     @property
     def group(self) -> str:
-        """The case's place in reports: its id without the last part."""
+        """The case's group in reports: its id without the last part."""
         return self.id.rpartition("/")[0]
 
 
 class Collection:
-    """Cases of one subject, filled by decorating functions; ids are ``subject/name``."""
+    """Cases of one subject, which decorated functions fill; ids are ``subject/name``."""
 
     def __init__(self, subject: str) -> None:
         self.subject = subject
@@ -172,10 +172,10 @@ class Collection:
         def add(function: Callable[[Trial], Any]) -> Callable[[Trial], Any]:
             name = f"{self.subject}/{function.__name__}"
             if name in self._cases:
-                raise ValueError(f"two cases are called {name}")
+                raise ValueError(f"two cases have the name {name}")
             text = " ".join((function.__doc__ or "").split())
             if not text:
-                raise ValueError(f"{name} does not say what it is about")
+                raise ValueError(f"{name} has no docstring that says what must hold")
             self._cases[name] = Case(name, function, text, frozenset(needs), **fields)
             return function
 

@@ -1,4 +1,4 @@
-"""The cases of a level, and which of them a run takes."""
+"""The cases of a level, and the selection for a run."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def case(name: str) -> Case:
     for found in cases("full", [f"{subject}/*"]):
         if found.id == name:
             return found
-    raise KeyError(f"no case is called {name!r}; `python -m torchmux conformance eager --list --level full` shows all")
+    raise KeyError(f"there is no case {name!r}; `python -m torchmux conformance eager --list --level full` lists all")
 
 
 def _could_match(pattern: str, prefix: str) -> bool:
-    """Whether an id that begins with ``prefix`` might match."""
+    """Whether an id that starts with ``prefix`` might match."""
     literal = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
     return literal.startswith(prefix) or prefix.startswith(literal)
 
@@ -47,7 +47,7 @@ def _could_match(pattern: str, prefix: str) -> bool:
 def shard(found: Iterable[Case], part: int, parts: int) -> Iterator[Case]:
     """Part ``part`` of ``parts`` (from 1) of the cases.
 
-    Which part a case belongs to hangs on its id alone, so machines need not agree on anything else.
+    The part that a case belongs to depends only on its id, so machines need not coordinate.
 
     Raises:
         ValueError: there is no such part.

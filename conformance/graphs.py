@@ -1,4 +1,4 @@
-"""Captured graphs with the inputs that they were called with: recorded, cut, written as programs."""
+"""Captured graphs with the inputs of their calls: recorded, reduced, written as programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from . import literals
 
 @dataclass(frozen=True)
 class Sample:
-    """A graph and inputs for it.  ``random`` are the places of inputs whose values do not matter."""
+    """A graph and inputs for it.  ``random`` has the positions of inputs whose values do not matter."""
 
     graph: GraphModule
     inputs: tuple[Any, ...]
@@ -29,10 +29,10 @@ class Sample:
         return len(computing(self.graph))
 
     def body(self) -> str:
-        """The text of a ``case``, as :mod:`reproducer` takes it.
+        """The text of a ``case``, in the form that :mod:`reproducer` expects.
 
         Raises:
-            NotWritable: an input or a constant has no text.
+            NotWritable: an input or a constant cannot be written as text.
         """
         module, imports = _module(self.graph, "Graph")
         text = literals.Text()
@@ -52,7 +52,7 @@ class Sample:
         )
 
     def _given(self, text: literals.Text) -> list[str]:
-        """The inputs, one by one behind an empty text, or all at once if they share memory."""
+        """The inputs, one by one after an empty text, or all at once if they share memory."""
         tensors = [value for value in self.inputs if isinstance(value, torch.Tensor)]
         if len({t.untyped_storage().data_ptr() for t in tensors if t.numel()}) < sum(t.numel() > 0 for t in tensors):
             text.unpacks = True
@@ -77,7 +77,7 @@ def computing(graph: GraphModule) -> list[Node]:
 
 
 def record(run: Callable[[Any], Any]) -> list[Sample]:
-    """The graphs that ``run`` has captured with the backend that it is given, each with the inputs of its first call.
+    """The graphs that ``run`` captures with the given backend, each with the inputs of its first call.
 
     Raises:
         Exception: ``run`` failed before it captured anything.
@@ -105,7 +105,7 @@ def record(run: Callable[[Any], Any]) -> list[Sample]:
 
 
 def snapshot(values: Iterable[Any], *, keep_grad: bool = True) -> tuple[Any, ...]:
-    """Copies, which share memory among them as the originals do."""
+    """Copies that share memory with each other as the originals do."""
     values = list(values)
     bare = [value.detach() if isinstance(value, torch.Tensor) else value for value in values]
     copies = copy.deepcopy(bare)
@@ -116,7 +116,7 @@ def snapshot(values: Iterable[Any], *, keep_grad: bool = True) -> tuple[Any, ...
 
 
 def _without_constants(gm: GraphModule) -> tuple[GraphModule, list[torch.Tensor]]:
-    """``gm`` with its tensors as further inputs, and these."""
+    """``gm`` with its tensors as additional inputs, and these inputs."""
     graph, environment = Graph(), dict[Node, Node]()
     constants: list[tuple[Node, torch.Tensor]] = []
     last = None
@@ -142,7 +142,7 @@ def _attribute(gm: GraphModule, path: str) -> Any:
 
 
 class _Keeper(Interpreter):
-    """Runs a graph in eager and keeps a copy of each value as it was when it was computed."""
+    """Runs a graph in eager and keeps a copy of each value at the time it is computed."""
 
     def __init__(self, graph: GraphModule) -> None:
         super().__init__(graph, garbage_collect_values=False)
@@ -156,7 +156,7 @@ class _Keeper(Interpreter):
 
 
 def values_of(sample: Sample) -> dict[str, Any]:
-    """The value of each node in eager, by name; without those that no input can stand for.
+    """The value of each node in eager, by name, except values that an input cannot replace.
 
     Raises:
         Exception: eager does not run the graph.
@@ -167,7 +167,7 @@ def values_of(sample: Sample) -> dict[str, Any]:
 
 
 def part(sample: Sample, kept: Sequence[Node], values: dict[str, Any], outputs: Sequence[Node] = ()) -> Sample | None:
-    """The sample with only the nodes ``kept``; what they take of others becomes an input.
+    """The sample with only the nodes ``kept``; what they use of other nodes becomes an input.
 
     ``outputs`` are by default the values that no kept node uses.  None if a value cannot be an input.
     """
@@ -256,7 +256,7 @@ def _module(gm: GraphModule, name: str) -> tuple[str, set[str]]:
 
 
 def _tidy(source: str) -> str:
-    """Without the ends of lines that only free memory."""
+    """The source without the line ends that only free memory."""
     lines = (line.partition(";  ")[0] if " = None" in line else line for line in source.strip().splitlines())
     return "\n".join(line.rstrip() for line in lines if line.strip())
 

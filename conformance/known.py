@@ -1,8 +1,8 @@
-"""What the backends that come with torchmux are held to, and which failures of the compilers behind them are known.
+"""The requirements of the backends that come with torchmux, with the known failures of the underlying compilers.
 
-What they claim (training, dynamic shapes, dtypes, devices) is in each ``BackendSpec``, and which operators they take
-their ``supports`` asks of the compiler that is installed.  What stands here is what an adapter cannot help; each entry
-names a script of this repository that shows it with that compiler alone.
+Each ``BackendSpec`` has what a backend claims (training, dynamic shapes, dtypes, devices), and its ``supports`` asks
+the installed compiler which operators it accepts.  This module lists failures that an adapter cannot avoid.  Each entry
+names a script of this repository that shows the failure with only that compiler.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Onnxrt(Requirements):
     expected = (
         Expected(
             "semantics/numbers/nan_in_pooling",
-            "ONNX Runtime leaves nan out of max pooling.",
+            "ONNX Runtime skips nan in max pooling.",
             _SCRIPTS + "onnxruntime_nan_in_max_pooling.py",
             "onnxruntime>=1.20,<1.33",
         ),
@@ -42,7 +42,7 @@ class Openvino(Requirements):
         *(
             Expected(
                 f"semantics/*/{cases}",
-                "OpenVINO's code for a CPU takes nan for a number in relu, softmax and max pooling.",
+                "OpenVINO's code for a CPU treats nan as a number in relu, softmax and max pooling.",
                 _SCRIPTS + "openvino_nan.py",
                 "openvino>=2025.0,<2027",
             )
@@ -58,14 +58,14 @@ class Openvino(Requirements):
 
 
 class Inductor(Requirements):
-    """torch's own compiler, asked for torch's random numbers, which it draws otherwise unless it is told to."""
+    """torch's own compiler, with the option for torch's random numbers; by default it draws different ones."""
 
     backend = "inductor"
     options: Mapping[str, bool] = {"fallback_random": True}
     expected = tuple(
         Expected(
             cases,
-            "torch computes with zeros for results that got no gradient, under torch.compile as well.",
+            "torch uses zeros for results without a gradient, under torch.compile as well.",
             _SCRIPTS + "torch_zeros_for_no_gradient.py",
             "torch>=2.11,<2.16",
         )
@@ -74,4 +74,4 @@ class Inductor(Requirements):
 
 
 REQUIREMENTS: dict[str, type[Requirements]] = {each.backend: each for each in (Onnxrt, Openvino, Inductor)}
-"""By the backend's name; the others have no known failures."""
+"""By backend name; the other backends have no known failures."""

@@ -1,4 +1,4 @@
-"""Values as Python text, for scripts that stand alone."""
+"""Values as Python text, for standalone scripts."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 import torch
 
 SMALL = 60
-"""Tensors of at most so many elements are written out."""
+"""Tensors of at most this many elements are written out."""
 
 
 class NotWritable(ValueError):
-    """A value that no text stands for."""
+    """A value that cannot be written as text."""
 
 
 class Text:
-    """Turns values into expressions over ``torch`` and, where ``unpacks`` says so, :func:`unpack`."""
+    """Turns values into expressions over ``torch`` and, if ``unpacks`` says so, :func:`unpack`."""
 
     def __init__(self) -> None:
         self.unpacks = False
@@ -28,7 +28,7 @@ class Text:
         """The expression.
 
         Raises:
-            NotWritable: there is none, as for a random generator.
+            NotWritable: there is none, for example for a random generator.
         """
         if isinstance(value, torch.Tensor):
             return self._tensor(value)
@@ -79,14 +79,14 @@ _WRITTEN = frozenset(
 
 
 def _shortest(tensor: torch.Tensor) -> Any:
-    """The elements, nested as in the tensor, with no more digits than tell them apart in float32."""
+    """The elements, nested as in the tensor, with only the digits that distinguish them in float32."""
     rounded = torch.tensor([float(str(x)) for x in tensor.reshape(-1).numpy()], dtype=torch.float64)
     same = torch.equal(rounded.float().nan_to_num(7.0), tensor.reshape(-1).nan_to_num(7.0))
     return (rounded.view(tensor.shape) if same else tensor).tolist()
 
 
 def pack(value: Any) -> str:
-    """Tensors, with their strides and with what they share, as string literals; :func:`unpack` reads them."""
+    """Tensors, with their strides and shared memory, as string literals; :func:`unpack` reads them."""
     stored = io.BytesIO()
     torch.save(value, stored)
     text = base64.b85encode(zlib.compress(stored.getvalue(), 9)).decode()
@@ -97,5 +97,5 @@ def pack(value: Any) -> str:
 
 
 def unpack(text: str) -> Any:
-    """What :func:`pack` has packed."""
+    """The tensors that :func:`pack` packed."""
     return torch.load(io.BytesIO(zlib.decompress(base64.b85decode(text))), weights_only=True)

@@ -1,6 +1,6 @@
-"""Backends that are wrong on purpose, each in one way, to try the suite itself.
+"""Backends that are wrong on purpose, each in one way, to test the suite itself.
 
-Each is ``eager`` with a fault; the suite has to catch every one of them, and in the way that ``CAUGHT_AS`` says.
+Each is ``eager`` with one fault.  The suite has to catch every fault, with the outcome in ``CAUGHT_AS``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def wrong_value(gm: GraphModule, inputs: Sequence[Any]) -> Run:
 
 
 def wrong_stride(gm: GraphModule, inputs: Sequence[Any]) -> Run:
-    """Results are laid out the other way round."""
+    """The first result has transposed strides."""
 
     def change(tensor: torch.Tensor) -> torch.Tensor:
         if tensor.dim() < 2:
@@ -69,7 +69,7 @@ def wrong_stride(gm: GraphModule, inputs: Sequence[Any]) -> Run:
 
 
 def lost_mutation(gm: GraphModule, inputs: Sequence[Any]) -> Run:
-    """Inputs are copied first, so that what the graph changes in place is not changed for the caller."""
+    """Inputs are copied first, so the caller does not see what the graph changes in place."""
 
     def call(*args: Any) -> Sequence[Any]:
         return gm.forward(*(a.clone() if isinstance(a, torch.Tensor) and not a.requires_grad else a for a in args))
@@ -83,12 +83,12 @@ def less_precision(gm: GraphModule, inputs: Sequence[Any]) -> Run:
 
 
 def wrong_dtype(gm: GraphModule, inputs: Sequence[Any]) -> Run:
-    """float32 results come as float64."""
+    """float32 results become float64."""
     return _changed(gm.forward, lambda t: t.double() if t.dtype is torch.float32 else t)
 
 
 def stale_result(gm: GraphModule, inputs: Sequence[Any]) -> Run:
-    """All calls write their results to the memory of the first ones."""
+    """Every call writes its results to the memory of the first results."""
     kept: dict[int, torch.Tensor] = {}
 
     def call(*args: Any) -> Sequence[Any]:
@@ -106,7 +106,7 @@ def stale_result(gm: GraphModule, inputs: Sequence[Any]) -> Run:
 
 
 def non_deterministic(gm: GraphModule, inputs: Sequence[Any]) -> Run:
-    """Results differ a little from call to call."""
+    """Results differ slightly from call to call."""
     count = 0
 
     def change(tensor: torch.Tensor) -> torch.Tensor:
@@ -118,33 +118,33 @@ def non_deterministic(gm: GraphModule, inputs: Sequence[Any]) -> Run:
 
 
 def crash(gm: GraphModule, inputs: Sequence[Any]) -> Run:
-    """The process dies in the middle of a compilation."""
+    """The process dies during a compilation."""
     os.kill(os.getpid(), signal.SIGSEGV)
     return gm.forward
 
 
 def hang(gm: GraphModule, inputs: Sequence[Any]) -> Run:
-    """A compilation does not end."""
+    """A compilation never ends."""
     while True:
         time.sleep(3600)
 
 
 def failure(gm: GraphModule, inputs: Sequence[Any]) -> Run:
-    """Compiled code raises when it is called."""
+    """Compiled code raises an exception when it is called."""
 
     def call(*args: Any) -> Sequence[Any]:
-        raise RuntimeError("the code of this backend does not run")
+        raise RuntimeError("this backend's code does not run")
 
     return call
 
 
 def silent_fallback(gm: GraphModule, inputs: Sequence[Any]) -> Run:
-    """It says that it computes by itself, and lets torch run the graph."""
+    """The backend claims to compute by itself, but lets torch run the graph."""
     return gm.forward
 
 
 def ignored_option(gm: GraphModule, inputs: Sequence[Any], **options: Any) -> Run:
-    """Options are accepted, whatever they are, and not looked at."""
+    """The backend accepts every option and ignores it."""
     return gm.forward
 
 
@@ -177,7 +177,7 @@ _registered: set[str] = set()
 
 
 class Loopback(Requirements):
-    """Requirements of the backend with one fault, which are those of a backend without any."""
+    """The requirements of a backend with one fault; they are those of a correct backend."""
 
     seconds = 20.0
 
@@ -201,12 +201,12 @@ class Loopback(Requirements):
 
     @property
     def own_kernels(self) -> bool:
-        """Only the fault that is about it claims this."""
+        """Only the fault that concerns this claims it."""
         return self.fault == "silent_fallback"
 
 
 def __getattr__(name: str) -> Callable[[], Loopback]:
-    """``loopback:requirements_FAULT``, for a worker that gets its requirements by name."""
+    """``loopback:requirements_FAULT``, for a worker that receives its requirements by name."""
     fault = name.removeprefix("requirements_")
     if fault not in FAULTS or fault == name:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,8 @@
 """The smallest graph that still fails.
 
-A failing case, or a function with inputs, is captured, and the graph is cut down: its end, its beginning, single nodes,
-sizes, values.  Each candidate is the very program that is written in the end, judged by a worker that may die or hang.
+A failing case, or a function with inputs, is captured, and the graph is reduced: its end, its beginning, single nodes,
+sizes, values.  Each candidate has the form of the program that is finally written; a worker that may die or hang runs
+it.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ Say = Callable[[str], None]
 
 
 class NothingFails(ValueError):
-    """There is nothing to make smaller: no failure, or none that a graph shows alone."""
+    """There is nothing to reduce: there is no failure, or no graph fails on its own."""
 
 
 @dataclass(frozen=True)
 class Minified:
-    """What came of it: a program, its result, and how many nodes it was cut from."""
+    """The result of the search: a program, its result, and the number of nodes before the reduction."""
 
     program: str
     result: Result
@@ -49,7 +50,7 @@ def minify(
     ``named`` is where a worker finds the requirements; ``seconds`` is how long a candidate may take.
 
     Raises:
-        NothingFails: the case passes, or it fails and none of its graphs does.
+        NothingFails: the case passes, or it fails but none of its graphs does.
     """
     head = {"backend": requirements.backend, "level": "full", "requirements": named, "path": [""], "patterns": []}
     runner = CaseRunner(head)
@@ -75,14 +76,14 @@ class _Search:
         found = graphs.record(lambda backend: self.case.run(Trial(backend, device=self.requirements.device)))
         self.say(f"{len(found)} graphs of {', '.join(str(sample.size) for sample in found)} nodes")
         found.sort(key=lambda sample: sample.size)
-        # Gradients of all results may be more than the program asks for, and more than eager can give.
+        # Gradients of all results may be more than the program requests, and more than eager can compute.
         for sample in (*found, *map(graphs.without_gradients, found)):
             result = self.judge(sample)
             if result is not None and result.outcome.is_failure:
                 self.signature = _signature(result)
                 self.say(f"a graph of {sample.size} nodes fails alone: {result.outcome.value}, {result.reason}")
                 return self.smallest(sample)
-        raise NothingFails(f"none of the {len(found)} graphs of {self.case.id} fails by itself")
+        raise NothingFails(f"none of the {len(found)} graphs of {self.case.id} fails on its own")
 
     def smallest(self, sample: Sample) -> Minified:
         before = sample.size
@@ -102,7 +103,7 @@ class _Search:
     # --- steps -----------------------------------------------------------------------------------------------------
 
     def without_end(self, sample: Sample) -> Sample:
-        """The shortest beginning that fails, found by halving."""
+        """The shortest beginning that fails, found by bisection."""
         nodes, values = graphs.computing(sample.graph), self.values(sample)
         low, high, best = 0, len(nodes), sample
         while high - low > 1:
@@ -115,7 +116,7 @@ class _Search:
         return best
 
     def without_beginning(self, sample: Sample) -> Sample:
-        """The shortest end that fails, found by halving."""
+        """The shortest end that fails, found by bisection."""
         nodes, values = graphs.computing(sample.graph), self.values(sample)
         low, high, best = 0, len(nodes), sample
         while high - low > 1:
@@ -128,7 +129,7 @@ class _Search:
         return best
 
     def with_one_output(self, sample: Sample) -> Sample:
-        """One result, and only what it is computed from, if that fails."""
+        """A single result, with only what it is computed from, if that fails."""
         nodes, values = graphs.computing(sample.graph), self.values(sample)
         ends = sorted(_ends(sample), key=nodes.index)
         if len(ends) == 1 and len(_needed(ends)) == len(nodes):
@@ -141,7 +142,7 @@ class _Search:
         return sample
 
     def without_nodes(self, sample: Sample) -> Sample:
-        """Runs of nodes replaced by their values, longer ones first."""
+        """Sequences of nodes replaced by their values, longer ones first."""
         length = max(1, sample.size // 2)
         while length:
             for candidate in self.shorter(sample, length):
@@ -179,7 +180,7 @@ class _Search:
                 yield candidate
 
     def with_any_values(self, sample: Sample) -> Sample:
-        """Random numbers in place of the inputs that need not be what they are."""
+        """Random numbers in place of inputs whose values do not matter."""
         for place, value in enumerate(sample.inputs):
             if isinstance(value, torch.Tensor) and value.is_floating_point() and value.is_contiguous():
                 candidate = graphs.with_inputs(sample, sample.inputs, sample.random | {place})
@@ -197,7 +198,7 @@ class _Search:
         return result is not None and result.outcome.is_failure and _signature(result) == self.signature
 
     def judge(self, sample: Sample) -> Result | None:
-        """What becomes of a candidate; None if it cannot be written down."""
+        """The result of a candidate; None if it cannot be written."""
         try:
             program = self.program(sample)
         except literals.NotWritable:
@@ -207,12 +208,12 @@ class _Search:
         return self.known[program]
 
     def program(self, sample: Sample) -> str:
-        title = f"{self.case.id}, cut down to {sample.size} of its graph's nodes"
+        title = f"{self.case.id}, reduced to {sample.size} of its graph's nodes"
         return reproducer.program(title, sample.body(), self.requirements, self.named)
 
 
 def _signature(result: Result) -> tuple[Any, ...]:
-    """What has to stay the same: the outcome, and what kind of difference or exception it is."""
+    """What must stay the same: the outcome, and the kind of difference or exception."""
     if result.outcome is Outcome.MISMATCH:
         return (result.outcome, *result.details.get("kinds", ())[:1])
     if result.outcome is Outcome.CRASH:

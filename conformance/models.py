@@ -1,4 +1,4 @@
-"""Cases of whole models: architectures of ``transformers`` with tiny configurations and random weights."""
+"""Cases for whole models: architectures of ``transformers`` with tiny configurations and random weights."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .case import SEED, Case, Trial
 PREFIX = "models/"
 
 QUICK = ("bert", "qwen3", "resnet", "t5", "vit")
-"""The quick level has these in inference, and the first and the third in training."""
+"""The models of the quick level: all of them in inference, the first and the third in training."""
 
-# They ask whether they are being compiled, and then compute otherwise, whatever compiles them (docs/models.md).
+# These check whether they are being compiled, and then compute differently under any compiler (docs/models.md).
 OTHERWISE = frozenset(("falcon_mamba", "jamba", "longt5", "mamba", "nystromformer", "paligemma", "switch_transformers"))
 
 
 def cases() -> Iterator[Case]:
-    """Two cases for each architecture, inference and one step of training."""
+    """Two cases for each architecture: inference and one training step."""
     for name, architecture in ARCHITECTURES.items():
         if name in OTHERWISE:
             continue
@@ -48,7 +48,7 @@ def _run(architecture: Architecture, training: bool, trial: Trial) -> Any:
     if trial.wide and hasattr(model, "set_experts_implementation"):
         model.set_experts_implementation("eager")  # torch multiplies by groups of experts in float32 only
     default = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64 if trial.wide else default)  # for what a model makes by itself
+    torch.set_default_dtype(torch.float64 if trial.wide else default)  # for tensors that a model creates itself
     try:
         compiled = trial.compile(model)
         torch.manual_seed(SEED)
@@ -65,9 +65,9 @@ def _run(architecture: Architecture, training: bool, trial: Trial) -> Any:
 
 
 def _without_dropout(model: torch.nn.Module) -> torch.nn.Module:
-    """``model`` with every probability of dropout at zero: random numbers have cases of their own.
+    """``model`` with every dropout probability at zero: random numbers have their own cases.
 
-    In float64 they would be other numbers, and there were no reference.
+    In float64 they would be different numbers, and there would be no reference.
     """
     for module in model.modules():
         settings = [module, *(value for value in vars(module).values() if hasattr(value, "to_diff_dict"))]

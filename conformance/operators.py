@@ -1,4 +1,4 @@
-"""Cases of single operators, from torch's own samples: forward and backward, contiguous and strided."""
+"""Cases for single operators, from torch's own samples: forward and backward, contiguous and strided."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from torch.utils import _pytree
 
 from . import literals, opinfo
 from .case import SEED, Case, Trial
-from .observation import Refused
+from .judging.observation import Refused
 
 PREFIX = "operators/"
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.bool)
 
 QUICK_SAMPLES, SAMPLES = 2, 8
-"""How many samples a case of an operator runs, at the quick level and at the full one."""
+"""How many samples a case of an operator runs at the quick level and at the full level."""
 
 DRAWS = 12
-"""How often eager's error is measured before a result is called wrong, which may have come out small by chance."""
+"""How many times eager's error, which may be small by chance, is measured before a result is judged wrong."""
 
 
 def cases(*, full: bool) -> Iterator[Case]:
@@ -50,7 +50,7 @@ def _case(
     direction = "backward" if backward else "strided" if strided else "forward"
     run = functools.partial(_run, operator, dtype, backward, strided, SAMPLES if full else QUICK_SAMPLES)
     source = functools.partial(_source, operator, dtype, backward, strided)
-    # Gradients are sums over what was broadcast, of formulas that cancel by themselves (1 - y * y).
+    # Gradients are sums over broadcast dimensions, of formulas that cancel themselves (1 - y * y).
     elementwise = operator.elementwise and not backward
     return Case(
         f"{PREFIX}{operator.name}/{name}-{direction}",
@@ -111,7 +111,7 @@ def _source(operator: opinfo.Operator, dtype: torch.dtype, backward: bool, strid
 def call(
     call: Callable[..., Any], input: Any, args: tuple[Any, ...], kwargs: dict[str, Any], trial: Trial, *, backward: bool
 ) -> Any:
-    """What a trial makes of one call of an operator, and of the gradients with fixed weights if ``backward``."""
+    """A trial's results for one call of an operator, and the gradients with fixed weights if ``backward``."""
 
     def f(input: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return call(input, *args, **kwargs)
@@ -122,7 +122,7 @@ def call(
     except RuntimeError as error:
         if trial.backend is not None and not _raises(f, input, args, kwargs):
             raise
-        # Some samples are for other devices or builds, or have layouts that eager's kernel does not take.
+        # Some samples are for other devices or builds, or have layouts that eager's kernel does not accept.
         return Refused(type(error).__name__)
     if not backward:
         return result
@@ -132,14 +132,15 @@ def call(
     if not outputs or not inputs:
         return result
     weights = [torch.linspace(0.5, 1.5, max(o.numel(), 1)).to(o)[: o.numel()].view(o.shape) for o in outputs]
-    # Into leaves, whose gradients lie as they do; how others lie hangs on the formula, and torch promises nothing.
+    # Only leaves: their gradients have their layout.  The layout of others depends on the formula; torch promises
+    # nothing.
     torch.autograd.backward(outputs, weights, inputs=inputs)
     gradients = [t.grad for t in inputs]
     return _pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, result), gradients
 
 
 def _raises(function: Callable[..., Any], *given: Any) -> bool:
-    """Whether eager refuses that too."""
+    """Whether eager also refuses this."""
     try:
         function(*given)
     except RuntimeError:
@@ -148,7 +149,7 @@ def _raises(function: Callable[..., Any], *given: Any) -> bool:
 
 
 def _strided(tensor: torch.Tensor) -> torch.Tensor:
-    """The same numbers, every other element of memory."""
+    """The same numbers in every other element of memory."""
     if tensor.layout is not torch.strided or tensor.dim() == 0:
         return tensor
     spread = torch.repeat_interleave(tensor.detach(), 2, dim=-1)

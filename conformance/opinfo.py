@@ -1,6 +1,6 @@
-"""torch's own samples for its operators, from a module that torch does not publish: the only place that knows it.
+"""torch's own samples for its operators.  Only this module uses the private torch module that has them.
 
-``torch.testing._internal.common_methods_invocations.op_db`` lists operators with functions that make inputs for them.
+``torch.testing._internal.common_methods_invocations.op_db`` lists operators with functions that create inputs for them.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class Operator:
 
     @property
     def expression(self) -> str:
-        """How a program writes the function: ``torch.nn.functional.pad``; empty if torch has no public name for it."""
+        """The function's public name, such as ``torch.nn.functional.pad``; empty if torch has none."""
         found: Any = torch
         for part in self._info.name.split("."):
             found = getattr(found, part, None)
         return f"torch.{self._info.name}" if found is self.call else ""
 
     def samples(self, dtype: torch.dtype, device: str, *, requires_grad: bool, count: int) -> Iterator[Sample]:
-        """At most ``count`` samples, the same each time for the same random seed."""
+        """At most ``count`` samples, always the same for the same random seed."""
         made = self._info.sample_inputs(device, dtype, requires_grad=requires_grad)
         for number, sample in enumerate(made):
             if number == count:
@@ -65,10 +65,10 @@ class Operator:
 
 @contextlib.contextmanager
 def _without_expecttest() -> Iterator[None]:
-    """Import torch's samples where ``expecttest`` is missing.
+    """Import torch's samples if ``expecttest`` is missing.
 
-    The module that holds them also holds a base class for torch's own tests, which derives from a class of that
-    package.  Samples need neither.
+    Their module also has a base class for torch's own tests, which derives from a class of that package.  Samples need
+    neither.
     """
     if importlib.util.find_spec("expecttest") is not None:
         yield
@@ -86,14 +86,14 @@ def operator(name: str) -> Operator:
     """The operator of that name.
 
     Raises:
-        KeyError: torch has no samples for one.
+        KeyError: torch has no samples for it.
     """
     return {operator.name: operator for operator in operators()}[name]
 
 
 @functools.cache
 def operators() -> tuple[Operator, ...]:
-    """All operators that torch has samples for, by name.  The import takes seconds."""
+    """All operators for which torch has samples, by name.  The import takes seconds."""
     with _without_expecttest():
         from torch.testing._internal.common_methods_invocations import op_db
         from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
@@ -114,7 +114,7 @@ def operators() -> tuple[Operator, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
-# Operators whose result has no defined values.
+# Operators whose results have undefined values.
 UNDEFINED = frozenset(
     (
         "empty",
@@ -128,7 +128,7 @@ UNDEFINED = frozenset(
     )
 )
 
-# Operators that draw random numbers whatever their name.
+# Operators that draw random numbers, although their names do not say so.
 _RANDOM = frozenset(
     (
         "bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "normal", "normal.in_place",

@@ -1,4 +1,4 @@
-"""What can become of a case.  Outcomes are never merged: "right, but by torch" is not "passed"."""
+"""The possible outcomes of a case.  Outcomes are never merged: "right, but by torch" is not "passed"."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ class Outcome(enum.Enum):
     """How a backend did on one case."""
 
     PASS = "pass"
-    """Right, and the backend ran every operator of it."""
+    """Correct, and the backend ran every operator."""
 
     FALLBACK = "fallback"
-    """Right, but torch ran some operators; the share says how many the backend ran."""
+    """Correct, but torch ran some operators; the share says how many the backend ran."""
 
     UNSUPPORTED = "unsupported"
-    """The backend said, with a reason, that it does not do this; torch ran all of it, or nothing ran."""
+    """The backend refused the case with a reason; torch ran all of it, or nothing ran."""
 
     MISMATCH = "mismatch"
-    """Something differs from eager: a value, a dtype, a stride, who shares memory, an exception, a side effect."""
+    """Something differs from eager: a value, a dtype, a stride, shared memory, an exception, a side effect."""
 
     CRASH = "crash"
-    """It raised where eager does not, or its process died."""
+    """The case raised an exception that eager does not raise, or its process died."""
 
     TIMEOUT = "timeout"
-    """It had not finished when its time was up."""
+    """The case did not finish in time."""
 
     XFAIL = "xfail"
-    """It failed as the backend's requirements say it does."""
+    """The case failed, as the backend's requirements predict."""
 
     XPASS = "xpass"
-    """It is expected to fail, and did not: the expectation is stale."""
+    """The case was expected to fail and did not: the expectation is stale."""
 
     SKIPPED = "skipped"
-    """The case cannot run here at all, under eager either, or is about what the backend does not claim to be."""
+    """Eager does not run the case on this machine either, or the backend does not claim what it tests."""
 
     @property
     def is_failure(self) -> bool:
-        """Whether a run with this outcome among its results has failed."""
+        """Whether a run with this outcome among its results fails."""
         return self in (Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT, Outcome.XPASS)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one case; ``share`` is the part of its operators, 0 to 1, that the backend ran."""
+    """The result of one case; ``share`` is the share of its operators, from 0 to 1, that the backend ran."""
 
     case: str
     outcome: Outcome

@@ -1,6 +1,6 @@
-"""Runs as one page for a browser: a matrix to look over, cases to look into, two runs to compare.
+"""Runs as one HTML page: a matrix overview, the details of cases, and a comparison of two runs.
 
-The page is a single file that loads nothing: ``page.html`` with the results in it.
+The page is a single self-contained file: ``page.html`` with the results in it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _KEPT = ("differences", "traceback", "stderr", "reproducer", "sample", "fallback
 
 
 def html(runs: Sequence[dict[str, Any]]) -> str:
-    """The page of some runs, each as :func:`report.to_json` made it.
+    """The page of some runs, each in the form that :func:`report.to_json` returns.
 
     Raises:
         ValueError: there is no run.
@@ -25,13 +25,13 @@ def html(runs: Sequence[dict[str, Any]]) -> str:
     if not runs:
         raise ValueError("a page needs at least one run")
     template = (importlib.resources.files(__package__) / "page.html").read_text(encoding="utf-8")
-    # A results' text may hold "</script>": no "<" is left that the browser could take for the end.
+    # The text of a result may contain "</script>", so every "<" that could end the script is escaped.
     data = json.dumps([_slim(run) for run in runs], separators=(",", ":")).replace("<", "\\u003c")
     return template.replace(_PLACE, data)
 
 
 def _slim(run: dict[str, Any]) -> dict[str, Any]:
-    """A run with what the page shows of it."""
+    """The parts of a run that the page shows."""
     results = [
         {
             "case": result["case"],

@@ -1,6 +1,6 @@
-"""What pytest loads wherever torchmux is installed: options and reports for :mod:`torchmux.conformance.suite`.
+"""The pytest plugin of torchmux: options and reports for :mod:`torchmux.conformance.suite`.
 
-It is loaded for every run of pytest, so it imports nothing heavy until a case has run.
+pytest loads it for every run where torchmux is installed, so it imports nothing heavy until a case has run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 RESULT = pytest.StashKey[dict[str, Any]]()
-"""Where a test leaves the result of its case, with ``backend``, ``level`` and ``fingerprint``, as JSON holds it."""
+"""Where a test stores the result of its case as JSON data, with ``backend``, ``level`` and ``fingerprint``."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,15 +23,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--conformance-level", choices=("quick", "full"), default="quick", help="minutes, or hours")
     group.addoption("--conformance-case", action="append", metavar="PATTERN", help="only ids that match")
     group.addoption("--conformance-json", metavar="FILE", help="write all results here")
-    group.addoption("--conformance-html", metavar="FILE", help="write a page for a browser here")
-    with contextlib.suppress(ValueError):  # another plugin has that name: the longer one is there all the same
+    group.addoption("--conformance-html", metavar="FILE", help="write an HTML page here")
+    with contextlib.suppress(ValueError):  # another plugin has that name; the longer name always works
         group.addoption("--shard", metavar="I/N", dest="conformance_shard", help="part I of N of the cases")
     group.addoption("--conformance-shard", metavar="I/N", dest="conformance_shard", help="the same as --shard")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Attach the result to the report, which pytest-xdist carries over to the process that reports."""
+    """Attach the result to the report, which pytest-xdist sends to the reporting process."""
     report = yield
     if report.when == "call" and RESULT in item.stash:
         report.conformance = item.stash[RESULT]  # type: ignore[attr-defined]
@@ -39,7 +39,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_report_teststatus(report: pytest.CollectReport | pytest.TestReport) -> Any:
-    """A right result that is partly torch's is counted under a name of its own."""
+    """Count correct results that torch partly computed under a separate name."""
     found = getattr(report, "conformance", None)
     if found is not None and found["result"]["outcome"] == "fallback":
         return "fallback", "f", (f"FALLBACK ({found['result']['share']:.0%} on the backend)", {"yellow": True})
@@ -47,7 +47,7 @@ def pytest_report_teststatus(report: pytest.CollectReport | pytest.TestReport) -
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """A table of outcomes, and the files that were asked for."""
+    """Print a table of outcomes, and write the requested files."""
     found = [
         report.conformance
         for reports in terminalreporter.stats.values()
@@ -66,8 +66,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         runs.append(report.to_json(backend, own[0]["level"], own[0]["fingerprint"], results))
         terminalreporter.section(f"conformance of {backend}")
         for group, counts in report.summary(results).items():
-            told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-            terminalreporter.write_line(f"{group:28} {told}")
+            counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+            terminalreporter.write_line(f"{group:28} {counted}")
     if path := config.getoption("conformance_json"):
         Path(path).write_text(json.dumps(runs[0] if len(runs) == 1 else runs, indent=1))
     if path := config.getoption("conformance_html"):

@@ -1,4 +1,4 @@
-"""What a run found, for people and for machines."""
+"""The results of a run, for people and for machines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SPACES = ("nn.functional", "linalg", "fft", "special", "masked", "sparse", "sig
 
 
 def summary(results: Iterable[Result]) -> dict[str, dict[str, int]]:
-    """How often each outcome occurred in each group, groups in the order of their first cases."""
+    """The number of cases with each outcome in each group, with groups in the order of their first cases."""
     groups: dict[str, Counter[str]] = {}
     for result in results:
         groups.setdefault(group_of(result.case), Counter())[result.outcome.value] += 1
@@ -42,13 +42,13 @@ def summary(results: Iterable[Result]) -> dict[str, dict[str, int]]:
 
 
 def totals(results: Iterable[Result]) -> dict[str, int]:
-    """How often each outcome occurred, in the order of :class:`Outcome`."""
+    """The number of cases with each outcome, in the order of :class:`Outcome`."""
     counts = Counter(result.outcome.value for result in results)
     return {outcome.value: counts[outcome.value] for outcome in Outcome if counts[outcome.value]}
 
 
 def environment() -> dict[str, str]:
-    """What the results depend on besides the backend."""
+    """Everything the results depend on besides the backend."""
     return {
         "torchmux": torchmux.__version__,
         "torch": torch.__version__,
@@ -61,7 +61,7 @@ def environment() -> dict[str, str]:
 
 
 def _processor() -> str:
-    """The processor's own name, where the system tells it."""
+    """The processor's model name, if the system reports it."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -70,7 +70,7 @@ def _processor() -> str:
 
 
 def key(backend: str, level: str, fingerprint: str) -> dict[str, Any]:
-    """All that the results of a run hang on: who, which versions, where, and which suite."""
+    """Everything the results of a run depend on: the backend, the versions, the machine, and the suite."""
     return {
         "backend": backend,
         "fingerprint": fingerprint,
@@ -83,9 +83,9 @@ def key(backend: str, level: str, fingerprint: str) -> dict[str, Any]:
 def to_json(
     backend: str, level: str, fingerprint: str, results: Sequence[Result], cases: int | None = None
 ) -> dict[str, Any]:
-    """A run as data; ``Result.from_json`` reads each of ``results`` back.
+    """A run as data; ``Result.from_json`` reads each of ``results``.
 
-    ``cases`` is how many the level has in all, None for a run that chose among them.
+    ``cases`` is the total number of cases in the level; None for a run of selected cases.
     """
     return {
         **key(backend, level, fingerprint),
@@ -113,10 +113,10 @@ def to_junit(backend: str, results: Sequence[Result]) -> str:
         else:
             continue
         counts[kind] += 1
-        told = ElementTree.SubElement(case, kind, message=f"{result.outcome.value}: {result.reason}")
-        told.text = "\n".join(map(str, result.details.get("differences", ()))) or result.details.get("traceback", "")
+        element = ElementTree.SubElement(case, kind, message=f"{result.outcome.value}: {result.reason}")
+        element.text = "\n".join(map(str, result.details.get("differences", ()))) or result.details.get("traceback", "")
         if script := result.details.get("reproducer"):
-            told.text += f"\n\n# ---- reproducer ----\n{script}"
+            element.text += f"\n\n# ---- reproducer ----\n{script}"
     for kind, plural in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
         suite.set(plural, str(counts[kind]))
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)

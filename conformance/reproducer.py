@@ -1,7 +1,7 @@
-"""Scripts that show one failure again, with torchmux and the backend alone.
+"""Scripts that reproduce one failure with only torchmux and the backend.
 
-:func:`script` writes one, for a case or for one of its samples; what it writes calls :func:`check`, which judges as the
-suite does, and exits with 1 as long as the failure is there.
+:func:`script` writes one for a case or for one of its samples.  The script calls :func:`check`, which judges as the
+suite does, and exits with 1 as long as the failure exists.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ import torchmux
 
 from . import literals
 from .case import Case, Trial
-from .judge import judge
+from .judging.judge import judge
 from .outcome import Outcome, Result
 from .requirements import Requirements, requirements_from
 
 
 def script(case: Case, requirements: Requirements, named: str = "", sample: int | None = None) -> str:
-    """A program that runs ``case``, or the sample of that number, and tells what came of it.
+    """A program that runs ``case``, or the sample with that number, and prints the result.
 
-    ``named`` is where :func:`requirements_from` finds the requirements, empty where they are those of the backend.
+    ``named`` is where :func:`requirements_from` finds the requirements; it is empty if they are those of the backend.
     """
     which = case.id if sample is None else f"{case.id}, sample {sample}"
     try:
@@ -45,7 +45,7 @@ def program(
 ) -> str:
     """``body``, which defines ``case``, between a title and the call of :func:`check`.
 
-    The script names the requirements only if the backend is there through them.
+    The script names the requirements only if they provide the backend.
     """
     installed = {row.name for row in torchmux.backends() if row.distribution is not None}
     named = "" if requirements.backend in installed else named
@@ -76,20 +76,20 @@ def check(
     seconds: float | None = None,
     **fields: Any,
 ) -> None:
-    """Judge ``run`` as a case, print what came of it, and exit with 1 if it is a failure.
+    """Judge ``run`` as a case, print the result, and exit with 1 if it is a failure.
 
-    After ``seconds``, by default those of the requirements, it prints where it hangs and exits with 1.
+    After ``seconds`` (default: those of the requirements) it prints where it hangs and exits with 1.
     """
     claims = _claims(backend, requirements, options, device)
     faulthandler.dump_traceback_later(claims.seconds if seconds is None else seconds, exit=True)
     result = judge(Case("script", run, **fields), claims, lenient=False)
     faulthandler.cancel_dump_traceback_later()
-    print(told(result))
+    print(in_words(result))
     sys.exit(int(result.outcome.is_failure))
 
 
-def told(result: Result) -> str:
-    """A result in words, with all that differs."""
+def in_words(result: Result) -> str:
+    """A result in words, with all differences."""
     lines = [f"{result.outcome.value}: {result.reason}" if result.reason else result.outcome.value]
     lines += [f"  {difference}" for difference in result.details.get("differences", ())[1:]]
     if result.outcome is Outcome.CRASH:
@@ -105,10 +105,10 @@ def _claims(backend: str, named: str, options: dict[str, Any] | None, device: st
 
 
 def source_of(run: Any) -> str:
-    """The text of a case's function, renamed ``case``, behind the imports and helpers of its module that it uses.
+    """The text of a case's function, renamed ``case``, after the imports and helpers of its module that it uses.
 
     Raises:
-        TypeError, OSError: it has no text, or closes over something.
+        TypeError, OSError: it has no source text, or has a closure.
     """
     if not isinstance(run, FunctionType) or run.__closure__:
         raise TypeError("not a plain function")
@@ -152,7 +152,7 @@ def _gathered(function: Any, imports: set[str], helpers: dict[str, str]) -> str:
 
 
 def gradients_and_results(trial: Trial, module: torch.nn.Module, inputs: list[Any]) -> Any:
-    """What a graph with these inputs shows: results, gradients with fixed weights, and the inputs after it."""
+    """What a graph does with these inputs: results, gradients with fixed weights, and the inputs afterwards."""
     results = trial.compile(module)(*inputs)
     ends = [r for r in results if isinstance(r, torch.Tensor) and r.requires_grad]
     leaves = [t for t in inputs if isinstance(t, torch.Tensor) and t.requires_grad]

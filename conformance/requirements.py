@@ -1,6 +1,6 @@
-"""What a backend is held to: where it runs, with which options, and which failures are known.
+"""The requirements for a backend: where it runs, with which options, and which failures are known.
 
-Policy only; what the cases are and how they are judged is elsewhere.
+This module has only policy; the cases and their judgement are elsewhere.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torchmux.registry.spec import ANY, BackendSpec
 
 from .case import OWN_KERNELS, Case
 
-# These call torch's operators for what they have no code for, and say so.
+# These call torch's operators where they have no code, and say so.
 _ON_TOP_OF_TORCH = frozenset(("eager", "aot_eager", "inductor", "native", "tvm", "cudagraphs", "tensorrt"))
 
 
@@ -30,9 +30,9 @@ _ON_TOP_OF_TORCH = frozenset(("eager", "aot_eager", "inductor", "native", "tvm",
 class Expected:
     """Cases that are known to fail.
 
-    ``cases`` is a pattern of ids (``operators/aten.sort/*``); ``why`` says whose fault it is and ``link`` where that
-    can be read.  ``versions``, if given, is a requirement (``"openvino>=2026.1,<2026.5"``): outside of it nothing is
-    expected.  A case that passes in spite of this fails the run.
+    ``cases`` is a pattern of ids (``operators/aten.sort/*``).  ``why`` gives the cause and ``link`` a reference.
+    ``versions``, if given, is a requirement (``"openvino>=2026.1,<2026.5"``); outside of it no failure is expected.  A
+    case that passes anyway fails the run.
     """
 
     cases: str
@@ -54,7 +54,7 @@ class Expected:
 
 
 class Requirements:
-    """What is claimed for a backend; a third party derives from it and says what differs.
+    """The claims of a backend; a third party derives a class from it and overrides what differs.
 
     By default all claims are those of the backend's ``BackendSpec``.
     """
@@ -66,18 +66,18 @@ class Requirements:
     """Options to compile with; None: the defaults."""
 
     device: str = "cpu"
-    """Where the cases make their tensors."""
+    """Where the cases create their tensors."""
 
     expected: Sequence[Expected] = ()
     """Known failures."""
 
     seconds: float = 120.0
-    """How long one case may take, its compilations included."""
+    """The time limit of one case, including its compilations."""
 
     least_share: float = 0.0
-    """The share of operators, 0 to 1, under which a case that is right counts as unsupported.
+    """The share of operators, from 0 to 1, below which a correct case counts as unsupported.
 
-    With 0 a backend may leave any operator to torch as long as it says so; what it leaves is in the report.
+    With 0, a backend may leave any operator to torch as long as the report says so.
     """
 
     def __init__(self, backend: str | None = None) -> None:
@@ -89,13 +89,13 @@ class Requirements:
         """The backend's description.
 
         Raises:
-            UnknownBackend: nobody offers one of that name.
+            UnknownBackend: no backend has this name.
         """
         return known_spec(self.backend)
 
     @property
     def training(self) -> bool:
-        """Whether gradients go through the backend."""
+        """Whether the backend supports training."""
         return self.spec.training
 
     @property
@@ -105,33 +105,33 @@ class Requirements:
 
     @property
     def own_kernels(self) -> bool:
-        """Whether compiled code computes by itself.  False where it calls torch's operators, by design.
+        """Whether compiled code computes by itself; False if it calls torch's operators by design.
 
-        Where it is true, the suite looks whether torch runs what the report says that the backend ran.
+        If true, the suite checks that torch does not run what the report attributes to the backend.
         """
         return self.backend not in _ON_TOP_OF_TORCH
 
     def dtype(self, name: str) -> bool:
-        """Whether the backend computes in that dtype."""
+        """Whether the backend computes in this dtype."""
         return ANY in self.spec.dtypes or name in self.spec.dtypes
 
     def claims(self, need: str) -> bool:
-        """Whether what a case needs is claimed: ``training``, ``dynamic_shapes``, ``own_kernels``, a dtype by name."""
+        """Whether a need of a case is claimed: ``training``, ``dynamic_shapes``, ``own_kernels``, a dtype by name."""
         if need in ("training", "dynamic_shapes", OWN_KERNELS):
             return bool(getattr(self, need))
         return self.dtype(need)
 
     def expectation(self, case: Case) -> Expected | None:
-        """Why ``case`` may fail, if it may."""
+        """Why ``case`` is expected to fail, if it is."""
         return next((e for e in self.expected if e.applies(case)), None)
 
 
 def requirements_from(named: str, backend: str | None = None) -> Requirements:
-    """``named`` is ``module:Class`` or ``path/to/file.py:Class``; empty for those of a backend of torchmux's own,
-    or else for what the backend's description claims.
+    """The requirements that ``named`` identifies as ``module:Class`` or ``path/to/file.py:Class``.  If it is empty,
+    they are those of torchmux's own backend, or else the claims of the backend's description.
 
     Raises:
-        ImportError, AttributeError: there is nothing of that name.
+        ImportError, AttributeError: there is no such name.
     """
     if not named:
         from .known import REQUIREMENTS
@@ -143,7 +143,7 @@ def requirements_from(named: str, backend: str | None = None) -> Requirements:
 
 
 def _from_file(path: Path) -> Any:
-    """The module in a file, which need not be on the path.
+    """The module in a file, which does not have to be on the path.
 
     Raises:
         ImportError: there is no such file.

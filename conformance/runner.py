@@ -1,4 +1,4 @@
-"""Running many cases in processes of their own, with time limits, in a way that can be interrupted and gone on with."""
+"""Runs many cases in separate processes, with time limits; a run can be interrupted and resumed."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ START_SECONDS = 180.0
 """How long a worker may take to import torch and collect the cases."""
 
 PATIENCE = {"models": 5.0}
-"""How many times as long as others the cases of a subject may take: models have more to compile."""
+"""Multiples of the time limit for the cases of a subject: models have more to compile."""
 
 FRESH_AFTER = 500
-"""How many cases one process runs: code that was loaded stays mapped, and Linux allows a process 65,530 mappings."""
+"""How many cases one process runs: loaded code stays mapped, and Linux allows a process 65,530 mappings."""
 
 
 class OtherRun(ValueError):
@@ -34,10 +34,10 @@ class OtherRun(ValueError):
 
 
 class Journal:
-    """Results on disk, a line each, written as they come: what is there need not run again.
+    """Results on disk, one line each, written as they arrive; cases with a result do not run again.
 
-    ``key`` says what the results hang on; it is the first line, and a journal with another one is refused.  Several
-    processes may write to one file: each line is written at once, under a lock.
+    ``key`` has what the results depend on.  It is the first line, and a journal with another key is refused.  Several
+    processes may write to one file: each line is written in one step, under a lock.
     """
 
     def __init__(self, path: Path | None, key: Mapping[str, Any] | None = None) -> None:
@@ -54,7 +54,7 @@ class Journal:
             if not lines:
                 file.write(json.dumps({"key": key}) + "\n")
             elif not lines[-1].endswith("\n"):
-                file.write("\n")  # whoever wrote it was interrupted in the middle of a line
+                file.write("\n")  # the previous writer was interrupted in the middle of a line
         if lines and (found := _parsed(lines[0]).get("key")) != key:
             changed = sorted(k for k in {**key, **(found or {})} if (found or {}).get(k) != key.get(k))
             raise OtherRun(f"{path} has results of another run, which differs in {', '.join(changed) or 'everything'}")
@@ -73,7 +73,7 @@ class Journal:
 
 
 def _parsed(line: str) -> dict[str, Any]:
-    """A line of a journal; empty for one that was not written to its end."""
+    """A line of a journal; empty for an incomplete line."""
     try:
         return json.loads(line)
     except ValueError:
@@ -94,9 +94,9 @@ def run(
     """Run the cases with these ids, except those that the journal has, and return all results in order.
 
     Args:
-        requirements: ``module:Class`` of the :class:`Requirements`; empty: what the backend's description claims.
-        seconds: how long one case may take before its process is ended and it counts as a timeout.
-        workers: processes at once.
+        requirements: ``module:Class`` of the :class:`Requirements`; empty: the claims of the backend's description.
+        seconds: the time limit of one case; after it, its process is ended and the case counts as a timeout.
+        workers: the number of parallel processes.
         progress: called with each new result, from several threads.
     """
     journal = journal or Journal(None)
@@ -104,7 +104,7 @@ def run(
     for name in names:
         if name not in journal.results:
             waiting.put(name)
-    # A worker imports torch's samples only if a case asks for one.
+    # A worker imports torch's samples only if a case needs them.
     subjects = sorted({name.partition("/")[0] for name in names})
     head = {
         "backend": backend,
@@ -143,7 +143,7 @@ def run(
 
 
 class _Stop:
-    """Ends a run at once: whoever waits for a worker sees it die."""
+    """Ends a run at once: threads that wait for a worker see it die."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -171,7 +171,7 @@ class _Stop:
 
 
 def _worked_off(waiting: queue.SimpleQueue[str], head: dict[str, Any], seconds: float, stop: _Stop) -> Iterator[Result]:
-    """Results of waiting cases, by one worker at a time, and a new one for each that dies."""
+    """Run waiting cases in one worker at a time, with a new worker for each that dies."""
     runner = CaseRunner(head, stop)
     try:
         while not stop.is_set():
@@ -181,14 +181,14 @@ def _worked_off(waiting: queue.SimpleQueue[str], head: dict[str, Any], seconds: 
                 return
             result = runner.run(name, seconds)
             if stop.is_set():
-                return  # what looks like a crash is the end of the run
+                return  # this looks like a crash, but the run is ending
             yield result
     finally:
         runner.close()
 
 
 class CaseRunner:
-    """Runs cases one after the other in a worker process, and in a new one when it has died."""
+    """Runs cases one after another in a worker process, and starts a new one when it dies."""
 
     def __init__(self, head: dict[str, Any], stop: _Stop | None = None) -> None:
         self._head = head
@@ -197,7 +197,7 @@ class CaseRunner:
         self._ran = 0  # cases in this worker
 
     def run(self, name: str, seconds: float) -> Result:
-        """The result of one case; one that killed its process has a reproducer all the same."""
+        """The result of one case; a case that killed its process also has a reproducer."""
         if self._ran >= FRESH_AFTER:
             self.close()
         self._ran += 1
@@ -210,7 +210,7 @@ class CaseRunner:
         return result
 
     def judge_program(self, program: str, seconds: float) -> Result:
-        """What becomes of the text of a program; its process may die of it."""
+        """The result of a program text, which may kill its process."""
         result = self._started().run({"program": program}, seconds)
         self._closed_if_dead()
         return result
@@ -235,10 +235,10 @@ class CaseRunner:
 
 
 class Worker:
-    """One process; dead after a case that killed it or took too long."""
+    """One process, which is dead after a case that killed it or took too long."""
 
     def __init__(self, head: dict[str, Any], stop: _Stop) -> None:
-        # -P: it imports what this process would, not what lies in the current folder.
+        # -P: it imports what this process would, not modules in the current folder.
         command = [sys.executable, "-P", "-m", "torchmux.conformance.worker"]
         path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
         self.process = subprocess.Popen(
@@ -260,7 +260,7 @@ class Worker:
             self.close()
             if stop.is_set():
                 return
-            raise RuntimeError(f"a worker of the conformance suite does not start:\n{self._said()}")
+            raise RuntimeError(f"a worker of the conformance suite failed to start:\n{self._said()}")
 
     def run(self, asked: dict[str, str], seconds: float) -> Result:
         self._errors.clear()
@@ -283,7 +283,7 @@ class Worker:
                 details["sample"] = message["sample"]
 
     def script(self, name: str, sample: int | None) -> str:
-        """A reproducer of a case that this process has not run."""
+        """A reproducer for a case that another process ran."""
         self._send({"script": name, "sample": sample})
         message = self._next(time.monotonic() + START_SECONDS)
         if message is None:
@@ -292,12 +292,12 @@ class Worker:
         return message["script"]
 
     def kill(self) -> None:
-        """End the process and whatever it started."""
+        """End the process and everything it started."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """End the process, and give back what it took."""
+        """End the process, and release its resources."""
         self.alive = False
         self.kill()
         self.process.wait()
@@ -308,12 +308,12 @@ class Worker:
                 stream.close()  # type: ignore[union-attr]
 
     def _send(self, message: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):  # it has died, which the missing answer tells
+        with contextlib.suppress(OSError):  # it died; the missing answer shows this
             self.process.stdin.write(json.dumps(message) + "\n")  # type: ignore[union-attr]
             self.process.stdin.flush()  # type: ignore[union-attr]
 
     def _next(self, until: float) -> dict[str, Any] | None:
-        """The next message; None when there is none by then, or never will be."""
+        """The next message; None if there is none in time, or if the process ended."""
         try:
             line = self._lines.get(timeout=max(0.01, until - time.monotonic()))
         except queue.Empty:
@@ -336,5 +336,5 @@ class Worker:
     def _death(self) -> str:
         code = self.process.wait()
         if code < 0:
-            return f"its process was ended by {signal.Signals(-code).name}"
+            return f"its process was killed by {signal.Signals(-code).name}"
         return f"its process ended with exit status {code}"

@@ -1,4 +1,4 @@
-"""Published results: how each backend did, with what that hangs on, small enough to come with the package.
+"""Published results: the outcome of each backend with everything it depends on, small enough to ship with the package.
 
 ``python -m torchmux.conformance.scores RUN.json ...`` takes what ``torchmux conformance --json`` wrote, the parts of a
 run together, writes them to ``results/`` and the tables to ``docs/conformance.md``.  Reading imports nothing heavy.
@@ -34,19 +34,19 @@ def score(backend: str) -> dict[str, Any] | None:
 
 
 def words(run: Mapping[str, Any]) -> str:
-    """One line: each outcome with its number, the level and the versions."""
+    """One line with the count of each outcome, the level and the versions."""
     counts = ", ".join(f"{run['totals'][name]} {name}" for name in OUTCOMES if run["totals"].get(name))
     return f"conformance, {run['level']}, torch {run['environment']['torch']}, {run['date']}: {counts}"
 
 
 def joined(runs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Runs with the same key as one, each case once.
+    """Runs with the same key, merged into one, with each case once.
 
-    Parts of a run may come from machines whose processors differ, though not in their vector instructions: all are
-    named then.
+    Parts of a run may come from machines with different processors, but with the same vector instructions; all
+    processors are named.
 
     Raises:
-        ValueError: two runs with one key differ in what they found of a case.
+        ValueError: two runs with one key have different outcomes for a case.
     """
     found: dict[str, dict[str, Any]] = {}
     for run in runs:
@@ -66,7 +66,7 @@ def joined(runs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def small(run: Mapping[str, Any]) -> dict[str, Any]:
-    """What is published of a run: the numbers by group, and each failure by name.
+    """The published part of a run: the counts by group, and each failure by name.
 
     Raises:
         ValueError: cases of its level are missing.
@@ -82,12 +82,14 @@ def small(run: Mapping[str, Any]) -> dict[str, Any]:
         **{name: run[name] for name in (*_KEY, "date")},
         "totals": totals(results),
         "groups": summary(results),
-        "failures": {r.case: [r.outcome.value, _told(r.reason)] for r in sorted(failures, key=lambda r: r.case)},
+        "failures": {
+            r.case: [r.outcome.value, _published_reason(r.reason)] for r in sorted(failures, key=lambda r: r.case)
+        },
     }
 
 
-def _told(reason: str) -> str:
-    """A reason without the file that a compilation which failed leaves: it lies where the run was."""
+def _published_reason(reason: str) -> str:
+    """A reason without the file that a failed compilation leaves on the machine of the run."""
     return re.split(r"\s+The (?:graph|source) is in ", reason, maxsplit=1)[0][:300]
 
 
@@ -111,7 +113,7 @@ def scoreboard(runs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def faults() -> str:
-    """What the loopback backends do wrong, and which case catches each, as a table of Markdown."""
+    """The faults of the loopback backends, and the case that catches each, as a Markdown table."""
     from .loopback import CAUGHT_AS, FAULTS
 
     lines = [_row(["fault", "what it does", "caught as", "by, among others"]), _row(["---"] * 4)]
@@ -123,7 +125,7 @@ def faults() -> str:
 
 
 def filled(page: str) -> str:
-    """A page with its tables made anew, each between the comments that name it."""
+    """A page with regenerated tables, each between the comments that name it."""
     for name, text in (("scoreboard", scoreboard(published())), ("faults", faults())):
         first, last = f"<!-- {name} -->", f"<!-- end of {name} -->"
         before, found, rest = page.partition(first)
@@ -137,15 +139,15 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that a cell of a table can hold."""
+    """The text in a form that a table cell can hold."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("[", "\\[")
 
 
 def _versions(run: Mapping[str, Any]) -> str:
     environment = run["environment"]
     own = run["fingerprint"] if " " in run["fingerprint"] else run["fingerprint"][:12]  # a digest needs no more
-    told = [own, f"torch {environment['torch']}", f"Python {environment['python']}"]
-    return _plain(", ".join(dict.fromkeys(part for part in told if part)))
+    parts = [own, f"torch {environment['torch']}", f"Python {environment['python']}"]
+    return _plain(", ".join(dict.fromkeys(part for part in parts if part)))
 
 
 def _machine(run: Mapping[str, Any]) -> str:

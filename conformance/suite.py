@@ -1,13 +1,13 @@
-"""The suite as tests of a third party: one file, run by pytest.
+"""The suite as tests for a third party: one file, run by pytest.
 
     from torchmux.conformance.suite import *
 
     class Mine(Requirements):
         backend = "mine"
 
-Each case is a test.  ``pass`` and ``fallback`` pass, the latter under its own name; ``unsupported`` is skipped with the
-reason; ``xfail`` is an expected failure and ``xpass`` a failure; ``mismatch``, ``crash`` and ``timeout`` fail, with a
-script that shows it.  A case runs in a process that may die; pytest and its other tests go on.
+Each case is a test.  ``pass`` and ``fallback`` pass, the latter under its own name.  ``unsupported`` is skipped with
+the reason.  ``xfail`` is an expected failure, and ``xpass`` a failure.  ``mismatch``, ``crash`` and ``timeout`` fail,
+with a script that reproduces the failure.  A case runs in a process that may die; pytest and its other tests continue.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from torchmux.registry.resolve import usable_spec
 from . import collect
 from .outcome import Outcome, Result
 from .plugin import RESULT
-from .reproducer import told
+from .reproducer import in_words
 from .requirements import Expected, Requirements
 from .runner import CaseRunner
 
@@ -49,7 +49,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         part, parts = map(int, (metafunc.config.getoption("conformance_shard", None) or "1/1").split("/"))
         names = [case.id for case in collect.shard(collect.cases(level, patterns), part, parts)]
     except ValueError as error:
-        raise pytest.UsageError(f"--shard takes a part as 3/8: {error}") from error
+        raise pytest.UsageError(f"--shard takes a part such as 3/8: {error}") from error
     found = [(each, name) for each in claimed for name in names]
     ids = [name if len(claimed) == 1 else f"{each.__name__}-{name}" for each, name in found]
     metafunc.parametrize("conformance_case", found, ids=ids)
@@ -64,7 +64,7 @@ def _classes(module: Any) -> list[type[Requirements]]:
     if not found:
         raise pytest.UsageError(f"{module.__file__} has no class derived from Requirements")
     for each in found:
-        usable_spec(each().backend)  # raises, with what is missing
+        usable_spec(each().backend)  # raises an error that says what is missing
     return found
 
 
@@ -98,7 +98,7 @@ def test_conformance(
 def _runner(
     claimed: type[Requirements], requirements: Requirements, level: str, request: pytest.FixtureRequest
 ) -> CaseRunner:
-    # A worker imports torch's samples only if a case of this run asks for one.
+    # A worker imports torch's samples only if a case of this run needs them.
     subjects = sorted({item.callspec.params["conformance_case"][1].partition("/")[0] for item in _cases(request)})
     return CaseRunner(
         {
@@ -117,14 +117,14 @@ def _cases(request: pytest.FixtureRequest) -> list[Any]:
 
 
 def _end(result: Result) -> None:
-    """Tell pytest how the test ended."""
+    """Report the outcome of the test to pytest."""
     if result.outcome in (Outcome.PASS, Outcome.FALLBACK):
         return
     if result.outcome in (Outcome.UNSUPPORTED, Outcome.SKIPPED):
         pytest.skip(f"{result.outcome.value}: {result.reason}")
     if result.outcome is Outcome.XFAIL:
         pytest.xfail(result.reason)
-    words = told(result)
+    words = in_words(result)
     if script := result.details.get("reproducer"):
-        words += f"\n\n---- reproducer: save it, and run it with Python ----\n{script}"
+        words += f"\n\n---- reproducer: save this script and run it with Python ----\n{script}"
     pytest.fail(words, pytrace=False)

@@ -1,7 +1,7 @@
-"""The process in which cases run: it may die, or hang, and the run goes on without it.
+"""The process in which cases run: it may die or hang, and the run continues without it.
 
-``python -m torchmux.conformance.worker`` reads a line of JSON from its input for each case or program that it is to
-run, and writes one to its output for each sample that it begins, and one with the result.
+``python -m torchmux.conformance.worker`` reads a line of JSON from its input for each case or program to run.  It
+writes a line to its output for each sample that it starts, and one with the result.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from . import collect, reproducer
 from .case import Case
-from .judge import judge
+from .judging.judge import judge
 from .outcome import Outcome, Result
 from .requirements import Requirements, requirements_from
 
@@ -24,7 +24,7 @@ _PR_SET_PDEATHSIG = 1
 
 def main() -> None:
     """Run cases until the input ends."""
-    # The program's own output must not be taken for ours.
+    # The program's own output must not be mistaken for the worker's.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def judge_program(text: str, requirements: Requirements) -> Result:
-    """What becomes of a program that :func:`reproducer.program` has written."""
+    """The result of a program that :func:`reproducer.program` wrote."""
     scope: dict[str, Any] = {"__name__": "minified"}
     try:
         exec(compile(text, "<minified>", "exec"), scope)
@@ -67,7 +67,7 @@ def judge_program(text: str, requirements: Requirements) -> Result:
 
 
 def _end_with(parent: int) -> None:
-    """Die when the process that started this one does, even in the middle of a compilation that never ends."""
+    """Die with the process that started this one, even during a compilation that never ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

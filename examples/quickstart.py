@@ -1,4 +1,4 @@
-"""Compile a function and a module, ask what happened, and meet a graph break.
+"""Compile a function and a module, inspect the report, and handle a graph break.
 
 Run it with: python examples/quickstart.py
 """
@@ -7,7 +7,7 @@ import torch
 
 import torchmux
 
-# --- what there is ---------------------------------------------------------------------------------------------------
+# --- available backends ----------------------------------------------------------------------------------------------
 
 for row in torchmux.backends():
     print(f"{row.name:10} {'yes' if row.available else row.reason}")
@@ -33,7 +33,7 @@ print(torchmux.report(compiled))
 
 @torchmux.compile(backend="eager")
 def scale(x):
-    if x.sum() > 0:  # which way to go is known only when the graph has run
+    if x.sum() > 0:  # the direction is known only after the graph runs
         return x * 2
     return x - 1
 
@@ -43,7 +43,7 @@ torch.testing.assert_close(scale(-torch.ones(3)), torch.full((3,), -2.0))
 
 print(torchmux.explain(scale)(torch.ones(3)))
 
-# --- the same, forbidden ---------------------------------------------------------------------------------------------
+# --- the same with graph breaks forbidden ----------------------------------------------------------------------------
 
 
 @torchmux.compile(backend="eager", fullgraph=True)

@@ -1,4 +1,4 @@
-"""The catalogue of graph breaks: what ends a graph, why, and the usual way out."""
+"""The catalogue of graph breaks: what ends a graph, why, and the usual fix."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class BreakKind:
-    """One entry of the catalogue; ``id`` is stable and appears in every message."""
+    """One entry of the catalogue. ``id`` is stable and appears in every message."""
 
     id: str
     what: str
@@ -20,121 +20,124 @@ _KINDS = [
     BreakKind(
         "TM000",
         "error inside the tracer",
-        "The tracer itself raised, which is a defect of torchmux. The function is not captured rather than captured "
-        "wrongly.",
-        "please report it; the function runs in eager meanwhile",
+        "The tracer itself raised an exception, which is a bug in torchmux. The function is left uncaptured rather "
+        "than captured incorrectly.",
+        "please report the bug; until then, the function runs in eager",
     ),
     BreakKind(
         "TM001",
         "data-dependent branch",
-        "Which way an `if`, a `while` or an `assert` goes depends on the numbers in a tensor, and a graph is made "
-        "without knowing them.",
-        "use torch.where, or torch.cond, or move the branch out of the compiled function",
+        "The direction of an `if`, a `while` or an `assert` depends on the values in a tensor, and these are not known "
+        "when the graph is built.",
+        "use torch.where or torch.cond, or move the branch out of the compiled function",
     ),
     BreakKind(
         "TM002",
         "tensor value needed in Python",
-        "`item()`, `tolist()`, `float(tensor)` and the like turn a tensor into a Python object, which no operator of a "
-        "graph can hold.",
-        "keep the value a tensor, or take it out of the compiled function",
+        "`item()`, `tolist()`, `float(tensor)` and similar calls turn a tensor into a Python object, and no graph "
+        "operator can hold one.",
+        "keep the value as a tensor, or move the conversion out of the compiled function",
     ),
     BreakKind(
         "TM003",
-        "call of a C function that cannot be traced",
-        "The function has no bytecode, and it is not known what it reads and changes.",
-        "call it outside, or mark it with torchmux.assume_constant_result if its result is constant, or give its "
-        "equivalent in Python with torchmux.substitute_in_graph",
+        "call to a C function that cannot be traced",
+        "The function has no bytecode, so the tracer does not know what it reads and changes.",
+        "call it outside the compiled function, mark it with torchmux.assume_constant_result if its result is "
+        "constant, or provide a Python equivalent with torchmux.substitute_in_graph",
     ),
     BreakKind(
         "TM004",
-        "call of a function marked not to be compiled",
-        "The function, or who wrote it, asked for this.",
-        "remove torchmux.disable (or torch.compiler.disable) from it, or call it outside",
+        "call to a function that is excluded from compilation",
+        "The function is marked so, by you or by its author.",
+        "remove torchmux.disable (or torch.compiler.disable) from it, or call it outside the compiled function",
     ),
     BreakKind(
         "TM005",
-        "graph break asked for",
+        "explicit graph break",
         "The program calls `graph_break`.",
-        "remove the call of torchmux.graph_break (or torch._dynamo.graph_break)",
+        "remove the call to torchmux.graph_break (or torch._dynamo.graph_break)",
     ),
     BreakKind(
         "TM006",
-        "bytecode instruction that is not understood",
-        "The statement compiles to an instruction that the tracer has no handler for.",
-        "rewrite the statement in plainer Python",
+        "unsupported bytecode instruction",
+        "The statement compiles to an instruction for which the tracer has no handler.",
+        "rewrite the statement in simpler Python",
     ),
     BreakKind(
         "TM007",
-        "operation on this kind of object that is not understood",
-        "What the operation does to an object of this class is not known well enough to do it while tracing.",
-        "do it outside the compiled function",
+        "unsupported operation on this kind of object",
+        "The tracer does not know the effect of this operation on an object of this class well enough to perform it "
+        "while tracing.",
+        "perform the operation outside the compiled function",
     ),
     BreakKind(
         "TM008",
         "operator whose output shape depends on data",
-        "`nonzero`, `unique`, `masked_select` and the like return a tensor whose size is known only once they ran.",
-        "compute it outside, or set torchmux.config.capture_dynamic_output_shape_ops",
+        "`nonzero`, `unique`, `masked_select` and similar operators return a tensor whose size is known only after "
+        "they run.",
+        "compute it outside the compiled function, or set torchmux.config.capture_dynamic_output_shape_ops",
     ),
     BreakKind(
         "TM009",
         "operator failed on the shapes and dtypes of this call",
-        "The operator was tried on tensors without data, and raised. The statement runs in eager, which raises what "
-        "your code would have got without torchmux.",
-        "see the error: eager raises it too",
+        "The tracer ran the operator on tensors without data, and it raised an exception. The statement runs in eager, "
+        "which raises the exception that your code would get without torchmux.",
+        "correct what the error describes: eager raises it too",
     ),
     BreakKind(
         "TM010",
         "exception leaves the compiled function",
-        "A graph has no way to raise. What comes before the statement is captured, the statement itself runs in eager.",
-        "nothing to do if it is meant: eager raises it",
+        "A graph cannot raise exceptions. The code before the statement is captured, and the statement itself runs in "
+        "eager.",
+        "none needed if the exception is intended: eager raises it",
     ),
     BreakKind(
         "TM011",
         "value cannot be rebuilt after the graph",
-        "What lives on after the graph is made anew from the graph's results, and it is not known how to make an "
+        "Objects that outlive the graph are rebuilt from its results, and the tracer does not know how to rebuild an "
         "object of this kind in this state.",
-        "do not keep it alive across a graph break, or do not return it",
+        "do not keep the object alive across a graph break, and do not return it",
     ),
     BreakKind(
         "TM012",
-        "torch function that works on global state or is not an operator",
-        "The function changes or asks for something that belongs to the whole process, or works on functions instead "
-        "of tensors. In a graph it would act at another time than in your program.",
+        "torch function that uses global state or is not an operator",
+        "The function reads or changes state of the whole process, or works on functions instead of tensors. Inside a "
+        "graph, it would run at a different time than in your program.",
         "call it outside the compiled function",
     ),
     BreakKind(
         "TM013",
         "tensor subclass or overridden torch function",
-        "A class of your own may redefine what every operator does, which an operator of a graph would not follow.",
+        "Your own class may redefine what every operator does, and the operators of a graph would not follow it.",
         "call it outside the compiled function",
     ),
     BreakKind(
         "TM014",
         "generator, coroutine or handler state that cannot be resumed",
-        "The rest of the function would have to go on in the middle of a generator, of a coroutine or of the handling "
-        "of an exception, where CPython cannot be entered.",
-        "move the statement out of the generator or handler",
+        "The rest of the function would have to resume inside a generator, a coroutine or an exception handler, and "
+        "CPython cannot be entered there.",
+        "move the statement out of the generator, coroutine or handler",
     ),
     BreakKind(
         "TM015",
         "call nested too deeply",
-        "Every call is traced to its end, and this one goes too deep or repeats too often for that.",
+        "The tracer follows every call to its end, and this one nests too deeply or repeats too often.",
         "make the recursion shallower",
     ),
     BreakKind(
         "TM016",
         "fake-tensor propagation is not implemented for this operator",
-        "What an operator returns is found by running it on tensors without data, and this one has no such "
-        "implementation.",
+        "The tracer runs an operator on tensors without data to find out what it returns, and this operator has no "
+        "such implementation.",
         "register a fake implementation with torch.library.register_fake",
     ),
     BreakKind(
         "TM017",
         "region that cannot be a graph of its own",
-        "A function that another one is given (a branch, what is checkpointed or differentiated, the passes of an "
-        "`autograd.Function`) becomes a graph inside the graph. It does something there that such a graph cannot do: "
-        "it changes what exists outside of it, or the rules of the function that takes it are not met.",
-        "return what the region computes instead of storing it, and change no tensor from outside of it in place",
+        "A function that is passed to another function (a branch, a checkpointed or differentiated function, the "
+        "passes of an `autograd.Function`) becomes a graph inside the graph. This one does something that such a graph "
+        "cannot do: it changes objects outside of it, or breaks the rules of the function that receives it.",
+        "return what the region computes instead of storing it, and do not modify tensors from outside it in place",
     ),
 ]
 
@@ -163,7 +166,7 @@ REGION = "TM017"
 
 
 class GraphBreak(Exception):
-    """Raised inside the tracer; ends the graph at the instruction being traced.
+    """Ends the graph at the instruction being traced; raised inside the tracer.
 
     ``frames`` are the user's frames, innermost first, as ``(filename, line, function name)``.
     """
@@ -174,8 +177,8 @@ class GraphBreak(Exception):
         self.reason = reason
         self.cause = cause
         self.frames: list[tuple[str, int, str]] = []
-        self.whole_frame = False  # nothing of the root frame may be captured
-        self.is_error = False  # the program asked not to break here
+        self.whole_frame = False  # no part of the root frame may be captured
+        self.is_error = False  # the program forbids a break here
         self.only_now = False  # this call runs in eager as a whole; the next one is captured
 
     @property
@@ -185,19 +188,19 @@ class GraphBreak(Exception):
 
 @dataclass(frozen=True)
 class BreakRecord:
-    """A graph break as ``explain`` and ``report`` show it."""
+    """A graph break, as ``explain`` and ``report`` show it."""
 
     kind: str
     reason: str
     frames: tuple[tuple[str, int, str], ...]
-    whole_frame: bool = False  # nothing of the frame could be captured: it runs in eager
+    whole_frame: bool = False  # no part of the frame could be captured: it runs in eager
 
     @property
     def where(self) -> str:
         return f"{self.frames[0][0]}:{self.frames[0][1]}" if self.frames else "?"
 
     def message(self) -> str:
-        """One paragraph: what happened, where in the user's code, and the way out."""
+        """One paragraph: what happened, where in the user's code, and the usual fix."""
         kind = CATALOGUE[self.kind]
         text = f"{kind.id} {kind.what}: {self.reason}"
         for index, (file, line, function) in enumerate(self.frames):
@@ -205,21 +208,21 @@ class BreakRecord:
             source = _source_line(file, line)
             if index == 0 and source:
                 text += f"\n     {source}"
-        return text + f"\n  way out: {kind.fix} ({link(kind.id)})"
+        return text + f"\n  fix: {kind.fix} ({link(kind.id)})"
 
 
 def link(kind: str) -> str:
-    """Where an entry of the catalogue is explained."""
+    """Where the page explains an entry of the catalogue."""
     return f"{PAGE}#{kind.lower()}"
 
 
 def page() -> str:
-    """The catalogue as the text of the page that messages link to."""
+    """The catalogue as a page of Markdown, which messages link to."""
     parts = [_PREFACE]
     for kind in CATALOGUE.values():
         heading = f'<a id="{kind.id.lower()}"></a>\n\n## {kind.id}: {kind.what}'
         fix = f"{kind.fix[0].upper()}{kind.fix[1:]}."
-        paragraphs = (textwrap.fill(text, 120) for text in (f"**Why.** {kind.why}", f"**Way out.** {fix}"))
+        paragraphs = (textwrap.fill(text, 120) for text in (f"**Why.** {kind.why}", f"**Fix.** {fix}"))
         parts.append("\n\n".join([heading, *paragraphs]) + "\n")
     return "\n".join(parts)
 
@@ -227,9 +230,9 @@ def page() -> str:
 _PREFACE = """\
 # Graph breaks
 
-What ends a graph, why, and the usual way out. The number is stable; `explain`, `report`, `Unsupported` and
-`TORCHMUX_LOGS=graph_breaks` give it with your line. Behind a break capture goes on, in a new graph. This page is made
-from the code by `python -m torchmux breaks --page`.
+This page lists what ends a graph, why, and the usual fix. The numbers are stable. `explain`, `report`, `Unsupported`
+and `TORCHMUX_LOGS=graph_breaks` show them with your line. After a break, capture resumes in a new graph.
+`python -m torchmux breaks --page` generates this page from the code.
 """
 
 

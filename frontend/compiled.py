@@ -1,4 +1,4 @@
-"""What ``compile()`` returns: callables and modules that run under the frame hook."""
+"""The results of ``compile()``: callables and modules that run under the frame hook."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import torch
 from torchmux import torch_internals as ti
 
 from .capture.tracebacks import tidy
-from .hook.frames import Record, Session
-from .hook.thread_state import running
+from .hook.session import Record, Session
+from .hook.thread_state import this_thread
 from .marks.stance import DEFAULT, state as stance_state
 
 _AS_IT_IS = ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.DEFAULT)
-set_eval_frame, set_region = ti.set_eval_frame, ti.set_region
+set_eval_frame, set_bucket = ti.set_eval_frame, ti.set_bucket
 
 
 def _under_stance(session: Session) -> Session | None:
-    """The session to use under the stance of the process, None to run in eager."""
+    """The session to use under the stance of the process; None to run in eager."""
     stance = stance_state.current
     if stance.name == "force_eager":
         return None
@@ -38,16 +38,16 @@ def _eager(fn: Callable, args: tuple, kwargs: dict) -> Any:
 
 
 def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: dict) -> Any:
-    """Run ``fn`` with the hook on; the record is what ``report`` shows."""
+    """Run ``fn`` with the hook enabled; ``report`` shows the record."""
     if stance_state.current is not DEFAULT:
         chosen = _under_stance(session)
         if chosen is None:
             return _eager(fn, args, kwargs)
         session = chosen
-    outer, previous, region = running.owner, None, -1
-    try:  # an interrupt may come behind each of these calls
-        running.owner = record
-        region = set_region(session.region)
+    outer, previous, bucket = this_thread.owner, None, -1
+    try:  # an interrupt may arrive after each of these calls
+        this_thread.owner = record
+        bucket = set_bucket(session.bucket)
         previous = set_eval_frame(session.callback)
         return fn(*args, **kwargs)
     except BaseException as error:
@@ -56,16 +56,16 @@ def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: di
         raise
     finally:
         set_eval_frame(previous)
-        set_region(region)
-        running.owner = outer
+        set_bucket(bucket)
+        this_thread.owner = outer
         if record.must_raise is not None:
             _raise_pending(record)
 
 
 def _raise_pending(record: Record) -> None:
-    """Raise what could not be raised where it belonged.
+    """Raise an exception that could not be raised where it occurred.
 
-    With fullgraph, that is an operator that fails in tracing: right if eager failed too, an error if it did not.
+    With fullgraph, this is an operator that fails during tracing: correct if eager failed too, an error if it did not.
     """
     error, record.must_raise = record.must_raise, None
     if error is not None:
@@ -73,10 +73,10 @@ def _raise_pending(record: Record) -> None:
 
 
 def compiled_function(fn: Callable, session: Session) -> Callable:
-    """A function that runs ``fn`` captured."""
+    """A function that runs captured code of ``fn``."""
     owner = getattr(fn, "__self__", None)
     record = Record(owner if isinstance(owner, torch.nn.Module) else None)
-    callback, number = session.callback, session.region
+    callback, number = session.callback, session.bucket
 
     @functools.wraps(fn)
     def compiled(*args: Any, **kwargs: Any) -> Any:
@@ -86,10 +86,10 @@ def compiled_function(fn: Callable, session: Session) -> Callable:
             except BaseException as error:
                 tidy(error)
                 raise
-        outer, previous, region = running.owner, None, -1
+        outer, previous, bucket = this_thread.owner, None, -1
         try:  # as in call()
-            running.owner = record
-            region = set_region(number)
+            this_thread.owner = record
+            bucket = set_bucket(number)
             previous = set_eval_frame(callback)
             return fn(*args, **kwargs)
         except BaseException as error:
@@ -98,14 +98,14 @@ def compiled_function(fn: Callable, session: Session) -> Callable:
             raise  # a bare raise adds no entry for this frame
         finally:
             set_eval_frame(previous)
-            set_region(region)
-            running.owner = outer
+            set_bucket(bucket)
+            this_thread.owner = outer
             if record.must_raise is not None:
                 _raise_pending(record)
 
     compiled._torchmux_original = fn  # type: ignore[attr-defined]
     compiled._torchmux_wrapper_id = id(compiled)  # type: ignore[attr-defined]
-    # torch's own frontend is not to look into this; it runs a function with this mark as it is
+    # torch's own frontend must not trace into this; it runs a function with this mark unchanged
     compiled._torchdynamo_disable = True  # type: ignore[attr-defined]
     ti.set_code_exec_strategy(compiled.__code__, _AS_IT_IS)  # type: ignore[attr-defined]
     compiled._torchmux_record = record  # type: ignore[attr-defined]
@@ -114,10 +114,11 @@ def compiled_function(fn: Callable, session: Session) -> Callable:
 
 
 class CompiledModule(torch.nn.Module):
-    """Mixin of the class that a compiled module has.
+    """Mixin for the class of a compiled module.
 
-    A compiled module shares its ``__dict__`` with the original and derives from the original's class: the same
-    parameters under the same names, the same hooks, attributes read and written in one place.  Only calling it differs.
+    A compiled module shares its ``__dict__`` with the original and derives from the original's class.  It has the same
+    parameters under the same names and the same hooks, and attributes are read and written in one place.  Only calls
+    differ.
     """
 
     _torchmux_original: torch.nn.Module
@@ -125,7 +126,7 @@ class CompiledModule(torch.nn.Module):
     _torchmux_session: Session
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Keeps class-creation hooks of the original's class from running for the derived one."""
+        """Prevents class-creation hooks of the original's class from running for the derived class."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         cls = type(self)
@@ -148,12 +149,12 @@ class CompiledModule(torch.nn.Module):
 
 
 def _plain_module(module: torch.nn.Module) -> torch.nn.Module:
-    """What a pickled compiled module comes back as: compiled code belongs to the process that compiled it."""
+    """Rebuilds a pickled compiled module: compiled code belongs to the process that compiled it."""
     return module
 
 
 def compiled_module(module: torch.nn.Module, session: Session) -> torch.nn.Module:
-    """A module that runs ``module`` captured."""
+    """A module that runs captured code of ``module``."""
     cls = type(module)
     namespace = {
         "__module__": cls.__module__,

@@ -11,13 +11,13 @@ import torch.fx
 from torchmux.registry.report import GraphReport, Placement
 
 from .breaks import BreakRecord
-from .capture.capture import Captured
-from .hook.frames import Record
+from .capture.captured import Captured
+from .hook.session import Record
 
 
 @dataclass(frozen=True)
 class GraphEntry:
-    """One compiled graph; seconds are wall-clock, capture includes the backend's compilation."""
+    """One compiled graph; seconds are wall-clock time, and capture includes the backend's compilation."""
 
     function: str
     graph: torch.fx.GraphModule
@@ -52,7 +52,7 @@ class Report:
 
     @property
     def share(self) -> float:
-        """Share of the operators that were captured, 0 to 1, that the backend itself runs."""
+        """Share of the captured operators, from 0 to 1, that the backend itself runs."""
         total = len(self.placements)
         return 1.0 - len(self.fallbacks) / total if total else 1.0
 

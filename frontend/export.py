@@ -1,4 +1,4 @@
-"""``export``: one full graph of a function, with what it takes for granted."""
+"""``export``: one full graph of a function, with the guards it assumes."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import Any
 
 import torch
 import torch.fx
-from torch.utils import _pytree as pytree
 
+from torchmux import torch_internals as ti
 from torchmux.registry.errors import Unsupported
 
-from .capture.capture import Captured
+from .capture.captured import Captured
 from .capture.tracebacks import tidy
 from .compiled import call
-from .hook import frames
+from .hook.frames import open_session
+from .hook.session import Record, Session
 from .marks.function_marks import asked
 from .unwrap import original_of
 
 
 @dataclass(frozen=True)
 class GraphInput:
-    """An input of an exported graph: its placeholder's name, and the words for where the value comes from."""
+    """An input of an exported graph: the name of its placeholder, and a description of the value's source."""
 
     name: str
     source: str
@@ -30,30 +31,30 @@ class GraphInput:
 
 
 class Exported:
-    """What ``export`` returns: a graph on flat inputs, and the function it came from, to be called as before.
+    """The result of ``export``: a graph on flat inputs, which is called like the function it came from.
 
-    * ``graph_module``: the graph; its inputs are ``inputs``, its result a flat tuple.
+    * ``graph_module``: the graph; its inputs are ``inputs``, and its result is a flat tuple.
     * ``inputs``: a :class:`GraphInput` for each placeholder.
-    * ``guards``: in words, what must hold for the graph to stand for the function; ``guard_code`` is the check of it.
+    * ``guards``: in words, what must hold for the graph to replace the function; ``guard_code`` is the check.
     * ``code``: the function that loads the inputs, runs the graph, repeats side effects and rebuilds the result.
     * ``in_spec`` and ``out_spec``: the structure of ``(args, kwargs)`` and of the result, as torch's pytrees.
 
-    Calling it checks the guards, then runs the graph; it raises :class:`~torchmux.Unsupported` with the guard that
-    fails.
+    A call checks the guards, then runs the graph.  If a guard fails, it raises :class:`~torchmux.Unsupported` with that
+    guard.
     """
 
     def __init__(
-        self, function: Any, session: frames.Session, captured: Captured, in_spec: pytree.TreeSpec, result: Any
+        self, function: Any, session: Session, captured: Captured, in_spec: ti.pytree.TreeSpec, result: Any
     ) -> None:
         assert captured.guards is not None
-        self._function, self._session, self._record = function, session, frames.Record()
+        self._function, self._session, self._record = function, session, Record()
         self.graph_module: torch.fx.GraphModule = captured.graph
         self.inputs = [GraphInput(name, source.words(), static) for name, source, static in captured.inputs]
         self.guards = captured.guards.words()
         self.guard_code = captured.guards.text
         self.code = captured.text
         self.in_spec = in_spec
-        self.out_spec = pytree.tree_flatten(result)[1]
+        self.out_spec = ti.pytree.tree_flatten(result)[1]
 
     @property
     def graph(self) -> torch.fx.Graph:
@@ -79,19 +80,20 @@ def _as_captured(gm: Any, inputs: list, training: bool, static: tuple[int, ...])
 def export(fn: Any, *, dynamic: bool | None = None) -> Callable[..., Exported]:
     """Capture ``fn`` in one graph: ``export(fn)(*args, **kwargs)`` runs it once and returns an :class:`Exported`.
 
-    ``dynamic`` is that of :func:`torchmux.compile`; dimensions can be marked.  What the function raises it raises here.
+    ``dynamic`` works as in :func:`torchmux.compile`, and dimensions can be marked.  Exceptions of the function
+    propagate.
 
     Raises:
-        Unsupported: it cannot be one graph; the message names the line, the reason and the way out.
+        Unsupported: the function cannot be one graph; the message names the line, the reason and the usual fix.
     """
     original = original_of(fn)
     if not callable(original):
         raise TypeError(f"export() takes a function, a method or an nn.Module, not a {type(fn).__name__}")
 
     def run(*args: Any, **kwargs: Any) -> Exported:
-        session = frames.Session(_as_captured, fullgraph=True, dynamic=dynamic, asked="export() wants one graph")
-        record = frames.Record()
-        in_spec = pytree.tree_flatten((args, kwargs))[1]
+        session = open_session(_as_captured, fullgraph=True, dynamic=dynamic, asked="export() requires one graph")
+        record = Record()
+        in_spec = ti.pytree.tree_flatten((args, kwargs))[1]
         outer, asked.exporting = asked.exporting, True
         try:
             result = call(session, record, original, args, kwargs)
@@ -103,10 +105,10 @@ def export(fn: Any, *, dynamic: bool | None = None) -> Callable[..., Exported]:
         name = getattr(original, "__qualname__", type(original).__qualname__)
         graphs = list(record)
         if len(graphs) != 1:
-            found = f"{len(graphs)} came of it ({', '.join(c.qualname for c in graphs)})" if graphs else "there is none"
+            found = f"it became {len(graphs)} ({', '.join(c.qualname for c in graphs)})" if graphs else "it has none"
             raise Unsupported(
-                f"export() wants one graph of {name}, but {found}. What a library or a generator runs is not captured, "
-                f"only the functions that it calls: export the function that has the operators."
+                f"export() requires one graph of {name}, but {found}. The code of libraries and generators is not "
+                f"captured, only the functions that it calls: export the function that contains the operators."
             )
         session.frozen = True
         return Exported(original, session, graphs[0], in_spec, result)

@@ -1,4 +1,4 @@
-"""What the frontend prints when asked to (see :mod:`torchmux.logs`)."""
+"""The frontend's diagnostics (see :mod:`torchmux.logs`)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def place(code: types.CodeType) -> str:
 
 
 def _code_of(graph: Any) -> str:
-    """The code of a graph, and that of the graphs which its operators run."""
+    """The code of a graph, and of the graphs that its operators run."""
     graphs = [(name, part) for name, part in graph.named_modules() if isinstance(part, GraphModule)]
     return "\n".join(f"{name}:{part.code}" if name else part.code for name, part in graphs)
 
 
 def captured(code: types.CodeType, result: Any) -> None:
-    """Everything about one finished capture."""
+    """Print everything about one finished capture."""
     if not enabled():
         return
     where = place(code)
@@ -32,7 +32,7 @@ def captured(code: types.CodeType, result: Any) -> None:
         emit("graph", where, _code_of(result.graph))
         report = getattr(result.compiled, "report", None)
         written = getattr(report, "output_code", None)
-        told = "\n".join(written) if written else "the backend tells no code of its own"
+        told = "\n".join(written) if written else "this backend does not expose generated code"
         emit("output_code", f"{where} for {getattr(report, 'backend', '?')}", told)
     emit("guards", where, result.guards.text)
     emit("bytecode", where, result.text)
@@ -44,9 +44,9 @@ _FAKE_TENSORS = logging.getLogger("torch._subclasses.fake_tensor")
 
 
 class without_meta_errors(logging.Filter):
-    """A block in which torch does not log that an operator has failed on tensors without data.
+    """A block in which torch does not log operators that fail on tensors without data.
 
-    It does so as an error, with a traceback.  To a trace it is a graph break, or the program's own exception.
+    torch logs this as an error, with a traceback.  For a trace it is a graph break, or the program's own exception.
     """
 
     def __enter__(self) -> None:

@@ -1,4 +1,4 @@
-"""Who can compile: descriptions of backends, where they come from, whether they can run here, and with which options.
+"""The registry: descriptions of backends, where they come from, whether they can run here, and their options.
 
 Nothing in this package imports a compiler, or torch, before a graph is compiled.
 """
@@ -12,6 +12,7 @@ from .errors import (
     GraphRefused,
     InvalidOption,
     InvalidSpec,
+    NodesRefused,
     NumericsError,
     TorchmuxError,
     UnknownBackend,
@@ -23,7 +24,20 @@ from .options import OptionInfo
 from .register import register_backend, unregister_backend
 from .report import GraphReport, Placement
 from .resolve import ResolvedBackend, resolve
-from .spec import ANY, API_VERSION, Availability, Backend, BackendSpec, CompiledGraph, CompileRequest, Tombstone
+from .spec import (
+    ANY,
+    API_VERSION,
+    Availability,
+    Backend,
+    BackendExtras,
+    BackendSpec,
+    CompiledGraph,
+    CompiledPart,
+    CompiledPartExtras,
+    CompileRequest,
+    PlainFunction,
+    Tombstone,
+)
 
 __all__ = [
     "ANY",
@@ -31,21 +45,26 @@ __all__ = [
     "Availability",
     "Backend",
     "BackendConflict",
+    "BackendExtras",
     "BackendInfo",
     "BackendSpec",
     "BackendUnavailable",
     "CompilationFailed",
     "CompileRequest",
     "CompiledGraph",
+    "CompiledPart",
+    "CompiledPartExtras",
     "ConstraintViolation",
     "FallbackRefused",
     "GraphRefused",
     "GraphReport",
     "InvalidOption",
     "InvalidSpec",
+    "NodesRefused",
     "NumericsError",
     "OptionInfo",
     "Placement",
+    "PlainFunction",
     "ResolvedBackend",
     "Tombstone",
     "TorchmuxError",

@@ -1,4 +1,4 @@
-"""Whether a backend can run here, found out without importing its compiler."""
+"""Whether a backend can run on this machine, determined without importing its compiler."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from .spec import Availability, BackendSpec
 
 @dataclass(frozen=True)
 class _Lack:
-    """A requirement that is not met; ``found`` is the installed version when there is one."""
+    """An unmet requirement; ``found`` is the installed version if there is one."""
 
     wanted: str
     found: str | None
 
 
 def availability(spec: BackendSpec) -> Availability:
-    """Whether ``spec`` can run here; its ``reason`` is a clause that starts with the backend's name.
+    """Whether ``spec`` can run here; the answer's ``reason`` is a clause that starts with the backend's name.
 
-    Requirements are read from installed metadata, then ``spec.probe()`` is asked.  The answer is kept until
-    :func:`forget`.
+    Requirements are checked against installed metadata, then ``spec.probe()`` is called.  The answer is kept until
+    :func:`forget` is called.
     """
     return _find_out(SameObject(spec))
 
 
 def forget() -> None:
-    """Ask again next time, for instance after something was installed."""
+    """Forget all answers, for example after something was installed."""
     _find_out.cache_clear()
 
 
 def parse_requirement(text: str) -> list[Requirement]:
-    """The alternatives of one requirement, ``"onnxruntime>=1.20 | onnxruntime-gpu>=1.20"``; any of them will do.
+    """The alternatives of one requirement, ``"onnxruntime>=1.20 | onnxruntime-gpu>=1.20"``; any of them is enough.
 
     Raises:
         InvalidSpec: an alternative is not a PEP 508 requirement.
@@ -64,14 +64,14 @@ def _find_out(key: SameObject) -> Availability:
         answer = _probe(spec)
         return answer if answer.ok else Availability(False, f"{spec.name} cannot run here: {answer.reason}")
     reason = f"{spec.name} needs {_needs(lacks)}"
-    # A machine without the hardware is told so now, not after a long installation.  The probe may well fail for what
-    # is missing, so only a plain "no" counts.
+    # A user without the hardware learns it now, not after a long installation.  The probe may fail because of what is
+    # missing, so only a plain "no" counts.
     try:
         answer = spec.probe()
     except Exception:
         return Availability(False, reason)
     if isinstance(answer, Availability) and not answer.ok:
-        reason += f"; besides, {answer.reason}"
+        reason += f"; also, {answer.reason}"
     return Availability(False, reason)
 
 
@@ -82,11 +82,15 @@ def _probe(spec: BackendSpec) -> Availability:
         return Availability(False, f"its probe raised {type(error).__name__}: {error}")
     if not isinstance(answer, Availability):
         return Availability(False, f"its probe returned {answer!r}, which is not an Availability")
-    return answer if answer.ok or answer.reason else Availability(False, "its probe says no and gives no reason")
+    return (
+        answer
+        if answer.ok or answer.reason
+        else Availability(False, "its probe reports that it is unavailable, without a reason")
+    )
 
 
 def _lacking(text: str) -> _Lack | None:
-    """What is missing of one requirement, or ``None`` when it is met."""
+    """The missing part of one requirement, or ``None`` if it is met."""
     alternatives = [r for r in parse_requirement(text) if r.marker is None or r.marker.evaluate()]
     if not alternatives:
         return None  # does not apply to this platform

@@ -1,4 +1,4 @@
-"""Every backend this process knows: those of installed distributions, and those it registered itself."""
+"""Every backend that this process knows: those of installed distributions, and those that it registered itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .spec import Tombstone
 
 
 class Catalog:
-    """Names to candidates.  Installed distributions are looked up at the first use, and again after a refresh."""
+    """A map from names to candidates.  It scans installed distributions at the first use and after each refresh."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -21,7 +21,7 @@ class Catalog:
         self._removed: set[tuple[str, str | None]] = set()  # (name, distribution)
 
     def names(self) -> list[str]:
-        """All names that answer somehow, sorted."""
+        """All known names, sorted, including retired ones."""
         with self._lock:
             known = {*self._registered, *self._read_installed()}
             return sorted(name for name in known if self._candidates(name))
@@ -29,12 +29,12 @@ class Catalog:
     def find(self, name: str) -> Candidate:
         """The one candidate for ``name``.
 
-        A backend registered by this process comes before installed ones, and one that describes itself to torchmux
-        before one that is only known to torch; a retired name yields to a backend that has it now.
+        Backends that this process registered take precedence over installed ones, and backends that describe
+        themselves to torchmux over those that only torch knows.  A retired name yields to a backend that uses it now.
 
         Raises:
-            UnknownBackend: nobody offers it; the message holds the nearest names.
-            BackendConflict: two distributions do; the message names both.
+            UnknownBackend: no backend has this name; the message suggests the closest matches.
+            BackendConflict: two distributions provide it; the message names both.
         """
         with self._lock:
             candidates = self._candidates(normalize(name))
@@ -56,7 +56,7 @@ class Catalog:
             BackendConflict: the name is taken.
         """
         with self._lock:
-            # A retired name is free to be taken, and so is one that only torch knows.
+            # A retired name may be taken, and so may one that only torch knows.
             others = [c for c in self._candidates(candidate.name) if not c.foreign and not _is_retired(c)]
             if others:
                 raise BackendConflict(
@@ -66,10 +66,10 @@ class Catalog:
             self._registered[candidate.name] = candidate
 
     def remove(self, name: str, distribution: str | None = None) -> None:
-        """Forget a name in this process, or only what one distribution offers under it.
+        """Remove a name from this process, or only what one distribution provides under it.
 
         Raises:
-            UnknownBackend: there is nothing of that name, or nothing from that distribution.
+            UnknownBackend: there is no such name, or that distribution does not provide it.
         """
         wanted = normalize(name)
         with self._lock:
@@ -91,7 +91,7 @@ class Catalog:
                     self._removed.add((wanted, candidate.distribution))
 
     def refresh(self) -> None:
-        """Look again at what is installed.  What was registered or removed by this process stays so."""
+        """Scan installed distributions again.  What this process registered or removed stays so."""
         with self._lock:
             self._installed = None
         availability.forget()
@@ -109,8 +109,8 @@ class Catalog:
     def _unknown(self, name: str) -> UnknownBackend:
         known = self.names()
         return UnknownBackend(
-            f"No backend is called {name!r}.{did_you_mean(normalize(name), known)} Known are {listed(known)}; "
-            "`python -m torchmux backends` says what each of them needs."
+            f"There is no backend {name!r}.{did_you_mean(normalize(name), known)} Known backends: {listed(known)}. "
+            "`python -m torchmux backends` shows what each of them needs."
         )
 
 

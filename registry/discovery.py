@@ -1,4 +1,4 @@
-"""Which backends installed distributions offer, read from entry points without importing what they name."""
+"""Which backends installed distributions provide, read from entry points without importing what they name."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TORCH_GROUP = "torch_dynamo_backends"
 FOREIGN_PRIORITY = -1000
 """Below every backend that describes itself."""
 
-# Our own backends stand in torch's group too, for torch.compile; here they would be seen twice.
+# Our own backends are in torch's group too, for torch.compile; without this they would be listed twice.
 _PUBLISHED = "torchmux.registry.published"
 
 
 class Candidate:
-    """One offer to be the backend of some name.  What it names is imported when :meth:`describe` is first called."""
+    """One candidate for a backend name.  :meth:`describe` imports what it names at its first call."""
 
     def __init__(
         self,
@@ -50,8 +50,8 @@ class Candidate:
         """The description, imported once.
 
         Raises:
-            BackendUnavailable: importing it raised; the cause is chained.
-            InvalidSpec: it is not a valid description, or one for another version of the contract.
+            BackendUnavailable: importing it raised an exception, which is chained.
+            InvalidSpec: the description is invalid, or for another version of the contract.
         """
         with self._lock:
             if self._description is None and self._failure is None:
@@ -78,15 +78,15 @@ class Candidate:
             return as_spec(found, self.name, self.source)
         except TorchmuxError:
             raise
-        except Exception as error:  # a description that breaks even its own checks
+        except Exception as error:  # even checking the description raises
             raise InvalidSpec(
-                f"{self.source} describes the backend {self.name!r} in a way that cannot be read: "
+                f"{self.source} provides an unreadable description of the backend {self.name!r}: "
                 f"{type(error).__name__}: {error}"
             ) from error
 
 
 def discover() -> dict[str, list[Candidate]]:
-    """All offers of the installed distributions, by normalized name."""
+    """All candidates of the installed distributions, by normalized name."""
     found: dict[str, list[Candidate]] = {}
     for entry in importlib.metadata.entry_points(group=OUR_GROUP):
         found.setdefault(normalize(entry.name), []).append(_ours(entry))
@@ -104,11 +104,11 @@ def _ours(entry: importlib.metadata.EntryPoint) -> Candidate:
 
 
 def _foreign(entry: importlib.metadata.EntryPoint) -> Candidate:
-    """A function registered for ``torch.compile``: importing it may import a compiler, so nothing is asked of it."""
+    """A function registered for ``torch.compile``; it is not inspected, because importing it may import a compiler."""
     name, version = _distribution(entry)
     spec = BackendSpec(
         name=normalize(entry.name),
-        summary=f"registered with torch.compile by {name}; torchmux knows nothing about it",
+        summary=f"registered with torch.compile by {name}; torchmux has no further information about it",
         load=f"{entry.module}:{entry.attr}",
         graph="torch",
         training=True,

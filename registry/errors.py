@@ -1,10 +1,11 @@
 """Every error that torchmux raises on purpose.
 
-Each message is one paragraph that says what happened, where, and what to do about it.
+Each message is one paragraph that says what happened, where, and how to fix it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -13,7 +14,7 @@ class TorchmuxError(RuntimeError):
 
 
 class UnknownBackend(TorchmuxError):
-    """No backend has this name; the message holds the nearest known names."""
+    """No backend has this name; the message suggests the closest known names."""
 
 
 class BackendUnavailable(TorchmuxError):
@@ -29,30 +30,42 @@ class InvalidSpec(TorchmuxError):
 
 
 class InvalidOption(TorchmuxError, ValueError):
-    """An option or mode the backend does not have, or a value it does not take."""
+    """The backend does not have this option or mode, or does not accept this value."""
 
 
 class Unsupported(TorchmuxError):
-    """``fullgraph=True`` met a graph break: the user's line, the reason and the way out."""
+    """The graph breaks under ``fullgraph=True``; the message has the user's line, the reason and the usual fix."""
 
 
 class ConstraintViolation(TorchmuxError):
-    """A dimension that is marked dynamic has to have one size; the message names the line that needs it."""
+    """A dimension that is marked dynamic needs a fixed size; the message names the line that requires it."""
 
 
 class FallbackRefused(TorchmuxError):
-    """``strict=True`` and some node would not have run in the backend that was asked for."""
+    """Under ``strict=True``, some node would not run in the requested backend."""
 
 
 class GraphRefused(TorchmuxError):
-    """A backend's function raises it for a graph that it cannot take, and has not changed; the message is the reason.
+    """A backend raises it for a graph that it cannot take and has not changed; the message is the reason.
 
-    Eager runs the graph then, with a line in the log and in the report, or ``strict`` refuses it.
+    Eager then runs the graph, with a line in the log and in the report, or ``strict`` raises an error.
     """
 
 
+class NodesRefused(TorchmuxError):
+    """A backend's ``compile`` raises it for nodes that it cannot take after all; the graph is split again without them.
+
+    ``reasons`` maps the names of nodes in the graph that ``compile`` received to the reasons.  Eager runs these nodes,
+    with a line in the log and in the report, or ``strict`` raises an error.
+    """
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"{name}: {reason}" for name, reason in reasons.items()))
+        self.reasons = dict(reasons)
+
+
 class FloatsNeeded(TorchmuxError):
-    """A backend needs certain floats, symbolic in the graph, as constants; the frontend then captures anew.
+    """A backend needs certain floats, which are symbolic in the graph, as constants; the frontend captures again.
 
     ``symbols`` has their names.
     """
@@ -63,10 +76,10 @@ class FloatsNeeded(TorchmuxError):
 
 
 class CompilationFailed(TorchmuxError):
-    """A backend raised while compiling; the cause is chained.
+    """A backend raised an exception while compiling; the exception is chained.
 
-    ``graph`` is the captured graph as Python, and ``reproducer`` the file that holds it with inputs like those of the
-    call, where they are known.
+    ``graph`` is the captured graph as Python.  ``reproducer`` is the file that holds it with inputs like those of the
+    call, if they are known.
     """
 
     graph: str | None = None

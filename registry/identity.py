@@ -1,4 +1,4 @@
-"""When two backends, or two sets of options, count as the same: keys for caches."""
+"""When two backends, or two sets of options, are the same: keys for caches."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 
 def frozen(value: Any) -> Any:
-    """A hashable stand-in that is equal for equal values, telling ``1`` from ``True`` and ``1.0``.
+    """A hashable key that is equal for equal values, but distinguishes ``1`` from ``True`` and ``1.0``.
 
-    Functions, and what cannot be hashed, are equal to themselves only.
+    Functions and unhashable objects are equal only to themselves.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return (type(value), *((f.name, frozen(getattr(value, f.name))) for f in dataclasses.fields(value)))
@@ -31,7 +31,7 @@ def frozen(value: Any) -> Any:
 
 
 class SameObject:
-    """Equal only to itself wrapped again.  Holds the object, so that its identity is not given to another one.
+    """Equal only to a wrapper of the same object.  It holds the object, so no other object can get its id.
 
     A bound method is a new object at every access; two of them are the same if object and function are.
     """

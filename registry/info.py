@@ -1,4 +1,4 @@
-"""The listing: what each known backend is, and whether and why not it can run here."""
+"""The listing: what each known backend is, whether it can run here, and if not, why."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .spec import BackendSpec, Tombstone
 class BackendInfo:
     """One row of :func:`torchmux.backends`.
 
-    ``available`` is ``None`` where only an import would tell: backends that are registered with torch alone.
-    ``version`` is that of the compiler, ``distribution`` what brought the backend (``None``: this process).
+    ``available`` is ``None`` if only an import could tell: this applies to backends registered only with torch.
+    ``version`` is that of the compiler, ``distribution`` what provides the backend (``None``: this process).
     ``error`` is set when the name cannot be used at all: a broken plugin or a conflict.
     """
 
@@ -43,12 +43,12 @@ class BackendInfo:
     priority: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """The row as JSON can hold it."""
+        """The row as a dict that JSON can hold."""
         return {k: list(v) if isinstance(v, tuple) else v for k, v in dataclasses.asdict(self).items()}
 
 
 def rows(catalog: Catalog) -> list[BackendInfo]:
-    """All known backends: those that can run here first, the best of them before the others."""
+    """All known backends: usable ones first, best first."""
     return sorted((_row(catalog, name) for name in catalog.names()), key=_order)
 
 
@@ -67,7 +67,7 @@ def _order(row: BackendInfo) -> tuple[int, int, str]:
 def _row(catalog: Catalog, name: str) -> BackendInfo:
     try:
         candidate = catalog.find(name)
-    except TorchmuxError as error:  # a conflict: it hurts only those who ask for this name
+    except TorchmuxError as error:  # a conflict affects only those who request this name
         return BackendInfo(name, False, str(error), error=str(error))
     try:
         description = candidate.describe()
@@ -83,7 +83,7 @@ def _row(catalog: Catalog, name: str) -> BackendInfo:
 def _described(candidate: Candidate, spec: BackendSpec) -> BackendInfo:
     available: bool | None
     if candidate.foreign:
-        available, reason = None, "not checked: only importing it would tell"
+        available, reason = None, "not checked: this would require importing it"
     else:
         answer = availability(spec)
         available, reason = answer.ok, answer.reason
@@ -108,15 +108,15 @@ def _described(candidate: Candidate, spec: BackendSpec) -> BackendInfo:
 
 
 def retirement(tombstone: Tombstone) -> str:
-    """What to tell someone who asks for a retired name."""
+    """The message for a request for a retired name."""
     reason = tombstone.reason.rstrip(".")
-    bare = tombstone.successor.replace("_", "").isalnum()  # a backend's name; anything else is a phrase
+    bare = tombstone.successor.replace("_", "").isalnum()  # the name of a backend; anything else is a phrase
     successor = f"backend={tombstone.successor!r}" if bare else tombstone.successor.rstrip(".")
     return f"The backend {tombstone.name!r} is retired: {reason}. Use {successor} instead."
 
 
 def _version(candidate: Candidate, spec: BackendSpec) -> str | None:
-    """The installed version of the first requirement that is there; the backend's own where it requires nothing."""
+    """The version of the first requirement that is installed; the backend's own if it requires nothing."""
     if not spec.requires:
         return candidate.distribution_version
     for text in spec.requires:

@@ -1,4 +1,4 @@
-"""From a description to the implementation it names; this is where compilers get imported."""
+"""Loads the implementation that a description names; this imports the compiler."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import functools
 import importlib
 from typing import Any
 
+from .conforms import check_class, check_implementation
 from .errors import BackendUnavailable, InvalidSpec
 from .identity import SameObject
 from .spec import Backend, BackendSpec
-from .validate import is_implementation
 
 
 def load_implementation(spec: BackendSpec) -> Any:
-    """The function or :class:`Backend` object that ``spec.load`` stands for; loaded once for each description.
+    """The function or :class:`Backend` object that ``spec.load`` names; loaded once for each description.
 
     Raises:
-        BackendUnavailable: importing it raised; the cause is chained.
-        InvalidSpec: there is no such attribute, or it cannot compile.
+        BackendUnavailable: importing it raised an exception, which is chained.
+        InvalidSpec: there is no such attribute, or it does not follow the contract.
     """
     return _load(SameObject(spec))
 
@@ -27,13 +27,9 @@ def _load(key: SameObject) -> Any:
     spec: BackendSpec = key.value
     found = import_attribute(spec.load, spec) if isinstance(spec.load, str) else spec.load
     if isinstance(found, type) and isinstance(found, Backend):
+        check_class(found, spec.name)
         found = found()
-    if not (is_implementation(found) or callable(found)):
-        raise InvalidSpec(
-            f"{spec.name} loads {spec.load!r}, which is {found!r} ({type(found).__name__}): neither a "
-            "function (gm, example_inputs, **options) nor an object with supports(node) and "
-            "compile(gm, example_inputs, request)."
-        )
+    check_implementation(found, spec.name, spec.graph)
     return found
 
 
@@ -43,7 +39,7 @@ def import_attribute(path: str, spec: BackendSpec) -> Any:
     try:
         found = importlib.import_module(module_name)
     except Exception as error:
-        hint = f" Install what it needs with: {spec.install}" if spec.install else ""
+        hint = f" Install its requirements with: {spec.install}" if spec.install else ""
         raise BackendUnavailable(
             f"{spec.name} cannot be used: importing {module_name} raised {type(error).__name__}: {error}.{hint}"
         ) from error

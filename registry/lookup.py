@@ -1,4 +1,4 @@
-"""The functions with which users and tools look around: what there is, with which options, and one of it by name."""
+"""Functions for users and tools: list the backends and their options, and look one up by name."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .spec import CompiledGraph
 
 
 def backends() -> list[BackendInfo]:
-    """All known backends with what is known about each, those that can run here first, the best before the others.
+    """All known backends with their details: usable ones first, best first.
 
-    Nothing is compiled and no compiler is imported.  A broken plugin is listed with its error.
+    This compiles nothing and imports no compiler.  A broken plugin is listed with its error.
     """
     return rows(CATALOG)
 
@@ -25,7 +25,7 @@ def backends() -> list[BackendInfo]:
 def list_backends(*, foreign: bool = False) -> list[str]:
     """The names of the backends that can run here, best first.
 
-    With ``foreign``, those follow that are registered with torch alone: whether they can run is not known.
+    With ``foreign``, backends that are registered only with torch follow; whether they can run is not known.
     """
     listing = rows(CATALOG)
     usable = [row.name for row in listing if row.available]
@@ -33,7 +33,7 @@ def list_backends(*, foreign: bool = False) -> list[str]:
 
 
 def list_options(backend: Any = None) -> dict[str, OptionInfo]:
-    """The options that a backend takes, by name; ``None`` is the best backend here.
+    """The options of a backend, by name; ``None`` is the best usable backend.
 
     Raises:
         UnknownBackend: no such name.
@@ -43,7 +43,7 @@ def list_options(backend: Any = None) -> dict[str, OptionInfo]:
 
 
 def list_mode_options(mode: str | None = None, backend: Any = None) -> dict[str, Any]:
-    """The options that ``mode`` stands for in a backend, or those of every mode when it is ``None``.
+    """The options that ``mode`` sets in a backend, or those of every mode if it is ``None``.
 
     Raises:
         InvalidOption: the backend has no such mode.
@@ -64,7 +64,7 @@ def list_mode_options(mode: str | None = None, backend: Any = None) -> dict[str,
 def lookup_backend(name: str) -> Callable[..., CompiledGraph]:
     """A backend as a function ``(gm, example_inputs, *, mode=None, options=None) -> callable``.
 
-    The function compiles one captured graph, for training if gradients are on and an input wants one.
+    The function compiles one captured graph, for training if gradients are enabled and an input requires one.
 
     Raises:
         TorchmuxError: the name cannot be used here, as in :func:`torchmux.compile`.
@@ -74,7 +74,7 @@ def lookup_backend(name: str) -> Callable[..., CompiledGraph]:
 
 
 def compiler_function(name: str) -> Callable[..., CompiledGraph]:
-    """:func:`lookup_backend` without looking: errors come when the function is called."""
+    """Like :func:`lookup_backend`, but nothing is looked up, and errors are raised, until the function is called."""
 
     def compile_graph(
         gm: Any, example_inputs: Sequence[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None
@@ -92,7 +92,7 @@ def compiler_function(name: str) -> Callable[..., CompiledGraph]:
 
 
 def refresh() -> None:
-    """Look again at what is installed, for instance after ``pip install`` in a running notebook."""
+    """Scan installed distributions again, for example after ``pip install`` in a running notebook."""
     CATALOG.refresh()
 
 

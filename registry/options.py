@@ -2,8 +2,8 @@
 
 The types understood in such a dataclass are ``bool``, ``int``, ``float``, ``str``, ``Path``, ``Literal``, enums,
 ``Optional`` and other unions, ``list``, ``tuple`` and ``dict`` of these, and any other class by ``isinstance``.
-``field(metadata={"help": "..."})`` explains an option to the user; ``metadata={"name": "trace.enabled"}`` gives it a
-name that no Python attribute can have.
+``field(metadata={"help": "..."})`` describes an option to the user; ``metadata={"name": "trace.enabled"}`` gives it a
+name that a Python attribute cannot have.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .spec import BackendSpec
 
 
 class FreeOptions(dict[str, Any]):
-    """Stands in ``BackendSpec.options`` of a function without a schema: keywords, passed to it one by one."""
+    """Marks, in ``BackendSpec.options``, a function without a schema, which receives options as keywords."""
 
 
 class TorchOptions(dict[str, Any]):
-    """Stands in ``BackendSpec.options`` of a function that takes ``mode=`` and ``options=`` as torch passes them."""
+    """Marks, in ``BackendSpec.options``, a function that takes ``mode=`` and ``options=`` as torch passes them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,28 +40,28 @@ class OptionInfo:
 
 
 def build_options(spec: BackendSpec, mode: str | None, options: Any) -> Any:
-    """Check ``mode`` and ``options`` against ``spec`` and return what the backend is given.
+    """Check ``mode`` and ``options`` against ``spec`` and return what the backend receives.
 
-    The result shares no container with ``options``: neither the caller nor the backend can reach into the other's, and
-    nothing is carried from one compilation to the next.
+    The result shares no container with ``options``.  Neither the caller nor the backend can change the other's, and
+    nothing carries over from one compilation to the next.
 
     Raises:
         InvalidOption: both are given (torch's rule), or a mode, name or value that the backend does not have.
     """
     if mode is not None and options is not None:
         raise InvalidOption(
-            "Either mode or options can be specified, but both can't be specified at the same time. A mode stands for "
-            f"a set of options: torchmux.list_mode_options({mode!r}, {spec.name!r}) shows it, to copy and change."
+            "Either mode or options can be specified, but both can't be specified at the same time. A mode is a set "
+            f"of options: torchmux.list_mode_options({mode!r}, {spec.name!r}) shows it, so you can copy and change it."
         )
     schema = spec.options
-    if schema is TorchOptions:  # the mode goes to the function as it is
+    if schema is TorchOptions:  # the mode goes to the function unchanged
         return TorchOptions(_as_mapping(spec, options))
     given = _mode_options(spec, mode) if mode is not None else _as_mapping(spec, options)
     if schema is FreeOptions:
         return FreeOptions(given)
     if schema is None:
         if given:
-            raise InvalidOption(f"{spec.name} takes no options, but was given {listed(given)}. Leave them out.")
+            raise InvalidOption(f"{spec.name} takes no options, but was given {listed(given)}. Remove them.")
         return None
     hints = typing.get_type_hints(schema)
     known = {_name(f): f.name for f in dataclasses.fields(schema) if f.init}
@@ -88,7 +88,7 @@ def build_options(spec: BackendSpec, mode: str | None, options: Any) -> Any:
 
 
 def option_table(spec: BackendSpec) -> dict[str, OptionInfo]:
-    """The options of a backend by name; empty when it has none or describes none."""
+    """The options of a backend by name; empty if it has none or describes none."""
     if not _has_schema(spec):
         return {}
     assert spec.options is not None
@@ -104,7 +104,7 @@ def option_table(spec: BackendSpec) -> dict[str, OptionInfo]:
 
 
 def mode_table(spec: BackendSpec) -> dict[str, dict[str, Any]]:
-    """The options that each mode of a backend stands for; every backend has the mode ``"default"``."""
+    """The options that each mode of a backend sets; every backend has the mode ``"default"``."""
     return {"default": {}, **{name: isolated(dict(options)) for name, options in spec.modes.items()}}
 
 
@@ -118,7 +118,7 @@ def as_keywords(options: Any) -> dict[str, Any]:
 
 
 def fresh_copy(options: Any) -> Any:
-    """A copy of what :func:`build_options` returned that a backend may change without anyone else seeing it."""
+    """A copy of what :func:`build_options` returned, which a backend may change freely."""
     if options is None:
         return None
     if isinstance(options, dict):
@@ -127,7 +127,7 @@ def fresh_copy(options: Any) -> Any:
 
 
 def isolated(value: Any) -> Any:
-    """``value`` with its containers copied, all the way down; the leaves are shared."""
+    """``value`` with all nested containers copied; the leaves are shared."""
     if type(value) is dict:
         return {k: isolated(v) for k, v in value.items()}
     if type(value) in (list, tuple, set):
@@ -155,18 +155,18 @@ def describe_type(hint: Any) -> str:
 
 
 class _Mismatch(Exception):
-    """A value is not of the type asked for."""
+    """A value does not have the requested type."""
 
 
 def _checked(value: Any, hint: Any) -> Any:
-    """``value`` as an option of type ``hint``: copied, and an ``int`` made a ``float`` where one is asked for."""
+    """``value`` as an option of type ``hint``: copied, with an ``int`` converted where a ``float`` is required."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return isolated(value)
     if hint is None:
         hint = type(None)
     if origin is Literal:
-        # 1 == True in Python; an option that takes one of them does not take the other.
+        # 1 == True in Python; an option that accepts one of them does not accept the other.
         return _require(any(type(value) is type(a) and value == a for a in args), value)
     if origin in (Union, types.UnionType):
         for arg in args:
@@ -219,7 +219,7 @@ def _has_schema(spec: BackendSpec) -> bool:
 
 
 def _name(option: dataclasses.Field[Any]) -> str:
-    """How users write an option."""
+    """An option's name as users write it."""
     name: str = option.metadata.get("name", option.name)
     return name
 

@@ -1,4 +1,4 @@
-"""Running the short form of a backend: a function ``(gm, example_inputs, **options) -> callable``."""
+"""Runs the short form of a backend: a function ``(gm, example_inputs, **options) -> callable``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger("torchmux.fallback")
 
 
 class PlainGraph:
-    """The callable a plain function returned, with the report of how it came to be."""
+    """The callable that a plain function returned, with the report of its compilation."""
 
     __slots__ = ("function", "report")
 
@@ -37,10 +37,10 @@ def compile_plain(
     *,
     training: bool,
 ) -> CompiledGraph:
-    """Hand the whole graph to ``function``, or to eager where ``spec`` or the function says that it cannot take it.
+    """Hand the whole graph to ``function``, or to eager if ``spec`` or the function says that it cannot take it.
 
     Raises:
-        FallbackRefused: eager would have run it and the request is strict.
+        FallbackRefused: eager would run it, but the request is strict.
         CompilationFailed: what ``function`` returned cannot be called.
     """
     report = GraphReport(backend=spec.name, phase="training" if training else "inference", partitions=1)
@@ -53,8 +53,8 @@ def compile_plain(
     except GraphRefused as refused:
         if request.strict:
             raise FallbackRefused(
-                f"strict=True, and {spec.name} would not run this graph: {refused}. Without strict, eager runs it; "
-                "torchmux.backends() says what each backend takes."
+                f"{spec.name} cannot run this graph, and strict=True forbids a fallback: {refused}. Without strict, "
+                "eager runs it; torchmux.backends() shows what each backend accepts."
             ) from None
         log.warning("%s: torch runs a whole graph of %d operators: %s", spec.name, len(report.placements), refused)
         report.partitions = 0
@@ -67,7 +67,7 @@ def compile_plain(
             "callable that takes the graph's inputs and returns the tuple of its outputs."
         )
     if isinstance(getattr(compiled, "report", None), GraphReport):
-        return compiled  # it knows better what ran where
+        return compiled  # its own report knows better what ran where
     report.output_code = output_code_of(compiled)
     return PlainGraph(compiled, report)
 
@@ -75,7 +75,7 @@ def compile_plain(
 def _keywords(request: CompileRequest) -> dict[str, Any]:
     if not isinstance(request.options, TorchOptions):
         return as_keywords(request.options)
-    # As torch.compile does: the two keywords are left out where the user gave nothing.
+    # As torch.compile does: the two keywords are omitted if the user gave none.
     keywords: dict[str, Any] = {}
     if request.mode is not None and request.mode != "default":
         keywords["mode"] = request.mode
@@ -85,19 +85,19 @@ def _keywords(request: CompileRequest) -> dict[str, Any]:
 
 
 def _refusal(spec: BackendSpec, example_inputs: Sequence[Any], training: bool) -> str | None:
-    """Why the description forbids to hand over a graph with these inputs, or ``None``."""
+    """Why the description rules out a graph with these inputs, or ``None``."""
     import torch
 
     if training and not spec.training:
-        return f"{spec.name} does not train"
+        return f"{spec.name} does not support training"
     for value in example_inputs:
         if isinstance(value, torch.SymInt) and not spec.dynamic_shapes:
-            return f"{spec.name} takes no symbolic sizes"
+            return f"{spec.name} does not support symbolic sizes"
         if not isinstance(value, torch.Tensor):
             continue
         if ANY not in spec.devices and value.device.type not in spec.devices:
             return f"{spec.name} does not run on {value.device.type}"
-        # Integers and booleans are indices and masks; the list of dtypes is about what is computed in.
+        # Integers and booleans are indices and masks; the list of dtypes is about computation.
         name = str(value.dtype).removeprefix("torch.")
         if (value.is_floating_point() or value.is_complex()) and ANY not in spec.dtypes and name not in spec.dtypes:
             return f"{spec.name} does not compute in {name}"

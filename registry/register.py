@@ -1,4 +1,4 @@
-"""Adding backends to this process, and taking them out again."""
+"""Adds backends to this process and removes them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def register_backend(backend: _T, /, *, name: str | None = None, **fields: Any) 
 @overload
 def register_backend(backend: None = None, /, *, name: str | None = None, **fields: Any) -> Callable[[_T], _T]: ...
 def register_backend(backend: Any = None, /, *, name: str | None = None, **fields: Any) -> Any:
-    """Register a backend for this process; returns what it was given, so that it serves as a decorator too.
+    """Register a backend for this process.  Returns its argument, so it also works as a decorator.
 
     Forms::
 
@@ -30,7 +30,7 @@ def register_backend(backend: Any = None, /, *, name: str | None = None, **field
         @register_backend                                  # the function's own name
         @register_backend(name="mine", options=MyOptions)  # any field of BackendSpec
 
-    A class is registered like a function if it has ``supports`` and ``compile``; one object of it is made, without
+    A class with ``supports`` and ``compile`` is registered like a function.  It is instantiated once, without
     arguments, at the first compile.
 
     Raises:
@@ -41,7 +41,7 @@ def register_backend(backend: Any = None, /, *, name: str | None = None, **field
         return lambda decorated: register_backend(decorated, name=name, **fields)
     if isinstance(backend, (BackendSpec, Tombstone)):
         if name is not None or fields:
-            raise InvalidSpec(f"The description of {backend.name!r} is complete; pass it without further fields.")
+            raise InvalidSpec(f"The description of {backend.name!r} is complete; pass it without other fields.")
         description = as_spec(backend, backend.name, _SOURCE)
     elif is_implementation(backend):
         spec = describe(backend, name, **fields)
@@ -57,11 +57,11 @@ def register_backend(backend: Any = None, /, *, name: str | None = None, **field
 
 
 def unregister_backend(name: str, *, distribution: str | None = None) -> None:
-    """Forget a backend in this process; with ``distribution``, only what that distribution offers under the name.
+    """Remove a backend from this process; with ``distribution``, only what that distribution provides under the name.
 
-    Code that is compiled already keeps working.
+    Code that is already compiled keeps working.
 
     Raises:
-        UnknownBackend: there is nothing to forget.
+        UnknownBackend: there is nothing to remove.
     """
     CATALOG.remove(name, distribution)

@@ -11,7 +11,7 @@ from typing import Any
 class Placement:
     """Where one node of a captured graph was placed.
 
-    ``placed_on`` is a backend name or ``"eager"``; ``reason`` is set when that is not the backend asked for.
+    ``placed_on`` is a backend name or ``"eager"``; ``reason`` is set if that is not the requested backend.
     ``where`` is the user's source line (``file:line``) when it is known.
     """
 
@@ -24,7 +24,7 @@ class Placement:
 
 @dataclass
 class GraphReport:
-    """The outcome of handing one captured graph to one backend.
+    """The result of handing one captured graph to one backend.
 
     ``phase`` is ``"inference"`` or ``"training"``; seconds are wall-clock.  For a training graph the placements cover
     the forward and the backward graph.
@@ -37,16 +37,16 @@ class GraphReport:
     compile_seconds: float = 0.0
     cache_hits: int = 0
     notes: list[str] = field(default_factory=list)
-    output_code: list[str] = field(default_factory=list)  # what the backend made of each part, where it says so
+    output_code: list[str] = field(default_factory=list)  # the code of each part, if the backend exposes it
 
     @property
     def fallbacks(self) -> list[Placement]:
-        """The placements that are not on the backend asked for."""
+        """The placements that are not on the requested backend."""
         return [p for p in self.placements if p.placed_on != self.backend]
 
     @property
     def share(self) -> float:
-        """Share of nodes, 0 to 1, that the backend itself runs (1.0 for an empty graph)."""
+        """Share of nodes, from 0 to 1, that the backend itself runs (1.0 for an empty graph)."""
         if not self.placements:
             return 1.0
         return 1.0 - len(self.fallbacks) / len(self.placements)
@@ -62,7 +62,7 @@ def place_all(graph: Any, placed_on: str, reason: str | None = None) -> list[Pla
 
 
 def output_code_of(run: Any) -> list[str]:
-    """The code that a backend's callable tells of itself: its ``output_code``, or the text of an FX module."""
+    """The code that a backend's callable exposes: its ``output_code``, or the text of an FX module."""
     told = getattr(run, "output_code", None)
     if told is None:
         told = getattr(getattr(run, "__self__", run), "code", None)
@@ -86,7 +86,7 @@ def operator_name(node: Any) -> str:
 
 
 def source_line(node: Any) -> str | None:
-    """``file:line`` of the innermost user frame that an FX node came from, when the capture noted it."""
+    """``file:line`` of the innermost user frame that an FX node came from, if the capture recorded it."""
     if (noted := node.meta.get("source_line")) is not None:
         return str(noted)
     found = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")

@@ -1,4 +1,4 @@
-"""From what the user wrote as ``backend=`` to something that compiles graphs."""
+"""Turns the user's ``backend=`` argument into something that compiles graphs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PIPELINE = "torchmux.backends.common.pipeline.pipeline:compile_graph"
 class ResolvedBackend:
     """A backend that can run here, with checked options.
 
-    ``options`` is an instance of ``spec.options`` (or a dict for functions without a schema); treat it as read-only,
+    ``options`` is an instance of ``spec.options`` (or a dict for functions without a schema).  Treat it as read-only;
     every compilation gets its own copy.
     """
 
@@ -41,14 +41,14 @@ class ResolvedBackend:
 
     @functools.cached_property
     def key(self) -> Hashable:
-        """Equal for equal backend, options, mode and strictness: code compiled under one key serves them all.
+        """Equal for equal backend, options, mode and strictness, which share the code compiled under one key.
 
-        A function given as backend is only equal to itself.
+        A function given as a backend is equal only to itself.
         """
         return (frozen(self.spec), frozen(self.options), self.mode, self.strict)
 
     def request(self, **changes: Any) -> CompileRequest:
-        """What the backend is told besides the graph, with its own copy of the options; ``changes`` are fields."""
+        """What the backend receives besides the graph, with its own copy of the options; ``changes`` are fields."""
         told = CompileRequest(
             backend=self.name,
             options=fresh_copy(self.options),
@@ -72,9 +72,9 @@ class ResolvedBackend:
         ``static_inputs`` are the positions of parameters and buffers among ``example_inputs``.
 
         Raises:
-            BackendUnavailable: importing the implementation raised.
-            FallbackRefused: ``strict``, and the backend would not run all of the graph.
-            CompilationFailed: the backend raised something else, which is chained.
+            BackendUnavailable: importing the implementation raised an exception.
+            FallbackRefused: under ``strict``, the backend would not run all of the graph.
+            CompilationFailed: the backend raised another exception, which is chained.
         """
         implementation = load_implementation(self.spec)
         try:
@@ -105,16 +105,16 @@ def resolve(
     dynamic: bool | None = None,
     strict: bool = False,
 ) -> ResolvedBackend:
-    """Find a backend and check everything that can be checked before there is a graph.
+    """Find a backend and check everything that can be checked without a graph.
 
-    ``backend`` is a name, a :class:`BackendSpec`, an implementation, or ``None`` for the best that runs here.
+    ``backend`` is a name, a :class:`BackendSpec`, an implementation, or ``None`` for the best usable backend.
 
     Raises:
         UnknownBackend: no such name.
-        BackendConflict: two distributions offer it.
-        BackendUnavailable: it is retired, broken, or lacks something; the message says what helps.
+        BackendConflict: two distributions provide it.
+        BackendUnavailable: it is retired, broken, or lacks something; the message says how to fix it.
         InvalidSpec: its description is malformed, or for another version of the contract.
-        InvalidOption: mode or options are not what it takes.
+        InvalidOption: it does not accept this mode or these options.
     """
     spec = usable_spec(backend)
     checked = build_options(spec, mode, options)
@@ -156,14 +156,14 @@ def _best() -> BackendSpec:
     usable = [row.name for row in rows(CATALOG) if row.available]
     if not usable:
         raise BackendUnavailable(
-            "No backend can run here, not even eager, which comes with torchmux: the installation is damaged. "
-            "Repair it with: python -m pip install --force-reinstall --no-deps torchmux"
+            "No backend can run on this machine, not even eager, which comes with torchmux. The installation is "
+            "damaged. Repair it with: python -m pip install --force-reinstall --no-deps torchmux"
         )
     return known_spec(usable[0])
 
 
 def _check_keywords(spec: BackendSpec, mode: str | None, options: Any) -> None:
-    """Refuse now what a function without a schema would refuse, less clearly, when it is called."""
+    """Refuse early what a function without a schema would refuse less clearly when it is called."""
     if isinstance(spec.load, str) or not isinstance(options, (FreeOptions, TorchOptions)):
         return
     known = keyword_names(spec.load)
@@ -171,7 +171,7 @@ def _check_keywords(spec: BackendSpec, mode: str | None, options: Any) -> None:
         return
     if isinstance(options, TorchOptions):
         if mode not in (None, "default") and "mode" not in known:
-            raise InvalidOption(f"{spec.name} has no modes: its function takes no keyword 'mode'. Leave out {mode!r}.")
+            raise InvalidOption(f"{spec.name} has no modes: its function takes no keyword 'mode'. Remove {mode!r}.")
         return
     for name in options:
         if name not in known:

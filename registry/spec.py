@@ -1,12 +1,38 @@
-"""The contract with a backend, version 1: what a backend says of itself and what it is asked to compile."""
+"""The contract with a backend, version 1: what a backend says of itself.
+
+What it is asked to do stands in :mod:`.contract`, and is named here as well.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
-from .report import GraphReport
+from .contract import (
+    Backend,
+    BackendExtras,
+    CompiledGraph,
+    CompiledPart,
+    CompiledPartExtras,
+    CompileRequest,
+    PlainFunction,
+)
+
+__all__ = [
+    "ANY",
+    "API_VERSION",
+    "Availability",
+    "Backend",
+    "BackendExtras",
+    "BackendSpec",
+    "CompileRequest",
+    "CompiledGraph",
+    "CompiledPart",
+    "CompiledPartExtras",
+    "PlainFunction",
+    "Tombstone",
+]
 
 API_VERSION = 1
 
@@ -64,37 +90,3 @@ class Tombstone:
     name: str
     reason: str
     successor: str
-
-
-@dataclass(frozen=True)
-class CompileRequest:
-    """Everything besides the graph that a backend may want to know."""
-
-    backend: str
-    options: Any = None  # an instance of ``spec.options``
-    mode: str | None = None
-    dynamic: bool | None = None
-    strict: bool = False
-    phase: Literal["inference", "forward", "backward"] = "inference"
-    fingerprint: str = ""
-    static_inputs: tuple[int, ...] = ()  # positions of parameters and buffers among the inputs
-
-
-@runtime_checkable
-class CompiledGraph(Protocol):
-    """Takes the graph's flat inputs, returns the flat tuple of its outputs."""
-
-    report: GraphReport
-
-    def __call__(self, *args: Any) -> Sequence[Any]: ...
-
-
-@runtime_checkable
-class Backend(Protocol):
-    """The full form of an implementation; a plain function is the short form."""
-
-    def supports(self, node: Any) -> Literal[True] | str:
-        """``True``, or the reason why ``node`` (a ``torch.fx.Node`` with ``meta["val"]``) cannot be compiled."""
-
-    def compile(self, gm: Any, example_inputs: Sequence[Any], request: CompileRequest) -> Callable[..., Sequence[Any]]:
-        """Compile ``gm``, all of whose nodes were supported."""

@@ -1,4 +1,4 @@
-"""Is this a description that this version of torchmux can work with?"""
+"""Checks that a description is valid for this version of torchmux."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_.]*")
 
 
 def as_spec(found: Any, name: str, source: str) -> BackendSpec | Tombstone:
-    """What an entry point or ``register_backend`` was given, as a checked description named ``name``.
+    """A checked description named ``name``, made from what an entry point or ``register_backend`` received.
 
-    ``source`` says in messages where it comes from.
+    Messages name ``source`` as its origin.
 
     Raises:
         InvalidSpec: it is neither a description nor an implementation, or a malformed one.
@@ -28,7 +28,8 @@ def as_spec(found: Any, name: str, source: str) -> BackendSpec | Tombstone:
     if isinstance(found, (BackendSpec, Tombstone)):
         if normalize(found.name) != normalize(name):
             raise InvalidSpec(
-                f"{source} registers a backend as {name!r} that calls itself {found.name!r}. Both must be the same."
+                f"{source} registers a backend under the name {name!r}, but its own name is {found.name!r}. Both must "
+                "be the same."
             )
         if isinstance(found, BackendSpec):
             check_spec(found, source)
@@ -47,19 +48,19 @@ def check_spec(spec: BackendSpec, source: str) -> None:
     """
     if spec.api != API_VERSION:
         raise InvalidSpec(
-            f"{source} describes the backend {spec.name!r} for version {spec.api!r} of the contract; this torchmux "
-            f"speaks version {API_VERSION}. Install releases of the two that were made for each other."
+            f"{source} describes the backend {spec.name!r} for version {spec.api!r} of the contract, but this torchmux "
+            f"supports version {API_VERSION}. Install compatible releases of the two."
         )
     problem = _problem(spec)
     if problem:
-        raise InvalidSpec(f"{source} describes the backend {spec.name!r} wrongly: {problem}.")
+        raise InvalidSpec(f"{source} provides an invalid description of the backend {spec.name!r}: {problem}.")
     try:
         for text in spec.requires:
             parse_requirement(text)
         for options in spec.modes.values():
             build_options(dataclasses.replace(spec, modes={}), None, options)
     except TorchmuxError as error:
-        raise InvalidSpec(f"{source} describes the backend {spec.name!r} wrongly: {error}") from error
+        raise InvalidSpec(f"{source} provides an invalid description of the backend {spec.name!r}: {error}") from error
 
 
 def is_implementation(value: Any) -> bool:
@@ -68,10 +69,10 @@ def is_implementation(value: Any) -> bool:
 
 
 def describe(implementation: Callable[..., Any] | Any, name: str | None = None, **fields: Any) -> BackendSpec:
-    """The description of a bare implementation, as far as it can be told; ``fields`` override what is told.
+    """The description of a bare implementation, as far as it can be inferred; ``fields`` override what is inferred.
 
-    A plain function gets the graph as it was captured, for any device and dtype, and is trusted to train.  An object
-    or class with ``supports`` and ``compile`` gets the defaults of :class:`BackendSpec`.
+    A plain function gets the graph as captured, for any device and dtype, and is assumed to support training.  An
+    object or class with ``supports`` and ``compile`` gets the defaults of :class:`BackendSpec`.
     """
     if name is None:
         name = normalize(getattr(implementation, "__name__", None) or type(implementation).__name__)
@@ -108,7 +109,7 @@ def keyword_names(function: Callable[..., Any]) -> set[str] | None:
 
 
 def _open_options(function: Callable[..., Any]) -> type:
-    """Torch hands a custom backend its options as one keyword, ``options``: a function that names it expects that."""
+    """Torch passes a custom backend its options as one keyword, ``options``; a function that names it expects this."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -123,16 +124,16 @@ def _first_line(implementation: Any) -> str:
 
 def _problem(spec: BackendSpec) -> str | None:
     if not isinstance(spec.name, str) or not _NAME.fullmatch(normalize(spec.name)):
-        return "its name may hold letters, digits, '_', '-' and '.' only"
+        return "its name may contain only letters, digits, '_', '-' and '.'"
     if not (isinstance(spec.load, str) or is_implementation(spec.load)):
         return f"load must be 'module:attribute' or the implementation, not {spec.load!r}"
     if isinstance(spec.load, str) and not re.fullmatch(r"[\w.]+:[\w.]+", spec.load):
-        return f"load must read 'module:attribute', not {spec.load!r}"
+        return f"load must have the form 'module:attribute', not {spec.load!r}"
     if spec.graph not in ("torch", "aten"):
         return f"graph must be 'torch' or 'aten', not {spec.graph!r}"
     for field in ("requires", "devices", "dtypes"):
         value = getattr(spec, field)
-        # A string is a sequence of strings too: ("numpy") without its comma would be read letter by letter.
+        # A string is also a sequence of strings: ("numpy") without its comma would be read letter by letter.
         if not isinstance(value, (tuple, list)) or not all(isinstance(item, str) for item in value):
             return f"{field} must be a tuple of strings, not {value!r}"
     if not isinstance(spec.modes, Mapping) or not all(isinstance(m, Mapping) for m in spec.modes.values()):

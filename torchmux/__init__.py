@@ -1,4 +1,4 @@
-"""One ``torch.compile``-style front door for every compiler that is installed.
+"""One ``torch.compile``-style front door for every installed compiler.
 
 Importing this package imports neither a backend nor torch's own compiler.  The front door itself is imported when its
 first name is used.
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 # imported, and this line rebinds the name right after that.
 from .config import config
 from .logs import set_logs
+from .version import __version__
 
 if TYPE_CHECKING:
     from torchmux.backends.common.cache.artifacts import load_cache_artifacts, save_cache_artifacts
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
         GraphReport,
         InvalidOption,
         InvalidSpec,
+        NodesRefused,
         NumericsError,
         Placement,
         Tombstone,
@@ -66,8 +68,6 @@ if TYPE_CHECKING:
         register_backend,
         unregister_backend,
     )
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Availability",
@@ -84,6 +84,7 @@ __all__ = [
     "GraphReport",
     "InvalidOption",
     "InvalidSpec",
+    "NodesRefused",
     "NumericsError",
     "Placement",
     "Tombstone",
@@ -160,6 +161,7 @@ _HOMES = {
         "GraphReport",
         "InvalidOption",
         "InvalidSpec",
+        "NodesRefused",
         "NumericsError",
         "Placement",
         "Tombstone",
@@ -179,13 +181,13 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 def __getattr__(name: str) -> Any:
     if name == "backends":
-        # A function to call and the package of the backends at once; see its own text.
+        # Both a function and the package of the backends; see its docstring.
         return importlib.import_module("torchmux.backends")
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'torchmux' has no attribute {name!r}")
     value = getattr(importlib.import_module(home), name)
-    globals()[name] = value  # the next access does not come here
+    globals()[name] = value  # the next access bypasses this function
     return value
 
 

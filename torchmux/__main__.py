@@ -1,4 +1,4 @@
-"""``python -m torchmux``, and the command ``torchmux``."""
+"""Runs the command line as ``python -m torchmux`` and as the command ``torchmux``."""
 
 import sys
 

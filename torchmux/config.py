@@ -1,9 +1,9 @@
 """Settings that hold for the whole process.
 
-``torchmux.config`` is the one :class:`Config` of the process.  Like torch's own settings its values are shared by all
-threads: a ``patch`` in one thread is seen by the others while it lasts.  Each change is atomic.
+``torchmux.config`` is the only :class:`Config` of the process.  Like torch's own settings, all threads share its
+values: other threads see a ``patch`` in one thread while it lasts.  Each change is atomic.
 
-The environment sets what the process begins with: ``TORCHMUX_RECOMPILE_LIMIT=2``, ``TORCHMUX_SUPPRESS_ERRORS=1``.
+The environment sets the initial values: ``TORCHMUX_RECOMPILE_LIMIT=2``, ``TORCHMUX_SUPPRESS_ERRORS=1``.
 """
 
 from __future__ import annotations
@@ -29,41 +29,41 @@ def _default_cache_dir() -> Path:
 
 @dataclass
 class Config:
-    """The settings; setting a name that is not among them raises ``AttributeError`` with the nearest one."""
+    """The settings.  Setting an unknown name raises an ``AttributeError`` that suggests the closest match."""
 
     recompile_limit: int = 8
-    """How often one code object is compiled under one ``compile()`` call before its frames run in eager mode."""
+    """How many times one code object is compiled under one ``compile()`` call before its frames run in eager."""
 
     accumulated_recompile_limit: int = 256
-    """How often one code object is compiled under all ``compile()`` calls before its frames run in eager mode."""
+    """How many times one code object is compiled under all ``compile()`` calls before its frames run in eager."""
 
     fail_on_recompile_limit_hit: bool = False
-    """Raise ``Unsupported`` where one of the two limits is reached, as ``fullgraph=True`` does."""
+    """Raise ``Unsupported`` when one of the two limits is reached, as ``fullgraph=True`` does."""
 
     assume_static_by_default: bool = True
-    """With ``dynamic=None``, take every size for a constant at first."""
+    """With ``dynamic=None``, treat every size as a constant at first."""
 
     automatic_dynamic_shapes: bool = True
-    """With ``dynamic=None``, compile a size that changed as a symbol the second time."""
+    """With ``dynamic=None``, make a size that changed symbolic in the next compilation."""
 
     capture_scalar_outputs: bool = False
-    """Capture ``tensor.item()`` as a symbol instead of breaking the graph; always so with ``fullgraph=True``."""
+    """Capture ``tensor.item()`` as a symbol instead of breaking the graph; always with ``fullgraph=True``."""
 
     capture_dynamic_output_shape_ops: bool = False
     """Capture operators whose output size depends on data, such as ``nonzero``, instead of breaking the graph; always
-    so with ``fullgraph=True``."""
+    with ``fullgraph=True``."""
 
     allow_unspec_int_on_nn_module: bool = False
-    """Let numbers that are attributes of modules inside the compiled one become symbols when they change."""
+    """Let numeric attributes of modules inside the compiled module become symbolic when they change."""
 
     suppress_errors: bool = False
-    """Run a graph in torch, with a warning, when a backend fails to compile it or is not there."""
+    """Run a graph in torch, with a warning, if a backend fails to compile it or is unavailable."""
 
     verify_correctness: bool = False
     """Compare the first call of every compiled graph with eager, and raise ``NumericsError`` if they differ."""
 
     disable: bool = False
-    """Compile nothing: compiled functions and modules run as they were written."""
+    """Turn compilation off: compiled functions and modules run in eager."""
 
     verbose: bool = False
     """Keep torchmux's own frames in the tracebacks of exceptions that leave compiled code."""
@@ -75,7 +75,7 @@ class Config:
     """Keep compiled artifacts on disk."""
 
     cache_dir: Path = field(default_factory=_default_cache_dir)
-    """Where they are kept: ``TORCHMUX_CACHE_DIR``, or ``torchmux`` in the user's cache folder."""
+    """Where compiled artifacts are kept: ``TORCHMUX_CACHE_DIR``, or ``torchmux`` in the user's cache folder."""
 
     def __post_init__(self) -> None:
         for name in _NAMES:
@@ -102,13 +102,13 @@ class Config:
     def patch(
         self, changes: Mapping[str, Any] | str | None = None, value: Any = None, /, **more: Any
     ) -> Iterator[Config]:
-        """Change settings for a block (``with config.patch(recompile_limit=1):``) or, as a decorator, for each call.
+        """Change settings for a block (``with config.patch(recompile_limit=1):``) or, as a decorator, during each call.
 
-        Takes keywords, a mapping, or a name and a value.  Patches nest; each restores what it found.
+        Takes keywords, a mapping, or a name and a value.  Patches nest; each restores the values that it found.
 
         Raises:
-            AttributeError: a name that is not a setting; nothing is changed then.
-            TypeError: a value of the wrong type; nothing stays changed then.
+            AttributeError: a name is not a setting; no setting changes.
+            TypeError: a value has the wrong type; no setting stays changed.
         """
         wanted = {**({changes: value} if isinstance(changes, str) else changes or {}), **more}
         for name in wanted:
@@ -126,13 +126,13 @@ class Config:
                     setattr(self, name, value)
 
     def to_dict(self) -> dict[str, Any]:
-        """All settings and their present values."""
+        """All settings and their current values."""
         return {name: getattr(self, name) for name in _NAMES}
 
 
 _LOCK = threading.RLock()
 _NAMES = tuple(f.name for f in fields(Config))
-# The defaults whose type is a plain one tell what type a new value must have.
+# The defaults with a plain type determine the type of a new value.
 _SAMPLE = {f.name: f.default for f in fields(Config) if isinstance(f.default, int)}
 
 
@@ -143,7 +143,7 @@ _OTHER_VARIABLES = ("logs",)
 def _parse_bool(text: str) -> bool:
     known = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
     if text.strip().lower() not in known:
-        raise ValueError(f"{text!r} is none of {', '.join(known)}")
+        raise ValueError(f"{text!r} is not one of {', '.join(known)}")
     return known[text.strip().lower()]
 
 
@@ -158,12 +158,12 @@ _PARSERS = {bool: _parse_bool, int: _parse_int}
 
 
 def _check_variable(name: str) -> None:
-    """Warn of a misspelt variable; others may use our prefix for what is theirs."""
+    """Warn about a misspelled variable; other programs may use the prefix for their own variables."""
     known = (*_NAMES, *_OTHER_VARIABLES)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
     if near and name not in known:
         wanted, meant = f"{_PREFIX}{name.upper()}", f"{_PREFIX}{near[0].upper()}"
-        warnings.warn(f"{wanted} is no setting of torchmux. Did you mean {meant}?", stacklevel=4)
+        warnings.warn(f"{wanted} is not a setting of torchmux. Did you mean {meant}?", stacklevel=4)
 
 
 def _check_name(name: str) -> None:

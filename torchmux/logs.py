@@ -1,4 +1,4 @@
-"""``TORCHMUX_LOGS=graph,guards``, or ``torchmux.set_logs(graph=True, guards=True)``: what to print to stderr."""
+"""Diagnostics on stderr: ``TORCHMUX_LOGS=graph,guards``, or ``torchmux.set_logs(graph=True, guards=True)``."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ import warnings
 
 KINDS = {
     "graph": "each captured graph, as Python",
-    "guards": "what is checked before captured code runs again, as Python",
-    "recompiles": "why no compiled code fitted a call",
-    "graph_breaks": "where a graph ended, why, and the way out",
-    "bytecode": "the function that runs in place of a captured frame",
-    "output_code": "the code that a backend made of a graph",
-    "fusion": "which operators a backend joined, and why others stayed apart",
-    "perf_hints": "what keeps a graph from being faster",
+    "guards": "the checks that run before captured code is reused, as Python",
+    "attempts": "each attempt to capture a frame, and why the next one starts again",
+    "recompiles": "why a call matched no compiled code",
+    "graph_breaks": "where a graph ended, why, and the usual fix",
+    "bytecode": "the function that replaces a captured frame",
+    "output_code": "the code that a backend generated for a graph",
+    "fusion": "which operators a backend fused, and why it did not fuse others",
+    "perf_hints": "what keeps a graph from running faster",
     "kernel_times": "how long each kernel took",
     "tuning": "what a search for faster kernels has found so far",
 }
-"""What can be asked for.  The last four are told by backends that have something to say about them."""
+"""The kinds of output.  Only backends that support the last four print them."""
 
 _enabled: frozenset[str] | None = None
 
 
 def set_logs(**kinds: bool) -> None:
-    """Print these kinds, and no others, from now on: ``set_logs(graph_breaks=True, recompiles=True)``.
+    """Print only these kinds from now on: ``set_logs(graph_breaks=True, recompiles=True)``.
 
-    Without arguments, what ``TORCHMUX_LOGS`` asks for.  Raises ValueError for a kind that there is not.
+    Without arguments, print what ``TORCHMUX_LOGS`` selects.  Raises ValueError for an unknown kind.
     """
     global _enabled
     for kind in kinds:
@@ -37,7 +38,7 @@ def set_logs(**kinds: bool) -> None:
 
 
 def enabled() -> frozenset[str]:
-    """The kinds that are printed.  Unknown ones in the environment are warned of once."""
+    """The kinds that are printed.  Unknown kinds in the environment cause one warning."""
     global _enabled
     if _enabled is None:
         asked = {kind.strip() for kind in os.environ.get("TORCHMUX_LOGS", "").split(",")} - {""}
@@ -47,13 +48,13 @@ def enabled() -> frozenset[str]:
     return _enabled
 
 
-def emit(kind: str, title: str, text: str) -> None:
-    """Print ``text`` if its kind was asked for."""
+def emit(kind: str, title: str, *text: str) -> None:
+    """Print a title, and ``text`` below it, if their kind is enabled."""
     if kind in enabled():
-        print(f"[torchmux {kind}] {title}\n{text}", file=sys.stderr, flush=True)
+        print("\n".join((f"[torchmux {kind}] {title}", *text)), file=sys.stderr, flush=True)
 
 
 def _unknown(kind: str) -> str:
     near = difflib.get_close_matches(kind, KINDS, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"there is no {kind!r} to print.{hint} There are: {', '.join(KINDS)}."
+    return f"unknown kind {kind!r}.{hint} The kinds are: {', '.join(KINDS)}."

@@ -1,6 +1,6 @@
-"""Architectures of ``transformers`` by kind, tiny and with random weights: nothing is downloaded.
+"""Architectures of ``transformers`` by kind, tiny and with random weights; nothing is downloaded.
 
-The frontend's tests and ``benchmarks/models.py`` capture them; their computations mean nothing.
+Tests, the conformance suite and benchmarks share them; the results of their computations have no meaning.
 """
 
 from __future__ import annotations

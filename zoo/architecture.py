@@ -1,4 +1,4 @@
-"""What one entry of the zoo is, and the inputs that entries share."""
+"""The class of a zoo entry, and the inputs that entries share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Depth = Literal["tiny", "deep"]
 BATCH = 2
 LENGTH = 12
 
-# What most configurations of language models call the same.
+# Settings that most configurations of language models share.
 TEXT: Mapping[str, Any] = {
     "vocab_size": 100,
     "hidden_size": 32,
@@ -26,7 +26,7 @@ TEXT: Mapping[str, Any] = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-# The same for encoders of images.
+# The same for image encoders.
 PATCHES: Mapping[str, Any] = {
     "image_size": 32,
     "patch_size": 8,
@@ -39,10 +39,10 @@ PATCHES: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Architecture:
-    """One architecture of ``transformers``, by the name of its class, with a configuration of tiny width.
+    """One architecture of ``transformers``, named by its class, with a configuration of tiny width.
 
-    ``inputs`` and ``targets`` make random keyword arguments for a model of that configuration; the targets make it
-    return a loss, and None means that it has none.  ``deep`` is what changes for the number of layers that people use.
+    ``inputs`` and ``targets`` create random keyword arguments for a model of that configuration.  The targets make it
+    return a loss; None means that it has no loss.  ``deep`` has the changes for the number of layers that people use.
     A model that does not work in ``train`` mode has ``trains=False``.
     """
 
@@ -56,10 +56,10 @@ class Architecture:
     trains: bool = True
 
     def build(self, depth: Depth = "tiny", seed: int = 0, **config: Any) -> torch.nn.Module:
-        """The model with random weights, in ``eval`` mode; ``config`` goes over the entry's own.
+        """The model with random weights, in ``eval`` mode; ``config`` overrides the entry's own settings.
 
         Raises:
-            ImportError: ``transformers`` is not installed, or something that this model needs besides.
+            ImportError: ``transformers``, or another requirement of this model, is not installed.
             AttributeError: this release of ``transformers`` does not have it.
         """
         import transformers
@@ -75,13 +75,13 @@ class Architecture:
         return self.inputs(model.config)
 
     def example_with_targets(self, model: Any, seed: int = 0) -> Inputs:
-        """The same, with what makes the model return a loss where it can."""
+        """The same, with targets that make the model return a loss if it can."""
         inputs = self.example(model, seed)
         return inputs if self.targets is None else {**inputs, **self.targets(model.config)}
 
 
 def _joined(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """``base`` with ``over`` put over it, down into nested configurations."""
+    """``base`` overridden by ``over``, including nested configurations."""
     joined = dict(base)
     for key, value in over.items():
         nested = isinstance(value, Mapping) and isinstance(joined.get(key), Mapping)
@@ -93,7 +93,7 @@ def _joined(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def random_tokens(config: Any, length: int = LENGTH) -> torch.Tensor:
-    """Token ids that are none of the special ones, which stand at the beginning of the vocabulary here."""
+    """Token ids without special tokens, which are at the start of the vocabulary here."""
     return torch.randint(5, 90, (BATCH, length))
 
 
@@ -102,7 +102,7 @@ def tokens(config: Any) -> Inputs:
 
 
 def masked_tokens(config: Any) -> Inputs:
-    """Tokens of which the last few of one row are padding."""
+    """Tokens; the last few of one row are padding."""
     mask = torch.ones(BATCH, LENGTH, dtype=torch.long)
     mask[1, -4:] = 0
     return {"input_ids": random_tokens(config), "attention_mask": mask}
@@ -117,7 +117,7 @@ def class_labels(config: Any) -> Inputs:
 
 
 def both_tokens(config: Any) -> Inputs:
-    """For an encoder and a decoder."""
+    """Inputs for an encoder and a decoder."""
     return {"input_ids": random_tokens(config), "decoder_input_ids": random_tokens(config, 7)}
 
 
@@ -126,10 +126,10 @@ def both_labels(config: Any) -> Inputs:
 
 
 def pixels(size: int = 32, channels: int = 3) -> Callable[[Any], Inputs]:
-    """Images of a size."""
+    """Images of the given size."""
     return lambda config: {"pixel_values": torch.randn(BATCH, channels, size, size)}
 
 
 def sound(samples: int = 800) -> Callable[[Any], Inputs]:
-    """Raw samples of sound."""
+    """Raw audio samples."""
     return lambda config: {"input_values": torch.randn(BATCH, samples)}

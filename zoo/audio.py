@@ -1,4 +1,4 @@
-"""Models of sound."""
+"""Audio models."""
 
 from __future__ import annotations
 

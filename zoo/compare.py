@@ -1,4 +1,4 @@
-"""What a call and a training step leave behind, and how two of them differ."""
+"""The results of a call or a training step, and how two of them differ."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Tensors = dict[str, torch.Tensor]
 
 
 def tensors_in(value: Any, name: str = "") -> Iterator[tuple[str, torch.Tensor]]:
-    """All tensors in what a model returned, with the way to each; caches of keys and values are looked into."""
+    """All tensors in a model's result, with the path to each, including caches of keys and values."""
     if isinstance(value, torch.Tensor):
         yield name, value
     elif isinstance(value, Mapping):
@@ -33,13 +33,13 @@ def tensors_in(value: Any, name: str = "") -> Iterator[tuple[str, torch.Tensor]]
 
 @dataclass(frozen=True)
 class Result:
-    """The type of the outputs, and every tensor that a call has made or changed."""
+    """The type of the outputs, and every tensor that a call created or changed."""
 
     kind: type
     tensors: Tensors
 
     def digest(self) -> str:
-        """The same for the same bits."""
+        """A digest that is equal for equal bits."""
         found = hashlib.sha256()
         for name, tensor in self.tensors.items():
             found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -49,7 +49,7 @@ class Result:
 
 
 def run(call: Callable[..., Any], inputs: Inputs, seed: int = 7) -> Result:
-    """A call without gradients.  ``seed`` is for the numbers that it draws."""
+    """A call without gradients.  ``seed`` seeds its random numbers."""
     torch.manual_seed(seed)
     np.random.seed(seed)  # layers are dropped by its numbers
     with torch.no_grad():
@@ -71,7 +71,7 @@ def train(model: torch.nn.Module, call: Callable[..., Any], inputs: Inputs, seed
 
 
 def loss_of(outputs: Any) -> torch.Tensor:
-    """The model's own loss, or a sum over its outputs where it has none."""
+    """The model's own loss, or a sum over its outputs if it has none."""
     loss = getattr(outputs, "loss", None)
     if loss is None:
         loss = sum(t.float().square().mean() for _, t in tensors_in(outputs) if t.requires_grad)
@@ -81,7 +81,7 @@ def loss_of(outputs: Any) -> torch.Tensor:
 
 
 def difference(found: Result, expected: Result) -> str:
-    """In words, how ``found`` differs; empty where all bits are the same."""
+    """How ``found`` differs, in words; empty if all bits are equal."""
     if found.kind is not expected.kind:
         return f"a {found.kind.__name__} instead of a {expected.kind.__name__}"
     if found.tensors.keys() != expected.tensors.keys():

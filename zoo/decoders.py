@@ -1,4 +1,4 @@
-"""Decoders of text: dense, mixtures of experts, and models with a state in place of attention."""
+"""Text decoders: dense, mixtures of experts, and models with a state in place of attention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encoders of text."""
+"""Text encoders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of text together with images or sound."""
+"""Models of text combined with images or audio."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _caption(config: Any) -> Inputs:
 
 
 def _within(images: int) -> Any:
-    """Tokens, the first of which stand for the patches of one image each row."""
+    """Tokens; the first ones represent the patches of one image in each row."""
 
     def inputs(config: Any) -> Inputs:
         ids = torch.cat([torch.full((BATCH, images), _IMAGE_TOKEN), random_tokens(config)], 1)

@@ -1,4 +1,4 @@
-"""Encoders with decoders of text, and models of time series."""
+"""Text models with an encoder and a decoder, and time-series models."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _bart(name: str, model_class: str, layers: int, **config: Any) -> Architectu
 
 
 def _masked(config: Any) -> Inputs:
-    """Models that make up a missing mask do not do so while they are compiled."""
+    """Models that create a missing mask do not do so while they are compiled."""
     return {**both_tokens(config), "attention_mask": torch.ones(BATCH, LENGTH, dtype=torch.long)}
 
 

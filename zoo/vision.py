@@ -1,4 +1,4 @@
-"""Models of images and videos."""
+"""Image and video models."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""CUDA graphs: the kernels of a graph are recorded once and then launched all at once.
+"""CUDA graphs: the kernels of a graph are recorded once and then launched together.
 
-* ``compiler`` says which operators can be recorded and hands a graph to
-* ``function``, which decides per call: warm up, record, replay, record anew, or leave it to torch;
+* ``compiler`` decides which operators can be recorded and hands a graph to
+* ``function``, which decides for each call: warm up, record, replay, record again, or leave it to torch;
 * ``recording`` is one recorded graph with the memory it reads and writes;
 * ``pool`` is the memory that all recordings on a device share, and the order in which they run.
 
@@ -26,7 +26,7 @@ def probe() -> Availability:
     import torch
 
     if torch.version.cuda is None:
-        return Availability(False, f"cudagraphs needs a build of torch for CUDA, and torch {torch.__version__} is none")
+        return Availability(False, f"cudagraphs needs a CUDA build of torch, and torch {torch.__version__} is not one")
     if not torch.cuda.is_available():
         return Availability(False, "an NVIDIA driver is loaded, but torch.cuda finds no GPU that it can use")
     return Availability(True)
@@ -36,7 +36,7 @@ SPEC = BackendSpec(
     name="cudagraphs",
     summary="torch's own kernels, recorded as CUDA graphs and replayed",
     load="torchmux.backends.cudagraphs.compiler:Cudagraphs",
-    install="python -m pip install torch  # a build for CUDA, on a machine with an NVIDIA driver",
+    install="python -m pip install torch  # a CUDA build, on a machine with an NVIDIA driver",
     probe=probe,
     graph="aten",
     training=True,

@@ -9,15 +9,15 @@ from torchmux.registry.errors import InvalidOption
 
 @dataclass(frozen=True)
 class CudagraphsOptions:
-    """When to record.
+    """When kernels are recorded.
 
     Raises:
-        InvalidOption: a number out of its range.
+        InvalidOption: a number is out of range.
     """
 
     warmup: int = field(
         default=1,
-        metadata={"help": "calls that run in torch before the kernels are recorded, so that libraries set up"},
+        metadata={"help": "calls that run in torch before the kernels are recorded, so that libraries can initialize"},
     )
     shape_limit: int = field(
         default=8,
@@ -29,8 +29,8 @@ class CudagraphsOptions:
     record_limit: int = field(
         default=8,
         metadata={
-            "help": "how often one shape is recorded again because memory it reads has moved or memory it wrote is "
-            "still in use; after that inputs and outputs are copied wherever they might"
+            "help": "how many times one shape is recorded again because memory it reads moved or memory it wrote is "
+            "still in use; after that, all inputs and outputs that might do so are copied"
         },
     )
 
@@ -38,4 +38,4 @@ class CudagraphsOptions:
         for name in ("warmup", "shape_limit", "record_limit"):
             value = getattr(self, name)
             if value < 1:
-                raise InvalidOption(f"The option {name!r} of cudagraphs takes a number from 1, not {value}.")
+                raise InvalidOption(f"The option {name!r} of cudagraphs must be at least 1, not {value}.")

@@ -1,8 +1,8 @@
-"""torchmux's own compiler: ATen graphs to fused kernels.
+"""torchmux's own compiler, which turns ATen graphs into fused kernels.
 
-In the order in which a graph passes through:
+A graph passes through these modules in order:
 
-* ``rewrites`` changes the graph: attention that a program writes out becomes one operation, constants are folded,
+* ``rewrites`` changes the graph: attention that a program writes out becomes one operation, and constants are folded,
 * ``lowering`` says for each ATen operator what it is in the loop IR (``ir``), which gives a program: statements,
   abstract products, convolutions and attention, and calls of torch's operators,
 * the *target* decides who computes what is abstract,
@@ -10,10 +10,10 @@ In the order in which a graph passes through:
 * the target plans the loops of each kernel, prints, builds and loads: ``targets/cpu`` C++, ``targets/triton`` Triton,
 * ``inspect`` tells a reader what was done.
 
-At the root stands what ties these together and knows no target: ``compiler`` with the artifact cache (``artifact``),
+The root holds what ties these together and knows no target: ``compiler`` with the artifact cache (``artifact``),
 ``generate``, ``tuning``, ``runtime`` for what came out, ``options``, and ``devices``.
 
-Importing this package imports none of that.
+Importing this package imports none of these modules.
 """
 
 from __future__ import annotations

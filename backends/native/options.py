@@ -1,4 +1,4 @@
-"""The options of the native backend, named as in ``torch.compile`` where that has them."""
+"""The options of the native backend, with ``torch.compile``'s names where it has them."""
 
 from __future__ import annotations
 
@@ -14,57 +14,59 @@ from ..common.adapter.options import freeze_option
 class NativeOptions:
     """How graphs are compiled."""
 
-    fusion: bool = field(default=True, metadata={"help": "run statements of a graph together in one loop"})
+    fusion: bool = field(default=True, metadata={"help": "run several statements of a graph in one loop"})
     epilogue_fusion: bool = field(
         default=True,
-        metadata={"help": "let what uses the result of a reduction join its kernel"},
+        metadata={"help": "fuse operators that use the result of a reduction into its kernel"},
     )
     max_autotune: bool = field(
         default=False,
         metadata={
-            "help": "make the code in several ways, time each on made-up inputs, and keep the fastest; compiling takes "
-            "several times as long"
+            "help": "generate the code in several ways, time each on generated inputs, and keep the fastest; "
+            "compilation takes several times as long"
         },
     )
     matmul: Literal["measured", "library"] = field(
         default="measured",
         metadata={
-            "help": "'measured' runs a large matrix product of float32, and a convolution of a frozen graph, by "
-            "torch's library or by a kernel of torchmux, whichever was faster for that size on this machine when it "
-            "was first compiled; 'library' always by the library"
+            "help": "'measured' runs large float32 matrix products and the convolutions of a frozen graph either with "
+            "torch's library or with a torchmux kernel, whichever was faster for that size on this machine at the "
+            "first compilation; 'library' always uses the library"
         },
     )
     keep_scratch: bool = field(
         default=False,
-        metadata={"help": "keep the memory for intermediate results from call to call, once for each thread"},
+        metadata={"help": "keep the memory for intermediate results between calls, one copy for each thread"},
     )
     shape_padding: bool = field(
         default=False,
         metadata={
-            "help": "begin the rows of what is written for a matrix product at multiples of 64 bytes that are not "
-            "multiples of 4096"
+            "help": "start the rows of a buffer that is written for a matrix product at multiples of 64 bytes that are "
+            "not multiples of 4096"
         },
     )
     fallback_random: bool = field(
         default=False,
-        metadata={"help": "draw the random numbers that eager draws; on the CPU that is so in any case"},
+        metadata={"help": "draw the random numbers that eager draws; on the CPU this is always the case"},
     )
     precision: Literal["model", "bf16"] = field(
         default="model",
         metadata={
             "help": "'model' computes float32 in float32; 'bf16' computes matrix products and convolutions of float32 "
-            "in bfloat16, which gives up accuracy for speed where the processor has instructions for it, as you asked"
+            "in bfloat16, for speed at the cost of accuracy, where the processor has instructions for it"
         },
     )
-    freeze: bool = freeze_option("so that what depends on them alone is computed ahead and weights are packed")
+    freeze: bool = freeze_option(
+        "so that values that depend only on them are computed ahead of time and weights are packed"
+    )
     optimize: Literal["O1", "O2", "O3"] = field(
-        default="O2", metadata={"help": "what the C++ compiler is asked for; the kernels are vectorized in any case"}
+        default="O2", metadata={"help": "the optimization level of the C++ compiler; the kernels are always vectorized"}
     )
     trace_enabled: bool = field(
         default=False,
         metadata={
             "name": "trace.enabled",
-            "help": "write the graph, the kernels and the code into a folder that the report's notes name",
+            "help": "write the graph, the kernels and the code to a folder that the report's notes name",
         },
     )
     trace_graph_diagram: bool = field(
@@ -75,7 +77,7 @@ class NativeOptions:
         default=None,
         metadata={
             "name": "trace.debug_dir",
-            "help": "where these folders are made; None: in torchmux.config.cache_dir",
+            "help": "where these folders are created; None: in torchmux.config.cache_dir",
         },
     )
 
@@ -90,4 +92,4 @@ MODES: Mapping[str, Mapping[str, Any]] = {
     "max-autotune": {"max_autotune": True, "keep_scratch": True},
     "max-autotune-no-cudagraphs": {"max_autotune": True},
 }
-"""torch's modes: what there is to save between calls of CPU code is its scratch memory, where a GPU has CUDA graphs."""
+"""torch's modes.  Scratch memory is the only overhead of CPU code to save between calls; a GPU has CUDA graphs."""

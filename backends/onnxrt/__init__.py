@@ -1,11 +1,11 @@
 """ONNX Runtime: captured ATen graphs through torch's ONNX exporter, run with IO binding.
 
-* ``operators`` says what the exporter can translate,
-* ``translate`` makes an ONNX model of a graph,
-* ``session`` runs it on torch's own memory, ``devices`` says where,
-* ``compiler`` puts these together, with the artifact cache.
+* ``operators`` decides which operators the exporter can translate,
+* ``translate`` turns a graph into an ONNX model,
+* ``session`` runs it on torch's own memory, and ``devices`` decides where,
+* ``compiler`` connects these with the artifact cache.
 
-Importing this package imports none of onnxruntime, onnxscript and torch.onnx.
+Importing this package imports neither onnxruntime nor onnxscript nor torch.onnx.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .options import OnnxrtOptions
 
 
 def fingerprint() -> str:
-    """The versions that decide what is exported and how it runs."""
+    """The versions that determine what is exported and how it runs."""
     return installed("onnxruntime", "onnxruntime-gpu", "onnxscript", "onnx")
 
 

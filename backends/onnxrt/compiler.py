@@ -1,4 +1,4 @@
-"""Compiling one part of a graph with onnxruntime."""
+"""Compiles one part of a graph with onnxruntime."""
 
 from __future__ import annotations
 
@@ -17,20 +17,18 @@ from torchmux.registry.spec import CompileRequest
 
 from ..common.adapter import check
 from ..common.adapter.binding import Input
-from ..common.adapter.constants import Watched
-from ..common.adapter.graphs import alone, copy_graph, lift_constants, outputs
-from ..common.adapter.refusal import NodesRefused
+from ..common.adapter.constants import watched
+from ..common.adapter.graphs import alone, copy_graph, held_names, lift_constants, outputs
 from ..common.adapter.results import Result
-from ..common.cache.cache import default_cache, graph_key
+from ..common.cache import code_or_refusal
+from ..common.cache.cache import graph_key
 from ..common.pipeline.partition import takes_element
 from . import devices, fingerprint, operators as onnx_operators
 from .options import OnnxrtOptions
 from .session import OnnxFunction, check_types, make_session
 from .translate import to_onnx
 
-_MODEL, _REFUSED = b"M", b"R"
-
-_GENERATION = 6
+_GENERATION = 7
 """Part of the name of what is kept; raised when this adapter would export the same graph to something else."""
 cache_log = logging.getLogger("torchmux.cache")
 
@@ -60,15 +58,13 @@ class OnnxRuntime:
         """
         options = request.options if request.options is not None else OnnxrtOptions()
         place = devices.place_for(_values(gm), options)
-        if not (options.freeze and place.takes_constants and request.static_inputs):
-            return self._compile(gm, example_inputs, {}, place, request, options)
 
-        def make(constants: Mapping[int, torch.Tensor]) -> OnnxFunction:
+        def make(gm: GraphModule, constants: Mapping[int, torch.Tensor]) -> OnnxFunction:
             inputs = [constants.get(p, v) for p, v in enumerate(example_inputs)]
             contiguous = {p: t.detach().contiguous() for p, t in constants.items()}
-            return self._compile(copy_graph(gm), inputs, contiguous, place, request, options)
+            return self._compile(gm, inputs, contiguous, place, request, options)
 
-        return Watched(make, {p: example_inputs[p] for p in request.static_inputs})
+        return watched(options.freeze and place.takes_constants, gm, example_inputs, request, make)
 
     def _compile(
         self,
@@ -82,7 +78,8 @@ class OnnxRuntime:
         fingerprints = str((request.fingerprint or self._fingerprint, _GENERATION))
         key = graph_key(gm, fingerprints, sorted(constants), list(place.providers), options.check)
         made = _Parts.of(gm, constants, place, options)
-        session = made.opened(self._load(key, gm))
+        kept = code_or_refusal.load(key, gm)
+        session = None if kept is None else made.opened(kept.code)
         if session is not None:
             run = made.function(session, cache_hit=True)
         else:
@@ -94,57 +91,39 @@ class OnnxRuntime:
     def restore(self, artifact: str, constants: Mapping[str, torch.Tensor]) -> OnnxFunction | None:
         """The function that :meth:`compile` made, from its model in the artifact cache; None if that is gone."""
         key, settings, parts = json.loads(artifact)
-        cache = default_cache()
-        stored = cache.load(key) if cache is not None else None
-        if stored is None or stored[:1] != _MODEL:
+        kept = code_or_refusal.load_code(key)
+        if kept is None:
             return None
         if settings["providers"] is not None:
             settings["providers"] = tuple(settings["providers"])
         options = OnnxrtOptions(**settings)
         made = _Parts.from_json(parts, constants, devices.place_for((), options), options)
-        session = made.opened(stored[1:])
+        session = made.opened(kept.code)
         return None if session is None else made.function(session, cache_hit=True)
-
-    def _load(self, key: str, gm: GraphModule) -> bytes | None:
-        cache = default_cache()
-        stored = cache.load(key) if cache is not None else None
-        if stored is None:
-            return None
-        if stored[:1] == _MODEL:
-            return stored[1:]
-        nodes = list(gm.graph.nodes)
-        raise NodesRefused({nodes[int(at)].name: reason for at, reason in json.loads(stored[1:]).items()})
 
     def _export(self, gm: GraphModule, example_inputs: Sequence[Any], made: _Parts, key: str) -> Any:
         """Export ``gm`` and make a session of the model; find the nodes to blame if that fails or computes nonsense."""
         nodes = list(gm.graph.nodes)
-        # Exporting inserts the casts of type promotion; the search for a culprit needs the graph as it was.
+        # Exporting inserts the casts of type promotion; the search for a wrong operator needs the original graph.
         untouched = copy_graph(gm)
         try:
             model = to_onnx(gm, list(made.constants))
             session = made.session(model)
         except Exception as error:
-            self._refuse(key, nodes, _culprits(untouched, made.options))
-            raise error
+            if found := _culprits(untouched, made.options):
+                raise code_or_refusal.keep_refusal(key, nodes, found) from error
+            raise
         if made.options.check:
             run, count = made.function(session), made.count
             inputs = [*(made.constants.get(p, v) for p, v in enumerate(example_inputs)), *made.held]
             alone = functools.partial(_compile_alone, options=made.options)
             wrong = check.culprits(untouched, lambda *args: run(*args[:count]), inputs, alone, "onnxruntime")
-            positions = {n.name: at for at, n in enumerate(untouched.graph.nodes)}
-            self._refuse(key, nodes, {positions[name]: reason for name, reason in wrong.items()})
-        self._store(key, _MODEL + model)
+            if wrong:
+                positions = {n.name: at for at, n in enumerate(untouched.graph.nodes)}
+                at = {positions[name]: reason for name, reason in wrong.items()}
+                raise code_or_refusal.keep_refusal(key, nodes, at)
+        code_or_refusal.keep_code(key, None, model)
         return session
-
-    def _refuse(self, key: str, nodes: Sequence[Node], culprits: dict[int, str]) -> None:
-        if culprits:
-            self._store(key, _REFUSED + json.dumps(culprits).encode())
-            raise NodesRefused({nodes[at].name: reason for at, reason in culprits.items()})
-
-    def _store(self, key: str, payload: bytes) -> None:
-        cache = default_cache()
-        if cache is not None:
-            cache.store(key, payload)
 
 
 @dataclass
@@ -170,12 +149,13 @@ class _Parts:
         """Make placeholders of the tensors that ``gm`` holds."""
         results = [Result.of(n.meta["val"]) for n in outputs(gm)]
         count = len(gm.graph.find_nodes(op="placeholder"))
-        names = [str(n.target) for n in gm.graph.find_nodes(op="get_attr")]
-        lifted = lift_constants(gm, count)
+        names = held_names(gm)
+        held = [tensor.contiguous() for tensor in lift_constants(gm)]
+        lifted = {count + at: tensor for at, tensor in enumerate(held)}
         constants = {**frozen, **lifted} if place.takes_constants else {}
         placeholders = gm.graph.find_nodes(op="placeholder")
         inputs = [Input.of(p, node.meta["val"]) for p, node in enumerate(placeholders) if p not in constants]
-        return cls(count, inputs, results, names, [lifted[p] for p in sorted(lifted)], constants, place, options)
+        return cls(count, inputs, results, names, held, constants, place, options)
 
     def to_json(self) -> list[Any]:
         """All but constants, place and options."""
@@ -203,14 +183,12 @@ class _Parts:
         check_types(session, self.results)
         return session
 
-    def opened(self, model: bytes | None) -> Any:
-        """The session of a kept model; None if there is none, or onnxruntime does not take it any more."""
-        if model is None:
-            return None
+    def opened(self, model: bytes) -> Any:
+        """The session of a kept model; None if onnxruntime does not take it any more."""
         try:
             return self.session(model)
         except Exception as error:
-            cache_log.warning("onnxruntime does not take a kept model; it is made again: %s", error)
+            cache_log.warning("onnxruntime does not load a cached model; it is built again: %s", error)
             return None
 
     def function(self, session: Any, *, cache_hit: bool = False) -> OnnxFunction:
@@ -231,7 +209,7 @@ _tried: dict[str, str | None] = {}
 
 
 def _culprits(gm: GraphModule, options: OnnxrtOptions) -> dict[int, str]:
-    """Try every node of ``gm`` in a model of its own: positions in the graph of those that fail, and why."""
+    """Try every node of ``gm`` in a separate model: the graph positions of those that fail, and why."""
     found: dict[int, str] = {}
     for position, node in enumerate(gm.graph.nodes):
         if node.op != "call_function" or takes_element(node) is not None:

@@ -1,13 +1,12 @@
-"""Which ATen nodes can become ONNX: asked of the exporter's own registry.
+"""Decides which ATen nodes can become ONNX, according to the exporter's own registry.
 
-Filling that registry takes a second, since it imports onnxscript's whole library.  Its names are kept in the artifact
-cache, so that a process that compiles nothing new does not need it.
+Filling that registry takes a second, because it imports onnxscript's whole library.  The artifact cache keeps its
+names, so a process that compiles nothing new does not need it.
 """
 
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -16,20 +15,8 @@ from torch.fx import Node
 
 from torchmux import torch_internals as internals
 
-from ..common.adapter import attention, formulas
-from ..common.adapter.graphs import values_in_use
-from ..common.cache.cache import default_cache, text_key
-from ..common.pipeline.aliasing import BY_ADDRESS, reads_by_address
-from ..common.pipeline.decompose import (
-    TRAPS,
-    can_stay_whole,
-    compares_numbers,
-    core_aten,
-    draws_nothing,
-    is_random,
-    may_trap,
-    rounds_down,
-)
+from ..common.adapter import attention, formulas, support
+from ..common.pipeline.decompose import core_aten
 
 # Composite operators that ONNX has in one piece, or that the exporter writes better whole.  None of them ever returns
 # an argument or a view of one, which an operator kept whole must not do.
@@ -50,15 +37,15 @@ _BETTER_SPELLED_OUT = frozenset(
 
 # Translations that compute something else, by what a comparison on ordinary numbers does not show.
 _WRONG = {
-    "aten::erfc": "the exporter writes 1 - erf(x), which has no digits left where x is large",
-    "aten::special_erfc": "the exporter writes 1 - erf(x), which has no digits left where x is large",
+    "aten::erfc": "the exporter writes 1 - erf(x), which loses all precision where x is large",
+    "aten::special_erfc": "the exporter writes 1 - erf(x), which loses all precision where x is large",
     "aten::special_erfcx": "the exporter's formula overflows where x is large",
-    "aten::angle": "the exporter's formula has a number where x is nan",
-    "aten::atan2": "the exporter's formula has numbers where x or y is nan",
-    "aten::signbit": "the exporter writes x < 0, which does not see the sign of a zero",
+    "aten::angle": "the exporter's formula returns a number where x is nan",
+    "aten::atan2": "the exporter's formula returns numbers where x or y is nan",
+    "aten::signbit": "the exporter writes x < 0, which ignores the sign of a zero",
     "aten::sign": "onnxruntime's sign of nan is nan, torch's is 0",
     "aten::sgn": "onnxruntime's sign of nan is nan, torch's is 0",
-    "aten::cumprod": "the exporter's formula has zeros behind a nan",
+    "aten::cumprod": "the exporter's formula returns zeros after a nan",
 }
 
 # Has a translation that keeps the biased variance, where torch keeps the unbiased one.
@@ -70,17 +57,25 @@ DTYPES = frozenset(
 )
 
 
+def _of_dtype(node: Node, value: torch.Tensor) -> Literal[True] | str:
+    if value.dtype not in HALF:
+        return ""
+    if value.device.type == "cuda":
+        return True
+    return f"onnxruntime computes {support.dtype_name(value.dtype)} in float32 on a CPU, which rounds differently"
+
+
+COMMON = support.Common("onnxruntime", DTYPES, _of_dtype)
+
+
 @functools.lru_cache(maxsize=8)
 def known_operators(fingerprint: str) -> frozenset[str]:
     """The names of the operators that the installed exporter translates for real numbers."""
-    cache, key = default_cache(), text_key("onnxrt operators", fingerprint)
-    stored = cache.load(key) if cache is not None else None
-    if stored is not None:
-        return frozenset(json.loads(stored))
-    names = frozenset(name for name, ways in internals.onnx_operators().items() if not all(ways))
-    if cache is not None:
-        cache.store(key, json.dumps(sorted(names)).encode())
-    return names
+
+    def find() -> list[str]:
+        return [name for name, ways in internals.onnx_operators().items() if not all(ways)]
+
+    return support.remembered("onnxrt operators", fingerprint, find)
 
 
 def decompositions(fingerprint: str) -> dict[Any, Callable[..., Any]]:
@@ -129,55 +124,22 @@ def _batch_norm(
 def whole(fingerprint: str) -> frozenset[Any]:
     """The composite operators to keep in one piece."""
     known = known_operators(fingerprint)
-    found = set()
-    for name in WHOLE:
-        packet, _, overload = name.partition(".")
-        op = getattr(getattr(torch.ops.aten, packet), overload or "default")
-        if op.name() in known and can_stay_whole(op):
-            found.add(op)
-    return frozenset(found)
+    return support.whole(WHOLE, lambda op: op.name() in known)
 
 
 def supports(node: Node, fingerprint: str) -> Literal[True] | str:
     """Whether ``node`` can become ONNX and mean the same, or why not."""
     op = node.target
-    if not isinstance(op, internals.OpOverload):
-        return "not an ATen operator"
+    if not support.is_operator(node):
+        return support.NOT_AN_OPERATOR
     if op.name() not in known_operators(fingerprint):
         return "the ONNX exporter has no translation"
     if op.name() in _WRONG:
         return _WRONG[op.name()]
-    if is_random(op) and not draws_nothing(node):
-        return "random numbers would not be torch's for the same seed"
-    if reads_by_address(node):
-        return BY_ADDRESS
-    if compares_numbers(node):
-        return "onnxruntime's comparisons pass over nan, torch's do not"
-    if may_trap(node):
-        return TRAPS
-    if rounds_down(node):
-        return "the exporter's formula for the remainder has other answers than torch where a number is infinite"
+    if reason := COMMON.about_operator(node):
+        return reason
     if op.overloadpacket is torch.ops.aten.pow and not node.meta["val"].is_floating_point():
-        return "onnxruntime's powers of integers have other answers than torch where the exponent is negative"
+        return "onnxruntime's powers of integers differ from torch where the exponent is negative"
     if op in _PRODUCTS and any(n.meta["val"].dim() == 1 for n in node.all_input_nodes):
         return "onnxruntime drops the transposition of a matrix that is multiplied by a vector"
-    for value in values_in_use(node):
-        if isinstance(value, (torch.SymFloat, torch.SymBool)):
-            return "a float or bool that is known at run time only would lose precision as an ONNX input"
-        if not isinstance(value, torch.Tensor):
-            continue
-        if value.layout is not torch.strided:
-            return f"ONNX has no {value.layout} tensors"
-        if value.dtype in HALF and value.device.type == "cuda":
-            continue
-        if value.dtype in HALF:
-            return f"onnxruntime computes {_name(value.dtype)} in float32 on a CPU, which rounds otherwise"
-        if value.dtype not in DTYPES:
-            return f"ONNX has no operators on {_name(value.dtype)}"
-        if any(type(size) is int and size == 0 for size in value.shape):
-            return "onnxruntime's operators are not made for tensors without elements"
-    return True
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+    return COMMON.about_values(node) or True

@@ -15,21 +15,22 @@ CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 
 @dataclass(frozen=True)
 class OnnxrtOptions:
-    """How sessions are made.
+    """How sessions are created.
 
-    Without ``freeze``, parameters are inputs of every call, so that a change of theirs is seen, and onnxruntime cannot
-    pack them: about 7% on BERT-base (batch 1, 128 tokens, 2 cores: 107 ms a call, 99 ms frozen, 99 ms exported by
-    hand).
+    Without ``freeze``, parameters are inputs of every call.  Changes to them take effect, but onnxruntime cannot pack
+    them.  This costs about 7% on BERT-base (batch 1, 128 tokens, 2 cores: 107 ms a call, 99 ms frozen, 99 ms exported
+    by hand).
 
     Raises:
-        InvalidOption: a provider that the installed onnxruntime does not have, or a negative number of threads.
+        InvalidOption: the installed onnxruntime does not have a provider, or a number of threads is negative.
     """
 
     providers: tuple[str, ...] | None = field(
         default=None,
         metadata={
             "help": "execution providers, preferred first; each must be available. Nodes go to the CPU only if "
-            "CPUExecutionProvider is listed. None: that, and before it CUDAExecutionProvider for tensors on a GPU"
+            "CPUExecutionProvider is listed. None: CPUExecutionProvider, preceded by CUDAExecutionProvider for tensors "
+            "on a GPU"
         },
     )
     graph_optimization_level: Literal["disabled", "basic", "extended", "all"] = field(
@@ -39,15 +40,15 @@ class OnnxrtOptions:
         default=None, metadata={"help": "threads within an operator; None: torch.get_num_threads() at compile time"}
     )
     inter_op_num_threads: int = field(
-        default=1, metadata={"help": "operators run at once; more than 1 turns on parallel execution"}
+        default=1, metadata={"help": "operators that run at the same time; more than 1 turns on parallel execution"}
     )
     freeze: bool = freeze_option("so that onnxruntime packs and folds them")
 
     check: bool = field(
         default=True,
         metadata={
-            "help": "before a new model is used, compare it with torch once, on made-up inputs; operators that the "
-            "exporter gets wrong go to torch. Models from the cache were compared when they were made"
+            "help": "before a new model is used, compare it with torch once, on generated inputs; operators that the "
+            "exporter translates incorrectly go to torch. Models from the cache were compared when they were built"
         },
     )
 
@@ -55,7 +56,7 @@ class OnnxrtOptions:
         for name in ("intra_op_num_threads", "inter_op_num_threads"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise InvalidOption(f"The option {name!r} of onnxrt takes a number from 1, not {value}.")
+                raise InvalidOption(f"The option {name!r} of onnxrt must be at least 1, not {value}.")
         if self.providers is not None:
             if not self.providers:
                 raise InvalidOption(f"The option 'providers' of onnxrt needs at least one name, such as {CPU!r}.")
@@ -69,6 +70,6 @@ def _check_providers(providers: tuple[str, ...]) -> None:
     for name in providers:
         if name not in available:
             raise InvalidOption(
-                f"onnxruntime {onnxruntime.__version__} here has no provider {name!r}.{did_you_mean(name, available)} "
-                f"It has {listed(available)}; others come with other builds of onnxruntime."
+                f"The installed onnxruntime {onnxruntime.__version__} has no provider {name!r}."
+                f"{did_you_mean(name, available)} It has {listed(available)}; other builds of onnxruntime have others."
             )

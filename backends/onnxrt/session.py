@@ -1,7 +1,7 @@
-"""Running an ONNX model on torch's memory.
+"""Runs an ONNX model on torch's memory.
 
-Inputs are bound where torch has them, outputs of known shape are allocated by torch and filled by onnxruntime, others
-come back through DLPack; nothing is copied except inputs that are not contiguous.
+Inputs are bound at their address in torch.  torch allocates outputs of known shape, and onnxruntime fills them; other
+outputs return through DLPack.  Nothing is copied except inputs that are not contiguous.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def make_session(model: bytes, options: OnnxrtOptions, constants: dict[int, torc
     """An ``InferenceSession`` that runs where ``place`` says.
 
     ``constants`` is the data of the initializers, by the position in their name.  The session refers to their memory:
-    whoever holds the session must hold them too.
+    the owner of the session must also hold them.
 
     Raises:
         RuntimeError: onnxruntime would run the model elsewhere than it was asked to.
@@ -123,15 +123,14 @@ class OnnxFunction:
 
 
 class _Binding(Binding):
-    __slots__ = ("_io", "_names", "_numbers_at", "_outputs_at", "_place", "_session")
+    __slots__ = ("_io", "_names", "_outputs_at", "_place", "_session")
 
     def __init__(self, session: Any, inputs: Sequence[Input], results: Sequence[Result], place: devices.Place) -> None:
         super().__init__(inputs, results)
         self._session = session
         self._io = session.io_binding()
         self._names = tuple(f"input_{given.position}" for given in inputs)
-        self._numbers_at: dict[int, torch.Tensor] = {}
-        self._outputs_at: dict[int, int] = {}  # onnxruntime lists outputs as they were first bound
+        self._outputs_at: dict[int, int] = {}  # onnxruntime lists outputs in the order of their first binding
         self._place = place
 
     def bind_input(self, port: int, value: torch.Tensor) -> None:
@@ -144,14 +143,6 @@ class _Binding(Binding):
             list(value.shape),
             value.data_ptr() or _NOWHERE.data_ptr(),
         )
-
-    def bind_number(self, port: int, value: int) -> None:
-        """Give a size as the int64 scalar that the model takes, always at the same address."""
-        scalar = self._numbers_at.get(port)
-        if scalar is None:
-            scalar = self._numbers_at[port] = torch.empty((), dtype=torch.int64)
-            self.bind_input(port, scalar)
-        scalar.fill_(value)
 
     def bind_output(self, port: int, value: torch.Tensor) -> None:
         self._outputs_at.setdefault(port, len(self._outputs_at))

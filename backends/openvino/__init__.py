@@ -1,11 +1,12 @@
 """OpenVINO: captured ATen graphs through its PyTorch frontend, run on torch's memory.
 
-* ``operators`` says which nodes OpenVINO takes,
-* ``trial`` finds out what no list tells, by converting single operators and comparing them with torch,
-* ``integers`` proves that 64-bit integers fit into the 32 bits that OpenVINO keeps of them,
-* ``translate`` makes an OpenVINO model of a graph,
+* ``operators`` decides which nodes OpenVINO accepts,
+* ``trial`` finds out what no list documents, by converting single operators and comparing them with torch,
+* ``integers`` proves that 64-bit integers fit into the 32 bits that OpenVINO keeps,
+* ``rewrite`` expresses in other operators what the frontend gets wrong; ``translate`` turns a graph into an OpenVINO
+  model,
 * ``runtime`` compiles and runs it,
-* ``compiler`` puts these together, with the artifact cache.
+* ``compiler`` connects these with the artifact cache.
 
 Importing this package does not import openvino.
 """
@@ -20,8 +21,8 @@ from .options import OpenvinoOptions
 
 
 def fingerprint() -> str:
-    """What decides how a graph is converted and compiled: OpenVINO's version and the processor's instructions."""
-    import torch  # here, so that listing the backends does without it
+    """What determines how a graph is converted and compiled: OpenVINO's version and the processor's instructions."""
+    import torch  # imported here, so that listing the backends does not need it
 
     try:
         version = importlib.metadata.version("openvino")

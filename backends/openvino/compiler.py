@@ -1,7 +1,8 @@
-"""Compiling one part of a graph with OpenVINO."""
+"""Compiles one part of a graph with OpenVINO."""
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import math
@@ -12,12 +13,12 @@ import numpy as np
 import torch
 from torch.fx import GraphModule, Node
 
+from torchmux.registry.errors import NodesRefused
 from torchmux.registry.spec import CompileRequest
 
 from ..common.adapter.binding import Input
-from ..common.adapter.constants import Watched
+from ..common.adapter.constants import watched
 from ..common.adapter.graphs import copy_graph, freeze, outputs
-from ..common.adapter.refusal import NodesRefused
 from ..common.adapter.results import Result
 from ..common.cache import listing
 from ..common.cache.cache import ArtifactCache, default_cache, graph_key
@@ -26,7 +27,7 @@ from . import fingerprint, integers, operators, runtime
 from .options import OpenvinoOptions
 from .translate import blamed, reason_of, to_openvino
 
-_NOT_TAKEN = "an integer input may not fit into OpenVINO's 32 bits, or names a row that is not there"
+_NOT_TAKEN = "an integer input may not fit into OpenVINO's 32 bits, or is the index of a missing row"
 cache_log = logging.getLogger("torchmux.cache")
 
 _GENERATION = 9
@@ -61,13 +62,8 @@ class OpenVino:
             RuntimeError: OpenVINO refuses the graph as a whole.
         """
         options = request.options if request.options is not None else OpenvinoOptions()
-        if not (options.freeze and request.static_inputs):
-            return self._compile(gm, {}, request, options)
-
-        def make(constants: Mapping[int, torch.Tensor]) -> runtime.OpenvinoFunction:
-            return self._compile(copy_graph(gm), constants, request, options)
-
-        return Watched(make, {p: example_inputs[p] for p in request.static_inputs})
+        make = functools.partial(self._compile, request=request, options=options)
+        return watched(options.freeze, gm, example_inputs, request, make)
 
     def _compile(
         self,
@@ -134,7 +130,7 @@ def _artifact(
     ranges: Mapping[int, integers.Bounds],
     graph: GraphModule,
 ) -> str | None:
-    """What :meth:`OpenVino.restore` needs besides the compiled model; None if that cannot be told."""
+    """What :meth:`OpenVino.restore` needs besides the compiled model; None if this is unknown."""
     try:
         told = {
             "key": key,
@@ -218,12 +214,12 @@ def _load(cache: ArtifactCache | None, key: str, device: str, config: dict[str, 
     try:
         return runtime.from_bytes(stored, device, config)
     except RuntimeError as error:
-        cache_log.warning("OpenVINO does not take what it compiled before; it compiles again: %s", reason_of(error))
+        cache_log.warning("OpenVINO does not load a cached model; it compiles again: %s", reason_of(error))
         return None
 
 
 def _frozen(placeholders: Sequence[Node], constants: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor]:
-    """Parameters and buffers as the model takes them: detached, contiguous, integers as they were assumed to be."""
+    """Parameters and buffers in the form that the model expects: detached, contiguous, integers within their bounds."""
     found = {}
     for position, constant in constants.items():
         tensor = constant.detach().contiguous()

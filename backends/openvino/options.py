@@ -13,7 +13,7 @@ from ..common.adapter.options import freeze_option
 
 _DEVICES = ("AUTO", "CPU", "GPU", "NPU")
 
-# By value of the option ``precision``: what OpenVINO calls it, and the capability that a device must state for it.
+# For each value of the option ``precision``: OpenVINO's name for it, and the capability that a device must report.
 PRECISIONS: Mapping[str, tuple[str, str]] = {
     "model": ("f32", "FP32"),
     "bf16": ("bf16", "BF16"),
@@ -25,38 +25,38 @@ PRECISIONS: Mapping[str, tuple[str, str]] = {
 class OpenvinoOptions:
     """How models are compiled.
 
-    Without ``freeze``, parameters are inputs of every call, so that a change of theirs is seen, and OpenVINO cannot
-    pack them for its matrix kernels.
+    Without ``freeze``, parameters are inputs of every call.  Changes to them take effect, but OpenVINO cannot pack them
+    for its matrix kernels.
 
     Raises:
-        InvalidOption: a device that is not there, a precision that the device does not compute in, a configuration
-            key that it does not know, or a number of streams below 1.
+        InvalidOption: the device is missing, it does not support the precision or a configuration key, or the number of
+            streams is below 1.
     """
 
     device: str = field(
         default="CPU",
         metadata={
-            "help": "AUTO, CPU, GPU or NPU, as OpenVINO names them (GPU.0 for one of several); must be available"
+            "help": "AUTO, CPU, GPU or NPU, as OpenVINO names them (GPU.0 for one of several); it must be available"
         },
     )
     performance_hint: Literal["LATENCY", "THROUGHPUT", "CUMULATIVE_THROUGHPUT"] = field(
-        default="LATENCY", metadata={"help": "what OpenVINO sets itself up for"}
+        default="LATENCY", metadata={"help": "what OpenVINO optimizes for"}
     )
     num_streams: int | None = field(
-        default=None, metadata={"help": "inferences that run at once; None: as the performance hint implies"}
+        default=None, metadata={"help": "inferences that run at the same time; None: as the performance hint implies"}
     )
     precision: Literal["model", "bf16", "f16"] = field(
         default="model",
-        metadata={"help": "'model' computes float32 in float32; the others give up accuracy for speed, as you asked"},
+        metadata={"help": "'model' computes float32 in float32; the others are faster at the cost of accuracy"},
     )
     freeze: bool = freeze_option("so that OpenVINO packs and folds them")
     config: dict[str, Any] = field(
-        default_factory=dict, metadata={"help": "further properties for the device, by OpenVINO's names"}
+        default_factory=dict, metadata={"help": "further properties of the device, by their OpenVINO names"}
     )
 
     def __post_init__(self) -> None:
         if self.num_streams is not None and self.num_streams < 1:
-            raise InvalidOption(f"The option 'num_streams' of openvino takes a number from 1, not {self.num_streams}.")
+            raise InvalidOption(f"The option 'num_streams' of openvino must be at least 1, not {self.num_streams}.")
         if (self.device, self.precision, self.config) != ("CPU", "model", {}):  # the default needs no openvino
             _check(self)
 
@@ -71,11 +71,11 @@ def _check(options: OpenvinoOptions) -> None:
     if kind not in _DEVICES:
         raise InvalidOption(
             f"openvino has no device {options.device!r}.{did_you_mean(options.device, _DEVICES)} "
-            f"Here it has {listed(available)}, and AUTO, which chooses among them."
+            f"This machine has {listed(available)}, and AUTO, which selects one of them."
         )
     if kind != "AUTO" and not (found and (not rest or options.device in found)):
         raise InvalidOption(
-            f"openvino finds no {options.device} on this machine; it has {listed(available)}. "
+            f"openvino finds no {options.device} on this machine, which has {listed(available)}. "
             f"A missing device usually means a missing driver."
         )
     devices = available if kind == "AUTO" else [options.device]
@@ -83,8 +83,8 @@ def _check(options: OpenvinoOptions) -> None:
     for device in devices:
         if capability not in core.get_property(device, "OPTIMIZATION_CAPABILITIES"):
             raise InvalidOption(
-                f"The option precision={options.precision!r} of openvino cannot be had: {device} "
-                f"({core.get_property(device, 'FULL_DEVICE_NAME').strip()}) does not compute in {capability}."
+                f"The option precision={options.precision!r} of openvino is not available: {device} "
+                f"({core.get_property(device, 'FULL_DEVICE_NAME').strip()}) does not support {capability}."
             )
     if options.config:
         known = sorted({str(name) for name in core.get_property(options.device, "SUPPORTED_PROPERTIES")})

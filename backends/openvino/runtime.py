@@ -1,7 +1,7 @@
-"""Compiling an OpenVINO model, and running it on torch's memory.
+"""Compiles an OpenVINO model and runs it on torch's memory.
 
-Inputs are read where torch has them.  Results of known shape are written to memory that torch allocates, others are
-shared with torch.  Nothing is copied except inputs that are not contiguous, and small results.
+Inputs are read in place.  Results of known shape are written to memory that torch allocates, and others are shared with
+torch.  Nothing is copied except inputs that are not contiguous, and small results.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def compile_model(model: Any, device: str, config: Mapping[str, Any]) -> Any:
 
 
 def check_precision(compiled: Any, config: Mapping[str, Any]) -> None:
-    """Make sure that the model computes in what it was asked for.
+    """Check that the model computes in the requested precision.
 
     Raises:
         RuntimeError: OpenVINO chose another precision.
@@ -79,7 +79,7 @@ def check_precision(compiled: Any, config: Mapping[str, Any]) -> None:
     asked = config["INFERENCE_PRECISION_HINT"]
     found = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
     if found != asked:
-        raise RuntimeError(f"OpenVINO was asked to compute in {asked} and would compute in {found}")
+        raise RuntimeError(f"OpenVINO was asked to compute in {asked} but would compute in {found}")
 
 
 def can_export(device: str) -> bool:
@@ -148,7 +148,7 @@ class OpenvinoFunction:
 
 
 def within(value: Any, low: float, high: float) -> bool:
-    """Whether an integer, or all integers in a tensor, lie between two numbers."""
+    """Whether an integer, or every integer in a tensor, is between two numbers."""
     if not isinstance(value, torch.Tensor):
         return low <= value <= high
     if not value.numel():
@@ -163,7 +163,7 @@ class _Binding(Binding):
     Bound tensors are only looked at while a call holds them, so the request keeps no memory alive.
     """
 
-    __slots__ = ("_bind_input", "_bind_output", "_infer", "_inputs_at", "_numbers_at", "_outputs_at", "_own", "_static")
+    __slots__ = ("_bind_input", "_bind_output", "_infer", "_inputs_at", "_outputs_at", "_own", "_static")
 
     def __init__(self, compiled: Any, inputs: Sequence[Input], results: Sequence[Result]) -> None:
         super().__init__(inputs, results)
@@ -172,7 +172,6 @@ class _Binding(Binding):
         self._infer = request.infer
         self._inputs_at = [_View(given.dtype or torch.int64, given.shape) for given in inputs]
         self._outputs_at = [_View(r.dtype, r.shape) for r in results]
-        self._numbers_at: dict[int, torch.Tensor] = {}
         self._own: dict[int, Any] = {}  # outputs that OpenVINO resizes when it knows their shape
         # OpenVINO may know a shape that torch does not, and then does not resize.
         self._static = [list(o.shape) if o.partial_shape.is_static else [0] for o in compiled.outputs]
@@ -180,14 +179,6 @@ class _Binding(Binding):
 
     def bind_input(self, port: int, value: torch.Tensor) -> None:
         self._bind_input(port, self._inputs_at[port](value))
-
-    def bind_number(self, port: int, value: int) -> None:
-        """Give a size as the int64 scalar that the model takes, always at the same address."""
-        scalar = self._numbers_at.get(port)
-        if scalar is None:
-            scalar = self._numbers_at[port] = torch.empty((), dtype=torch.int64)
-            self.bind_input(port, scalar)
-        scalar.fill_(value)
 
     def bind_output(self, port: int, value: torch.Tensor) -> None:
         self._bind_output(port, self._outputs_at[port](value))

@@ -1,13 +1,13 @@
 """TensorRT through torch_tensorrt's converters, on captured graphs.
 
-* ``operators`` asks torch_tensorrt's registry of converters which nodes it takes,
+* ``operators`` asks torch_tensorrt's registry of converters which nodes it accepts,
 * ``settings`` turns our options into its settings, and sizes into optimization profiles,
 * ``engine`` builds and loads engines,
-* ``compiler`` puts these together, with the artifact cache.
+* ``compiler`` connects these with the artifact cache.
 
-Written against torch_tensorrt 2.11 and not run by its authors, whose machines lack TensorRT's libraries; a test checks
-every call of torch_tensorrt here against its sources.  Importing this package imports none of torch_tensorrt and
-tensorrt.
+This backend is written against torch_tensorrt 2.11.  Its authors did not run it, because their machines lack TensorRT's
+libraries; a test checks every call to torch_tensorrt here against its sources.  Importing this package imports neither
+torch_tensorrt nor tensorrt.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def probe() -> Availability:
 
 
 def fingerprint() -> str:
-    """The versions that decide what an engine is."""
+    """The versions that determine an engine."""
     return installed("torch_tensorrt", "tensorrt")
 
 

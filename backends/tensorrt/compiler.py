@@ -1,18 +1,19 @@
-"""Compiling one part of a graph with TensorRT."""
+"""Compiles one part of a graph with TensorRT."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
 from torch.fx import GraphModule, Node
 
+from torchmux.registry.errors import NodesRefused
 from torchmux.registry.spec import CompileRequest
 
-from ..common.adapter.constants import Watched
+from ..common.adapter.constants import Watched, watched
 from ..common.adapter.graphs import copy_graph, freeze, outputs
-from ..common.adapter.refusal import NodesRefused
 from ..common.adapter.results import Result
 from ..common.cache.cache import default_cache, graph_key
 from ..common.pipeline.runtime import in_torch
@@ -20,7 +21,7 @@ from . import engine, fingerprint, operators
 from .options import TensorrtOptions
 from .settings import Profile, input_for, profile_of, settings_for
 
-_NOT_TAKEN = "a dynamic dimension is outside of the engine's profile (mark_dynamic's max, or largest_size)"
+_NOT_TAKEN = "a dynamic dimension is outside the engine's profile (mark_dynamic's max, or largest_size)"
 
 
 class TensorRT:
@@ -34,7 +35,7 @@ class TensorRT:
         return operators.decompositions()
 
     def keep_whole(self) -> frozenset[Any]:
-        """Composite operators with a converter of their own."""
+        """Composite operators with their own converter."""
         return operators.whole()
 
     def supports(self, node: Node) -> Literal[True] | str:
@@ -53,13 +54,8 @@ class TensorRT:
             RuntimeError: TensorRT refuses the graph as a whole.
         """
         options = request.options if request.options is not None else TensorrtOptions()
-        if not (options.freeze and request.static_inputs):
-            return self._compile(gm, {}, request, options)
-
-        def make(constants: Mapping[int, torch.Tensor]) -> TensorrtFunction:
-            return self._compile(copy_graph(gm), constants, request, options)
-
-        return Watched(make, {p: example_inputs[p] for p in request.static_inputs})
+        make = functools.partial(self._compile, request=request, options=options)
+        return watched(options.freeze, gm, example_inputs, request, make)
 
     def _compile(
         self,
@@ -103,7 +99,7 @@ class TensorRT:
 
 
 class TensorrtFunction:
-    """Calls an engine; sizes outside of its profiles run in torch."""
+    """Calls an engine; sizes outside its profiles run in torch."""
 
     def __init__(
         self,

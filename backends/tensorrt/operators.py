@@ -1,4 +1,4 @@
-"""Which ATen nodes TensorRT takes: asked of torch_tensorrt's registry of converters."""
+"""Decides which ATen nodes TensorRT accepts, according to torch_tensorrt's registry of converters."""
 
 from __future__ import annotations
 
@@ -9,12 +9,26 @@ from typing import Any, Literal
 import torch
 from torch.fx import Node
 
-from torchmux import torch_internals as internals
-
+from ..common.adapter import support
 from ..common.adapter.graphs import values_in_use
-from ..common.pipeline.decompose import can_stay_whole, draws_nothing, is_random
+from ..common.pipeline.decompose import can_stay_whole, is_random
 
 DTYPES = frozenset((torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.bool))
+
+_UNSEEN = "nobody has seen what TensorRT answers there: the authors of this adapter had no machine to run it"
+COMMON = support.Common(
+    "TensorRT",
+    DTYPES,
+    words={
+        "dtypes": "TensorRT has no {dtype}, or computes it differently",
+        "empty": "TensorRT does not support tensors without elements",
+    },
+    lacks={
+        "comparisons": _UNSEEN,
+        "remainders": _UNSEEN,
+        "traps": "a division by zero on a GPU ends no process, and raises nothing in torch",
+    },
+)
 
 LOCK = threading.RLock()
 """Held while the registry is used: its settings are the process's, not a compilation's."""
@@ -40,25 +54,21 @@ def decompositions() -> dict[Any, Any]:
 
 
 def whole() -> frozenset[Any]:
-    """The composite operators that have a converter of their own."""
+    """The composite operators that have their own converter."""
     return frozenset(op for op in _registry().keys() if can_stay_whole(op))  # noqa: SIM118, no mapping
 
 
 def supports(node: Node) -> Literal[True] | str:
     """True, or why TensorRT does not run ``node``."""
     op = node.target
-    if is_random(op) and not draws_nothing(node):
-        return "it draws random numbers, which would not be torch's for the same seed"
+    # It also converts what takes an element of a tuple, which is no operator of torch's.
+    if support.is_operator(node) and (reason := COMMON.about_operator(node)):
+        return reason
+    if reason := COMMON.about_values(node):
+        return reason
     for value in values_in_use(node):
-        if isinstance(value, torch.Tensor):
-            if value.dtype not in DTYPES:
-                return f"TensorRT has no {str(value.dtype).removeprefix('torch.')}, or computes it otherwise"
-            if any(type(s) is int and s == 0 for s in value.shape):
-                return "TensorRT has no tensors without elements"
-            if value.device.type != "cuda":
-                return f"it takes or makes a tensor on the {value.device.type}"
-    if isinstance(op, internals.OpOverload) and internals.operator_schema(op).is_mutable:
-        return "it changes its arguments"
+        if isinstance(value, torch.Tensor) and value.device.type != "cuda":
+            return f"it reads or creates a tensor on the {value.device.type}"
     if node not in _registry():
         return "torch_tensorrt has no converter for it" + ("" if op not in _registry() else " with these arguments")
     return True

@@ -1,16 +1,14 @@
 """Apache TVM: captured ATen graphs through Relax.
 
-* ``operators`` says what can go to TVM, asked of TVM's own PyTorch frontend,
-* ``translate`` writes a graph as a Relax function, with ``handlers`` for what that frontend has wrong,
-* ``compat`` knows what the versions of TVM have other names for,
-* ``library`` lets Relax call torch's kernels for matrix products, convolutions and attention,
-* ``mathlib`` and ``schedule`` make vectorized, parallel loops of what TVM fuses around those calls,
-* ``tuning`` has MetaSchedule look for better schedules, in a process (``tuner``) of its own,
-* ``build`` runs TVM's passes, and turns executables into bytes,
-* ``parts`` goes through these for one part of a graph, and compares the outcome with torch,
-* ``sizes`` makes torch's symbolic sizes variables of TVM; what has to know them gets one artifact per ``shapes``,
-* ``machine`` runs what was compiled, without TVM's compiler, ``runtime`` calls that, ``streams`` on a GPU,
-* ``compiler`` puts these together, with the artifact cache.
+* ``compiler`` connects the other modules with the artifact cache,
+* ``operators`` decides what can go to TVM, by asking TVM's own PyTorch frontend,
+* ``parts`` compiles one part of a graph, and compares the result with torch,
+* ``relax`` (a package) writes the part as a Relax function, ``codegen`` (another) generates code from it,
+* ``sizes`` turns torch's symbolic sizes into TVM variables; a part that needs to know them gets one artifact for each
+  entry of ``shapes``,
+* ``layout`` describes the memory layout of inputs and outputs,
+* ``machine`` runs compiled code without TVM's compiler; ``runtime`` calls it, with ``threads`` and ``streams``,
+* ``compat`` handles what TVM's versions name differently.
 
 Importing this package does not import tvm.
 """
@@ -24,7 +22,7 @@ from .options import MODES, TvmOptions
 
 
 def fingerprint() -> str:
-    """The versions that decide what is generated; the processor counts where code is kept."""
+    """The versions that determine the generated code; the cache key adds the processor."""
     return installed("apache-tvm", "apache-tvm-ffi")
 
 

@@ -1,6 +1,6 @@
-"""The backend's object: what it takes, and code for a part from the artifact cache or made anew.
+"""The backend object: which nodes it accepts, and code for a part, from the artifact cache or newly compiled.
 
-TVM's compiler is imported in the methods that need it, not where an earlier process has compiled everything.
+The methods that need TVM's compiler import it, so a process does not import it if an earlier one compiled everything.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from typing import Any, Literal
 import torch
 from torch.fx import GraphModule, Node
 
+from torchmux.registry.errors import NodesRefused
 from torchmux.registry.spec import CompileRequest
 
-from ..common.adapter.graphs import copy_graph
-from ..common.adapter.refusal import NodesRefused
-from ..common.cache.cache import default_cache, graph_key, text_key
+from ..common.adapter.graphs import copy_graph, held_names, lift_constants
+from ..common.cache import code_or_refusal
+from ..common.cache.cache import graph_key, text_key
 from ..common.cache.versions import processor
 from . import fingerprint, machine
 from .options import TvmOptions
-from .runtime import TvmFunction, lift_constants
+from .runtime import TvmFunction
 from .shapes import PerShape
 from .sizes import is_dynamic
 
-_CODE, _REFUSED = b"C", b"R"
 log = logging.getLogger("torchmux.tvm")
 cache_log = logging.getLogger("torchmux.cache")
 
 _GENERATION = 15
-"""Counts the changes of what this package generates, so that older artifacts are not taken for it."""
+"""Counts the changes to this package's generated code, so that older artifacts are not used."""
 
 
 class Tvm:
@@ -41,7 +41,7 @@ class Tvm:
         self._fingerprint = fingerprint()
 
     def decompositions(self) -> dict[Any, Callable[..., Any]]:
-        """torch's table without what goes to TVM as it is."""
+        """torch's table without operators that go to TVM unchanged."""
         from . import operators
 
         return operators.decompositions()
@@ -85,22 +85,20 @@ class Tvm:
         if options.tuning_trials:
             settings += (options.tuning_trials, options.tuning_seconds, torch.get_num_threads())
         key = graph_key(gm, self._fingerprint, _GENERATION, settings)
-        stored = _load(key, gm, device)
-        if stored is not None:
-            head, executable = stored
-            names = _held(gm)
-            run = TvmFunction.described(executable, head, lift_constants(gm), cache_hit=True)
+        nodes, names = list(gm.graph.nodes), held_names(gm)
+        kept = code_or_refusal.load(key, gm)
+        executable = None if kept is None else _opened(kept, device)
+        if kept is not None and executable is not None:
+            run = TvmFunction.described(executable, kept.head, lift_constants(gm), cache_hit=True)
             run.artifact = _artifact(key, names, device)
             return run
-        nodes, names = list(gm.graph.nodes), _held(gm)
         try:
             function, head, code = parts.make(gm, example_inputs, options, device)
         except NodesRefused as refusal:
-            at = {str(nodes.index(n)): refusal.reasons[n.name] for n in nodes if n.name in refusal.reasons}
-            _store(key, _REFUSED + json.dumps(at).encode())
+            at = {at: refusal.reasons[n.name] for at, n in enumerate(nodes) if n.name in refusal.reasons}
+            code_or_refusal.keep_refusal(key, nodes, at)
             raise
-        if default_cache() is not None and code is not None:
-            _store(key, _CODE + json.dumps(head).encode() + b"\n" + code)
+        if code is not None and code_or_refusal.keep_code(key, head, code):
             function.artifact = _artifact(key, names, device)
         return function
 
@@ -112,16 +110,12 @@ class Tvm:
         told = json.loads(artifact)
         if told["processor"] != _processor():
             return None
-        cache = default_cache()
-        stored = cache.load(told["key"]) if cache is not None else None
-        if stored is None or stored[:1] != _CODE:
+        kept = code_or_refusal.load_code(told["key"])
+        executable = None if kept is None else _opened(kept, torch.device(told["device"]))
+        if kept is None or executable is None:
             return None
-        found = _opened(stored, torch.device(told["device"]))
-        if found is None:
-            return None
-        head, executable = found
         held = [constants[n].detach() for n in told["names"]]
-        return TvmFunction.described(executable, head, held, cache_hit=True)
+        return TvmFunction.described(executable, kept.head, held, cache_hit=True)
 
 
 def _device(gm: GraphModule) -> torch.device:
@@ -134,7 +128,7 @@ def _device(gm: GraphModule) -> torch.device:
     tensors = [v for value in values for v in (value if isinstance(value, (tuple, list)) else (value,))]
     found = {v.device for v in tensors if isinstance(v, torch.Tensor)}
     if len(found) > 1:
-        raise RuntimeError(f"code of TVM runs on one device, and the tensors are on {sorted(map(str, found))}")
+        raise RuntimeError(f"TVM's code runs on one device, but the tensors are on {sorted(map(str, found))}")
     return found.pop() if found else torch.device("cpu")
 
 
@@ -153,38 +147,10 @@ def _in_a_line(error: Exception) -> str:
     return "; ".join(sorted({" ".join(reason.split())[:200] for reason in reasons}))
 
 
-def _load(key: str, gm: GraphModule, device: torch.device) -> tuple[dict[str, Any], Any] | None:
-    """What is kept under ``key``: the description and the executable.
-
-    Raises:
-        NodesRefused: it was found before that some nodes are refused.
-    """
-    cache = default_cache()
-    stored = cache.load(key) if cache is not None else None
-    if stored is None:
-        return None
-    if stored[:1] == _CODE:
-        return _opened(stored, device)
-    nodes = list(gm.graph.nodes)
-    raise NodesRefused({nodes[int(at)].name: reason for at, reason in json.loads(stored[1:]).items()})
-
-
-def _opened(stored: bytes, device: torch.device) -> tuple[dict[str, Any], Any] | None:
-    """The description and the executable of a kept artifact; None if TVM does not load it here."""
-    head, _, code = stored[1:].partition(b"\n")
+def _opened(kept: code_or_refusal.Code, device: torch.device) -> Any:
+    """The executable of a kept artifact; None if TVM does not load it here."""
     try:
-        return json.loads(head), machine.from_bytes(code, device)
+        return machine.from_bytes(kept.code, device)
     except Exception as error:  # a full disk, a library that was linked elsewhere
-        cache_log.warning("TVM does not load what it compiled before; it compiles again: %s", error)
+        cache_log.warning("TVM does not load a cached library; it compiles again: %s", error)
         return None
-
-
-def _held(gm: GraphModule) -> list[str]:
-    """The names of the tensors that the graph holds, in the order in which they become inputs."""
-    return [str(node.target) for node in gm.graph.find_nodes(op="get_attr")]
-
-
-def _store(key: str, payload: bytes) -> None:
-    cache = default_cache()
-    if cache is not None:
-        cache.store(key, payload)

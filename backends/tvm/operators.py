@@ -1,4 +1,4 @@
-"""Which ATen nodes can go to TVM: asked of the converters of TVM's own PyTorch frontend, besides our handlers."""
+"""Decides which ATen nodes can go to TVM, according to TVM's own PyTorch frontend and torchmux's handlers."""
 
 from __future__ import annotations
 
@@ -9,21 +9,8 @@ from typing import Any, Literal
 import torch
 from torch.fx import Node
 
-from torchmux import torch_internals as internals
-
-from ..common.adapter import formulas
-from ..common.adapter.graphs import values_in_use
-from ..common.pipeline.aliasing import BY_ADDRESS, reads_by_address, writes
-from ..common.pipeline.decompose import (
-    TRAPS,
-    can_stay_whole,
-    compares_numbers,
-    core_aten,
-    draws_nothing,
-    is_random,
-    may_trap,
-    rounds_down,
-)
+from ..common.adapter import formulas, support
+from ..common.pipeline.decompose import core_aten
 from .relax import library
 from .relax.handlers import HANDLERS
 from .relax.translate import DTYPES, converters
@@ -58,7 +45,7 @@ def known(op: Any) -> bool:
 
 @functools.cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """torch's table without what goes to TVM as it is."""
+    """torch's table without operators that go to TVM unchanged."""
     table = {**core_aten(), **formulas.CLAMPS}
     return {op: function for op, function in table.items() if not known(op)}
 
@@ -66,47 +53,31 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 @functools.cache
 def whole() -> frozenset[Any]:
     """The composite operators to keep in one piece."""
-    found = set()
-    for name in WHOLE:
-        packet, _, overload = name.partition(".")
-        op = getattr(getattr(torch.ops.aten, packet), overload or "default")
-        if can_stay_whole(op):
-            found.add(op)
-    return frozenset(found)
+    return support.whole(WHOLE, lambda op: True)
+
+
+COMMON = support.Common(
+    "TVM",
+    DTYPES,
+    words={
+        "dtypes": "no code for {dtype} with torch's rounding",
+        "empty": "a size of zero has another meaning in Relax",
+    },
+    compares_as_torch=frozenset(library.ALWAYS),
+)
 
 
 def supports(node: Node) -> Literal[True] | str:
     """Whether ``node`` may go to TVM, or why not; translation and the check of results have the last word."""
     op = node.target
-    if not isinstance(op, internals.OpOverload):
-        return "not an ATen operator"
+    if not support.is_operator(node):
+        return support.NOT_AN_OPERATOR
     if not known(op):
         return "TVM's PyTorch frontend has no converter"
-    if writes(node):
-        return "it writes to its arguments"
-    if reads_by_address(node):
-        return BY_ADDRESS
-    if compares_numbers(node) and op not in library.ALWAYS:
-        return "TVM's comparisons pass over nan, torch's do not"
-    if may_trap(node):
-        return TRAPS
-    if rounds_down(node):
-        return "TVM's remainder of floats has other answers than torch where a number is infinite"
+    if reason := COMMON.about_operator(node):
+        return reason
     if op.overloadpacket is torch.ops.aten.mul and 0 in node.args[1:] and node.meta["val"].is_floating_point():
-        return "TVM takes anything times 0 for 0, which is not so of nan and infinity"
+        return "TVM replaces anything times 0 by 0, which is wrong for nan and infinity"
     if op in _NO_DIGITS:
-        return "TVM's formula has no digits left near zero"
-    if is_random(op) and not draws_nothing(node):
-        return "random numbers would not be torch's for the same seed"
-    for value in values_in_use(node):
-        if isinstance(value, (torch.SymFloat, torch.SymBool)):
-            return "a float or bool that is known at run time only"
-        if not isinstance(value, torch.Tensor):
-            continue
-        if value.layout is not torch.strided:
-            return f"TVM has no {value.layout} tensors"
-        if value.dtype not in DTYPES:
-            return f"no code for {str(value.dtype).removeprefix('torch.')} that rounds as torch does"
-        if any(type(size) is int and size == 0 for size in value.shape):
-            return "Relax gives a size of zero another meaning"
-    return True
+        return "TVM's formula loses all precision near zero"
+    return COMMON.about_values(node) or True

@@ -17,13 +17,13 @@ class TvmOptions:
     """How a graph is compiled.
 
     Raises:
-        InvalidOption: a target that is no JSON object or of another kind, or a number out of its range.
+        InvalidOption: a target is not a JSON object or has another kind, or a number is out of range.
     """
 
     library: Literal["torch", "none"] = field(
         default="torch",
         metadata={
-            "help": "who runs matrix products, convolutions and attention: torch's own kernels, called from Relax on "
+            "help": "what runs matrix products, convolutions and attention: torch's own kernels, called from Relax on "
             "shared memory, or code that TVM generates, which is many times slower unless it is tuned"
         },
     )
@@ -31,49 +31,49 @@ class TvmOptions:
         default=None,
         metadata={
             "help": 'a TVM target as JSON, such as \'{"kind": "llvm", "mcpu": "znver4"}\', of kind llvm for tensors on '
-            "the CPU and cuda for those on a GPU; None: this processor or GPU"
+            "the CPU, or cuda for tensors on a GPU; None: this processor or GPU"
         },
     )
     opt_level: int = field(default=3, metadata={"help": "TVM's optimization level, 0 to 3"})
     shape_limit: int = field(
         default=8,
         metadata={
-            "help": "how many shapes a part is compiled for, one artifact each, where TVM has to know the sizes; torch "
+            "help": "how many shapes a part is compiled for, one artifact each, if TVM needs to know the sizes; torch "
             "runs the shapes that come after"
         },
     )
     tuning_trials: int = field(
         default=0,
         metadata={
-            "help": "how many schedules MetaSchedule tries for each kernel, besides torchmux's own; what it finds is "
-            "kept in the artifact cache. On the CPU; 0: none. The mode 'max-autotune' tries 64"
+            "help": "how many schedules MetaSchedule tries for each kernel, besides torchmux's own; the artifact cache "
+            "keeps the results. Only on the CPU; 0 turns tuning off. The mode 'max-autotune' tries 64"
         },
     )
     tuning_seconds: float = field(
         default=300.0,
         metadata={
-            "help": "how long a graph's kernels are tuned, at most, in seconds; the slowest come first, and what is "
-            "found until then counts"
+            "help": "the time limit for tuning a graph's kernels, in seconds; the slowest come first, and results "
+            "found before the limit are used"
         },
     )
     check: bool = field(
         default=True,
         metadata={
-            "help": "before new code is used, compare it with torch once, on made-up inputs; operators that TVM's "
-            "importer gets wrong go to torch. Code from the cache was compared when it was made"
+            "help": "before new code is used, compare it with torch once, on generated inputs; operators that TVM's "
+            "importer translates incorrectly go to torch. Code from the cache was compared when it was built"
         },
     )
 
     def __post_init__(self) -> None:
         if not 0 <= self.opt_level <= 3:
-            raise InvalidOption(f"The option 'opt_level' of tvm takes a number from 0 to 3, not {self.opt_level}.")
+            raise InvalidOption(f"The option 'opt_level' of tvm must be between 0 and 3, not {self.opt_level}.")
         if self.shape_limit < 1:
-            raise InvalidOption(f"The option 'shape_limit' of tvm takes a number from 1, not {self.shape_limit}.")
+            raise InvalidOption(f"The option 'shape_limit' of tvm must be at least 1, not {self.shape_limit}.")
         if self.tuning_trials < 0:
-            raise InvalidOption(f"The option 'tuning_trials' of tvm takes a number from 0, not {self.tuning_trials}.")
+            raise InvalidOption(f"The option 'tuning_trials' of tvm must not be negative, but is {self.tuning_trials}.")
         if not 0 < self.tuning_seconds < math.inf:
             raise InvalidOption(
-                f"The option 'tuning_seconds' of tvm takes a number of seconds above 0, not {self.tuning_seconds}."
+                f"The option 'tuning_seconds' of tvm must be greater than 0, not {self.tuning_seconds}."
             )
         if self.target is not None:
             _check_target(self.target)

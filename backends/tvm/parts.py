@@ -1,4 +1,4 @@
-"""Making code for one part of a graph: translated, built, and compared with torch."""
+"""Compiles one part of a graph: translates it, builds it, and compares it with torch."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from torchmux.registry.errors import NodesRefused
+
 from ..common.adapter import check
-from ..common.adapter.refusal import NodesRefused
+from ..common.adapter.graphs import lift_constants
 from . import machine
 from .codegen import build
 from .options import TvmOptions
 from .relax.translate import translate
-from .runtime import TvmFunction, lift_constants
+from .runtime import TvmFunction
 
 cache_log = logging.getLogger("torchmux.cache")
 
@@ -53,9 +55,9 @@ def make(
     code = None
     try:
         code = build.to_bytes(executable)
-        executable = machine.from_bytes(code, device)  # each machine would compile the code of the other one anew
-    except Exception as error:  # no compiler for linking, a full disk: it runs all the same
-        cache_log.warning("what TVM compiled cannot be kept: %s", error)
+        executable = machine.from_bytes(code, device)  # each machine would recompile the other's code
+    except Exception as error:  # no compiler for linking, or a full disk: the code runs anyway
+        cache_log.warning("TVM's compiled code cannot be cached: %s", error)
     if options.check:
         run = TvmFunction.described(executable, head, [], cache_hit=False)
         wrong = check.culprits(gm, run, [*example_inputs, *constants], alone, "TVM")
@@ -75,4 +77,4 @@ def _notes(gm: GraphModule, library_calls: int) -> list[str]:
     if not library_calls:
         return []
     total = sum(n.op == "call_function" for n in gm.graph.nodes)
-    return [f"{library_calls} of {total} operators on tvm are calls of torch's kernels"]
+    return [f"{library_calls} of {total} operators on tvm are calls to torch's kernels"]

@@ -1,4 +1,4 @@
-"""Calling a compiled part on torch's memory."""
+"""Calls a compiled part on torch's memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 import tvm_ffi
-from torch.fx import GraphModule
 
 from . import machine, streams, threads
 from .layout import Layout
@@ -56,7 +55,7 @@ class TvmFunction:
     def described(
         cls, executable: Any, head: Mapping[str, Any], constants: Sequence[torch.Tensor], *, cache_hit: bool
     ) -> TvmFunction:
-        """The function for an executable of which ``head`` says what is kept beside it."""
+        """The function for an executable; ``head`` has the data stored with it."""
         inputs, outputs = ([Layout.from_json(v) for v in head[name]] for name in ("inputs", "outputs"))
         sizes, device = [tuple(source) for source in head["sizes"]], torch.device(head["device"])
         return cls(executable, inputs, outputs, constants, sizes, device, cache_hit=cache_hit, notes=head["notes"])
@@ -110,18 +109,3 @@ def _sharing(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) ->
             found.append(position)
         seen.add(result.data_ptr())
     return tuple(found)
-
-
-def lift_constants(gm: GraphModule) -> list[torch.Tensor]:
-    """Make the tensors that the graph holds placeholders after the others; returns them in order."""
-    constants = []
-    for node in gm.graph.find_nodes(op="get_attr"):
-        last = gm.graph.find_nodes(op="placeholder")
-        tensor = getattr(gm, node.target)
-        with gm.graph.inserting_before(node) if not last else gm.graph.inserting_after(last[-1]):
-            lifted = gm.graph.placeholder(node.name)
-        lifted.meta = {"val": node.meta.get("val", tensor)}
-        node.replace_all_uses_with(lifted)
-        gm.graph.erase_node(node)
-        constants.append(tensor.detach())
-    return constants

@@ -1,6 +1,6 @@
-"""Graphs whose sizes TVM has to know: one compiled artifact for each shape that comes along, up to a limit.
+"""Graphs whose sizes TVM needs to know: one compiled artifact for each shape that appears, up to a limit.
 
-The first shape is compiled at once, so that what TVM refuses is known before the graph is used.
+The first shape is compiled immediately, so that TVM's refusals are known before the graph is used.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from torchmux import torch_internals as internals
-from torchmux.registry.errors import FallbackRefused
+from torchmux.registry.errors import FallbackRefused, NodesRefused
 
-from ..common.adapter.refusal import NodesRefused
+from ..common.pipeline.implementation import Told
 from .sizes import is_symbolic
 
 fallback = logging.getLogger("torchmux.fallback")
@@ -51,8 +51,8 @@ class PerShape:
         self._known: dict[tuple[Any, ...], Run] = {}
         first = [_hinted(v) for v in values]
         run = self._known[self._key(first)] = self._compiled(first)
-        self.cache_hit = getattr(run, "cache_hit", False)
-        self.notes = (*getattr(run, "notes", ()), f"tvm compiles for each shape, up to {limit}: {reason}")
+        self.cache_hit = Told(run).cache_hit
+        self.notes = (*Told(run).notes, f"tvm compiles for each shape, up to {limit}: {reason}")
 
     @property
     def compiled(self) -> int:
@@ -73,7 +73,7 @@ class PerShape:
 
     def _new(self, key: tuple[Any, ...], args: Sequence[Any]) -> Run | None:
         """Code for another shape; None if torch is to run it."""
-        reason = f"a part was compiled for {self._limit} shapes already (option 'shape_limit')"
+        reason = f"a part is already compiled for {self._limit} shapes (option 'shape_limit')"
         if len(self._known) < self._limit:
             try:
                 self._known[key] = self._compiled(args)
@@ -83,7 +83,9 @@ class PerShape:
                 log.info("compiled a part for %s: shape %d of %d", key, len(self._known), self._limit)
                 return self._known[key]
         if self._strict:
-            raise FallbackRefused(f"strict=True, and torch would run a part of this call: tvm: {reason}.")
+            raise FallbackRefused(
+                f"strict=True forbids a fallback, but torch would run a part of this call: tvm: {reason}."
+            )
         fallback.warning("tvm: torch runs a part of this call: %s", reason)
         return None
 

@@ -1,4 +1,4 @@
-"""Cases about what a graph means, whatever its operators: each is a function whose docstring says what must hold."""
+"""Cases for the meaning of a graph, independent of its operators; each docstring says what must hold."""
 
 from __future__ import annotations
 

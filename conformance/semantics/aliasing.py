@@ -1,4 +1,4 @@
-"""Who shares memory with whom."""
+"""Which tensors share memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ case = Collection("semantics/aliasing")
 
 @case()
 def view_of_an_input(trial: Trial) -> Any:
-    """A view of an input that is returned shows the input's memory."""
+    """A returned view of an input shares the input's memory."""
     x = trial.tensor(4, 6)
     view = trial.run(lambda x: x.t()[1:3], x)
     x.zero_()
@@ -22,7 +22,7 @@ def view_of_an_input(trial: Trial) -> Any:
 
 @case()
 def input_itself(trial: Trial) -> Any:
-    """An input that is returned as it is is the same object."""
+    """An input that is returned unchanged is the same object."""
     x = trial.tensor(3)
     same, other = trial.run(lambda x: (x, x + 1), x)
     return same is x, same, other
@@ -51,7 +51,7 @@ def the_same_output_twice(trial: Trial) -> Any:
 
 @case()
 def inputs_that_overlap(trial: Trial) -> Any:
-    """Two inputs may be views of one tensor; a change of one is seen through the other."""
+    """Two inputs may be views of one tensor; a change of one is visible through the other."""
     whole = trial.tensor(6)
 
     def f(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -63,7 +63,7 @@ def inputs_that_overlap(trial: Trial) -> Any:
 
 @case()
 def the_same_input_twice(trial: Trial) -> Any:
-    """One tensor may be given twice; what was compiled for that is not used for two tensors, nor the reverse."""
+    """One tensor may be passed twice; code compiled for this is not used for two tensors, nor the reverse."""
 
     def f(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         a.add_(1)
@@ -76,7 +76,7 @@ def the_same_input_twice(trial: Trial) -> Any:
 
 @case()
 def results_outlive_the_next_call(trial: Trial) -> Any:
-    """Results of one call are not overwritten by the next."""
+    """The next call does not overwrite the results of a call."""
     compiled = trial.compile(lambda x: (x.sin(), x @ x.t()))
     return [compiled(trial.tensor(4, 4)) for _ in range(4)]
 
@@ -105,7 +105,7 @@ def strides_of_results(trial: Trial) -> Any:
 
 @case()
 def strided_inputs(trial: Trial) -> Any:
-    """Inputs may be slices, transposed, expanded, or begin in the middle of their memory."""
+    """Inputs may be slices, transposed, expanded, or start in the middle of their memory."""
     x, y = trial.tensor(8, 6), trial.tensor(6, 1)
     given = x[1::2, ::3], x.t()[2:4, :4], y.expand(6, 4)[:4], x[3:]
 
@@ -117,7 +117,7 @@ def strided_inputs(trial: Trial) -> Any:
 
 @case()
 def inputs_that_begin_anywhere(trial: Trial) -> Any:
-    """Contiguous inputs may begin at any element of their memory: rows of a matrix, parts of a flat buffer."""
+    """Contiguous inputs may start at any element of their memory: rows of a matrix, parts of a flat buffer."""
     rows, flat, half = trial.tensor(3, 1025), trial.tensor(4099), trial.tensor(2, 1027).half()
     compiled = trial.compile(lambda a, b, c: (a.sin() + 1, b.sum(-1), c * 2))
     return [compiled(rows[i], flat[i : i + 4096].view(4, 1024), half[i % 2]) for i in range(3)]

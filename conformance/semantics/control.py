@@ -13,7 +13,7 @@ case = Collection("semantics/control")
 
 @case()
 def branches_on_numbers(trial: Trial) -> Any:
-    """A branch on a Python argument: each value has its own answer."""
+    """A branch on a Python argument gives each value its own result."""
 
     def f(x: torch.Tensor, up: bool) -> torch.Tensor:
         return x + 1 if up else x - 1
@@ -24,7 +24,7 @@ def branches_on_numbers(trial: Trial) -> Any:
 
 @case()
 def branches_on_data(trial: Trial) -> Any:
-    """A branch on the data of a tensor goes where eager goes, each time."""
+    """A branch on the data of a tensor takes eager's direction each time."""
 
     def f(x: torch.Tensor) -> torch.Tensor:
         y = x * 2
@@ -50,7 +50,7 @@ def loops_that_end_by_data(trial: Trial) -> Any:
 
 @case()
 def exceptions(trial: Trial) -> Any:
-    """An exception of the program reaches the program; what it did before happened."""
+    """An exception of the program reaches the program, and its earlier effects remain."""
     log: list[str] = []
 
     def f(x: torch.Tensor, n: int) -> torch.Tensor:
@@ -71,7 +71,7 @@ def exceptions(trial: Trial) -> Any:
 
 @case()
 def wrong_shapes(trial: Trial) -> Any:
-    """Shapes that do not fit raise as they do in eager, and the next call works."""
+    """Mismatched shapes raise an exception as in eager, and the next call works."""
     compiled, caught = trial.compile(lambda x, y: x @ y), []
     for rows in (3, 4, 3):
         try:
@@ -83,6 +83,6 @@ def wrong_shapes(trial: Trial) -> Any:
 
 @case()
 def where_and_masks(trial: Trial) -> Any:
-    """Selection by masks, also with results whose size depends on the data."""
+    """Selection by masks, including results whose size depends on the data."""
     x = trial.tensor(4, 4)
     return trial.run(lambda x: (torch.where(x > 0, x, 0.0), x.masked_fill(x > 0, -1.0), x[x > 0], x.nonzero()), x)

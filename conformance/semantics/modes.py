@@ -1,4 +1,4 @@
-"""Modes of torch that are on around a call."""
+"""Modes of torch that are active around a call."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def with_and_without_gradients(trial: Trial) -> Any:
 
 @case()
 def inference_mode(trial: Trial) -> Any:
-    """Under ``inference_mode`` and outside of it."""
+    """The same function under ``inference_mode`` and outside of it."""
     x = trial.tensor(3)
     compiled = trial.compile(lambda x: x.cos() + 1)
     with torch.inference_mode():
@@ -37,7 +37,7 @@ def inference_mode(trial: Trial) -> Any:
 
 @case("training")
 def gradients_switched_inside(trial: Trial) -> Any:
-    """``no_grad`` inside of the function covers what it covers."""
+    """``no_grad`` inside the function applies only to its block."""
     x = trial.tensor(3, requires_grad=True)
 
     def f(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -52,7 +52,7 @@ def gradients_switched_inside(trial: Trial) -> Any:
 
 @case("bfloat16", reference=False)
 def autocast(trial: Trial) -> Any:
-    """Under autocast products are computed in bfloat16; without it they are not."""
+    """Products are computed in bfloat16 under autocast, and not without it."""
     torch.manual_seed(0)
     layer = trial.module(torch.nn.Linear(8, 4))
     compiled, x = trial.compile(lambda x: layer(x).relu().sum(-1)), trial.tensor(3, 8)

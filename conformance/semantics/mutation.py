@@ -1,4 +1,4 @@
-"""Changes in place."""
+"""In-place changes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def part_of_an_input(trial: Trial) -> Any:
 
 @case()
 def read_after_write(trial: Trial) -> Any:
-    """What was computed before a change keeps the old values, what is computed after it sees the new ones."""
+    """Values computed before a change stay the same, and values computed after it use the new data."""
     x = trial.tensor(5)
 
     def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -71,7 +71,7 @@ def indices_written(trial: Trial) -> Any:
 
 @case()
 def buffers_of_a_module(trial: Trial) -> Any:
-    """Buffers that a forward changes are changed, call after call."""
+    """Buffers that a forward pass changes are changed in every call."""
 
     class Counts(torch.nn.Module):
         def __init__(self) -> None:
@@ -102,7 +102,7 @@ def batch_norm_statistics(trial: Trial) -> Any:
 
 @case()
 def out_argument(trial: Trial) -> Any:
-    """``out=`` writes to the tensor that it is given."""
+    """``out=`` writes to the given tensor."""
     x, out = trial.tensor(3), trial.tensor(3)
 
     def f(x: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
@@ -114,7 +114,7 @@ def out_argument(trial: Trial) -> Any:
 
 @case()
 def integer_counter(trial: Trial) -> Any:
-    """Integers and bools are changed in place as well."""
+    """Integers and bools are also changed in place."""
     n, flags = trial.tensor(4, dtype=torch.int64), trial.tensor(4, dtype=torch.bool)
 
     def f(n: torch.Tensor, flags: torch.Tensor) -> torch.Tensor:
@@ -139,7 +139,7 @@ def copies_from_another_input(trial: Trial) -> Any:
 
 @case()
 def slices_written_into_slices(trial: Trial) -> Any:
-    """A slice is written with a tensor into a slice of which something was written before."""
+    """A tensor is written to a slice of a slice that was written before."""
     x, y, part = trial.tensor(8, 4, 5), trial.tensor(8, 1, 5), trial.tensor(8, 1, 3)
 
     def f(x: torch.Tensor, y: torch.Tensor, part: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -1,4 +1,4 @@
-"""Dtypes, scalars, and numbers at the edge."""
+"""Dtypes, scalars, and extreme numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ case = Collection("semantics/numbers")
 
 @case()
 def promotion(trial: Trial) -> Any:
-    """Mixed dtypes are promoted as torch does."""
+    """Mixed dtypes are promoted as in torch."""
     i, b, x = trial.tensor(4, dtype=torch.int64), trial.tensor(4, dtype=torch.bool), trial.tensor(4)
 
     def f(i: torch.Tensor, b: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -34,7 +34,7 @@ def integers_wrap_around(trial: Trial) -> Any:
 
 @case(reference=False)
 def integer_division(trial: Trial) -> Any:
-    """Division and remainder of negative integers round as torch says."""
+    """Division and remainder of negative integers round as in torch."""
     a = torch.tensor([-7, 7, -8, 8], device=trial.device)
 
     def f(a: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -45,7 +45,7 @@ def integer_division(trial: Trial) -> Any:
 
 @case(reference=False)
 def not_finite(trial: Trial) -> Any:
-    """NaN and infinities come through comparisons, extremes and sums as in eager."""
+    """NaN and infinities pass through comparisons, extremes and sums as in eager."""
     x = torch.tensor([math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0], device=trial.device)
 
     def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -59,7 +59,7 @@ def not_finite(trial: Trial) -> Any:
 
 @case()
 def nan_in_extremes(trial: Trial) -> Any:
-    """One NaN among numbers is the largest and the smallest."""
+    """One NaN among numbers is both the maximum and the minimum."""
     x = trial.tensor(3, 8)
     x[0, 5] = x[2, 1] = math.nan
 
@@ -71,7 +71,7 @@ def nan_in_extremes(trial: Trial) -> Any:
 
 @case()
 def nan_in_pooling(trial: Trial) -> Any:
-    """NaN is what a maximum is pooled to, and an average."""
+    """Max pooling and average pooling of NaN give NaN."""
     x = trial.tensor(3, 2, 8, 8)
     x[0, 1, 5, 3] = x[2, 0, 0, 1] = math.nan
 
@@ -103,14 +103,14 @@ def softmax_of_large_numbers(trial: Trial) -> Any:
 
 @case()
 def variance_of_shifted_numbers(trial: Trial) -> Any:
-    """The variance of numbers far from zero does not cancel away."""
+    """The variance of numbers far from zero does not cancel out."""
     x = trial.tensor(4, 256) + 1000.0
     return trial.run(lambda x: (x.var(-1), torch.nn.functional.layer_norm(x, (256,))), x)
 
 
 @case("bfloat16")
 def bfloat16(trial: Trial) -> Any:
-    """bfloat16 stays bfloat16, rounded where eager rounds."""
+    """bfloat16 stays bfloat16, and is rounded where eager rounds."""
     x, y = trial.tensor(4, 8, dtype=torch.bfloat16), trial.tensor(8, 4, dtype=torch.bfloat16)
     return trial.run(lambda x, y: (x + 1, x @ y, x.softmax(-1), x.sum(), x.float() * 2, x.exp().log()), x, y)
 
@@ -124,14 +124,14 @@ def float16(trial: Trial) -> Any:
 
 @case("float64", reference=False)
 def float64(trial: Trial) -> Any:
-    """float64 is computed in float64, not in less."""
+    """float64 is computed in float64, not in lower precision."""
     x = trial.tensor(8, 8, dtype=torch.float64)
     return trial.run(lambda x: (x @ x, x.exp(), x.softmax(-1), x.sum(), 1 / x), x)
 
 
 @case()
 def numbers_of_python(trial: Trial) -> Any:
-    """Python numbers are numbers of the graph: floats in full precision, integers beyond 32 bits, bools."""
+    """Python numbers keep their values in the graph: floats in full precision, integers beyond 32 bits, bools."""
     x, n = trial.tensor(3), trial.tensor(3, dtype=torch.int64)
     return trial.run(lambda x, n: (x + 0.1, x * math.pi, n + 2**40, x * True, n - 2**33, x**2, 2**x, 1 - x), x, n)
 
@@ -145,7 +145,7 @@ def no_dimensions(trial: Trial) -> Any:
 
 @case()
 def no_elements(trial: Trial) -> Any:
-    """Tensors without elements have their shapes, and sums of nothing their values."""
+    """Tensors without elements keep their shapes, and empty sums have their values."""
     x = trial.tensor(0, 4)
 
     def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -157,7 +157,7 @@ def no_elements(trial: Trial) -> Any:
 
 @case()
 def constants(trial: Trial) -> Any:
-    """Tensors made in the graph, from lists and from ranges, are made each time."""
+    """Tensors created in the graph, from lists and from ranges, are created in every call."""
 
     def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         table = torch.tensor([1.0, 2.0, 4.0], dtype=x.dtype, device=x.device)

@@ -1,4 +1,4 @@
-"""Random numbers are eager's, for the same seed."""
+"""Random numbers match eager's for the same seed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ case = Collection("semantics/randomness")
 
 @case(reference=False)
 def the_same_seed(trial: Trial) -> Any:
-    """The same seed gives eager's numbers, call after call, and leaves the generator where eager leaves it."""
+    """The same seed gives eager's numbers in every call, and leaves the generator in eager's state."""
 
     def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return torch.rand_like(x) + x, torch.randn(3, device=x.device), torch.randint(0, 10, (4,), device=x.device)
@@ -26,7 +26,7 @@ def the_same_seed(trial: Trial) -> Any:
 
 @case("training", reference=False)
 def dropout(trial: Trial) -> Any:
-    """Dropout in training drops what eager drops, in the gradient too."""
+    """Dropout in training drops what eager drops, also in the gradient."""
     x = trial.tensor(4, 16, requires_grad=True)
     torch.manual_seed(5)
     y = trial.run(lambda x: torch.nn.functional.dropout(x, 0.4) * 2, x)
@@ -44,7 +44,7 @@ def dropout_switched_off(trial: Trial) -> Any:
 
 @case(reference=False)
 def order_of_draws(trial: Trial) -> Any:
-    """Draws happen in the program's order, though their results are used in another one."""
+    """Draws happen in the program's order, even if their results are used in another order."""
 
     def f(x: torch.Tensor) -> torch.Tensor:
         a, b = torch.rand(3, device=x.device), torch.rand(3, device=x.device)
@@ -56,7 +56,7 @@ def order_of_draws(trial: Trial) -> Any:
 
 @case(reference=False)
 def a_draw_without_a_use(trial: Trial) -> Any:
-    """A draw whose result nobody uses still moves the generator."""
+    """A draw whose result is unused still advances the generator."""
 
     def f(x: torch.Tensor) -> torch.Tensor:
         torch.rand(7, device=x.device)

@@ -13,7 +13,7 @@ case = Collection("semantics/shapes")
 
 @case("dynamic_shapes")
 def up_and_down(trial: Trial) -> Any:
-    """A batch that grows and shrinks, one and nothing among its sizes."""
+    """A batch that grows and shrinks, including sizes one and zero."""
     torch.manual_seed(0)
     net = trial.module(torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))).eval()
     compiled = trial.compile(net, dynamic=True)
@@ -35,7 +35,7 @@ def two_sizes_at_once(trial: Trial) -> Any:
 
 @case("dynamic_shapes")
 def length_of_a_sequence(trial: Trial) -> Any:
-    """Attention over sequences of changing length, with a causal mask."""
+    """Attention with a causal mask over sequences of changing length."""
     torch.manual_seed(0)
     weights = trial.module(torch.nn.Linear(8, 24))
 
@@ -51,7 +51,7 @@ def length_of_a_sequence(trial: Trial) -> Any:
 
 @case("dynamic_shapes", "training")
 def gradients_of_changing_sizes(trial: Trial) -> Any:
-    """Training with a batch that changes."""
+    """Training with a changing batch size."""
     torch.manual_seed(0)
     layer = trial.module(torch.nn.Linear(6, 3))
     compiled = trial.compile(lambda x: layer(x).tanh().mean(), dynamic=True)
@@ -62,7 +62,7 @@ def gradients_of_changing_sizes(trial: Trial) -> Any:
 
 @case()
 def static_then_another_shape(trial: Trial) -> Any:
-    """What was compiled for one shape is not used for another."""
+    """Code compiled for one shape is not used for another."""
     compiled = trial.compile(lambda x: (x - x.mean(0)) / x.shape[0], dynamic=False)
     return [compiled(trial.tensor(*shape)) for shape in ((4, 3), (5, 3), (4, 3), (4, 7))]
 

@@ -1,6 +1,6 @@
-"""Functions of numbers at the edge: nan, infinities, zeros of both signs, the largest, the smallest, exact halves.
+"""Functions of extreme numbers: nan, infinities, zeros of both signs, the largest, the smallest, exact halves.
 
-Each case has functions of one kind; where one of them is off, its position among the results says which.
+Each case has functions of one kind; if one of them is wrong, its position among the results identifies it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ NUMBERS = (
     math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.5, -2.5, 3.0, -3.0, 20.0, -20.0,
     90.0, -90.0, 200.0, -200.0, 1e-4, -1e-4, 1e-20, -1e-20, 1e20, -1e20, 3e38, -3e38, 1e-38, -1e-38, 0.1, -0.1,
 )  # fmt: skip
-"""Rounded to float32; an odd count, so that vectorized code has its tail to do."""
+"""Rounded to float32; the count is odd, so that vectorized code has a tail to process."""
 
 SMALLER = tuple(n for n in NUMBERS if not 100 < abs(n) < math.inf)
-"""Without numbers so large that a function of them has no digits in any precision."""
+"""Without numbers so large that a function of them has no correct digits in any precision."""
 
 
 def _of_each(trial: Trial, numbers: tuple[float, ...], *functions: Callable[[torch.Tensor], torch.Tensor]) -> Any:
@@ -61,13 +61,13 @@ def roots_and_powers(trial: Trial) -> Any:
 
 @case(elementwise=True)
 def circular_functions(trial: Trial) -> Any:
-    """Circular functions of infinities are nan, and odd functions of zero are zero."""
+    """Trigonometric functions of infinities are nan, and odd functions of zero are zero."""
     return _of_each(trial, SMALLER, torch.sin, torch.cos, torch.tan, torch.asin, torch.acos, torch.atan, torch.sinc)
 
 
 @case(elementwise=True)
 def hyperbolic_functions(trial: Trial) -> Any:
-    """Hyperbolic functions and their inverses, inside and outside of where they are defined."""
+    """Hyperbolic functions and their inverses, inside and outside their domains."""
     return _of_each(
         trial, SMALLER, torch.sinh, torch.cosh, torch.asinh, torch.acosh, torch.atanh, torch.erf, torch.erfc
     )
@@ -75,13 +75,13 @@ def hyperbolic_functions(trial: Trial) -> Any:
 
 @case(elementwise=True)
 def rounding(trial: Trial) -> Any:
-    """Halves are rounded to even; what is not finite stays as it is."""
+    """Halves are rounded to even, and non-finite numbers stay the same."""
     return _of_each(trial, NUMBERS, torch.round, torch.floor, torch.ceil, torch.trunc, torch.frac, torch.sign)
 
 
 @case(reference=False)
 def tests_of_numbers(trial: Trial) -> Any:
-    """Questions about numbers have eager's answers, also of nan and of zeros with a sign."""
+    """Predicates on numbers match eager, including nan and signed zeros."""
     return _of_each(
         trial, NUMBERS,
         torch.isnan, torch.isinf, torch.isfinite, torch.isposinf, torch.isneginf, torch.signbit, torch.logical_not,
@@ -91,7 +91,7 @@ def tests_of_numbers(trial: Trial) -> Any:
 
 @case(elementwise=True)
 def activations(trial: Trial) -> Any:
-    """Activation functions far from zero, and of what is not finite."""
+    """Activation functions far from zero, and of non-finite numbers."""
     return _of_each(
         trial, NUMBERS,
         F.relu6, F.leaky_relu, F.elu, F.selu, F.celu, F.softplus, F.silu, F.mish, F.hardtanh, F.hardswish,
@@ -101,7 +101,7 @@ def activations(trial: Trial) -> Any:
 
 @case(reference=False)
 def rectifier(trial: Trial) -> Any:
-    """A rectifier hands nan on."""
+    """A rectifier propagates nan."""
     return _of_each(trial, NUMBERS, F.relu)
 
 
@@ -113,7 +113,7 @@ def gelus(trial: Trial) -> Any:
 
 @case(elementwise=True)
 def clamps(trial: Trial) -> Any:
-    """Nan stays nan in a clamp, and takes the bounds of infinity."""
+    """A clamp keeps nan, and maps infinities to the bounds."""
     return _of_each(
         trial, NUMBERS,
         lambda x: x.clamp(-1, 1), lambda x: x.clamp(min=0), lambda x: x.clamp_max(0.5), torch.nan_to_num,
@@ -138,19 +138,19 @@ def powers_of_pairs(trial: Trial) -> Any:
 
 @case(elementwise=True)
 def functions_of_pairs(trial: Trial) -> Any:
-    """Functions of two numbers, which treat signs, zeros and infinities one by one."""
+    """Functions of two numbers that treat signs, zeros and infinities individually."""
     return _of_pairs(trial, torch.atan2, torch.copysign, torch.hypot, torch.logaddexp, torch.xlogy)
 
 
 @case(elementwise=True)
 def extremes_of_pairs(trial: Trial) -> Any:
-    """Nan is the larger and the smaller one, unless the function ignores it."""
+    """Nan is both the larger and the smaller number, unless the function ignores it."""
     return _of_pairs(trial, torch.maximum, torch.minimum, torch.fmax, torch.fmin, torch.clamp_min)
 
 
 @case(reference=False)
 def comparisons_of_pairs(trial: Trial) -> Any:
-    """Nan is unequal to everything, and zeros of either sign are equal."""
+    """Nan is unequal to everything, and zeros of both signs are equal."""
     return _of_pairs(
         trial, torch.eq, torch.ne, torch.lt, torch.le, torch.gt, torch.ge,
         torch.logical_and, torch.logical_or, torch.logical_xor,
@@ -159,14 +159,14 @@ def comparisons_of_pairs(trial: Trial) -> Any:
 
 @case(elementwise=True)
 def remainders_of_pairs(trial: Trial) -> Any:
-    """Remainders with the sign of the divisor and of the dividend, and the quotient that goes with them."""
+    """Remainders with the sign of the divisor and of the dividend, and the corresponding quotient."""
     numbers = torch.tensor([n for n in NUMBERS if abs(n) > 0.05 and not 100 < abs(n) < math.inf] + [0.0, math.nan])
     a, b = (trial.given(t.reshape(-1)) for t in torch.meshgrid(numbers, numbers, indexing="ij"))
     return trial.run(lambda a, b: (torch.remainder(a, b), torch.fmod(a, b), torch.floor_divide(a, b)), a, b)
 
 
 def _rows(trial: Trial) -> torch.Tensor:
-    """Rows of 37 numbers: ordinary ones, and such with one or several of each special kind among them."""
+    """Rows of 37 numbers: ordinary rows, and rows with one or several numbers of each special kind."""
     x = torch.randn(8, 37, generator=torch.Generator().manual_seed(3))
     x[1, 5], x[2, 5], x[3, 36], x[4, 0] = math.nan, math.inf, -math.inf, math.nan
     x[5, 3], x[5, 30] = math.inf, -math.inf
@@ -176,7 +176,7 @@ def _rows(trial: Trial) -> torch.Tensor:
 
 @case()
 def reductions(trial: Trial) -> Any:
-    """One number that is not finite decides a whole sum, product, mean, norm or extreme."""
+    """One non-finite number determines a whole sum, product, mean, norm or extreme."""
 
     def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return (
@@ -189,7 +189,7 @@ def reductions(trial: Trial) -> Any:
 
 @case()
 def masked_rows(trial: Trial) -> Any:
-    """Softmax and its relatives of rows with infinities, and of a row of nothing else, which has no answer."""
+    """Softmax and related functions of rows with infinities, and of a row of only infinities, which has no answer."""
 
     def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return x.softmax(-1), x.log_softmax(-1), x.softmax(0), F.layer_norm(x, (37,)), F.normalize(x, dim=-1)
@@ -199,7 +199,7 @@ def masked_rows(trial: Trial) -> Any:
 
 @case(reference=False)
 def order_of_numbers(trial: Trial) -> Any:
-    """Nan is sorted behind everything."""
+    """Nan is sorted after everything else."""
 
     def f(x: torch.Tensor) -> tuple[Any, ...]:
         return (
@@ -215,7 +215,7 @@ def order_of_numbers(trial: Trial) -> Any:
 
 @case("training", elementwise=True)
 def gradients(trial: Trial) -> Any:
-    """Gradients at kinks and poles are the ones that eager takes."""
+    """Gradients at kinks and poles match eager's."""
     functions = (
         torch.abs, torch.sqrt, torch.rsqrt, torch.log, torch.exp, torch.tanh, torch.sigmoid, F.relu6, F.elu,
         F.softplus, F.hardtanh, F.hardswish, F.leaky_relu, lambda x: x.clamp(-1, 1), lambda x: x**2, lambda x: 1 / x,

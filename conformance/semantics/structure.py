@@ -1,4 +1,4 @@
-"""Graphs of unusual form."""
+"""Graphs with an unusual structure."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ case = Collection("semantics/structure")
 
 @case(computes=False)
 def nothing_to_compute(trial: Trial) -> Any:
-    """A function that only hands things through."""
+    """A function that only passes its arguments through."""
     x = trial.tensor(3)
     return trial.run(lambda x, n: (n, "word", None, x), x, 3)
 
 
 @case()
 def unused_inputs(trial: Trial) -> Any:
-    """Inputs that the function does not use do not matter."""
+    """Unused inputs do not matter."""
     return trial.run(lambda x, y, z: x + z, trial.tensor(3), trial.tensor(2, 2), trial.tensor(3))
 
 
 @case()
 def unused_results(trial: Trial) -> Any:
-    """What nobody uses need not be computed, but its effects happen."""
+    """Unused values need not be computed, but their effects happen."""
     x = trial.tensor(3)
 
     def f(x: torch.Tensor) -> torch.Tensor:
@@ -59,7 +59,7 @@ def two_thousand_operators_deep(trial: Trial) -> Any:
 
 @case()
 def five_hundred_operators_wide(trial: Trial) -> Any:
-    """Five hundred operators on one input, added up."""
+    """Five hundred operators on one input, summed."""
 
     def f(x: torch.Tensor) -> torch.Tensor:
         return torch.stack([x * i for i in range(500)]).sum(0)
@@ -113,7 +113,7 @@ def a_small_network(trial: Trial) -> Any:
 
 @case()
 def the_same_in_two_shapes(trial: Trial) -> Any:
-    """A result is returned as it was computed and in another shape."""
+    """A result is returned both as computed and in another shape."""
     x = trial.tensor(2, 3, 4, 5)
 
     def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -125,7 +125,7 @@ def the_same_in_two_shapes(trial: Trial) -> Any:
 
 @case()
 def no_dimensions(trial: Trial) -> Any:
-    """Tensors of no dimension are expanded, copied, and joined as others are."""
+    """Tensors without dimensions are expanded, copied and joined like others."""
     x, number = trial.tensor(3), torch.tensor(7)
 
     def f(x: torch.Tensor, number: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -137,7 +137,7 @@ def no_dimensions(trial: Trial) -> Any:
 
 @case()
 def large_products(trial: Trial) -> Any:
-    """Matrix products that are worth code of their own, of plain and transposed matrices, and of a batch."""
+    """Matrix products large enough for specialized code, of plain and transposed matrices, and of a batch."""
     x, y, z = trial.tensor(131, 210), trial.tensor(210, 97), trial.tensor(3, 131, 97)
 
     def f(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -48,7 +48,7 @@ def steps_of_an_optimizer(trial: Trial) -> Any:
 
 @case("training")
 def accumulated_gradients(trial: Trial) -> Any:
-    """Several forwards before their backwards, and gradients that add up."""
+    """Several forward passes before their backward passes, with gradients that accumulate."""
     net = _network(trial)
     compiled = trial.compile(net)
     losses = [compiled(trial.tensor(4, 6)).square().mean() for _ in range(3)]
@@ -59,7 +59,7 @@ def accumulated_gradients(trial: Trial) -> Any:
 
 @case("training")
 def frozen_parameters(trial: Trial) -> Any:
-    """Parameters that need no gradient get none."""
+    """Parameters that require no gradient get none."""
     net = _network(trial)
     net[0].requires_grad_(False)
     trial.run(net, trial.tensor(4, 6)).sum().backward()
@@ -68,7 +68,7 @@ def frozen_parameters(trial: Trial) -> Any:
 
 @case("training")
 def some_results_need_none(trial: Trial) -> Any:
-    """Results that do not depend on parameters, detached ones and integers need no gradient."""
+    """Results that do not depend on parameters, detached results and integers require no gradient."""
     x = trial.tensor(4, requires_grad=True)
     plain = trial.tensor(4)
     results = trial.run(lambda x, y: (x * y, y + 1, (x * 2).detach(), x.argmax(), x > 0), x, plain)
@@ -147,7 +147,7 @@ def attention(trial: Trial) -> Any:
 
 @case("training")
 def embeddings(trial: Trial) -> Any:
-    """The gradient of an embedding adds up the rows that were looked up twice."""
+    """The gradient of an embedding accumulates rows that were looked up twice."""
     torch.manual_seed(0)
     table = trial.module(torch.nn.Embedding(10, 4, padding_idx=0))
     words = torch.tensor([[1, 2, 2], [0, 9, 1]], device=trial.device)
@@ -158,7 +158,7 @@ def embeddings(trial: Trial) -> Any:
 
 @case("training")
 def tensors_in_the_program(trial: Trial) -> Any:
-    """Tensors that the function makes of numbers are constants, in training as well."""
+    """Tensors that the function creates from numbers are constants, also in training."""
     x, weight = trial.tensor(2, 3, requires_grad=True), trial.tensor(3, 2, requires_grad=True)
 
     def f(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -172,7 +172,7 @@ def tensors_in_the_program(trial: Trial) -> Any:
 
 @case("training")
 def large_layers(trial: Trial) -> Any:
-    """Layers whose products are worth code of their own: results and gradients."""
+    """Results and gradients of layers whose products are large enough for specialized code."""
     layers = trial.module(torch.nn.Sequential(torch.nn.Linear(160, 130), torch.nn.GELU(), torch.nn.Linear(130, 90)))
     x = trial.tensor(100, 160)
     result = trial.run(layers, x)

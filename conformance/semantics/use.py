@@ -1,4 +1,4 @@
-"""How a backend is used: options, several models, threads."""
+"""Uses of a backend: options, several models, threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ case = Collection("semantics/use")
 
 @case()
 def unknown_option(trial: Trial) -> Any:
-    """An option that the backend does not have is refused with a word, before anything is computed."""
+    """An unknown option raises an error that names it, before anything is computed."""
     if trial.backend is None:
         return "refused"
     try:
@@ -29,7 +29,7 @@ def unknown_option(trial: Trial) -> Any:
 
 @case(OWN_KERNELS)
 def runs_what_it_says(trial: Trial) -> Any:
-    """What the report says that the backend ran, torch did not run in its place."""
+    """torch does not run what the report attributes to the backend."""
     x, y = trial.tensor(8, 16), trial.tensor(16, 8)
 
     def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -43,7 +43,7 @@ def runs_what_it_says(trial: Trial) -> Any:
         compiled(x, y)
     ran = {_bare(event.name) for event in profile.function_events if event.name.startswith("aten::")}
     reported = {_bare(fallback.op) for fallback in torchmux.report(compiled).fallbacks}
-    # Each computes; what moves data around, torch may always do.
+    # These compute; torch may always run operators that only move data.
     silently = sorted((ran & {"sin", "mm", "exp", "softmax", "tanh", "sum"}) - reported)
     return result, f"torch ran {', '.join(silently)}" if silently else ""
 
@@ -56,7 +56,7 @@ def _bare(operator: str) -> str:
 
 @case()
 def two_models(trial: Trial) -> Any:
-    """Two models of one class keep apart."""
+    """Two models of one class stay separate."""
     torch.manual_seed(0)
     nets = [trial.module(torch.nn.Linear(4, 3)) for _ in range(2)]
     compiled, x = [trial.compile(net) for net in nets], trial.tensor(2, 4)
@@ -66,7 +66,7 @@ def two_models(trial: Trial) -> Any:
 
 @case()
 def weights_that_change(trial: Trial) -> Any:
-    """Weights changed in place, or replaced, are used by the next call."""
+    """The next call uses weights that were changed in place or replaced."""
     torch.manual_seed(0)
     net = trial.module(torch.nn.Linear(4, 3))
     compiled, x, results = trial.compile(net), trial.tensor(2, 4), []
@@ -83,7 +83,7 @@ def weights_that_change(trial: Trial) -> Any:
 
 @case()
 def threads(trial: Trial) -> Any:
-    """Four threads that call at once get each its own answer."""
+    """Four threads that call at the same time each get their own result."""
     compiled = trial.compile(lambda x: (x @ x.t()).softmax(-1))
     inputs = [trial.tensor(8, 8) for _ in range(4)]
     compiled(inputs[0])
@@ -102,7 +102,7 @@ def threads(trial: Trial) -> Any:
 
 @case()
 def the_same_twice(trial: Trial) -> Any:
-    """The same input gives the same bits again."""
+    """The same input gives the same bits every time."""
     torch.manual_seed(0)
     net = trial.module(torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.Tanh(), torch.nn.Linear(64, 8)))
     compiled, x = trial.compile(net), trial.tensor(16, 32)
@@ -113,7 +113,7 @@ def the_same_twice(trial: Trial) -> Any:
 
 @case()
 def reset_and_again(trial: Trial) -> Any:
-    """After ``reset`` everything is compiled anew, and right."""
+    """After ``reset``, everything is compiled again, with correct results."""
     compiled, x = trial.compile(lambda x: x.sin() + 1), trial.tensor(4)
     first = compiled(x)
     if trial.backend is not None:

@@ -1,8 +1,8 @@
 """Python bytecode: reading it, normalizing it, and writing the code that CPython runs in place of the user's.
 
-Nothing outside this package knows one CPython version from another.  Raw instructions (``parse``) go through the
-version's table into one set of micro-ops (``normalize``), which the interpreter follows; what the interpreter captured
-becomes a code object again through trampolines and resume functions.
+Nothing outside this package depends on the CPython version.  Raw instructions (``parse``) go through the
+version's table into one set of micro-ops (``normalize``), which the interpreter follows.  Captured code becomes a code
+object again through trampolines and resume functions.
 """
 
 from .assemble import assemble
@@ -11,6 +11,7 @@ from .instruction import CellName, Handler, Instruction, parse
 from .liveness import live_locals, reads_frame
 from .loops import loop_ends, loop_exits
 from .normalize import NULL_BELOW_CALLABLE, Op, Program, normalize
+from .parameters import parameters
 from .resume import resume_code, resume_origin
 from .trampoline import break_trampoline, eager_trampoline, return_trampoline
 
@@ -30,6 +31,7 @@ __all__ = [
     "loop_ends",
     "loop_exits",
     "normalize",
+    "parameters",
     "parse",
     "pops_pushes",
     "reads_frame",

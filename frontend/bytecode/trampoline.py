@@ -1,6 +1,4 @@
-"""Trampolines: code that stands in for a function, runs the captured part, and hands the rest back to CPython."""
-
-import inspect
+"""Trampolines: code that replaces a function, runs the captured part, and returns the rest to CPython."""
 
 from .assemble import assemble
 from .build import (
@@ -17,6 +15,7 @@ from .effects import NULL, VALUE, after, in_handler, stack_shapes
 from .instruction import TERMINATORS, Handler, two_cells
 from .liveness import live_locals
 from .normalize import normalize
+from .parameters import parameters
 from .resume import GENERATOR_FLAGS, check_function, stack_names
 
 
@@ -144,16 +143,10 @@ def _restore_state(builder, code, stack, locals_):
     builder.emit("UNPACK_SEQUENCE", len(values) + len(locals_))
     for name in (*values, *locals_):
         builder.emit("STORE_FAST", name)
-    for name in _argument_names(code):
+    for name in parameters(code):
         if name not in locals_ and name not in code.co_cellvars:
             builder.emit("DELETE_FAST", name)
     builder.push_stack(spilled)
-
-
-def _argument_names(code):
-    count = code.co_argcount + code.co_kwonlyargcount
-    count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
-    return code.co_varnames[:count]
 
 
 def _touches_rebound_cell(program, index):

@@ -1,12 +1,12 @@
-"""Branches that only raise: ``assert mask.any()``, ``if not valid.all(): raise ValueError(...)``.
+"""Graphs that take a branch for granted, and the calls in which it goes the other way.
 
-Which way such a branch goes is data, yet a program that works goes one way.  The trace takes that way and has the graph
-return the condition.  Where it does not hold, or the graph itself fails, nothing that the graph did is kept: the call
-runs in eager from its beginning, and raises the program's own exception from the program's own lines.
+A graph returns the conditions that its trace took for granted (``trace.expectations``).  Where one does not hold, or
+the graph itself fails, nothing that the graph did is kept: the call runs in eager from its beginning, and raises the
+program's own exception from the program's own lines.
 
-That is the same only if the graph left no trace.  Side effects in Python come after the graph in any case, and small
-buffers of modules that the graph writes are put back.  A graph that writes to other inputs, or does not run on the CPU
-alone, is not given any expectations.
+This is equivalent only if the graph has no side effects.  Side effects in Python always come after the graph, and small
+buffers of modules that the graph writes are restored.  A graph that writes to other inputs, or does not run only on the
+CPU, gets no assumed branches.
 """
 
 from __future__ import annotations
@@ -22,25 +22,20 @@ import torch
 from torchmux import torch_internals as ti
 
 from .. import logs
-from ..guards.sources import CellSource, LocalSource, const_source
+from ..bytecode import parameters
+from ..guards.kinds.frames import BranchesAsExpected
+from ..guards.sources import Cell, Const, Local
 from ..handlers import classify
-from ..values.constants import ConstValue
-from ..values.tensors import TensorValue
 from .tracebacks import starts_again
 
 if TYPE_CHECKING:
-    from ..bytecode.normalize import Program
     from ..trace.tracer import FrameWriter, Tracer
+    from .captured import CodeState
 
 log = logging.getLogger("torchmux")
 
 _PATIENCE = 3
 _SMALL = 1 << 16  # numbers in a buffer that is saved at each call
-_FAR = 400  # micro-ops; an error message takes some dozens
-_CONDITIONAL = frozenset(
-    {"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE", "JUMP_IF_TRUE_OR_POP",
-     "JUMP_IF_FALSE_OR_POP", "FOR_ITER"}
-)  # fmt: skip
 _NORMALIZERS = tuple(
     getattr(namespace, name)
     for namespace, name in (
@@ -50,69 +45,11 @@ _NORMALIZERS = tuple(
 )  # fmt: skip
 
 
-# --- which branches --------------------------------------------------------------------------------------------------
-
-
-def only_raises(program: Program, start: int) -> bool:
-    """Whether every way on from micro-op ``start`` comes to a ``raise``, without going back or leaving otherwise."""
-    known = program.memo.setdefault("only_raises", {})
-    if start not in known:
-        known[start] = _only_raises(program, start)
-    return known[start]
-
-
-def _only_raises(program: Program, start: int) -> bool:
-    pending, seen = [start], set()
-    while pending:
-        at = pending.pop()
-        if at in seen:
-            continue
-        seen.add(at)
-        if at < start or at >= len(program.ops) or len(seen) > _FAR:
-            return False
-        op = program.ops[at]
-        if op.name == "RAISE_VARARGS":
-            continue
-        if op.name == "JUMP":
-            pending.append(op.target)
-        elif op.name in ("RETURN_VALUE", "RERAISE", "YIELD_VALUE", "SEND", "UNSUPPORTED"):
-            return False
-        else:
-            pending.append(at + 1)
-            if op.name in _CONDITIONAL:
-                pending.append(op.target)
-    return True
-
-
-def expected(tr: Tracer, program: Program, value: Any, if_true: int, if_false: int) -> bool | None:
-    """What a branch on ``value`` is taken to do, noted in the trace; None where that is not to be guessed."""
-    if not isinstance(value, TensorValue) or not may_expect(tr, value):
-        return None
-    true_raises, false_raises = only_raises(program, if_true), only_raises(program, if_false)
-    if true_raises == false_raises:
-        return None
-    expect(tr, value, false_raises)
-    return false_raises
-
-
-def may_expect(tr: Tracer, value: TensorValue) -> bool:
-    """Whether something may be taken for granted of this condition."""
-    example = value.example
-    return tr.may_expect and tr.region is None and example.device.type == "cpu" and example.shape.numel() == 1
-
-
-def expect(tr: Tracer, value: TensorValue, outcome: bool) -> None:
-    """Take for granted that ``value`` is true, or false."""
-    # a copy of its own: the program may change the tensor later
-    condition = tr.emit("call_function", torch.ne, [value, ConstValue(0)], {})
-    tr.expectations.append((condition, outcome))
-
-
 # --- which graphs ----------------------------------------------------------------------------------------------------
 
 
 def leaves_no_trace(tr: Tracer) -> bool:
-    """Whether nothing but its results tells that the recorded graph has run, or what it writes can be put back.
+    """Whether the recorded graph has no effect besides its results, or its writes can be undone.
 
     Put back are small buffers of modules, as those of batch norms: ``tr.put_back``, in the order of the inputs.
     """
@@ -148,7 +85,7 @@ def _is_known(node: Any) -> bool:
     target = node.target
     if node.op == "call_method" or target in (getattr, ti.set_grad_enabled):
         return True
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, ti.OpOverload):
         return not target._schema.is_mutable
     return getattr(target, "__module__", None) in ("_operator", "math") or classify.is_operator(target)
 
@@ -204,7 +141,7 @@ class Rerun:
     what was compiled under expectations.
     """
 
-    def __init__(self, code: types.CodeType, namespace: dict[str, Any], state: Any) -> None:
+    def __init__(self, code: types.CodeType, namespace: dict[str, Any], state: CodeState) -> None:
         self.code = code
         self.namespace = namespace
         self.state = state
@@ -214,7 +151,7 @@ class Rerun:
     def __call__(self, before: _Before, error: Exception | None, arguments: tuple, cells: tuple) -> Any:
         before.restore()
         code = self.code
-        logs.emit("graph_breaks", f"{code.co_qualname} runs in eager", "a branch that only raises has been taken")
+        logs.emit("graph_breaks", f"{code.co_qualname} runs in eager", "the call took a branch that only raises")
         function = types.FunctionType(code, self.namespace, code.co_name, None, cells)
         positional, named = _sorted_out(code, arguments)
         previous = ti.set_eval_frame(None)
@@ -226,22 +163,16 @@ class Rerun:
             log.warning("%s ran in eager, because its graph failed: %s", code.co_qualname, error)
         self._returned += 1
         if self._returned == _PATIENCE:
-            self.holds = self.state.may_expect = False
+            self.holds = False
+            self.state.assumptions = self.state.assumptions.instead(may_expect=False)
         return result
 
 
 starts_again(Rerun.__call__)
 
 
-def parameters(code: types.CodeType) -> tuple[str, ...]:
-    """The names of a code object's parameters, in its order."""
-    count = code.co_argcount + code.co_kwonlyargcount
-    count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
-    return code.co_varnames[:count]
-
-
 class _Before:
-    """What a graph may change besides its results, as it was."""
+    """The state that a graph may change besides its results, before it runs."""
 
     def __init__(self, *written: torch.Tensor) -> None:
         self.random = torch.default_generator.get_state()
@@ -274,24 +205,23 @@ def _sorted_out(code: types.CodeType, arguments: tuple) -> tuple[list[Any], dict
 class Check:
     """The lines of a frame function that run a graph under expectations.
 
-    Where the frame goes on after the graph (``ends`` is false), the function returns whether it does, and the values.
+    If the frame continues after the graph (``ends`` is false), the function returns whether it does, and the values.
     """
 
     def __init__(
         self,
         tr: Tracer,
         out: FrameWriter,
-        code: types.CodeType,
-        namespace: dict[str, Any],
-        state: Any,
+        state: CodeState,
         ends: bool = True,
     ) -> None:
         self.ends = ends
-        self.rerun = Rerun(code, namespace, state)
-        tr.guards.add(const_source(self.rerun, "the way of its branches"), "{0}.holds", (), "is the expected one")
+        code = tr.code
+        self.rerun = Rerun(code, tr.root.namespace, state)
+        tr.guards.add(BranchesAsExpected(Const(self.rerun, "the way of its branches")))
         self.conditions = [f"bool({out.graph_output(value)}) is {outcome}" for value, outcome in tr.expectations]
-        self.arguments = [out.load(LocalSource(name)) for name in parameters(code)]
-        self.cells = [out.load(CellSource(name)) for name in code.co_freevars]
+        self.arguments = [out.load(Local(name)) for name in parameters(code)]
+        self.cells = [out.load(Cell(name)) for name in code.co_freevars]
 
     def lines(self, out: FrameWriter, call: str) -> list[str]:
         """``call`` runs the graph and stores its results."""

@@ -1,72 +1,57 @@
 """Writes the Python function that runs in place of the captured part of a frame.
 
-It loads the graph's inputs, calls the compiled graph, replays side effects and rebuilds what lives on.  Being plain
-source text, it is the same for every CPython version and can be read (``TORCHMUX_LOGS=bytecode``).
+It loads the graph's inputs, calls the compiled graph, replays side effects and rebuilds the values that outlive
+it.  As plain source text, it is the same for every CPython version and readable (``TORCHMUX_LOGS=bytecode``).
 """
 
 from __future__ import annotations
 
-import collections
-import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from torchmux import torch_internals as ti
 
 from ..breaks import NOT_REBUILDABLE, REGION, GraphBreak
-from ..guards.sources import CellSource, Loader, LocalSource, Names, Source
+from ..guards.loader import Loader, Names
+from ..guards.sources import Cell, CellContents, Local, Source
 from ..polyfills.tables import STANDS_FOR
-from ..trace.tracer import Tracer
-from ..values.base import Value
+from ..trace.tracer import FrameWriter, Tracer
+from ..values.base import GraphValue, Value
 from ..values.constants import ConstValue
-from ..values.containers.deques import DequeValue
-from ..values.containers.iterators import ExistingIterator
-from ..values.containers.mappings import DictValue
-from ..values.containers.sequences import ExistingListValue, ListValue
-from ..values.containers.sets import SetValue
-from ..values.functions import CellValue
-from ..values.objects import _DELETED, ObjectValue
-from ..values.tensors import TensorValue
+from ..values.containers.iterators import advance
+from ..values.containers.sequences import ListValue
+from ..values.objects import ObjectValue
 from .assumed_branches import Check
-
-
-def _advance(iterator: Iterator, count: int, exhausted: bool) -> None:
-    """Take from a real iterator what the trace took from its mirror."""
-    for _ in itertools.islice(iterator, count):
-        pass
-    if exhausted:
-        next(iterator, None)
-
 
 _BUILDING = "<building>"
 _FEW_INPUTS = 4  # are loaded as fast one by one
 
 
-class Output:
-    """The function under construction: ``before`` runs ahead of the graph, ``after`` behind it."""
+class Output(FrameWriter):
+    """The function under construction: ``before`` runs before the graph, and ``after`` after it."""
 
     def __init__(self, tr: Tracer) -> None:
         self.tr = tr
         self.names = Names()
         self.before: list[str] = []
         self.after: list[str] = []
-        self.late: list[str] = []  # behind the side effects
+        self.late: list[str] = []  # after the side effects
         self.arguments: dict[tuple[str, str], str] = {}  # ("local" | "cell", name) -> parameter
         self.loader = Loader(self.names, self.before, self._root)
-        self.graph_outputs: list[Value] = []
+        self.graph_outputs: list[GraphValue] = []
         self.check: Check | None = None  # the graph is expected to take certain branches
         self.direct: set[Value] = set()  # on the stack and nowhere else
         self.unseen: set[Value] = set()  # iterators of ours that the program cannot look at
-        self._outputs: dict[Value, str] = {}
+        self._outputs: dict[GraphValue, str] = {}
         self._memo: dict[Value, str] = {}
         self._count = 0
 
     # --- expressions -----------------------------------------------------------------------------------------------
 
-    def _root(self, source: LocalSource | CellSource) -> str:
-        if isinstance(source, CellSource):
+    def _root(self, source: Local | CellContents | Cell) -> str:
+        if isinstance(source, Cell):
             return self._parameter("cell", source.name)
-        if source.cell:
+        if isinstance(source, CellContents):
             return self._parameter("cell", source.name) + ".cell_contents"
         return self._parameter("local", source.name)
 
@@ -80,7 +65,7 @@ class Output:
         return self.loader.load(source)
 
     def value(self, value: Value) -> str:
-        """The expression that is this value behind the graph; one object stays one object."""
+        """The expression for this value after the graph; one object stays one object."""
         known = self._memo.get(value)
         if known is _BUILDING:
             raise GraphBreak(NOT_REBUILDABLE, f"{value.describe()} contains itself")
@@ -101,7 +86,7 @@ class Output:
         return text
 
     def hide(self, stack: list[Value], visible: list[Value]) -> None:
-        """Iterators of loops that go on after the graph may be objects of ours, as nothing but the loop has them."""
+        """Iterators of loops that continue after the graph may be torchmux's objects: only the loop holds them."""
         pending = [value for value in stack if value not in visible]
         self.direct.update(pending)
         while pending:
@@ -117,7 +102,7 @@ class Output:
         self._count += 1
         self.late.append(f"r{self._count} = iter({container})")
         if position:
-            self.late.append(f"{self.names.const(_advance)}(r{self._count}, {position}, False)")
+            self.late.append(f"{self.names.const(advance)}(r{self._count}, {position}, False)")
         return f"r{self._count}"
 
     def container(self, opening: str, closing: str, items: list[Value]) -> str:
@@ -142,50 +127,15 @@ class Output:
     def line(self, text: str) -> None:
         self.after.append(text)
 
-    def graph_output(self, value: Value) -> str:
+    def graph_output(self, value: GraphValue) -> str:
         """A tensor or symbolic number that the graph computes."""
         name = self._outputs.get(value)
         if name is None:
-            if value.node.graph is not self.tr.main:  # type: ignore[attr-defined]
-                raise GraphBreak(REGION, f"{value.describe()} is kept beyond the region that it was made in")
+            if value.node.graph is not self.tr.main:
+                raise GraphBreak(REGION, f"{value.describe()} outlives the region that created it")
             name = self._outputs[value] = f"out{len(self.graph_outputs)}"
             self.graph_outputs.append(value)
         return name
-
-    # --- objects ---------------------------------------------------------------------------------------------------
-
-    def attributes(self, variable: str, owner: ObjectValue) -> list[str]:
-        """The lines that give an object the attributes that the trace wrote."""
-        setter, lines = self.names.const(object.__setattr__), []
-        for name, value in owner.attrs.items():
-            if value is _DELETED:
-                if owner.source is not None:
-                    lines.append(f"{self.names.const(object.__delattr__)}({variable}, {name!r})")
-            elif issubclass(owner.cls, BaseException):
-                lines.append(f"{variable}.{name} = {self.value(value)}")
-            else:
-                if name in owner.moved and owner.source is not None:
-                    lines.append(f"{self.names.const(object.__delattr__)}({variable}, {name!r})")
-                lines.append(f"{setter}({variable}, {name!r}, {self.value(value)})")
-        return lines
-
-    def fill(self, variable: str, storage: Value) -> None:
-        """Give an object whose class derives from a container the container's contents."""
-        if isinstance(storage, DictValue):
-            self._fill_dict(variable, storage)
-        elif isinstance(storage, ListValue):
-            self.line(
-                f"{self.names.const(list)}.extend({variable}, {self.container('[', ']', storage.items(self.tr))})"
-            )
-        elif isinstance(storage, SetValue):
-            items = self.container("[", "]", list(storage.entries.values()))
-            self.line(f"{self.names.const(set)}.update({variable}, {items})")
-
-    def _fill_dict(self, variable: str, storage: DictValue) -> None:
-        base = self.names.const(collections.OrderedDict if issubclass(storage.cls, collections.OrderedDict) else dict)
-        storage.values(self.tr)
-        for key, element in storage.entries.values():
-            self.line(f"{base}.__setitem__({variable}, {self.value(key)}, {self.value(element)})")
 
     # --- side effects ----------------------------------------------------------------------------------------------
 
@@ -198,42 +148,10 @@ class Output:
         writes: list[str] = []
         for value in self.tr.effects.changed_values:
             assert value.source is not None
-            writes.extend(self._write(value, self.load(value.source)))
+            writes.extend(value.write_back(self, self.load(value.source)))
         for (_, name), (namespace, value) in self.tr.effects.globals.items():
             writes.append(f"{self.names.const(namespace)}[{name!r}] = {self.value(value)}")
         self.after.extend([*writes, *self.late])
-
-    def _write(self, value: Value, target: str) -> list[str]:
-        if isinstance(value, ExistingListValue) and value.appended is not None:
-            return [f"{self.names.const(list)}.extend({target}, {self.container('[', ']', value.appended)})"]
-        if isinstance(value, ListValue):
-            text = self.container("[", "]", value.items(self.tr))
-            return [f"{self.names.const(list)}.__setitem__({target}, slice(None), {text})"]
-        if isinstance(value, DictValue):
-            return self._write_dict(value, target)
-        if isinstance(value, DequeValue):
-            text = self.container("[", "]", value.items(self.tr))
-            return [f"{target}.clear()", f"{target}.extend({text})"]
-        if isinstance(value, SetValue):
-            text = self.container("[", "]", list(value.entries.values()))
-            return [f"{target}.clear()", f"{target}.update({text})"]
-        if isinstance(value, ExistingIterator):
-            return [f"{self.names.const(_advance)}({target}, {value.taken}, {value.exhausted})"]
-        if isinstance(value, CellValue):
-            if value.contents is None:
-                return [f"del {target}.cell_contents"]
-            return [f"{target}.cell_contents = {self.value(value.contents)}"]
-        if isinstance(value, TensorValue):
-            return [f"{target}.{name} = {self.value(new)}" for name, new in value.attrs.items()]
-        assert isinstance(value, ObjectValue)
-        return self.attributes(target, value)
-
-    def _write_dict(self, value: DictValue, target: str) -> list[str]:
-        base = self.names.const(collections.OrderedDict if issubclass(value.cls, collections.OrderedDict) else dict)
-        value.values(self.tr)
-        pairs = [(self.value(key), self.value(element)) for key, element in value.entries.values()]
-        writes = [f"{base}.__setitem__({target}, {key}, {element})" for key, element in pairs]
-        return [f"{base}.clear({target})", *writes] if value.version else writes  # new values leave iterators alone
 
     def restore_state(self) -> None:
         """Enter for real the regions in which the graph ended."""
@@ -257,12 +175,12 @@ class Output:
     def _loading(self, rest: str) -> list[str]:
         """The lines that load what ``rest`` uses: from the snapshot of the check that just passed, or path by path."""
         used = set(re.findall(r"\w+", rest))
-        wanted = {s: v for s, v in self.loader.variables().items() if v in used}
+        wanted = {s: v for s, v in self.loader.variables.items() if v in used}
         roots = {source.root() for source in wanted}
         if len(wanted) < _FEW_INPUTS or len(roots) != 1:
             return self.before
         (root,) = roots
-        if not isinstance(root, LocalSource) or root.cell:
+        if not isinstance(root, Local):
             return self.before
         inputs = self.tr.guards.inputs
         inputs.root, inputs.sources = root.name, tuple(wanted)

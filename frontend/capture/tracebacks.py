@@ -1,7 +1,7 @@
-"""Exceptions leave compiled code with the traceback that eager would have given them, as far as that can be told.
+"""Exceptions leave compiled code with eager's traceback, as far as it can be reconstructed.
 
-Three things differ when compiled code runs: frames of torchmux stand between the program's own, a function that broke
-its graph is two frames, and an operator of a graph is called from no line of the program.
+Compiled code differs in three ways: frames of torchmux appear between the program's own, a function with a graph break
+is two frames, and no line of the program calls an operator of a graph.
 """
 
 from __future__ import annotations
@@ -13,15 +13,13 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-import torchmux
 from torchmux import torch_internals as ti
 from torchmux.config import config
 from torchmux.registry.errors import CompilationFailed
 
 from ..bytecode.identity import CodeMap
 from ..bytecode.resume import resume_origin
-
-USER_STACK = "torchmux_user_stack"  # in a node's meta: ((file, line, function), ...), innermost first
+from ..trace.recorder import USER_STACK
 
 _trampolines = CodeMap()
 _starts_again = CodeMap()
@@ -34,25 +32,25 @@ def stands_for(trampoline: types.CodeType, code: types.CodeType) -> None:
 
 
 def starts_again(function: Any) -> None:
-    """Note that ``function`` calls what the compiled frame before it stands for."""
+    """Record that ``function`` calls what the compiled frame before it replaces."""
     _starts_again.set(function.__code__, True)
 
 
 def _goes_on(code: types.CodeType) -> bool:
-    """Whether this is the rest of a function, called by what came before it."""
+    """Whether this is the rest of a function, called by its first part."""
     return resume_origin(code) is not None or _trampolines.get(code) is not None
 
 
 def _own_folders() -> tuple[str, ...]:
-    names = ("torchmux.frontend", "torchmux.registry", "torchmux.backends")
-    modules = [torchmux, *(sys.modules[name] for name in names if name in sys.modules)]
+    names = ("torchmux", "torchmux.frontend", "torchmux.registry", "torchmux.backends")
+    modules = [sys.modules[name] for name in names if name in sys.modules]
     return tuple({os.path.dirname(os.path.abspath(m.__file__)) + os.sep for m in modules if m.__file__})
 
 
 def tidy(error: BaseException) -> None:
     """Take torchmux's frames out of the traceback of ``error``, and put in the lines of the program's operators.
 
-    ``config.verbose`` leaves it as it is.  To be called where ``error`` is caught and raised again.
+    ``config.verbose`` leaves it unchanged.  Call this where ``error`` is caught and raised again.
     """
     if config.verbose:
         return
@@ -66,10 +64,10 @@ def tidy(error: BaseException) -> None:
                 continue
             seen.add(id(each))
             each.__traceback__ = _tidied(each, own)
-            if not isinstance(each, CompilationFailed):  # how a backend came to fail is for whoever mends it
+            if not isinstance(each, CompilationFailed):  # the details of a backend's failure are for its developers
                 pending += [each.__cause__, each.__context__]
     except RecursionError:
-        pass  # too little room to work in: the traceback stays as it is
+        pass  # there is too little stack or memory left: the traceback stays unchanged
     finally:
         ti.set_eval_frame(previous)
 
@@ -158,7 +156,7 @@ def _raise() -> Any:
 
 
 def _frame(file: str, line: int, name: str) -> types.FrameType:
-    """A frame that stands at a line of the program, for a call that was captured and so never made."""
+    """A frame at a line of the program, for a call that was captured and so never made."""
     code = _raise.__code__.replace(co_filename=file, co_firstlineno=line, co_name=name, co_qualname=name)
     try:
         types.FunctionType(code, {"__name__": name})()

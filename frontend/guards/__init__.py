@@ -1,0 +1,16 @@
+"""What compiled code takes for granted, and how that is checked before the code is used again.
+
+In the order in which data flows:
+
+* ``sources``: where a value came from, one class for each step (``Local``, ``Attr``, ``Item``, ...).
+* ``kinds``: what is taken for granted of a value, one class for each kind of guard (``TypeIs``, ``Length``, ...).
+* ``closed``: the base of both.  Every class answers all questions itself, or cannot be declared.
+* ``guards``: the guards of one trace, and what is checked of tensors, sizes and torch's global state beside them.
+* ``filter``: ``guard_filter_fn``, by which a user drops guards.
+* ``loader``: prints sources and constants into the code of a generated function.
+* ``check``: the generated function that checks everything, and the sentence that says which guard failed.
+* ``write_watch``: whether objects and dictionaries were written to, for a few nanoseconds each.
+* ``stable_objects``: what of a program's objects stays as it is while a watch sees no write.
+* ``stable_paths``: which sources and guards of a trace depend on nothing else.
+* ``snapshot``: a check that asks the watch once in place of all those guards.
+"""

@@ -1,21 +1,22 @@
-"""The check that runs before compiled code is used again.
+"""The check that runs before compiled code is reused.
 
-All guards of a trace are printed into one Python function that loads every path once, checks arguments first, and hands
-all tensors to one C++ call.  When no compiled code fits, the same guards are evaluated one at a time to say in words
-which of them failed.
+All guards of a trace are printed into one Python function that loads every path once, checks arguments first, and
+passes all tensors to one C++ call.  If no compiled code matches, the same guards are evaluated one at a time to say in
+words which of them failed.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchmux import torch_internals as ti
 
 from ..hook.interrupts import from_its_first_instruction, keep
-from .guards import Guard, GuardSet, ShapeCondition, TensorGuard
-from .sources import Loader, LocalSource, Names, Source
+from .guards import GuardSet, ShapeCondition, TensorGuard
+from .kinds.guard import Guard
+from .loader import Loader, Names
+from .sources import Argument, Source
 
 
 class CompiledGuards:
@@ -25,16 +26,16 @@ class CompiledGuards:
     """
 
     def __init__(self, guards: GuardSet) -> None:
-        self.conditions: list[Guard] = list(guards.guards.values())
+        self.conditions: list[Guard] = list(guards.guards)
         self.tensors = [_in_words(tensor) for tensor in guards.tensors.values()]
         self.distinct = guards.distinct
         self.inputs = guards.inputs
         self._global_state = guards.global_state
         self._devices = guards.devices
         self._state = ti.GlobalStateGuard()
-        # the arguments first, as they change from call to call; the check of all also tells that no two are one
-        tensors = sorted(guards.tensors.values(), key=lambda t: not isinstance(t.source, LocalSource))
-        own = [t for t in tensors if isinstance(t.source, LocalSource)]
+        # the arguments first, because they change between calls; the common check also detects that two became one
+        tensors = sorted(guards.tensors.values(), key=lambda t: not isinstance(t.source, Argument))
+        own = [t for t in tensors if isinstance(t.source, Argument)]
         self.tensor_checks = [
             _tensor_checker(group) for group in ([own] if len(own) == len(tensors) else [own, tensors])
         ]
@@ -45,7 +46,7 @@ class CompiledGuards:
 
     def words(self) -> list[str]:
         """Every guard as a person would read it."""
-        return [f"{guard.source.words()} {guard.words}".strip() for guard in self.conditions] + self.tensors
+        return [f"{guard.source.words()} {guard.words()}".strip() for guard in self.conditions] + self.tensors
 
     # --- the function ----------------------------------------------------------------------------------------------
 
@@ -65,10 +66,10 @@ class CompiledGuards:
         if snapshot:
             lines.append("if not unchanged(): return None")
         # the model's structure hardly ever changes
-        arguments = [g for g in conditions if isinstance(g.source, LocalSource)]
-        rest = [g for g in conditions if not isinstance(g.source, LocalSource)]
+        arguments = [g for g in conditions if isinstance(g.source, Argument)]
+        rest = [g for g in conditions if not isinstance(g.source, Argument)]
         for guard in (*arguments, *rest):
-            condition = guard.text(loader, names)  # loading may add lines, so before the append
+            condition = guard.text(loader)  # loading may add lines, so before the append
             lines.append(f"if not ({condition}): return False")
         for checker in self.tensor_checks[1:]:
             self._emit_tensors(checker, loader, names, lines)
@@ -115,19 +116,19 @@ class CompiledGuards:
             except Exception as error:  # whatever goes wrong while reading the path is the answer
                 return f"{guard.source.words()} can no longer be read ({type(error).__name__}: {error})"
             if not holds:
-                return f"{guard.source.words()} {guard.words} no longer holds (now {_describe(value)})"
+                return f"{guard.source.words()} {guard.words()} no longer holds (now {_describe(value)})"
         return (
             self._failing_tensor(frame_locals)
             or self._failing_shape(frame_locals)
             or "global state (grad mode, torch modes, autocast, default dtype, determinism or thread count) changed, "
-            "or two inputs became one object"
+            "or two inputs became the same object"
         )
 
     def _failing_tensor(self, frame_locals: dict) -> str:
         for checker, sources in self.tensor_checks:
             words = [source.words() for source in sources]
             try:
-                values = _read(sources, frame_locals)
+                values = read(sources, frame_locals)
             except Exception as error:
                 return f"one of {', '.join(words[:3])}... can no longer be read ({type(error).__name__}: {error})"
             verdict = checker.check_verbose(*values, tensor_check_names=words)
@@ -137,11 +138,11 @@ class CompiledGuards:
 
     def _failing_shape(self, frame_locals: dict) -> str:
         try:
-            values = _read(list(self._shape_roots.values()), frame_locals)
+            values = read(list(self._shape_roots.values()), frame_locals)
             scope = {**self._shape_namespace, **dict(zip(self._shape_roots, values, strict=True))}
             for condition in self._shape_conditions:
                 if not eval(condition.text, scope):
-                    return _shape_in_words(condition, self._shape_roots, scope)
+                    return _shape_in_words(condition, scope)
         except Exception as error:
             return f"a shape can no longer be read ({type(error).__name__}: {error})"
         return ""
@@ -160,7 +161,7 @@ def _loader(names: Names, lines: list[str]) -> Loader:
     return Loader(names, lines, lambda source: f"L[{source.name!r}]")
 
 
-def _read(sources: Sequence[Source], frame_locals: dict) -> list[Any]:
+def read(sources: Sequence[Source], frame_locals: dict) -> list[Any]:
     """The objects that these paths lead to now."""
     names = Names()
     lines: list[str] = []
@@ -176,27 +177,22 @@ def evaluate(guard: Guard, frame_locals: dict) -> tuple[Any, bool]:
     names = Names()
     lines: list[str] = []
     loader = _loader(names, lines)
-    variable, condition = loader.load(guard.source), guard.text(loader, names)
+    variable, condition = loader.load(guard.source), guard.text(loader)
     scope = {**names.namespace, "L": frame_locals}
     exec("\n".join([*lines, f"_value, _holds = {variable}, bool({condition})"]), scope)
     return scope["_value"], scope["_holds"]
 
 
-def _shape_in_words(condition: ShapeCondition, roots: dict[str, Source], scope: dict[str, Any]) -> str:
-    """A condition on sizes that does not hold, with the sizes as they are now and the line that needs it."""
-    if found := re.fullmatch(r"2 <= (t\d+)\.size\(\)\[(\d+)\]", condition.text):
-        size = eval(condition.text.removeprefix("2 <= "), scope)
-        return f"size {found[2]} of {roots[found[1]].words()} is {size}; sizes 0 and 1 are compiled apart from others"
-    parts = sorted(set(re.findall(r"\bt\d+(?:\.\w+\(\)(?:\[\d+\])?)?", condition.text)))
-    text, now = condition.text, []
-    for part in parts:
-        variable, _, rest = part.partition(".")
-        words = roots[variable].words() + (f".{rest}" if rest else "")
-        now.append(f"{words} is {eval(part, scope)}")
-    for variable, source in roots.items():
-        text = re.sub(rf"\b{variable}\b", source.words().replace("\\", r"\\"), text)
+def _shape_in_words(condition: ShapeCondition, scope: dict[str, Any]) -> str:
+    """A condition on sizes that does not hold, with the current sizes and the line that needs it."""
+    parts = sorted(condition.parts(), key=lambda part: part.text)
+    now = [eval(part.text, scope) for part in parts]
+    if condition.is_lower_bound:
+        (part,), (size,) = parts, now
+        return f"size {part.index} of {part.source.words()} is {size}; sizes 0 and 1 are compiled separately"
     where = f", which {condition.where} needs" if condition.where else ""
-    return f"shape condition {text} no longer holds{where} (now {', '.join(now)})"
+    values = ", ".join(f"{part.words()} is {value}" for part, value in zip(parts, now, strict=True))
+    return f"shape condition {condition.words()} no longer holds{where} (now {values})"
 
 
 def _in_words(tensor: TensorGuard) -> str:

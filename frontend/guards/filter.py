@@ -1,7 +1,7 @@
 """``options={"guard_filter_fn": ...}``: the user takes responsibility for guards that are not to be checked.
 
-The function gets one entry per guard and answers with a list of what to keep, as with ``torch.compile``, so that
-``torch.compiler.skip_guard_on_globals_unsafe`` and its kin work here.
+The function receives one entry per guard and returns a list of those to keep, as with ``torch.compile``, so
+``torch.compiler.skip_guard_on_globals_unsafe`` and similar functions work here.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import torch
 
 from torchmux.registry.errors import InvalidOption
 
-from .check import evaluate
-from .guards import Guard, GuardSet
-from .sources import CellSource, LocalSource, Source
+from .check import evaluate, read
+from .guards import GuardSet
+from .kinds.guard import Guard
+from .sources import Argument, Cell, Source
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,9 @@ def filter_guards(guards: GuardSet, keep: Callable[[Sequence[GuardFilterEntry]],
         InvalidOption: its answer is not one truth value per entry.
     """
     modules = _Modules(frame)
-    plain = list(guards.guards.items())
+    plain = list(guards.guards)
     tensors = list(guards.tensors.items())
-    entries = [_entry(guard, frame, modules) for _, guard in plain]
+    entries = [_entry(guard, frame, modules) for guard in plain]
     for source, tensor in tensors:
         original = _OriginalGuard(_FilterSource(modules.owner(source)))
         entries.append(
@@ -72,9 +73,9 @@ def filter_guards(guards: GuardSet, keep: Callable[[Sequence[GuardFilterEntry]],
     entries.append(GuardFilterEntry("", False, None, "SHAPE_ENV", (), False, nowhere))
     answer = list(keep(entries))
     if len(answer) != len(entries):
-        raise InvalidOption(f"guard_filter_fn answered with {len(answer)} values for {len(entries)} guards.")
+        raise InvalidOption(f"guard_filter_fn returned {len(answer)} values for {len(entries)} guards.")
     wanted = iter(answer)
-    guards.guards = {key: guard for key, guard in plain if next(wanted)}
+    guards.guards = {guard: None for guard in plain if next(wanted)}
     guards.tensors = {source: tensor for source, tensor in tensors if next(wanted)}
     guards.global_state = bool(next(wanted))
     if not next(wanted):
@@ -91,14 +92,8 @@ def _entry(guard: Guard, frame: dict, modules: _Modules) -> GuardFilterEntry:
         value, has_value = None, False
     original = _OriginalGuard(_FilterSource(modules.owner(guard.source)))
     return GuardFilterEntry(
-        guard.source.words(), has_value, value, _kind(guard), (), modules.is_global(guard.source), original
+        guard.source.words(), has_value, value, guard.torch_name, (), modules.is_global(guard.source), original
     )
-
-
-def _kind(guard: Guard) -> str:
-    if guard.condition.startswith("type({0}) is {1}") and " and " not in guard.condition:
-        return "TYPE_MATCH"
-    return "ID_MATCH" if guard.condition == "{0} is {1}" else "EQUALS_MATCH"
 
 
 class _Modules:
@@ -120,12 +115,12 @@ class _Modules:
 
     @staticmethod
     def is_global(source: Source) -> bool:
-        return not isinstance(source.root(), (LocalSource, CellSource))
+        return not isinstance(source.root(), (Argument, Cell))
 
     def _value(self, source: Source) -> Any:
         if source not in self._known:
             try:
-                self._known[source] = evaluate(Guard(source, "True"), self.frame)[0]
+                (self._known[source],) = read([source], self.frame)
             except Exception:
                 self._known[source] = None
         return self._known[source]

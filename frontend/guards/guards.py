@@ -1,4 +1,4 @@
-"""Guards: what a trace took for granted, collected while it reads.  ``guard_check`` makes the check of them."""
+"""What one trace took for granted, collected while it reads.  ``check`` makes the check of it."""
 
 from __future__ import annotations
 
@@ -6,37 +6,53 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from .sources import Loader, Names, Source
+from .closed import is_kind
+from .kinds.equality import equals
+from .kinds.guard import Guard
+from .kinds.objects import Is, SameObject, TypeIs
+from .sources import Source
 
 
 @dataclass(frozen=True)
-class Guard:
-    """``condition`` holds ``{0}`` for the loaded source and ``{1}``... for ``consts``; it must be true."""
+class ShapePart:
+    """A number that ShapeEnv speaks of: the value of a source, or a size, a stride or the offset of a tensor."""
 
+    variable: str  # what the check calls the source's value
     source: Source
-    condition: str
-    consts: tuple = ()
-    words: str = ""
-    other: Source | None = None  # a second source that ``condition`` calls ``{other}``
+    method: str = ""  # "size", "stride", "storage_offset", or nothing for a number
+    index: int | None = None
 
-    def key(self) -> tuple:
-        return (self.source, self.condition, tuple(map(id, self.consts)), self.other)
+    @property
+    def text(self) -> str:
+        return self._print(self.variable)
 
-    def text(self, loader: Loader, names: Names) -> str:
-        """The condition over loaded variables."""
-        value = loader.load(self.source)
-        other = loader.load(self.other) if self.other is not None else ""
-        return self.condition.format(value, *(names.const(c) for c in self.consts), other=other)
+    def words(self) -> str:
+        return self._print(self.source.words())
+
+    def _print(self, value: str) -> str:
+        call = f"{value}.{self.method}()" if self.method else value
+        return call if self.index is None else f"{call}[{self.index}]"
 
 
 @dataclass(frozen=True)
 class ShapeCondition:
-    """What ShapeEnv took for granted, over the names that ``GuardSet.shape_roots`` gives."""
+    """What ShapeEnv took for granted: its text, with the numbers that it is about as parts."""
 
-    text: str
+    pieces: tuple[str | ShapePart, ...]
     where: str = ""  # the line of the program that needs it, if one does
+    is_lower_bound: bool = False  # all that it says is that a size is neither 0 nor 1
+
+    @property
+    def text(self) -> str:
+        """The Python of the check."""
+        return "".join(piece.text if isinstance(piece, ShapePart) else piece for piece in self.pieces)
+
+    def words(self) -> str:
+        return "".join(piece.words() if isinstance(piece, ShapePart) else piece for piece in self.pieces)
+
+    def parts(self) -> list[ShapePart]:
+        """The numbers, each once."""
+        return list(dict.fromkeys(piece for piece in self.pieces if isinstance(piece, ShapePart)))
 
 
 @dataclass
@@ -85,58 +101,36 @@ class FrameInputs:
 class GuardSet:
     """All guards of one trace, in the order in which they were read."""
 
-    guards: dict[tuple, Guard] = field(default_factory=dict)
+    guards: dict[Guard, None] = field(default_factory=dict)  # ordered
     tensors: dict[Source, TensorGuard] = field(default_factory=dict)
     global_state: bool = True  # whether grad mode, torch's modes and the like are checked
     devices: tuple = ()  # the default devices in force, see torch_internals.default_devices
-    distinct: list[list[Source]] = field(default_factory=list)  # groups of objects no two of which may be one
+    distinct: list[list[Source]] = field(default_factory=list)  # groups of objects that must all differ
     shape_conditions: list[ShapeCondition] = field(default_factory=list)
     shape_roots: dict[str, Source] = field(default_factory=dict)
     shape_namespace: dict[str, Any] = field(default_factory=dict)
     inputs: FrameInputs = field(default_factory=FrameInputs)
 
-    def add(self, source: Source, condition: str, consts: tuple = (), words: str = "") -> None:
-        guard = Guard(source, condition, consts, words)
-        self.guards.setdefault(guard.key(), guard)
+    def add(self, guard: Guard) -> None:
+        """Take one more thing for granted.
+
+        Raises:
+            TypeError: it is no guard of a declared kind.
+        """
+        if not is_kind(type(guard), Guard):
+            raise TypeError(f"{type(guard).__name__} is no kind of guard")
+        self.guards.setdefault(guard)
 
     def same(self, source: Source, other: Source) -> None:
         """Two paths lead to one object."""
-        guard = Guard(source, "{0} is {other}", (), f"is {other.words()}", other)
-        self.guards.setdefault(guard.key(), guard)
-
-    def contains(self, source: Source, base: type, key: Source, present: bool, words: str) -> None:
-        """Whether a dictionary has the object that ``key`` leads to as a key."""
-        guard = Guard(source, f"{{1}}.__contains__({{0}}, {{other}}) is {present}", (base,), words, key)
-        self.guards.setdefault(guard.key(), guard)
+        self.add(SameObject(source, other))
 
     def type_is(self, source: Source, cls: type) -> None:
-        self.add(source, "type({0}) is {1}", (cls,), f"has type {cls.__name__}")
+        self.add(TypeIs(source, cls))
 
     def is_object(self, source: Source, obj: Any) -> None:
-        self.add(source, "{0} is {1}", (obj,), f"is {_short(obj)}")
+        self.add(Is(source, obj))
 
     def equals(self, source: Source, value: Any) -> None:
-        """Same type and equal; the type is part of it because ``1 == True == 1.0``."""
-        if value is None or value is True or value is False or value is Ellipsis:
-            self.add(source, f"{{0}} is {value!r}" if value is not Ellipsis else "{0} is ...", (), f"is {value!r}")
-        elif type(value) is float and value != value:
-            self.add(source, "type({0}) is float and {0} != {0}", (), "is nan")
-        elif type(value) in (int, str) and len(repr(value)) < 60:
-            text = repr(value).replace("{", "{{").replace("}", "}}")
-            self.add(source, f"{{0}} == {text} and type({{0}}) is {type(value).__name__}", (), f"== {text}")
-        elif type(value) is complex:
-            text = f"({{0}}.real.hex(), {{0}}.imag.hex()) == {(value.real.hex(), value.imag.hex())!r}"
-            self.add(source, "type({0}) is complex and " + text, (), f"== {value!r}")
-        elif type(value) is float:
-            # 0.0 == -0.0, and a compiled graph may tell them apart
-            self.add(source, "type({0}) is float and {0}.hex() == " + repr(value.hex()), (), f"== {value!r}")
-        elif isinstance(value, np.generic):
-            condition = "type({0}) is {1} and {0}.tobytes() == {2}"
-            self.add(source, condition, (type(value), value.tobytes()), f"== {value!r}")
-        else:
-            self.add(source, "type({0}) is {1} and {0} == {2}", (type(value), value), f"== {_short(value)}")
-
-
-def _short(obj: Any) -> str:
-    name = getattr(obj, "__qualname__", None) or repr(obj)
-    return str(name)[:80].replace("{", "{{").replace("}", "}}")
+        """Same type and equal."""
+        self.add(equals(source, value))

@@ -1,12 +1,12 @@
-"""Checks the guards on a model's structure at once, by whether anything was written to the model.
+"""Checks the guards on a model's structure together, by detecting writes to the model.
 
 Most guards of a large model are about its modules: their classes, submodules, flags, hooks, where the parameters are.
-While a :class:`~.write_watch.Watch` says that nobody wrote to any of them, those guards hold as they held before, and
-what is left to check are the arguments, the global state, what else the program read, and the tensors themselves, whose
+While a :class:`~.write_watch.Watch` reports that none of them was written to, these guards still hold.  The remaining
+checks are the arguments, the global state, everything else that the program read, and the tensors themselves, whose
 sizes and types can change without a write to a module.
 
-A snapshot keeps modules and parameters alive, so the compiled callable that owns the model keeps it, and nothing else:
-guards only refer to it weakly, and only modules that belong to the owner's are in it.
+A snapshot keeps modules and parameters alive, so only the compiled callable that owns the model holds it.  Guards refer
+to it weakly, and it contains only modules that belong to the owner.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from ..hook.interrupts import from_its_first_instruction, keep
 from . import write_watch
 from .check import CompiledGuards
 from .guards import no_snapshot
-from .sources import Loader, LocalSource, Names, Source
-from .stable_paths import OPEN, Walk
+from .loader import Loader, Names
+from .sources import Argument, Source
+from .stable_objects import OPEN
+from .stable_paths import Walk
 
 log = logging.getLogger("torchmux")
 
@@ -99,7 +101,7 @@ class SnapshotCheck:
         try:
             volatile = {key for key, times in self._changes.items() if times > 1}
             snapshot = _take(self._guards, frame_locals, record.root, volatile)
-        except Exception:  # the hook would take it for a failed guard
+        except Exception:  # the hook would treat it as a failed guard
             log.warning("torchmux checks %d guards one by one", len(self._guards.conditions), exc_info=True)
             self._patience = sys.maxsize
             return
@@ -112,7 +114,7 @@ class SnapshotCheck:
 def check_of(guards: CompiledGuards, owner: Callable[[], Any]) -> Callable[[dict], bool]:
     """The check that the C hook calls."""
     roots = {guard.source.root() for guard in guards.conditions}
-    if len(guards.conditions) < _FEW or not any(isinstance(root, LocalSource) for root in roots):
+    if len(guards.conditions) < _FEW or not any(isinstance(root, Argument) for root in roots):
         return guards.check
     return SnapshotCheck(guards, owner) if write_watch.is_available() else guards.check
 
@@ -135,7 +137,7 @@ def _take(guards: CompiledGuards, frame_locals: dict, root: torch.nn.Module, vol
         loaders.append(_SettledLoader(names, lines, walk))
         return loaders[0]
 
-    check, _ = guards.write([*walk.pins.values(), *conditions], groups, make_loader, snapshot=True)
+    check, _ = guards.write([*walk.pins().values(), *conditions], groups, make_loader, snapshot=True)
     walk.watch.seal()
     return Snapshot(walk, check, tuple(map(walk.value, loaders[0].settled)), inputs)
 
@@ -151,7 +153,7 @@ class _SettledLoader(Loader):
     def load(self, source: Source) -> str:
         if source in self.settled:
             return self.settled[source]
-        if isinstance(source, LocalSource) or source in self._walk.pins or self._walk.value(source) is OPEN:
+        if isinstance(source, Argument) or source in self._walk.pinned or self._walk.value(source) is OPEN:
             return super().load(source)
         return self.settled.setdefault(source, f"s{len(self.settled)}")
 

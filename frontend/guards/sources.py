@@ -1,177 +1,412 @@
-"""Where a value came from: one algebra with three faces.
+"""Where a value came from: one small class for each way to get from one value to the next.
 
-A :class:`Source` is a path from something the traced frame can reach (an argument, a global, a constant known at
-compile time) to a value.  The same path is printed as the expression that a guard evaluates, as the expression that
-reloads the value when the compiled frame runs, and as words for a person.
+A :class:`Source` is a path from something that the traced frame can reach (an argument, a global, an object known when
+the program was compiled) to a value.  It has three faces, and a way to be followed:
+
+* ``expression`` is the Python that a guard and the compiled frame load the value by,
+* ``in_words`` is the path as a person would write it,
+* ``follow`` is what the path leads to for as long as a snapshot's watch sees no write, or ``OPEN``.
+
+Nobody reads a face back: who has to know what a source is asks it, or asks for its class.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import gc
+import keyword
+from collections.abc import Callable
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from .closed import Member, kind
+from .stable_objects import OPEN, TABLES, StableObjects
+
+if TYPE_CHECKING:
+    from .loader import Loader
 
 
-class Source:
-    """``template`` holds ``{0}`` for the parent's text and ``{1}``, ``{2}``, ... for ``consts``.
+class Source(Member):
+    """A path to a value.  Sources are equal when they take the same way."""
 
-    Constants are real objects (a globals dict, a class, a dictionary key) that the generated code refers to by name.
-    Two sources are equal when they print the same path.
-    """
+    __slots__ = ()
 
-    __slots__ = ("_hash", "consts", "parent", "template", "words_template")
+    ANSWERS: ClassVar = ("expression", "in_words", "follow")
 
-    def __init__(self, template: str, parent: Source | None = None, consts: tuple = (), words: str = "") -> None:
-        self.template = template
-        self.parent = parent
-        self.consts = consts
-        self.words_template = words
-        self._hash = hash((template, parent, tuple(map(id, consts))))
+    parent: Source | None
 
-    def __hash__(self) -> int:
-        return self._hash
+    def expression(self, out: Loader) -> str:
+        """The Python for the value; ``out`` loads the parent and names constants."""
+        raise NotImplementedError
 
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        return (
-            isinstance(other, Source)
-            and self._hash == other._hash
-            and self.template == other.template
-            and self.parent == other.parent
-            and len(self.consts) == len(other.consts)
-            and all(a is b for a, b in zip(self.consts, other.consts, strict=True))
-        )
+    def in_words(self, parent: str) -> str:
+        """The path for a person, given the parent's words."""
+        raise NotImplementedError
+
+    def follow(self, objects: StableObjects, parent: Any) -> Any:
+        """What the path leads to from the parent's value until ``objects`` sees a write, or ``OPEN``."""
+        raise NotImplementedError
 
     def words(self) -> str:
         """The path as a person would write it."""
-        return self.words_template.format(self.parent.words() if self.parent else "")
+        return self.in_words(self.parent.words() if self.parent is not None else "")
+
+    def short_words(self) -> str:
+        """The same without the tables of modules: ``net['weight']``, not ``net._parameters['weight']``."""
+        parent = self.parent
+        if isinstance(self, Item) and isinstance(parent, Attr) and parent.name in TABLES:
+            parent = parent.parent
+        return self.in_words(parent.short_words() if parent is not None else "")
 
     def depth(self) -> int:
-        return 1 + (self.parent.depth() if self.parent else 0)
+        return 1 + (self.parent.depth() if self.parent is not None else 0)
 
     def root(self) -> Source:
-        return self.parent.root() if self.parent else self
+        return self.parent.root() if self.parent is not None else self
 
     def __repr__(self) -> str:
-        return f"<Source {self.words()}>"
+        return f"<{type(self).__name__} {self.words()}>"
 
 
-class LocalSource(Source):
-    """An argument of the traced frame, or a free variable's contents (``cell`` is then true)."""
-
-    __slots__ = ("cell", "name")
-
-    def __init__(self, name: str, cell: bool = False) -> None:
-        super().__init__("<local>" + name, words=name)
-        self.name = name
-        self.cell = cell
+def not_followed(self: Source, objects: StableObjects, parent: Any) -> Any:
+    """The answer of a source whose value no watch can promise: it is loaded anew in each check."""
+    return OPEN
 
 
-class CellSource(Source):
-    """A cell object of the traced frame itself, not its contents."""
+# --- where paths begin -----------------------------------------------------------------------------------------------
 
-    __slots__ = ("name",)
 
-    def __init__(self, name: str) -> None:
-        super().__init__("<cell>" + name, words=f"cell of {name}")
-        self.name = name
+class Argument(Source):
+    """What a check is handed by name: an argument of the frame, or the contents of one of its cells."""
+
+    __slots__ = ()
+
+    name: str
+
+
+@kind
+class Local(Argument):
+    """An argument of the traced frame."""
+
+    name: str
+    parent: None = field(init=False, default=None, compare=False)
+
+    def expression(self, out: Loader) -> str:
+        return out.local(self)
+
+    def in_words(self, parent: str) -> str:
+        return self.name
+
+    def follow(self, objects: StableObjects, parent: Any) -> Any:
+        return objects.argument(self.name)
+
+
+@kind
+class CellContents(Argument):
+    """What is in a cell that the traced frame got from its function."""
+
+    name: str
+    parent: None = field(init=False, default=None, compare=False)
+
+    def expression(self, out: Loader) -> str:
+        return out.local(self)
+
+    def in_words(self, parent: str) -> str:
+        return self.name
+
+    def follow(self, objects: StableObjects, parent: Any) -> Any:
+        return objects.argument(self.name)
+
+
+@kind
+class Cell(Source):
+    """A cell object of the traced frame itself, not its contents.  A check sees no cells, so none holds for one."""
+
+    name: str
+    parent: None = field(init=False, default=None, compare=False)
+
+    def expression(self, out: Loader) -> str:
+        return out.local(self)
+
+    def in_words(self, parent: str) -> str:
+        return f"cell of {self.name}"
+
+    follow = not_followed
+
+
+@kind
+class Const(Source):
+    """An object that is the same whatever happens: a class, an imported module."""
+
+    obj: Any
+    name: str = field(compare=False)
+    parent: None = field(init=False, default=None, compare=False)
+
+    def expression(self, out: Loader) -> str:
+        return out.const(self.obj)
+
+    def in_words(self, parent: str) -> str:
+        return self.name
+
+    def follow(self, objects: StableObjects, parent: Any) -> Any:
+        return objects.constant(self.obj)
+
+
+@kind
+class Global(Source):
+    """A global variable of a module."""
+
+    namespace: dict
+    name: str
+    parent: None = field(init=False, default=None, compare=False)
+
+    def expression(self, out: Loader) -> str:
+        return f"{out.const(self.namespace)}[{self.name!r}]"
+
+    def in_words(self, parent: str) -> str:
+        return f"global {self.name}"
+
+    def follow(self, objects: StableObjects, parent: Any) -> Any:
+        return objects.global_value(self.namespace, self.name)
+
+
+# --- attributes ------------------------------------------------------------------------------------------------------
+
+
+def attribute_of(text: str, name: str) -> str:
+    """The Python that reads an attribute, whatever its name is."""
+    if name.isidentifier() and name.isascii() and not keyword.iskeyword(name):
+        return f"{text}.{name}"
+    return f"getattr({text}, {name!r})"
+
+
+@kind
+class Attr(Source):
+    """An attribute, as the program reads it."""
+
+    parent: Source
+    name: str
+
+    def expression(self, out: Loader) -> str:
+        return attribute_of(out.load(self.parent), self.name)
+
+    def in_words(self, parent: str) -> str:
+        return f"{parent}.{self.name}"
+
+    def follow(self, objects: StableObjects, parent: Any) -> Any:
+        return objects.attribute(parent, self.name, self)
+
+
+@kind
+class RawAttr(Source):
+    """An attribute of an object whose class has a ``__getattribute__`` of its own, which is passed by."""
+
+    parent: Source
+    name: str
+
+    def expression(self, out: Loader) -> str:
+        value = out.load(self.parent)
+        return f"{out.const(object.__getattribute__)}({value}, {self.name!r})"
+
+    def in_words(self, parent: str) -> str:
+        return f"{parent}.{self.name}"
+
+    def follow(self, objects: StableObjects, parent: Any) -> Any:
+        return objects.attribute(parent, self.name, self, raw=True)
+
+
+@kind
+class Descriptor(Source):
+    """What stands in a class under a name, before Python binds it."""
+
+    parent: Source
+    name: str
+
+    def expression(self, out: Loader) -> str:
+        return f"{out.load(self.parent)}.__dict__[{self.name!r}]"
+
+    def in_words(self, parent: str) -> str:
+        return f"{parent}.{self.name}"
+
+    follow = not_followed
+
+
+# --- items -----------------------------------------------------------------------------------------------------------
 
 
 def _key_text(key: Any) -> str | None:
-    """The literal for a dictionary key that is safe to print, else None."""
+    """The literal for a key that is safe to print, else None."""
     return repr(key) if type(key) in (str, int, bool, type(None)) else None
 
 
-def const_source(obj: Any, words: str) -> Source:
-    """An object that is the same whatever happens: a class, an imported module."""
-    return Source("{1}", None, (obj,), words.replace("{", "{{").replace("}", "}}"))
+def _key_words(key: Any) -> str:
+    return _key_text(key) or type(key).__name__
 
 
-def global_source(namespace: dict, name: str) -> Source:
-    return Source(f"{{1}}[{name!r}]", None, (namespace,), f"global {name}")
+@kind
+class Item(Source):
+    """An item of a list, a tuple or a plain dict."""
+
+    parent: Source
+    key: Any
+
+    def expression(self, out: Loader) -> str:
+        value = out.load(self.parent)
+        return f"{value}[{_key_text(self.key) or out.const(self.key)}]"
+
+    def in_words(self, parent: str) -> str:
+        return f"{parent}[{_key_words(self.key)}]"
+
+    def follow(self, objects: StableObjects, parent: Any) -> Any:
+        return objects.item(parent, self.key)
 
 
-def attr(parent: Source, name: str) -> Source:
-    if name.isidentifier():
-        return Source("{0}." + name, parent, (), "{0}." + name)
-    return Source(f"getattr({{0}}, {name!r})".replace("{{", "{").replace("}}", "}"), parent, (), "{0}." + name)
+@kind
+class RawItem(Source):
+    """An item of a container whose class may override ``__getitem__``; ``base`` is the builtin class behind it."""
+
+    parent: Source
+    base: type
+    key: Any
+
+    def expression(self, out: Loader) -> str:
+        value = out.load(self.parent)
+        key = _key_text(self.key) or out.const(self.key)
+        return f"{out.const(self.base)}.__getitem__({value}, {key})"
+
+    def in_words(self, parent: str) -> str:
+        return f"{parent}[{_key_words(self.key)}]"
+
+    follow = not_followed
 
 
-def item(parent: Source, key: Any) -> Source:
-    """Item of a list, tuple or plain dict."""
-    text = _key_text(key)
-    if text is None:
-        return Source("{0}[{1}]", parent, (key,), "{0}[" + _escape(type(key).__name__) + "]")
-    return Source("{0}[" + _escape(text) + "]", parent, (), "{0}[" + _escape(text) + "]")
+@kind
+class DictKey(Source):
+    """A key of a dictionary, by its position."""
+
+    parent: Source
+    position: int
+
+    def expression(self, out: Loader) -> str:
+        return f"list({out.load(self.parent)})[{self.position}]"
+
+    def in_words(self, parent: str) -> str:
+        return f"key of {parent}"
+
+    follow = not_followed
 
 
-def raw_item(parent: Source, base: type, key: Any) -> Source:
-    """Item of a container whose class may override ``__getitem__``."""
-    text = _key_text(key)
-    if text is None:
-        return Source("{2}.__getitem__({0}, {1})", parent, (key, base), "{0}[" + _escape(type(key).__name__) + "]")
-    return Source("{1}.__getitem__({0}, " + _escape(text) + ")", parent, (base,), "{0}[" + _escape(text) + "]")
+@kind
+class ClosureCell(Source):
+    """A cell of a function; ``name`` is the variable in it."""
+
+    parent: Source
+    index: int
+    name: str = field(compare=False)
+
+    def expression(self, out: Loader) -> str:
+        return f"{out.load(self.parent)}.__closure__[{self.index}]"
+
+    def in_words(self, parent: str) -> str:
+        return f"cell {self.name} of {parent}"
+
+    follow = not_followed
 
 
-def call(parent: Source, template: str, words: str, consts: tuple = ()) -> Source:
-    return Source(template, parent, consts, words)
+# --- what a call gives -----------------------------------------------------------------------------------------------
 
 
-def _escape(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")
+@kind
+class Size(Source):
+    """The size of one dimension of a tensor."""
+
+    parent: Source
+    dim: int
+
+    def expression(self, out: Loader) -> str:
+        return f"{out.load(self.parent)}.size({self.dim})"
+
+    def in_words(self, parent: str) -> str:
+        return f"size {self.dim} of {parent}"
+
+    follow = not_followed
 
 
-class Names:
-    """The global namespace of a generated function: names for constants, one per object."""
+@kind
+class Converted(Source):
+    """A value in the form in which a graph takes it: ``function`` makes it of the program's."""
 
-    def __init__(self) -> None:
-        self.namespace: dict[str, Any] = {}
-        self._by_id: dict[int, str] = {}
+    parent: Source
+    function: Callable
 
-    def const(self, obj: Any, hint: str = "c") -> str:
-        name = self._by_id.get(id(obj))
-        if name is None:
-            name = f"_{hint}{len(self._by_id)}"
-            self._by_id[id(obj)] = name
-            self.namespace[name] = obj
-        return name
+    def expression(self, out: Loader) -> str:
+        value = out.load(self.parent)
+        return f"{out.const(self.function)}({value})"
+
+    def in_words(self, parent: str) -> str:
+        return parent
+
+    follow = not_followed
 
 
-class Loader:
-    """Emits the lines that load sources, each path once (common prefixes are shared).
+@kind
+class CachedResult(Source):
+    """What a function behind a cache returns; equal arguments must be the same objects."""
 
-    ``local`` and ``cell`` say how the two roots print in the generated function.
-    """
+    parent: Source
+    args: tuple
+    kwargs: dict
 
-    def __init__(self, names: Names, lines: list[str], local: Any, prefix: str = "v") -> None:
-        self.names = names
-        self.lines = lines
-        self.local = local
-        self.prefix = prefix
-        self._loaded: dict[Source, str] = {}
+    def expression(self, out: Loader) -> str:
+        function = out.load(self.parent)
+        return f"{function}(*{out.const(self.args)}, **{out.const(self.kwargs)})"
 
-    def load(self, source: Source) -> str:
-        """The variable (or constant name) that holds the value of ``source``."""
-        text = self._loaded.get(source)
-        if text is None:
-            text = self.expr(source)
-            if not text.isidentifier():
-                variable = f"{self.prefix}{len(self._loaded)}"
-                self.lines.append(f"{variable} = {text}")
-                text = variable
-            self._loaded[source] = text
-        return text
+    def in_words(self, parent: str) -> str:
+        return f"{parent}(...)"
 
-    def variables(self) -> dict[Source, str]:
-        """The loaded sources that have a variable."""
-        return {s: text for s, text in self._loaded.items() if text.startswith(self.prefix)}
+    follow = not_followed
 
-    def prologue(self) -> list[str]:
-        """Lines that have to stand ahead of all others."""
-        return []
 
-    def expr(self, source: Source) -> str:
-        """The expression for ``source`` whose parent has been loaded."""
-        if isinstance(source, (LocalSource, CellSource)):
-            return self.local(source)
-        parent = self.load(source.parent) if source.parent is not None else ""
-        return source.template.format(parent, *(self.names.const(c) for c in source.consts))
+@kind
+class Referent(Source):
+    """What a weak reference refers to."""
+
+    parent: Source
+
+    def expression(self, out: Loader) -> str:
+        return f"{out.load(self.parent)}()"
+
+    def in_words(self, parent: str) -> str:
+        return f"{parent}()"
+
+    follow = not_followed
+
+
+@kind
+class IteratorArguments(Source):
+    """What a builtin iterator was made of."""
+
+    parent: Source
+
+    def expression(self, out: Loader) -> str:
+        return f"{out.load(self.parent)}.__reduce__()[1]"
+
+    def in_words(self, parent: str) -> str:
+        return parent
+
+    follow = not_followed
+
+
+@kind
+class IteratedDict(Source):
+    """The dictionary that an iterator goes over, which only the garbage collector knows."""
+
+    parent: Source
+
+    def expression(self, out: Loader) -> str:
+        iterator = out.load(self.parent)
+        return f"{out.const(gc.get_referents)}({iterator})[0]"
+
+    def in_words(self, parent: str) -> str:
+        return f"dictionary of {parent}"
+
+    follow = not_followed

@@ -15,18 +15,21 @@ import torch
 
 from .. import breaks, polyfills
 from ..breaks import GraphBreak
-from ..guards.sources import const_source
-from ..trace.operators import _BINARY, _COMPARE, _INPLACE, _UNARY
+from ..guards.kinds.functions import Dispatches
+from ..guards.sources import Const
+from ..trace.operator_table import BINARY, COMPARE, INPLACE, UNARY
 from ..values.base import MISSING, Raised, Value
-from ..values.classes import ClassValue, RealValue
+from ..values.classes import ClassValue, RealValue, allocate
 from ..values.constants import ConstValue, SymValue
-from ..values.containers.iterators import IteratorValue
+from ..values.containers.iteration import IteratorValue
 from ..values.containers.mappings import DictValue
 from ..values.containers.sequences import TupleValue
+from ..values.descriptors import MethodValue
 from ..values.exceptions import TracebackValue
-from ..values.functions import FunctionValue, MethodValue
+from ..values.functions import FunctionValue
 from ..values.objects import ObjectValue
 from ..values.tensors import TensorValue
+from .resolve import polyfill_of
 from .table import CODES, handles
 
 if TYPE_CHECKING:
@@ -121,10 +124,9 @@ def callable_(tr: Tracer, value: Value) -> Value:
 @handles(iter)
 def iter_(tr: Tracer, value: Value, *sentinel: Value) -> Value:
     if sentinel:
-        polyfill = tr.polyfill(iter)
-        if polyfill is not None:
-            return polyfill.call(tr, [value, *sentinel], {})
-        raise GraphBreak(breaks.C_FUNCTION, "iter(callable, sentinel)")
+        polyfill = polyfill_of(tr, iter)
+        assert polyfill is not None
+        return polyfill.call(tr, [value, *sentinel], {})
     return value.iter(tr)
 
 
@@ -246,7 +248,7 @@ def _outside(function: Any) -> None:
     """These act on the world outside the graph, so they run between graphs."""
 
     def refuse(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
-        raise GraphBreak(breaks.C_FUNCTION, f"{function.__name__}() acts on the world outside the graph")
+        raise GraphBreak(breaks.C_FUNCTION, f"{function.__name__}() has effects outside the graph")
 
     handles(function)(refuse)
 
@@ -282,11 +284,6 @@ def locals_(tr: Tracer) -> Value:
     return DictValue(entries)
 
 
-@handles(sys.getrecursionlimit)
-def recursion_limit(tr: Tracer) -> Value:
-    return ConstValue(sys.getrecursionlimit())
-
-
 @handles(sys.intern)
 def intern_(tr: Tracer, value: Value) -> Value:
     return value
@@ -316,15 +313,11 @@ def object_setattr(tr: Tracer, owner: Value, name: Value, value: Value) -> Value
 
 @handles(object.__new__)
 def object_new(tr: Tracer, cls: Value, *args: Value, **kwargs: Value) -> Value:
-    from ..values.classes import allocate
-
     return allocate(tr, cls.real(), list(args), kwargs)
 
 
 @handles(dict.__new__, list.__new__, set.__new__, BaseException.__new__)
 def container_new(tr: Tracer, cls: Value, *args: Value, **kwargs: Value) -> Value:
-    from ..values.classes import allocate
-
     real = cls.real()
     if real in (dict, list, set):
         return cls.call(tr, [], {})
@@ -350,7 +343,7 @@ def scalar_new(tr: Tracer, cls: Value, *args: Value) -> Value:
 
 @handles(type.__new__, type.__init__, builtins.__build_class__)
 def make_class(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
-    raise GraphBreak(breaks.C_FUNCTION, "making a class")
+    raise GraphBreak(breaks.C_FUNCTION, "creating a class")
 
 
 # --- functools, operator ------------------------------------------------------------------------------------------
@@ -361,7 +354,7 @@ def update_wrapper(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
     return tr.wrap(polyfills.functools_.update_wrapper, None).call(tr, list(args), kwargs)
 
 
-# It keeps what it has compiled in a cache, which is no business of the program's.
+# It keeps compiled patterns in a cache, which the program does not see.
 @handles(re._compile)  # type: ignore[attr-defined]
 def compile_pattern(tr: Tracer, pattern: Value, flags: Value) -> Value:
     if not pattern.is_const():
@@ -372,23 +365,23 @@ def compile_pattern(tr: Tracer, pattern: Value, flags: Value) -> Value:
 # A generic function looks its implementations up in a cache of weak references, by the class of its argument.
 def dispatch(tr: Tracer, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if function.fn is None or len(args) != 1 or kwargs or not isinstance(args[0], ClassValue):
-        raise GraphBreak(breaks.C_FUNCTION, "dispatch of a generic function made in the compiled function")
-    cls, base = args[0].obj, function.source or const_source(function.fn, function.qualname)
+        raise GraphBreak(breaks.C_FUNCTION, "dispatch of a generic function that the compiled function creates")
+    cls, base = args[0].obj, function.source or Const(function.fn, function.qualname)
     found = function.fn(cls)
-    tr.guards.add(base, "{0}({1}) is {2}", (cls, found), f"finds the same for {cls.__qualname__}")
+    tr.guards.add(Dispatches(base, cls, found))
     return tr.wrap(found, None)
 
 
 _DISPATCH = functools.singledispatch(len).dispatch.__code__
 CODES[id(_DISPATCH)] = dispatch
 
-for _symbol, _entry in _BINARY.items():
+for _symbol, _entry in BINARY.items():
     handles(_entry[0])(lambda tr, a, b, _s=_symbol: tr.binary(_s, a, b))
-for _symbol, _pair in _INPLACE.items():
+for _symbol, _pair in INPLACE.items():
     handles(_pair[0])(lambda tr, a, b, _s=_symbol: tr.binary(_s, a, b))
-for _symbol, _entry in _COMPARE.items():
+for _symbol, _entry in COMPARE.items():
     handles(_entry[0])(lambda tr, a, b, _s=_symbol: tr.compare(_s, a, b))
-for _symbol, _single in _UNARY.items():
+for _symbol, _single in UNARY.items():
     handles(_single[0])(lambda tr, a, _s=_symbol: tr.unary(_s, a))
 
 

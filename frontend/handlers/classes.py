@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import collections
 import functools
 import itertools
@@ -13,15 +14,16 @@ import torch
 from .. import breaks
 from ..breaks import GraphBreak
 from ..values.base import Value
+from ..values.builtin_methods import call_builtin_method
 from ..values.constants import ConstValue, SymValue
 from ..values.containers.deques import DequeValue
 from ..values.containers.iterators import CountIterator, EnumerateIterator, MapIterator, ZipIterator
 from ..values.containers.mappings import DictValue
 from ..values.containers.sequences import ListValue, SliceValue, TupleValue
 from ..values.containers.sets import SetValue, make_set
+from ..values.descriptors import MethodValue
 from ..values.exceptions import ExceptionValue
-from ..values.functions import MethodValue, PartialValue
-from ..values.methods import call_builtin_method
+from ..values.functions import PartialValue
 from ..values.objects import ObjectValue
 from ..values.supers import SuperValue
 from ..values.tensors import TensorValue
@@ -127,7 +129,7 @@ def constant(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 @constructs(type)
 def type_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     if len(args) != 1:
-        raise GraphBreak(breaks.C_FUNCTION, "making a class with type()")
+        raise GraphBreak(breaks.C_FUNCTION, "creating a class with type()")
     return tr.lift(args[0].pytype())
 
 
@@ -146,7 +148,8 @@ def super_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     assert own is not None
     first = frame.code.co_varnames[0]
     owner = frame.cells[first].read(tr) if first in frame.cells else frame.locals.get(first) or tr.load_argument(first)
-    return SuperValue(own.real(), owner)  # type: ignore[arg-type]
+    assert owner is not None
+    return SuperValue(own.real(), owner)
 
 
 @constructs(enumerate)
@@ -192,7 +195,7 @@ def mapping_proxy(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 
 @constructs(property, staticmethod, classmethod, functools.cached_property)
 def descriptor(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
-    raise GraphBreak(breaks.C_FUNCTION, f"making a {cls.__name__}")
+    raise GraphBreak(breaks.C_FUNCTION, f"creating a {cls.__name__}")
 
 
 @constructs(torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
@@ -207,7 +210,7 @@ def tensor(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _frozen_parameter(tr: Tracer, data: Value = NONE, requires_grad: Value = TRUE) -> Value | None:
-    """A parameter that wants no gradient: the same data in an object of its own."""
+    """A parameter that requires no gradient: the same data in a new object."""
     if not isinstance(data, TensorValue) or requires_grad.truth(tr):
         return None
     made = tr.emit("call_method", "detach", [data], {})
@@ -231,16 +234,10 @@ def legacy_tensor(tr: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Value:
     raise GraphBreak(breaks.OPERATION, f"creating a {cls.__name__} of {', '.join(a.describe() for a in args)}")
 
 
+@constructs(*(cls for cls in vars(builtins).values() if isinstance(cls, type) and issubclass(cls, BaseException)))
 def exception(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     """A builtin exception class: its constructor only keeps its arguments."""
     made = ExceptionValue(cls, list(args))
     for name, value in kwargs.items():
         made.attrs[name] = value
     return made
-
-
-def handler_of(cls: type) -> Any:
-    """The handler of a class that has none of its own in the table."""
-    if issubclass(cls, BaseException) and cls.__module__ == "builtins":
-        return exception
-    return None

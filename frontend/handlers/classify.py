@@ -1,6 +1,7 @@
-"""Which torch callables are operators of the graph, which are ordinary Python to trace through, which end the graph.
+"""Decides which torch callables are operators of the graph, which are ordinary Python to trace, and which end the
+graph.
 
-An operator is what computes tensors from tensors without touching any other state: the C functions of the public
+An operator computes tensors from tensors without any other state: the C functions of the public
 namespaces, and the Python functions of ``torch.nn.functional`` and ``torch.functional``, which backends expect whole.
 """
 
@@ -9,16 +10,19 @@ from __future__ import annotations
 import functools
 import sys
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from torchmux import torch_internals as ti
+from torchmux.registry.errors import Unsupported
 
 from .. import breaks
 from ..guards.sources import Source
 from ..values.base import Raised, Value
-from ..values.classes import DisabledValue, RealValue
+from ..values.classes import BuiltinValue, DisabledValue, RealValue
+from .table import FUNCTIONS
 
 if TYPE_CHECKING:
     from ..trace.tracer import Tracer
@@ -158,14 +162,17 @@ class ConstantResultValue(RealValue):
         return tr.lift(self.obj(*plain, **{k: v.const(tr) for k, v in kwargs.items()}))
 
 
+def forbidden(name: str, where: str) -> Unsupported:
+    """The error for calling what is marked with ``forbid_in_graph``."""
+    return Unsupported(f"{name} is marked with forbid_in_graph, but compiled code calls it at {where}.")
+
+
 class ForbiddenValue(RealValue):
     """A function marked with ``forbid_in_graph``: calling it is an error."""
 
     __slots__ = ()
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from ..marks.function_marks import forbidden
-
         raise forbidden(self.describe(), tr.user_place()[0])
 
 
@@ -190,10 +197,56 @@ class MarkerValue(RealValue):
         return TORCH_MARKERS[self.obj.__module__, self.obj.__name__](tr, *args, **kwargs)
 
 
-def _marked_for_torch(obj: Any, source: Source | None) -> Value | None:
-    """The value of a callable about which the program told torch's own tracer something."""
-    marked = ti.marked_for_torch(id(obj))
-    if marked == "disallowed":
+def function_value(obj: Any, source: Source | None) -> Value | None:
+    """The value of a function that is an operator, is marked, or has a handler of its own; None otherwise.
+
+    The rules in ``READ_ORDER`` are asked; the first that knows the function decides.
+    """
+    for rule in READ_ORDER:
+        value = rule(obj, source)
+        if value is not None:
+            return value
+    return None
+
+
+# --- the rules, in the order in which they are asked ----------------------------------------------------------------
+
+
+def substituted(obj: Any, source: Source | None) -> Value | None:
+    """``torchmux.substitute_in_graph``: another function is traced in its place."""
+    return SubstitutedValue(obj, source) if id(obj) in _substitutes else None
+
+
+def marked(obj: Any, source: Source | None) -> Value | None:
+    """``torchmux.forbid_in_graph``, ``disallow_in_graph``, ``assume_constant_result``, ``allow_in_graph``."""
+    key = id(obj)
+    if key in _forbidden:
+        return ForbiddenValue(obj, source)
+    if key in _disallowed:
+        return DisabledValue(obj, f"{getattr(obj, '__qualname__', obj)} is disallowed in graphs", source=source)
+    if key in _constant:
+        return ConstantResultValue(obj, source)
+    return OperatorValue(obj, source) if key in _allowed else None
+
+
+def handled(obj: Any, source: Source | None) -> Value | None:
+    """``table.FUNCTIONS``: a handler carries out the call, also of a Python function."""
+    try:
+        return BuiltinValue(obj, source) if obj in FUNCTIONS else None
+    except TypeError:  # without a hash
+        return None
+
+
+def marker_of_torch(obj: Any, source: Source | None) -> Value | None:
+    """``TORCH_MARKERS``: ``torch.compiler.disable`` and its kin, called by the program."""
+    known = isinstance(obj, types.FunctionType) and (obj.__module__, obj.__name__) in TORCH_MARKERS
+    return MarkerValue(obj, source) if known else None
+
+
+def marked_for_torch(obj: Any, source: Source | None) -> Value | None:
+    """What the program told torch's own tracer about the function, with ``torch.compiler.allow_in_graph``, say."""
+    mark = ti.marked_for_torch(id(obj))
+    if mark == "disallowed":
         return DisabledValue(obj, f"{getattr(obj, '__qualname__', obj)} is disallowed in graphs", source=source)
     if not isinstance(obj, types.FunctionType):
         return None
@@ -201,46 +254,33 @@ def _marked_for_torch(obj: Any, source: Source | None) -> Value | None:
         return ForbiddenValue(obj, source)
     if obj.__dict__.get("_dynamo_marked_constant"):
         return ConstantResultValue(obj, source)
-    return OperatorValue(obj, source) if marked == "allowed" else None
+    return OperatorValue(obj, source) if mark == "allowed" else None
 
 
-def function_value(obj: Any, source: Source | None) -> Value | None:
-    """The value of a callable that is an operator, is marked, or has a handler of its own; None otherwise."""
-    key = id(obj)
-    if key in _substitutes:
-        return SubstitutedValue(obj, source)
-    if key in _forbidden:
-        return ForbiddenValue(obj, source)
-    if key in _disallowed:
-        return DisabledValue(obj, f"{getattr(obj, '__qualname__', obj)} is disallowed in graphs", source=source)
-    if key in _constant:
-        return ConstantResultValue(obj, source)
-    if key in _allowed:
-        return OperatorValue(obj, source)
-    if _has_handler(obj):
-        from ..values.classes import BuiltinValue
-
-        return BuiltinValue(obj, source)
-    if isinstance(obj, types.FunctionType) and (obj.__module__, obj.__name__) in TORCH_MARKERS:
-        return MarkerValue(obj, source)
-    if (marked := _marked_for_torch(obj, source)) is not None:
-        return marked
-    if key in _operators():
-        return OperatorValue(obj, source)
-    if isinstance(obj, types.FunctionType):
-        reason = _refused_module(obj.__module__ or "")
-        if reason:
-            return DisabledValue(obj, f"{obj.__module__}.{obj.__qualname__} {reason}", breaks.TORCH_STATE, source)
-    return None
+def operator(obj: Any, source: Source | None) -> Value | None:
+    """An operator of torch: calling it makes a node of the graph."""
+    return OperatorValue(obj, source) if id(obj) in _operators() else None
 
 
-def _has_handler(obj: Any) -> bool:
-    from .table import FUNCTIONS
+def in_refused_module(obj: Any, source: Source | None) -> Value | None:
+    """A Python function of a module in ``_REFUSED``: calling it ends the graph."""
+    if not isinstance(obj, types.FunctionType):
+        return None
+    reason = _refused_module(obj.__module__ or "")
+    if reason is None:
+        return None
+    return DisabledValue(obj, f"{obj.__module__}.{obj.__qualname__} {reason}", breaks.TORCH_STATE, source)
 
-    try:
-        return obj in FUNCTIONS
-    except TypeError:
-        return False
+
+READ_ORDER: tuple[Callable[[Any, Source | None], Value | None], ...] = (
+    substituted,
+    marked,
+    handled,
+    marker_of_torch,
+    marked_for_torch,
+    operator,
+    in_refused_module,
+)
 
 
 # Python parts of torch (and of the library) that must not be traced: they steer the machinery that traces.
@@ -256,15 +296,15 @@ _REFUSED = {
     "torch.multiprocessing": "starts processes",
     "torch._higher_order_ops": "takes functions as operands",
     "torch.func": "transforms functions",
-    "torch.random": "works on global random state",
+    "torch.random": "uses global random state",
     "torch.serialization": "reads files",
-    "torch.cuda": "works on the device's state",
+    "torch.cuda": "uses the device's state",
     "torchmux": "belongs to torchmux",
     "logging": "writes a log",
     "warnings": "issues a warning",
     "traceback": "inspects the running program",
-    "random": "works on global random state",
-    "threading": "works on threads",
+    "random": "uses global random state",
+    "threading": "uses threads",
     "subprocess": "starts processes",
     "numpy": "computes outside torch",
 }
@@ -295,7 +335,7 @@ _SETTLED = frozenset({"torch", "torchmux", *sys.stdlib_module_names})
 
 @functools.cache
 def is_settled(module: str) -> bool:
-    """Whether a module's classes and functions stay what they are: nobody patches the library itself."""
+    """Whether a module's classes and functions never change: programs do not patch the library itself."""
     return module.partition(".")[0] in _SETTLED and module != "__main__"
 
 

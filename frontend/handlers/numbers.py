@@ -12,12 +12,14 @@ from torchmux import torch_internals as ti
 
 from .. import breaks
 from ..breaks import GraphBreak
-from ..capture import assumed_branches
+from ..trace import expectations
 from ..values.base import Raised, Value
 from ..values.constants import ConstValue, SymValue
+from ..values.containers.sequences import TupleValue
 from ..values.objects import ObjectValue
 from ..values.tensors import TensorValue
-from .table import handles
+from .resolve import polyfill_of
+from .table import FUNCTIONS, handles
 
 if TYPE_CHECKING:
     from ..trace.tracer import Tracer
@@ -100,10 +102,8 @@ def _extreme(builtin: Any, symbolic: Any) -> None:
             if len(values) > 1 and numbers(values):
                 return of_numbers(tr, values)
             if len(args) == 1:
-                from ..values.containers.sequences import TupleValue
-
                 args = (TupleValue(values),)  # an iterator can be used up only once
-        polyfill = tr.polyfill(builtin)
+        polyfill = polyfill_of(tr, builtin)
         assert polyfill is not None
         return polyfill.call(tr, list(args), kwargs)
 
@@ -171,11 +171,7 @@ for _check, _error in (
 
 @handles(torch._check_is_size)
 def check_is_size(tr: Tracer, value: Value, *message: Value, **named: Value) -> Value:
-    return _check_handler(tr, tr.compare(">=", value, ConstValue(0)), *message)
-
-
-def _check_handler(tr: Tracer, *args: Value) -> Value:
-    return tr.function_handler(torch._check)(tr, *args)
+    return FUNCTIONS[torch._check](tr, tr.compare(">=", value, ConstValue(0)), *message)
 
 
 @handles(*ti.distribution_checks())
@@ -190,7 +186,7 @@ def check_tensor_all(tr: Tracer, condition: Value, *message: Value, **named: Val
     if not isinstance(condition, TensorValue) or condition.example.dtype is not torch.bool:
         raise GraphBreak(breaks.OPERATION, f"torch._check_tensor_all of {condition.describe()}")
     holds = tr.emit("call_method", "all", [condition], {})
-    if not isinstance(holds, TensorValue) or not assumed_branches.may_expect(tr, holds):
+    if not isinstance(holds, TensorValue) or not expectations.may_expect(tr, holds):
         raise GraphBreak(breaks.DATA_DEPENDENT_BRANCH, f"a check depends on the value of {condition.describe()}")
-    assumed_branches.expect(tr, holds, True)
+    expectations.expect(tr, holds, True)
     return NONE

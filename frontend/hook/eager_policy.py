@@ -1,10 +1,10 @@
-"""What is not worth a graph, and is left to eager.
+"""What is left to eager, because it has too little to compute for a graph.
 
 * A loop that breaks the graph in each pass runs the graphs between its breaks each time, and needs new guards, if not
-  new graphs, for each pass: how far the iterator has come, say.  That is worth it where a pass has much to compute.
-  Where it has but a handful of operators, or after two passes with graphs of their own, the loop runs as it stands,
-  the functions that it calls are captured on their own, and capture goes on behind it, if there is more than a handful
-  to capture.
+  new graphs, for each pass: how far the iterator has come, say.  That pays where a pass has much to compute.  Where it
+  has but a handful of operators, or after two passes with graphs of their own, the loop runs as it stands, the
+  functions that it calls are captured on their own, and capture resumes after it, if there is more than a handful to
+  capture.
 * A layer or function of ``torch.nn``, or a comprehension, that is called by code which runs in eager.
 """
 
@@ -28,12 +28,12 @@ FEW = 8  # operators; a graph of fewer saves less than its call and its guards c
 _NN = os.path.join(os.path.dirname(torch.__file__), "nn")
 _LAYERS = (os.path.join(_NN, "modules") + os.sep, os.path.join(_NN, "functional.py"))
 _OF_LAYERS = ("container.py", "transformer.py")
-_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>")  # functions of their own in CPython 3.11
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>")  # separate functions in CPython 3.11
 
-_MOST_PASSES = 2  # of a loop that get a graph of their own: each is the rest of a frame, and code of its own
+_MOST_PASSES = 2  # iterations of a loop that get their own graph: each is the rest of a frame, and separate code
 
-_broken = CodeMap()  # resume functions that begin inside of a loop -> where it has broken so far
-_behind = CodeMap()  # resume functions that begin where a loop that was left to eager is exhausted
+_broken = CodeMap()  # resume functions that start inside a loop -> where it has broken so far
+_after = CodeMap()  # resume functions that start where a loop that ran in eager is exhausted
 
 
 class EagerLoop(NamedTuple):
@@ -44,7 +44,7 @@ class EagerLoop(NamedTuple):
 
 
 def left_to_eager(tr: Tracer, kind: str) -> EagerLoop | None:
-    """The outermost loop around the break that the trace has come to which is not worth a graph."""
+    """The outermost loop around the break that the trace has come to which has too little for a graph."""
     if kind == ASKED_FOR:  # the program says what it wants captured
         return None
     program = tr.root.program
@@ -71,40 +71,40 @@ def _passes(tr: Tracer, index: int) -> tuple:
 
 
 def resumes_in(code: types.CodeType, tr: Tracer) -> None:
-    """Note that ``code`` is the rest of the traced frame behind its break: of another pass, if that is in a loop."""
+    """Note that ``code`` is the rest of the traced frame after its break: of another pass, if that is in a loop."""
     index, program = tr.break_index, tr.root.program
     if _loops_around(program, index):
         _broken.set(code, (*_passes(tr, index), program.instructions[index].positions))
 
 
 def goes_on_in(code: types.CodeType) -> None:
-    """Note that ``code`` is the rest of a frame behind a loop that was left to eager."""
-    _behind.set(code, True)
+    """Note that ``code`` is the rest of a frame after a loop that was left to eager."""
+    _after.set(code, True)
 
 
-class NotWorthIt(Exception):
+class LeftToEager(Exception):
     """A frame has so few operators that it runs in eager; ``always``: so do all others of its code."""
 
     def __init__(self, operators: int, where: str, always: bool) -> None:
         super().__init__(
-            f"it has {operators} operator(s) {where}: a graph of fewer than {FEW} saves less than it costs"
+            f"it has {operators} operator(s) {where}: a graph with fewer than {FEW} saves less than it costs"
         )
         self.always = always
 
 
 def check(tr: Tracer, asked_for: bool) -> None:
-    """Raise NotWorthIt for a frame that has little to capture; ``asked_for``: its user wants a graph of this one."""
+    """Raise LeftToEager for a frame that has little to capture; ``asked_for``: its user wants a graph of this one."""
     if tr.op_count >= FEW:
         return
     file = tr.code.co_filename
-    if _behind.get(tr.code) is not None:
-        raise NotWorthIt(tr.op_count, "behind a loop that was left to eager", always=True)
+    if _after.get(tr.code) is not None:
+        raise LeftToEager(tr.op_count, "after a loop that runs in eager", always=True)
     if not asked_for and tr.code.co_name in _COMPREHENSIONS:
-        raise NotWorthIt(tr.op_count, "in a comprehension that eager code runs", always=False)
+        raise LeftToEager(tr.op_count, "in a comprehension that eager code runs", always=False)
     if not asked_for and file.startswith(_LAYERS):
-        raise NotWorthIt(tr.op_count, "in a layer that eager code calls", always=not file.endswith(_OF_LAYERS))
+        raise LeftToEager(tr.op_count, "in a layer that eager code calls", always=not file.endswith(_OF_LAYERS))
 
 
 def note(reason: str) -> str:
     """``reason`` of a break, with what became of the loop around it."""
-    return f"{reason} (the loop around it is left to eager: it has little to capture in a pass)"
+    return f"{reason} (the surrounding loop runs in eager: an iteration has too little to capture)"

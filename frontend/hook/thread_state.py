@@ -1,7 +1,8 @@
-"""What each thread is doing."""
+"""What each thread is doing, and the lock that keeps them apart."""
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 _threads: list[weakref.ref] = []
 
 
-class _Running(threading.local):
+class _ThisThread(threading.local):
     """What this thread is doing: graphs that run are noted in the record of the compiled callable that runs them."""
 
     owner: Any = None  # a hook.Record
@@ -26,4 +27,22 @@ class _Running(threading.local):
         return not any(t is not None and t.is_alive() and t is not threading.current_thread() for t in threads)
 
 
-running = _Running()
+this_thread = _ThisThread()
+
+
+class _Shared:
+    """What all threads have in common."""
+
+    # Sessions change and frames are captured under it.  It is taken by ``with``, in C: a signal may come behind a call.
+    lock = threading.RLock()
+
+
+shared = _Shared()
+
+
+def _new_lock() -> None:
+    """In a forked process: the thread that may have held the lock is not there."""
+    shared.lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_new_lock)

@@ -1,4 +1,4 @@
-"""Arithmetic, comparison, subscripts, building and taking apart containers, f-strings."""
+"""Arithmetic, comparison, subscripts, building and unpacking containers, f-strings."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any
 from ..breaks import INSTRUCTION, GraphBreak
 from ..values.base import MISSING, Raised, Value
 from ..values.constants import ConstValue
-from ..values.containers.mappings import DictValue
+from ..values.containers.mappings import DictValue, pairs
 from ..values.containers.sequences import ListValue, SliceValue, TupleValue
 from ..values.containers.sets import SetValue
-from ..values.methods import pairs
 from ..values.texts import DataText, has_data
 from .frame import Frame, op
 

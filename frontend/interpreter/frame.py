@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from ..breaks import TOO_DEEP, GraphBreak
 from ..bytecode import loop_ends, normalize
 from ..values.base import Raised, Value
+from ..values.cells import CellValue
 from ..values.constants import ConstValue
 from ..values.exceptions import ExceptionValue
-from ..values.functions import CellValue
 
 if TYPE_CHECKING:
-    from ..trace.tracer import Tracer
+    from ..trace.tracer import ActiveFrame, Tracer
 
-# A handler returns None to go on, or (finished, value): True for a return, False for a yield.
+# A handler returns None to continue, or (finished, value): True for a return, False for a yield.
 Handler = Callable[["Frame", Any], "tuple[bool, Value] | None"]
 HANDLERS: dict[str, Handler] = {}
 
@@ -60,7 +60,7 @@ class Frame:
         namespace: dict,
         locals_: dict[str, Value],
         closure: tuple[CellValue, ...] = (),
-        parent: Frame | None = None,
+        parent: ActiveFrame | None = None,
     ) -> None:
         self.tr = tr
         self.code = code
@@ -82,7 +82,7 @@ class Frame:
         for name, cell in zip(code.co_freevars, closure, strict=True):
             self.cells[name] = cell
         if self.depth > MAX_DEPTH:
-            raise GraphBreak(TOO_DEEP, f"{code.co_qualname} is called {MAX_DEPTH} levels deep")
+            raise GraphBreak(TOO_DEEP, f"{code.co_qualname} is nested {MAX_DEPTH} calls deep")
 
     # --- the stack -------------------------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class Frame:
     @property
     def exception(self) -> Value | None:
         """The exception being handled here, or by the nearest caller that handles one."""
-        frame: Frame | None = self
+        frame: ActiveFrame | None = self
         while frame is not None:
             if frame.handled:
                 return frame.handled[-1]
@@ -132,7 +132,7 @@ class Frame:
         return self._loop()
 
     def has_to_clean_up(self) -> bool:
-        """Whether a suspended generator would run code of its own if it were dropped, and so closed, here."""
+        """Whether a suspended generator would run its own code if it were dropped, and so closed, here."""
         ops, pc = self.program.ops, self.at
         while (handler := ops[pc].handler) is not None:
             reraised = self._reraises_exit(handler[0])

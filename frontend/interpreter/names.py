@@ -1,4 +1,4 @@
-"""Locals, cells, globals, attributes, imports, and moving things about on the stack."""
+"""Locals, cells, globals, attributes, imports, and stack manipulation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from ..breaks import INSTRUCTION, GraphBreak
 from ..bytecode.normalize import MovedCell
 from ..values.base import NULL, Raised
-from ..values.functions import CellValue
+from ..values.cells import CellValue
 from ..values.local_classes import BuildClassValue
 from ..values.supers import SuperValue
 from .frame import Frame, op

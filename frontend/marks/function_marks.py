@@ -1,6 +1,6 @@
-"""What a program says about its own code: keep out, take as it is, break here.
+"""Marks on functions: keep them out of graphs, put them into graphs as one operator, break here.
 
-torch's own markers mean the same where a program carries them: see :func:`torch_marker`.
+torch's own markers have the same effect: see :func:`torch_marker`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any, NoReturn
 import torch
 
 from torchmux import torch_internals as ti
-from torchmux.registry.errors import Unsupported
 
 from .. import breaks
 from ..breaks import GraphBreak
@@ -28,21 +27,22 @@ from ..values.base import Value
 from ..values.constants import ConstValue
 from ..values.contexts import ContextValue
 
-# --- functions that stay out --------------------------------------------------------------------------------------
+# --- functions that stay out of graphs ----------------------------------------------------------------------------
 
-_eager_code = CodeMap()  # code whose own frames run in eager; what they call is captured
+_eager_code = CodeMap()  # code whose own frames run in eager; the functions they call are captured
 
 
 def runs_in_eager(code: Any) -> bool:
-    """Whether ``disable(recursive=False)`` was asked for this code."""
+    """Whether ``disable(recursive=False)`` was applied to this code."""
     return _eager_code.get(code) is not None
 
 
 def disable(fn: Any = None, *, reason: str = "", recursive: bool = True) -> Any:
-    """Keep a function out of every graph: calling it is a graph break, and it and what it calls run in eager.
+    """Keep a function out of every graph: a call breaks the graph, and the function and everything it calls run in
+    eager.
 
-    As a function or a decorator, for a function, a module or a class.  With ``recursive=False`` only the function's
-    own statements run in eager; what it calls is captured.  ``reason`` is told with the graph break.
+    Works as a function or a decorator, for a function, a module or a class.  With ``recursive=False`` only the
+    function's own statements run in eager, and the functions it calls are captured.  The graph break shows ``reason``.
     """
     if fn is None:
         return lambda inner: disable(inner, reason=reason, recursive=recursive)
@@ -87,23 +87,23 @@ def graph_break(reason: str = "") -> None:
 
 
 def skip_frame(reason: str = "") -> None:
-    """Run the function that calls this in eager, as a whole; what it calls is captured.  Does nothing in eager."""
+    """Run the whole calling function in eager; the functions it calls are captured.  Does nothing in eager mode."""
 
 
-# --- questions ----------------------------------------------------------------------------------------------------
+# --- queries ------------------------------------------------------------------------------------------------------
 
 
 def is_compiling() -> bool:
-    """True where the code is being captured, False in eager mode."""
+    """True while the code is being captured, False in eager mode."""
     return False
 
 
 def is_exporting() -> bool:
-    """True where the code is being captured for :func:`torchmux.export`, False otherwise."""
+    """True while the code is being captured for :func:`torchmux.export`, False otherwise."""
     return False
 
 
-# --- functions that are taken otherwise than by tracing them ------------------------------------------------------
+# --- functions that are not traced --------------------------------------------------------------------------------
 
 
 def check_callable(fn: Any, name: str) -> None:
@@ -119,22 +119,22 @@ def _each(fn: Any, name: str, mark: Callable[[Any], None]) -> Any:
 
 
 def allow_in_graph(fn: Any) -> Any:
-    """Take ``fn`` (or each of a list) into graphs as one operator, without looking inside; returns it."""
+    """Put ``fn`` (or each function of a list) into graphs as one operator, without tracing it; returns it."""
     return _each(fn, "allow_in_graph", classify.allow_in_graph)
 
 
 def disallow_in_graph(fn: Any) -> Any:
-    """Break the graph wherever ``fn`` (or each of a list) is called; returns it."""
+    """Break the graph wherever ``fn`` (or each function of a list) is called; returns it."""
     return _each(fn, "disallow_in_graph", classify.disallow_in_graph)
 
 
 def forbid_in_graph(fn: Any) -> Any:
-    """Make it an error that ``fn`` (or each of a list) is called in compiled code; returns it."""
+    """Raise an error if compiled code calls ``fn`` (or each function of a list); returns it."""
     return _each(fn, "forbid_in_graph", classify.forbid_in_graph)
 
 
 def assume_constant_result(fn: Any) -> Any:
-    """Call ``fn`` while compiling and take its result for a constant; returns it."""
+    """Call ``fn`` during compilation and treat its result as a constant; returns it."""
     return _each(fn, "assume_constant_result", classify.assume_constant)
 
 
@@ -143,11 +143,11 @@ def substitute_in_graph(
 ) -> Callable[[Callable], Callable]:
     """Trace the decorated Python function wherever compiled code calls ``original``, usually a C function.
 
-    In eager the original is called.  With ``can_constant_fold_through`` it is called while tracing, too, if all its
-    arguments are constants.  Code that is compiled already stays as it is.
+    Eager calls the original.  With ``can_constant_fold_through``, tracing also calls it if all its arguments are
+    constants.  Code that is already compiled does not change.
 
     Raises:
-        TypeError: ``original`` is no function, or its parameters are not those of the decorated function.
+        TypeError: ``original`` is not a function, or its parameters differ from those of the decorated function.
     """
     check_callable(original, "substitute_in_graph")
     if isinstance(original, type):
@@ -167,13 +167,13 @@ def _check_signatures(original: Any, polyfill: Callable) -> None:
     try:
         wanted = inspect.signature(original)
     except ValueError:
-        return  # a C function that does not tell
+        return  # a C function without a signature
     found = inspect.signature(polyfill)
     names = [(p.name, p.kind) for p in wanted.parameters.values()]
     if names != [(p.name, p.kind) for p in found.parameters.values()]:
         raise TypeError(
-            f"substitute_in_graph: {original.__name__}{wanted} is to be replaced by {polyfill.__name__}{found}, whose "
-            "parameters are others. Give them the same names, or pass skip_signature_check=True."
+            f"substitute_in_graph: {original.__name__}{wanted} cannot be replaced by {polyfill.__name__}{found}, whose "
+            "parameters differ. Give them the same names, or pass skip_signature_check=True."
         )
 
 
@@ -181,7 +181,7 @@ def _check_signatures(original: Any, polyfill: Callable) -> None:
 
 
 class _Asked(threading.local):
-    """What is asked of every capture in this thread."""
+    """What every capture in this thread must do."""
 
     breaks_are_errors = False
     exporting = False
@@ -191,10 +191,10 @@ asked = _Asked()
 
 
 class error_on_graph_break:
-    """Make graph breaks errors inside a block, or in a function, or allow them again with ``False``.
+    """Turn graph breaks into errors in a block or a function, or allow them again with ``False``.
 
-    As a context manager, in compiled code or around it, or as a decorator.  Unlike ``fullgraph=True`` it does not ask
-    for one graph: other parts of the program may break.  Under ``fullgraph=True`` it changes nothing.
+    Works as a context manager, in compiled code or around it, or as a decorator.  Unlike ``fullgraph=True`` it does not
+    require one graph: other parts of the program may break.  Under ``fullgraph=True`` it changes nothing.
     """
 
     def __init__(self, error: bool = True) -> None:
@@ -214,7 +214,7 @@ class error_on_graph_break:
 
 
 class _StrictnessValue(ContextValue):
-    """An ``error_on_graph_break`` that the program makes and enters."""
+    """An ``error_on_graph_break`` that the program creates and enters."""
 
     __slots__ = ("error", "outer")
 
@@ -254,7 +254,7 @@ def _ask_for_break(name: str, args: tuple[Value, ...], kwargs: dict[str, Value])
 @handles(graph_break)
 def trace_graph_break(tr: Any, *args: Value, **kwargs: Value) -> Value:
     if tr.frame.namespace.get("__name__") == "torch.optim.optimizer":
-        # It asks torch's own tracer, so that a step begins a graph without gradients; ours does by itself.
+        # It makes torch's own tracer start a graph without gradients at a step; this tracer does that by itself.
         return ConstValue(None)
     raise _ask_for_break("torchmux.graph_break", args, kwargs)
 
@@ -276,12 +276,8 @@ def trace_is_exporting(tr: Any) -> Value:
     return ConstValue(tr.exporting)
 
 
-def forbidden(name: str, where: str) -> Unsupported:
-    return Unsupported(f"{name} is marked with forbid_in_graph, but compiled code calls it at {where}.")
-
-
-# What torch's own markers, called by the program, mean here.  They are named, not imported: importing them would bring
-# torch's tracer along.
+# The meaning of torch's own markers when the program calls them.  They are named, not imported, because importing them
+# would import torch's tracer.
 _TORCH_FUNCTIONS: dict[tuple[str, str], Callable] = {
     ("torch._dynamo.decorators", "graph_break"): trace_graph_break,
     ("torch._dynamo.decorators", "step_unsupported"): trace_graph_break,

@@ -1,4 +1,4 @@
-"""``set_stance``: what compiled callables do about code that would have to be compiled."""
+"""``set_stance``: what compiled callables do when code needs compiling."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..breaks import GraphBreak
 from ..handlers.table import constructs
 
 STANCES = {
-    "default": "compile what has to be compiled",
-    "force_eager": "run everything as it was written, compiled or not",
-    "eager_on_recompile": "use code that is compiled already, and run all else as it was written",
-    "fail_on_recompile": "use code that is compiled already, and raise Unsupported where there is none",
-    "eager_then_compile": "run a function's first call as it was written, and compile it for its second",
+    "default": "compile code when needed",
+    "force_eager": "run everything in eager, compiled or not",
+    "eager_on_recompile": "use code that is already compiled, and run everything else in eager",
+    "fail_on_recompile": "use code that is already compiled, and raise Unsupported if there is none",
+    "eager_then_compile": "run a function's first call in eager, and compile it for its second",
     "aot_eager_then_compile": "run a function's first call with the backend aot_eager, and compile it for its second",
 }
 
@@ -45,15 +45,15 @@ state = _State()
 
 
 class set_stance:
-    """Say what compiled callables do about code that would have to be compiled, in all threads, until further notice.
+    """Set what compiled callables do when code needs compiling, in all threads.
 
-    As a function it holds from now on, as a context manager for the block, as a decorator for each call.  The stances:
+    A plain call holds from then on, a context manager for the block, and a decorator during each call.  The stances are
     "default"; "force_eager"; "eager_on_recompile"; "fail_on_recompile", which raises :class:`~torchmux.Unsupported`;
     "eager_then_compile", which sees two calls' sizes before it compiles; "aot_eager_then_compile".  With "default",
-    ``force_backend`` takes the place of every ``backend=``.
+    ``force_backend`` replaces every ``backend=``.
 
     Raises:
-        ValueError: there is no such stance, or it does not go with ``force_backend``.
+        ValueError: there is no such stance, or it cannot be combined with ``force_backend``.
         UnknownBackend, BackendUnavailable: ``force_backend`` cannot be used.
     """
 
@@ -61,10 +61,10 @@ class set_stance:
         if stance not in STANCES:
             near = difflib.get_close_matches(str(stance), STANCES, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"set_stance: there is no stance {stance!r}.{hint} There are: {', '.join(STANCES)}.")
+            raise ValueError(f"set_stance: there is no stance {stance!r}.{hint} The stances are: {', '.join(STANCES)}.")
         if force_backend is not None:
             if stance != "default":
-                raise ValueError(f"set_stance: force_backend goes with the stance 'default' only, not with {stance!r}")
+                raise ValueError(f"set_stance: force_backend works only with the stance 'default', not with {stance!r}")
             resolve(force_backend)
         self._stance = Stance(stance, force_backend)
         self._outer = [state.current]
@@ -76,7 +76,7 @@ class set_stance:
 
     def __exit__(self, *_: object) -> None:
         state.current = self._outer.pop()
-        if len(self._outer) == 1:  # what making it has set ends with the block
+        if len(self._outer) == 1:  # what its creation set ends with the block
             state.current = self._outer[0]
 
     def __call__(self, fn: Callable) -> Callable:

@@ -1,4 +1,4 @@
-"""What a program says about the dimensions of a tensor before it is compiled: dynamic, static, or of unknown size."""
+"""Marks on the dimensions of a tensor before compilation: dynamic, static, or of unknown size."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ DYNAMIC, WEAK, STATIC, UNBACKED = "dynamic", "weak", "static", "unbacked"
 
 @dataclass(frozen=True)
 class Mark:
-    """``kind`` is ``"dynamic"`` (an error where the code needs one size), ``"weak"`` (dynamic where that works),
-    ``"static"`` or ``"unbacked"`` (nothing may depend on the size); the bounds are inclusive, None is open."""
+    """``kind`` is ``"dynamic"`` (an error if the code needs a fixed size), ``"weak"`` (dynamic where that works),
+    ``"static"`` or ``"unbacked"`` (nothing may depend on the size); the bounds are inclusive, and None is unbounded."""
 
     kind: str
     low: int | None = None
@@ -39,8 +39,8 @@ def _mark(tensor: torch.Tensor, index: Any, mark: Mark, function: str) -> None:
 def mark_dynamic(tensor: torch.Tensor, index: Any, *, min: int | None = None, max: int | None = None) -> None:
     """Make dimension ``index`` (or each of several) of an input symbolic from the first compilation on.
 
-    ``min`` and ``max`` bound the size, inclusive; a call outside them is compiled anew.  Where the code can only work
-    for one size, compiling raises :class:`~torchmux.ConstraintViolation`, which names the line that needs it.
+    ``min`` and ``max`` are inclusive bounds; a call outside them is compiled separately.  If the code works only for
+    one size, compilation raises :class:`~torchmux.ConstraintViolation`, which names the line that requires it.
 
     Raises:
         IndexError: the tensor does not have this dimension.
@@ -50,15 +50,15 @@ def mark_dynamic(tensor: torch.Tensor, index: Any, *, min: int | None = None, ma
 
 
 def maybe_mark_dynamic(tensor: torch.Tensor, index: Any) -> None:
-    """Make dimension ``index`` (or each of several) symbolic, or a constant where the code needs one."""
+    """Make dimension ``index`` (or each of several) symbolic, or a constant if the code needs one."""
     _mark(tensor, index, Mark(WEAK), "maybe_mark_dynamic")
 
 
 def mark_unbacked(tensor: torch.Tensor, index: Any, *, min: int | None = None, max: int | None = None) -> None:
-    """Make dimension ``index`` (or each of several) a size that nothing may depend on, not even being 0 or 1.
+    """Make dimension ``index`` (or each of several) a size that nothing may depend on, not even whether it is 0 or 1.
 
-    A branch on such a size breaks the graph.  ``min`` and ``max`` say what is known of it; a call outside them is
-    compiled anew.
+    A branch on such a size breaks the graph.  ``min`` and ``max`` are its known bounds; a call outside them is compiled
+    separately.
     """
     _mark(tensor, index, Mark(UNBACKED, min, max), "mark_unbacked")
 

@@ -1,4 +1,4 @@
-"""Which sizes and numbers are symbolic: what was seen to change, what was marked, what was asked for."""
+"""Decides which sizes and numbers are symbolic: those seen to change, those marked, and those requested."""
 
 from __future__ import annotations
 
@@ -13,10 +13,6 @@ from ..marks import tensor_marks
 from ..marks.tensor_marks import Mark, marks_of
 
 _INT64 = 1 << 63
-
-
-class NeedsShapeEnv(Exception):
-    """The trace met its first symbolic size; it starts again with a ShapeEnv."""
 
 
 @dataclass
@@ -35,8 +31,8 @@ class Dims:
 class DynamicDims:
     """The decision, per input, which sizes, strides and numbers are symbolic.
 
-    Static first: a size becomes dynamic after it has been seen to change, when ``dynamic=True`` was asked for, or when
-    the tensor was marked.  ``seen`` is kept per code object over all its compilations.
+    Sizes are static at first.  A size becomes dynamic after it was seen to change, under ``dynamic=True``, or if
+    the tensor is marked.  ``seen`` is kept per code object over all its compilations.
     """
 
     def __init__(
@@ -46,13 +42,14 @@ class DynamicDims:
         automatic: bool,
         scalars: bool = False,
         dynamic_outputs: bool = False,
+        fixed: frozenset[str] = frozenset(),
     ) -> None:
         self.seen = seen
         self.dynamic = dynamic
         self.automatic = automatic and dynamic is None
         self.scalars = scalars  # whether numbers read from tensors are captured
         self.dynamic_outputs = dynamic_outputs  # and operators whose output size depends on data
-        self.fixed: set[str] = seen.setdefault("fixed", set())  # floats that the backend could not keep open
+        self.fixed = fixed  # floats that are constants whatever changes, because a backend needs that
 
     def of_tensor(self, tensor: torch.Tensor, source: Source) -> Dims:
         """What is symbolic of an input."""

@@ -1,8 +1,7 @@
-"""torch's ShapeEnv: how inputs are presented to it, and the guards that it derives for them."""
+"""torch's ShapeEnv: how it receives inputs, and the guards that it derives for them."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import torch
@@ -10,7 +9,7 @@ import torch
 from torchmux import torch_internals as ti
 from torchmux.registry.errors import ConstraintViolation
 
-from ..guards.guards import GuardSet, ShapeCondition
+from ..guards.guards import GuardSet, ShapeCondition, ShapePart
 from ..guards.sources import Source
 from .dynamic import Dims
 
@@ -91,8 +90,8 @@ def check_bounds(tensor: torch.Tensor, dims: Dims, source: Source) -> None:
         size = tensor.shape[index]
         if (mark.low is not None and size < mark.low) or (mark.high is not None and size > mark.high):
             raise ConstraintViolation(
-                f"Dimension {index} of {source.words()} is marked to lie between {mark.low} and {mark.high}, but it is "
-                f"{size}. Widen the mark's bounds, or mark the tensors of these sizes only."
+                f"Dimension {index} of {source.words()} is marked with bounds {mark.low} to {mark.high}, but it is "
+                f"{size}. Widen the bounds of the mark, or mark only tensors with sizes in these bounds."
             )
 
 
@@ -109,13 +108,13 @@ def check_constraints(shape_env: Any, marked: list[tuple[torch.Tensor, Any, Dims
             if not isinstance(size, torch.SymInt):
                 raise ConstraintViolation(
                     f"{what}, but it is {size}, and sizes 0 and 1 are always constants, because operators treat them "
-                    f"in ways of their own. Call with another size first, or use torchmux.maybe_mark_dynamic."
+                    f"specially. Call with another size first, or use torchmux.maybe_mark_dynamic."
                 )
             symbol = getattr(size.node, "_expr", size.node.expr)
             if size.node.expr.is_number:
                 raise ConstraintViolation(
                     f"{what}, but the code needs it to be {real.shape[index]}{_because(shape_env, symbol)}. Remove "
-                    f"what depends on this one size, or mark it with torchmux.maybe_mark_dynamic to compile each size."
+                    f"the dependence on this size, or mark it with torchmux.maybe_mark_dynamic to compile each size."
                 )
             bounds = shape_env.bound_sympy(size.node.expr)
             low, high = max(2, mark.low or 0), mark.high
@@ -144,14 +143,36 @@ def _line_of(explained: str) -> str:
     return reason.removesuffix(" ()") if reason.endswith(" ()") and reason != " ()" else ""
 
 
-def _line_of_equality(shape_env: Any, inputs: list[Any], condition: str) -> str:
+def _line_of_equality(shape_env: Any, fakes: dict[str, Any], pieces: tuple[str | ShapePart, ...]) -> str:
     """The line that needs a size to equal another one: ShapeEnv has put one symbol in place of the other."""
-    for index, dim in re.findall(r"t(\d+)\.size\(\)\[(\d+)\]", condition):
-        size = inputs[int(index)].shape[int(dim)]
-        where = shape_env.replacements_slocs.get(size.node._expr) if isinstance(size, torch.SymInt) else None
-        if where is not None and where.maybe_user_loc:
-            return where.maybe_user_loc
+    for piece in pieces:
+        if isinstance(piece, ShapePart) and piece.method == "size":
+            size = fakes[piece.variable].shape[piece.index]
+            where = shape_env.replacements_slocs.get(size.node._expr) if isinstance(size, torch.SymInt) else None
+            if where is not None and where.maybe_user_loc:
+                return where.maybe_user_loc
     return ""
+
+
+class _Printed:
+    """Keeps what ShapeEnv speaks of apart from the text that it prints: each number stands in it as a mark."""
+
+    _MARK = "\0"  # in no expression of Python
+
+    def __init__(self, sources: dict[str, Source]) -> None:
+        self._sources = sources
+        self._parts: list[ShapePart] = []
+
+    def mark(self, printed: Any) -> str:
+        """What ShapeEnv is to print for one of its own sources."""
+        variable, method, index = ti.printed_source(printed)
+        self._parts.append(ShapePart(variable, self._sources[variable], method, index))
+        return f"{self._MARK}{len(self._parts) - 1}{self._MARK}"
+
+    def pieces(self, text: str) -> tuple[str | ShapePart, ...]:
+        """What ShapeEnv has printed, with the numbers in the place of their marks."""
+        turns = enumerate(text.split(self._MARK))  # text and marks in turns
+        return tuple(self._parts[int(piece)] if turn % 2 else piece for turn, piece in turns if piece)
 
 
 def add_shape_guards(guards: GuardSet, shape_env: Any, inputs: list[tuple[Any, Source]]) -> None:
@@ -163,15 +184,22 @@ def add_shape_guards(guards: GuardSet, shape_env: Any, inputs: list[tuple[Any, S
             guards.equals(source, int(value))  # an integer that the trace turned into a constant
         elif isinstance(value, torch.SymFloat) and value.node.expr.is_number:
             guards.equals(source, value.node.hint)
-    placeholders = [value for value, _ in inputs]
-    sources = [ShapeSource(f"t{index}") for index in range(len(inputs))]
-    plain, verbose = shape_env.produce_guards_verbose(placeholders, sources, langs=("python", "verbose_python"))
-    for condition, explained in zip(plain.exprs, verbose.exprs, strict=True):
-        where = _line_of(str(explained)) or _line_of_equality(shape_env, placeholders, str(condition))
-        guards.shape_conditions.append(ShapeCondition(str(condition), where))
+    fakes = {f"t{index}": value for index, (value, _) in enumerate(inputs)}
+    sources = {f"t{index}": source for index, (_, source) in enumerate(inputs)}
+    printed = _Printed(sources)
+    plain, verbose = shape_env.produce_guards_verbose(
+        list(fakes.values()), list(map(ShapeSource, fakes)), printed.mark, langs=("python", "verbose_python")
+    )
+    for text, explained in zip(plain.exprs, verbose.exprs, strict=True):
+        pieces = printed.pieces(str(text))
+        match pieces:
+            case ("2 <= ", ShapePart(method="size")):  # ShapeEnv's way to say that 0 and 1 are constants
+                condition = ShapeCondition(pieces, is_lower_bound=True)
+            case _:
+                where = _line_of(str(explained)) or _line_of_equality(shape_env, fakes, pieces)
+                condition = ShapeCondition(pieces, where)
+        guards.shape_conditions.append(condition)
     if guards.shape_conditions:
-        text = " ".join(condition.text for condition in guards.shape_conditions)
-        for index, (_, source) in enumerate(inputs):
-            if f"t{index}." in text or f"t{index} " in text or f"t{index})" in text or text.endswith(f"t{index}"):
-                guards.shape_roots[f"t{index}"] = source
+        used = {part.variable for condition in guards.shape_conditions for part in condition.parts()}
+        guards.shape_roots.update((variable, source) for variable, source in sources.items() if variable in used)
         guards.shape_namespace.update(ti.shape_guard_namespace())

@@ -1,4 +1,4 @@
-"""The symbolic sizes and numbers of a graph: how they enter it, where in it they stand, and what they become."""
+"""The symbolic sizes and numbers of a graph: how they enter it, which nodes hold them, and what they become."""
 
 from __future__ import annotations
 
@@ -11,29 +11,22 @@ from torchmux import torch_internals as ti
 
 from .. import breaks
 from ..breaks import GraphBreak
-from ..guards.guards import GuardSet
-from ..guards.sources import Source, call
+from ..capture.attempts import NeedsShapeEnv
+from ..guards.kinds.numbers import AtLeast, AtMost, IsFinite, IsInt64
+from ..guards.sources import Converted, Size, Source
 from ..marks.tensor_marks import Mark
-from ..values.base import Value
+from ..trace.tracer import Tracer
+from ..values.base import GraphValue, Value
 from ..values.constants import ConstValue, SymValue, sym_result
 from ..values.tensors import TensorValue
-from .dynamic import Dims, DynamicDims, NeedsShapeEnv
+from .dynamic import Dims, DynamicDims
 from .shape_env import ShapeSource, check_bounds
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-class SymbolicNumbers:
-    """The part of a graph recorder that keeps ShapeEnv and the graph together."""
-
-    guards: GuardSet
-    inputs: list[tuple[Any, Source]]
-    real_inputs: dict[Any, Any]
-    _placeholder: Any
-    _node: Any
-    user_place: Any
-    recording_main: Any
-    region: Any
+class SymbolicNumbers(Tracer):
+    """The part of a trace that keeps ShapeEnv and the graph together."""
 
     def __init__(self, dims: DynamicDims, symbolic: bool) -> None:
         self.dims = dims
@@ -50,7 +43,7 @@ class SymbolicNumbers:
         self.float_inputs: dict[Any, Source] = {}  # symbol -> where the float comes from
         self.has_unbacked = False
         self._symbol_nodes: dict[Any, Any] = {}
-        self._symbols: dict[Any, Any] = {}  # symbol -> the SymInt that stands for it
+        self._symbols: dict[Any, Any] = {}  # symbol -> its SymInt
         self._numbers: dict[Source, Value] = {}
         self._origins: dict[Any, str] = {}  # unbacked symbol -> the operator and line that it comes from
 
@@ -65,10 +58,10 @@ class SymbolicNumbers:
         return dims
 
     def bind_sizes(self, tensor: torch.Tensor, example: Any, dims: Dims, source: Source) -> None:
-        """Make the symbols among an input's sizes inputs of their own, ahead of the tensor."""
+        """Turn the symbols among an input's sizes into separate inputs before the tensor."""
         for index, size in enumerate(example.shape):
             if isinstance(size, torch.SymInt):
-                where = call(source, f"{{0}}.size({index})", f"size {index} of {{0}}")
+                where = Size(source, index)
                 self._bind_symbol(size, where, tensor.shape[index])
                 if dims.sizes.get(index) == "unbacked":
                     self._origins.setdefault(size.node.expr, f"dimension {index} of {source.words()}, marked unbacked")
@@ -82,16 +75,16 @@ class SymbolicNumbers:
         self.has_unbacked = True
         if mark.low is not None:
             torch._check(size >= mark.low)
-            self.guards.add(source, f"{{0}} >= {mark.low}", (), f">= {mark.low}")
+            self.guards.add(AtLeast(source, mark.low))
         if mark.high is not None:
             torch._check(size <= mark.high)
-            self.guards.add(source, f"{{0}} <= {mark.high}", (), f"<= {mark.high}")
+            self.guards.add(AtMost(source, mark.high))
 
     def _bind_symbol(self, size: Any, source: Source, real: int) -> None:
         expr = size.node.expr
         if not expr.is_symbol or expr in self._symbol_nodes:
             return
-        node = self._placeholder(str(expr))
+        node = self.placeholder(str(expr))
         node.meta["example_value"] = size
         self._symbol_nodes[expr] = node
         self._symbols[expr] = size
@@ -111,8 +104,7 @@ class SymbolicNumbers:
         if type(number) is float:
             return self._float_input(number, source)
         assert type(number) is int
-        bound = 1 << 63
-        self.guards.add(source, f"type({{0}}) is int and {-bound} <= {{0}} < {bound}", (), "is an int of 64 bits")
+        self.guards.add(IsInt64(source))
         shape_source = ShapeSource(f"t{len(self.shape_inputs)}")
         symbol = self._new_symbol(number, shape_source)
         sym = self.shape_env.create_symintnode(symbol, hint=number, source=shape_source)
@@ -129,7 +121,7 @@ class SymbolicNumbers:
     def _float_input(self, number: float, source: Source) -> Value:
         """As torch passes floats to backends: a tensor without dimensions, whose item is the number."""
         # Inf and nan are constants: what ShapeEnv takes for granted of numbers does not hold for them.
-        self.guards.add(source, "type({0}) is float and {0} - {0} == 0.0", (), "is a finite float")
+        self.guards.add(IsFinite(source))
         shape_source = ShapeSource(f"t{len(self.shape_inputs)}")
         symbol = self._new_symbol(number, shape_source)
         sym = self.shape_env.create_symfloatnode(symbol, hint=number, source=shape_source)
@@ -137,20 +129,20 @@ class SymbolicNumbers:
         tensor = as_tensor(number)
         fake = self.fake_mode.from_tensor(tensor, static_shapes=True)
         fake.item_memo = sym
-        where = call(source, "{1}({0})", "{0}", (as_tensor,))
-        node = self._placeholder("f_" + str(symbol))
+        where = Converted(source, as_tensor)
+        node = self.placeholder("f_" + str(symbol))
         node.meta["example_value"] = fake
         self.inputs.append((node, where))
         self.real_inputs[node] = tensor
         with self.recording_main():  # wherever it was met: later nodes anywhere may use it
-            item = self._node("call_method", "item", (node,), {})
+            item = self.create_node("call_method", "item", (node,), {})
         item.meta["example_value"] = sym
         self._symbol_nodes[sym.node.expr] = item
         self.float_inputs[sym.node.expr] = source
         return SymValue(sym, item, source)
 
     def number_source(self, node: Any) -> Source | None:
-        """Where the compiled frame finds the number that a node stands for, if it is an input."""
+        """Where the compiled frame finds the number of a node, if it is an input."""
         if isinstance(node.meta.get("example_value"), torch.SymFloat):
             expr = node.meta["example_value"].node.expr
             return self.float_inputs.get(expr) if self._symbol_nodes.get(expr) is node else None
@@ -160,23 +152,24 @@ class SymbolicNumbers:
 
     # --- sizes -----------------------------------------------------------------------------------------------------
 
-    def size_value(self, owner: TensorValue, dim: int) -> Value:
+    def size_value(self, owner: GraphValue, dim: int) -> Value:
+        assert isinstance(owner, TensorValue)
         rank = owner.example.dim()
         if not -rank <= dim < rank:
             message = f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})"
             raise GraphBreak(breaks.OPERATOR_FAILED, message)
         return self.sym_property(owner, "size", dim, owner.example.shape[dim])
 
-    def sym_property(self, owner: TensorValue, method: str, dim: int | None, value: Any) -> Value:
-        """A size, stride, element count or storage offset: a constant, an input symbol, or a node that asks for it."""
+    def sym_property(self, owner: GraphValue, method: str, dim: int | None, value: Any) -> Value:
+        """A size, stride, element count or storage offset: a constant, an input symbol, or a node that reads it."""
         if not isinstance(value, torch.SymInt):
             return ConstValue(value)
         known = self._symbol_nodes.get(value.node.expr)
         if known is None and not value.node.expr.is_number:
             args = (owner.node,) if dim is None else (owner.node, dim)
-            known = self._node("call_method", method, args, {})
+            known = self.create_node("call_method", method, args, {})
             known.meta["example_value"] = value
-        return sym_result(self, value, known)  # type: ignore[arg-type]
+        return sym_result(self, value, known)
 
     # --- numbers that depend on data -------------------------------------------------------------------------------
 
@@ -185,7 +178,7 @@ class SymbolicNumbers:
         if self.shape_env is None or not self.shape_env.pending_fresh_unbacked_symbols:
             return
         if self.region is not None:
-            raise GraphBreak(breaks.REGION, f"{self.region.what} calls {name}, whose result has a size that data tells")
+            raise GraphBreak(breaks.REGION, f"{self.region.what} calls {name}, whose result has a data-dependent size")
         bindings = ti.new_unbacked_symbols(self.shape_env, node.meta["example_value"])
         if bindings:
             self.has_unbacked = True
@@ -194,7 +187,7 @@ class SymbolicNumbers:
                 self._origins[symbol] = f"{name} at {node.meta['source_line']}"
 
     def depends_on_data(self, sym: Any) -> bool:
-        """Whether a symbolic number is one that no size and no argument tells."""
+        """Whether a symbolic number follows from no size and no argument."""
         return self.has_unbacked and any(s in self._origins for s in sym.node.expr.free_symbols)
 
     def undecided(self, expr: Any, question: str) -> GraphBreak:
@@ -203,13 +196,14 @@ class SymbolicNumbers:
         return GraphBreak(
             breaks.DATA_DEPENDENT_BRANCH,
             f"{question} depends on {expr}" + (f", where {'; '.join(origins)}" if origins else "")
-            + ", which only the data tells; torch._check(...) states what is known of it",
+            + ", which depends on data; torch._check(...) can state what is known about it",
         )  # fmt: skip
 
     # --- giving up symbols -----------------------------------------------------------------------------------------
 
-    def specialize(self, value: SymValue) -> Any:
+    def specialize(self, value: GraphValue) -> Any:
         """The number that a symbolic one is in this call, from now on a constant, guarded."""
+        assert isinstance(value, SymValue)
         sym = value.sym
         if isinstance(sym, torch.SymInt):
             return self._answer(sym, int, "a number needed in Python")
@@ -232,15 +226,11 @@ class SymbolicNumbers:
             else:
                 raise self.undecided(sym.node.expr, "a number needed in Python")
 
-    def fix_floats(self, names: frozenset[str]) -> bool:
-        """Take floats for constants in this and all later captures of the frame, all of them if none of ours is named.
-
-        False if there are none.
-        """
+    def sources_of_floats(self, names: frozenset[str]) -> frozenset[str]:
+        """Where the named symbolic floats come from, in words; all of them if none of ours is named."""
         known = {str(symbol): source for symbol, source in self.float_inputs.items()}
         wanted = [known[name] for name in names if name in known] or known.values()
-        self.dims.fixed.update(source.words() for source in wanted)
-        return bool(known)
+        return frozenset(source.words() for source in wanted)
 
     def _answer(self, sym: Any, kind: Any, question: str) -> Any:
         try:
@@ -276,7 +266,7 @@ class SymbolicNumbers:
         if node.op == "call_method" and node.target == "item" and node.args[0] in self.real_inputs:
             return self.real_inputs[node.args[0]].item()
         if isinstance(example, torch.SymInt):
-            return example.node.hint  # not int(), which would make a constant of it
+            return example.node.hint  # not int(), which would turn it into a constant
         if node.op != "call_function" or node.target is operator.getitem:
             return {torch.SymFloat: float, torch.SymBool: bool}[type(example)](example)
         return node.target(*map(self._evaluate, node.args), **{k: self._evaluate(v) for k, v in node.kwargs.items()})

@@ -1,8 +1,8 @@
 """Global switches of torch that the program sets: the kernels of attention.
 
-A switch is set for real while the program is traced, so that questions about it and the fake tensors follow, and set
-back at the end of the trace.  The graph sets it too, and sets it back; where the program leaves it set, the compiled
-frame does so behind the graph.
+A switch is really set while the program is traced, so that queries and fake tensors follow it, and is restored at the
+end of the trace.  The graph also sets and restores it.  If the program leaves it set, the compiled frame sets it after
+the graph.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from torch.fx.node import has_side_effect
 
 from torchmux import torch_internals as ti
 
-from ..guards.sources import const_source
+from ..guards.kinds.functions import Returns
+from ..guards.sources import Const
 from ..handlers.table import handles
 from ..values.base import Value
 from ..values.constants import ConstValue
@@ -36,23 +37,22 @@ class Switches:
         now = getter()
         if setter not in self.initial:
             self.initial[setter] = now
-            words = f"returns {now}"
-            tr.guards.add(const_source(getter, getter.__name__), "{0}() == {1}", (now,), words)
+            tr.guards.add(Returns(Const(getter, getter.__name__), now))
         return now
 
     def write(self, tr: Tracer, setter: Callable, value: Any) -> None:
         self.read(tr, setter)
         self.written.add(setter)
-        tr._node("call_function", setter, (value,), {})
+        tr.create_node("call_function", setter, (value,), {})
         setter(value)
 
     def close(self, tr: Tracer) -> None:
-        """The graph ends: it sets everything back, and the compiled frame goes on as the program does."""
+        """The graph ends: it restores everything, and the compiled frame continues as the program does."""
         for setter in self.written:
             now, initial = _SWITCHES[setter](), self.initial[setter]
             if now != initial:
                 self.final[setter] = now
-                tr._node("call_function", setter, (initial,), {})
+                tr.create_node("call_function", setter, (initial,), {})
 
     def restore(self) -> None:
         """Set everything back for real; also what a graph that fails in the middle leaves behind."""

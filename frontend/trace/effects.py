@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..values.base import Value
+
+if TYPE_CHECKING:
+    from .tracer import OpenRegion
 
 
 class Effects:
@@ -16,7 +19,7 @@ class Effects:
 
     def __init__(self) -> None:
         self.changed_values: dict[Value, None] = {}
-        self.region: Any = None  # the open region that must be told, see higher_order.region
+        self.region: OpenRegion | None = None  # the one that must be told
         self.globals: dict[tuple[int, str], tuple[dict, Value]] = {}
 
     def changed(self, value: Value) -> None:

@@ -20,45 +20,15 @@ from ..values.containers.deques import DequeValue
 from ..values.containers.mappings import DictValue, DictViewValue
 from ..values.containers.sequences import ListValue, RangeValue, SequenceValue, SliceValue, TupleValue
 from ..values.containers.sets import SetValue
+from ..values.exceptions import ExceptionValue
 from ..values.instance_dict import InstanceDictValue
 from ..values.objects import ObjectValue
 from ..values.tensors import TensorValue
 from ..values.texts import DataText
+from .operator_table import BINARY, COMPARE, INPLACE, UNARY
 from .same_tensor import may_be_one
+from .tracer import Tracer
 
-# symbol -> (function, special method, reflected method)
-_BINARY: dict[str, tuple[Callable, str, str]] = {
-    "+": (operator.add, "__add__", "__radd__"),
-    "-": (operator.sub, "__sub__", "__rsub__"),
-    "*": (operator.mul, "__mul__", "__rmul__"),
-    "/": (operator.truediv, "__truediv__", "__rtruediv__"),
-    "//": (operator.floordiv, "__floordiv__", "__rfloordiv__"),
-    "%": (operator.mod, "__mod__", "__rmod__"),
-    "**": (operator.pow, "__pow__", "__rpow__"),
-    "@": (operator.matmul, "__matmul__", "__rmatmul__"),
-    "&": (operator.and_, "__and__", "__rand__"),
-    "|": (operator.or_, "__or__", "__ror__"),
-    "^": (operator.xor, "__xor__", "__rxor__"),
-    "<<": (operator.lshift, "__lshift__", "__rlshift__"),
-    ">>": (operator.rshift, "__rshift__", "__rrshift__"),
-}
-_INPLACE: dict[str, tuple[Callable, str]] = {
-    symbol + "=": (getattr(operator, "i" + name[0].__name__.strip("_")), "__i" + name[1][2:])
-    for symbol, name in _BINARY.items()
-}
-_COMPARE: dict[str, tuple[Callable, str, str]] = {
-    "<": (operator.lt, "__lt__", "__gt__"),
-    "<=": (operator.le, "__le__", "__ge__"),
-    ">": (operator.gt, "__gt__", "__lt__"),
-    ">=": (operator.ge, "__ge__", "__le__"),
-    "==": (operator.eq, "__eq__", "__eq__"),
-    "!=": (operator.ne, "__ne__", "__ne__"),
-}
-_UNARY: dict[str, tuple[Callable, str]] = {
-    "-": (operator.neg, "__neg__"),
-    "+": (operator.pos, "__pos__"),
-    "~": (operator.invert, "__invert__"),
-}
 _SET_METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
 
 
@@ -69,16 +39,8 @@ def _plain_number(value: Value) -> Value:
     return value
 
 
-class Protocols:
-    """What the interpreter asks of two values at once; mixed into the trace."""
-
-    # supplied by the trace
-    emit: Any
-    fold: Any
-    make_exception: Any
-    static_lookup: Any
-    wrap: Any
-    lift: Any
+class Operators(Tracer):
+    """The part of a trace that applies Python's operators to values."""
 
     # --- arithmetic ------------------------------------------------------------------------------------------------
 
@@ -86,7 +48,7 @@ class Protocols:
         """``left <symbol> right``; ``symbol`` may be an in-place one such as ``+=``."""
         if symbol.endswith("="):
             return self._inplace(symbol, left, right)
-        function, name, reflected = _BINARY[symbol]
+        function, name, reflected = BINARY[symbol]
         if left.is_const() and right.is_const() and not isinstance(left, ObjectValue):
             return self._fold_binary(function, symbol, left, right)
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
@@ -104,7 +66,7 @@ class Protocols:
     def _fold_binary(self, function: Callable, symbol: str, left: Value, right: Value) -> Value:
         a, b = left.const(self), right.const(self)
         if symbol in ("**", "<<") and isinstance(a, int) and isinstance(b, int) and abs(b) > 10_000:
-            raise GraphBreak(breaks.OPERATION, f"{a} {symbol} {b} is too large to compute while compiling")
+            raise GraphBreak(breaks.OPERATION, f"{a} {symbol} {b} is too large to compute during compilation")
         return self.fold(function, [a, b], {})
 
     def _symbolic(self, function: Callable, left: Value, right: Value) -> Value | None:
@@ -119,7 +81,8 @@ class Protocols:
         try:
             result = function(a, b)
         except Exception as error:
-            if isinstance(error, ti.fake_tensor_errors()["guard"]):
+            undecided: Any = ti.fake_tensor_errors()["guard"]
+            if isinstance(error, undecided):
                 raise self.undecided(error.cond, f"symbolic {function.__name__}") from None
             # there is no such operation on symbols: bits, powers that may be fractions
             return self.fold(function, [left.const(self), right.const(self)], {})
@@ -127,7 +90,7 @@ class Protocols:
             return ConstValue(result)
         if result.node.expr.is_number:
             return sym_result(self, result, None)
-        node = self._node("call_function", function, (left.arg(self), right.arg(self)), {})
+        node = self.create_node("call_function", function, (left.arg(self), right.arg(self)), {})
         node.meta["example_value"] = result
         return sym_result(self, result, node)
 
@@ -168,7 +131,7 @@ class Protocols:
             base = left.as_set(self) if isinstance(left, DictViewValue) else left
             return base.call_method(self, _SET_METHODS[symbol], [right], {})
         if symbol == "|" and isinstance(left, DictValue) and isinstance(right, DictValue):
-            # A right operand of a class that derives from the left one's is asked first, and makes one of its own.
+            # A right operand whose class derives from the left one's is asked first, and returns its own result.
             derived = right.cls is not left.cls and issubclass(right.cls, left.cls)
             merged = (right if derived else left).call_method(self, "copy", [], {})
             if derived:
@@ -181,7 +144,7 @@ class Protocols:
         return None
 
     def _inplace(self, symbol: str, left: Value, right: Value) -> Value:
-        function, name = _INPLACE[symbol]
+        function, name = INPLACE[symbol]
         if isinstance(left, TensorValue):
             return self.emit("call_function", function, [left, operand(right)], {})
         if isinstance(left, ListValue) and symbol == "+=":
@@ -198,8 +161,9 @@ class Protocols:
             return left
         if isinstance(left, SetValue) and left.cls is set and symbol[:-1] in _SET_METHODS:
             merged = left.call_method(self, _SET_METHODS[symbol[:-1]], [right], {})
-            known = left.mirror is not None and isinstance(right, SetValue) and right.mirror is not None
-            left.replace(self, dict(merged.entries), function(left.mirror, right.mirror) if known else None)
+            assert isinstance(merged, SetValue)
+            mirror = right.mirror if isinstance(right, SetValue) and left.mirror is not None else None
+            left.replace(self, dict(merged.entries), None if mirror is None else function(left.mirror, mirror))
             return left
         if isinstance(left, ObjectValue):
             method = self.special_method(left, name)
@@ -244,14 +208,14 @@ class Protocols:
         return value
 
     def unary(self, symbol: str, value: Value) -> Value:
-        function, name = _UNARY[symbol]
+        function, name = UNARY[symbol]
         if isinstance(value, TensorValue):
             return self.emit("call_function", function, [value], {})
         if isinstance(value, SymValue) and (symbol == "~" or value.pytype() is bool):
             return self.fold(function, [value.const(self)], {})  # symbolic integers have no bits
         if isinstance(value, SymValue):
             result = function(value.sym)
-            node = self._node("call_function", function, (value.node,), {})
+            node = self.create_node("call_function", function, (value.node,), {})
             node.meta["example_value"] = result
             return sym_result(self, result, node)
         if isinstance(value, ObjectValue):
@@ -267,7 +231,7 @@ class Protocols:
     # --- comparison ------------------------------------------------------------------------------------------------
 
     def compare(self, symbol: str, left: Value, right: Value) -> Value:
-        function, name, reflected = _COMPARE[symbol]
+        function, name, reflected = COMPARE[symbol]
         objects = isinstance(left, ObjectValue) or isinstance(right, ObjectValue)
         if not objects and (isinstance(left, TensorValue) or isinstance(right, TensorValue)):
             other = right if isinstance(left, TensorValue) else left
@@ -439,8 +403,6 @@ class Protocols:
             method = method or value.special(self, "__repr__")
             if method is not None:
                 return method.call(self, [], {})
-            from ..values.exceptions import ExceptionValue
-
             if isinstance(value, ExceptionValue):
                 return value.call_c_method(self, BaseException, "__str__" if conversion == "s" else "__repr__", [], {})
         function = {"s": str, "r": repr, "a": ascii}[conversion]
@@ -459,7 +421,7 @@ class Protocols:
         return self.fold(format, [_text_arg(self, value), text], {})
 
 
-def _text_arg(tr: Any, value: Value) -> Any:
+def _text_arg(tr: Tracer, value: Value) -> Any:
     """The object whose text is wanted; containers of constants count."""
     real = value.real()
     if isinstance(real, (type, types.FunctionType, types.ModuleType)):
@@ -477,7 +439,7 @@ def _text_arg(tr: Any, value: Value) -> Any:
     return value.const(tr)
 
 
-def _format_args(tr: Any, value: Value) -> Any:
+def _format_args(tr: Tracer, value: Value) -> Any:
     if isinstance(value, TupleValue):
         return tuple(_text_arg(tr, v) for v in value.items(tr))
     return _text_arg(tr, value)

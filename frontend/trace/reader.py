@@ -1,7 +1,7 @@
-"""Reads existing objects into values, and guards what it reads.
+"""Turns existing objects into values, and guards what it reads.
 
-``wrap`` is the one door: it dispatches on the object's class, remembers what it has made (so that one object is one
-value, however it is reached) and adds the guards that make the value true for later calls.
+``wrap`` is the only entry point: it dispatches on the object's class, remembers its results (so that one object is one
+value, however it is reached) and adds the guards that make the value valid for later calls.
 """
 
 from __future__ import annotations
@@ -23,18 +23,25 @@ import torch
 from .. import breaks
 from ..breaks import GraphBreak
 from ..guards.guards import GuardSet
-from ..guards.sources import CellSource, LocalSource, Source, attr, const_source, global_source, raw_item
+from ..guards.kinds.classes import ClassMethodIs, NotInClasses
+from ..guards.kinds.containers import RawLength
+from ..guards.kinds.equality import BuiltinPartEquals
+from ..guards.kinds.functions import MethodNameIs
+from ..guards.kinds.modules import NoGlobalHooks
+from ..guards.kinds.objects import AttributeIs, NoAttribute, NotInDict
+from ..guards.sources import Attr, Cell, CellContents, Const, Global, RawItem, Source
 from ..handlers import classify
 from ..unwrap import compiled_elsewhere, compiled_here
-from ..values.base import MISSING, Raised, Value
+from ..values.base import MISSING, Lazy, Raised, Value
+from ..values.builtin_methods import BuiltinMethodValue
 from ..values.cached import CachedFunctionValue
+from ..values.cells import CellValue
 from ..values.classes import BuiltinValue, ClassValue, DisabledValue, PythonModuleValue, RealValue, WeakrefValue
 from ..values.constants import CONST_TYPES, ConstValue
 from ..values.containers.deques import wrap_deque
 from ..values.containers.iterators import wrap_iterator
 from ..values.containers.mappings import wrap_dict
 from ..values.containers.sequences import (
-    Lazy,
     ListValue,
     RangeValue,
     SliceValue,
@@ -44,12 +51,14 @@ from ..values.containers.sequences import (
 )
 from ..values.containers.sets import wrap_set
 from ..values.contexts import wrap_context
+from ..values.descriptors import MethodValue
 from ..values.exceptions import wrap_exception
-from ..values.functions import CellValue, CodeValue, FunctionValue, MethodValue, PartialValue, wrap_function
+from ..values.functions import CodeValue, FunctionValue, PartialValue, wrap_function
 from ..values.modules import wrap_module
 from ..values.numpy_ import wrap_numpy_function
-from ..values.objects import BuiltinMethodValue, HashedKey, ObjectValue
+from ..values.objects import HashedKey, ObjectValue
 from ..values.tensors import TensorValue
+from .tracer import ActiveFrame, Tracer
 
 _MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
 _DATA_DESCRIPTOR: dict[type, bool] = {}
@@ -67,22 +76,18 @@ _INERT_TYPES = (
 )  # fmt: skip
 
 
-class Reader:
-    """The reading half of a trace."""
-
-    guards: GuardSet
-    tensor_input: Any
-    make_exception: Any
-    effects: Any
+class Reader(Tracer):
+    """The part of a trace that reads existing objects into values."""
 
     def __init__(self) -> None:
+        self.guards = GuardSet()
         self._memo: dict[int, Value] = {}
         self._keep: list[Any] = []  # what _memo has ids of must stay alive
-        self._global_guards: set[tuple[int, str]] = set()
+        self._global_guards: set[tuple[int | str, ...]] = set()
         self._distinct: set[type] = set()
         self._equal: dict[tuple[type, str], Any] = {}
         self.module_sources: set[Source] = set()  # paths that lead to modules
-        self._shared_cells: list[tuple[Source, CellSource]] = []  # other paths to cells of the frame
+        self._shared_cells: list[tuple[Source, Cell]] = []  # other paths to cells of the frame
 
     # --- the one door ----------------------------------------------------------------------------------------------
 
@@ -94,7 +99,7 @@ class Reader:
         known = self._memo.get(id(obj))
         if known is not None:
             if source is not None and known.source is not None and known.source != source:
-                if isinstance(known.source, CellSource):
+                if isinstance(known.source, Cell):
                     self._shared_cells.append((source, known.source))
                 else:
                     self.guards.same(source, known.source)
@@ -102,8 +107,7 @@ class Reader:
                 self._guard_again(known, obj, source)
             return known
         value = self._wrap_new(obj, cls, source)
-        self._memo[id(obj)] = value
-        self._keep.append(obj)
+        self.remember(obj, value)
         return value
 
     def _guard_again(self, known: Value, obj: Any, source: Source) -> None:
@@ -136,7 +140,7 @@ class Reader:
         if isinstance(obj, torch.nn.Module):
             if (original := getattr(cls, "_torchmux_original", None)) is not None:
                 self._identity(obj, source)
-                return self.wrap(original, source and attr(source, "_torchmux_original"))
+                return self.wrap(original, source and Attr(source, "_torchmux_original"))
             return wrap_module(self, obj, source)
         if cls is list:
             return wrap_list(self, obj, source)
@@ -155,8 +159,8 @@ class Reader:
         if cls is types.MethodType:
             if source is not None:
                 self.guards.type_is(source, types.MethodType)
-            function = self.wrap(obj.__func__, source and attr(source, "__func__"))
-            return MethodValue(function, self.wrap(obj.__self__, source and attr(source, "__self__")), source)
+            function = self.wrap(obj.__func__, source and Attr(source, "__func__"))
+            return MethodValue(function, self.wrap(obj.__self__, source and Attr(source, "__self__")), source)
         if isinstance(obj, _C_FUNCTIONS):
             return self._wrap_c_function(obj, source)
         if (numpy_function := wrap_numpy_function(obj, source)) is not None:
@@ -182,7 +186,7 @@ class Reader:
             return RangeValue(obj, source)
         if cls is slice:
             start, stop, step = (
-                self.wrap(getattr(obj, n), source and attr(source, n)) for n in ("start", "stop", "step")
+                self.wrap(getattr(obj, n), source and Attr(source, n)) for n in ("start", "stop", "step")
             )
             return SliceValue(start, stop, step, source)
         if cls is types.CodeType:
@@ -194,7 +198,10 @@ class Reader:
             inner = dict(obj)
             return wrap_dict(self, inner, None)
         if cls in (type({}.keys()), type({}.values()), type({}.items())):
-            raise GraphBreak(breaks.OPERATION, f"a dictionary view from outside ({source.words() if source else '?'})")
+            raise GraphBreak(
+                breaks.OPERATION,
+                f"a dictionary view from outside the compiled function ({source.words() if source else '?'})",
+            )
         if (iterator := wrap_iterator(self, obj, source)) is not None:
             return iterator
         context = wrap_context(self, obj, source)
@@ -204,7 +211,10 @@ class Reader:
             self._identity(obj, source)
             return classify.operator_value(obj, source)
         if isinstance(obj, (_WEAK_TYPES, contextvars.ContextVar)):
-            raise GraphBreak(breaks.OPERATION, f"a {cls.__name__} from outside ({source.words() if source else '?'})")
+            raise GraphBreak(
+                breaks.OPERATION,
+                f"a {cls.__name__} from outside the compiled function ({source.words() if source else '?'})",
+            )
         if isinstance(obj, BaseException):
             return wrap_exception(self, obj, source)
         if isinstance(obj, _INERT_TYPES) or cls.__module__ == "typing":
@@ -213,9 +223,9 @@ class Reader:
         return self._wrap_object(obj, cls, source)
 
     def _wrap_object(self, obj: Any, cls: type, source: Source | None) -> Value:
-        """An object of a class that nothing above knows: its attributes are guarded as they are read."""
+        """An object of a class without a case above: its attributes are guarded as they are read."""
         self.guards_type(source, cls)
-        return ObjectValue(cls, obj, source or const_source(obj, cls.__name__))
+        return ObjectValue(cls, obj, source or Const(obj, cls.__name__))
 
     def _wrap_tensor(self, obj: torch.Tensor, source: Source | None) -> Value:
         if type(obj) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
@@ -223,7 +233,7 @@ class Reader:
                 breaks.SUBCLASS, f"{source.words() if source else 'a constant'} is a {type(obj).__qualname__}"
             )
         if source is None:
-            source = const_source(obj, "constant tensor")
+            source = Const(obj, "constant tensor")
         return self.tensor_input(obj, source, static=isinstance(obj, torch.nn.Parameter))
 
     def _wrap_python_function(self, obj: Any, source: Source | None) -> Value:
@@ -236,7 +246,7 @@ class Reader:
             return DisabledValue(obj, f"{obj.__qualname__} {disabled}", source=source)
         if (made_from := made_from or compiled_elsewhere(obj)) is not None:
             self._identity(obj, source)  # compiled on its own: here it is part of the caller's graph
-            return self.wrap(made_from[1], source and attr(source, made_from[0]))
+            return self.wrap(made_from[1], source and Attr(source, made_from[0]))
         special = classify.function_value(obj, source)
         if special is not None:
             self._identity(obj, source)
@@ -259,8 +269,8 @@ class Reader:
         """``some_list.append``, kept somewhere: method ``__name__`` of its ``__self__``."""
         if source is not None:
             self.guards.type_is(source, type(obj))
-            self.guards.add(source, f"{{0}}.__name__ == {obj.__name__!r}", (), f"is method {obj.__name__}")
-        value = self.wrap(owner, source and attr(source, "__self__"))
+            self.guards.add(MethodNameIs(source, obj.__name__))
+        value = self.wrap(owner, source and Attr(source, "__self__"))
         if isinstance(value, ConstValue):
             return value.getattr(self, obj.__name__)
         if isinstance(value, TensorValue):
@@ -269,9 +279,9 @@ class Reader:
 
     def _wrap_partial(self, obj: functools.partial, source: Source | None) -> Value:
         self.guards_type(source, functools.partial)
-        args = self.wrap(obj.args, source and attr(source, "args"))
-        kwargs = self.wrap(obj.keywords, source and attr(source, "keywords"))
-        function = self.wrap(obj.func, source and attr(source, "func"))
+        args = self.wrap(obj.args, source and Attr(source, "args"))
+        kwargs = self.wrap(obj.keywords, source and Attr(source, "keywords"))
+        function = self.wrap(obj.func, source and Attr(source, "func"))
         named = {k.const(self): kwargs.getitem(self, k) for k in kwargs.unpack(self)}
         return PartialValue(function, args.unpack(self), named, source)
 
@@ -293,7 +303,7 @@ class Reader:
         return self.wrap(obj, source)
 
     def wrap_fixed(self, obj: Any, source: Source) -> Value:
-        """An item of a tuple that is itself guarded by identity: constants in it need no guard of their own."""
+        """An item of a tuple that is itself guarded by identity: constants in it need no separate guard."""
         if type(obj) in CONST_TYPES:
             return ConstValue(obj)
         return self.wrap(obj, source)
@@ -306,9 +316,8 @@ class Reader:
             return TupleValue([self.wrap_key(k, None) for k in key])
         return self.wrap(key, source)
 
-    def wrap_storage(self, owner: ObjectValue) -> Value | None:
+    def wrap_storage(self, obj: Any, source: Source | None) -> Value | None:
         """The builtin contents of an existing object whose class derives from a builtin class."""
-        obj, source = owner.obj, owner.source
         kind = type(obj)
         if issubclass(kind, dict):
             return wrap_dict(self, obj, source, raw=True)
@@ -318,30 +327,32 @@ class Reader:
             if issubclass(kind, sequence):
                 length = sequence.__len__(obj)
                 if source is not None:
-                    self.guards.add(source, f"{{1}}.__len__({{0}}) == {length}", (sequence,), f"has {length} items")
+                    self.guards.add(RawLength(source, sequence, length))
                 elements = [sequence.__getitem__(obj, i) for i in range(length)]
-                items = [Lazy(x, raw_item(source, sequence, i) if source else None) for i, x in enumerate(elements)]
+                items = [Lazy(x, RawItem(source, sequence, i) if source else None) for i, x in enumerate(elements)]
                 return cls(items, source if sequence is list else None, lazy=True)
         if issubclass(kind, (set, frozenset)):
             return wrap_set(self, obj, source, raw=True)
         for base in (str, int, float):
             if issubclass(kind, base):
                 value = base.__new__(base, obj) if base is not float else float.fromhex(float.hex(obj))
-                text = {str: "{1}.__str__({0}) == {2}", int: "{1}.__index__({0}) == {2}", float: "{1}.hex({0}) == {2}"}[
-                    base
-                ]
                 if source is not None:
-                    self.guards.add(source, text, (base, float.hex(value) if base is float else value), f"== {value!r}")
+                    self.guards.add(BuiltinPartEquals(source, base, value))
                 return ConstValue(value)
         return None
 
-    def force(self, element: Any) -> Value:
+    def force(self, element: Value | Lazy) -> Value:
         """The value of a container's element that has not been looked at yet."""
         return self.wrap(element.obj, element.source) if isinstance(element, Lazy) else element
 
     def keep_equal(self, obj: Any) -> Any:
         """One object for all that look like this one, so that sources which hold it are equal."""
         return self._equal.setdefault((type(obj), repr(obj)), obj)
+
+    def remember(self, obj: Any, value: Value) -> None:
+        """Make ``value`` what ``obj`` is wherever it is met."""
+        self._memo[id(obj)] = value
+        self._keep.append(obj)
 
     def memo_of(self, obj: Any) -> Value | None:
         return self._memo.get(id(obj))
@@ -377,7 +388,7 @@ class Reader:
         if cls in (set, frozenset):
             return wrap_set(self, obj, None)
         if cls is np.ndarray:
-            raise GraphBreak(breaks.C_FUNCTION, "an array of NumPy's, made while compiling")  # each call has its own
+            raise GraphBreak(breaks.C_FUNCTION, "a NumPy array created during compilation")  # each call has its own
         return self.wrap(obj, None)
 
     def lift_constant(self, obj: Any) -> Value:
@@ -391,7 +402,7 @@ class Reader:
     def static_lookup(self, cls: type, name: str) -> Any:
         """What the method resolution order of ``cls`` has under ``name``, unbound; MISSING if nothing.
 
-        Looked up once per trace and class, because the same handful of names is asked for thousands of times.
+        Looked up once per trace and class, because the same few names are looked up thousands of times.
         """
         for base in cls.__mro__:
             found = base.__dict__.get(name, MISSING)
@@ -411,31 +422,31 @@ class Reader:
         if (id(cls), name) in self._global_guards:
             return
         self._global_guards.add((id(cls), name))
-        source = const_source(cls, cls.__qualname__)
+        source = Const(cls, cls.__qualname__)
         if isinstance(raw, classmethod):
-            self.guards.add(source, f"{{0}}.{name}.__func__ is {{1}}", (raw.__func__,), f"has the same {name}")
+            self.guards.add(ClassMethodIs(source, name, raw.__func__))
         else:
-            self.guards.add(source, f"{{0}}.{name} is {{1}}", (raw,), f"has the same {name}")
+            self.guards.add(AttributeIs(source, name, raw))
 
     def is_settled_function(self, fn: types.FunctionType) -> bool:
-        """Whether the code of a function never changes: the library's own, and what stands in for builtins."""
+        """Whether the code of a function never changes: library functions, and those that replace builtins."""
         return classify.is_settled(fn.__module__ or "") or self.in_polyfill(fn.__code__)
 
     def guard_lookup(self, cls: type, name: str, raw: Any) -> None:
-        """The class must go on finding ``raw`` under ``name`` (MISSING: nothing), on which the protocol depends."""
+        """The class must keep finding ``raw`` under ``name`` (MISSING: nothing), on which the protocol depends."""
         if classify.is_settled(str(cls.__module__)) or (id(cls), name) in self._global_guards:
             return
-        source = const_source(cls, cls.__qualname__)
+        source = Const(cls, cls.__qualname__)
         if raw is MISSING and not hasattr(cls, name):
-            self.guards.add(source, f"not hasattr({{0}}, {name!r})", (), f"has no {name}")
+            self.guards.add(NoAttribute(source, name))
         elif raw is MISSING:  # its metaclass has one
-            self.guards.add(source, f"all({name!r} not in c.__dict__ for c in {{0}}.__mro__)", (), f"has no {name}")
+            self.guards.add(NotInClasses(source, name))
         elif isinstance(raw, (classmethod, types.FunctionType)) or getattr(cls, name, None) is raw:
             self.guard_class_attribute(cls, name, raw)
         self._global_guards.add((id(cls), name))
 
     def identity_matters(self, *values: Value) -> None:
-        """The trace goes on as if these were other objects than all others that it has met."""
+        """The trace continues as if these objects differed from all others that it has seen."""
         for value in values:
             if value.source is None or isinstance(value, RealValue):
                 continue  # new, or guarded by identity anyway
@@ -448,14 +459,16 @@ class Reader:
         """Objects that the trace changed, or asked the identity of, must not become one object that is met twice."""
         changed = {value.source for value in self.effects.changed_values}
         for source, cell in self._shared_cells:
-            if cell in changed:  # a check sees no cells of the frame, but what is in them; so this one never holds
+            if (
+                cell in changed
+            ):  # a check sees the contents of the frame's cells, not the cells, so this check never holds
                 self.guards.same(source, cell)
             else:
-                self.guards.same(attr(source, "cell_contents"), LocalSource(cell.name, cell=True))
+                self.guards.same(Attr(source, "cell_contents"), CellContents(cell.name))
         groups: dict[type, list[Source]] = {}
         for obj in self._keep:
             value = self._memo[id(obj)]
-            if isinstance(value.source, CellSource):  # of the frame: a cell for each variable
+            if isinstance(value.source, Cell):  # of the frame: a cell for each variable
                 continue
             if value.source is not None and not isinstance(value, (TensorValue, FunctionValue)):
                 groups.setdefault(type(obj), []).append(value.source)
@@ -467,13 +480,12 @@ class Reader:
         if (id(module), *names) in self._global_guards:
             return
         self._global_guards.add((id(module), *names))
-        source = const_source(module, module.__name__)
-        condition = "not (" + " or ".join(f"{{0}}.{name}" for name in names) + ")"
-        self.guards.add(source, condition, (), "has no global module hooks")
+        source = Const(module, module.__name__)
+        self.guards.add(NoGlobalHooks(source, names))
 
     # --- globals ---------------------------------------------------------------------------------------------------
 
-    def load_global(self, frame: Any, name: str) -> Value:
+    def load_global(self, frame: ActiveFrame, name: str) -> Value:
         namespace = frame.namespace
         written = self.effects.global_value(namespace, name)
         if written is not None:
@@ -482,19 +494,19 @@ class Reader:
             obj = namespace[name]
             if self.in_polyfill(frame.code):
                 return self.wrap(obj, None)
-            return self.wrap_global(obj, global_source(namespace, name))
+            return self.wrap_global(obj, Global(namespace, name))
         found = getattr(builtins, name, MISSING)
         if found is MISSING:
             raise Raised(self.make_exception(NameError, f"name {name!r} is not defined"))
         key = (id(namespace), name)
         if key not in self._global_guards and not self.in_polyfill(frame.code):
             self._global_guards.add(key)
-            where = const_source(namespace, f"globals of {namespace.get('__name__')}")
-            self.guards.add(where, f"{name!r} not in {{0}}", (), f"has no {name}")
+            where = Const(namespace, f"globals of {namespace.get('__name__')}")
+            self.guards.add(NotInDict(where, name))
             if (id(builtins), name) not in self._global_guards:
                 self._global_guards.add((id(builtins), name))
-                source = const_source(builtins, "builtins")
-                self.guards.add(source, f"{{0}}.{name} is {{1}}", (found,), f"has the same {name}")
+                source = Const(builtins, "builtins")
+                self.guards.add(AttributeIs(source, name, found))
         return self.wrap(found, None)
 
     # --- guard shorthands ------------------------------------------------------------------------------------------

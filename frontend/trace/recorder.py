@@ -1,10 +1,10 @@
-"""Records operators into a ``torch.fx`` graph while fake tensors tell what they return."""
+"""Records operators into a ``torch.fx`` graph; fake tensors determine their results."""
 
 from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -16,10 +16,11 @@ from torchmux.torch_internals.symbolic_tensors import SymbolicTensors
 
 from .. import breaks
 from ..breaks import GraphBreak
-from ..capture.tracebacks import USER_STACK
+from ..capture.attempts import NeedsShapeEnv
 from ..guards.guards import TensorGuard
+from ..guards.kinds.tensors import PropertyEquals
 from ..guards.sources import Source
-from ..sizes.dynamic import DynamicDims, NeedsShapeEnv
+from ..sizes.dynamic import DynamicDims
 from ..sizes.shape_env import ShapeSource, symbolic_context
 from ..sizes.symbolic import SymbolicNumbers
 from ..values.base import Value
@@ -27,8 +28,11 @@ from ..values.constants import ConstValue, sym_result
 from ..values.containers.sequences import ListValue, TupleValue
 from ..values.tensors import TensorValue, is_plain_tensor
 from .overlap import on_one_storage, overlaps_in_part
+from .tracer import OpenRegion
 
-_FAKE_ERRORS: dict[str, type[BaseException]] = {}
+USER_STACK = "torchmux_user_stack"  # in a node's meta: ((file, line, function), ...), innermost first
+
+_FAKE_ERRORS: dict[str, Any] = {}  # name -> exception class
 
 
 class GraphRecorder(SymbolicNumbers):
@@ -38,7 +42,7 @@ class GraphRecorder(SymbolicNumbers):
         super().__init__(dims, symbolic)
         self.main = torch.fx.Graph()
         self.graph = self.main  # what is recorded into: the graph of a region, while one is open
-        self.region: Any = None
+        self.region: OpenRegion | None = None
         self.modules: dict[str, torch.fx.GraphModule] = {}  # regions that operators of the main graph run
         self.inputs: list[tuple[Any, Source]] = []  # (placeholder, how the compiled frame loads it), in graph order
         self.real_inputs: dict[Any, Any] = {}  # placeholder -> the tensor or number of this call
@@ -55,7 +59,7 @@ class GraphRecorder(SymbolicNumbers):
 
     # --- inputs ----------------------------------------------------------------------------------------------------
 
-    def _placeholder(self, name: str) -> Any:
+    def placeholder(self, name: str) -> Any:
         graph = self.main
         count = self._placeholder_names[name] = self._placeholder_names.get(name, -1) + 1
         if count:
@@ -92,12 +96,10 @@ class GraphRecorder(SymbolicNumbers):
                         symbolic_context=symbolic_context(tensor, dims) if dims else None,
                     )
         except Exception as error:
-            raise GraphBreak(
-                breaks.SUBCLASS, f"{source.words()} cannot be made a fake tensor: {error}", error
-            ) from None
+            raise GraphBreak(breaks.SUBCLASS, f"{source.words()} cannot become a fake tensor: {error}", error) from None
         if dims is not None:
             self.bind_sizes(tensor, example, dims, source)
-        node = self._placeholder(_name(source))
+        node = self.placeholder(_name(source))
         node.meta["example_value"] = example
         value = TensorValue(node, example, source, type(tensor), is_input=True)
         self.inputs.append((node, source))
@@ -120,32 +122,32 @@ class GraphRecorder(SymbolicNumbers):
         fake_args = [a.fake(self) for a in args]
         fake_kwargs = {k: v.fake(self) for k, v in kwargs.items()}
         if fake_kwargs.get("requires_grad") is True:
-            raise GraphBreak(breaks.TORCH_STATE, "a tensor made in the graph cannot be a leaf that requires grad")
+            raise GraphBreak(breaks.TORCH_STATE, "a tensor created in the graph cannot be a leaf that requires grad")
         out = fake_kwargs.get("out")
         before = tuple(out.shape) if isinstance(out, torch.Tensor) else None
-        result = self._propagate(kind, target, fake_args, fake_kwargs)
+        result = self.propagate(kind, target, fake_args, fake_kwargs)
         if before is not None and tuple(fake_kwargs["out"].shape) != before:
-            raise GraphBreak(breaks.OPERATION, "out= is a tensor of another shape, which the operator resizes")
+            raise GraphBreak(breaks.OPERATION, "out= is a tensor with a different shape, which the operator resizes")
         if isinstance(result, torch.Tensor):
             for value in (*args, *kwargs.values()):
                 if isinstance(value, TensorValue) and value.example is result:
                     if overlaps_in_part(result, (*fake_args, *fake_kwargs.values())):
-                        words = f"{_operator_name(target)} reads a part of the memory that it writes to"
+                        words = f"{_operator_name(target)} reads part of the memory that it writes"
                         raise GraphBreak(breaks.OPERATOR_FAILED, words)
                     self._guard_no_leaf(result)
-                    self._node(kind, target, fx_args, fx_kwargs).meta["example_value"] = result
+                    self.create_node(kind, target, fx_args, fx_kwargs).meta["example_value"] = result
                     self.op_count += 1
                     return value  # an in-place operator returns the object itself
         if target is operator.setitem:
             self._guard_no_leaf(fake_args[0])
-        node = self._node(kind, target, fx_args, fx_kwargs)
+        node = self.create_node(kind, target, fx_args, fx_kwargs)
         node.meta["example_value"] = result
         self.note_new_symbols(node, _operator_name(target))
         self.op_count += 1
         return self.wrap_result(result, node)
 
     def _guard_no_leaf(self, written: torch.Tensor) -> None:
-        """Eager changes no leaf that requires a gradient, nor a view of one, and no other guard tells leaves apart."""
+        """Eager changes no leaf that requires a gradient, nor its views, and no other guard distinguishes leaves."""
         if not written.requires_grad or not self.grad_enabled:
             return
         for node, source in self.inputs:
@@ -153,9 +155,9 @@ class GraphRecorder(SymbolicNumbers):
             if not isinstance(real, torch.Tensor) or not real.requires_grad or real.is_leaf:
                 continue
             if on_one_storage(node.meta["example_value"], written):
-                self.guards.add(source, "{0}.is_leaf == {1}", (False,), "is no leaf")
+                self.guards.add(PropertyEquals(source, "is_leaf", False, "is no leaf"))
 
-    def _node(self, kind: str, target: Any, args: tuple, kwargs: dict) -> Any:
+    def create_node(self, kind: str, target: Any, args: tuple, kwargs: dict) -> Any:
         if self.region is not None:
             args, kwargs = map_arg((args, kwargs), self.region.lift)
         else:
@@ -175,13 +177,7 @@ class GraphRecorder(SymbolicNumbers):
         finally:
             self.graph, self.region = kept
 
-    def user_place(self) -> tuple[str, tuple]:
-        return "?", ()
-
-    def place(self) -> Any:
-        return True
-
-    def _propagate(self, kind: str, target: Any, args: list, kwargs: dict) -> Any:
+    def propagate(self, kind: str, target: Any, args: list, kwargs: dict) -> Any:
         try:
             with self.fake_mode:
                 if self.symbolic:
@@ -216,26 +212,26 @@ class GraphRecorder(SymbolicNumbers):
             if known is not None:
                 return known
             if result.layout is not torch.strided:
-                raise GraphBreak(breaks.SUBCLASS, f"{node.target} gives a tensor of {result.layout}")
+                raise GraphBreak(breaks.SUBCLASS, f"{node.target} returns a tensor with layout {result.layout}")
             return TensorValue(node, result)
         if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return sym_result(self, result, node)
         if isinstance(result, (tuple, list)):
             items = []
             for index, element in enumerate(result):
-                child = self._node("call_function", operator.getitem, (node, index), {})
+                child = self.create_node("call_function", operator.getitem, (node, index), {})
                 child.meta["example_value"] = element
                 items.append(self.wrap_result(element, child))
             return ListValue(items) if isinstance(result, list) else TupleValue(items, cls=type(result))
         return ConstValue(result)
 
     def set_grad(self, enabled: bool) -> None:
-        """``torch.set_grad_enabled``: tracing goes on under the new mode, the graph follows with its next operator."""
+        """``torch.set_grad_enabled``: tracing continues in the new mode; the graph follows at its next operator."""
         if enabled is not self.grad_enabled:
             if self.region is not None:
                 if enabled and not self.begin_grad and self.switched_on is None:
                     self.switched_on = self.place()
-                self._node("call_function", ti.set_grad_enabled, (self.region.grad_argument(enabled),), {})
+                self.create_node("call_function", ti.set_grad_enabled, (self.region.grad_argument(enabled),), {})
             self.grad_enabled = enabled
             ti.set_grad_enabled(bool(enabled))
 
@@ -250,12 +246,12 @@ class GraphRecorder(SymbolicNumbers):
             # what seemed to be a graph without gradients is one with them, of which only the beginning is without
             self.begin_grad = True
             with self.graph.inserting_before(next(n for n in self.graph.nodes if n.op != "placeholder")):
-                self._node("call_function", ti.set_grad_enabled, (False,), {})
-        self._node("call_function", ti.set_grad_enabled, (enabled,), {})
+                self.create_node("call_function", ti.set_grad_enabled, (False,), {})
+        self.create_node("call_function", ti.set_grad_enabled, (enabled,), {})
 
     # --- the end ---------------------------------------------------------------------------------------------------
 
-    def finish(self, outputs: list[Value]) -> torch.fx.GraphModule:
+    def finish(self, outputs: Sequence[Value]) -> torch.fx.GraphModule:
         """Close the graph with a flat tuple of outputs and drop what nothing needs."""
         self.graph.output(tuple(value.arg(self) for value in outputs))
         if self.has_unbacked:
@@ -299,10 +295,7 @@ def _is_droppable(node: Any) -> bool:
 
 
 def _name(source: Source) -> str:
-    text = source.words()
-    for table in ("_parameters", "_buffers", "_modules"):
-        text = text.replace(f".{table}[", "[")
-    cleaned = "".join(c if c.isalnum() else "_" for c in text)
+    cleaned = "".join(c if c.isalnum() else "_" for c in source.short_words())
     while "__" in cleaned:
         cleaned = cleaned.replace("__", "_")
     return "l_" + cleaned.strip("_")

@@ -14,44 +14,44 @@ from torchmux.config import config
 
 from .. import breaks, polyfills
 from ..breaks import GraphBreak
-from ..bytecode import resume_origin
-from ..capture.assumed_branches import parameters
-from ..guards.guards import GuardSet
-from ..guards.sources import CellSource, LocalSource, Source, const_source
+from ..bytecode import parameters, resume_origin
+from ..capture.attempts import Assumptions
+from ..guards.kinds.frames import NoExceptionHandled
+from ..guards.sources import Cell, CellContents, Const, Local, Source
 from ..handlers import builtins_, classes, copying, numbers, numpy_, optim, torch_  # noqa: F401 - each fills the tables
-from ..handlers.table import CLASSES, CODES, FOLDABLE, FUNCTIONS
+from ..handlers.resolve import meaning_of
+from ..handlers.table import CODES
 from ..higher_order import autograd_function, checkpoint, control_flow, functional_call, transforms  # noqa: F401 - and so do these
 from ..hook import interrupts
 from ..interpreter import Frame
 from ..interpreter.frame import StopAtBreak
 from ..marks.function_marks import asked
 from ..sizes.dynamic import DynamicDims
-from ..values.base import Raised, Value
+from ..values.base import GraphValue, Raised, Value
+from ..values.cells import CellValue
 from ..values.classes import ClassValue
 from ..values.constants import ConstValue
+from ..values.containers.iterators import GeneratorValue
 from ..values.containers.mappings import DictValue
 from ..values.contexts import AutocastValue, ContextValue
 from ..values.exceptions import ExceptionValue
-from ..values.functions import CellValue, FunctionValue, bind
+from ..values.functions import FunctionValue, bind
 from ..values.instance_dict import InstanceDictValue
 from ..values.objects import ObjectValue
 from .attention_switches import Switches
 from .effects import Effects
-from .operators import Protocols
+from .operators import Operators
 from .reader import Reader
 from .recorder import GraphRecorder
+from .tracer import ActiveFrame, Meaning
 
 _POLYFILL_GLOBALS = {id(module.__dict__) for module in polyfills.MODULES}
 _POLYFILL_FILES = {module.__file__ for module in polyfills.MODULES}
 _MAX_UNROLLED = 100_000
 
 
-class Trace(GraphRecorder, Reader, Protocols):
-    """The state of one attempt.
-
-    ``stop_at`` is the step (a count of raw instructions of the root frame) at which an earlier attempt met a graph
-    break; this attempt ends there, so that nothing of the failed instruction is in the graph.
-    """
+class Trace(GraphRecorder, Reader, Operators):
+    """The state of one attempt, made under ``assumptions``: at their ``stop``, it ends."""
 
     def __init__(
         self,
@@ -60,40 +60,35 @@ class Trace(GraphRecorder, Reader, Protocols):
         frame_globals: dict[str, Any],
         closure: tuple[types.CellType, ...],
         dims: DynamicDims,
-        *,
-        symbolic: bool,
-        stop_at: int | None,
-        may_expect: bool = False,
-        may_put_off: bool = False,
+        assumptions: Assumptions,
     ) -> None:
-        GraphRecorder.__init__(self, dims, symbolic)
+        GraphRecorder.__init__(self, dims, assumptions.symbolic)
         Reader.__init__(self)
         self.config = config
         self.code = code
-        self.guards = GuardSet()
         self.effects = Effects()
-        self.frame: Frame | None = None
+        self.frame: ActiveFrame | None = None
         self.step = 0
         self.step_began = 0  # with so many operators in the graph
         self.loops: dict[int, tuple[int, int]] = {}  # where a loop of the root frame begins -> step, operators there
         self.unfinished: dict[Any, None] = {}  # generators that are suspended where they have to clean up
         self.swapped: set[Value] = set()  # tables of modules that functional_call has filled with other tensors
-        self.stop_at = stop_at
-        self.may_expect = may_expect
-        self.expectations: list[tuple[Value, bool]] = []  # conditions, and what they were taken to be
-        self.may_put_off = may_put_off
+        self.assumptions = assumptions
+        self.stop_at = assumptions.stop.step if assumptions.stop is not None else None
+        self.may_expect = assumptions.may_expect
+        self.expectations: list[tuple[GraphValue, bool]] = []  # conditions, and what they were taken to be
+        self.may_put_off = assumptions.may_put_off
         self.put_off = 0  # class statements
         self.texts = 0  # how many texts with data in them were made, and are expected to be dropped
         self.put_back: list[Any] = []  # placeholders of what is restored where these do not hold
         self.active_contexts: list[ContextValue] = []
-        self.has_autocast = False
         self.guard_filter: Any = None
         self.switches = Switches()
         self.breaks_are_errors, self.exporting = asked.breaks_are_errors, asked.exporting
         self._arguments = self.frame_locals = frame_locals
         self._argument_names = _argument_names(code)
         self._forgotten: set[str] = set()
-        self._polyfills: dict[int, Value | None] = {}
+        self._meanings: dict[int, tuple[Meaning | None, Any]] = {}  # by id, beside the object that keeps it
         self._outer_exception = sys.exc_info()[1]
         self.root = self._make_root(frame_globals, closure)
 
@@ -101,18 +96,17 @@ class Trace(GraphRecorder, Reader, Protocols):
         code = self.code
         closure = []
         for name, real in zip(code.co_freevars, real_cells, strict=True):
-            cell = CellValue(source=CellSource(name), obj=real)
-            cell.contents_source = LocalSource(name, cell=True)
+            cell = CellValue(source=Cell(name), obj=real)
+            cell.contents_source = CellContents(name)
             # functions that share the cell are met later, through their own closures
-            self._memo[id(real)] = cell
-            self._keep.append(real)
+            self.remember(real, cell)
             closure.append(cell)
         root = Frame(self, code, frame_globals, {}, tuple(closure))
         for name in code.co_cellvars:
             cell = root.cells[name]
-            cell.source = CellSource(name)
+            cell.source = Cell(name)
             if name in self._argument_names:
-                cell.contents_source = LocalSource(name)
+                cell.contents_source = Local(name)
                 cell.obj = types.CellType(self._arguments[name])
         return root
 
@@ -136,7 +130,7 @@ class Trace(GraphRecorder, Reader, Protocols):
             self._close_contexts()
             return None
         except Raised as raised:
-            error = GraphBreak(breaks.EXCEPTION, self._describe_exception(raised))
+            error = GraphBreak(breaks.EXCEPTION, self.describe_exception(raised))
             error.frames = raised.frames
             raise error from None
         finally:
@@ -156,14 +150,14 @@ class Trace(GraphRecorder, Reader, Protocols):
         self.guards.devices = devices
 
     def _check_generators(self) -> None:
-        """Python closes a dropped generator at once, which runs its ``finally``: the frame has to run as it is.
+        """Python closes a dropped generator at once, which runs its ``finally``: the frame must run in eager.
 
         Resuming it after a break would not do, as the code around the break keeps the generator alive for longer.
         """
         for generator in self.unfinished:
             frame = generator.frame
             error = GraphBreak(
-                breaks.SUSPENDED, f"generator {frame.code.co_qualname} is left inside a try or with statement"
+                breaks.SUSPENDED, f"generator {frame.code.co_qualname} is abandoned inside a try or with statement"
             )
             error.frames.append((frame.code.co_filename, frame.line, frame.code.co_name))
             error.whole_frame = True
@@ -175,12 +169,12 @@ class Trace(GraphRecorder, Reader, Protocols):
         return self.step, (frame.code.co_filename, frame.line, frame.code.co_name)
 
     def _check_grad_mode(self) -> None:
-        """Backends are told once whether a graph trains, by how it begins; so the graph ends where that changes."""
+        """The start of a graph tells backends once whether it trains, so the graph ends where this changes."""
         inputs = self.real_inputs.values()
         if self.switched_on is None or not any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
             return
         self.step, frame = self.switched_on
-        error = GraphBreak(breaks.TORCH_STATE, "gradients are switched on in a graph that began without them")
+        error = GraphBreak(breaks.TORCH_STATE, "gradients are enabled in a graph that started without them")
         error.frames.append(frame)
         raise error
 
@@ -194,7 +188,7 @@ class Trace(GraphRecorder, Reader, Protocols):
         if self.graph_grad != self.begin_grad:
             self._follow_grad()
 
-    def _describe_exception(self, raised: Raised) -> str:
+    def describe_exception(self, raised: Raised) -> str:
         value = raised.value
         name = value.pytype().__name__
         if isinstance(value, ExceptionValue):
@@ -220,7 +214,7 @@ class Trace(GraphRecorder, Reader, Protocols):
 
     def check_budget(self, count: int) -> None:
         if count > _MAX_UNROLLED:
-            raise GraphBreak(breaks.TOO_DEEP, f"an iterator gave more than {_MAX_UNROLLED} items")
+            raise GraphBreak(breaks.TOO_DEEP, f"an iterator returned more than {_MAX_UNROLLED} items")
 
     # --- the root's arguments --------------------------------------------------------------------------------------
 
@@ -229,22 +223,23 @@ class Trace(GraphRecorder, Reader, Protocols):
         if not self.has_argument(name):
             return None
         try:
-            return self.wrap(self._arguments[name], LocalSource(name))
+            return self.wrap(self._arguments[name], Local(name))
         except GraphBreak as stop:
-            # A resume function that breaks where it takes over its stack would go on in another one like it, for ever.
+            # A resume function that breaks where it takes over its stack would continue in another one like it,
+            # forever.
             if name.lstrip("_").startswith("stack_") and resume_origin(self.root.code) is not None:
                 stop.whole_frame = True
             raise
 
     def has_argument(self, name: str) -> bool:
-        """Whether an argument of the root frame is bound still, if no local of its name has been stored."""
+        """Whether an argument of the root frame is still bound, if no local of its name was stored."""
         return name not in self._forgotten and name in self._argument_names and name in self._arguments
 
     def forget_argument(self, name: str) -> None:
         self._forgotten.add(name)
 
     def wants_symbolic(self, number: int | float, source: Source) -> bool:
-        """Whether a number is symbolic: arguments and counters, not the settings that lie deep in a model."""
+        """Whether a number is symbolic: arguments and counters, but not settings deep inside a model."""
         if source.depth() > 2 and not self.config.allow_unspec_int_on_nn_module and self.is_in_module(source):
             return False
         return self.dims.is_dynamic_number(number, source)
@@ -259,8 +254,9 @@ class Trace(GraphRecorder, Reader, Protocols):
 
     # --- calls -----------------------------------------------------------------------------------------------------
 
-    def inline(self, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        """Run a Python function of the traced program in a frame of its own."""
+    def inline(self, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """Run a Python function of the traced program in a new frame."""
+        assert isinstance(function, FunctionValue)
         code = function.code
         if (handler := CODES.get(id(code))) is not None:
             return handler(self, function, args, kwargs)
@@ -271,41 +267,15 @@ class Trace(GraphRecorder, Reader, Protocols):
         locals_ = bind(self, function, args, kwargs)
         frame = Frame(self, code, function.globals, locals_, function.closure, parent=self.frame)
         if flags & inspect.CO_GENERATOR:
-            from ..values.containers.iterators import GeneratorValue
-
             return GeneratorValue(frame)
         return frame.run()
 
-    def function_handler(self, obj: Any) -> Any:
-        try:
-            return FUNCTIONS.get(obj)
-        except TypeError:
-            return None
-
-    def class_handler(self, cls: type) -> Any:
-        handler = CLASSES.get(cls)
-        if handler is not None:
-            return handler
-        found = classes.handler_of(cls)
-        if found is None and (polyfill := self.polyfill(cls)) is not None:
-            return lambda tr, cls, args, kwargs: polyfill.call(tr, args, kwargs)
-        return found
-
-    def polyfill(self, obj: Any) -> Value | None:
-        """The plain Python function or class that is traced in place of a C one."""
-        key = id(obj)
-        if key not in self._polyfills:
-            found = polyfills.lookup(obj)
-            value = None
-            if found is not None:
-                function, leading = found
-                value = self.wrap(function, None)
-                if leading:
-                    from ..values.functions import PartialValue
-
-                    value = PartialValue(value, [self.lift(a) for a in leading], {})
-            self._polyfills[key] = value
-        return self._polyfills[key]
+    def meaning_of(self, obj: Any) -> Meaning | None:
+        """What calling a C function or a class means; looked up once."""
+        known = self._meanings.get(id(obj))
+        if known is None:
+            known = self._meanings[id(obj)] = (meaning_of(self, obj), obj)
+        return known[0]
 
     def method_polyfill(self, cls: type, name: str) -> Value | None:
         for base in cls.__mro__:
@@ -318,12 +288,6 @@ class Trace(GraphRecorder, Reader, Protocols):
 
     def in_polyfill(self, code: types.CodeType) -> bool:
         return code.co_filename in _POLYFILL_FILES
-
-    def is_foldable(self, obj: Any) -> bool:
-        try:
-            return obj in FOLDABLE
-        except TypeError:
-            return False
 
     def fold(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Value:
         """Call a pure function on plain objects; what it raises is the program's own exception."""
@@ -339,12 +303,12 @@ class Trace(GraphRecorder, Reader, Protocols):
             product = self.binary("*", product, value)
         return product
 
-    def as_mapping(self, value: Value) -> DictValue | None:
+    def as_mapping(self, value: Value) -> Value | None:
         """The dictionary behind a value that C code would read as one, whatever its class overrides."""
         if isinstance(value, DictValue):
             return value
         if isinstance(value, InstanceDictValue):
-            return value.snapshot(self)  # type: ignore[return-value]
+            return value.snapshot(self)
         if isinstance(value, ObjectValue) and issubclass(value.cls, dict):
             overridden = [self.static_lookup(value.cls, n) for n in ("keys", "__getitem__", "__iter__")]
             if not any(isinstance(f, types.FunctionType) for f in overridden):
@@ -374,15 +338,15 @@ class Trace(GraphRecorder, Reader, Protocols):
         return error
 
     def handled_exception(self) -> Value | None:
-        """What ``sys.exc_info()`` tells; that the caller of the compiled function handles nothing is guarded."""
+        """The result of ``sys.exc_info()``; a guard checks that the caller of the compiled function handles no
+        exception.
+        """
         assert self.frame is not None
         found = self.frame.exception
         if found is None:
             if self._outer_exception is not None:
                 raise GraphBreak(breaks.OPERATION, "an exception that the caller of the compiled function is handling")
-            self.guards.add(
-                const_source(sys, "sys"), "{0}.exc_info()[1] is None", (), "has no exception that is being handled"
-            )
+            self.guards.add(NoExceptionHandled(Const(sys, "sys")))
         return found
 
     def as_exception(self, args: list[Value]) -> Value:

@@ -1,11 +1,432 @@
-"""What values, handlers and higher-order code may ask of the trace they are part of, and of the frame it becomes.
+"""What values, handlers, higher-order code and the interpreter may ask of the trace that they are part of.
 
-They are written against these two names, so that none of them imports the trace, or the writer of frames.
+:class:`Tracer` is one attempt to capture a frame, :class:`FrameWriter` the function that the frame becomes.  Both are
+protocols: ``trace.Trace`` and ``capture.frame_writer.Output`` implement them, and nothing that is written against
+them imports either.  ``Tracer`` is put together by topic, and so is ``Trace``: each topic has one class that
+implements it and that sees the others through this file.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+import types
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
-Tracer: TypeAlias = Any  # one attempt to capture a frame: trace.Trace implements it
-FrameWriter: TypeAlias = Any  # the function that replaces a frame: capture.frame_writer.Output implements it
+from torch.fx import Graph, GraphModule, Node
+
+from ..breaks import GraphBreak
+from ..bytecode.normalize import Program
+from ..guards.guards import GuardSet
+from ..guards.loader import Names
+from ..guards.sources import Source
+from ..sizes.dynamic import DynamicDims
+from ..values.base import GraphValue, Lazy, Raised, Value
+from ..values.cells import CellValue
+from .effects import Effects
+
+Meaning = Callable[["Tracer", list[Value], dict[str, Value]], Value]  # what a call of the program does
+
+
+class ActiveFrame(Protocol):
+    """A frame of the interpreter, as those see it that are not the interpreter."""
+
+    code: types.CodeType
+    namespace: dict[str, Any]  # its globals
+    program: Program
+    locals: dict[str, Value]
+    cells: dict[str, CellValue]
+    stack: list[Value]
+    handled: list[Value]  # exceptions being handled, innermost last
+    at: int  # the micro-op that runs
+    depth: int
+    is_root: bool
+
+    @property
+    def parent(self) -> ActiveFrame | None:
+        """The frame that called this one."""
+
+    @property
+    def line(self) -> int:
+        """The line of the program that runs."""
+
+    @property
+    def exception(self) -> Value | None:
+        """The exception that is being handled here or in a caller."""
+
+    def resume(self, value: Value | None, error: Raised | None) -> tuple[bool, Value]:
+        """Go on with a generator; whether it has ended, and what it returned or yielded."""
+
+    def has_to_clean_up(self) -> bool:
+        """Whether a suspended generator would run code of its own if it were dropped."""
+
+
+class OpenRegion(Protocol):
+    """A graph inside the graph, while operators are recorded into it; see ``higher_order.region``."""
+
+    @property
+    def what(self) -> str:
+        """Its name in the reasons for graph breaks."""
+
+    @property
+    def graph(self) -> Graph: ...
+
+    @property
+    def outer(self) -> Graph:
+        """The graph around it."""
+
+    @property
+    def modules(self) -> dict[str, GraphModule]: ...
+
+    @property
+    def parent(self) -> OpenRegion | None: ...
+
+    @property
+    def beside(self) -> OpenRegion | None:
+        """The closed region whose values it may use too: the forward pass of a backward one."""
+
+    @property
+    def transform(self) -> bool:
+        """Whether it is the inside of ``vmap`` or the like."""
+
+    def lift(self, node: Node) -> Node:
+        """The node of this region that stands for one of a graph around it."""
+
+    def changed(self, value: Value) -> None:
+        """``value`` is about to change."""
+
+    def changed_global(self, name: str) -> None:
+        """A global is about to change."""
+
+    def grad_argument(self, enabled: Any) -> Any:
+        """What stands in the graph as the grad mode to set."""
+
+
+class GlobalSwitches(Protocol):
+    """Switches of torch that the program has read or set; see ``trace.attention_switches``."""
+
+    final: dict[Callable[..., Any], Any]  # what the program left them at, by the function that sets them
+
+    def read(self, tr: Tracer, setter: Callable[..., Any]) -> Any:
+        """The state of the switch that ``setter`` sets, guarded."""
+
+    def write(self, tr: Tracer, setter: Callable[..., Any], value: Any) -> None:
+        """Set a switch, in the graph and while the program is traced."""
+
+
+class Recording(Protocol):
+    """The graph under construction."""
+
+    main: Graph
+    graph: Graph  # what is recorded into: ``main``, or the graph of the open region
+    region: OpenRegion | None
+    modules: dict[str, GraphModule]  # what operators of the main graph run
+    inputs: list[tuple[Node, Source]]
+    real_inputs: dict[Node, Any]  # the tensors and numbers of this call
+    static_inputs: set[Node]  # parameters and buffers
+    op_count: int
+    fake_mode: Any
+    grad_enabled: Any  # a bool, or ``contexts.UNKNOWN_GRAD``
+    initial_grad: bool
+    begin_grad: bool
+    final_grad: Any
+
+    def emit(self, kind: str, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """Record an operator on values (``kind`` is ``call_function`` or ``call_method``); what it returns."""
+
+    def create_node(self, kind: str, target: Any, args: tuple, kwargs: dict[str, Any]) -> Node:
+        """Record an operator on nodes, with the line of the program that it stands for."""
+
+    def placeholder(self, name: str) -> Node:
+        """A new input of the main graph."""
+
+    def recording_main(self) -> AbstractContextManager[None]:
+        """A block in which nodes go into the main graph, though a region is open."""
+
+    def propagate(self, kind: str, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """What an operator returns for fake tensors; GraphBreak if it refuses them."""
+
+    def wrap_result(self, result: Any, node: Node) -> Value:
+        """The value of what an operator returned; each element of a tuple gets a node of its own."""
+
+    def set_grad(self, enabled: Any) -> None:
+        """``torch.set_grad_enabled``."""
+
+    def tensor_input(self, tensor: Any, source: Source, static: bool = False) -> Value:
+        """Make a tensor an input of the graph, and guard its metadata."""
+
+
+class Symbols(Protocol):
+    """Symbolic sizes and numbers."""
+
+    dims: DynamicDims
+    symbolic: bool  # whether there is a ShapeEnv
+    shape_env: Any
+
+    def wants_symbolic(self, number: int | float, source: Source) -> bool:
+        """Whether a number from outside is symbolic."""
+
+    def number_input(self, number: int | float, source: Source) -> Value:
+        """The symbolic number that is an input of the graph."""
+
+    def number_source(self, node: Node) -> Source | None:
+        """Where the compiled frame finds the number that a node stands for, if it is an input."""
+
+    def size_value(self, owner: GraphValue, dim: int) -> Value:
+        """``tensor.size(dim)``."""
+
+    def sym_property(self, owner: GraphValue, method: str, dim: int | None, value: Any) -> Value:
+        """A size, stride, element count or storage offset of a tensor."""
+
+    def specialize(self, value: GraphValue) -> Any:
+        """The number that a symbolic one is in this call, from now on a constant, guarded."""
+
+    def decide(self, sym: Any) -> bool:
+        """The truth of a symbolic number in this call, guarded."""
+
+    def depends_on_data(self, sym: Any) -> bool:
+        """Whether no size and no argument tells a symbolic number."""
+
+    def undecided(self, expr: Any, question: str) -> GraphBreak:
+        """The break for a question that only the data answers."""
+
+    def sources_of_floats(self, names: frozenset[str]) -> frozenset[str]:
+        """Where the named symbolic floats come from, in words; all of them if none of ours is named."""
+
+
+class Reading(Protocol):
+    """Existing objects as values, and the guards that make the values true."""
+
+    guards: GuardSet
+    module_sources: set[Source]  # paths that lead to modules
+
+    def wrap(self, obj: Any, source: Source | None) -> Value:
+        """The value of an existing object reached by ``source`` (None: known without a guard)."""
+
+    def lift(self, obj: Any) -> Value:
+        """The value of an object that tracing computed: constants, and containers of them."""
+
+    def lift_constant(self, obj: Any) -> Value:
+        """The value of a constant of a code object."""
+
+    def force(self, element: Value | Lazy) -> Value:
+        """The value of a container's element that may not have been looked at yet."""
+
+    def wrap_registered(self, obj: Any, source: Source | None, table: str) -> Value:
+        """A parameter, buffer or submodule of a module."""
+
+    def wrap_global(self, obj: Any, source: Source) -> Value:
+        """A global variable."""
+
+    def wrap_fixed(self, obj: Any, source: Source) -> Value:
+        """An item of a tuple that is itself guarded by identity."""
+
+    def wrap_key(self, key: Any, source: Source | None) -> Value:
+        """A key of a dictionary that is guarded with the dictionary."""
+
+    def wrap_storage(self, obj: Any, source: Source | None) -> Value | None:
+        """The builtin contents of an object whose class derives from a builtin class."""
+
+    def load_global(self, frame: ActiveFrame, name: str) -> Value:
+        """What a name means in the globals and builtins of a frame."""
+
+    def memo_of(self, obj: Any) -> Value | None:
+        """The value of an object that has been met already."""
+
+    def remember(self, obj: Any, value: Value) -> None:
+        """Make ``value`` what ``obj`` is wherever it is met."""
+
+    def keep_equal(self, obj: Any) -> Any:
+        """One object for all that look like this one, so that sources which hold it are equal."""
+
+    def stable(self, key: Any) -> Any:
+        """The real object of a hash key, for a guard."""
+
+    def static_lookup(self, cls: type, name: str) -> Any:
+        """What the method resolution order of a class has under a name, unbound; MISSING if nothing."""
+
+    def is_data_descriptor(self, raw: Any) -> bool:
+        """Whether what a class holds comes ahead of the instance's own attributes."""
+
+    def is_settled_function(self, fn: types.FunctionType) -> bool:
+        """Whether nobody changes the code of a function: it is the library's own."""
+
+    def guards_type(self, source: Source | None, cls: type) -> None:
+        """Guard the class of what has a source."""
+
+    def guards_equal(self, source: Source | None, obj: Any) -> None:
+        """Guard the value of what has a source."""
+
+    def guard_class_attribute(self, cls: type, name: str, raw: Any) -> None:
+        """Guard that the class has the same attribute."""
+
+    def guard_lookup(self, cls: type, name: str, raw: Any) -> None:
+        """Guard that the class goes on finding ``raw`` under the name, or nothing (MISSING)."""
+
+    def guard_no_global_hooks(self, module: types.ModuleType, names: tuple[str, ...]) -> None:
+        """Guard that tables of hooks in a module stay empty."""
+
+    def guard_distinct(self) -> None:
+        """Guard that objects whose identity mattered stay different objects."""
+
+    def identity_matters(self, *values: Value) -> None:
+        """Note that the trace goes on as if these were other objects than all others that it has met."""
+
+
+class Operating(Protocol):
+    """Python's operators on values."""
+
+    def binary(self, symbol: str, left: Value, right: Value) -> Value:
+        """``left <symbol> right``; ``symbol`` may be an in-place one such as ``+=``."""
+
+    def unary(self, symbol: str, value: Value) -> Value:
+        """``-value``, ``+value`` or ``~value``."""
+
+    def compare(self, symbol: str, left: Value, right: Value) -> Value:
+        """``left <symbol> right`` for comparisons."""
+
+    def equal(self, left: Value, right: Value) -> bool:
+        """``bool(left == right)`` with the identity shortcut of container comparisons."""
+
+    def is_same(self, left: Value, right: Value) -> bool:
+        """``left is right``."""
+
+    def is_instance(self, value: Value, cls: Any) -> bool:
+        """``isinstance`` against one real class."""
+
+    def special_method(self, owner: Value, name: str) -> Value | None:
+        """A special method looked up on the class, bound; None if there is none."""
+
+    def convert(self, value: Value, conversion: str) -> Value:
+        """``str()``, ``repr()`` and ``ascii()``, as f-strings name them: s, r and a."""
+
+    def format(self, value: Value, spec: Value | None) -> Value:
+        """``format(value, spec)``."""
+
+    def fold(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Value:
+        """Call a pure function on plain objects; what it raises is the program's own exception."""
+
+    def fold_product(self, values: list[Value]) -> Value:
+        """The product of numbers that may be symbolic."""
+
+    def as_mapping(self, value: Value) -> Value | None:
+        """The dictionary behind a value that C code would read as one, whatever its class overrides."""
+
+
+class Running(Protocol):
+    """The frames that are traced, what they call and raise, and what they change."""
+
+    code: types.CodeType  # of the root frame
+    root: ActiveFrame
+    frame: ActiveFrame | None  # the innermost one
+    step: int  # raw instructions of the root frame so far
+    step_began: int  # with so many operators in the graph
+    stop_at: int | None  # the step at which an earlier attempt broke
+    break_index: int  # the raw instruction at which this attempt ended
+    loops: dict[int, tuple[int, int]]  # where a loop of the root frame begins -> step, operators there
+    effects: Effects
+    unfinished: dict[Value, None]  # generators that are suspended where they have to clean up
+    active_contexts: list[Any]  # ``contexts.ContextValue``, outermost first
+    swapped: set[Value]  # tables of modules that functional_call has filled with other tensors
+    switches: GlobalSwitches
+    breaks_are_errors: bool
+    exporting: bool
+    may_expect: bool  # whether branches that only raise are taken for not taken
+    expectations: list[tuple[GraphValue, bool]]  # conditions, and what they were taken to be
+    put_back: list[Node]  # inputs that are restored where an expectation does not hold
+    may_put_off: bool  # whether class statements wait until the class is needed
+    put_off: int  # class statements that wait
+    texts: int  # texts with data in them that were made, and are expected to be dropped
+
+    def inline(self, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """Run a Python function of the traced program (``FunctionValue``) in a frame of its own."""
+
+    def meaning_of(self, obj: Any) -> Meaning | None:
+        """What calling a C function or a class means; see ``handlers.resolve``."""
+
+    def method_polyfill(self, cls: type, name: str) -> Value | None:
+        """The plain Python function that is traced in place of a C method."""
+
+    def in_polyfill(self, code: types.CodeType) -> bool:
+        """Whether code belongs to a polyfill."""
+
+    def load_argument(self, name: str) -> Value | None:
+        """An argument of the root frame, read (and so guarded) on first use."""
+
+    def has_argument(self, name: str) -> bool:
+        """Whether an argument of the root frame is still bound."""
+
+    def forget_argument(self, name: str) -> None:
+        """Unbind an argument of the root frame."""
+
+    def make_exception(self, cls: type, *message: str) -> Value:
+        """A new exception of the program."""
+
+    def make_exception_from_values(self, cls: type, args: list[Value]) -> Value:
+        """A new exception of the program whose arguments are values."""
+
+    def exception(self, error: BaseException) -> Value:
+        """The value of an exception that a folded call raised."""
+
+    def as_exception(self, args: list[Value]) -> Value:
+        """What ``raise X`` or ``generator.throw(X)`` raises: an exception object or an instance of a class."""
+
+    def handled_exception(self) -> Value | None:
+        """What ``sys.exc_info()`` tells."""
+
+    def generator_raised_stop(self, stop: Value) -> Value:
+        """What Python makes of a StopIteration that would leave a generator."""
+
+    def describe_exception(self, raised: Raised) -> str:
+        """An exception of the program, for the reason of a break."""
+
+    def place(self) -> tuple[int, tuple[str, int, str]]:
+        """The step of the root frame, and the file, line and function that are being traced."""
+
+    def user_place(self) -> tuple[str, tuple[tuple[str, int, str], ...]]:
+        """``file:line`` of the innermost frame that is the program's own, and all such frames."""
+
+    def check_budget(self, count: int) -> None:
+        """Break where an iterator does not seem to end."""
+
+
+class Tracer(Recording, Symbols, Reading, Operating, Running, Protocol):
+    """One attempt to capture a frame."""
+
+
+class FrameWriter(Protocol):
+    """The Python function that replaces a frame, while it is being written.
+
+    Its lines load the inputs, run the graph, and then (``line``, ``after``, ``late``) rebuild what lives on.
+    """
+
+    tr: Tracer
+    names: Names
+    after: list[str]  # the lines behind the graph
+    late: list[str]  # those behind the side effects
+    direct: set[Value]  # on the stack and nowhere else
+    unseen: set[Value]  # iterators of ours that the program cannot look at
+
+    def value(self, value: Value) -> str:
+        """The expression that is this value behind the graph; one object stays one object."""
+
+    def load(self, source: Source) -> str:
+        """The expression that loads what a source leads to."""
+
+    def container(self, opening: str, closing: str, items: list[Value]) -> str:
+        """The display of a container, between two brackets."""
+
+    def temporary(self, text: str) -> str:
+        """The name of a new variable that holds an expression."""
+
+    def shell(self, value: Value, text: str) -> str:
+        """Make an object first and fill it afterwards, so that what it contains may refer to it."""
+
+    def late_iterator(self, container: str, position: int) -> str:
+        """A real iterator, made once the side effects have set the container right."""
+
+    def line(self, text: str) -> None:
+        """Add a line behind the graph."""
+
+    def graph_output(self, value: GraphValue) -> str:
+        """The variable of a tensor or symbolic number that the graph computes."""

@@ -1,13 +1,13 @@
-"""What a symbolic value can be asked; every kind of Python object is a subclass.
+"""The operations of a symbolic value; every kind of Python object is a subclass.
 
-A value that does not understand a question ends the graph (:class:`~torchmux.frontend.breaks.GraphBreak`); it never
-guesses.  Questions that Python answers with an exception raise :class:`Raised`, which the interpreter routes through
-the traced program's own ``try`` blocks.
+A value that does not support an operation ends the graph (:class:`~torchmux.frontend.breaks.GraphBreak`); it never
+guesses.  Operations that raise an exception in Python raise :class:`Raised`, which the interpreter routes through the
+traced program's own ``try`` blocks.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..breaks import C_FUNCTION, NOT_REBUILDABLE, OPERATION, GraphBreak
 
@@ -28,14 +28,13 @@ class Raised(Exception):
         self.frames: list[tuple[str, int, str]] = []
 
 
-class StateChanged(Exception):
-    """The trace had to run code of the program for real; it starts again."""
-
-
 class Value:
     """One object of the traced program.  ``source`` is None for what the trace itself created."""
 
     __slots__ = ("source",)
+
+    # Methods that C defines and that need the representation: name -> function(tr, value, *args, **kwargs).
+    METHODS: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, source: Source | None = None) -> None:
         self.source = source
@@ -55,7 +54,7 @@ class Value:
         raise self.not_understood(f"a plain Python value is needed, not {self.describe()}")
 
     def real(self) -> Any:
-        """The one existing object that this value stands for, or ``MISSING``."""
+        """The existing object that this value represents, or ``MISSING``."""
         return MISSING
 
     def describe(self) -> str:
@@ -73,6 +72,10 @@ class Value:
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         raise self.not_understood(f"setting attribute {name!r} of {self.describe()}")
 
+    def store(self, tr: Tracer, name: str, value: Value) -> None:
+        """Write the object's own attribute, without any protocol."""
+        raise self.not_understood(f"attribute {name!r} in the dictionary of {self.describe()}")
+
     def delattr(self, tr: Tracer, name: str) -> None:
         raise self.not_understood(f"deleting attribute {name!r} of {self.describe()}")
 
@@ -80,12 +83,18 @@ class Value:
         raise self.not_understood(f"calling {self.describe()}")
 
     def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from .objects import BuiltinMethodValue
-
         method = self.getattr(tr, name)
-        if isinstance(method, BuiltinMethodValue) and method.owner is self:
+        if method.asks(self):
             raise GraphBreak(C_FUNCTION, f"method {name!r} of {self.describe()}")  # it would come back here
         return method.call(tr, args, kwargs)
+
+    def asks(self, owner: Value) -> bool:
+        """Whether this is a method that does no more than ask ``owner`` to call it (:meth:`call_method`)."""
+        return False
+
+    def call_c_method(self, tr: Tracer, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """The method that C class ``cls`` defines, whatever the object's own class overrides."""
+        return self.call_method(tr, name, args, kwargs)
 
     def truth(self, tr: Tracer) -> bool:
         raise self.not_understood(f"truth of {self.describe()}")
@@ -103,12 +112,10 @@ class Value:
         raise self.not_understood(f"deleting an item of {self.describe()}")
 
     def contains(self, tr: Tracer, item: Value) -> Value:
-        from .constants import ConstValue
-
         for candidate in self.unpack(tr):
             if candidate is item or tr.equal(candidate, item):
-                return ConstValue(True)
-        return ConstValue(False)
+                return tr.lift(True)
+        return tr.lift(False)
 
     def iter(self, tr: Tracer) -> Value:
         """An iterator value (it has :meth:`next`)."""
@@ -133,7 +140,7 @@ class Value:
     # --- leaving the trace -----------------------------------------------------------------------------------------
 
     def arg(self, tr: Tracer) -> Any:
-        """The ``torch.fx`` argument that stands for this value."""
+        """The ``torch.fx`` argument for this value."""
         raise self.not_understood(f"{self.describe()} as an argument of an operator")
 
     def fake(self, tr: Tracer) -> Any:
@@ -142,7 +149,36 @@ class Value:
 
     def rebuild(self, out: FrameWriter) -> str:
         """The expression that makes the object after the graph has run; only for values without a source."""
-        raise GraphBreak(NOT_REBUILDABLE, f"{self.describe()} was made inside the graph and has to live on after it")
+        raise GraphBreak(NOT_REBUILDABLE, f"{self.describe()} was created inside the graph and must outlive it")
+
+    def write_back(self, out: FrameWriter, target: str) -> list[str]:
+        """The lines that give the object from outside, which ``target`` loads, the state that the trace left it in.
+
+        New contents are rebuilt by this call, ahead of all such lines, so that no write is seen by a later read.
+        """
+        raise GraphBreak(NOT_REBUILDABLE, f"{self.describe()} was changed inside the graph")
+
+    def fill(self, out: FrameWriter, variable: str) -> None:
+        """Give an empty object, whose class derives from that of this container, the container's contents."""
+        raise GraphBreak(NOT_REBUILDABLE, f"{self.describe()} was created inside the graph and must outlive it")
+
+
+class Lazy:
+    """An element of an existing container that nothing has looked at yet; reading it wraps and guards it."""
+
+    __slots__ = ("obj", "source")
+
+    def __init__(self, obj: Any, source: Source | None) -> None:
+        self.obj = obj
+        self.source = source
+
+
+class GraphValue(Value):
+    """What the graph computes, a tensor or a symbolic number: ``node`` is its place there."""
+
+    __slots__ = ("node",)
+
+    node: Any
 
 
 class _Missing:
@@ -169,7 +205,7 @@ NULL = NullValue()
 
 
 def call_handler(handler: Any, name: str, args: tuple, kwargs: dict[str, Value]) -> Value:
-    """Call what stands in for a C function; arguments that it does not take are the program's mistake, or rare."""
+    """Call the replacement of a C function; arguments that it does not accept are a mistake of the program, or rare."""
     try:
         return handler(*args, **kwargs)
     except TypeError as error:

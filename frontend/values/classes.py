@@ -1,4 +1,4 @@
-"""Classes, builtin functions and Python modules: values that stand for one existing, shared object."""
+"""Classes, builtin functions and Python modules: values that represent one existing, shared object."""
 
 from __future__ import annotations
 
@@ -11,16 +11,32 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import C_FUNCTION, DISABLED, OPERATION, GraphBreak
-from ..guards.sources import Source, attr, call, const_source
-from .base import MISSING, Raised, Value, call_handler
-from .constants import CONST_TYPES, ConstValue, SymValue
-from .containers.iterators import SequenceIterator
+from ..guards.kinds.objects import NoAttribute
+from ..guards.sources import Attr, Const, Referent, Source
+from .base import MISSING, Raised, Value
+from .constants import CONST_TYPES, ConstValue
+from .containers.iteration import SequenceIterator
+from .containers.mappings import DictValue
 from .containers.sequences import ListValue, TupleValue
+from .containers.sets import SetValue
+from .descriptors import MethodValue, bind_class_attribute
 from .exceptions import ExceptionValue
-from .objects import ObjectValue, bind_class_attribute
+from .functions import FunctionValue, bind
+from .objects import ObjectValue
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
+
+
+def name_of(obj: Any) -> str:
+    """The name of a function or a class, for messages."""
+    return getattr(obj, "__qualname__", None) or getattr(obj, "__name__", None) or repr(obj)[:60]
+
+
+def refused_call(obj: Any) -> GraphBreak:
+    """The break for a call of a C function that nothing understands."""
+    module = getattr(obj, "__module__", None) or ""
+    return GraphBreak(C_FUNCTION, f"{module + '.' if module else ''}{name_of(obj)}")
 
 
 class RealValue(Value):
@@ -39,7 +55,7 @@ class RealValue(Value):
         return self.obj
 
     def describe(self) -> str:
-        return getattr(self.obj, "__qualname__", None) or getattr(self.obj, "__name__", None) or repr(self.obj)[:60]
+        return name_of(self.obj)
 
     def truth(self, tr: Tracer) -> bool:
         return True
@@ -79,13 +95,11 @@ class ClassValue(RealValue):
         raw = tr.static_lookup(cls, name)
         if raw is MISSING:
             return self._from_metaclass(tr, name)
-        source = attr(self.source or const_source(cls, cls.__qualname__), name)
+        source = Attr(self.source or Const(cls, cls.__qualname__), name)
         if isinstance(raw, types.FunctionType):
             tr.guard_class_attribute(cls, name, raw)
             return tr.wrap(raw, None)
         if isinstance(raw, classmethod):
-            from .functions import MethodValue
-
             tr.guard_class_attribute(cls, name, raw)
             return MethodValue(tr.wrap(raw.__func__, None), self)
         if isinstance(raw, staticmethod):
@@ -104,8 +118,6 @@ class ClassValue(RealValue):
         meta = type(self.obj)
         raw = tr.static_lookup(meta, name)
         if isinstance(raw, types.FunctionType):
-            from .functions import MethodValue
-
             return MethodValue(tr.wrap(raw, None), self)
         if isinstance(raw, property):
             return tr.wrap(raw.fget, None).call(tr, [self], {})
@@ -180,10 +192,13 @@ class ClassValue(RealValue):
         return super().contains(tr, item) if found is None else ConstValue(found.call(tr, [item], {}).truth(tr))
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        handler = tr.class_handler(self.obj)
-        if handler is not None:
-            return handler(tr, self.obj, args, kwargs)
-        return self.instantiate(tr, args, kwargs)
+        meaning = tr.meaning_of(self.obj)
+        return self.instantiate(tr, args, kwargs) if meaning is None else meaning(tr, args, kwargs)
+
+    def call_c_method(self, tr: Tracer, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if cls is type and name == "__call__":
+            return self.make(tr, args, kwargs)
+        raise GraphBreak(C_FUNCTION, f"{cls.__name__}.{name} on a class")
 
     def instantiate(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Call the class: as its metaclass says, or as ``type`` does it."""
@@ -225,8 +240,6 @@ class ClassValue(RealValue):
         new = tr.static_lookup(cls, "__new__")
         new = new.__func__ if isinstance(new, staticmethod) else new
         if new.__code__.co_filename.startswith("<string>") or new.__code__.co_filename.startswith("<collections"):
-            from .functions import FunctionValue, bind
-
             function = tr.wrap(new, None)
             assert isinstance(function, FunctionValue)
             bound = bind(tr, function, [self, *args], kwargs)
@@ -236,9 +249,6 @@ class ClassValue(RealValue):
 
 def allocate(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``cls.__new__`` where C defines it: an object with the storage of its builtin base."""
-    from .containers.mappings import DictValue
-    from .containers.sets import SetValue
-
     if getattr(cls, "__abstractmethods__", None):
         try:
             object.__new__(cls)  # to raise in the words of this Python
@@ -270,47 +280,10 @@ class BuiltinValue(RealValue):
     __slots__ = ()
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        obj = self.obj
-        handler = tr.function_handler(obj)
-        if handler is not None:
-            return call_handler(handler, self.describe(), (tr, *args), kwargs)
-        polyfill = tr.polyfill(obj)
-        if polyfill is not None:
-            return polyfill.call(tr, args, kwargs)
-        if isinstance(obj, (types.MethodDescriptorType, types.WrapperDescriptorType)) and args:
-            return self._unbound(tr, args, kwargs)
-        if tr.is_foldable(obj) and all(map(_is_plain, (*args, *kwargs.values()))):
-            return tr.fold(obj, [_plain(tr, a) for a in args], {k: _plain(tr, v) for k, v in kwargs.items()})
-        bound = getattr(obj, "__self__", None)
-        if isinstance(bound, type) and isinstance(obj, types.BuiltinMethodType):
-            polyfill = tr.method_polyfill(bound, obj.__name__)
-            if polyfill is not None:
-                return polyfill.call(tr, [tr.lift(bound), *args], kwargs)
-            handler = tr.function_handler(tr.static_lookup(bound, obj.__name__))
-            if handler is not None:
-                return call_handler(handler, self.describe(), (tr, tr.lift(bound), *args), kwargs)
-        module = getattr(obj, "__module__", None) or ""
-        raise GraphBreak(C_FUNCTION, f"{module + '.' if module else ''}{self.describe()}")
-
-    def _unbound(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        """``list.append(x, 1)``: the class's own method, whatever the object's class overrides."""
-        owner, cls, name = args[0], self.obj.__objclass__, self.obj.__name__
-        if isinstance(owner, ObjectValue):
-            return owner.call_c_method(tr, cls, name, args[1:], kwargs)
-        if isinstance(owner, ClassValue):
-            if name == "__call__" and cls is type:
-                return owner.make(tr, args[1:], kwargs)
-            raise GraphBreak(C_FUNCTION, f"{cls.__name__}.{name} on a class")
-        if cls is object and name in ("__getattribute__", "__setattr__", "__eq__", "__ne__", "__hash__", "__init__"):
-            return self._object_method(tr, name, owner, args[1:])
-        return owner.call_method(tr, name, args[1:], kwargs)
-
-    def _object_method(self, tr: Tracer, name: str, owner: Value, args: list[Value]) -> Value:
-        if name == "__getattribute__":
-            return owner.getattr(tr, args[0].const(tr))
-        if name == "__eq__":
-            return ConstValue(owner is args[0])
-        raise GraphBreak(C_FUNCTION, f"object.{name}")
+        meaning = tr.meaning_of(self.obj)
+        if meaning is None:
+            raise refused_call(self.obj)
+        return meaning(tr, args, kwargs)
 
     def getattr(self, tr: Tracer, name: str) -> Value:
         try:
@@ -318,17 +291,6 @@ class BuiltinValue(RealValue):
         except AttributeError as error:
             raise Raised(tr.exception(error)) from None
         return tr.wrap(value, None)
-
-
-def _is_plain(value: Value) -> bool:
-    """Whether a value is a constant or a list of them, as functions take that only compute."""
-    if type(value) is ListValue:
-        return all(isinstance(element, (ConstValue, SymValue)) for element in value._items)
-    return value.is_const() or isinstance(value, SymValue)
-
-
-def _plain(tr: Tracer, value: Value) -> Any:
-    return [element.const(tr) for element in value.items(tr)] if isinstance(value, ListValue) else value.const(tr)
 
 
 class PythonModuleValue(RealValue):
@@ -343,12 +305,12 @@ class PythonModuleValue(RealValue):
         if written is not None:
             return written
         if name in namespace:
-            source = attr(const_source(module, module.__name__), name)
+            source = Attr(Const(module, module.__name__), name)
             return tr.wrap_global(namespace[name], source)
         try:
-            return tr.wrap(getattr(module, name), attr(const_source(module, module.__name__), name))
+            return tr.wrap(getattr(module, name), Attr(Const(module, module.__name__), name))
         except AttributeError as error:
-            tr.guards.add(const_source(module, module.__name__), f"not hasattr({{0}}, {name!r})", (), f"has no {name}")
+            tr.guards.add(NoAttribute(Const(module, module.__name__), name))
             raise Raised(tr.exception(error)) from None
 
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:
@@ -361,7 +323,7 @@ class WeakrefValue(RealValue):
     __slots__ = ()
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return tr.wrap(self.obj(), None if self.source is None else call(self.source, "{0}()", "{0}()"))
+        return tr.wrap(self.obj(), None if self.source is None else Referent(self.source))
 
 
 class DisabledValue(RealValue):

@@ -13,7 +13,7 @@ import torch
 from torchmux import torch_internals as ti
 
 from ..breaks import C_FUNCTION, OPERATION, GraphBreak
-from .base import Raised, Value
+from .base import GraphValue, Raised, Value
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
@@ -67,13 +67,9 @@ class ConstValue(Value):
         if isinstance(value, enum.Enum):
             static = tr.static_lookup(type(value), name)
             if isinstance(static, types.FunctionType):
-                from .functions import FunctionValue, MethodValue
-
-                return MethodValue(FunctionValue.of(tr, static), self)
+                return tr.wrap(static, None).call_method(tr, "__get__", [self], {})
             if isinstance(static, property) and isinstance(static.fget, types.FunctionType):
-                from .functions import FunctionValue
-
-                return FunctionValue.of(tr, static.fget).call(tr, [self], {})
+                return tr.wrap(static.fget, None).call(tr, [self], {})
         try:
             result = getattr(value, name)
         except AttributeError as error:
@@ -114,7 +110,7 @@ class ConstValue(Value):
         return tr.fold(operator.contains, [self.value, item.const(tr)], {})
 
     def iter(self, tr: Tracer) -> Value:
-        from .containers.iterators import SequenceIterator
+        from .containers.iteration import SequenceIterator
 
         if not isinstance(self.value, (str, bytes)):
             raise Raised(tr.make_exception(TypeError, f"{type(self.value).__name__!r} object is not iterable"))
@@ -128,8 +124,8 @@ class ConstValue(Value):
 
     def fake(self, tr: Tracer) -> Any:
         if isinstance(self.value, np.generic):
-            # Arithmetic takes them for Python's numbers (see operand), but who makes a tensor of one takes its dtype.
-            raise self.not_understood(f"a {type(self.value).__name__} of NumPy's as an argument of an operator")
+            # Arithmetic treats them as Python numbers (see operand), but a tensor made from one has its dtype.
+            raise self.not_understood(f"a NumPy {type(self.value).__name__} as an argument of an operator")
         return self.value
 
     def rebuild(self, out: FrameWriter) -> str:
@@ -172,10 +168,10 @@ class ConstMethodValue(Value):
         return f"({out.value(self.owner)}).{self.name}"
 
 
-class SymValue(Value):
+class SymValue(GraphValue):
     """A symbolic number: ``sym`` is torch's SymInt, SymFloat or SymBool, ``node`` its place in the graph."""
 
-    __slots__ = ("node", "sym")
+    __slots__ = ("sym",)
 
     def __init__(self, sym: Any, node: Any, source: Any = None) -> None:
         self.sym = sym
@@ -209,7 +205,7 @@ class SymValue(Value):
         return self.sym
 
     def rebuild(self, out: FrameWriter) -> str:
-        """Computed once more in Python where the inputs tell it; else the graph returns it."""
+        """Recomputed in Python if the inputs determine it; otherwise the graph returns it."""
         return self._expression(out, self.node) or out.graph_output(self)
 
     def _expression(self, out: FrameWriter, node: Any) -> str | None:
@@ -234,5 +230,5 @@ def sym_result(tr: Tracer, result: Any, node: Any) -> Value:
     if expr.is_number or expr in (True, False):
         return ConstValue(SymValue(result, node).pytype()(result))
     if node is None:
-        raise GraphBreak(OPERATION, f"the symbolic number {expr} has no place in the graph")
+        raise GraphBreak(OPERATION, f"the symbolic number {expr} is not available in the graph")
     return SymValue(result, node)

@@ -1,4 +1,4 @@
-"""torch's own context managers: grad mode, autocast, and those that do nothing to a graph."""
+"""torch's own context managers: grad mode, autocast, and those without an effect on a graph."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import TORCH_STATE, GraphBreak
-from ..guards.sources import Source, attr
+from ..guards.sources import Attr, Source
 from .base import Value
+from .builtin_methods import BuiltinMethodValue
 from .constants import ConstValue
-from .objects import BuiltinMethodValue
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
@@ -35,7 +35,7 @@ class ContextValue(Value):
     """A context manager that the tracer carries out itself.
 
     While it is entered it stands on ``tr.active_contexts``; if the graph ends inside it, the compiled frame enters the
-    real one before it goes on.
+    real one before it continues.
     """
 
     __slots__ = ()
@@ -130,23 +130,22 @@ class AutocastValue(ContextValue):
     def __init__(self, cls: type, arguments: tuple[str, Any, bool, bool], source: Source | None = None) -> None:
         self.cls = cls
         self.arguments = arguments
-        self.entered: list[tuple[Any, Any]] = []  # the node, and the real mode that tracing goes on under
+        self.entered: list[tuple[Any, Any]] = []  # the node, and the real mode under which tracing continues
         self.source = source
 
     def pytype(self) -> type:
         return self.cls
 
     def enter(self, tr: Tracer) -> Value:
-        node = tr._node("call_function", _enter_autocast, self.arguments, {})
+        node = tr.create_node("call_function", _enter_autocast, self.arguments, {})
         self.entered.append((node, _enter_autocast(*self.arguments)))
-        tr.has_autocast = True
         return self
 
     def leave(self, tr: Tracer) -> None:
         if not self.entered:
             raise GraphBreak(TORCH_STATE, "leaving an autocast region that was entered before a graph break")
         node, real_mode = self.entered.pop()
-        tr._node("call_function", _exit_autocast, (node,), {})
+        tr.create_node("call_function", _exit_autocast, (node,), {})
         _exit_autocast(real_mode)
 
     def restore(self) -> None:
@@ -195,7 +194,7 @@ def wrap_context(tr: Tracer, obj: Any, source: Source | None) -> Value | None:
     cls = type(obj)
     if cls in GRAD_CLASSES:
         for name, value in vars(obj).items():  # its mode, and what it found when it was entered
-            tr.guards_equal(source and attr(source, name), value)
+            tr.guards_equal(source and Attr(source, name), value)
         tr.guards_type(source, cls)
         mode = obj.mode if cls is torch.set_grad_enabled else cls is torch.enable_grad
         return GradModeValue(cls, mode, vars(obj).get("prev", False), source)
@@ -204,7 +203,7 @@ def wrap_context(tr: Tracer, obj: Any, source: Source | None) -> Value | None:
         values = []
         for name in ("device", "fast_dtype", "_enabled", "_cache_enabled"):
             values.append(getattr(obj, name))
-            tr.guards_equal(source and attr(source, name), values[-1])
+            tr.guards_equal(source and Attr(source, name), values[-1])
         return AutocastValue(cls, tuple(values), source)
     if cls is torch.autograd.profiler.record_function:
         tr.guards_type(source, cls)
@@ -212,6 +211,6 @@ def wrap_context(tr: Tracer, obj: Any, source: Source | None) -> Value | None:
     if cls is contextlib.nullcontext:
         if source is not None:
             tr.guards.type_is(source, cls)
-        result = tr.wrap(obj.enter_result, source and attr(source, "enter_result"))
+        result = tr.wrap(obj.enter_result, source and Attr(source, "enter_result"))
         return NullContextValue(cls, result, [result], source)
     return None

@@ -1,4 +1,4 @@
-"""Exception objects of the traced program, and the traceback that nobody may look at."""
+"""Exception objects of the traced program, and their traceback, which the program may not inspect."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import OPERATION, GraphBreak
-from ..guards.sources import Source, attr, const_source
+from ..guards.sources import Attr, Const, Source
 from .base import MISSING, Value
+from .builtin_methods import BuiltinMethodValue
 from .constants import ConstValue
 from .containers.sequences import TupleValue
-from .objects import BuiltinMethodValue, ObjectValue
+from .objects import ObjectValue
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
@@ -94,7 +95,7 @@ class ExceptionValue(ObjectValue):
         return super().call_c_method(tr, object if cls is BaseException else cls, name, args, kwargs)
 
     def _text(self, tr: Tracer, name: str) -> Value:
-        """As the nearest builtin class writes it: ``KeyError`` and ``OSError`` have words of their own."""
+        """The text of the nearest builtin class: ``KeyError`` and ``OSError`` have their own."""
         base = next(c for c in self.cls.__mro__ if c.__module__ == "builtins")
         arguments = self.args.const(tr)
         try:
@@ -111,7 +112,7 @@ class ExceptionValue(ObjectValue):
         allocate = out.names.const(BaseException.__new__)
         variable = out.shell(self, f"{allocate}({out.names.const(self.cls)})")
         out.line(f"{variable}.args = {out.value(self.args)}")
-        out.after.extend(out.attributes(variable, self))
+        out.after.extend(self.attribute_lines(out, variable))
         return variable
 
 
@@ -120,5 +121,5 @@ def wrap_exception(tr: Tracer, obj: BaseException, source: Source | None) -> Exc
     cls = type(obj)
     if source is not None:
         tr.guards.type_is(source, cls)
-    args = tr.wrap(obj.args, source and attr(source, "args"))
-    return ExceptionValue(cls, args.unpack(tr), obj, source or const_source(obj, cls.__name__))
+    args = tr.wrap(obj.args, source and Attr(source, "args"))
+    return ExceptionValue(cls, args.unpack(tr), obj, source or Const(obj, cls.__name__))

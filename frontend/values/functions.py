@@ -1,4 +1,4 @@
-"""Python functions, cells, bound methods, partials: what a call inlines."""
+"""Python functions, bound methods, partials: what a call inlines."""
 
 from __future__ import annotations
 
@@ -9,49 +9,18 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import C_FUNCTION, DISABLED, GraphBreak
-from ..guards.sources import Source, attr, call, const_source, item
+from ..guards.kinds.objects import Is, NoAttribute
+from ..guards.sources import Attr, ClosureCell, Const, Item, Source
 from .base import MISSING, Raised, Value
+from .builtin_methods import BuiltinMethodValue
+from .cells import CellValue
 from .constants import ConstValue
+from .containers.mappings import DictValue
 from .containers.sequences import TupleValue
+from .descriptors import MethodValue
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
-
-
-class CellValue(Value):
-    """A closure cell.  ``contents`` is None while the cell is empty; ``source`` is the cell object's own."""
-
-    __slots__ = ("contents", "contents_source", "obj")
-
-    def __init__(self, contents: Value | None = None, source: Source | None = None, obj: Any = None) -> None:
-        self.contents = contents
-        self.source = source
-        self.obj = obj  # the real cell, read on first use
-        self.contents_source: Source | None = None
-
-    def pytype(self) -> type:
-        return types.CellType
-
-    def read(self, tr: Tracer) -> Value | None:
-        if self.contents is None and self.obj is not None:
-            source = self.contents_source or (attr(self.source, "cell_contents") if self.source else None)
-            try:
-                contents = self.obj.cell_contents
-            except ValueError:
-                return None
-            self.contents = tr.wrap(contents, source)
-        return self.contents
-
-    def write(self, tr: Tracer, value: Value | None) -> None:
-        tr.effects.changed(self)
-        self.obj = None
-        self.contents = value
-
-    def rebuild(self, out: FrameWriter) -> str:
-        variable = out.shell(self, f"{out.names.const(types.CellType)}()")
-        if self.contents is not None:
-            out.line(f"{variable}.cell_contents = {out.value(self.contents)}")
-        return variable
 
 
 class FunctionValue(Value):
@@ -84,11 +53,6 @@ class FunctionValue(Value):
         self.source = source
         self.attrs: dict[str, Value] = {}
         self.annotations: Value | None = None  # of a function that the trace defined
-
-    @staticmethod
-    def of(tr: Tracer, fn: Any) -> Value:
-        """The value of a function that is known without a guard (reached through a guarded class)."""
-        return tr.wrap(fn, None)
 
     def pytype(self) -> type:
         return types.FunctionType
@@ -145,14 +109,14 @@ class FunctionValue(Value):
         try:
             obj = getattr(self.fn, name)
         except AttributeError as error:
-            base = self.source or const_source(self.fn, self.qualname)
-            tr.guards.add(base, f"not hasattr({{0}}, {name!r})", (), f"has no attribute {name}")
+            base = self.source or Const(self.fn, self.qualname)
+            tr.guards.add(NoAttribute(base, name, "attribute "))
             raise Raised(tr.exception(error)) from None
-        base = self.source or const_source(self.fn, self.qualname)
-        return tr.wrap(obj, attr(base, name))
+        base = self.source or Const(self.fn, self.qualname)
+        return tr.wrap(obj, Attr(base, name))
 
     def _annotations(self, tr: Tracer) -> Value:
-        """The annotations of a function that the trace defined: a dictionary, made when it is first asked for."""
+        """The annotations of a function that the trace defined: a dictionary, created at the first access."""
         if self.annotations is None or isinstance(self.annotations, TupleValue):
             pairs = self.annotations.items(tr) if self.annotations is not None else []
             self.annotations = _dictionary(
@@ -207,32 +171,33 @@ class FunctionValue(Value):
 
 
 def _dictionary(values: dict[str, Value]) -> Value:
-    from .containers.mappings import DictValue
 
     return DictValue({name: (ConstValue(name), value) for name, value in values.items()})
 
 
 def wrap_function(tr: Tracer, fn: types.FunctionType, source: Source | None) -> FunctionValue:
-    """An existing Python function; its code is guarded now, defaults and closure as they are read."""
-    base = source or const_source(fn, fn.__qualname__)
+    """An existing Python function; its code is guarded now, its defaults and closure when they are read."""
+    base = source or Const(fn, fn.__qualname__)
     if source is not None or not tr.is_settled_function(fn):
-        tr.guards.add(attr(base, "__code__"), "{0} is {1}", (fn.__code__,), f"is that of {fn.__qualname__}")
+        tr.guards.add(Is(Attr(base, "__code__"), fn.__code__, f"is that of {fn.__qualname__}"))
     if source is not None:
-        tr.guards.add(attr(source, "__globals__"), "{0} is {1}", (fn.__globals__,), f"are those of {fn.__qualname__}")
+        tr.guards.add(Is(Attr(source, "__globals__"), fn.__globals__, f"are those of {fn.__qualname__}"))
     value = FunctionValue(fn.__code__, fn.__globals__, fn.__name__, fn.__qualname__, fn=fn, source=source)
     if fn.__closure__:
-        cells = []
+        cells: list[CellValue] = []
         for index, cell in enumerate(fn.__closure__):
-            cell_source = call(base, f"{{0}}.__closure__[{index}]", f"cell {fn.__code__.co_freevars[index]} of {{0}}")
-            cells.append(tr.wrap(cell, cell_source))
-        value.closure = tuple(cells)  # type: ignore[arg-type]
+            cell_source = ClosureCell(base, index, fn.__code__.co_freevars[index])
+            wrapped = tr.wrap(cell, cell_source)
+            assert isinstance(wrapped, CellValue)
+            cells.append(wrapped)
+        value.closure = tuple(cells)
     if fn.__defaults__:
-        defaults = attr(base, "__defaults__")
+        defaults = Attr(base, "__defaults__")
         tr.guards.is_object(defaults, fn.__defaults__)
-        value.defaults = [tr.wrap_fixed(d, item(defaults, i)) for i, d in enumerate(fn.__defaults__)]
+        value.defaults = [tr.wrap_fixed(d, Item(defaults, i)) for i, d in enumerate(fn.__defaults__)]
     if fn.__kwdefaults__:
-        kwdefaults = attr(base, "__kwdefaults__")
-        value.kwdefaults = {k: tr.wrap(d, item(kwdefaults, k)) for k, d in fn.__kwdefaults__.items()}
+        kwdefaults = Attr(base, "__kwdefaults__")
+        value.kwdefaults = {k: tr.wrap(d, Item(kwdefaults, k)) for k, d in fn.__kwdefaults__.items()}
     return value
 
 
@@ -252,8 +217,6 @@ class CodeValue(Value):
         return self.code
 
     def getattr(self, tr: Tracer, name: str) -> Value:
-        from .objects import BuiltinMethodValue
-
         if name == "replace":
             return BuiltinMethodValue(self, types.CodeType, name)
         return tr.lift(getattr(self.code, name))
@@ -293,45 +256,6 @@ class BoundGet(Value):
         if args[0].is_const() and args[0].const(tr) is None:
             return self.function
         return MethodValue(self.function, args[0])
-
-
-class MethodValue(Value):
-    """A bound method of a Python function."""
-
-    __slots__ = ("function", "owner")
-
-    def __init__(self, function: Value, owner: Value, source: Source | None = None) -> None:
-        self.function = function
-        self.owner = owner
-        self.source = source
-
-    def pytype(self) -> type:
-        return types.MethodType
-
-    def describe(self) -> str:
-        return f"method {getattr(self.function, 'qualname', self.function.describe())}"
-
-    def truth(self, tr: Tracer) -> bool:
-        return True
-
-    def hash_key(self, tr: Tracer) -> Any:
-        return (self.function.hash_key(tr), self.owner.hash_key(tr))
-
-    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return self.function.call(tr, [self.owner, *args], kwargs)
-
-    def getattr(self, tr: Tracer, name: str) -> Value:
-        if name == "__func__":
-            return self.function
-        if name == "__self__":
-            return self.owner
-        if name == "__call__":
-            return self
-        return self.function.getattr(tr, name)
-
-    def rebuild(self, out: FrameWriter) -> str:
-        method = out.names.const(types.MethodType)
-        return f"{method}({out.value(self.function)}, {out.value(self.owner)})"
 
 
 class PartialValue(Value):
@@ -415,8 +339,6 @@ def bind(tr: Tracer, fn: FunctionValue, args: list[Value], kwargs: dict[str, Val
         else:
             extra[name] = value
     if code.co_flags & inspect.CO_VARKEYWORDS:
-        from .containers.mappings import DictValue
-
         bound[names[slot]] = DictValue({k: (ConstValue(k), v) for k, v in extra.items()})
         slot += 1
     elif extra:

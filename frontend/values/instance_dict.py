@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..guards.kinds.containers import Keys
 from .base import MISSING, Raised, Value
+from .builtin_methods import builtin_method
 from .constants import ConstValue
-from .objects import _DELETED, ObjectValue, _namespace, builtin_method
+from .containers.mappings import DictValue, pairs
+from .objects import DELETED, ObjectValue, own_namespace
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
@@ -26,13 +29,13 @@ class InstanceDictValue(Value):
 
     def _names(self, tr: Tracer) -> list[str]:
         owner = self.owner
-        real = [] if owner.obj is MISSING else list(_namespace(owner.obj) or ())
+        real = [] if owner.obj is MISSING else list(own_namespace(owner.obj) or ())
         if real and owner.source is not None:
             source = owner.own_source("__dict__")
             assert source is not None
-            tr.guards.add(source, "tuple({0}) == {1}", (tuple(real),), "has the same attributes")
-        names = [n for n in real if owner.attrs.get(n) is not _DELETED and n not in owner.moved]
-        return names + [n for n, v in owner.attrs.items() if n not in names and v is not _DELETED]
+            tr.guards.add(Keys(source, tuple(real), "attributes"))
+        names = [n for n in real if owner.attrs.get(n) is not DELETED and n not in owner.moved]
+        return names + [n for n, v in owner.attrs.items() if n not in names and v is not DELETED]
 
     def getitem(self, tr: Tracer, key: Value) -> Value:
         found = self.owner.own(tr, key.const(tr))
@@ -52,8 +55,6 @@ class InstanceDictValue(Value):
 
     def snapshot(self, tr: Tracer) -> Value:
         """A dict value with the present contents, for reading methods."""
-        from .containers.mappings import DictValue
-
         return DictValue({n: (ConstValue(n), self.owner.own(tr, n)) for n in self._names(tr)})
 
     def rebuild(self, out: FrameWriter) -> str:
@@ -77,8 +78,6 @@ class InstanceDictValue(Value):
                 args[1] if len(args) > 1 else ConstValue(None)
             )
         if name == "update":
-            from .methods import pairs
-
             for key, value in [p for other in args for p in pairs(tr, other)]:
                 self.setitem(tr, key, value)
             for key_name, value in kwargs.items():

@@ -1,7 +1,7 @@
-"""Class statements of traced functions that need not run: nobody but the dropped class would notice.
+"""Class statements in traced functions that do not have to run, because nothing uses the class.
 
-A function of torch may define an ``autograd.Function`` and use it for some arguments only.  Such a statement is put
-off.  Where the class is used after all, or the graph breaks, the trace starts again with statements that break it.
+A torch function may define an ``autograd.Function`` and use it only for some arguments.  Such a statement is postponed.
+If the class is used after all, or the graph breaks, the trace starts again, and such statements break it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import INSTRUCTION, GraphBreak
+from ..capture.attempts import ClassNeeded
 from .base import Value
 from .functions import FunctionValue
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
-
-
-class ClassNeeded(Exception):
-    """A class statement that was put off has to run."""
 
 
 # A body of these only makes functions and binds names.
@@ -68,7 +65,7 @@ class LocalClassValue(Value):
         return self.metaclass
 
     def rebuild(self, out: FrameWriter) -> str:
-        raise ClassNeeded
+        raise ClassNeeded("a class whose statement was put off lives on")
 
 
 def _is_plain(base: Any) -> bool:

@@ -12,33 +12,32 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torchmux import torch_internals as ti
 
 from ..breaks import OPERATION, GraphBreak
-from ..guards.sources import Source, attr, const_source, item
-from .base import MISSING, Raised, StateChanged, Value
+from ..capture.attempts import StateChanged
+from ..guards.kinds.containers import Keys, Length
+from ..guards.kinds.modules import NoHooks, RegistersNothingBut, Unregistered
+from ..guards.sources import Attr, Const, Item, Source
+from ..guards.stable_objects import HOOKS, TABLES
+from .base import MISSING, Raised, Value
 from .constants import ConstValue
-from .objects import ObjectValue, bind_class_attribute
+from .containers.iteration import SequenceIterator
+from .containers.sequences import SliceValue
+from .descriptors import bind_class_attribute
+from .objects import ObjectValue
 from .tensors import TensorValue
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
 
-TABLES = ("_parameters", "_buffers", "_modules")
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _GLOBAL_HOOKS = (
     "_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks", "_global_forward_pre_hooks",
 )  # fmt: skip
 _REGISTRATION_HOOKS = ("_global_module_registration_hooks", "_global_parameter_registration_hooks")
-NO_HOOKS = "not ({0}._forward_hooks or {0}._forward_pre_hooks or {0}._backward_hooks or {0}._backward_pre_hooks)"
 _RANDOM = (
     "rand", "drop", "bernoulli", "normal", "uniform", "multinomial", "poisson", "exponential", "cauchy", "geometric",
     "gumbel", "attention", "rrelu",
 )  # fmt: skip
 _CALL_IMPL = nn_module.Module._call_impl
 _WRAPPED_CALL_IMPL = nn_module.Module._wrapped_call_impl
-
-
-def unregistered(name: str) -> str:
-    """The condition that a module has no attribute, parameter, buffer or submodule of this name."""
-    return "not (" + " or ".join(f"{name!r} in {{0}}.{table}" for table in ("__dict__", *TABLES)) + ")"
 
 
 class NNModuleValue(ObjectValue):
@@ -63,7 +62,7 @@ class NNModuleValue(ObjectValue):
         if registered is not None:
             return registered
         if self.source is not None:
-            tr.guards.add(self.source, unregistered(name), (), f"has no {name}")
+            tr.guards.add(Unregistered(self.source, name))
         tr.guard_lookup(self.cls, name, MISSING)
         message = f"{self.cls.__name__!r} object has no attribute {name!r}"
         raise Raised(tr.make_exception(AttributeError, message))
@@ -89,7 +88,7 @@ class NNModuleValue(ObjectValue):
                 if found is not None:
                     return found
             elif name in contents:
-                source = item(attr(self.source, table), name) if self.source else None
+                source = Item(Attr(self.source, table), name) if self.source else None
                 return tr.wrap_registered(contents[name], source, table)
         return None
 
@@ -117,15 +116,13 @@ class NNModuleValue(ObjectValue):
         if name in own["_parameters"] or name in own["_modules"]:
             raise GraphBreak(OPERATION, f"replacing the registered {name!r} of {self.describe()}")
         if self.source is not None:
-            places = (
-                f"{name!r} in {{0}}._parameters or {name!r} in {{0}}._modules or ({name!r} in {{0}}._buffers) is not "
-            )
-            words = f"registers {name} as before"
-            tr.guards.add(self.source, f"not ({places}{name in own['_buffers']})", (), words)
+            tr.guards.add(RegistersNothingBut(self.source, name, name in own["_buffers"]))
         if name in own["_buffers"]:
             if not issubclass(value.pytype(), (torch.Tensor, type(None))):
-                raise GraphBreak(OPERATION, f"making buffer {name!r} of {self.describe()} something else than a tensor")
-            source = attr(self.source, "_buffers") if self.source else None
+                raise GraphBreak(
+                    OPERATION, f"replacing buffer {name!r} of {self.describe()} with a value that is not a tensor"
+                )
+            source = Attr(self.source, "_buffers") if self.source else None
             tr.wrap(own["_buffers"], source).setitem(tr, ConstValue(name), value)
             return
         self.set_plain(tr, name, value)
@@ -143,7 +140,7 @@ class NNModuleValue(ObjectValue):
         if any(own.get(table) for table in HOOKS) or any(getattr(nn_module, table) for table in _GLOBAL_HOOKS):
             return tr.wrap(_CALL_IMPL, None).call(tr, [self, *args], kwargs)
         if self.source is not None:
-            tr.guards.add(self.source, NO_HOOKS, (), "has no hooks")
+            tr.guards.add(NoHooks(self.source))
         tr.guard_no_global_hooks(nn_module, _GLOBAL_HOOKS)
         return self.getattr(tr, "forward").call(tr, args, kwargs)
 
@@ -161,8 +158,8 @@ class NNModuleValue(ObjectValue):
             with torch.enable_grad() if tr.initial_grad else torch.no_grad():
                 self.obj._infer_parameters(self.obj, tuple(given[: len(args)]), named)
         except Exception as error:
-            raise GraphBreak(OPERATION, f"making the parameters of {self.describe()}: {error}", error) from None
-        raise StateChanged
+            raise GraphBreak(OPERATION, f"creating the parameters of {self.describe()}: {error}", error) from None
+        raise StateChanged(f"{self.describe()} has made its parameters")
 
     def special(self, tr: Tracer, name: str) -> Value | None:
         if name == "__getitem__" and isinstance(self.obj, torch.nn.ModuleList):
@@ -170,7 +167,7 @@ class NNModuleValue(ObjectValue):
         return super().special(tr, name)
 
     def rebuild(self, out: FrameWriter) -> str:
-        raise GraphBreak(OPERATION, f"{self.describe()} has no path that the compiled frame could load it by")
+        raise GraphBreak(OPERATION, f"{self.describe()} has no path by which the compiled frame could load it")
 
 
 def _may_draw(node: Any) -> bool:
@@ -192,23 +189,19 @@ class ModuleListItem(Value):
         return types.MethodType
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from .containers.sequences import SliceValue
-
         owner, key = self.owner, args[0]
         children = list(owner.obj._modules)
         if isinstance(key, SliceValue):
             picked = children[key.const(tr)]
-            table = attr(owner.source, "_modules") if owner.source else None
+            table = Attr(owner.source, "_modules") if owner.source else None
             if table is not None:
-                tr.guards.add(table, "tuple({0}) == {1}", (tuple(children),), "has the same submodules")
+                tr.guards.add(Keys(table, tuple(children), "submodules"))
             return ModuleSliceValue([self._child(tr, name) for name in picked])
         index = key.const(tr)
         if not -len(children) <= index < len(children):
             raise Raised(tr.make_exception(IndexError, f"index {index} is out of range"))
         if index < 0 and owner.source is not None:
-            tr.guards.add(
-                attr(owner.source, "_modules"), f"len({{0}}) == {len(children)}", (), f"has {len(children)} submodules"
-            )
+            tr.guards.add(Length(Attr(owner.source, "_modules"), len(children), "submodules"))
         return self._child(tr, str(range(len(children))[index]))
 
     def _child(self, tr: Tracer, name: str) -> Value:
@@ -236,13 +229,9 @@ class ModuleSliceValue(Value):
         return ConstValue(len(self.items))
 
     def iter(self, tr: Tracer) -> Value:
-        from .containers.iterators import SequenceIterator
-
         return SequenceIterator(self.items)
 
     def getitem(self, tr: Tracer, key: Value) -> Value:
-        from .containers.sequences import SliceValue
-
         if isinstance(key, SliceValue):
             return ModuleSliceValue(self.items[key.const(tr)])
         try:
@@ -261,4 +250,4 @@ def wrap_module(tr: Tracer, obj: torch.nn.Module, source: Source | None) -> Valu
     if source is not None:
         tr.guards.type_is(source, type(obj))
         tr.module_sources.add(source)
-    return NNModuleValue(type(obj), obj, source or const_source(obj, type(obj).__name__))
+    return NNModuleValue(type(obj), obj, source or Const(obj, type(obj).__name__))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import sys
 import types
@@ -11,16 +10,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import C_FUNCTION, NOT_REBUILDABLE, OPERATION, GraphBreak
-from ..guards.sources import Source, attr, call, const_source
+from ..guards.kinds.objects import NotInDict, SlotIsEmpty, slot_is_set
+from ..guards.sources import Attr, RawAttr, Source
 from ..polyfills.tables import STANDS_FOR
 from .base import MISSING, Raised, Value
+from .builtin_methods import call_builtin_method
 from .constants import ConstValue
+from .containers.iterators import UserIterator
 from .containers.sequences import TupleValue
+from .descriptors import SLOT_WRAPPERS, bind_class_attribute
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
 
-_DELETED: Any = object()
+DELETED: Any = object()  # in ObjectValue.attrs: an attribute that the trace deleted
 _NONE_MOVED: set[str] = set()
 # Methods of C classes without state that compute constants from constants.
 _PURE_METHODS = {
@@ -32,136 +35,14 @@ _PURE_METHODS = {
     for name in names.split()
 }
 _CLASS = object.__dict__["__class__"]
-_SLOT_WRAPPERS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType)
 
 
-class BuiltinMethodValue(Value):
-    """A method that a C class defines, bound to a value."""
-
-    __slots__ = ("cls", "name", "owner")
-
-    def __init__(self, owner: Value, cls: type, name: str, source: Source | None = None) -> None:
-        self.owner = owner
-        self.cls = cls
-        self.name = name
-        self.source = source
-
-    def pytype(self) -> type:
-        return types.BuiltinMethodType
-
-    def describe(self) -> str:
-        return f"method {self.cls.__name__}.{self.name}"
-
-    def truth(self, tr: Tracer) -> bool:
-        return True
-
-    def hash_key(self, tr: Tracer) -> Any:
-        return (self.name, self.owner.hash_key(tr))
-
-    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if isinstance(self.owner, ObjectValue):
-            return self.owner.call_c_method(tr, self.cls, self.name, args, kwargs)
-        if self.cls is type and self.name == "__call__":
-            return self.owner.make(tr, args, kwargs)  # type: ignore[attr-defined]
-        return self.owner.call_method(tr, self.name, args, kwargs)
-
-    def getattr(self, tr: Tracer, name: str) -> Value:
-        if name == "__self__":
-            return self.owner
-        if name == "__name__":
-            return ConstValue(self.name)
-        if not hasattr(types.BuiltinMethodType, name):
-            message = f"'builtin_function_or_method' object has no attribute {name!r}"
-            raise Raised(tr.make_exception(AttributeError, message))
-        return super().getattr(tr, name)
-
-    def rebuild(self, out: FrameWriter) -> str:
-        # by the descriptor itself: the owner's class may override the name
-        raw = next(base.__dict__[self.name] for base in self.cls.__mro__ if self.name in base.__dict__)
-        owner = out.value(self.owner)
-        # with its class, which CPython takes for granted where C asked for the defining class
-        return f"{out.names.const(raw)}.__get__({owner}, {out.names.const(type)}({owner}))"
-
-
-def builtin_method(tr: Tracer, owner: Value, name: str) -> Value:
-    """Attribute ``name`` of a value whose class is a builtin container or iterator."""
-    cls = owner.pytype()
-    if name == "__class__":
-        return tr.lift(cls)
-    if not hasattr(cls, name):
-        raise Raised(tr.make_exception(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'"))
-    return BuiltinMethodValue(owner, cls, name)
-
-
-def class_attribute(tr: Tracer, owner: Value, cls: type, name: str) -> Value | None:
-    """What ``owner.name`` finds on its class, bound to ``owner``; None if the class has no such attribute."""
-    raw = tr.static_lookup(cls, name)
-    if raw is MISSING:
-        return None
-    return bind_class_attribute(tr, owner, cls, name, raw)
-
-
-def bind_class_attribute(tr: Tracer, owner: Value, cls: type, name: str, raw: Any) -> Value:
-    """The descriptor protocol for an attribute found on a class."""
-    if isinstance(raw, types.FunctionType):
-        tr.guard_class_attribute(cls, name, raw)
-        return _MethodValue()(tr.wrap(raw, None), owner)
-    if isinstance(raw, property):
-        tr.guard_class_attribute(cls, name, raw)
-        if raw.fget is None:
-            raise Raised(tr.make_exception(AttributeError, f"unreadable attribute {name!r}"))
-        return tr.wrap(raw.fget, None).call(tr, [owner], {})
-    if isinstance(raw, staticmethod):
-        return tr.wrap(raw.__func__, attr(const_source(cls, cls.__qualname__), name))
-    if isinstance(raw, classmethod):
-        tr.guard_class_attribute(cls, name, raw)
-        return _MethodValue()(tr.wrap(raw.__func__, None), tr.lift(cls))
-    if isinstance(raw, functools.cached_property):
-        return _cached_property(tr, owner, raw)
-    if isinstance(raw, (_SLOT_WRAPPERS, types.BuiltinFunctionType)):
-        if isinstance(raw, types.BuiltinFunctionType):
-            return tr.wrap(raw, None)
-        return BuiltinMethodValue(owner, raw.__objclass__, name)
-    if isinstance(raw, (types.GetSetDescriptorType, types.MemberDescriptorType)):
-        raise GraphBreak(OPERATION, f"attribute {name!r} of {owner.describe()}")
-    getter = tr.static_lookup(type(raw), "__get__")
-    source = attr(const_source(cls, cls.__qualname__), name)
-    if isinstance(getter, types.FunctionType):
-        holder = next(c for c in cls.__mro__ if name in c.__dict__)
-        path = call(const_source(holder, holder.__qualname__), f"{{0}}.__dict__[{name!r}]", f"{{0}}.{name}")
-        return tr.wrap(getter, None).call(tr, [tr.wrap(raw, path), owner, tr.lift(cls)], {})
-    if getter is not MISSING and not isinstance(raw, type):
-        raise GraphBreak(C_FUNCTION, f"descriptor {name!r} of {cls.__qualname__}")
-    return tr.wrap(raw, source)
-
-
-def _MethodValue() -> Any:
-    from .functions import MethodValue
-
-    return MethodValue
-
-
-def _cached_property(tr: Tracer, owner: Value, raw: functools.cached_property) -> Value:
-    value = tr.wrap(raw.func, None).call(tr, [owner], {})
-    assert isinstance(owner, ObjectValue) and raw.attrname is not None
-    owner.store(tr, raw.attrname, value)
-    return value
-
-
-def _namespace(obj: Any) -> dict | None:
+def own_namespace(obj: Any) -> dict | None:
     """The instance's own attributes, read without running code of its class."""
     try:
         return object.__getattribute__(obj, "__dict__")
     except AttributeError:
         return None
-
-
-def _is_set(slot: Any, obj: Any) -> bool:
-    try:
-        slot.__get__(obj)
-    except AttributeError:
-        return False
-    return True
 
 
 class HashedKey:
@@ -180,7 +61,7 @@ class HashedKey:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, HashedKey):
             raise GraphBreak(
-                OPERATION, f"{self.value.describe()} and something of another kind as keys of one dictionary"
+                OPERATION, f"{self.value.describe()} and an object of another kind as keys of one dictionary"
             )
         return self.value is other.value or self.tr.equal(self.value, other.value)
 
@@ -202,7 +83,7 @@ class ObjectValue(Value):
         self.source = source
         self.attrs: dict[str, Any] = {}
         self.moved: set[str] = _NONE_MOVED  # attributes that were deleted and set again, which puts them last
-        self.namespace: Value | None = None  # its __dict__, once the program has asked for it
+        self.namespace: Value | None = None  # its __dict__, once the program has read it
         self._storage = storage
 
     def pytype(self) -> type:
@@ -223,7 +104,7 @@ class ObjectValue(Value):
     def storage(self, tr: Tracer) -> Value | None:
         """The value of the builtin base, made when it is first needed."""
         if self._storage is None and self.obj is not MISSING:
-            self._storage = tr.wrap_storage(self)
+            self._storage = tr.wrap_storage(self.obj, self.source)
         return self._storage
 
     # --- attributes ------------------------------------------------------------------------------------------------
@@ -290,7 +171,7 @@ class ObjectValue(Value):
         """
         written = self.attrs.get(name)
         if written is not None:
-            return None if written is _DELETED else written
+            return None if written is DELETED else written
         if self.obj is MISSING:
             return None
         obj = MISSING
@@ -301,7 +182,7 @@ class ObjectValue(Value):
                 self._guard_absent(tr, name, slot)
                 return None
         else:
-            namespace = _namespace(self.obj)
+            namespace = own_namespace(self.obj)
             if namespace is not None:
                 obj = namespace.get(name, MISSING)
         if obj is MISSING:
@@ -315,17 +196,17 @@ class ObjectValue(Value):
         if self.source is None:
             return None
         if self.cls.__getattribute__ is not object.__getattribute__:
-            return call(self.source, f"{{1}}({{0}}, {name!r})", f"{{0}}.{name}", (object.__getattribute__,))
-        return attr(self.source, name)
+            return RawAttr(self.source, name)
+        return Attr(self.source, name)
 
     def _guard_absent(self, tr: Tracer, name: str, slot: Any = None) -> None:
         if self.source is not None:
             if slot is None:
                 namespace = self.own_source("__dict__")
                 assert namespace is not None
-                tr.guards.add(namespace, f"{name!r} not in {{0}}", (), f"has no attribute {name}")
+                tr.guards.add(NotInDict(namespace, name, "attribute "))
             else:
-                tr.guards.add(self.source, "not {2}({1}, {0})", (slot, _is_set), f"has no attribute {name}")
+                tr.guards.add(SlotIsEmpty(self.source, slot, name))
 
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         custom = tr.static_lookup(self.cls, "__setattr__")
@@ -361,7 +242,7 @@ class ObjectValue(Value):
     def store(self, tr: Tracer, name: str, value: Any) -> None:
         """Write the instance's own attribute, without any protocol."""
         tr.effects.changed(self)
-        if self.attrs.get(name) is _DELETED:
+        if self.attrs.get(name) is DELETED:
             del self.attrs[name]  # a name that was deleted comes back as the last one
             self.moved = {*self.moved, name}
         self.attrs[name] = value
@@ -369,9 +250,9 @@ class ObjectValue(Value):
     def remove(self, tr: Tracer, name: str, slot: Any = None) -> None:
         """Delete the instance's own attribute, which it has."""
         if self.obj is MISSING:
-            self.attrs[name] = _DELETED
-        elif _is_set(slot, self.obj) if slot is not None else name in (_namespace(self.obj) or ()):
-            self.store(tr, name, _DELETED)
+            self.attrs[name] = DELETED
+        elif slot_is_set(slot, self.obj) if slot is not None else name in (own_namespace(self.obj) or ()):
+            self.store(tr, name, DELETED)
         else:  # the trace has set it
             self._guard_absent(tr, name, slot)
             tr.effects.changed(self)
@@ -400,22 +281,22 @@ class ObjectValue(Value):
     def special(self, tr: Tracer, name: str) -> Value | None:
         """The special method that the class defines in Python, bound; None for C definitions."""
         raw = tr.static_lookup(self.cls, name)
-        if raw is MISSING or isinstance(raw, _SLOT_WRAPPERS) or raw is None:
+        if raw is MISSING or isinstance(raw, SLOT_WRAPPERS) or raw is None:
             tr.guard_lookup(self.cls, name, raw)
             return None
         return bind_class_attribute(tr, self, self.cls, name, raw)
 
     def refuse_other_class(self, tr: Tracer) -> None:
-        """Break for an object that may tell another class than its own, as ``isinstance`` would ask it for that."""
+        """Break for an object that may report a class other than its own, because ``isinstance`` would ask it."""
         own_lookup = isinstance(tr.static_lookup(self.cls, "__getattribute__"), types.FunctionType)
         if own_lookup or tr.static_lookup(self.cls, "__class__") is not _CLASS:
-            raise GraphBreak(OPERATION, f"isinstance() of {self.describe()}, which answers for its class itself")
+            raise GraphBreak(OPERATION, f"isinstance() of {self.describe()}, which overrides its own class")
 
     def refuse_c(self, tr: Tracer, *names: str) -> None:
         """Break where C code of a class that is not understood, ``Decimal`` say, defines one of these methods."""
         for name in names:
             raw = tr.static_lookup(self.cls, name)
-            if isinstance(raw, _SLOT_WRAPPERS) and raw.__objclass__ is not object and self.storage(tr) is None:
+            if isinstance(raw, SLOT_WRAPPERS) and raw.__objclass__ is not object and self.storage(tr) is None:
                 raise GraphBreak(C_FUNCTION, f"{self.cls.__name__}.{name}")
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -467,8 +348,6 @@ class ObjectValue(Value):
         return super().contains(tr, item)
 
     def iter(self, tr: Tracer) -> Value:
-        from .containers.iterators import UserIterator
-
         found = self.special(tr, "__iter__")
         if found is not None:
             iterator = found.call(tr, [], {})
@@ -485,8 +364,6 @@ class ObjectValue(Value):
         raise Raised(tr.make_exception(TypeError, f"{self.cls.__name__!r} object is not iterable"))
 
     def next(self, tr: Tracer) -> Value | None:
-        from .containers.iterators import UserIterator
-
         return UserIterator(self, by_index=False).next(tr)
 
     def hash_key(self, tr: Tracer) -> Any:
@@ -509,8 +386,6 @@ class ObjectValue(Value):
             return self._object_method(tr, name, args)
         storage = self.storage(tr)
         if storage is not None:
-            from .methods import call_builtin_method
-
             if name in ("__getattribute__", "__setattr__", "__delattr__"):
                 return self._object_method(tr, name, args)
             return call_builtin_method(tr, storage, cls, name, args, kwargs)
@@ -572,7 +447,7 @@ class ObjectValue(Value):
             return out.names.const(self.obj)
         if self.cls in STANDS_FOR and self not in out.unseen:
             raise GraphBreak(
-                NOT_REBUILDABLE, f"{self.pytype().__name__} object was made inside the graph and has to live on"
+                NOT_REBUILDABLE, f"{self.pytype().__name__} object was created inside the graph and must outlive it"
             )
         cls = out.names.const(self.cls)
         storage = self._storage
@@ -583,9 +458,27 @@ class ObjectValue(Value):
             maker = out.names.const(_allocator(self.cls))
             variable = out.shell(self, f"{maker}({cls})")
             if storage is not None:
-                out.fill(variable, storage)
-        out.after.extend(out.attributes(variable, self))
+                storage.fill(out, variable)
+        out.after.extend(self.attribute_lines(out, variable))
         return variable
+
+    def write_back(self, out: FrameWriter, target: str) -> list[str]:
+        return self.attribute_lines(out, target)
+
+    def attribute_lines(self, out: FrameWriter, variable: str) -> list[str]:
+        """The lines that give an object the attributes that the trace wrote."""
+        setter, lines = out.names.const(object.__setattr__), []
+        for name, value in self.attrs.items():
+            if value is DELETED:
+                if self.source is not None:
+                    lines.append(f"{out.names.const(object.__delattr__)}({variable}, {name!r})")
+            elif issubclass(self.cls, BaseException):
+                lines.append(f"{variable}.{name} = {out.value(value)}")
+            else:
+                if name in self.moved and self.source is not None:
+                    lines.append(f"{out.names.const(object.__delattr__)}({variable}, {name!r})")
+                lines.append(f"{setter}({variable}, {name!r}, {out.value(value)})")
+        return lines
 
 
 _MISSING_PROTOCOL = {

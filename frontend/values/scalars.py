@@ -1,4 +1,4 @@
-"""Numbers read from tensors: symbols whose value only the data tells, where that is asked for."""
+"""Numbers read from tensors: symbols whose value depends on data, if this is enabled."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..breaks import TENSOR_TO_PYTHON, GraphBreak
-from ..sizes.dynamic import NeedsShapeEnv
+from ..capture.attempts import NeedsShapeEnv
 from .base import Value
 from .constants import ConstValue
+from .containers.sequences import ListValue
 
 if TYPE_CHECKING:
     from ..trace.tracer import Tracer
@@ -48,11 +49,11 @@ def _item(tr: Tracer, tensor: Value) -> Value:
 
 
 def _as_list(tr: Tracer, tensor: TensorValue) -> Value:
-    from .containers.sequences import ListValue
-
     if tensor.example.dim() == 0:
         return _item(tr, tensor)
     rows = tensor.unpack(tr)
     if len(rows) > _LONGEST_LIST:
-        raise GraphBreak(TENSOR_TO_PYTHON, f"Tensor.tolist on {tensor.describe()}, of more than {_LONGEST_LIST} items")
+        raise GraphBreak(
+            TENSOR_TO_PYTHON, f"Tensor.tolist on {tensor.describe()}, which has more than {_LONGEST_LIST} items"
+        )
     return ListValue([_as_list(tr, row) for row in rows])  # type: ignore[arg-type]

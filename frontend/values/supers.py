@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..breaks import OPERATION, GraphBreak
 from .base import Raised, Value
-from .functions import MethodValue
-from .objects import bind_class_attribute
+from .descriptors import MethodValue, bind_class_attribute
 
 if TYPE_CHECKING:
     from ..trace.tracer import Tracer

@@ -1,4 +1,4 @@
-"""Tensors: a node of the graph beside a fake tensor that knows dtype, shape, strides and device."""
+"""Tensors: a node of the graph with a fake tensor that knows dtype, shape, strides and device."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import DATA_DEPENDENT_BRANCH, OPERATION, TENSOR_TO_PYTHON, TORCH_STATE, GraphBreak
-from ..guards.sources import attr
-from .base import Raised, Value
+from ..guards.kinds.objects import NoOwnAttribute
+from ..guards.kinds.tensors import PropertyEquals, StorageOffset, Strides
+from ..guards.sources import Attr
+from .base import GraphValue, Raised, Value
 from .constants import ConstValue
+from .containers.iteration import SequenceIterator
+from .containers.sequences import TupleValue
 from .scalars import READS, read_number
 from .tensor_indexing import select_symbolic
 
@@ -58,13 +62,13 @@ def is_plain_tensor(obj: Any) -> bool:
     return type(obj) in _TENSOR_CLASSES
 
 
-class TensorValue(Value):
+class TensorValue(GraphValue):
     """A tensor of the traced program.
 
     ``node`` is the graph node that computes it; ``example`` the fake tensor; ``cls`` the class that the program sees.
     """
 
-    __slots__ = ("attrs", "cls", "example", "is_input", "node")
+    __slots__ = ("attrs", "cls", "example", "is_input")
 
     def __init__(
         self, node: Any, example: Any, source: Any = None, cls: type = torch.Tensor, is_input: bool = False
@@ -105,7 +109,7 @@ class TensorValue(Value):
         if name in _CONST_PROPERTIES:
             value = getattr(self.example, name)
             if name in _UNGUARDED and self.is_input and self.source is not None:
-                tr.guards.add(self.source, f"{{0}}.{name} == {{1}}", (value,), f"has {name} {value}")
+                tr.guards.add(PropertyEquals(self.source, name, value))
             return ConstValue(value)
         if name in self.attrs:
             return self.attrs[name]
@@ -130,9 +134,9 @@ class TensorValue(Value):
         if self.source is not None and self.is_input:
             real = tr.real_inputs[self.node]
             if name in real.__dict__:
-                return tr.wrap(real.__dict__[name], attr(self.source, name))
+                return tr.wrap(real.__dict__[name], Attr(self.source, name))
             if not hasattr(torch.Tensor, name):
-                tr.guards.add(self.source, f"{name!r} not in {{0}}.__dict__", (), f"has no attribute {name}")
+                tr.guards.add(NoOwnAttribute(self.source, name))
         if not hasattr(torch.Tensor, name):
             message = f"'{self.cls.__name__}' object has no attribute '{name}'"
             raise Raised(tr.make_exception(AttributeError, message))
@@ -141,7 +145,7 @@ class TensorValue(Value):
     def _grad(self, tr: Tracer) -> Value:
         if self.source is None or not self.is_input:
             return ConstValue(None) if not self.example.is_leaf else self._refuse("grad")
-        return tr.wrap(tr.real_inputs[self.node].grad, attr(self.source, "grad"))
+        return tr.wrap(tr.real_inputs[self.node].grad, Attr(self.source, "grad"))
 
     def _takes_gradient(self, value: Value) -> bool:
         """Whether ``value`` is surely accepted as the gradient of this input."""
@@ -169,8 +173,6 @@ class TensorValue(Value):
         self.attrs[name] = value
 
     def sizes(self, tr: Tracer) -> Value:
-        from .containers.sequences import TupleValue
-
         return TupleValue([self.size(tr, d) for d in range(self.example.dim())], cls=torch.Size)
 
     def size(self, tr: Tracer, dim: int) -> Value:
@@ -222,8 +224,6 @@ class TensorValue(Value):
         return self.example.requires_grad == wanted
 
     def _shape_method(self, tr: Tracer, name: str, args: list[Value]) -> Value:
-        from .containers.sequences import TupleValue
-
         example = self.example
         if name in ("size", "sym_size"):
             return self.sizes(tr) if not args else self.size(tr, args[0].const(tr))
@@ -235,7 +235,7 @@ class TensorValue(Value):
             strides = example.stride()
             if self.source is not None and all(type(s) is int for s in strides) and 1 in example.shape:
                 # The guard of the tensor itself does not look at the stride of a dimension of size one.
-                tr.guards.add(self.source, f"{{0}}.stride() == {strides}", (), f"has strides {strides}")
+                tr.guards.add(Strides(self.source, tuple(strides)))
             if args:
                 return tr.sym_property(self, "stride", args[0].const(tr), example.stride(args[0].const(tr)))
             return TupleValue([tr.sym_property(self, "stride", d, s) for d, s in enumerate(strides)])
@@ -243,9 +243,7 @@ class TensorValue(Value):
             return tr.sym_property(self, "numel", None, example.numel())
         offset = tr.sym_property(self, "storage_offset", None, example.storage_offset())
         if self.is_input and self.source is not None and isinstance(offset, ConstValue):
-            tr.guards.add(
-                self.source, f"{{0}}.storage_offset() == {offset.value}", (), f"starts at element {offset.value}"
-            )
+            tr.guards.add(StorageOffset(self.source, offset.value))
         return offset
 
     def _to_python(self, tr: Tracer, name: str, args: list[Value]) -> Value:
@@ -270,14 +268,15 @@ class TensorValue(Value):
         raise GraphBreak(TENSOR_TO_PYTHON, f"membership in {self.describe()}")
 
     def iter(self, tr: Tracer) -> Value:
-        from .containers.iterators import SequenceIterator
-
         return SequenceIterator(self.unpack(tr))
 
     def unpack(self, tr: Tracer) -> list[Value]:
         if self.example.dim() == 0:
             raise Raised(tr.make_exception(TypeError, "iteration over a 0-d tensor"))
         return tr.emit("call_method", "unbind", [self], {}).unpack(tr)
+
+    def write_back(self, out: FrameWriter, target: str) -> list[str]:
+        return [f"{target}.{name} = {out.value(new)}" for name, new in self.attrs.items()]
 
     def rebuild(self, out: FrameWriter) -> str:
         text = out.graph_output(self)

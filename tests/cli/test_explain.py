@@ -67,7 +67,7 @@ def test_breaks_and_the_way_out(program, capsys):
     assert "2 graph breaks" in text
     assert f"{program}:10 in broken" in text
     assert "if x.sum() > 0:" in text
-    assert text.count("way out: ") == 2
+    assert text.count("fix: ") == 2
 
 
 def test_code_and_guards(program, capsys):

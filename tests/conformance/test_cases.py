@@ -8,7 +8,7 @@ import pytest
 
 from torchmux.conformance import loopback, semantics
 from torchmux.conformance.case import OWN_KERNELS
-from torchmux.conformance.judge import judge
+from torchmux.conformance.judging.judge import judge
 from torchmux.conformance.outcome import Outcome
 from torchmux.conformance.requirements import Expected, Requirements
 

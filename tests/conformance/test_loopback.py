@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from torchmux.conformance import loopback, runner, semantics
-from torchmux.conformance.judge import judge
+from torchmux.conformance.judging.judge import judge
 from torchmux.conformance.outcome import Outcome
 from torchmux.conformance.requirements import Requirements
 
@@ -40,5 +40,5 @@ def test_fault_that_ends_the_process_is_caught(fault, tmp_path):
         seconds=seconds,
     )
     assert (first.case, first.outcome) == (name, outcome)
-    assert first.reason == ("its process was ended by SIGSEGV" if fault == "crash" else "not finished after 15 s")
+    assert first.reason == ("its process was killed by SIGSEGV" if fault == "crash" else "not finished after 15 s")
     assert (second.case, second.outcome) == (other, Outcome.PASS), "the run does not go on"

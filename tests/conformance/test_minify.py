@@ -106,10 +106,10 @@ def test_parts_of_a_graph():
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (["semantics/none", "--backend", "eager"], 2, "no case is called"),
+        (["semantics/none", "--backend", "eager"], 2, "there is no case"),
         (["json:loads", "--backend", "eager"], 2, "--inputs is missing"),
-        (["semantics/use/two_models"], 2, "which backend"),
-        (["x", "--backend", "no_such_backend"], 1, "No backend is called"),
+        (["semantics/use/two_models"], 2, "no backend given"),
+        (["x", "--backend", "no_such_backend"], 1, "There is no backend"),
     ],
 )
 def test_misuse(words, status, said, capsys):

@@ -8,8 +8,8 @@ import math
 import pytest
 import torch
 
-from torchmux.conformance import observation, oracle
 from torchmux.conformance.case import Trial
+from torchmux.conformance.judging import observation, oracle
 
 X = torch.linspace(-2, 2, 12).view(3, 4)
 
@@ -169,4 +169,4 @@ def test_sparse_tensors_are_compared_as_dense_ones():
 
 def test_what_is_missing_is_named():
     (difference,) = observation.compare({"a": X, "c": X}, [({"a": X, "b": X}, None)])
-    assert str(difference) == "dict, eager has dict; ['b'] missing; ['c'] there, unlike in eager"
+    assert str(difference) == "dict, eager has dict; ['b'] missing; ['c'] present, unlike in eager"

@@ -107,8 +107,8 @@ def test_the_command(tmp_path, capsys, monkeypatch):
         (["eager", "--list", "--case", SOME], 0, "view_of_an_input"),
         (["eager", "--case", "nothing/*"], 2, "no case matches"),
         (["eager", "--shard", "three"], 2, "3/8"),
-        ([], 2, "which backend"),
-        (["no_such_backend"], 1, "No backend is called"),
+        ([], 2, "no backend given"),
+        (["no_such_backend"], 1, "There is no backend"),
     ],
 )
 def test_misuse(words, status, said, capsys):

@@ -47,7 +47,7 @@ def test_what_a_row_names_is_there(table, name):
     elif here == "torch's own":
         assert hasattr(torch.compiler, name)
         assert not hasattr(torchmux, name)
-    elif here == "left out":
+    elif here == "not provided":
         assert not hasattr(torchmux, name)
     else:
         owner = torchmux

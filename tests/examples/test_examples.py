@@ -11,7 +11,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("quickstart.py", "TM001"), ("own_backend.py", "counting runs relu only")],
+    [("quickstart.py", "TM001"), ("own_backend.py", "counting runs only relu")],
 )
 def test_example(name, told, run_python):
     printed = run_python(f"import runpy; runpy.run_path({str(EXAMPLES / name)!r}, run_name='__main__')")

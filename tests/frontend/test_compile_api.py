@@ -335,7 +335,7 @@ def test_appending_does_not_compile_anew():
 
 
 def test_report_of_something_else():
-    with pytest.raises(TypeError, match="what torchmux.compile returned"):
+    with pytest.raises(TypeError, match="the result of torchmux.compile"):
         torchmux.report(len)
 
 

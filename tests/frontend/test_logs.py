@@ -39,8 +39,9 @@ def printed(capfd, *kinds, backend="eager"):
     [
         ("graph", ["[torchmux graph] scale (", "test_logs.py:", "def forward(self, l_x", "* 2.0"]),
         ("guards", ["[torchmux guards] scale (", "def guard(L):", "L['k']"]),
+        ("attempts", ["[torchmux attempts] scale (", "attempt 1 starts again: TM005", "attempt 2 is captured"]),
         ("recompiles", ["[torchmux recompiles] scale (", "k ", "2.0", "no longer holds (now 3.0)"]),
-        ("graph_breaks", ["[torchmux graph_breaks] scale (", "TM005 graph break asked for", "torchmux.graph_break()"]),
+        ("graph_breaks", ["[torchmux graph_breaks] scale (", "TM005 explicit graph break", "torchmux.graph_break()"]),
         ("bytecode", ["[torchmux bytecode] scale (", "def frame_scale(", "run_graph("]),
         ("output_code", ["[torchmux output_code] scale (", "for eager", "def forward(self, l_x"]),
     ],
@@ -77,11 +78,11 @@ def test_output_code_of_aten_graphs(capfd):
 def test_a_backend_that_tells_no_code(capfd):
     torchmux.set_logs(output_code=True)
     torchmux.compile(lambda x: x + 1, backend=lambda gm, example_inputs: lambda x: (x + 1,))(torch.ones(2))
-    assert "tells no code" in capfd.readouterr().err
+    assert "does not expose generated code" in capfd.readouterr().err
 
 
 def test_unknown_kinds_are_errors():
-    with pytest.raises(ValueError, match="no 'graph_break' to print. Did you mean 'graph_breaks'"):
+    with pytest.raises(ValueError, match="unknown kind 'graph_break'. Did you mean 'graph_breaks'"):
         torchmux.set_logs(graph_break=True)
 
 

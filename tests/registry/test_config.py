@@ -98,7 +98,7 @@ def test_the_environment_sets_what_the_process_begins_with(monkeypatch, text, va
     ("variable", "text", "message"),
     [
         ("TORCHMUX_RECOMPILE_LIMIT", "many", "TORCHMUX_RECOMPILE_LIMIT is ignored: 'many' is not a whole number"),
-        ("TORCHMUX_VERBOSE", "maybe", "TORCHMUX_VERBOSE is ignored: 'maybe' is none of 1, true"),
+        ("TORCHMUX_VERBOSE", "maybe", "TORCHMUX_VERBOSE is ignored: 'maybe' is not one of 1, true"),
         ("TORCHMUX_SUPRESS_ERRORS", "1", "Did you mean TORCHMUX_SUPPRESS_ERRORS"),
     ],
 )

@@ -88,13 +88,13 @@ BROKEN = {
     "future": (
         "from torchmux.registry import BackendSpec\nSPEC = BackendSpec('future', '', 'a:b', api=99)",
         "InvalidSpec",
-        "version 99 of the contract; this torchmux speaks version 1",
+        "version 99 of the contract, but this torchmux supports version 1",
         "NoneType",
     ),
     "renamed": (
         "from torchmux.registry import BackendSpec\nSPEC = BackendSpec('another', '', 'a:b')",
         "InvalidSpec",
-        "as 'renamed' that calls itself 'another'",
+        "under the name 'renamed', but its own name is 'another'",
         "NoneType",
     ),
     "typed": (
@@ -108,7 +108,7 @@ BROKEN = {
         "@dataclass\nclass O:\n    x: 'NoSuchName' = 1\n"
         "SPEC = BackendSpec('unreadable', '', 'a:b', options=O, modes={'m': {'x': 1}})",
         "InvalidSpec",
-        "cannot be read: NameError",
+        "an unreadable description of the backend 'unreadable': NameError",
         "NameError",
     ),
 }

@@ -42,7 +42,7 @@ def test_onnxrt_without_onnxruntime(without):
 
 def test_misspelt_name():
     text = message(torchmux.UnknownBackend, backend="onxrt")
-    assert "No backend is called 'onxrt'. Did you mean 'onnxrt'" in text
+    assert "There is no backend 'onxrt'. Did you mean 'onnxrt'" in text
 
 
 def test_retired_name():

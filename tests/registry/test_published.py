@@ -71,7 +71,7 @@ def test_each_living_backend_of_ours_is_published():
 
 def test_errors_reach_torchs_user(own_catalog):
     own_catalog.remove("eager")
-    with pytest.raises(Exception, match="No backend is called 'eager'"):
+    with pytest.raises(Exception, match="There is no backend 'eager'"):
         torch.compile(Model(), backend="torchmux_eager")(torch.randn(2, 4))
 
 

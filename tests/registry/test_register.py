@@ -79,7 +79,7 @@ def test_decorators():
         ((3,), {}, r"3 \(int\) cannot be registered"),
         ((dict,), {}, "cannot be registered"),
         ((compiler,), {"summry": ""}, "no field 'summry'. Did you mean 'summary'"),
-        ((compiler,), {"name": "a/b"}, "its name may hold"),
+        ((compiler,), {"name": "a/b"}, "its name may contain"),
         ((BackendSpec("x", "", compiler),), {"name": "y"}, "is complete"),
         ((BackendSpec("x", "", compiler, api=2),), {}, "version 2 of the contract"),
     ],
@@ -140,7 +140,7 @@ def test_a_retired_name():
 
 def test_unknown_names_get_the_nearest():
     register_backend(compiler, name="turbine")
-    with pytest.raises(UnknownBackend, match="No backend is called 'turbin'. Did you mean 'turbine'"):
+    with pytest.raises(UnknownBackend, match="There is no backend 'turbin'. Did you mean 'turbine'"):
         resolve("turbin")
     with pytest.raises(UnknownBackend) as caught:
         resolve("qqq")

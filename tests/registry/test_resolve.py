@@ -134,7 +134,7 @@ def test_a_backends_own_report_is_kept():
 @pytest.mark.parametrize(
     ("changes", "inputs", "training", "reason"),
     [
-        ({"training": False}, [torch.ones(2)], True, "sample does not train"),
+        ({"training": False}, [torch.ones(2)], True, "sample does not support training"),
         ({}, [torch.ones(2, dtype=torch.float64)], False, "sample does not compute in float64"),
         ({}, [torch.ones(2, device="meta")], False, "sample does not run on meta"),
     ],
@@ -181,7 +181,7 @@ def test_symbolic_sizes_are_refused_where_not_taken():
     )
     function(torch.ones(5))
     assert not sizes
-    assert {p.reason for p in reports[0].report.placements} == {"sample takes no symbolic sizes"}
+    assert {p.reason for p in reports[0].report.placements} == {"sample does not support symbolic sizes"}
 
 
 def test_index_inputs_do_not_count_as_a_dtype():
@@ -262,7 +262,7 @@ def test_probe():
 
 
 def test_hardware_that_is_missing_is_told_before_the_installation():
-    with pytest.raises(BackendUnavailable, match="no-such, which is not installed; besides, there is no GPU"):
+    with pytest.raises(BackendUnavailable, match="no-such, which is not installed; also, there is no GPU"):
         resolve(dataclasses.replace(SPEC, requires=("no-such",), probe=refusing))
     with pytest.raises(BackendUnavailable, match=r"^sample needs no-such, which is not installed\.$"):
         resolve(dataclasses.replace(SPEC, requires=("no-such",), probe=raising))
@@ -288,9 +288,9 @@ def test_what_is_no_backend(backend):
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"name": "a b"}, "its name may hold"),
+        ({"name": "a b"}, "its name may contain"),
         ({"load": 3}, "load must be"),
-        ({"load": "no_colon"}, "must read 'module:attribute'"),
+        ({"load": "no_colon"}, "must have the form 'module:attribute'"),
         ({"graph": "fx"}, "graph must be"),
         ({"requires": "numpy"}, "requires must be a tuple of strings"),
         ({"requires": ("not a requirement!",)}, "not a PEP 508 requirement"),
@@ -300,7 +300,7 @@ def test_what_is_no_backend(backend):
         ({"modes": {"quick": {"fats": True}}}, "Did you mean 'fast'"),
         ({"modes": ["quick"]}, "modes must map"),
         ({"probe": True}, "probe and fingerprint must be functions"),
-        ({"api": 99}, "version 99 of the contract; this torchmux speaks version 1"),
+        ({"api": 99}, "version 99 of the contract, but this torchmux supports version 1"),
     ],
 )
 def test_malformed_descriptions(changes, problem):

@@ -1,1 +1,1 @@
-"""The command line: parses words, asks the public functions, prints what they answer.  It decides nothing itself."""
+"""The command line: parses arguments, calls the public functions and prints their answers.  It has no other logic."""

@@ -1,4 +1,4 @@
-"""``torchmux backends``: every backend that is known, whether it can run here, and if not, what helps."""
+"""``torchmux backends``: every known backend, whether it can run here, and if not, how to fix that."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torchmux.registry.names import normalize
 
 from .screen import console, show
 
-# Below this width a table would break its words; a list reads better.
+# Below this width a table would break words, and a list reads better.
 _TABLE_WIDTH = 100
 
 
@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the listing.
 
     Raises:
-        UnknownBackend: a name that was given.
+        UnknownBackend: a given name is unknown.
     """
     rows = torchmux.backends()
     if arguments.names:
@@ -57,7 +57,7 @@ def _chosen(rows: list[torchmux.BackendInfo], names: list[str]) -> list[torchmux
     by_name = {row.name: row for row in rows}
     for name in names:
         if normalize(name) not in by_name:
-            torchmux.lookup_backend(name)  # raises, with the nearest names
+            torchmux.lookup_backend(name)  # raises, with the closest names
     return [by_name[normalize(name)] for name in names]
 
 
@@ -90,16 +90,16 @@ def _listed(row: torchmux.BackendInfo) -> Group:
 
 
 def _described(row: torchmux.BackendInfo) -> Group:
-    """A backend with everything that is known of it."""
+    """A backend with everything that is known about it."""
     parts: list[Any] = [_listed(row)]
     if not row.error and not row.retired:
         facts = [f"dtypes: {_all_or(row.dtypes)}"]
-        facts += [f"brought by: {row.distribution or 'this process'}"]
+        facts += [f"provided by: {row.distribution or 'this process'}"]
         for mode, options in torchmux.list_mode_options(backend=row.name).items():
             if options:
                 facts.append(f"mode {mode!r}: {', '.join(f'{k}={v!r}' for k, v in options.items())}")
         for option in torchmux.list_options(row.name).values():
-            facts.append(f"option {option.name}: {option.type}, by default {option.default!r}")
+            facts.append(f"option {option.name}: {option.type}, default {option.default!r}")
             if option.help:
                 facts.append(f"  {option.help}")
         parts.append(Padding(Text("\n".join(facts)), (0, 0, 0, 2)))
@@ -119,7 +119,7 @@ def _state(row: torchmux.BackendInfo) -> Text:
 
 
 def _about(row: torchmux.BackendInfo) -> list[str]:
-    """What it is, what keeps it from running, and what would help."""
+    """What it is, what prevents it from running, and how to fix that."""
     if row.error or row.retired:
         return [row.error or row.reason]
     lines = [row.summary]
@@ -137,7 +137,7 @@ def _about(row: torchmux.BackendInfo) -> list[str]:
 
 
 def _score(row: torchmux.BackendInfo) -> dict[str, Any] | None:
-    """The published results without the single cases; only of backends that come with torchmux."""
+    """The published results without the individual cases; only for backends that come with torchmux."""
     found = scores.score(row.name) if row.distribution == "torchmux" else None
     return {key: value for key, value in found.items() if key != "failures"} if found else None
 

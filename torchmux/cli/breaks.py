@@ -12,14 +12,14 @@ from .screen import show
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser("breaks", help="say what ends a graph, why, and the way out")
-    parser.add_argument("numbers", nargs="*", metavar="TM000", help="the number in a message; all if none is given")
+    parser = commands.add_parser("breaks", help="list what ends a graph, why, and the usual fix")
+    parser.add_argument("numbers", nargs="*", metavar="TM000", help="the number in a message; default: all")
     parser.add_argument("--page", action="store_true", help="print the text of docs/graph-breaks.md")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print entries of the catalogue; the exit status is 2 for a number that it does not have."""
+    """Print entries of the catalogue; the exit status is 2 for an unknown number."""
     from torchmux.frontend.breaks import CATALOGUE, page
 
     if arguments.page:
@@ -29,9 +29,9 @@ def run(arguments: argparse.Namespace) -> int:
     for number in wanted:
         if number not in CATALOGUE:
             near = ", ".join(difflib.get_close_matches(number, CATALOGUE)) or ", ".join(CATALOGUE)
-            print(f"torchmux: there is no break {number}; near it are {near}", file=sys.stderr)
+            print(f"torchmux: there is no graph break {number}; the closest are {near}", file=sys.stderr)
             return 2
     for number in wanted:
         kind = CATALOGUE[number]
-        show(f"{kind.id} {kind.what}", f"  {kind.why}", f"  way out: {kind.fix}", "")
+        show(f"{kind.id} {kind.what}", f"  {kind.why}", f"  fix: {kind.fix}", "")
     return 0

@@ -33,21 +33,21 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "conformance",
         help="compare a backend with eager, case by case",
-        description="Compare a backend with eager: operators, and what graphs mean. Each case runs in a process that "
+        description="Compare a backend with eager: operators and graph semantics. Each case runs in a process that "
         "may die or hang without harm. Exits with 1 if anything is wrong.",
     )
     parser.add_argument("backend", nargs="?", metavar="NAME", help="the backend; not needed with --requirements")
     parser.add_argument("--level", choices=("quick", "full"), default="quick", help="quick (minutes) or full (hours)")
-    parser.add_argument("--case", action="append", metavar="PATTERN", help="only ids that match, as 'semantics/*'")
-    parser.add_argument("--shard", metavar="I/N", default="1/1", help="part I of N of the cases")
-    parser.add_argument("--workers", type=int, default=1, help="processes at once (1)")
-    parser.add_argument("--resume", metavar="FILE", help="keep results here, and go on from what it has")
+    parser.add_argument("--case", action="append", metavar="PATTERN", help="only ids that match, such as 'semantics/*'")
+    parser.add_argument("--shard", metavar="I/N", default="1/1", help="run part I of N of the cases")
+    parser.add_argument("--workers", type=int, default=1, help="number of parallel processes (1)")
+    parser.add_argument("--resume", metavar="FILE", help="keep results in this file, and resume from it")
     parser.add_argument("--requirements", metavar="MODULE:CLASS", default="", help="the backend's Requirements")
     parser.add_argument("--json", metavar="FILE", help="write all results here")
     parser.add_argument("--junit", metavar="FILE", help="write JUnit XML here")
-    parser.add_argument("--html", metavar="FILE", help="write a page here, to be read in a browser")
+    parser.add_argument("--html", metavar="FILE", help="write an HTML page here")
     parser.add_argument(
-        "--compare", action="append", metavar="FILE", help="with --html: another run's --json, on the same page"
+        "--compare", action="append", metavar="FILE", help="with --html: show another run's --json on the same page"
     )
     parser.add_argument("--reproducers", metavar="FOLDER", help="write a script for each failure here")
     parser.add_argument("--list", action="store_true", help="list the cases instead of running them")
@@ -55,13 +55,13 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the cases, and print what is not right and a table.
+    """Run the cases, and print the failures and a table.
 
     Raises:
         TorchmuxError: the backend is unknown or cannot run here.
     """
     if not arguments.backend and not arguments.requirements:
-        print("torchmux: which backend? Give its name, or --requirements MODULE:CLASS", file=sys.stderr)
+        print("torchmux: no backend given; pass its name, or --requirements MODULE:CLASS", file=sys.stderr)
         return 2
     from torchmux.conformance import collect, page, report, runner
     from torchmux.conformance.requirements import requirements_from
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         found = list(collect.cases(arguments.level, patterns))
         chosen = list(collect.shard(found, part, parts))
     except ValueError:
-        print(f"torchmux: --shard takes a part as 3/8, not {arguments.shard!r}", file=sys.stderr)
+        print(f"torchmux: --shard takes a part such as 3/8, not {arguments.shard!r}", file=sys.stderr)
         return 2
     names = [case.id for case in chosen]
     if arguments.list:
@@ -83,13 +83,13 @@ def run(arguments: argparse.Namespace) -> int:
         show(*(f"{name}  {texts[name]}" for name in names))
         return 0
     if not names:
-        print(f"torchmux: no case matches {' or '.join(patterns)}; --list shows them", file=sys.stderr)
+        print(f"torchmux: no case matches {' or '.join(patterns)}; --list shows all cases", file=sys.stderr)
         return 2
     key = report.key(backend, arguments.level, described.fingerprint())
     try:
         journal = runner.Journal(Path(arguments.resume) if arguments.resume else None, key)
     except runner.OtherRun as error:
-        print(f"torchmux: {error}; give another file, or delete that one", file=sys.stderr)
+        print(f"torchmux: {error}; use another file, or delete this one", file=sys.stderr)
         return 2
     with _progress(len(names)) as progress:
         progress(0, *(journal.results[name] for name in names if name in journal.results))
@@ -104,16 +104,16 @@ def run(arguments: argparse.Namespace) -> int:
             progress=lambda result: progress(1, result),
         )
     whole = None if arguments.case else len(found)
-    told = report.to_json(backend, arguments.level, described.fingerprint(), results, whole)
+    run_data = report.to_json(backend, arguments.level, described.fingerprint(), results, whole)
     if arguments.json:
-        Path(arguments.json).write_text(json.dumps(told, indent=1))
+        Path(arguments.json).write_text(json.dumps(run_data, indent=1))
     if arguments.junit:
         Path(arguments.junit).write_text(report.to_junit(backend, results))
     if arguments.html:
-        Path(arguments.html).write_text(page.html([*_others(arguments.compare), told]))
+        Path(arguments.html).write_text(page.html([*_others(arguments.compare), run_data]))
     if arguments.reproducers:
         _write_reproducers(Path(arguments.reproducers), results)
-    show(*(_told(result) for result in results if result.outcome.is_failure), _table(report.summary(results)))
+    show(*(_failure_line(result) for result in results if result.outcome.is_failure), _table(report.summary(results)))
     return int(any(result.outcome.is_failure for result in results))
 
 
@@ -128,13 +128,13 @@ def _write_reproducers(folder: Path, results: Sequence[Result]) -> None:
             (folder / f"{result.case.replace('/', '.')}.py").write_text(script)
 
 
-def _told(result: Result) -> Text:
+def _failure_line(result: Result) -> Text:
     outcome = result.outcome.value
     return Text.assemble((outcome, _STYLES[outcome]), f"  {result.case}: {result.reason}")
 
 
 def _table(groups: dict[str, dict[str, int]]) -> Table:
-    """Outcomes across, groups down."""
+    """A table with a column for each outcome and a row for each group."""
     outcomes = [name for name in _STYLES if any(name in counts for counts in groups.values())]
     table = Table(box=None, pad_edge=False, header_style="bold", show_footer=len(groups) > 1)
     table.add_column("cases", footer="all", no_wrap=True)
@@ -148,7 +148,7 @@ def _table(groups: dict[str, dict[str, int]]) -> Table:
 
 @contextlib.contextmanager
 def _progress(total: int) -> Iterator[Callable[..., None]]:
-    """A bar on terminals; elsewhere a line for each failure and each hundredth case.  Called from several threads."""
+    """A bar on terminals; elsewhere a line for each failure and every hundredth case.  Several threads call it."""
     columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     screen = console(stderr=True)
     lock, done = threading.Lock(), 0
@@ -162,7 +162,7 @@ def _progress(total: int) -> Iterator[Callable[..., None]]:
                     done += 1
                     bar.update(task, advance=1, description=result.case)
                     if fresh and result.outcome.is_failure:
-                        screen.print(_told(result))
+                        screen.print(_failure_line(result))
                 if fresh and not screen.is_terminal and done % 100 == 0:
                     screen.print(f"{done} of {total} cases")
 

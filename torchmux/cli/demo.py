@@ -1,4 +1,4 @@
-"""``torchmux demo``: real models through every available backend, and a table of what came of it."""
+"""``torchmux demo``: runs real models through every available backend and prints a table of the results."""
 
 from __future__ import annotations
 
@@ -34,10 +34,12 @@ def add_to(commands: Any) -> None:
         "if any result is wrong. Nothing is downloaded.",
     )
     parser.add_argument("--models", nargs="+", choices=_NAMES, default=_NAMES, metavar="MODEL", help=", ".join(_NAMES))
-    parser.add_argument("--backends", nargs="+", metavar="BACKEND", help="these instead of all available ones")
+    parser.add_argument("--backends", nargs="+", metavar="BACKEND", help="use these instead of all available ones")
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--full-size", dest="size", action="store_const", const="full", help="base sizes; takes long")
-    size.add_argument("--tiny", dest="size", action="store_const", const="tiny", help="as small as it goes")
+    size.add_argument(
+        "--full-size", dest="size", action="store_const", const="full", help="base sizes; takes a long time"
+    )
+    size.add_argument("--tiny", dest="size", action="store_const", const="tiny", help="the smallest sizes")
     parser.set_defaults(run=run, size="small")
 
 
@@ -45,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run all trials, then print the table.
 
     Raises:
-        TorchmuxError: a backend that was asked for by name is unknown or cannot run here.
+        TorchmuxError: a requested backend is unknown or cannot run here.
     """
     if importlib.util.find_spec("transformers") is None:
         print(
@@ -63,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _backends(asked_for: list[str] | None) -> tuple[list[str], list[str]]:
-    """The backends to try, and why the others are not."""
+    """The backends to run, and why the others are skipped."""
     if asked_for:
         return asked_for, []
     chosen, left_out = [], []
@@ -71,7 +73,7 @@ def _backends(asked_for: list[str] | None) -> tuple[list[str], list[str]]:
         if not row.available:
             left_out.append(f"{row.name}: {row.error or row.reason}")
         elif "cpu" not in row.devices and "*" not in row.devices:
-            left_out.append(f"{row.name}: it does not run on the CPU, where these models are")
+            left_out.append(f"{row.name}: it does not run on the CPU, and these models are there")
         else:
             chosen.append(row.name)
     return chosen, left_out
@@ -84,7 +86,7 @@ def _trials(models: list[str], backends: list[str], size: Any, starts: dict[str,
     with _progress(len(backends) + len(models) * len(backends)) as step, trial.empty_caches():
         for backend in backends:
             step(f"starting {backend}")
-            # What keeps a backend from starting will keep it from running, and is told there.
+            # Whatever prevents a backend from starting also prevents it from running, and is reported there.
             with contextlib.suppress(Exception):
                 starts[backend] = trial.start(backend)
         for name in models:
@@ -105,12 +107,12 @@ class _Steps:
         self.started = 0
 
     def __call__(self, what: str) -> None:
-        """``what`` begins, and what went before is over."""
+        """``what`` starts, and the step before is complete."""
         self.progress.update(self.task, description=what, completed=self.started)
         self.started += 1
 
     def done(self, trial: Trial) -> None:
-        """A line for a finished trial."""
+        """Print a line for a finished trial."""
         text = f"{trial.model} on {trial.backend}: {trial.outcome}"
         if trial.outcome == "right":
             text += f", first result after {trial.compile_seconds:.1f} s"
@@ -166,23 +168,23 @@ def _number(value: float, form: str) -> str:
 
 
 def _notes(trials: list[Trial], starts: dict[str, float], left_out: list[str]) -> Iterator[str]:
-    """What the columns mean, what went wrong, and what was not tried."""
+    """What the columns mean, what went wrong, and what was skipped."""
     from torchmux.demo.trial import TOLERANCE
 
     yield (
-        "compile s: until the first result, with empty caches. speed-up: eager's median time over the backend's, "
-        "called in turns."
+        "compile s: time to the first result, with empty caches. speed-up: eager's median time divided by the "
+        "backend's, in alternating calls."
     )
     yield (
-        "error: largest difference from the same model in float64, relative to the largest value; of eager's: as a "
-        f"multiple of eager's own. More than {TOLERANCE:g} is wrong."
+        "error: largest difference from the same model in float64, relative to the largest value; of eager's: the same "
+        f"as a multiple of eager's own error. More than {TOLERANCE:g} is wrong."
     )
-    yield "its share: operators that the backend ran itself; torch ran the others."
+    yield "its share: share of operators that the backend ran itself; torch ran the others."
     if starts:
         times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in starts.items())
-        yield f"Starting each compiler, once in a process and not in the table: {times}."
+        yield f"Time to start each compiler, once per process and not included in the table: {times}."
     for trial in trials:
         if trial.message:
             yield f"{trial.outcome}: {trial.model} on {trial.backend}: {trial.message}"
     for reason in left_out:
-        yield f"not tried: {reason}"
+        yield f"skipped: {reason}"

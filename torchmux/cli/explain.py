@@ -1,4 +1,4 @@
-"""``torchmux explain``: what of a function is captured, where its graph breaks, and how to mend that."""
+"""``torchmux explain``: what is captured of a function, where its graph breaks, and how to fix that."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ import torchmux
 from .screen import show
 
 _DESCRIPTION = """\
-Capture a function or a module, run it once with the eager backend, and say which graphs came of it and what broke them.
+Capture a function or a module, run it once with the eager backend, and show the captured graphs and what broke them.
 
-TARGET is FILE.py:NAME or MODULE:NAME. NAME may have dots; a class that is an nn.Module is made without arguments.
+TARGET is FILE.py:NAME or MODULE:NAME. NAME may have dots; an nn.Module class is instantiated without arguments.
 Each --input is one positional argument: SHAPE or SHAPE:DTYPE, as in 2x3, 1x16:int64 or scalar:float64. Floating-point
 tensors are random; integers are 0 or 1, which every embedding has.
 """
@@ -32,7 +32,7 @@ def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "explain",
-        help="show the graphs of a function, and what breaks them",
+        help="show the graphs of a function and what breaks them",
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -41,12 +41,14 @@ def add_to(commands: Any) -> None:
         "--input", dest="inputs", action="append", default=[], type=_input, metavar="SHAPE[:DTYPE]", help="repeatable"
     )
     parser.add_argument("--code", action="store_true", help="print the graphs as Python")
-    parser.add_argument("--guards", action="store_true", help="print what is checked before captured code runs again")
+    parser.add_argument(
+        "--guards", action="store_true", help="print the checks that run before captured code is reused"
+    )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Explain the target; the exit status is 1 when it raises on these inputs, 2 when there is no such thing."""
+    """Explain the target; the exit status is 1 if it raises on these inputs, and 2 if it does not exist."""
     import torch
 
     module, name = arguments.target
@@ -119,14 +121,14 @@ def _load(module: str, name: str) -> Any:
 
 def _import(module: str) -> ModuleType:
     if not module.endswith(".py"):
-        # As `python -m` does and an installed command does not.
+        # `python -m` does this, but an installed command does not.
         if "" not in sys.path and str(Path.cwd()) not in sys.path:
             sys.path.insert(0, str(Path.cwd()))
         return importlib.import_module(module)
     path = Path(module).resolve()
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {module}")
-    sys.path.insert(0, str(path.parent))  # its neighbours, as when it is run
+    sys.path.insert(0, str(path.parent))  # so that it can import its neighbours, as when it is run
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     loaded = importlib.util.module_from_spec(spec)

@@ -1,4 +1,4 @@
-"""The parser and the dispatch to one command."""
+"""The parser, and dispatch to one command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from . import backends, breaks, conformance, demo, explain, minify
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status is 0 when all is well, 1 when something is wrong, 2 for a misused command."""
+    """Run one command; the exit status is 0 for success, 1 for a failure, and 2 for incorrect usage."""
     arguments = _parser().parse_args(argv)
     try:
         status: int = arguments.run(arguments)
@@ -26,14 +26,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader, such as `head`, has what it wanted.  Python would complain again when it closes the stream.
+        # The reader, such as `head`, has what it needs.  Python would complain again when it closes the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return status
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="torchmux", description="One front door for every compiler of PyTorch.")
+    parser = argparse.ArgumentParser(prog="torchmux", description="One front door for every PyTorch compiler.")
     parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in (backends, explain, breaks, demo, conformance, minify):

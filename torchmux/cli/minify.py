@@ -21,16 +21,19 @@ def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "minify",
-        help="cut a failure down to the smallest graph that still fails",
-        description="Capture a failing case of the conformance suite, or a function of your own, cut its graph down "
-        "as long as the backend fails in the same way, and write a script that shows it with torchmux and the backend "
-        "alone. Candidates run in a process that may die or hang. Exits with 1 if nothing fails.",
+        help="reduce a failure to the smallest graph that still fails",
+        description="Capture a failing case of the conformance suite, or your own function, and reduce its graph as "
+        "long as the backend fails in the same way. Write a script that shows the failure with only "
+        "torchmux and the backend. Candidates run in a process that may die or hang. Exits with 1 if "
+        "nothing fails.",
     )
-    parser.add_argument("what", metavar="CASE|MODULE:NAME", help="a case, or a function or module of torch to import")
+    parser.add_argument("what", metavar="CASE|MODULE:NAME", help="a case, or a function or torch module to import")
     parser.add_argument("--backend", metavar="NAME", help="the backend; not needed with --requirements")
     parser.add_argument("--requirements", metavar="MODULE:CLASS", default="", help="the backend's Requirements")
     parser.add_argument("--inputs", metavar="FILE", help="arguments of MODULE:NAME, as torch.save wrote a list or dict")
-    parser.add_argument("--seconds", type=float, help="how long one candidate may take (the backend's requirements')")
+    parser.add_argument(
+        "--seconds", type=float, help="time limit for one candidate (default: the backend's requirements)"
+    )
     parser.add_argument("--output", metavar="FILE", help="write the script here instead of printing it")
     parser.set_defaults(run=run)
 
@@ -42,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         TorchmuxError: the backend is unknown or cannot run here.
     """
     if not arguments.backend and not arguments.requirements:
-        print("torchmux: which backend? Give --backend NAME, or --requirements MODULE:CLASS", file=sys.stderr)
+        print("torchmux: no backend given; pass --backend NAME, or --requirements MODULE:CLASS", file=sys.stderr)
         return 2
     from torchmux.conformance import minify
     from torchmux.conformance.requirements import requirements_from
@@ -72,10 +75,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _case(arguments: argparse.Namespace) -> Case:
-    """The case that was asked for.
+    """The requested case.
 
     Raises:
-        KeyError, ImportError, AttributeError, OSError, ValueError: there is none.
+        KeyError, ImportError, AttributeError, OSError, ValueError: it does not exist.
     """
     from torchmux.conformance import collect, minify
 

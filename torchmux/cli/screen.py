@@ -1,4 +1,4 @@
-"""Where output goes: tables for people at a terminal, whole lines for pipes and files."""
+"""Output: tables for terminals, unwrapped lines for pipes and files."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import sys
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-# Wider than any line of ours, so that nothing is cut or wrapped in a file.
+# Wider than any output line, so that nothing is cut or wrapped in a file.
 _UNLIMITED = 4000
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that wraps at a terminal, and only there."""
+    """A console that wraps lines only at a terminal."""
     made = Console(stderr=stderr, highlight=False, soft_wrap=False)
     if not made.is_terminal:
         made = Console(stderr=stderr, highlight=False, soft_wrap=False, width=_UNLIMITED)
@@ -28,7 +28,7 @@ def show(*renderables: RenderableType) -> None:
         if out.is_terminal:
             out.print(renderable)
             continue
-        # Tables pad every cell; a file need not hold the blanks at the ends of its lines.
+        # Tables pad every cell; a file does not need trailing blanks.
         with out.capture() as captured:
             out.print(renderable)
         sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))

@@ -1,5 +1,5 @@
-"""Real models through every backend that is available.
+"""Runs real models through every available backend.
 
-* ``models`` makes the models, with random weights,
-* ``trial`` runs one model through one backend and judges the result.
+* ``models`` builds the models, with random weights,
+* ``trial`` runs one model through one backend and checks the result.
 """

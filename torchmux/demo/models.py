@@ -1,7 +1,7 @@
-"""Five models of ``transformers`` from their configurations, with random weights: nothing is downloaded.
+"""Builds five models of ``transformers`` from their configurations, with random weights; nothing is downloaded.
 
-Each comes in three sizes: ``tiny`` for tests, ``small`` for a demonstration, ``full`` as people use it (base sizes;
-ResNet-50; Llama with 8 layers of 512, since no full Llama fits everywhere).
+Each has three sizes: ``tiny`` for tests, ``small`` for a demonstration, and ``full`` as people use it (base sizes;
+ResNet-50; Llama with 8 layers of 512, because a full Llama does not fit everywhere).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Inputs = dict[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class ModelFamily:
-    """One architecture: names of its classes in ``transformers``, and the changes to its configuration for each size.
+    """One architecture: the names of its classes in ``transformers``, and its configuration changes for each size.
 
     ``shape`` is, for each size, the shape of the input without the batch.
     """
@@ -32,7 +32,7 @@ class ModelFamily:
     targets: Callable[[Any, tuple[int, ...]], torch.Tensor]
 
     def build(self, size: Size = "small", seed: int = 0, **config: Any) -> torch.nn.Module:
-        """The model, in ``eval`` mode; ``config`` goes over what the size says.
+        """The model, in ``eval`` mode; ``config`` overrides the settings of the size.
 
         Raises:
             ImportError: ``transformers`` is not installed.

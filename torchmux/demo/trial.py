@@ -1,7 +1,7 @@
-"""One model through one backend: how long it takes, what ran where, and whether the result is right.
+"""Runs one model through one backend: how long it takes, what ran where, and whether the result is right.
 
-Right is judged against float64: the same model computed in double precision is the reference, and a backend may be at
-most :data:`TOLERANCE` times as far from it as eager itself is in the model's own dtype.
+The reference is the same model computed in float64.  A backend's error may be at most :data:`TOLERANCE` times that of
+eager in the model's own dtype.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ import torchmux
 from .models import ModelFamily, Size
 
 TOLERANCE = 10.0
-"""A result is wrong when its error is more than this many times eager's own."""
+"""A result is wrong if its error is more than this many times eager's own."""
 
-# Both sides of a comparison are timed for about so long, and at least so often.
+# Both sides of a comparison are timed for about this long, and at least this many times.
 _SECONDS = 2.0
 _ROUNDS = 7
-# The threads of other runtimes spin for a while after a call, on the cores that eager needs; ONNX Runtime's between 10
-# and 50 ms, which makes a call of eager twice as slow.
+# The threads of other runtimes spin for a while after a call, on the cores that eager needs.  ONNX Runtime's spin for
+# between 10 and 50 ms, which makes a call of eager twice as slow.
 _QUIET = 0.05
 
 Outcome = Literal["right", "wrong", "failed", "unavailable"]
@@ -38,7 +38,7 @@ Outcome = Literal["right", "wrong", "failed", "unavailable"]
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of one model on one backend; the numbers are missing where it did not come to them.
+    """The result of one model on one backend; numbers that were not reached are missing.
 
     ``compile_seconds`` is the time to the first result, with empty caches.  ``error`` is the largest difference from
     float64 relative to the largest value, ``eager_error`` the same for eager.  ``share`` is the part of the operators
@@ -60,7 +60,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Subject:
-    """A model with inputs, what eager makes of them, and what float64 does."""
+    """A model with inputs, eager's results for them, and those of float64."""
 
     name: str
     model: torch.nn.Module
@@ -70,12 +70,12 @@ class Subject:
 
     @property
     def eager_error(self) -> float:
-        """How far eager is from float64."""
+        """Eager's error against float64."""
         return error_against(self.reference, self.eager)
 
     @property
     def bound(self) -> float:
-        """The largest error that is still right: for a model that eager computes exactly, that of one rounding."""
+        """The largest acceptable error: for a model that eager computes exactly, that of one rounding."""
         dtype = max((t.dtype for t in self.eager), key=lambda dtype: torch.finfo(dtype).eps)
         return TOLERANCE * max(self.eager_error, torch.finfo(dtype).eps)
 
@@ -95,7 +95,7 @@ def subject(family: ModelFamily, size: Size) -> Subject:
 
 
 def run(subject: Subject, backend: str) -> Trial:
-    """Compile the model, judge its first result, and time it against eager.  Errors become outcomes."""
+    """Compile the model, check its first result, and time it against eager.  Errors become outcomes."""
     torchmux.reset()
     try:
         with torch.no_grad():
@@ -103,7 +103,7 @@ def run(subject: Subject, backend: str) -> Trial:
     except torchmux.BackendUnavailable as error:
         return Trial(subject.name, backend, "unavailable", str(error))
     except Exception as error:
-        # A backend may raise anything, at compile time or in a call; the others still get their turn.
+        # A backend may raise anything, at compile time or in a call; the other backends still run.
         return Trial(subject.name, backend, "failed", f"{type(error).__name__}: {error}")
 
 
@@ -117,7 +117,7 @@ def start(backend: str) -> float:
 
 @contextlib.contextmanager
 def empty_caches() -> Iterator[None]:
-    """Compilers neither find what they compiled before nor leave anything behind."""
+    """A block in which compilers find no earlier results and leave none behind."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         found = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(folder, "inductor")
@@ -156,7 +156,7 @@ def _run(subject: Subject, backend: str) -> Trial:
 
 
 def _difference(subject: Subject, outputs: list[torch.Tensor], error: float) -> str:
-    """What is wrong with the outputs; empty when nothing is."""
+    """What is wrong with the outputs; empty if nothing is."""
     expected = [(tuple(t.shape), t.dtype) for t in subject.eager]
     found = [(tuple(t.shape), t.dtype) for t in outputs]
     if found != expected:
@@ -167,7 +167,7 @@ def _difference(subject: Subject, outputs: list[torch.Tensor], error: float) -> 
 
 
 def floats(value: Any) -> list[torch.Tensor]:
-    """The floating-point tensors in what a model returned, caches of keys and values included."""
+    """The floating-point tensors in a model's result, including caches of keys and values."""
     if isinstance(value, torch.Tensor):
         return [value] if value.is_floating_point() else []
     if isinstance(value, Mapping):
@@ -189,13 +189,13 @@ def error_against(reference: list[torch.Tensor], outputs: list[torch.Tensor]) ->
             continue
         difference = float((given.double() - exact).abs().max())
         scale = float(exact.abs().max()) or 1.0
-        # A NaN is no small difference, whatever it compares like.
+        # A NaN is not a small difference, although comparisons with it are false.
         worst = max(worst, math.inf if math.isnan(difference) else difference / scale)
     return worst
 
 
 def _speedup(eager: Callable[[], Any], compiled: Callable[[], Any]) -> float:
-    """Eager's median time over the compiled one's, called in turns so that a busy machine slows both."""
+    """Eager's median time divided by that of compiled code; alternating calls let a busy machine slow both."""
     eager_times: list[float] = []
     compiled_times: list[float] = []
     deadline = time.perf_counter() + _SECONDS

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from . import not_captured
+from .frame_hook import not_captured
 
 _NAME, _SETTINGS = "torch._dynamo", "torch._dynamo.config"
 _MARK = "__dynamo_disable"  # where an operator keeps what disable() made of it

@@ -1,4 +1,4 @@
-"""A runtime's bound inputs and outputs: what a call needs that can be prepared before it."""
+"""A runtime's bound inputs and outputs: the parts of a call that can be prepared ahead of time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Input:
 
     @classmethod
     def of(cls, position: int, value: Any) -> Input:
-        """What the fake tensor or symbolic number ``value`` tells."""
+        """What the fake tensor or symbolic number ``value`` determines."""
         if not isinstance(value, torch.Tensor):
             return cls(position, None, ())
         fixed = all(type(size) is int for size in value.shape)
@@ -58,6 +58,7 @@ class Binding(abc.ABC):
         "_arranged",
         "_known",
         "_numbers",
+        "_numbers_at",
         "_shapes",
         "_small",
         "_tensors",
@@ -76,6 +77,7 @@ class Binding(abc.ABC):
             kind.append((port, given.position))
         self._tensors, self._varying, self._numbers = tuple(tensors), tuple(varying), tuple(numbers)
         self._addresses: list[Any] = [None] * len(inputs)
+        self._numbers_at: dict[int, torch.Tensor] = {}
         self._shapes: dict[int, torch.Size] = {}
         self._known = tuple((at, r.shape, r.dtype, r.device) for at, r in enumerate(results) if r.shape is not None)
         self._small: dict[int, torch.Tensor] = {}
@@ -109,12 +111,18 @@ class Binding(abc.ABC):
         """The output that the runtime has allocated, without a copy."""
 
     @abc.abstractmethod
-    def bind_number(self, port: int, value: Any) -> None:
-        """Let input ``port`` be a size."""
-
-    @abc.abstractmethod
     def run(self) -> None:
         """Run with what is bound."""
+
+    # --- what is the same for all ---------------------------------------------------------------------------------
+
+    def _bind_number(self, port: int, value: int) -> None:
+        """Let input ``port`` be a size: models take an int64 scalar, which is always at the same address."""
+        scalar = self._numbers_at.get(port)
+        if scalar is None:
+            scalar = self._numbers_at[port] = torch.empty((), dtype=torch.int64)
+            self.bind_input(port, scalar)
+        scalar.fill_(value)
 
     # --- a call -------------------------------------------------------------------------------------------------------
 
@@ -139,7 +147,7 @@ class Binding(abc.ABC):
                 self.bind_input(port, value)
                 addresses[port], self._shapes[port] = address, value.shape
         for port, position in self._numbers:
-            self.bind_number(port, args[position])
+            self._bind_number(port, args[position])
         results: list[Any] = [None] * len(self.results)
         for port, shape, dtype, device in self._known:
             results[port] = made = torch.empty(shape, dtype=dtype, device=device)

@@ -1,9 +1,9 @@
-"""Parameters as constants of compiled code, watched as far as torch counts writes.
+"""Parameters as constants of compiled code, checked as far as torch counts writes.
 
-A runtime packs and folds what it knows to be constant, so a write to a parameter asks for new code.  torch counts the
-writes of its operators to a tensor, whoever calls them (an optimizer, ``load_state_dict``), and an assignment to
-``.data`` moves the tensor; both are looked at before each call.  What is written through ``.data``, NumPy or another
-alias that torch keeps no count of is not seen.  That is why constants must be asked for.
+A runtime packs and folds constants, so a write to a parameter requires new code.  torch counts the writes of its
+operators to a tensor, whatever calls them (an optimizer, ``load_state_dict``), and an assignment to ``.data`` moves the
+tensor.  Each call checks both first.  Writes through ``.data``, NumPy or another alias without a counter go undetected.
+That is why programs must request constants explicitly.
 """
 
 from __future__ import annotations
@@ -14,8 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.fx import GraphModule
 
-from torchmux.registry.report import output_code_of
+from torchmux.registry.spec import CompileRequest
+
+from ..pipeline.implementation import Told
+from .graphs import copy_graph
 
 log = logging.getLogger("torchmux.constants")
 
@@ -40,20 +44,20 @@ class Watched:
 
     @property
     def run(self) -> Any:
-        """The code that serves the parameters as they were last seen."""
+        """The code for the parameters as last seen."""
         return self._state[1]
 
     @property
     def cache_hit(self) -> bool:
-        return bool(getattr(self.run, "cache_hit", False))
+        return Told(self.run).cache_hit
 
     @property
     def notes(self) -> Sequence[str]:
-        return getattr(self.run, "notes", ())
+        return Told(self.run).notes
 
     @property
     def output_code(self) -> list[str]:
-        return output_code_of(self.run)
+        return Told(self.run).output_code
 
     def __call__(self, *args: Any) -> Sequence[Any]:
         state = self._state
@@ -65,18 +69,36 @@ class Watched:
         return state[1](*args)
 
     def _made(self, constants: Mapping[int, torch.Tensor]) -> tuple[Any, ...]:
-        # Read before compiling: what is written meanwhile asks for new code at the next call.
+        # Read before compiling: a write during compilation requires new code at the next call.
         seen = tuple((p, t.data_ptr(), None if t.is_inference() else t._version) for p, t in constants.items())
-        held = {p: t.detach() for p, t in constants.items()}  # so that no other tensor comes to lie there
+        held = {p: t.detach() for p, t in constants.items()}  # so that no other tensor gets the same address
         return seen, self._make(constants), held
 
     def _anew(self, args: Sequence[Any]) -> tuple[Any, ...]:
         with self._lock:
             seen = self._state[0]
             if any(_differs(args[position], address, version) for position, address, version in seen):
-                log.warning("parameters that were taken for constants have changed; they are taken anew")
+                log.warning("parameters that were treated as constants changed; recompiling with their new values")
                 self._state = self._made({position: args[position] for position, _, _ in seen})
             return self._state
+
+
+def watched(
+    freeze: bool,
+    gm: GraphModule,
+    example_inputs: Sequence[Any],
+    request: CompileRequest,
+    make: Callable[[GraphModule, Mapping[int, torch.Tensor]], Any],
+) -> Any:
+    """What ``make(gm, constants)`` compiles, with the parameters of ``gm`` as constants if ``freeze`` asks for that.
+
+    ``make`` may change the graph that it is given.
+    """
+    if not (freeze and request.static_inputs):
+        return make(gm, {})
+    return Watched(
+        lambda constants: make(copy_graph(gm), constants), {p: example_inputs[p] for p in request.static_inputs}
+    )
 
 
 def _differs(value: torch.Tensor, address: int, version: int | None) -> bool:

@@ -1,4 +1,4 @@
-"""Small surgery on ATen graphs that adapters of other runtimes need."""
+"""Small changes to ATen graphs that adapters for other runtimes need."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def outputs(gm: GraphModule) -> list[Node]:
 
 
 def copy_graph(gm: GraphModule) -> GraphModule:
-    """The same graph in nodes of its own, for a consumer that changes what it is given."""
+    """A copy of the graph, for a consumer that changes its argument."""
     graph = Graph()
     copied: dict[Node, Node] = {}
     for node in gm.graph.nodes:
@@ -45,9 +45,9 @@ def alone(node: Node) -> GraphModule:
     return GraphModule({}, graph)
 
 
-def lift_constants(gm: GraphModule, count: int) -> dict[int, torch.Tensor]:
-    """Make the tensors that the graph holds placeholders after the ``count`` others; returns them by position."""
-    constants: dict[int, torch.Tensor] = {}
+def lift_constants(gm: GraphModule) -> list[torch.Tensor]:
+    """Make the tensors that the graph holds placeholders after the others; returns them in order."""
+    constants = []
     for node in gm.graph.find_nodes(op="get_attr"):
         last = gm.graph.find_nodes(op="placeholder")
         tensor = getattr(gm, node.target)
@@ -56,8 +56,13 @@ def lift_constants(gm: GraphModule, count: int) -> dict[int, torch.Tensor]:
         lifted.meta = {"val": node.meta.get("val", tensor)}
         node.replace_all_uses_with(lifted)
         gm.graph.erase_node(node)
-        constants[count + len(constants)] = tensor.detach().contiguous()
+        constants.append(tensor.detach())
     return constants
+
+
+def held_names(gm: GraphModule) -> list[str]:
+    """The names of the tensors that the graph holds, in the order in which :func:`lift_constants` makes them inputs."""
+    return [str(node.target) for node in gm.graph.find_nodes(op="get_attr")]
 
 
 def freeze(gm: GraphModule, constants: Mapping[int, torch.Tensor]) -> None:

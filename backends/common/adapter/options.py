@@ -11,8 +11,8 @@ def freeze_option(what_for: str) -> Any:
     return field(
         default=False,
         metadata={
-            "help": f"in inference, take parameters and buffers for constants, {what_for}. Writes that torch counts "
-            "(optimizers, load_state_dict) are noticed before the next call, which compiles anew; you promise that "
-            "there are no others, as through .data or NumPy"
+            "help": f"in inference, treat parameters and buffers as constants, {what_for}. The next call detects "
+            f"writes that torch counts (optimizers, load_state_dict) and recompiles; you promise that there "
+            "are no other writes, such as through .data or NumPy"
         },
     )

@@ -1,11 +1,11 @@
-"""What became of a captured graph, kept so that the next process need not trace it.
+"""Recipes: the compiled form of a captured graph, stored so that the next process does not have to trace it.
 
-A *recipe* says which artifacts of the backend, which operators of torch and which constants make up the code of one
-captured graph, and what the report says of it.  It is filed under everything that tracing depends on: the captured
-graph with all arguments, what is known of the inputs, torch's global settings, the backend, its options, the versions
-and the sources of this package.  Whatever this cannot describe exactly is not kept, and traced each time: symbolic
-sizes (tracing them leaves guards), graphs that write to their inputs or record gradients, functions and operators that
-are not torch's own, tensor subclasses, autocast, modes of the program.
+A *recipe* says which artifacts of the backend, which torch operators and which constants form the code of one captured
+graph, and what the report says about it.  Its key has everything that tracing depends on: the captured graph with all
+arguments, what is known about the inputs, torch's global settings, the backend, its options, the versions and the
+sources of this package.  A graph that this cannot describe exactly is not stored, and is traced each time: symbolic
+sizes (tracing them adds guards), graphs that write to their inputs or record gradients, functions and operators that do
+not come from torch, tensor subclasses, autocast, modes of the program.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import hashlib
 import json
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,10 @@ from torch.fx.immutable_collections import immutable_list
 
 from torchmux import logs, torch_internals as internals
 from torchmux.registry.report import GraphReport, Placement
-from torchmux.registry.spec import CompileRequest
+from torchmux.registry.spec import CompiledPart, CompileRequest
 
 from ..pipeline import aliasing, lines
+from ..pipeline.implementation import Told
 from ..pipeline.partition import Part, Partition
 from .cache import ArtifactCache, describe, text_key
 from .listing import ATOMS, Unknown, called, found, operator_of_torch, packed, unpacked
@@ -44,13 +45,9 @@ _OWN = ("torch", "_operator", "builtins", "math")
 # --- the name of a recipe ---------------------------------------------------------------------------------------------
 
 
-def recipe_key(
-    gm: GraphModule, example_inputs: Sequence[Any], implementation: Any, request: CompileRequest
-) -> str | None:
+def recipe_key(gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> str | None:
     """The name under which the recipe of this compilation is filed; None if none may be kept."""
     try:
-        if not hasattr(implementation, "restore"):
-            raise Unknown("the backend restores no artifacts")
         return _key(gm, example_inputs, request)
     except Unknown as why:
         log.debug("a graph for %s is traced each time: %s", request.backend, why)
@@ -193,7 +190,7 @@ def keep(
     key: str,
     gm: GraphModule,
     split: Partition,
-    compiled: dict[int, Callable[..., Any]],
+    compiled: Mapping[int, Callable[..., Any]],
     report: GraphReport,
     origins: Sequence[int | None],
 ) -> None:
@@ -209,7 +206,7 @@ def keep(
 def _encode(
     gm: GraphModule,
     split: Partition,
-    compiled: dict[int, Callable[..., Any]],
+    compiled: Mapping[int, Callable[..., Any]],
     report: GraphReport,
     origins: Sequence[int | None],
 ) -> dict[str, Any]:
@@ -227,7 +224,7 @@ def _encode(
     steps: list[Any] = []
     for step in split.steps:
         if isinstance(step, Part):
-            artifact = getattr(compiled[id(step)], "artifact", None)
+            artifact = Told(compiled[id(step)]).artifact
             if artifact is None:
                 raise Unknown("a part has no artifact")
             steps.append([artifact, [number[v] for v in step.inputs], len(step.outputs)])
@@ -265,7 +262,10 @@ def _kept_constant(tensor: Any) -> dict[str, Any]:
 
 
 def follow(
-    content: bytes, captured: GraphModule, implementation: Any, report: GraphReport
+    content: bytes,
+    captured: GraphModule,
+    restore: Callable[[str, Mapping[str, torch.Tensor]], CompiledPart | None],
+    report: GraphReport,
 ) -> tuple[GraphModule, Partition, dict[int, Callable[..., Any]]] | None:
     """What :func:`assemble.assemble` takes, as it was when the recipe was kept; None if an artifact is gone.
 
@@ -283,7 +283,7 @@ def follow(
     for step in kept["steps"]:
         if type(step[2]) is int:
             artifact, taken, count = step
-            run = implementation.restore(artifact, constants)
+            run = restore(artifact, constants)
             if run is None:
                 return None
             inputs = [values[n] for n in taken]

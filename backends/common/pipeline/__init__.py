@@ -1,0 +1,16 @@
+"""From a captured graph and an implementation to a callable with a report, in the order in which a graph goes through.
+
+* ``pipeline``: :func:`~.pipeline.compile_graph`, which the registry calls, and what happens to a captured graph,
+* ``implementation``: the contract's optional members filled in; the only module that looks for them,
+* ``lines``: the user's line of each node, noted before tracing loses it,
+* ``aot``: the captured graph traced to functional ATen graphs, by ``make_fx`` or by torch's AOTAutograd,
+* ``tangents``: backward graphs that come when gradients do, for the gradients that there are,
+* ``decompose``: which operators are taken apart while tracing, and which stay whole,
+* ``parts``: one ATen graph compiled; it calls the modules from here on,
+* ``simplify``, ``floats``, ``symbols``: the graph made easier: dead writes, floats as tensors, arithmetic on sizes,
+* ``aliasing``: which nodes are views, share memory or write, and views among the results split off,
+* ``partition``: the nodes that the backend supports, in as few parts as there can be,
+* ``assemble``: a part as a graph of its own, and everything as one function again,
+* ``placing``: where each operator ended up, for the report, for ``strict`` and for the log,
+* ``runtime``: what surrounds compiled code in a call.
+"""

@@ -1,8 +1,8 @@
 """From a captured torch graph to functional ATen graphs.
 
-Inference takes the short way: ``make_fx`` below autograd.  It costs a third of AOTAutograd and spares the import of
-``torch._dynamo``.  Gradients, and the few inference graphs in which a mutation meets an alias, go through torch's
-AOTAutograd, which knows all of these rules.
+Inference uses ``make_fx`` below autograd.  It costs a third of AOTAutograd and avoids importing ``torch._dynamo``.
+Gradients, and the few inference graphs that combine mutation and aliasing, go through torch's AOTAutograd, which
+handles all of these rules.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Traced:
 
 
 def fake_inputs(gm: GraphModule, example_inputs: Sequence[Any]) -> tuple[Any, list[Any]]:
-    """The fake mode of ``gm`` and what stands for its inputs: FakeTensors, SymInts and plain numbers.
+    """The fake mode of ``gm`` and its fake inputs: FakeTensors, SymInts and plain numbers.
 
     They are what the capture left in ``meta["example_value"]``; a graph that has none gets static fakes made from
     ``example_inputs``.
@@ -66,7 +66,7 @@ def trace_inference(
     """
     table = {**{op: function for op, function in table.items() if op not in whole}, **honest_batch_norm()}
     with _tracing(mode):
-        # Aliases, so that an operator that changes a tensor's sizes leaves the capture's own tensors as they are.
+        # Aliases, so that an operator that changes a tensor's sizes does not change the capture's own tensors.
         inputs = [_alias(f) for f in fakes]
     shapes = [_geometry(f) for f in inputs]
     results: list[Any] = []

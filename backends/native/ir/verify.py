@@ -271,9 +271,9 @@ def verify_program(checked: Program, after: str) -> None:
                 view(ref, wrong)
             if isinstance(item, Product):
                 product(item, wrong)
-    for result in checked.outputs:
-        if isinstance(result, TensorRef):
-            view(result, reporter(after, result))
+    for output in checked.outputs:
+        if isinstance(output, TensorRef):
+            view(output, reporter(after, output))
     order(checked.items, checked, after)
     _written_once(checked, after)
 

@@ -1,4 +1,4 @@
-"""Arithmetic, comparisons and functions of single elements."""
+"""Elementwise arithmetic, comparisons and functions."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def _div_mode(ctx: Context, a: Any, b: Any, rounding_mode: str | None = None) ->
             return floor_divide(x, y)
         if not ops.is_float(x.dtype):
             if not (y.op == "const" and y.attr > 0):
-                raise Unsupported("integers divided, rounding to zero")
+                raise Unsupported("integer division with rounding to zero")
             down = binary("floor_div", x, y)
             inexact = compare("ne", binary("floor_rem", x, y), _like(x, 0))
             up = binary("and", inexact, compare("lt", x, _like(x, 0)))

@@ -1,0 +1,7 @@
+"""From a Relax function to code.
+
+* ``build``: the passes of TVM in order, and an executable as bytes,
+* ``schedule``: vectorized, parallel loops for each kernel that TVM has fused,
+* ``tuning``: better schedules looked for by measuring, if an option asks for it,
+* ``tuner``: the process of its own in which that happens.
+"""

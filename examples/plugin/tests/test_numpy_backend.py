@@ -1,10 +1,10 @@
-"""What a third party tests of its own backend: right results, and nothing left out without a word."""
+"""What a third party tests of its own backend: correct results, and a report of every fallback."""
 
 import pytest
 import torch
 
 import torchmux
-from torchmux.registry import resolve
+from torchmux.registry import Backend, resolve
 
 
 class Small(torch.nn.Module):
@@ -37,6 +37,12 @@ def test_what_numpy_lacks_is_named():
     function = resolve("numpy").compile(torch.fx.symbolic_trace(Sine()), [torch.randn(3)], training=False)
     assert [p.placed_on for p in function.report.placements] == ["eager"]
     assert "aten.sin.default is not among" in function.report.placements[0].reason
+
+
+def test_it_follows_the_contract():
+    from torchmux_numpy.backend import NumpyBackend
+
+    assert isinstance(NumpyBackend(), Backend)
 
 
 def test_misspelt_option():

@@ -9,10 +9,10 @@ from torchmux.registry import BackendSpec
 
 @dataclass
 class NumpyOptions:
-    """What ``options={...}`` may hold; torchmux checks names and types."""
+    """The options for ``options={...}``; torchmux checks names and types."""
 
     matmul_precision: Literal["model", "float64"] = field(
-        default="model", metadata={"help": "compute matrix products in the model's dtype, or in float64 and round"}
+        default="model", metadata={"help": "compute matrix products in the model's dtype, or in float64 with rounding"}
     )
 
 
@@ -23,12 +23,12 @@ SPEC = BackendSpec(
     requires=("numpy>=1.26",),
     install="python -m pip install torchmux-numpy",
     graph="aten",
-    training=True,  # torchmux splits training graphs; each half is a graph like any other
+    training=True,  # torchmux splits training graphs; each half is an ordinary graph
     dynamic_shapes=True,
     devices=("cpu",),
     dtypes=("float32", "float64"),
     options=NumpyOptions,
     modes={"precise": {"matmul_precision": "float64"}},
     fingerprint=lambda: f"numpy {importlib.metadata.version('numpy')}",
-    priority=-10,  # never chosen by itself
+    priority=-10,  # never the default
 )

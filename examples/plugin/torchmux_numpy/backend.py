@@ -1,4 +1,4 @@
-"""The implementation: which nodes numpy can take, and how a graph of them runs."""
+"""The implementation: which nodes numpy accepts, and how a graph of them runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.fx.node import map_arg
 
-from torchmux.registry import CompileRequest
+from torchmux.registry import CompiledPart, CompileRequest
 
 aten = torch.ops.aten
 
@@ -33,8 +33,10 @@ TABLE: dict[Any, Callable[..., Any]] = {
 
 
 class NumpyBackend:
+    """Follows `torchmux.registry.Backend`; of the optional members in `BackendExtras` it needs none."""
+
     def supports(self, node: torch.fx.Node) -> Literal[True] | str:
-        """``True``, or the reason why this node stays with eager; the user reads it in the report."""
+        """``True``, or the reason why this node runs in eager; users read it in the report."""
         if node.target not in TABLE:
             return f"{node.target} is not among the operators that numpy runs here"
         if node.kwargs:
@@ -44,17 +46,15 @@ class NumpyBackend:
         for tensor in operands:
             if isinstance(tensor, torch.Tensor) and tensor.device.type != "cpu":
                 return f"numpy does not run on {tensor.device.type}"
-            # One dtype throughout: how numpy promotes mixed ones is not how torch does.
+            # One dtype throughout: numpy and torch promote mixed dtypes differently.
             if isinstance(tensor, torch.Tensor) and tensor.dtype is not value.dtype:
-                return f"numpy would promote {tensor.dtype} and {value.dtype} in its own way"
+                return f"numpy promotes {tensor.dtype} and {value.dtype} differently from torch"
         if value.dtype not in (torch.float32, torch.float64):
-            return f"numpy is used for float32 and float64, not {value.dtype}"
+            return f"numpy is used only for float32 and float64, not {value.dtype}"
         return True
 
-    def compile(
-        self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], request: CompileRequest
-    ) -> Callable[..., tuple[Any, ...]]:
-        """A callable on flat inputs; every node has passed :meth:`supports`, and the options are checked."""
+    def compile(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> CompiledPart:
+        """A callable on flat inputs; every node passed :meth:`supports`, and the options are checked."""
         precise = request.options.matmul_precision == "float64"
         nodes = list(gm.graph.nodes)
         orders = [
@@ -69,7 +69,7 @@ class NumpyBackend:
                     value = next(remaining)
                     values[node] = value.detach().numpy() if isinstance(value, torch.Tensor) else value
                 elif node.op == "call_function":
-                    # A result without dimensions would come back as a numpy scalar.
+                    # A result without dimensions would become a numpy scalar.
                     values[node] = np.asarray(TABLE[node.target](*map_arg(node.args, values.get), precise))
                 elif node.op == "output":
                     results = map_arg(node.args[0], values.get)
@@ -80,7 +80,7 @@ class NumpyBackend:
 
 
 def _as_torch(value: Any, order: tuple[int, ...]) -> Any:
-    """A result, laid out as eager's: what comes next may take a view of it, and numpy chooses in its own way."""
+    """A result in eager's memory layout: later operators may take views of it, and numpy chooses its own layout."""
     if not isinstance(value, np.ndarray):
         return value
     result = torch.from_numpy(value)

@@ -1,16 +1,18 @@
-"""``collections.deque``: a sequence of values that drops from the far end once it is full."""
+"""``collections.deque``: a sequence of values that drops items from the opposite end when it is full."""
 
 from __future__ import annotations
 
 import collections
 from typing import TYPE_CHECKING, Any
 
-from ...breaks import NOT_REBUILDABLE, GraphBreak
-from ...guards.sources import Source, attr, item
-from ..base import Raised, Value, call_handler
+from ...breaks import C_FUNCTION, NOT_REBUILDABLE, GraphBreak
+from ...guards.kinds.containers import Length
+from ...guards.sources import Attr, Item, Source
+from ..base import Lazy, Raised, Value
+from ..builtin_methods import builtin_method, call_builtin_method
 from ..constants import ConstValue
-from .iterators import SequenceIterator
-from .sequences import Lazy, SequenceValue, SliceValue
+from .iteration import SequenceIterator
+from .sequences import SequenceValue, SliceValue
 
 if TYPE_CHECKING:
     from ...trace.tracer import FrameWriter, Tracer
@@ -76,17 +78,14 @@ class DequeValue(SequenceValue):
         return DequeIterator(self, self.unpack(tr))
 
     def getattr(self, tr: Tracer, name: str) -> Value:
-        from ..objects import builtin_method
-
         return ConstValue(self.maxlen) if name == "maxlen" else builtin_method(tr, self, name)
 
     def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        method = _METHODS.get(name)
-        if method is not None:
-            return call_handler(method, f"deque.{name}", (tr, self, *args), kwargs)
-        from ..methods import call_builtin_method
-
         return call_builtin_method(tr, self, collections.deque, name, args, kwargs)
+
+    def write_back(self, out: FrameWriter, target: str) -> list[str]:
+        text = out.container("[", "]", self.items(out.tr))
+        return [f"{target}.clear()", f"{target}.extend({text})"]
 
     def rebuild(self, out: FrameWriter) -> str:
         items = out.container("[", "]", self.items(out.tr))
@@ -113,8 +112,15 @@ class DequeIterator(SequenceIterator):
 
     def rebuild(self, out: FrameWriter) -> str:
         if self.owner.version != self.version:
-            raise GraphBreak(NOT_REBUILDABLE, "an iterator over a deque that has changed")
+            raise GraphBreak(NOT_REBUILDABLE, "an iterator over a deque that changed")
         return out.late_iterator(out.value(self.owner), self.position) if self in out.direct else super().rebuild(out)
+
+
+def _init(tr: Tracer, owner: DequeValue, iterable: Value | None = None, maxlen: Value = NONE) -> Value:
+    if maxlen.const(tr) != owner.maxlen:
+        raise GraphBreak(C_FUNCTION, "deque.__init__ of a deque with another maxlen")
+    owner.replace(tr, [])
+    return NONE if iterable is None else _extend(tr, owner, iterable)
 
 
 def _append(tr: Tracer, owner: DequeValue, value: Value) -> Value:
@@ -163,7 +169,9 @@ def _reverse(tr: Tracer, owner: DequeValue) -> Value:
     return NONE
 
 
-_METHODS: dict[str, Any] = {
+DequeValue.METHODS = {
+    **SequenceValue.METHODS,
+    "__init__": _init,
     "append": _append,
     "appendleft": _appendleft,
     "extend": _extend,
@@ -184,7 +192,7 @@ def wrap_deque(tr: Tracer, obj: collections.deque, source: Source | None) -> Deq
     """An existing deque: its length is guarded now, its elements when they are read."""
     if source is not None:
         tr.guards.type_is(source, collections.deque)
-        tr.guards.add(source, f"len({{0}}) == {len(obj)}", (), f"has length {len(obj)}")
-        tr.guards.equals(attr(source, "maxlen"), obj.maxlen)
-    items = [Lazy(x, item(source, i) if source else None) for i, x in enumerate(obj)]
+        tr.guards.add(Length(source, len(obj)))
+        tr.guards.equals(Attr(source, "maxlen"), obj.maxlen)
+    items = [Lazy(x, Item(source, i) if source else None) for i, x in enumerate(obj)]
     return DequeValue(items, obj.maxlen, source, lazy=True)

@@ -1,212 +1,27 @@
-"""Iterators.  Those that can outlive a graph break know how to rebuild themselves at the position they have reached."""
+"""Iterators over iterators, generators, and iterators from outside; each container has its own iterator beside it.
+
+Those that can outlive a graph break know how to rebuild themselves at the position that they have reached.
+"""
 
 from __future__ import annotations
 
-import collections
 import gc
 import itertools
 import operator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...breaks import NOT_REBUILDABLE, OPERATION, SUSPENDED, GraphBreak
-from ...guards.sources import call, item
+from ...guards.kinds.iterators import IsStrict, ItemsLeft, StandsAt
+from ...guards.sources import Item, IteratedDict, IteratorArguments
 from ..base import Raised, Value
 from ..constants import ConstValue
+from .iteration import IteratorValue
+from .mappings import DictIterator
+from .sequences import LiveIterator, RangeIterator, TupleValue
 
 if TYPE_CHECKING:
-    from ...trace.tracer import FrameWriter, Tracer
-    from .mappings import DictValue
-    from .sequences import SequenceValue
-    from .sets import SetValue
-
-
-class IteratorValue(Value):
-    __slots__ = ()
-
-    def iter(self, tr: Tracer) -> Value:
-        return self
-
-    def truth(self, tr: Tracer) -> bool:
-        return True
-
-    def hash_key(self, tr: Tracer) -> Any:
-        return self
-
-    def getattr(self, tr: Tracer, name: str) -> Value:
-        from ..objects import builtin_method
-
-        return builtin_method(tr, self, name)
-
-    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if name == "__iter__":
-            return self
-        if name == "__next__":
-            element = self.next(tr)
-            if element is None:
-                raise Raised(tr.make_exception(StopIteration))
-            return element
-        return super().call_method(tr, name, args, kwargs)
-
-
-class SequenceIterator(IteratorValue):
-    """Over a fixed list of values."""
-
-    __slots__ = ("items", "position")
-
-    def __init__(self, items: list[Value]) -> None:
-        self.items = items
-        self.position = 0
-        self.source = None
-
-    def pytype(self) -> type:
-        return type(iter(()))
-
-    def next(self, tr: Tracer) -> Value | None:
-        if self.position >= len(self.items):
-            return None
-        self.position += 1
-        return self.items[self.position - 1]
-
-    def rebuild(self, out: FrameWriter) -> str:
-        return f"iter({out.container('[', ']', self.items[self.position :])})"
-
-
-class SetIterator(SequenceIterator):
-    """Over a set, whose size must not change meanwhile."""
-
-    __slots__ = ("owner", "size")
-
-    def __init__(self, owner: SetValue, items: list[Value]) -> None:
-        super().__init__(items)
-        self.owner = owner
-        self.size = len(items)
-
-    def pytype(self) -> type:
-        return type(iter(set()))
-
-    def next(self, tr: Tracer) -> Value | None:
-        if self.size < 0:
-            return None
-        if len(self.owner.entries) != self.size:
-            self.size = -1
-            raise Raised(tr.make_exception(RuntimeError, "Set changed size during iteration"))
-        element = super().next(tr)
-        if element is None:
-            self.size = -1
-        elif element not in self.owner.entries.values():
-            raise GraphBreak(OPERATION, "a set gets other elements while it is iterated")
-        return element
-
-    def rebuild(self, out: FrameWriter) -> str:
-        if self.size >= 0 and len(self.owner.entries) != self.size:
-            raise GraphBreak(NOT_REBUILDABLE, "an iterator over a set that has changed")
-        if self in out.direct and self.size >= 0:
-            return out.late_iterator(out.value(self.owner), self.position)
-        return super().rebuild(out)
-
-
-class LiveIterator(IteratorValue):
-    """Over a list or tuple value; like Python's, it sees what is appended meanwhile."""
-
-    __slots__ = ("owner", "position")
-
-    def __init__(self, owner: SequenceValue) -> None:
-        self.owner = owner
-        self.position = 0
-        self.source = None
-
-    def pytype(self) -> type:
-        return type(iter([])) if self.owner.pytype() is list else type(iter(()))
-
-    def next(self, tr: Tracer) -> Value | None:
-        if self.position < 0 or self.position >= len(self.owner._items):
-            self.position = -1  # what is appended after the end is not seen
-            return None
-        self.position += 1
-        return self.owner.at(tr, self.position - 1)
-
-    def rebuild(self, out: FrameWriter) -> str:
-        if self.position < 0:
-            return "iter([])" if self.pytype() is type(iter([])) else "iter(())"
-        variable = out.temporary(f"iter({out.value(self.owner)})")
-        out.late.append(f"{variable}.__setstate__({self.position})")  # the list may still have to grow up to there
-        return variable
-
-
-class DictIterator(IteratorValue):
-    """Over the keys, values or items of a dictionary, whose values may change meanwhile, but not its keys."""
-
-    __slots__ = ("keys", "kind", "owner", "position", "version")
-
-    def __init__(self, tr: Tracer, owner: DictValue, kind: str) -> None:
-        owner.guard_keys(tr)
-        self.owner = owner
-        self.kind = kind
-        self.keys = list(owner.entries)
-        self.position = 0
-        self.version = owner.version
-        self.source = None
-
-    def pytype(self) -> type:
-        return type(iter(getattr({}, self.kind)()))
-
-    def next(self, tr: Tracer) -> Value | None:
-        if self.position < 0:
-            return None
-        if self.owner.version != self.version:
-            self._keys_changed(tr)
-        if self.position >= len(self.keys):
-            self.position = -1
-            return None
-        self.position += 1
-        return self.owner.view_item(tr, self.kind, self.keys[self.position - 1])
-
-    def _keys_changed(self, tr: Tracer) -> None:
-        if len(self.owner.entries) != len(self.keys):
-            kind = (
-                "OrderedDict mutated"
-                if issubclass(self.owner.cls, collections.OrderedDict)
-                else "dictionary changed size"
-            )
-            raise Raised(tr.make_exception(RuntimeError, f"{kind} during iteration"))
-        if list(self.owner.entries) != self.keys:
-            raise GraphBreak(OPERATION, "a dictionary gets other keys while it is iterated")
-
-    def rebuild(self, out: FrameWriter) -> str:
-        """For a loop the real thing; elsewhere the rest, read when it is asked for, as values may still change."""
-        if self.owner.version != self.version:
-            raise GraphBreak(NOT_REBUILDABLE, "an iterator over a dictionary whose keys have changed")
-        if self in out.direct and self.position >= 0:
-            return out.late_iterator(f"{out.value(self.owner)}.{self.kind}()", self.position)
-        keys = out.container(
-            "[", "]", [self.owner.entries[key][0] for key in self.keys[self.position :]] if self.position >= 0 else []
-        )
-        if self.kind == "keys":
-            return f"iter({keys})"
-        variable = out.temporary(keys)
-        values = f"map({out.value(self.owner)}.__getitem__, {variable})"
-        return values if self.kind == "values" else f"zip({variable}, {values})"
-
-
-class RangeIterator(IteratorValue):
-    __slots__ = ("position", "value")
-
-    def __init__(self, value: range) -> None:
-        self.value = value
-        self.position = 0
-        self.source = None
-
-    def pytype(self) -> type:
-        return type(iter(range(0)))
-
-    def next(self, tr: Tracer) -> Value | None:
-        if self.position >= len(self.value):
-            return None
-        self.position += 1
-        return ConstValue(self.value[self.position - 1])
-
-    def rebuild(self, out: FrameWriter) -> str:
-        return f"iter({self.value[self.position :]!r})"
+    from ...trace.tracer import ActiveFrame, FrameWriter, Tracer
 
 
 class EnumerateIterator(IteratorValue):
@@ -221,8 +36,6 @@ class EnumerateIterator(IteratorValue):
         return enumerate
 
     def next(self, tr: Tracer) -> Value | None:
-        from .sequences import TupleValue
-
         element = self.inner.next(tr)
         if element is None:
             return None
@@ -245,8 +58,6 @@ class ZipIterator(IteratorValue):
         return zip
 
     def next(self, tr: Tracer) -> Value | None:
-        from .sequences import TupleValue
-
         row: list[Value] = []
         for position, inner in enumerate(self.inners):
             element = inner.next(tr)
@@ -291,7 +102,7 @@ class MapIterator(IteratorValue):
             args.append(element)
         try:
             return self.function.call(tr, args, {})
-        except Raised as raised:  # to whoever walks the map, it has ended
+        except Raised as raised:  # for the consumer of the map, it has ended
             if issubclass(raised.value.pytype(), StopIteration):
                 return None
             raise
@@ -348,7 +159,7 @@ class ExistingIterator(IteratorValue):
 
     def next(self, tr: Tracer) -> Value | None:
         if self.inner and tr.frame is not None and tr.frame.stack and tr.frame.stack[-1] is self:
-            raise GraphBreak(OPERATION, "an iterator that another iterator takes from as well")
+            raise GraphBreak(OPERATION, "an iterator that another iterator also consumes")
         if not self.inner:
             tr.effects.changed(self)
         element = self.mirror.next(tr)
@@ -358,11 +169,22 @@ class ExistingIterator(IteratorValue):
             self.taken += 1
         return element
 
+    def write_back(self, out: FrameWriter, target: str) -> list[str]:
+        return [f"{out.names.const(advance)}({target}, {self.taken}, {self.exhausted})"]
+
+
+def advance(iterator: Iterator, count: int, exhausted: bool) -> None:
+    """Take from a real iterator what the trace took from its mirror."""
+    for _ in itertools.islice(iterator, count):
+        pass
+    if exhausted:
+        next(iterator, None)
+
 
 def wrap_iterator(tr: Tracer, obj: Any, source: Any) -> Value | None:
     """The value of an existing builtin iterator; None for a class whose state cannot be read.
 
-    The state is what ``__reduce__`` tells: the function that makes such an iterator, its arguments, and the position.
+    The state comes from ``__reduce__``: the function that makes such an iterator, its arguments, and the position.
     """
     cls = type(obj)
     if source is not None and cls in _OVER_DICTS:
@@ -372,55 +194,48 @@ def wrap_iterator(tr: Tracer, obj: Any, source: Any) -> Value | None:
     _, args, *position = obj.__reduce__()
     tr.guards.type_is(source, cls)
     start = position[0] if position and position[0] is not None else 0
-    arguments = call(source, "{0}.__reduce__()[1]", "{0}")
+    arguments = IteratorArguments(source)
     if cls in (enumerate, zip, map):
         inners = []
         for index, arg in enumerate(args):
             if cls is map and index == 0:
                 continue
             if cls is enumerate and index == 1:
-                tr.guards.equals(item(arguments, 1), arg)
+                tr.guards.equals(Item(arguments, 1), arg)
                 continue
-            inner = tr.wrap(arg, item(arguments, index))
+            inner = tr.wrap(arg, Item(arguments, index))
             if isinstance(inner, ExistingIterator):
                 inner.inner = True
             inners.append(inner)
         if cls is enumerate:
             return ExistingIterator(obj, EnumerateIterator(inners[0], args[1]), source)
         if cls is map:
-            return ExistingIterator(obj, MapIterator(tr.wrap(args[0], item(arguments, 0)), inners), source)
+            return ExistingIterator(obj, MapIterator(tr.wrap(args[0], Item(arguments, 0)), inners), source)
         strict = bool(position and position[0])
-        tr.guards.add(
-            source, f"(len({{0}}.__reduce__()) > 2) is {strict}", (), "is strict" if strict else "is not strict"
-        )
+        tr.guards.add(IsStrict(source, strict))
         return ExistingIterator(obj, ZipIterator(inners, strict), source)
-    tr.guards.add(
-        source,
-        "({0}.__reduce__()[2:] or (None,))[0] == {1}",
-        (position[0] if position else None,),
-        f"stands at {start}",
-    )
+    tr.guards.add(StandsAt(source, position[0] if position else None))
     contents = args[0]
     if isinstance(contents, range):
-        tr.guards.equals(item(arguments, 0), contents)
+        tr.guards.equals(Item(arguments, 0), contents)
         return ExistingIterator(obj, RangeIterator(contents[start:]), source)
     if type(contents) not in (list, tuple):
         return None
-    owner: Any = tr.wrap(contents, item(arguments, 0))
+    owner: Any = tr.wrap(contents, Item(arguments, 0))
     mirror = LiveIterator(owner)
     mirror.position = start
     return ExistingIterator(obj, mirror, source)
 
 
 def _wrap_dict_iterator(tr: Tracer, obj: Any, source: Any) -> Value | None:
-    """An iterator over a dictionary tells what is left; the garbage collector knows the dictionary."""
+    """An iterator over a dictionary reports how much is left; the garbage collector knows the dictionary."""
     tr.guards.type_is(source, type(obj))
     left = operator.length_hint(obj)
-    tr.guards.add(source, f"{{1}}({{0}}) == {left}", (operator.length_hint,), f"has {left} items left")
+    tr.guards.add(ItemsLeft(source, left))
     referents = gc.get_referents(obj)
     if not left or not referents or not isinstance(referents[0], dict):
         return None  # at its end, or the dictionary has changed
-    owner: Any = tr.wrap(referents[0], call(source, "{1}({0})[0]", "dictionary of {0}", (gc.get_referents,)))
+    owner: Any = tr.wrap(referents[0], IteratedDict(source))
     if not hasattr(owner, "entries") or len(owner.entries) < left:
         return None
     mirror = DictIterator(tr, owner, _OVER_DICTS[type(obj)])
@@ -475,7 +290,7 @@ class GeneratorValue(IteratorValue):
 
     __slots__ = ("done", "frame", "running", "started")
 
-    def __init__(self, frame: Any) -> None:
+    def __init__(self, frame: ActiveFrame) -> None:
         self.frame = frame
         self.started = False
         self.done = False

@@ -1,6 +1,6 @@
 """Dictionaries and their views.
 
-A dictionary from outside is guarded key by key as it is read; its whole key list is guarded only when it is iterated,
+A dictionary from outside is guarded key by key as it is read; its whole key list is guarded only if it is iterated,
 measured or changed.
 """
 
@@ -9,16 +9,20 @@ from __future__ import annotations
 import collections
 from typing import TYPE_CHECKING, Any
 
-from ...breaks import OPERATION, GraphBreak
-from ...guards.sources import Source, call, raw_item
-from ..base import Raised, Value
+from ...breaks import C_FUNCTION, NOT_REBUILDABLE, OPERATION, GraphBreak
+from ...guards.kinds.containers import HasKey, HasKeyFrom, Keys, KeyTypes, Length, NotEmpty, SameKeys
+from ...guards.sources import Attr, DictKey, Item, RawItem, Source
+from ..base import Lazy, Raised, Value
+from ..builtin_methods import builtin_method, call_builtin_method
 from ..constants import ConstValue
-from .sequences import Lazy, TupleValue
+from .iteration import IteratorValue, SequenceIterator
+from .sequences import TupleValue
 from .sets import SetValue
 
 if TYPE_CHECKING:
     from ...trace.tracer import FrameWriter, Tracer
 
+NONE, TRUE = ConstValue(None), ConstValue(True)
 _CONST_KEYS = (str, int, bool, float, type(None))
 
 
@@ -56,19 +60,12 @@ class DictValue(Value):
         keys = tuple(self.obj)
         if any(type(key) is not str for key in keys):
             kinds = tuple(map(type, keys))  # 1, True and 1.0 are equal
-            tr.guards.add(self.source, "tuple(map(type, {0})) == {1}", (kinds,), "has keys of the same types")
+            tr.guards.add(KeyTypes(self.source, kinds))
         if all(type(key) in _CONST_KEYS for key in keys):
-            tr.guards.add(
-                self.source,
-                "tuple({0}) == {1}",
-                (keys,),
-                f"has the keys {list(keys)!r:.80}".replace("{", "{{").replace("}", "}}"),
-            )
+            tr.guards.add(Keys(self.source, keys))
         else:
-            tr.guards.add(self.source, "len({0}) == " + str(len(keys)), (), f"has {len(keys)} keys")
-            tr.guards.add(
-                self.source, "all(map({2}.is_, {0}, {1}))", (keys, __import__("operator")), "has the same keys"
-            )
+            tr.guards.add(Length(self.source, len(keys), "keys"))
+            tr.guards.add(SameKeys(self.source, keys))
 
     def lookup(self, tr: Tracer, key: Value) -> Value | None:
         """The element under ``key``, or None; guards presence or absence of this key only."""
@@ -86,13 +83,11 @@ class DictValue(Value):
 
     def _guard_presence(self, tr: Tracer, key: Value, hashed: Any, present: bool) -> None:
         assert self.source is not None
-        words = f"has {'a' if present else 'no'} key {key.describe():.60}".replace("{", "{{").replace("}", "}}")
+        what = f"{key.describe():.60}"
         if key.source is not None and not key.is_const():
-            tr.guards.contains(self.source, self._base(), key.source, present, words)
+            tr.guards.add(HasKeyFrom(self.source, self._base(), key.source, present, what))
             return
-        tr.guards.add(
-            self.source, f"{{2}}.__contains__({{0}}, {{1}}) is {present}", (tr.stable(hashed), self._base()), words
-        )
+        tr.guards.add(HasKey(self.source, self._base(), tr.stable(hashed), present, what))
 
     def has(self, tr: Tracer, key: Value) -> bool:
         hashed = key.hash_key(tr)
@@ -114,9 +109,7 @@ class DictValue(Value):
 
     def truth(self, tr: Tracer) -> bool:
         if not self._keys_guarded and self.source is not None and tr.effects.is_clean(self):
-            tr.guards.add(
-                self.source, "{0}" if self.entries else "not {0}", (), "is not empty" if self.entries else "is empty"
-            )
+            tr.guards.add(NotEmpty(self.source, bool(self.entries)))
         return bool(self.entries)
 
     def length(self, tr: Tracer) -> Value:
@@ -137,8 +130,6 @@ class DictValue(Value):
         return ConstValue(self.has(tr, item))
 
     def iter(self, tr: Tracer) -> Value:
-        from .iterators import DictIterator
-
         return DictIterator(tr, self, "keys")
 
     def view_item(self, tr: Tracer, kind: str, hashed: Any) -> Value:
@@ -157,7 +148,7 @@ class DictValue(Value):
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def _change(self, tr: Tracer) -> None:
-        self.values(tr)  # the write-back needs every element, as it is now
+        self.values(tr)  # the write-back needs the current value of every element
         tr.effects.changed(self)
 
     def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
@@ -182,8 +173,6 @@ class DictValue(Value):
     # --- attributes ------------------------------------------------------------------------------------------------
 
     def getattr(self, tr: Tracer, name: str) -> Value:
-        from ..objects import builtin_method
-
         if name == "default_factory" and self.cls is collections.defaultdict:
             return self.default_factory or ConstValue(None)
         if name in self.attrs:
@@ -203,8 +192,6 @@ class DictValue(Value):
         self.attrs[name] = value
 
     def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from ..methods import call_builtin_method
-
         return call_builtin_method(tr, self, self.cls, name, args, kwargs)
 
     def arg(self, tr: Tracer) -> Any:
@@ -241,6 +228,192 @@ class DictValue(Value):
             out.line(f"{variable}.{name} = {out.value(value)}")
         return variable
 
+    def write_back(self, out: FrameWriter, target: str) -> list[str]:
+        base = out.names.const(self._base())
+        self.values(out.tr)
+        pairs = [(out.value(key), out.value(element)) for key, element in self.entries.values()]
+        writes = [f"{base}.__setitem__({target}, {key}, {element})" for key, element in pairs]
+        return [f"{base}.clear({target})", *writes] if self.version else writes  # new values leave iterators alone
+
+    def fill(self, out: FrameWriter, variable: str) -> None:
+        base = out.names.const(self._base())
+        self.values(out.tr)
+        for key, element in self.entries.values():
+            out.line(f"{base}.__setitem__({variable}, {out.value(key)}, {out.value(element)})")
+
+
+# --- methods -------------------------------------------------------------------------------------------------------
+
+
+def _init(tr: Tracer, owner: DictValue, *args: Value, **kwargs: Value) -> Value:
+    if owner.cls is collections.defaultdict:
+        raise GraphBreak(C_FUNCTION, "defaultdict.__init__ of an existing dictionary")
+    return _update(tr, owner, *args, **kwargs)  # the former entries stay
+
+
+def _get(tr: Tracer, owner: DictValue, key: Value, default: Value = NONE) -> Value:
+    return owner.lookup(tr, key) or default
+
+
+def _setdefault(tr: Tracer, owner: DictValue, key: Value, default: Value = NONE) -> Value:
+    found = owner.lookup(tr, key)
+    if found is None:
+        owner.setitem(tr, key, default)
+        return default
+    return found
+
+
+def _pop(tr: Tracer, owner: DictValue, key: Value, *default: Value, **named: Value) -> Value:
+    found = owner.lookup(tr, key)
+    if found is None:
+        fallback = [*default, *named.values()]
+        if fallback:
+            return fallback[0]
+        raise Raised(tr.make_exception_from_values(KeyError, [key]))
+    owner.delitem(tr, key)
+    return found
+
+
+def _popitem(tr: Tracer, owner: DictValue, last: Value = TRUE) -> Value:
+    keys = owner.keys(tr)
+    if not keys:
+        message = (
+            "dictionary is empty"
+            if issubclass(owner.cls, collections.OrderedDict)
+            else "popitem(): dictionary is empty"
+        )
+        raise Raised(tr.make_exception(KeyError, message))
+    key = keys[-1 if last.truth(tr) else 0]
+    element = owner.getitem(tr, key)
+    owner.delitem(tr, key)
+    return TupleValue([key, element])
+
+
+def _update(tr: Tracer, owner: DictValue, *others: Value, **kwargs: Value) -> Value:
+    for other in others:
+        for key, element in pairs(tr, other):
+            owner.setitem(tr, key, element)
+    for name, element in kwargs.items():
+        owner.setitem(tr, ConstValue(name), element)
+    return NONE
+
+
+def pairs(tr: Tracer, other: Value) -> list[tuple[Value, Value]]:
+    """What ``dict(other)`` would take as keys and values: a mapping, or an iterable of pairs."""
+    mapping = tr.as_mapping(other)
+    if isinstance(mapping, DictValue):
+        return list(zip(mapping.keys(tr), mapping.values(tr), strict=True))
+    if hasattr(other.pytype(), "keys"):
+        return [(key, other.getitem(tr, key)) for key in other.call_method(tr, "keys", [], {}).unpack(tr)]
+    result = []
+    for pair in other.unpack(tr):
+        key, element = pair.unpack(tr)
+        result.append((key, element))
+    return result
+
+
+def _clear(tr: Tracer, owner: DictValue) -> Value:
+    owner.replace(tr, {})
+    return NONE
+
+
+def _copy(tr: Tracer, owner: DictValue) -> Value:
+    owner.values(tr)
+    copy = DictValue(
+        dict(zip((k.hash_key(tr) for k in owner.keys(tr)), owner.entries.values(), strict=True)), cls=owner.cls
+    )
+    copy.default_factory = owner.default_factory
+    return copy
+
+
+def _move_to_end(tr: Tracer, owner: DictValue, key: Value, last: Value = TRUE) -> Value:
+    element = owner.getitem(tr, key)
+    hashed = key.hash_key(tr)
+    entries = dict(owner.entries)
+    entry = (entries.pop(hashed)[0], element)
+    owner.replace(tr, {**entries, hashed: entry} if last.truth(tr) else {hashed: entry, **entries})
+    return NONE
+
+
+def _reversed(tr: Tracer, owner: DictValue) -> Value:
+    return SequenceIterator(owner.keys(tr)[::-1])
+
+
+DictValue.METHODS = {
+    "__init__": _init,
+    "get": _get,
+    "keys": lambda tr, owner: DictViewValue(owner, "keys"),
+    "values": lambda tr, owner: DictViewValue(owner, "values"),
+    "items": lambda tr, owner: DictViewValue(owner, "items"),
+    "setdefault": _setdefault,
+    "pop": _pop,
+    "popitem": _popitem,
+    "update": _update,
+    "clear": _clear,
+    "copy": _copy,
+    "__copy__": _copy,
+    "move_to_end": _move_to_end,
+    "__reversed__": _reversed,
+    "__ior__": lambda tr, owner, other: (_update(tr, owner, other), owner)[1],
+}
+
+
+class DictIterator(IteratorValue):
+    """Over the keys, values or items of a dictionary, whose values may change meanwhile, but not its keys."""
+
+    __slots__ = ("keys", "kind", "owner", "position", "version")
+
+    def __init__(self, tr: Tracer, owner: DictValue, kind: str) -> None:
+        owner.guard_keys(tr)
+        self.owner = owner
+        self.kind = kind
+        self.keys = list(owner.entries)
+        self.position = 0
+        self.version = owner.version
+        self.source = None
+
+    def pytype(self) -> type:
+        return type(iter(getattr({}, self.kind)()))
+
+    def next(self, tr: Tracer) -> Value | None:
+        if self.position < 0:
+            return None
+        if self.owner.version != self.version:
+            self._keys_changed(tr)
+        if self.position >= len(self.keys):
+            self.position = -1
+            return None
+        self.position += 1
+        return self.owner.view_item(tr, self.kind, self.keys[self.position - 1])
+
+    def _keys_changed(self, tr: Tracer) -> None:
+        if len(self.owner.entries) != len(self.keys):
+            kind = (
+                "OrderedDict mutated"
+                if issubclass(self.owner.cls, collections.OrderedDict)
+                else "dictionary changed size"
+            )
+            raise Raised(tr.make_exception(RuntimeError, f"{kind} during iteration"))
+        if list(self.owner.entries) != self.keys:
+            raise GraphBreak(OPERATION, "a dictionary's keys change during iteration")
+
+    def rebuild(self, out: FrameWriter) -> str:
+        """For a loop, the real iterator; elsewhere the remaining items, read on request, because values may still
+        change.
+        """
+        if self.owner.version != self.version:
+            raise GraphBreak(NOT_REBUILDABLE, "an iterator over a dictionary whose keys changed")
+        if self in out.direct and self.position >= 0:
+            return out.late_iterator(f"{out.value(self.owner)}.{self.kind}()", self.position)
+        keys = out.container(
+            "[", "]", [self.owner.entries[key][0] for key in self.keys[self.position :]] if self.position >= 0 else []
+        )
+        if self.kind == "keys":
+            return f"iter({keys})"
+        variable = out.temporary(keys)
+        values = f"map({out.value(self.owner)}.__getitem__, {variable})"
+        return values if self.kind == "values" else f"zip({variable}, {values})"
+
 
 class DictViewValue(Value):
     """``keys()``, ``values()`` or ``items()`` of a dictionary: a live view."""
@@ -264,8 +437,6 @@ class DictViewValue(Value):
         return [TupleValue([k, v]) for k, v in zip(owner.keys(tr), owner.values(tr), strict=True)]
 
     def iter(self, tr: Tracer) -> Value:
-        from .iterators import DictIterator
-
         return DictIterator(tr, self.owner, self.kind)
 
     def truth(self, tr: Tracer) -> bool:
@@ -278,13 +449,9 @@ class DictViewValue(Value):
         return self.owner.contains(tr, item) if self.kind == "keys" else super().contains(tr, item)
 
     def getattr(self, tr: Tracer, name: str) -> Value:
-        from ..objects import builtin_method
-
         return builtin_method(tr, self, name)
 
     def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from ..methods import call_builtin_method
-
         return call_builtin_method(tr, self.as_set(tr), set, name, args, kwargs)
 
     def as_set(self, tr: Tracer) -> SetValue:
@@ -305,23 +472,11 @@ def wrap_dict(tr: Tracer, obj: dict, source: Source | None, raw: bool = False) -
         if source is None:
             key_source = element_source = None
         else:
-            key_source = call(source, f"list({{0}})[{position}]", "key of {0}")
-            element_source = raw_item(source, base, key) if raw else _item(source, key)
+            key_source = DictKey(source, position)
+            element_source = RawItem(source, base, key) if raw else Item(source, key)
         key_value = tr.wrap_key(key, key_source)
         entries[key_value.hash_key(tr)] = (key_value, Lazy(element, element_source))
     value = DictValue(entries, source, base if raw else type(obj), obj)
     if type(obj) is collections.defaultdict:
-        value.default_factory = tr.wrap(obj.default_factory, source and _attr(source, "default_factory"))
+        value.default_factory = tr.wrap(obj.default_factory, source and Attr(source, "default_factory"))
     return value
-
-
-def _item(source: Source, key: Any) -> Source:
-    from ...guards.sources import item
-
-    return item(source, key)
-
-
-def _attr(source: Source, name: str) -> Source:
-    from ...guards.sources import attr
-
-    return attr(source, name)

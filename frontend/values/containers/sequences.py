@@ -1,35 +1,37 @@
-"""Lists, tuples (named ones and sizes among them), ranges and slices."""
+"""Lists, tuples (including named tuples and sizes), ranges and slices."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from ...guards.sources import Source, item
-from ..base import Raised, Value
+from ...guards.kinds.containers import Length
+from ...guards.sources import Item, Source
+from ..base import Lazy, Raised, Value
+from ..builtin_methods import builtin_method, call_builtin_method
 from ..constants import ConstValue
+from ..descriptors import class_attribute
+from .iteration import IteratorValue, SequenceIterator
 
 if TYPE_CHECKING:
     from ...trace.tracer import FrameWriter, Tracer
 
-
-class Lazy:
-    """An element of an existing container that nothing has looked at yet; reading it wraps and guards it."""
-
-    __slots__ = ("obj", "source")
-
-    def __init__(self, obj: Any, source: Source | None) -> None:
-        self.obj = obj
-        self.source = source
+NONE, LAST = ConstValue(None), ConstValue(-1)
 
 
 class SequenceValue(Value):
     """What lists and tuples share: a Python list of values, some of them not yet looked at."""
 
     __slots__ = ("_items", "_lazy")
+
+    METHODS: ClassVar[dict[str, Any]] = {
+        "__add__": lambda tr, owner, other: tr.binary("+", owner, other),
+        "__mul__": lambda tr, owner, other: tr.binary("*", owner, other),
+        "__rmul__": lambda tr, owner, other: tr.binary("*", owner, other),
+    }
 
     def __init__(self, items: list, source: Source | None = None, lazy: bool = False) -> None:
         self._items = items
@@ -59,8 +61,6 @@ class SequenceValue(Value):
         return list(self.items(tr))
 
     def iter(self, tr: Tracer) -> Value:
-        from .iterators import LiveIterator
-
         return LiveIterator(self)
 
     def _index(self, tr: Tracer, key: Value) -> int | slice:
@@ -99,6 +99,34 @@ class SequenceValue(Value):
 
     def _plain(self, items: list) -> Any:
         raise NotImplementedError
+
+
+class LiveIterator(IteratorValue):
+    """Over a list or tuple value; like Python's, it sees what is appended meanwhile."""
+
+    __slots__ = ("owner", "position")
+
+    def __init__(self, owner: SequenceValue) -> None:
+        self.owner = owner
+        self.position = 0
+        self.source = None
+
+    def pytype(self) -> type:
+        return type(iter([])) if self.owner.pytype() is list else type(iter(()))
+
+    def next(self, tr: Tracer) -> Value | None:
+        if self.position < 0 or self.position >= len(self.owner._items):
+            self.position = -1  # what is appended after the end is not seen
+            return None
+        self.position += 1
+        return self.owner.at(tr, self.position - 1)
+
+    def rebuild(self, out: FrameWriter) -> str:
+        if self.position < 0:
+            return "iter([])" if self.pytype() is type(iter([])) else "iter(())"
+        variable = out.temporary(f"iter({out.value(self.owner)})")
+        out.late.append(f"{variable}.__setstate__({self.position})")  # the list may still have to grow up to there
+        return variable
 
 
 class ListValue(SequenceValue):
@@ -149,20 +177,85 @@ class ListValue(SequenceValue):
         self.replace(tr, items)
 
     def getattr(self, tr: Tracer, name: str) -> Value:
-        from ..objects import builtin_method
-
         return builtin_method(tr, self, name)
 
     def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from ..methods import call_builtin_method
-
         return call_builtin_method(tr, self, list, name, args, kwargs)
 
     def rebuild(self, out: FrameWriter) -> str:
-        return out.container("[", "]", self._all_items(out))
+        return out.container("[", "]", self.items(out.tr))
 
-    def _all_items(self, out: FrameWriter) -> list[Value]:
-        return self.items(out.tr)
+    def write_back(self, out: FrameWriter, target: str) -> list[str]:
+        text = out.container("[", "]", self.items(out.tr))
+        return [f"{out.names.const(list)}.__setitem__({target}, slice(None), {text})"]
+
+    def fill(self, out: FrameWriter, variable: str) -> None:
+        out.line(f"{out.names.const(list)}.extend({variable}, {out.container('[', ']', self.items(out.tr))})")
+
+
+# --- methods of lists ----------------------------------------------------------------------------------------------
+
+
+def _init(tr: Tracer, owner: ListValue, *args: Value, **kwargs: Value) -> Value:
+    owner.replace(tr, args[0].unpack(tr) if args else [])
+    return NONE
+
+
+def _append(tr: Tracer, owner: ListValue, value: Value) -> Value:
+    owner.append(tr, value)
+    return NONE
+
+
+def _extend(tr: Tracer, owner: ListValue, other: Value) -> Value:
+    for value in other.unpack(tr):
+        owner.append(tr, value)
+    return NONE
+
+
+def _insert(tr: Tracer, owner: ListValue, index: Value, value: Value) -> Value:
+    items = list(owner.items(tr))
+    items.insert(index.const(tr), value)
+    owner.replace(tr, items)
+    return NONE
+
+
+def _pop(tr: Tracer, owner: ListValue, index: Value = LAST) -> Value:
+    items = list(owner.items(tr))
+    try:
+        element = items.pop(index.const(tr))
+    except IndexError as error:
+        raise Raised(tr.exception(error)) from None
+    owner.replace(tr, items)
+    return element
+
+
+def _clear(tr: Tracer, owner: ListValue) -> Value:
+    owner.replace(tr, [])
+    return NONE
+
+
+def _reverse(tr: Tracer, owner: ListValue) -> Value:
+    owner.replace(tr, owner.items(tr)[::-1])
+    return NONE
+
+
+def _reversed(tr: Tracer, owner: ListValue) -> Value:
+    return SequenceIterator(owner.unpack(tr)[::-1])
+
+
+ListValue.METHODS = {
+    **SequenceValue.METHODS,
+    "__init__": _init,
+    "append": _append,
+    "extend": _extend,
+    "insert": _insert,
+    "pop": _pop,
+    "clear": _clear,
+    "copy": lambda tr, owner: ListValue(owner.unpack(tr)),
+    "reverse": _reverse,
+    "__reversed__": _reversed,
+    "__iadd__": lambda tr, owner, other: (_extend(tr, owner, other), owner)[1],
+}
 
 
 class ExistingListValue(ListValue):
@@ -198,6 +291,11 @@ class ExistingListValue(ListValue):
         else:
             tr.effects.changed(self)
             self.appended.append(value)
+
+    def write_back(self, out: FrameWriter, target: str) -> list[str]:
+        if self.appended is None:
+            return super().write_back(out, target)
+        return [f"{out.names.const(list)}.extend({target}, {out.container('[', ']', self.appended)})"]
 
 
 class TupleValue(SequenceValue):
@@ -237,8 +335,6 @@ class TupleValue(SequenceValue):
         raise Raised(tr.make_exception(TypeError, f"{self.cls.__name__!r} object doesn't support item deletion"))
 
     def getattr(self, tr: Tracer, name: str) -> Value:
-        from ..objects import builtin_method, class_attribute
-
         fields = getattr(self.cls, "_fields", None) or _structseq_fields(self.cls)
         if name in fields:
             return self.at(tr, fields.index(name))
@@ -249,8 +345,6 @@ class TupleValue(SequenceValue):
         return builtin_method(tr, self, name)
 
     def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from ..methods import call_builtin_method
-
         if self.cls is torch.Size and name == "numel":
             return tr.fold_product(self.items(tr))
         if self.cls not in (tuple, torch.Size) and not hasattr(tuple, name):
@@ -305,8 +399,6 @@ class RangeValue(Value):
         return ConstValue(item.const(tr) in self.value)
 
     def iter(self, tr: Tracer) -> Value:
-        from .iterators import RangeIterator
-
         return RangeIterator(self.value)
 
     def hash_key(self, tr: Tracer) -> Any:
@@ -314,6 +406,27 @@ class RangeValue(Value):
 
     def rebuild(self, out: FrameWriter) -> str:
         return repr(self.value)
+
+
+class RangeIterator(IteratorValue):
+    __slots__ = ("position", "value")
+
+    def __init__(self, value: range) -> None:
+        self.value = value
+        self.position = 0
+        self.source = None
+
+    def pytype(self) -> type:
+        return type(iter(range(0)))
+
+    def next(self, tr: Tracer) -> Value | None:
+        if self.position >= len(self.value):
+            return None
+        self.position += 1
+        return ConstValue(self.value[self.position - 1])
+
+    def rebuild(self, out: FrameWriter) -> str:
+        return f"iter({self.value[self.position :]!r})"
 
 
 class SliceValue(Value):
@@ -337,8 +450,6 @@ class SliceValue(Value):
     def getattr(self, tr: Tracer, name: str) -> Value:
         if name in ("start", "stop", "step"):
             return getattr(self, name)
-        from ..objects import builtin_method
-
         return builtin_method(tr, self, name)
 
     def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -361,7 +472,7 @@ class SliceValue(Value):
 
 def wrap_list(tr: Tracer, obj: list, source: Source | None) -> ListValue:
     """An existing list: its elements are guarded when they are read."""
-    items = [Lazy(x, item(source, i) if source else None) for i, x in enumerate(obj)]
+    items = [Lazy(x, Item(source, i) if source else None) for i, x in enumerate(obj)]
     if source is None:
         return ListValue(items, lazy=True)
     tr.guards.type_is(source, type(obj))
@@ -370,11 +481,11 @@ def wrap_list(tr: Tracer, obj: list, source: Source | None) -> ListValue:
 
 def wrap_tuple(tr: Tracer, obj: tuple, source: Source | None) -> TupleValue:
     _guard_length(tr, obj, source)
-    items = [Lazy(x, item(source, i) if source else None) for i, x in enumerate(obj)]
+    items = [Lazy(x, Item(source, i) if source else None) for i, x in enumerate(obj)]
     return TupleValue(items, source, type(obj), lazy=True)
 
 
 def _guard_length(tr: Tracer, obj: Any, source: Source | None) -> None:
     if source is not None:
         tr.guards.type_is(source, type(obj))
-        tr.guards.add(source, f"len({{0}}) == {len(obj)}", (), f"has length {len(obj)}")
+        tr.guards.add(Length(source, len(obj)))

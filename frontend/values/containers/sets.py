@@ -1,21 +1,26 @@
-"""Sets, in the order in which the real ones give their elements.
+"""Sets, in the iteration order of the real sets.
 
-That order depends on how a set came about.  So beside each set whose elements are constants there is a real one, to
-which the same is done.
+That order depends on a set's history.  Each set of constants therefore has a real set beside it, which undergoes the
+same operations.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...breaks import NOT_REBUILDABLE, OPERATION, GraphBreak
+from ...breaks import C_FUNCTION, NOT_REBUILDABLE, OPERATION, GraphBreak
+from ...guards.kinds.containers import SameElements, SetOrder
 from ...guards.sources import Source
 from ..base import MISSING, Raised, Value
+from ..builtin_methods import builtin_method, call_builtin_method
 from ..constants import ConstValue
+from .iteration import SequenceIterator
 
 if TYPE_CHECKING:
     from ...trace.tracer import FrameWriter, Tracer
 
+NONE = ConstValue(None)
 _ALGEBRA = ("union", "intersection", "difference", "symmetric_difference")
 
 
@@ -56,8 +61,6 @@ class SetValue(Value):
         return ConstValue(item.hash_key(tr) in self.entries)
 
     def iter(self, tr: Tracer) -> Value:
-        from .iterators import SetIterator
-
         return SetIterator(self, self.unpack(tr))
 
     def unpack(self, tr: Tracer) -> list[Value]:
@@ -67,10 +70,9 @@ class SetValue(Value):
         if order is None and self.obj is not None and tr.effects.is_clean(self) and _is_plain(self.entries):
             assert self.source is not None
             order = tuple(_base(self.cls).__iter__(self.obj))
-            words = "has its elements in the same order"
-            tr.guards.add(self.source, "tuple({2}.__iter__({0})) == {1}", (order, _base(self.cls)), words)
+            tr.guards.add(SetOrder(self.source, _base(self.cls), order))
         if order is None:
-            raise GraphBreak(OPERATION, "the order of a set depends on addresses, or on a history that is not known")
+            raise GraphBreak(OPERATION, "the order of a set depends on addresses, or on an unknown history")
         return [self.entries[key] for key in order]
 
     def combine(self, name: str, others: list[Value]) -> SetValue | None:
@@ -100,19 +102,23 @@ class SetValue(Value):
         return self.cls(value.const(tr) for value in self.entries.values())
 
     def getattr(self, tr: Tracer, name: str) -> Value:
-        from ..objects import builtin_method
-
         return builtin_method(tr, self, name)
 
     def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from ..methods import call_builtin_method
-
         if name in _ALGEBRA and (found := self.combine(name, args)) is not None:
             return found
         return call_builtin_method(tr, self, self.cls, name, args, kwargs)
 
     def rebuild(self, out: FrameWriter) -> str:
         return f"{self.cls.__name__}({out.container('[', ']', self.in_order_of_making())})"
+
+    def write_back(self, out: FrameWriter, target: str) -> list[str]:
+        text = out.container("[", "]", list(self.entries.values()))
+        return [f"{target}.clear()", f"{target}.update({text})"]
+
+    def fill(self, out: FrameWriter, variable: str) -> None:
+        items = out.container("[", "]", list(self.entries.values()))
+        out.line(f"{out.names.const(set)}.update({variable}, {items})")
 
     def in_order_of_making(self) -> list[Value]:
         """The elements in an order in which to store them, so that a new set gives them as the program's does."""
@@ -122,7 +128,128 @@ class SetValue(Value):
         for order in (list(self.entries), wanted, wanted[::-1]):
             if list(self.cls(order)) == wanted:
                 return [self.entries[key] for key in order]
-        raise GraphBreak(NOT_REBUILDABLE, "a set with an order that comes of its history")
+        raise GraphBreak(NOT_REBUILDABLE, "a set whose order depends on its history")
+
+
+class SetIterator(SequenceIterator):
+    """Over a set, whose size must not change meanwhile."""
+
+    __slots__ = ("owner", "size")
+
+    def __init__(self, owner: SetValue, items: list[Value]) -> None:
+        super().__init__(items)
+        self.owner = owner
+        self.size = len(items)
+
+    def pytype(self) -> type:
+        return type(iter(set()))
+
+    def next(self, tr: Tracer) -> Value | None:
+        if self.size < 0:
+            return None
+        if len(self.owner.entries) != self.size:
+            self.size = -1
+            raise Raised(tr.make_exception(RuntimeError, "Set changed size during iteration"))
+        element = super().next(tr)
+        if element is None:
+            self.size = -1
+        elif element not in self.owner.entries.values():
+            raise GraphBreak(OPERATION, "a set's elements change during iteration")
+        return element
+
+    def rebuild(self, out: FrameWriter) -> str:
+        if self.size >= 0 and len(self.owner.entries) != self.size:
+            raise GraphBreak(NOT_REBUILDABLE, "an iterator over a set that changed")
+        if self in out.direct and self.size >= 0:
+            return out.late_iterator(out.value(self.owner), self.position)
+        return super().rebuild(out)
+
+
+# --- methods -------------------------------------------------------------------------------------------------------
+
+
+def _init(tr: Tracer, owner: SetValue, *args: Value, **kwargs: Value) -> Value:
+    if owner.cls is set:
+        owner.replace(tr, {})
+        _update(tr, owner, *args)
+    return NONE
+
+
+def _mirrored(owner: SetValue, change: Callable[[set], Any]) -> set | None:
+    """The owner's real set after the same change, if it has one."""
+    if owner.mirror is not None:
+        change(owner.mirror)
+    return owner.mirror
+
+
+def _add(tr: Tracer, owner: SetValue, value: Value) -> Value:
+    hashed = value.hash_key(tr)
+    mirror = _mirrored(owner, lambda real: real.add(hashed)) if value.is_const() else None
+    owner.replace(tr, {**owner.entries, hashed: value, **owner.entries}, mirror)
+    return NONE
+
+
+def _discard(tr: Tracer, owner: SetValue, value: Value) -> Value:
+    hashed = value.hash_key(tr)
+    mirror = _mirrored(owner, lambda real: real.discard(hashed))
+    owner.replace(tr, {key: element for key, element in owner.entries.items() if key != hashed}, mirror)
+    return NONE
+
+
+def _remove(tr: Tracer, owner: SetValue, value: Value) -> Value:
+    if value.hash_key(tr) not in owner.entries:
+        raise Raised(tr.make_exception_from_values(KeyError, [value]))
+    return _discard(tr, owner, value)
+
+
+def _pop(tr: Tracer, owner: SetValue) -> Value:
+    entries = dict(owner.entries)
+    if not entries:
+        raise Raised(tr.make_exception(KeyError, "pop from an empty set"))
+    if owner.mirror is None and len(entries) > 1:
+        raise GraphBreak(C_FUNCTION, "set.pop: which element it takes depends on the set's history")
+    taken = entries.pop(next(iter(entries)) if owner.mirror is None else owner.mirror.pop())
+    owner.replace(tr, entries, owner.mirror)
+    return taken
+
+
+def _update(tr: Tracer, owner: SetValue, *others: Value) -> Value:
+    entries, mirror = dict(owner.entries), owner.mirror
+    for other in others:
+        added = {value.hash_key(tr): value for value in other.unpack(tr)}
+        entries.update({key: value for key, value in added.items() if key not in entries})
+        real: Any = (
+            other.mirror if isinstance(other, SetValue) else dict(added) if other.pytype() is dict else list(added)
+        )
+        if mirror is None or real is None or not all(value.is_const() for value in added.values()):
+            mirror = None
+        else:
+            mirror.update(real)  # from sets and dictionaries in another way than from the rest
+    owner.replace(tr, entries, mirror)
+    return NONE
+
+
+def _clear(tr: Tracer, owner: SetValue) -> Value:
+    owner.replace(tr, {}, _mirrored(owner, lambda real: real.clear()))
+    return NONE
+
+
+def _copy(tr: Tracer, owner: SetValue) -> Value:
+    if owner.cls is frozenset:
+        return owner
+    return SetValue(dict(owner.entries), cls=owner.cls, mirror=owner.mirror and owner.mirror.copy())
+
+
+SetValue.METHODS = {
+    "__init__": _init,
+    "add": _add,
+    "discard": _discard,
+    "remove": _remove,
+    "pop": _pop,
+    "update": _update,
+    "clear": _clear,
+    "copy": _copy,
+}
 
 
 def _base(cls: type) -> Any:
@@ -157,7 +284,7 @@ def wrap_set(tr: Tracer, obj: Any, source: Source | None, raw: bool = False) -> 
     if source is not None:
         tr.guards.type_is(source, type(obj))
         contents = frozenset(base.__iter__(obj))
-        tr.guards.add(source, "{2}.__eq__({0}, {1}) is True", (contents, base), "has the same elements")
+        tr.guards.add(SameElements(source, base, contents))
     entries: dict[Any, Value] = {}
     for element in base.__iter__(obj):
         value = tr.wrap_key(element, None)

@@ -18,7 +18,7 @@ from torchmux.registry import CompilationFailed, FallbackRefused, resolve
 COMPILERS = {
     "onnxrt": ("onnxruntime", "onnxrt.compiler", "to_onnx"),
     "openvino": ("openvino", "openvino.compiler", "_convert"),
-    "tvm": ("tvm", "tvm.build", "compile_module"),
+    "tvm": ("tvm", "tvm.codegen.build", "compile_module"),
 }
 INSTALLED = [name for name, (package, _, _) in COMPILERS.items() if importlib.util.find_spec(package) is not None]
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 from typing import Any
 
 import pytest
 import torch
+from tiers import slow_but
 
 transformers = pytest.importorskip("transformers")
 
@@ -21,6 +23,10 @@ def image(rows: int) -> dict[str, Any]:
     return {"pixel_values": torch.randn(rows, 3, 32, 32)}
 
 
+def both(rows: int) -> dict[str, Any]:
+    return {"input_ids": text(rows)["input_ids"], "decoder_input_ids": text(rows)["input_ids"], "use_cache": False}
+
+
 def build(name: str) -> tuple[torch.nn.Module, Any]:
     torch.manual_seed(0)
     t = transformers
@@ -33,6 +39,8 @@ def build(name: str) -> tuple[torch.nn.Module, Any]:
         return t.LlamaModel(t.LlamaConfig(**SMALL, num_key_value_heads=2, vocab_size=100)), text
     if name == "vit":
         return t.ViTModel(t.ViTConfig(**SMALL, image_size=32, patch_size=8)), image
+    if name == "t5":
+        return t.T5Model(t.T5Config(d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, vocab_size=100)), both
     config = t.ResNetConfig(embedding_size=16, hidden_sizes=[16, 32], depths=[2, 2], layer_type="basic")
     return t.ResNetModel(config), image
 
@@ -44,57 +52,88 @@ def tensors(output: Any) -> list[torch.Tensor]:
     return [v for v in output.to_tuple() if isinstance(v, torch.Tensor)]
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_onnxrt_runs_all_of_it(compile_model, name: str) -> None:
-    pytest.importorskip("onnxruntime")
-    model, inputs = build(name)
-    model.eval()
-    compiled, reports = compile_model(model, "onnxrt", dynamic=False)
-    given = inputs(2)
+def assert_as_eager(compiled: Any, model: torch.nn.Module, given: dict[str, Any]) -> None:
     with torch.no_grad():
         for got, wanted in zip(tensors(compiled(**given)), tensors(model(**given)), strict=True):
             torch.testing.assert_close(got, wanted, rtol=1e-4, atol=2e-5)
             assert got.stride() == wanted.stride()
-    assert [r.share for r in reports] == [1.0]
-    assert [r.partitions for r in reports] == [1]
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_onnxrt_takes_every_batch_with_one_session(compile_model, name: str) -> None:
-    pytest.importorskip("onnxruntime")
+def of(backend: str, names: Any) -> list[Any]:
+    """Parameters ``(backend, name)``, skipped where the runtime of the backend is not installed."""
+    absent = importlib.util.find_spec(RUNTIMES[backend]) is None
+    needs = pytest.mark.skipif(absent, reason=f"needs {RUNTIMES[backend]}")
+    given = [name if hasattr(name, "marks") else pytest.param(name) for name in names]
+    return [pytest.param(backend, *p.values, marks=[*p.marks, needs]) for p in given]
+
+
+RUNTIMES = {"onnxrt": "onnxruntime", "tvm": "tvm"}
+LEAST_SHARE = {"onnxrt": 1.0, "tvm": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("backend", "name"),
+    [*of("onnxrt", MODELS), *of("tvm", slow_but([*MODELS, "t5"], "gpt2", "resnet"))],
+)
+def test_inference(compile_model, backend: str, name: str) -> None:
     model, inputs = build(name)
     model.eval()
-    compiled, reports = compile_model(model, "onnxrt", dynamic=True, options={"freeze": True})
-    for rows in (2, 5, 3):
-        given = inputs(rows)
-        with torch.no_grad():
-            for got, wanted in zip(tensors(compiled(**given)), tensors(model(**given)), strict=True):
-                torch.testing.assert_close(got, wanted, rtol=1e-4, atol=2e-5)
-    assert [r.share for r in reports] == [1.0]
+    compiled, reports = compile_model(model, backend, dynamic=False)
+    assert_as_eager(compiled, model, inputs(2))
+    assert all(r.share >= LEAST_SHARE[backend] for r in reports)
+    if backend == "onnxrt":
+        assert [r.partitions for r in reports] == [1]
+    else:
+        assert any("torch's kernels" in note for r in reports for note in r.notes)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_onnxrt_trains(compile_model, name: str) -> None:
-    pytest.importorskip("onnxruntime")
+@pytest.mark.parametrize(
+    ("backend", "name"), [*of("onnxrt", MODELS), *of("tvm", slow_but(["bert", "resnet"], "resnet"))]
+)
+def test_every_batch_with_one_compilation(compile_model, backend: str, name: str) -> None:
     model, inputs = build(name)
+    model.eval()
+    options = {"freeze": True} if backend == "onnxrt" else None
+    compiled, reports = compile_model(model, backend, dynamic=True, options=options)
+    for rows in (2, 5, 3):
+        assert_as_eager(compiled, model, inputs(rows))
+    (report,) = reports
+    assert report.share >= LEAST_SHARE[backend]
+
+
+def without_dropout(model: torch.nn.Module) -> torch.nn.Module:
     for part in model.modules():
         if isinstance(part, torch.nn.Dropout):
             part.p = 0.0
-    if name == "bert":
+    if hasattr(model.config, "attention_probs_dropout_prob"):
         model.config.attention_probs_dropout_prob = 0.0
-    twin = copy.deepcopy(model.train())
-    compiled, reports = compile_model(model, "onnxrt", dynamic=False)
+    return model
+
+
+@pytest.mark.parametrize(("backend", "name"), [*of("onnxrt", MODELS), *of("tvm", slow_but(["bert", "resnet"], "bert"))])
+def test_training(compile_model, backend: str, name: str) -> None:
+    model, inputs = build(name)
+    without_dropout(model).train()
+    twin = copy.deepcopy(model)
+    compiled, reports = compile_model(model, backend, dynamic=False)
     given = inputs(2)
     found = []
     for owner, call in ((model, compiled), (twin, twin)):
-        sum(o.square().mean() for o in tensors(call(**given))).backward()
-        found.append([p.grad for p in owner.parameters() if p.grad is not None])
-    largest = max(g.abs().max() for g in found[1])
-    for got, wanted in zip(*found, strict=True):
-        assert (got - wanted).abs().max() <= 1e-5 * largest
-    for got, wanted in zip(model.buffers(), twin.buffers(), strict=True):
-        torch.testing.assert_close(got, wanted)
-    assert reports[0].share >= 0.95
+        outputs = tensors(call(**given))
+        sum(o.square().mean() for o in outputs).backward()
+        found.append((outputs, [p.grad for p in owner.parameters() if p.grad is not None]))
+    (got, mine), (wanted, theirs) = found
+    torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-5)
+    assert len(mine) == len(theirs)
+    largest = max(g.abs().max() for g in theirs)
+    for a, b in zip(mine, theirs, strict=True):
+        if backend == "onnxrt":
+            assert (a - b).abs().max() <= 1e-5 * largest
+        else:
+            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
+    for a, b in zip(model.buffers(), twin.buffers(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
+    assert all(r.share >= (0.95 if backend == "onnxrt" else 0.9) for r in reports)
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])

@@ -52,7 +52,7 @@ INDEX = _tensor(2, dtype=torch.int64)
         (ATEN.index_put.default, (VECTOR, [None, MASK], VECTOR), "a mask"),
         (ATEN.nonzero.default, (VECTOR,), "waits for the GPU"),
         (ATEN._local_scalar_dense.default, (VECTOR,), "waits for the GPU"),
-        (ATEN.rand.generator, ([3], torch.Generator()), "a generator"),
+        (ATEN.rand.generator, ([3], torch.Generator()), "own random generator"),
     ],
 )
 def test_what_can_be_recorded(op, args, words):
@@ -81,5 +81,5 @@ def test_it_says_why_it_is_not_available():
 
 
 def test_options_are_checked():
-    with pytest.raises(InvalidOption, match="from 1"):
+    with pytest.raises(InvalidOption, match="must be at least 1"):
         cudagraphs.CudagraphsOptions(warmup=0)

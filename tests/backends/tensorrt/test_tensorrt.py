@@ -38,7 +38,11 @@ def test_asking_for_it_says_what_is_missing():
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"optimization_level": 6}, "from 0 to 5"), ({"min_block_size": 0}, "from 1"), ({"largest_size": 1}, "from 2")],
+    [
+        ({"optimization_level": 6}, "between 0 and 5"),
+        ({"min_block_size": 0}, "at least 1"),
+        ({"largest_size": 1}, "at least 2"),
+    ],
 )
 def test_options_are_checked(options, words):
     with pytest.raises(InvalidOption, match=words):
@@ -93,7 +97,7 @@ def test_sizes_outside_of_the_profile_run_in_torch(caplog):
     for size in (4, 9, 1):
         assert torch.equal(function(torch.ones(size, 3))[0], torch.full((size, 3), 2.0))
     assert engine_calls == [4]
-    assert caplog.text.count("outside of the engine's profile") == 2
+    assert caplog.text.count("outside the engine's profile") == 2
     strict = TensorrtFunction(engine, [0], results, profiles, in_torch(gm, _NOT_TAKEN, strict=True), cache_hit=False)
     with pytest.raises(FallbackRefused, match="profile"):
         strict(torch.ones(9, 3))

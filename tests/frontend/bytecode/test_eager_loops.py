@@ -6,8 +6,7 @@ import types
 
 import pytest
 
-from torchmux.frontend.bytecode import eager_trampoline, loop_ends, loop_exits, normalize, resume_code
-from torchmux.frontend.capture.assumed_branches import parameters
+from torchmux.frontend.bytecode import eager_trampoline, loop_ends, loop_exits, normalize, parameters, resume_code
 
 
 def plain(n):

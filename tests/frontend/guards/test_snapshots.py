@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import torchmux
-from torchmux.frontend.guards import snapshot, stable_paths as settled, write_watch as watch
+from torchmux.frontend.guards import snapshot, stable_paths, write_watch as watch
 
 from . import test_guards, test_guards_of_modules, test_guards_of_values
 from .guarding import Thing, cases_of, check, vector
@@ -76,7 +76,7 @@ def test_a_dictionary_that_is_only_read_is_as_it_was():
 @needs_watches
 @pytest.mark.parametrize("name", _CASES)
 def test_change_is_noticed(name, eager_snapshots, monkeypatch):
-    monkeypatch.setattr(settled.Walk, "_owns", lambda self, obj: isinstance(obj, torch.nn.Module))
+    monkeypatch.setattr(stable_paths.Walk, "_owns", lambda self, obj: isinstance(obj, torch.nn.Module))
 
     def own(compiled):
         compiled._torchmux_record.root = torch.nn.Module()
@@ -92,7 +92,8 @@ class Inner(torch.nn.Module):
         self.by = 2
 
     def forward(self, x):
-        return (x * self.weight if self.training else x - self.weight) * self.by + self.shift
+        x = (x * self.weight if self.training else x - self.weight) * self.by + self.shift
+        return x + getattr(self, "extra", 0)
 
 
 class Other(Inner):
@@ -111,11 +112,12 @@ class Outer(torch.nn.Module):
         self.layers = torch.nn.ModuleList([Inner() for _ in range(3)])
         self.kinds = {"a": 1}
         self.settings = Thing(3)
+        setattr(self.settings, "it's {0}", 4)
 
     def forward(self, x):
         for layer in self.layers:
             x = layer(x)
-        return self.settings.method(x) + len(self.kinds)
+        return self.settings.method(x) + len(self.kinds) + getattr(self.settings, "it's {0}", 0)
 
 
 def _direct(table, key, value):
@@ -149,6 +151,11 @@ CHANGES = {
     "an object": lambda net: setattr(net, "settings", Thing(5)),
     "an object's class": lambda net: setattr(net.settings, "__class__", Slower),
     "an attribute that is a dictionary": lambda net: net.kinds.update(b=2),
+    "an attribute of no identifier's name": lambda net: setattr(net.settings, "it's {0}", 9),
+    "an attribute that was missing": lambda net: setattr(net.layers[1], "extra", 5),
+    "a missing attribute in the namespace": lambda net: net.layers[1].__dict__.__setitem__("extra", 5),
+    "a parameter that was missing": _direct("_parameters", "extra", lambda: torch.nn.Parameter(torch.ones(3))),
+    "a buffer that was missing": lambda net: net.layers[1].register_buffer("extra", torch.ones(3)),
 }
 
 
@@ -172,6 +179,8 @@ CODE = {
     "method of a module": lambda put: put(Inner, "forward", lambda self, x: x * 9),
     "method of an object": lambda put: put(Thing, "method", lambda self, x: x * 9),
     "base class": lambda put: put(torch.nn.ModuleList, "__iter__", lambda self: iter([self[0]])),
+    "an attribute that was missing": lambda put: put(Inner, "extra", 5, raising=False),
+    "the same on a base class": lambda put: put(torch.nn.Module, "extra", 5, raising=False),
     "global": lambda put: put(sys.modules[__name__], "LIMIT", 50),
     "defaults": lambda put: put(helper, "__defaults__", (8,)),
     "code": lambda put: put(helper, "__code__", (lambda x, by=3: x - by).__code__),

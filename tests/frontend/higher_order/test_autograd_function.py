@@ -439,7 +439,7 @@ class WritesToSaved(Scaled):
     [
         (lambda x: Logs.apply(x, 2.0), "Logs.backward changes"),
         (lambda x: Dirty.apply(x * 2), "mark_dirty"),
-        (lambda x: Unmaterialized.apply(x)[0], "which gradients there will be"),
+        (lambda x: Unmaterialized.apply(x)[0], "it is not known which gradients exist"),
         (lambda x: AsksGradMode.apply(x, 2.0), "grad mode"),
         (lambda x: WritesToSaved.apply(x * 1, 2.0), "in place"),
     ],

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 import torchmux
-from torchmux.frontend.capture.capture import Captured, CodeState
+from torchmux.frontend.capture.captured import Captured, CodeState
 from torchmux.frontend.guards.check import CompiledGuards
-from torchmux.frontend.hook.frames import Session
+from torchmux.frontend.hook.session import Session
 
 KINDS = (Captured, CodeState, CompiledGuards, Session, torch.fx.GraphModule, torch.fx.Node, torch.Tensor)
 

@@ -1,6 +1,7 @@
 """Lists, tuples, dictionaries, sets, deques and their kin, made inside and given from outside."""
 
 import collections
+import functools
 
 import torch
 
@@ -213,6 +214,42 @@ def case_set_argument_is_changed(x, s):
     s.add(len(s) * 10)
     s.discard(1)
     return x + len(s)
+
+
+@case(one_graph=True)
+def case_containers_are_initialized_again(x):
+    items, entries, unique, queue = [1, 2], {"a": 1}, {1, 2}, collections.deque([1, 2])
+    items.__init__([x])
+    entries.__init__(b=x)
+    unique.__init__()
+    queue.__init__([x, 3])
+    return items, entries, unique, queue
+
+
+@case()
+def case_containers_are_initialized_again_in_another_way(x):
+    queue, entries = collections.deque([1, 2, 3], maxlen=2), collections.defaultdict(list, a=1)
+    queue.__init__([x, 4, 5])
+    entries.__init__(dict, b=2)
+    return queue, queue.maxlen, entries, entries["c"]
+
+
+class Pair(collections.namedtuple("Pair", "first second")):
+    @functools.cached_property
+    def total(self):
+        return self.first + self.second
+
+
+@case()
+def case_named_tuple_with_a_cached_property(x):
+    pair = Pair(x, 1)
+    return pair.total, pair.total is pair.total
+
+
+@case(one_graph=True, inputs=lambda: (tensor(), {"a": 1}))
+def case_a_dict_argument_is_initialized_again(x, entries):
+    entries.__init__({"b": x}, c=3)
+    return x + 1
 
 
 @case(one_graph=True, inputs=lambda: (tensor(), collections.deque([1, 2])))

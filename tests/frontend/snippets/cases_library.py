@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 import operator
+import sys
 import typing
 
 import torch
@@ -245,3 +246,8 @@ def case_map_from_outside(x, numbers):
 def case_random_seeded(x):
     torch.manual_seed(3)
     return x + torch.rand(4), torch.randn(2), torch.randint(0, 9, (3,)), torch.randperm(4)
+
+
+@case()
+def case_recursion_limit(x):
+    return x + sys.getrecursionlimit()  # captures raise it for themselves

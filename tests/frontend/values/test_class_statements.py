@@ -138,5 +138,5 @@ def test_the_other_way_through_uses_it():
 
 
 def test_fullgraph_says_what_breaks():
-    with pytest.raises(torchmux.Unsupported, match="graph break asked for"):
+    with pytest.raises(torchmux.Unsupported, match="explicit graph break"):
         torchmux.compile(breaks_elsewhere, backend="eager", fullgraph=True)(X)

@@ -182,9 +182,8 @@ class Shared(nn.Module):
 
 @feature()
 def tied_weights():
-    module = Shared()
+    module, tokens = Shared(), torch.tensor([[0, 1], [4, 2]])
     run = called(module)
-    tokens = torch.tensor([[0, 1], [4, 2]])
     yield run, (tokens,)
     module.head.weight = nn.Parameter(module.head.weight.detach() * 2)
     yield run, (tokens,)

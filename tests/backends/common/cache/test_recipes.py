@@ -75,14 +75,9 @@ def test_reports_name_the_lines_of_the_program_that_runs(capture, traced) -> Non
     assert lines[1] == lines[0] + 5
 
 
-class Restoring:
-    def restore(self, artifact, constants):
-        return None
-
-
 def key(capture, function, *args, **fields):
     captured = capture(function, *args)
-    return recipes.recipe_key(captured.gm, captured.inputs, Restoring(), CompileRequest("native", **fields))
+    return recipes.recipe_key(captured.gm, captured.inputs, CompileRequest("native", **fields))
 
 
 def test_what_differs_is_told_apart(capture) -> None:

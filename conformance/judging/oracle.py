@@ -1,14 +1,14 @@
 """When a result is right.
 
-Exactly, or not at all: dtypes, shapes, strides, integers, bools, strings, which tensors share memory, and where a
-result is not finite.  Floating-point values may differ, by as much as their own error allows: a computation is done
-three times, by eager, by eager in float64 (the reference) and by the backend, and the backend may be off by
-``MULTIPLE`` times as much as eager is, or by ``ULPS`` units in the last place of the dtype where eager is nearly exact.
-Eager's error is one draw of what rounding does; where a network amplifies it, the largest of several counts.
+These must be equal: dtypes, shapes, strides, integers, bools, strings, which tensors share memory, and where a result
+is not finite.  Floating-point values may differ by as much as eager's own error allows.  A computation runs three
+times: in eager, in eager with float64 (the reference) and in the backend.  The backend's error may be ``MULTIPLE``
+times eager's, or ``ULPS`` units in the last place of the dtype where eager is nearly exact.  Eager's error is one draw
+of rounding errors; where a network amplifies it, the largest of several draws counts.
 
-Distances are taken over a whole tensor, relative to its largest element: the sum of a row may cancel to nearly nothing,
-and then no computation in that precision knows its digits.  Where nothing can cancel (``elementwise``), each element is
-held to its own size.
+Distances are measured over a whole tensor, relative to its largest element: the sum of a row may cancel to nearly
+nothing, and then no computation in that precision has correct digits.  Where nothing can cancel (``elementwise``), each
+element is compared relative to its own size.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from typing import Any
 import torch
 
 MULTIPLE = 4.0
-"""How many times eager's own distance from the reference a backend may be off."""
+"""A backend's distance from the reference may be this many times eager's own."""
 
 ULPS = 16.0
-"""Units in the last place that are always allowed: other orders of summation, fused multiply-add, vector math."""
+"""Units in the last place that are always allowed: different summation orders, fused multiply-add, vector math."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Where two results differ, and how: ``what`` is one of value, dtype, shape, stride, alias, type, exception."""
+    """Where and how two results differ: ``what`` is one of value, dtype, shape, stride, alias, type, exception."""
 
     where: str
     what: str
@@ -49,10 +49,10 @@ def compare_tensors(
     error: float = 0.0,
     scale: float = 0.0,
 ) -> Difference | None:
-    """The first difference between a backend's tensor and eager's; ``reference`` is the float64 one if there is.
+    """The first difference between a backend's tensor and eager's; ``reference`` is the float64 tensor, if any.
 
-    ``error`` is how far eager was off where its rounding errors were others; ``scale`` the largest number beside which
-    numbers are computed that everything cancels to.
+    ``error`` is eager's error in draws with different rounding errors.  ``scale`` is the largest number among all
+    results, for tensors in which everything cancels.
     """
     if found.dtype is not expected.dtype:
         return Difference(where, "dtype", f"dtype {found.dtype}, eager has {expected.dtype}")
@@ -79,7 +79,7 @@ def compare_tensors(
 
 
 def _telling_strides(tensor: torch.Tensor) -> list[int]:
-    """Strides that say where elements are: not of dimensions with one element, nor of empty tensors."""
+    """The strides that matter: not those of dimensions with one element, nor of empty tensors."""
     if not tensor.numel():
         return []
     return [stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1]
@@ -113,7 +113,7 @@ def _compare_floats(
     if elementwise:
         allowed = MULTIPLE * eagers + ULPS * eps * size + smallest
     else:
-        # Eager has no correct digit: what is left is noise, in whichever amount, beside results that are not.
+        # Eager has no correct digit: the remaining value is noise of any size, next to results that are not noise.
         cancelled = eps * scale if float(eagers.max()) >= float(size.max()) else 0.0
         allowed = torch.full_like(off, float(MULTIPLE * eagers.max() + ULPS * eps * size.max() + smallest + cancelled))
     if bool((off <= allowed).all()):
@@ -159,13 +159,13 @@ def _first_wrong(where: str, found: torch.Tensor, expected: torch.Tensor, wrong:
 
 
 def sharing(tensors: list[torch.Tensor]) -> list[int]:
-    """For each tensor the position of the first one that it shares memory with (itself if with none before)."""
+    """For each tensor, the position of the first tensor that it shares memory with (its own if there is none)."""
     first: dict[Any, int] = {}
     found = []
     for position, tensor in enumerate(tensors):
         try:
             key: Any = tensor.untyped_storage()._cdata
-        except (NotImplementedError, RuntimeError):  # sparse tensors have no one storage
+        except (NotImplementedError, RuntimeError):  # sparse tensors have no single storage
             key = position
         found.append(first.setdefault(key, position))
     return found

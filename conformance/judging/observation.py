@@ -1,4 +1,4 @@
-"""What a case shows of a computation: nested values, compared leaf by leaf."""
+"""What a case returns: nested values, compared leaf by leaf."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .oracle import Difference
 
 @dataclasses.dataclass(frozen=True)
 class Raised:
-    """An exception in place of a result; two are equal if their types are."""
+    """An exception in place of a result; two are equal if their types are equal."""
 
     error: BaseException
 
@@ -25,14 +25,14 @@ class Raised:
 
 @dataclasses.dataclass(frozen=True)
 class Refused:
-    """What eager does not do, though it is no error to do it; by itself or in a list."""
+    """Something that eager does not do, although doing it is not an error; alone or in a list."""
 
     kind: str
 
 
 @dataclasses.dataclass(frozen=True)
 class _Container:
-    """What holds other values: its type, and how many or under which names."""
+    """A container: its type, and the number or names of its values."""
 
     kind: str
     content: Any
@@ -61,11 +61,11 @@ def leaves(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
 def compare(
     found: Any, draws: Sequence[tuple[Any, Any]], *, elementwise: bool = False, strides: bool = True
 ) -> list[Difference]:
-    """All differences between what a backend and what eager made of one case.
+    """All differences between a backend's and eager's results of one case.
 
-    ``draws`` are pairs of what eager made of it and what eager made of it in float64, or None; the latter helps to
-    judge values.  The first pair is what ``found`` is held against; further ones, of the same problem with other
-    rounding errors, tell how much these may differ, from the first one where there is nothing better.
+    ``draws`` are pairs of eager's result and eager's result in float64, or None; the latter helps to judge values.
+    ``found`` is compared with the first pair.  Further pairs, of the same problem with different rounding errors, show
+    how much results may differ; they are compared with the first one if they have no reference.
     """
     expected, reference = draws[0]
     if isinstance(expected, Refused):
@@ -95,13 +95,13 @@ def compare(
 
 
 def _alike(value: Any, other: list[tuple[str, Any]]) -> list[tuple[str, Any]] | None:
-    """The leaves of ``value`` if they are in the same places as those others."""
+    """The leaves of ``value`` if they are in the same positions as the others."""
     found = list(leaves(value))
     return found if [where for where, _ in found] == [where for where, _ in other] else None
 
 
 def _errors(value: Any, reference: Any, other: list[tuple[str, Any]]) -> list[float]:
-    """How far eager is off, leaf by leaf; 0 all over if these are not the leaves of ``other``."""
+    """Eager's error, leaf by leaf; 0 everywhere if these are not the leaves of ``other``."""
     found, exact = _alike(value, other), _alike(reference, other)
     if found is None or exact is None:
         return [0.0] * len(other)
@@ -125,11 +125,11 @@ def _compare_others(where: str, found: Any, expected: Any) -> Difference | None:
 
 
 def _compare_sharing(ours: list[tuple[str, Any]], theirs: list[tuple[str, Any]]) -> list[Difference]:
-    """Which of the tensors share memory has to be as in eager."""
+    """Differences from eager in which tensors share memory."""
     names = [where for where, value in theirs if isinstance(value, torch.Tensor)]
     found, expected = (oracle.sharing([v for _, v in side if isinstance(v, torch.Tensor)]) for side in (ours, theirs))
     if len(found) != len(expected):
-        return []  # told already
+        return []  # already reported
     return [
         Difference(names[p], "alias", f"shares memory with {_named(names, p, a)}, in eager with {_named(names, p, b)}")
         for p, (a, b) in enumerate(zip(found, expected, strict=True))
@@ -142,14 +142,14 @@ def _named(names: list[str], position: int, first: int) -> str:
 
 
 def _structures(found: Any, expected: Any) -> str:
-    """How two values differ that do not hold the same things in the same places."""
+    """How two values with different structures differ."""
     said = f"{_outline(found)}, eager has {_outline(expected)}"
     if isinstance(found, Raised) or isinstance(expected, Raised):
         return said
     ours, theirs = ({where for where, _ in leaves(value)} for value in (found, expected))
     parts = [
         f"{', '.join(sorted(some)[:3])}{' and others' if len(some) > 3 else ''} {words}"
-        for some, words in ((theirs - ours, "missing"), (ours - theirs, "there, unlike in eager"))
+        for some, words in ((theirs - ours, "missing"), (ours - theirs, "present, unlike in eager"))
         if some
     ]
     return "; ".join([said, *parts])

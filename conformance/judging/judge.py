@@ -1,4 +1,4 @@
-"""Running one case against one backend, and saying what became of it."""
+"""Runs one case against one backend, and determines the outcome."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import torch
 import torchmux
 from torchmux.registry.errors import BackendUnavailable, FallbackRefused
 
+from ..case import OWN_KERNELS, SEED, Case, Trial
+from ..outcome import Outcome, Result
+from ..requirements import Requirements
 from . import observation
-from .case import OWN_KERNELS, SEED, Case, Trial
 from .observation import Raised
-from .outcome import Outcome, Result
-from .requirements import Requirements
 
 _REFUSALS = (BackendUnavailable, FallbackRefused)
 
@@ -31,8 +31,8 @@ def judge(
 ) -> Result:
     """Run ``case`` in eager, in eager with float64, and with the backend, and compare.
 
-    Never raises for what the backend does; a crash of the process is for the caller to notice, whom ``begins`` tells
-    which sample of the case the backend is on.  Failures that the requirements expect stay failures if not ``lenient``.
+    It never raises because of the backend.  The caller must detect a crash of the process; ``begins`` tells it which
+    sample of the case the backend runs.  Failures that the requirements expect remain failures unless ``lenient``.
     """
     start = time.perf_counter()
     result = _judge(case, requirements, begins)
@@ -45,10 +45,12 @@ def judge(
 def _judge(case: Case, requirements: Requirements, begins: Callable[[int], None]) -> Result:
     device = requirements.device
     if OWN_KERNELS in case.needs and not requirements.own_kernels:
-        return Result(case.id, Outcome.SKIPPED, f"code of {requirements.backend} calls torch's operators, as it says")
+        return Result(
+            case.id, Outcome.SKIPPED, f"code of {requirements.backend} calls torch's operators, as it declares"
+        )
     expected = _observe(case, Trial(device=device))
     if isinstance(expected, Raised):
-        return Result(case.id, Outcome.SKIPPED, f"eager does not run it here: {_words(expected.error)}")
+        return Result(case.id, Outcome.SKIPPED, f"eager does not run it on this machine: {_words(expected.error)}")
     reference = _observe(case, Trial(device=device, wide=True)) if case.reference else None
     if isinstance(reference, Raised):
         reference = None
@@ -80,18 +82,18 @@ def _judge(case: Case, requirements: Requirements, begins: Callable[[int], None]
     if share == 1.0:
         return Result(case.id, Outcome.PASS)
     words = "; ".join(f"{op}: {why}" for (op, why), _ in reasons.most_common(3))
-    words = words or f"nothing was captured: {_break(trial.compiled) or 'it ran as it is'}"
+    words = words or f"nothing was captured: {_break(trial.compiled) or 'it ran in eager'}"
     outcome = Outcome.UNSUPPORTED if share <= requirements.least_share else Outcome.FALLBACK
     return Result(case.id, outcome, words, share, details={"fallbacks": [[*k, n] for k, n in reasons.items()]})
 
 
 def _expected(result: Result, why: str) -> Result:
-    """A failure that was foretold, or one that was foretold and did not happen."""
+    """An expected failure, or one that was expected and did not happen."""
     if result.outcome.is_failure:
         details = {**result.details, "outcome": result.outcome.value}
         return dataclasses.replace(result, outcome=Outcome.XFAIL, reason=f"{why} ({result.reason})", details=details)
     if result.outcome in (Outcome.PASS, Outcome.FALLBACK):
-        return dataclasses.replace(result, outcome=Outcome.XPASS, reason=f"expected to fail, and does not: {why}")
+        return dataclasses.replace(result, outcome=Outcome.XPASS, reason=f"expected to fail, but passes: {why}")
     return result
 
 
@@ -115,7 +117,7 @@ def _observe(case: Case, trial: Trial) -> Any:
 def _placed(compiled: Sequence[Any], computes: bool) -> tuple[float, Counter[tuple[str, str]]]:
     """The share of operators that the backend ran, and what torch ran instead, with the reasons.
 
-    Where all calls broke before their first operator, or ran as they are, the backend ran nothing of it.
+    If all calls broke before their first operator, or ran in eager, the backend ran none of it.
     """
     total, graphs, reasons = 0, 0, Counter[tuple[str, str]]()
     for each in compiled:
@@ -129,7 +131,7 @@ def _placed(compiled: Sequence[Any], computes: bool) -> tuple[float, Counter[tup
 
 
 def _break(compiled: Iterable[Any]) -> str:
-    """In words, the first break of a graph; empty if there was none."""
+    """The first graph break in words; empty if there was none."""
     breaks = [entry for each in compiled for entry in torchmux.report(each).breaks]
     return breaks[0].message().splitlines()[0] if breaks else ""
 

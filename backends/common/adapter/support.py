@@ -1,0 +1,263 @@
+"""What an adapter of another runtime asks of a node before it asks the runtime: the refusals that they have in common.
+
+A runtime that computes by its own kernels, in memory of its own, differs from torch in the same few ways whoever wrote
+it.  Each way is a rule here, with a name; an adapter makes one :class:`Common` of them, says in it what its runtime
+takes, and for a rule that it does without, why.  ``tests/backends/adapters/test_common_refusals.py`` has a node for
+each rule, and asks every adapter.
+
+``native`` and ``cudagraphs`` have no need of these: the one knows torch's meaning of each operator, the other runs
+torch's own kernels.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch.fx import Node
+
+from torchmux import torch_internals as internals
+
+from ..cache.cache import default_cache, text_key
+from ..pipeline import aliasing
+from ..pipeline.decompose import can_stay_whole, is_random
+from .graphs import values_in_use
+
+# --- which operators there are ----------------------------------------------------------------------------------------
+
+
+def operators_named(names: Iterable[str]) -> list[Any]:
+    """ATen operators by names like ``"softmax.int"``; without a dot, the overload ``default``."""
+    found = []
+    for name in names:
+        packet, _, overload = name.partition(".")
+        found.append(getattr(getattr(torch.ops.aten, packet), overload or "default"))
+    return found
+
+
+def whole(names: Iterable[str], is_known: Callable[[Any], bool]) -> frozenset[Any]:
+    """For ``keep_whole``: those of the named composite operators that a runtime knows, and that can stay whole."""
+    return frozenset(op for op in operators_named(names) if is_known(op) and can_stay_whole(op))
+
+
+def remembered(what: str, fingerprint: str, find: Callable[[], Iterable[str]]) -> frozenset[str]:
+    """Names that take long to find out and change with the runtime's version alone, from the artifact cache."""
+    cache, key = default_cache(), text_key(what, fingerprint)
+    stored = cache.load(key) if cache is not None else None
+    if stored is not None:
+        return frozenset(json.loads(stored))
+    names = frozenset(find())
+    if cache is not None:
+        cache.store(key, json.dumps(sorted(names)).encode())
+    return names
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """``float32`` for ``torch.float32``."""
+    return str(dtype).removeprefix("torch.")
+
+
+# --- how runtimes differ from torch -----------------------------------------------------------------------------------
+
+# The argument that says whether a random operator draws at all, and the value with which it does not.
+_DETERMINISTIC_IF: Mapping[str, tuple[str, Any]] = {
+    "aten::scaled_dot_product_attention": ("dropout_p", 0.0),
+    "aten::_scaled_dot_product_flash_attention_for_cpu": ("dropout_p", 0.0),
+    "aten::dropout": ("train", False),
+    "aten::native_dropout": ("train", False),
+}
+
+
+def draws_nothing(node: Node) -> bool:
+    """Whether ``node``, a call of a random operator, has the arguments with which that draws no number."""
+    rule = _DETERMINISTIC_IF.get(node.target.name())
+    if rule is None:
+        return False
+    name, value = rule
+    for position, argument in enumerate(internals.operator_schema(node.target).arguments):
+        if argument.name == name:
+            given = node.args[position] if position < len(node.args) else node.kwargs.get(name, argument.default_value)
+            return given == value
+    return False
+
+
+# Operators that pick or order elements.
+_ORDERS = frozenset(
+    getattr(torch.ops.aten, name)
+    for name in (
+        "amax", "amin", "argmax", "argmin", "aminmax", "max", "min", "sort", "argsort", "topk", "kthvalue", "median",
+        "mode", "cummax", "cummin",
+    )
+)  # fmt: skip
+
+_REMAINDERS = frozenset(
+    (torch.ops.aten.remainder, torch.ops.aten.fmod, torch.ops.aten.floor_divide, torch.ops.aten.div)
+)
+
+
+def rounds_down(node: Node) -> bool:
+    """Whether ``node`` is a remainder of floats, or their quotient rounded down.
+
+    The formulas that exporters have for these are wrong where a number is infinite, and right for all integers.
+    """
+    op = node.target.overloadpacket
+    if op not in _REMAINDERS or (op is torch.ops.aten.div and node.kwargs.get("rounding_mode") != "floor"):
+        return False
+    return node.meta["val"].is_floating_point()
+
+
+TRAPS = "an integer is divided by a value that may be 0, where torch raises, or -1; the processor would end the process"
+
+
+def may_trap(node: Node) -> bool:
+    """Whether ``node`` divides integers by something else than a number that is neither 0 nor -1.
+
+    x86 ends the process with a signal at a division by zero, and where the quotient of the lowest number does not fit.
+    """
+    if node.target.overloadpacket not in _REMAINDERS or node.meta["val"].is_floating_point():
+        return False
+    return not isinstance(node.args[1], int) or node.args[1] in (0, -1)
+
+
+def compares_numbers(node: Node, *, lowest_is_finite: bool = False) -> bool:
+    """Whether ``node`` picks or orders floats by their size.
+
+    Runtimes compare as a processor does, where nan is neither larger nor smaller than anything; for torch it is the
+    largest and the smallest.  ``lowest_is_finite``: for the runtime no maximum is less than the lowest finite
+    number either.
+    """
+    if node.target.overloadpacket not in _ORDERS:
+        return False
+    argument = node.args[0]
+    if not isinstance(argument, Node) or not argument.meta["val"].is_floating_point():
+        return False
+    return not _only_shifts(node, argument, lowest_is_finite)
+
+
+def _only_shifts(node: Node, argument: Node, lowest_is_finite: bool) -> bool:
+    """Whether ``node`` is the maximum that a softmax takes off first, where a nan shows in the difference anyway.
+
+    A softmax that gives zeros where all is minus infinity asks the maximum for that, and takes off zero there.
+    """
+    aten = torch.ops.aten
+
+    def shifts(user: Node, by: Node) -> bool:
+        return user.target is aten.sub.Tensor and user.args == (argument, by) and not user.kwargs
+
+    def is_allowed(user: Node) -> bool:
+        if user.target is aten.eq.Scalar:
+            return (
+                not lowest_is_finite
+                and user.args[1] == -math.inf
+                and all(mask.target is aten.masked_fill.Scalar and mask.args[1] is user for mask in user.users)
+            )
+        if user.target is aten.masked_fill.Scalar and user.args[0] is node:
+            return all(shifts(use, user) for use in user.users)
+        return shifts(user, node)
+
+    return node.target is aten.amax.default and all(is_allowed(user) for user in node.users)
+
+
+# --- the rules --------------------------------------------------------------------------------------------------------
+
+
+def _draws(node: Node, common: Common) -> bool:
+    return is_random(node.target) and not draws_nothing(node)
+
+
+def _compares(node: Node, common: Common) -> bool:
+    return node.target not in common.compares_as_torch and compares_numbers(
+        node, lowest_is_finite=common.lowest_is_finite
+    )
+
+
+ABOUT_OPERATORS: Mapping[str, tuple[Callable[[Node, Common], bool], str]] = {
+    "random": (_draws, "its random numbers would not match torch's for the same seed"),
+    "writes": (lambda node, common: aliasing.writes(node), "it writes to its arguments"),
+    "addresses": (lambda node, common: aliasing.reads_by_address(node), aliasing.BY_ADDRESS),
+    "comparisons": (_compares, "{runtime}'s comparisons skip nan, torch's do not"),
+    "traps": (lambda node, common: may_trap(node), TRAPS),
+    "remainders": (
+        lambda node, common: rounds_down(node),
+        "{runtime}'s remainder of floats differs from torch where a number is infinite",
+    ),
+}
+"""The rules about what an operator does: whether one applies to a node, and the reason that users read."""
+
+ABOUT_VALUES: Mapping[str, str] = {
+    "numbers": "a float or bool that is known only at run time would lose precision as an input of {runtime}",
+    "layouts": "{runtime} has no {layout} tensors",
+    "dtypes": "{runtime} has no operators on {dtype}",
+    "empty": "{runtime}'s operators do not support tensors without elements",
+}
+"""The rules about what goes into a node and comes out.  ``numbers`` and ``dtypes`` cover bools, complex numbers too."""
+
+RULES = (*ABOUT_OPERATORS, *ABOUT_VALUES)
+
+
+@dataclass(frozen=True)
+class Common:
+    """The common refusals of one adapter.
+
+    Args:
+        runtime: its name in reasons.
+        dtypes: those that it computes in as torch does.
+        of_dtype: why a tensor of a node is refused for its dtype all the same, in the adapter's own words, or why one
+            outside of ``dtypes`` is not, with ``True``; empty where ``dtypes`` decides.
+        words: reasons in the adapter's own words, by the rule.
+        lacks: the rules that the adapter does not need, each with the reason in one line.
+        compares_as_torch: operators whose comparisons treat nan as torch does.
+        lowest_is_finite: whether its maximum is never less than the lowest finite number.
+    """
+
+    runtime: str
+    dtypes: frozenset[torch.dtype]
+    of_dtype: Callable[[Node, torch.Tensor], Literal[True] | str] = lambda node, value: ""
+    words: Mapping[str, str] = field(default_factory=dict)
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    compares_as_torch: frozenset[Any] = frozenset()
+    lowest_is_finite: bool = False
+
+    def about_operator(self, node: Node) -> str:
+        """Why the runtime cannot have what ``node``, a call of an ``OpOverload``, does; empty if it may."""
+        for rule, (applies, _) in ABOUT_OPERATORS.items():
+            if rule not in self.lacks and applies(node, self):
+                return self.reason(rule)
+        return ""
+
+    def about_values(self, node: Node) -> str:
+        """Why the runtime cannot have what goes into ``node`` or comes out and is used; empty if it may."""
+        for value in values_in_use(node):
+            if isinstance(value, (torch.SymFloat, torch.SymBool)) and "numbers" not in self.lacks:
+                return self.reason("numbers")
+            if isinstance(value, torch.Tensor) and (reason := self._about_tensor(node, value)):
+                return reason
+        return ""
+
+    def reason(self, rule: str, **told: Any) -> str:
+        """What users read of a rule."""
+        usual = ABOUT_VALUES[rule] if rule in ABOUT_VALUES else ABOUT_OPERATORS[rule][1]
+        return self.words.get(rule, usual).format(runtime=self.runtime, **told)
+
+    def _about_tensor(self, node: Node, value: torch.Tensor) -> str:
+        if value.layout is not torch.strided and "layouts" not in self.lacks:
+            return self.reason("layouts", layout=value.layout)
+        answer = self.of_dtype(node, value)
+        if isinstance(answer, str):
+            if answer or value.dtype not in self.dtypes:
+                return answer or self.reason("dtypes", dtype=dtype_name(value.dtype))
+        if any(type(size) is int and size == 0 for size in value.shape) and "empty" not in self.lacks:
+            return self.reason("empty")
+        return ""
+
+
+NOT_AN_OPERATOR = "not an ATen operator"
+
+
+def is_operator(node: Node) -> bool:
+    """Whether ``node`` calls an ``OpOverload``, which the rules need to know."""
+    return isinstance(node.target, internals.OpOverload)

@@ -1,0 +1,188 @@
+"""One ATen graph: simplified, partitioned by what the backend supports, its parts compiled, and put together again.
+
+Nodes that compute nothing are in no report: views that end up outside of a part, sizes, checks, elements of tuples, and
+the copies that write results back to mutated inputs, which torch does around any compiler.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch.fx import GraphModule, Node
+
+from torchmux.registry.errors import GraphRefused, InvalidSpec, NodesRefused, TorchmuxError
+from torchmux.registry.spec import CompileRequest
+
+from . import aliasing, decompose, floats, simplify, symbols
+from .assemble import assemble, extract, inputs_of
+from .implementation import Implementation, Told
+from .partition import Part, Partition, partition, takes_element
+from .placing import Placing, failure
+
+_CHECKS = ("_assert", "sym_constrain_range")
+
+Run = Callable[..., Sequence[Any]]
+Keep = Callable[[GraphModule, Partition, Mapping[int, Run]], None]
+"""Told what came of a graph, if every part is the backend's own code."""
+
+
+@dataclass
+class _Attempt:
+    """What came of compiling the parts of one split."""
+
+    compiled: dict[int, Run] = field(default_factory=dict)  # by id(part)
+    placed: list[tuple[list[Node], str | None, Run]] = field(default_factory=list)  # nodes, why not compiled, code
+    refused: dict[Node, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """Compiles ATen graphs of one captured graph; ``operators`` is how many that has, for messages."""
+
+    implementation: Implementation
+    request: CompileRequest
+    placing: Placing
+    operators: int
+
+    def compile(
+        self,
+        gm: GraphModule,
+        phase: Literal["inference", "forward", "backward"],
+        static: Mapping[int, Any],
+        keep: Keep | None = None,
+    ) -> Run:
+        """Partition a functional ATen graph, compile its parts, and put the result together.
+
+        Args:
+            static: the real tensors of parameters and buffers, by position.
+            keep: is called with what :func:`assemble` gets.
+        """
+        _drop_lifts(gm)
+        simplify.drop_empty_concatenands(gm.graph)
+        simplify.spare_overwritten(gm.graph)
+        floats.as_tensors(gm.graph)
+        symbols.hoist(gm.graph)
+        outside = aliasing.split_off_output_views(gm.graph)
+        placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+        written = {n.args[0] for n in gm.graph.nodes if _writes_back(n)}
+        constants = {placeholders[p]: v for p, v in static.items() if placeholders[p] not in written}
+        refused: dict[Node, str] = {}
+
+        def supported(node: Node) -> bool:
+            if node in outside or _is_glue(node):
+                return False
+            answer = refused.get(node) or self.implementation.supports(node)
+            if answer is not True:
+                refused[node] = answer
+            return answer is True
+
+        def ordered(node: Node) -> bool:
+            # A random operator that a backend takes draws nothing; one left to torch must draw in its turn.
+            return aliasing.writes(node) or (node in refused and decompose.is_random(node.target))
+
+        while True:
+            split = partition(gm.graph, supported, trivial=aliasing.is_view, ordered=ordered, last=_writes_back)
+            attempt = _Attempt()
+            for part in split.parts:
+                self._compile_part(part, gm, phase, constants, attempt)
+            if not attempt.refused:
+                break
+            refused.update(attempt.refused)
+        report, backend = self.placing.report, self.placing.report.backend
+        for step in split.steps:
+            if isinstance(step, Node) and step in refused:
+                self.placing.place([step], "eager", refused[step])
+        for nodes, reason, run in attempt.placed:
+            placements = self.placing.place(nodes, backend if reason is None else "eager", reason)
+            Told(run).follow(report, placements)
+        report.partitions += sum(reason is None for _, reason, _ in attempt.placed)
+        if keep is not None:
+            keep(gm, split, attempt.compiled)
+        self.tell_of(attempt.compiled)
+        return assemble(gm, split, attempt.compiled)
+
+    def tell_of(self, compiled: Mapping[int, Run]) -> None:
+        """Report on the code of all parts.
+
+        Raises:
+            FallbackRefused: torch runs something, and that is not allowed.
+        """
+        report = self.placing.report
+        report.cache_hits += sum(Told(run).cache_hit for run in compiled.values())
+        for run in compiled.values():
+            report.notes += Told(run).notes
+            report.output_code += Told(run).output_code
+        self.placing.check_strict()
+
+    def _compile_part(
+        self, part: Part, gm: GraphModule, phase: Any, constants: dict[Node, Any], attempt: _Attempt
+    ) -> None:
+        """The backend's code for one part; torch's own if the backend raises."""
+        module = extract(part, gm)
+        copies = {n.name: o for n, o in zip(_calls(module), part.nodes, strict=True)}
+        taken = inputs_of(part)
+        static = tuple(i for i, v in enumerate(taken) if v in constants)
+        request = dataclasses.replace(self.request, phase=phase, static_inputs=static)
+        nodes = [n for n in part.nodes if takes_element(n) is None]
+        reason = None
+        try:
+            run = self.implementation.compile(module, [constants.get(v, v.meta.get("val")) for v in taken], request)
+        except NodesRefused as refusal:
+            unknown = sorted(refusal.reasons.keys() - copies.keys())
+            if unknown or not refusal.reasons:
+                raise InvalidSpec(
+                    f"{request.backend} refused {', '.join(unknown) or 'no node at all'} while compiling a graph. "
+                    "NodesRefused must name nodes of the graph that compile was given."
+                ) from refusal
+            attempt.refused.update((_maker(copies[name]), why) for name, why in refusal.reasons.items())
+            return
+        except GraphRefused as refusal:
+            reason, run = str(refusal), extract(part, gm).forward
+        except TorchmuxError:
+            raise
+        except Exception as error:
+            self.placing.check_failure(error, self.operators)
+            reason, run = failure(error), extract(part, gm).forward
+        attempt.placed.append((nodes, reason, run))
+        attempt.compiled[id(part)] = run
+
+
+def _maker(node: Node) -> Node:
+    """``node``, or what makes the tuple that it is an element of: an element goes where its tuple goes."""
+    while (made_by := takes_element(node)) is not None:
+        node = made_by
+    return node
+
+
+def _calls(gm: GraphModule) -> list[Node]:
+    return [n for n in gm.graph.nodes if n.op.startswith("call_")]
+
+
+def _is_check(node: Node) -> bool:
+    name = getattr(node.target, "__name__", "")
+    return name.startswith(_CHECKS)
+
+
+def _is_glue(node: Node) -> bool:
+    return symbols.is_symbolic(node) or floats.is_number(node) or _is_check(node) or _writes_back(node)
+
+
+def _writes_back(node: Node) -> bool:
+    return node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder"
+
+
+def _drop_lifts(gm: GraphModule) -> None:
+    """Read constants directly: with no mutation left, the copy that protects them is needed for outputs only."""
+    output = next(n for n in reversed(gm.graph.nodes) if n.op == "output")
+    root = aliasing.roots(gm.graph)
+    returned = {root[n] for n in output.all_input_nodes}
+    for node in list(gm.graph.nodes):
+        if node.target is torch.ops.aten.lift_fresh_copy.default and node not in returned:
+            constant = node.args[0]
+            constant.meta.setdefault("val", node.meta["val"])
+            node.replace_all_uses_with(constant)
+            gm.graph.erase_node(node)

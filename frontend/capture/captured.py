@@ -1,0 +1,62 @@
+"""What became of a frame, and what is remembered of its code from one capture to the next."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..breaks import BreakRecord
+from ..bytecode import resume_code
+from ..guards.check import CompiledGuards
+from ..guards.sources import Source
+from .attempts import Assumptions, Restart
+
+
+@dataclass(eq=False)
+class Captured:
+    """What one frame became."""
+
+    # Runs in place of the frame's code; the C hook takes it over.  It refers to what it runs, and the garbage collector
+    # does not see into code: kept here, it would close a cycle that never goes.
+    code: types.CodeType | None
+    guards: CompiledGuards | None = None
+    graph: Any = None  # GraphModule, if there were operators
+    compiled: Any = None  # the backend's callable
+    op_count: int = 0
+    broke: BreakRecord | None = None
+    capture_seconds: float = 0.0
+    text: str = ""
+    qualname: str = ""
+    inputs: list[tuple[str, Source, bool]] = field(default_factory=list)  # placeholder, its source, is it a parameter
+
+
+@dataclass(eq=False)
+class CodeState:
+    """What is remembered of one code object under one compile() call, over all its compilations."""
+
+    seen: dict[str, Any] = field(default_factory=dict)  # input -> sizes seen, for automatic dynamic shapes
+    entries: list[Captured] = field(default_factory=list)
+    # (index, stack, locals) -> resume code, so that every compilation of a frame resumes in the same code object
+    resumes: dict[tuple, types.CodeType] = field(default_factory=dict)
+    runs_eager: bool = False
+    assumptions: Assumptions = field(default_factory=Assumptions)  # those that the next capture begins with
+    failures: int = 0  # captures of which nothing came
+    called: bool = False  # under a stance that compiles for the second call
+
+    def remember(self, restart: Restart) -> None:
+        """Begin later captures with what this reason to start again has shown, if it holds for them as well."""
+        if restart.for_good:
+            self.assumptions = restart.next(self.assumptions)
+
+    def resume(self, code: types.CodeType) -> Callable:
+        """Returns, for ``break_trampoline``, the code in which to continue."""
+
+        def make(index: int, stack: tuple[bool, ...], locals_: tuple[str, ...]) -> types.CodeType:
+            key = (index, tuple(stack), tuple(locals_))
+            if key not in self.resumes:
+                self.resumes[key] = resume_code(code, index, stack, locals_)
+            return self.resumes[key]
+
+        return make

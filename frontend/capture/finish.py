@@ -1,0 +1,191 @@
+"""The end of a capture: the graph is closed and compiled, and the code that replaces the frame is written.
+
+A trace ends where the frame returns, at a graph break, or before a loop that is left to eager.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from torchmux import torch_internals as ti
+from torchmux.registry.errors import CompilationFailed, FloatsNeeded
+
+from .. import breaks
+from ..bytecode import break_trampoline, eager_trampoline, live_locals, loop_exits, parameters, return_trampoline
+from ..guards.check import CompiledGuards
+from ..guards.filter import filter_guards
+from ..guards.sources import Local
+from ..hook import eager_policy
+from ..hook.thread_state import this_thread
+from ..sizes.shape_env import add_shape_guards, check_constraints
+from ..trace.attention_switches import Switches
+from ..trace.autocast_regions import restoring
+from ..trace.recorder import grad_mode
+from ..trace.trace import Trace
+from ..values.base import NULL, Value
+from ..values.constants import ConstValue
+from .assumed_branches import Check
+from .attempts import FloatsAreConstants, Stop
+from .captured import Captured, CodeState
+from .frame_writer import Output
+
+_CALLS = ("call_function", "call_method", "call_module", "get_attr")
+
+
+def at_return(tr: Trace, state: CodeState, result: Value, compile_graph: Callable) -> Captured:
+    """The frame has returned ``result``."""
+    out = Output(tr)
+    if tr.expectations:
+        out.check = Check(tr, out, state)
+    text = out.value(result) if not isinstance(result, ConstValue) else result.rebuild(out)
+    out.replay_effects()
+    out.restore_state()
+    captured, frame_fn = _compile(tr, out, text, compile_graph)
+    captured.code = return_trampoline(tr.code, frame_fn, list(out.arguments))
+    return captured
+
+
+def at_break(tr: Trace, state: CodeState, stop: Stop, compile_graph: Callable) -> Captured:
+    """The trace has come to a break: what comes after the broken instruction is resumed."""
+    captured, frame_fn, arguments, stack, names = _up_to_break(tr, state, compile_graph)
+    captured.broke = breaks.record(stop.broke)
+
+    def resumes(index: int, stack: tuple[bool, ...], locals_: tuple[str, ...]) -> types.CodeType:
+        resumed = state.resume(tr.code)(index, stack, locals_)
+        eager_policy.resumes_in(resumed, tr)
+        return resumed
+
+    captured.code = break_trampoline(
+        tr.code, frame_fn, arguments, tr.break_index, stack, names, resumes, bool(tr.expectations)
+    )
+    return captured
+
+
+def _up_to_break(
+    tr: Trace, state: CodeState, compile_graph: Callable
+) -> tuple[Captured, Callable, list[tuple[str, str]], list[bool], list[str]]:
+    """The capture of what comes before the break: its function, its arguments, and the stack and locals it leaves."""
+    root, index = tr.root, tr.break_index
+    out = Output(tr)
+    if tr.expectations:
+        out.check = Check(tr, out, state, ends=False)
+    stack = [value is NULL for value in root.stack]
+    live = live_locals(root.program, index)
+    kept = {name: value for name in sorted(live) if (value := root.locals.get(name)) is not None}
+    untouched = [name for name in sorted(live) if name not in kept and tr.has_argument(name)]
+    on_stack = [v for v in root.stack if v is not NULL]
+    out.hide(on_stack, list(kept.values()))
+    parts = [out.value(v) for v in (*on_stack, *kept.values())]
+    parts += [out.load(Local(name)) for name in untouched]  # whatever they are: nothing looks at them
+    out.replay_effects()
+    out.restore_state()
+    text = "(" + ", ".join(parts) + ("," if len(parts) == 1 else "") + ")"
+    if tr.expectations:
+        text = f"False, {text}"
+    captured, frame_fn = _compile(tr, out, text, compile_graph)
+    return captured, frame_fn, list(out.arguments), stack, [*kept, *untouched]
+
+
+def before_loop(tr: Trace, state: CodeState, stop: Stop, compile_graph: Callable) -> Captured:
+    """A loop is left to eager: what comes before it is captured, if there is enough of it; what follows is resumed."""
+    assert stop.eager_loop is not None
+
+    def resumes(cut: int, stack: tuple[bool, ...], locals_: tuple[str, ...]) -> types.CodeType:
+        resumed = state.resume(tr.code)(cut, stack, locals_)
+        eager_policy.goes_on_in(resumed)
+        return resumed
+
+    code, program = tr.code, tr.root.program
+    if not stop.step or tr.op_count < eager_policy.FEW:
+        cuts = loop_exits(program, stop.eager_loop, 0, parameters(code))
+        if not cuts:
+            stop.broke.whole_frame = True
+            raise stop.broke
+        captured = Captured(code, qualname=code.co_qualname, guards=CompiledGuards(tr.guards))
+        captured.code = eager_trampoline(code, None, 0, cuts, resumes)
+    else:
+        captured, frame_fn, arguments, stack, names = _up_to_break(tr, state, compile_graph)
+        cuts = loop_exits(program, stop.eager_loop, tr.break_index, names)
+        before = frame_fn, arguments, stack, names
+        captured.code = eager_trampoline(code, before, tr.break_index, cuts, resumes, bool(tr.expectations))
+    captured.broke = breaks.record(stop.broke)
+    return captured
+
+
+def _compile(tr: Trace, out: Output, result: str, compile_graph: Callable) -> tuple[Captured, Callable]:
+    """Close the graph, hand it to the backend, and write the frame function."""
+    code = tr.code
+    captured = Captured(code, op_count=tr.op_count, qualname=code.co_qualname)
+    runner = None
+    graph = tr.finish(out.graph_outputs) if tr.op_count or out.graph_outputs else None
+    if graph is not None and (out.graph_outputs or any(node.op in _CALLS for node in graph.graph.nodes)):
+        captured.graph = graph
+        captured.inputs = [(node.name, source, node in tr.static_inputs) for node, source in tr.inputs]
+        example_inputs = [tr.real_inputs[node] for node, _ in tr.inputs]
+        static = tuple(i for i, (node, _) in enumerate(tr.inputs) if node in tr.static_inputs)
+        with ti.tracing_context(tr.fake_mode), grad_mode(tr.begin_grad):
+            try:
+                captured.compiled = compile_graph(
+                    captured.graph, example_inputs, _is_training(tr, example_inputs), static
+                )
+            except FloatsNeeded as needed:
+                sources = tr.sources_of_floats(needed.symbols)
+                if not sources:
+                    raise CompilationFailed(str(needed)) from needed
+                raise FloatsAreConstants(sources) from None
+        runner = _runner(captured)
+        if tr.begin_grad != tr.initial_grad or tr.switches_grad or tr.switches.written:
+            runner = _restoring(runner, tr.begin_grad, tr.initial_grad, tr.switches)
+    function, captured.text = out.assemble(result, "frame_" + _identifier(code.co_name), runner)
+    ti.set_code_exec_strategy(function.__code__, ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.DEFAULT))
+    check_constraints(tr.shape_env, tr.marked)
+    add_shape_guards(tr.guards, tr.shape_env, tr.shape_inputs)
+    if tr.guard_filter is not None:
+        filter_guards(tr.guards, tr.guard_filter, tr.frame_locals)
+    captured.guards = CompiledGuards(tr.guards)
+    return captured, function
+
+
+def _is_training(tr: Trace, inputs: list[Any]) -> bool:
+    return tr.begin_grad and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs)
+
+
+def _runner(captured: Captured) -> Callable:
+    """A function that runs the compiled graph with the frame hook off for it and all that it calls."""
+    compiled, local = restoring(captured.compiled, captured.graph), this_thread
+
+    def run_graph(*inputs: Any) -> Any:
+        owner = local.owner
+        if owner is not None:
+            owner.setdefault(captured)
+        return compiled(*inputs)
+
+    ti.set_code_exec_strategy(run_graph.__code__, ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.SKIP))
+    return run_graph
+
+
+def _restoring(run: Callable, begin: bool, after: bool, switches: Switches) -> Callable:
+    """``run`` for a graph that begins in grad mode ``begin``, or sets global state.
+
+    Whether or not it fails, the state is what it was, and the grad mode is ``after``.
+    """
+    set_grad_enabled, restore = ti.set_grad_enabled, switches.restore
+
+    def run_graph(*inputs: Any) -> Any:
+        set_grad_enabled(begin)
+        try:
+            return run(*inputs)
+        finally:
+            set_grad_enabled(after)
+            restore()
+
+    ti.set_code_exec_strategy(run_graph.__code__, ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.SKIP))
+    return run_graph
+
+
+def _identifier(name: str) -> str:
+    return "".join(c if c.isalnum() else "_" for c in name).strip("_") or "lambda"

@@ -1,0 +1,77 @@
+"""Guards on what functions give: of the program's, of torch's and of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
+
+from ..closed import kind
+from .guard import Guard, always_checked
+
+if TYPE_CHECKING:
+    from ..loader import Loader
+
+
+@kind
+class MethodNameIs(Guard):
+    """A bound method of a builtin class is the one of this name."""
+
+    name: str
+
+    def condition(self, value: str, out: Loader) -> str:
+        return f"{value}.__name__ == {self.name!r}"
+
+    def words(self) -> str:
+        return f"is method {self.name}"
+
+    is_watched = always_checked
+
+
+@kind
+class Returns(Guard):
+    """A function without parameters, a switch of torch's, returns this."""
+
+    result: Any
+
+    def condition(self, value: str, out: Loader) -> str:
+        return f"{value}() == {out.const(self.result)}"
+
+    def words(self) -> str:
+        return f"returns {self.result}"
+
+    is_watched = always_checked
+
+
+@kind
+class Dispatches(Guard):
+    """What looks up the implementation of a generic function finds this one for a class."""
+
+    cls: type
+    found: Any
+
+    def condition(self, value: str, out: Loader) -> str:
+        cls = out.const(self.cls)
+        return f"{value}({cls}) is {out.const(self.found)}"
+
+    def words(self) -> str:
+        return f"finds the same for {self.cls.__qualname__}"
+
+    is_watched = always_checked
+
+
+@kind
+class FunctionGives(Guard):
+    """A function of ours, called with the value, returns what it returned."""
+
+    function: Callable
+    result: Any
+    what: str = field(compare=False)  # words
+
+    def condition(self, value: str, out: Loader) -> str:
+        return f"{out.const(self.function)}({value}) == {out.const(self.result)}"
+
+    def words(self) -> str:
+        return self.what
+
+    is_watched = always_checked

@@ -1,0 +1,59 @@
+"""Guards on tensors beyond their metadata, which the one check of all tensors does not look at."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
+
+from ..closed import kind
+from .guard import Guard, always_checked
+
+if TYPE_CHECKING:
+    from ..loader import Loader
+
+
+@kind
+class PropertyEquals(Guard):
+    """A property of a tensor has this value."""
+
+    name: str
+    value: Any
+    what: str = field(default="", compare=False)
+
+    def condition(self, value: str, out: Loader) -> str:
+        return f"{value}.{self.name} == {out.const(self.value)}"
+
+    def words(self) -> str:
+        return self.what or f"has {self.name} {self.value}"
+
+    is_watched = always_checked
+
+
+@kind
+class Strides(Guard):
+    """A tensor has these strides, those of dimensions of size one included."""
+
+    strides: tuple[int, ...]
+
+    def condition(self, value: str, out: Loader) -> str:
+        return f"{value}.stride() == {self.strides}"
+
+    def words(self) -> str:
+        return f"has strides {self.strides}"
+
+    is_watched = always_checked
+
+
+@kind
+class StorageOffset(Guard):
+    """A tensor starts at this element of its storage."""
+
+    offset: int
+
+    def condition(self, value: str, out: Loader) -> str:
+        return f"{value}.storage_offset() == {self.offset}"
+
+    def words(self) -> str:
+        return f"starts at element {self.offset}"
+
+    is_watched = always_checked

@@ -1,0 +1,214 @@
+"""What of a program's objects stays as it is for as long as a watch sees no write.
+
+:class:`StableObjects` goes one step at a time, from a value to an attribute or an item, and notes in its watch what the
+step depends on.  What cannot be noted is ``OPEN``.  Sources and guards ask it; it knows neither.
+"""
+
+from __future__ import annotations
+
+import abc
+import gc
+import types
+from collections.abc import Container, Hashable
+from typing import Any
+
+import torch
+
+from .write_watch import Watch
+
+OPEN: Any = object()  # nothing is known
+
+TABLES = ("_parameters", "_buffers", "_modules")  # where a module registers what it owns
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+_SCALARS = frozenset({bool, int, float, complex, str, bytes, types.NoneType, torch.dtype, torch.device})
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: no other class can be written to
+_FUNCTION_PARTS = ("__code__", "__defaults__", "__kwdefaults__", "__closure__")
+
+
+class StableObjects:
+    """Steps from the modules that the owner of a compiled callable has, and from globals.
+
+    ``volatile`` has the ids of what was seen to change; that is not watched.
+    """
+
+    def __init__(self, frame_locals: dict, root: torch.nn.Module, volatile: Container[int] = ()) -> None:
+        self.watch = Watch()
+        self.roots: dict[str, Any] = {}
+        # path -> a table of a module that changes: that it is there is checked, what is in it is followed
+        self.pinned: dict[Hashable, dict] = {}
+        self._locals = frame_locals
+        self._owned = {id(module) for module in root.modules()}
+        self._volatile = volatile
+        self._namespaces: dict[int, dict | None] = {}
+        self._tables: dict[int, dict] = {}  # dictionaries that are noted
+        self._classes: dict[type, bool] = {}
+
+    # --- steps -----------------------------------------------------------------------------------------------------
+
+    def argument(self, name: str) -> Any:
+        """An argument of the frame, if it is a module of the owner's."""
+        found = self._locals[name]
+        if isinstance(found, torch.nn.Module) and self._owns(found):
+            self.roots[name] = found
+            return found
+        return OPEN
+
+    def constant(self, obj: Any) -> Any:
+        return obj if isinstance(obj, type | types.FunctionType | types.ModuleType) or self._owns(obj) else OPEN
+
+    def global_value(self, namespace: dict, name: str) -> Any:
+        return self._known(namespace.get(name, OPEN), owned=False) if self._note(namespace) else OPEN
+
+    def item(self, parent: Any, key: Any) -> Any:
+        if id(parent) in self._tables and key in parent:
+            return self._known(parent[key])
+        if type(parent) is tuple and type(key) is int and -len(parent) <= key < len(parent):
+            return self._known(parent[key])
+        return OPEN
+
+    def attribute(self, parent: Any, name: str, path: Hashable, raw: bool = False) -> Any:
+        """An attribute that ``path`` leads to; ``raw``: read past the class's own ``__getattribute__``."""
+        if type(parent) is types.ModuleType:
+            found = parent.__dict__.get(name, OPEN) if self._note(parent.__dict__) else OPEN
+            return self._known(found, owned=False)
+        if isinstance(parent, type):
+            found = _static(parent, name)
+            return self._known(found, owned=False) if _is_found_as_it_is(found) and self.notes_class(parent) else OPEN
+        if type(parent) is types.FunctionType and name in _FUNCTION_PARTS:
+            return getattr(parent, name) if self._note_words(parent) else OPEN
+        if type(parent) is types.CellType and name == "cell_contents":
+            if isinstance(parent.cell_contents, torch.Tensor):
+                return OPEN
+            return self._known(parent.cell_contents, owned=False) if self._note_words(parent) else OPEN
+        if type(parent).__getattribute__ is not object.__getattribute__ and not raw:
+            return OPEN
+        return self._attribute_of_instance(parent, name, path)
+
+    def _attribute_of_instance(self, obj: Any, name: str, path: Hashable) -> Any:
+        namespace = self._namespace(obj)
+        if namespace is None or (name != "__dict__" and _has_data_descriptor(type(obj), name)):
+            return OPEN
+        if id(namespace) not in self._tables:  # it changes
+            found = namespace.get(name)
+            if name in TABLES and type(found) is dict:
+                self.pinned[path] = found
+                return self._known(found)
+            return OPEN
+        return namespace if name == "__dict__" else self._known(namespace.get(name, OPEN))
+
+    def _known(self, obj: Any, owned: bool = True) -> Any:
+        """The object, if keeping it alive is right."""
+        if isinstance(obj, torch.nn.Module):
+            return obj if self._owns(obj) else OPEN
+        if isinstance(obj, torch.Tensor) and not owned:
+            return OPEN
+        if type(obj) is dict:
+            self._note(obj)
+        return obj
+
+    def _owns(self, module: Any) -> bool:
+        return id(module) in self._owned
+
+    # --- notes -----------------------------------------------------------------------------------------------------
+
+    def _namespace(self, obj: Any) -> dict | None:
+        """The ``__dict__`` of an instance whose class and ``__dict__`` are noted."""
+        if id(obj) not in self._namespaces:
+            found = None
+            if hasattr(type(obj), "__dict__") and type(obj).__flags__ & _HEAP_TYPE and not isinstance(obj, type):
+                found = self.watch.header(obj)
+            self._namespaces[id(obj)] = found
+            if found is not None and self._note(found):
+                self.watch.attributes(obj, found)
+        return self._namespaces[id(obj)]
+
+    def _note(self, d: dict) -> bool:
+        if id(d) in self._volatile or type(d) is not dict:
+            return False
+        self._tables[id(d)] = d
+        self.watch.contents(d)
+        return True
+
+    def _note_words(self, obj: Any) -> bool:
+        if id(obj) in self._volatile:
+            return False
+        self.watch.words(obj)
+        return True
+
+    # --- what guards ask -------------------------------------------------------------------------------------------
+
+    def notes_class(self, cls: type) -> bool:
+        """Whether the attributes of a class, and of what it derives from, are noted."""
+        if cls not in self._classes:
+            noted = type(cls) in (type, abc.ABCMeta) and self.watch.bases(cls)
+            for base in cls.__mro__ if noted else ():
+                if base.__flags__ & _HEAP_TYPE:
+                    (namespace,) = gc.get_referents(base.__dict__)
+                    noted = noted and self._note(namespace)
+            self._classes[cls] = noted
+        return self._classes[cls]
+
+    def notes_attribute_of_class(self, cls: type, name: str) -> bool:
+        """Whether reading this attribute of a class goes on giving what it gives now."""
+        return self.notes_class(cls) and _is_found_as_it_is(_static(cls, name))
+
+    def notes_type_of(self, obj: Any) -> bool:
+        """Whether the class that an object has is noted, or cannot change."""
+        if isinstance(obj, type):
+            return False
+        if self.notes_contents(obj) or is_scalar(obj) or self._namespaces.get(id(obj)) is not None:
+            return True
+        return isinstance(obj, torch.nn.Module) and self._module_namespace(obj) is not None
+
+    def notes_contents(self, obj: Any) -> bool:
+        """Whether a dictionary's or a tuple's own contents are noted, or cannot change."""
+        return id(obj) in self._tables or type(obj) is tuple
+
+    def notes_tables(self, module: Any) -> bool:
+        """Whether all that a module has and registers is noted."""
+        namespace = self._module_namespace(module)
+        if namespace is None or id(namespace) not in self._tables:
+            return False
+        tables = [self._known(namespace.get(name)) for name in TABLES]
+        return all(id(table) in self._tables for table in tables)
+
+    def notes_no_hooks(self, module: Any) -> bool:
+        """Whether a module has no hooks, and getting one is noted."""
+        namespace = self._module_namespace(module)
+        if namespace is None or id(namespace) not in self._tables:
+            return False
+        for name in HOOKS:
+            hooks = namespace.get(name)
+            if not isinstance(hooks, dict) or hooks or _has_data_descriptor(type(module), name):
+                return False
+            self.watch.contents(hooks)
+        return True
+
+    def _module_namespace(self, module: Any) -> dict | None:
+        if not isinstance(module, torch.nn.Module):
+            return None
+        namespace = self._namespace(module)
+        return namespace if type(module).__getattribute__ is object.__getattribute__ else None
+
+
+def is_scalar(obj: Any) -> bool:
+    """Whether an object is of a builtin class whose values never change."""
+    return type(obj) in _SCALARS
+
+
+def _static(cls: type, name: str) -> Any:
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return OPEN
+
+
+def _is_found_as_it_is(raw: Any) -> bool:
+    """Whether reading a class attribute returns what the class holds."""
+    return raw is not OPEN and (isinstance(raw, types.FunctionType | property) or not hasattr(type(raw), "__get__"))
+
+
+def _has_data_descriptor(cls: type, name: str) -> bool:
+    found = _static(cls, name)
+    return found is not OPEN and (hasattr(type(found), "__set__") or hasattr(type(found), "__delete__"))

@@ -1,0 +1,133 @@
+"""The one door of a call: what calling a C function, a torch function or a class means.
+
+``meaning_of`` asks the rules in ``CALL_ORDER``; the first that knows the callable decides.  README.md beside this file
+says what belongs behind which of them.  What has no meaning here is refused, and a class is instantiated as Python
+does it.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .. import polyfills
+from ..breaks import C_FUNCTION, GraphBreak
+from ..values.base import Value, call_handler
+from ..values.classes import ClassValue, name_of, refused_call
+from ..values.constants import ConstValue, SymValue
+from ..values.containers.sequences import ListValue
+from ..values.functions import PartialValue
+from ..values.objects import ObjectValue
+from .table import CLASSES, FOLDABLE, FUNCTIONS
+
+if TYPE_CHECKING:
+    from ..trace.tracer import Meaning, Tracer
+
+_OBJECT_METHODS = frozenset({"__getattribute__", "__setattr__", "__eq__", "__ne__", "__hash__", "__init__"})
+
+
+def meaning_of(tr: Tracer, obj: Any) -> Meaning | None:
+    """What to do for a call of ``obj``, a function written in C or by torch, or a class; None if no rule knows it."""
+    for rule in CALL_ORDER:
+        meaning = rule(tr, obj)
+        if meaning is not None:
+            return meaning
+    return None
+
+
+# --- the rules, in the order in which they are asked ----------------------------------------------------------------
+
+
+def handler(tr: Tracer, obj: Any) -> Meaning | None:
+    """``table.CLASSES`` and ``table.FUNCTIONS``: what needs the tracer's own representation."""
+    try:
+        found = (CLASSES if isinstance(obj, type) else FUNCTIONS).get(obj)
+    except TypeError:  # without a hash
+        return None
+    if found is None:
+        return None
+    if isinstance(obj, type):
+        return lambda tr, args, kwargs: found(tr, obj, args, kwargs)
+    name = name_of(obj)
+    return lambda tr, args, kwargs: call_handler(found, name, (tr, *args), kwargs)
+
+
+def polyfill(tr: Tracer, obj: Any) -> Meaning | None:
+    """``polyfills.lookup``: what plain Python says as well, traced in its place."""
+    found = polyfill_of(tr, obj)
+    return None if found is None else found.call
+
+
+def method_of_first_argument(tr: Tracer, obj: Any) -> Meaning | None:
+    """``list.append(x, 1)``: the class's own method on ``x``, whatever the class of ``x`` overrides."""
+    if not isinstance(obj, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+        return None
+    cls, name = obj.__objclass__, obj.__name__
+
+    def call(tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if not args:
+            raise refused_call(obj)
+        owner, *rest = args
+        if cls is object and name in _OBJECT_METHODS and not isinstance(owner, (ObjectValue, ClassValue)):
+            return _object_method(tr, name, owner, rest)
+        return owner.call_c_method(tr, cls, name, rest, kwargs)
+
+    return call
+
+
+def constants(tr: Tracer, obj: Any) -> Meaning | None:
+    """``table.FOLDABLE``: what computes a constant from constants is called for real."""
+    try:
+        if obj not in FOLDABLE:
+            return None
+    except TypeError:  # without a hash
+        return None
+
+    def call(tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if not all(map(_is_plain, (*args, *kwargs.values()))):
+            raise refused_call(obj)
+        return tr.fold(obj, [_plain(tr, a) for a in args], {k: _plain(tr, v) for k, v in kwargs.items()})
+
+    return call
+
+
+CALL_ORDER: tuple[Callable[[Tracer, Any], Meaning | None], ...] = (
+    handler,
+    polyfill,
+    method_of_first_argument,
+    constants,
+)
+
+
+# --- what they share ------------------------------------------------------------------------------------------------
+
+
+def polyfill_of(tr: Tracer, obj: Any) -> Value | None:
+    """The plain Python function or class that is traced instead of a C one."""
+    found = polyfills.lookup(obj)
+    if found is None:
+        return None
+    function, leading = found
+    value = tr.wrap(function, None)
+    return PartialValue(value, [tr.lift(a) for a in leading], {}) if leading else value
+
+
+def _object_method(tr: Tracer, name: str, owner: Value, args: list[Value]) -> Value:
+    """A method of ``object`` on something that is no object of a Python class."""
+    if name == "__getattribute__":
+        return owner.getattr(tr, args[0].const(tr))
+    if name == "__eq__":
+        return ConstValue(owner is args[0])
+    raise GraphBreak(C_FUNCTION, f"object.{name}")
+
+
+def _is_plain(value: Value) -> bool:
+    """Whether a value is a constant or a list of them, as functions take that only compute."""
+    if type(value) is ListValue:
+        return all(isinstance(element, (ConstValue, SymValue)) for element in value._items)
+    return value.is_const() or isinstance(value, SymValue)
+
+
+def _plain(tr: Tracer, value: Value) -> Any:
+    return [element.const(tr) for element in value.items(tr)] if isinstance(value, ListValue) else value.const(tr)

@@ -1,0 +1,170 @@
+"""What equal ``compile()`` calls share, and the record of what ran under one compiled callable."""
+
+from __future__ import annotations
+
+import itertools
+import types
+import weakref
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+
+from torchmux import torch_internals as ti
+from torchmux.registry import resolve
+
+from ..breaks import BreakRecord
+from ..bytecode.identity import CodeMap
+from ..capture.backend_call import compile_graph_with
+from ..capture.captured import Captured, CodeState
+from . import entries
+from .recompiles import note_state
+from .thread_state import shared, this_thread
+
+Decide = Callable[["Session | None", Any], entries.Decision]
+"""Answers the C hook about a frame that runs under a session, if that is still there."""
+
+
+class Record(dict[Any, None]):
+    """What ran under one compiled callable: its captures, in order, its breaks and recompilations."""
+
+    def __init__(self, compiled: Any = None) -> None:
+        super().__init__()
+        self.root = compiled if isinstance(compiled, torch.nn.Module) else None  # the module that the callable owns
+        self.snapshots: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # check -> its snapshot
+        self.breaks: dict[BreakRecord, None] = {}
+        self.recompiles: list[str] = []
+        self.left_to_eager: dict[str, None] = {}
+        self.must_raise: BaseException | None = None  # at the end of the call, or earlier
+
+
+def running_record() -> Record | None:
+    return this_thread.owner if isinstance(this_thread.owner, Record) else None
+
+
+class _Token:
+    __slots__ = ()
+
+
+class Callback:
+    """Called by the C hook for frames that have no compiled code whose guards hold."""
+
+    def __init__(self, session: Session, decide: Decide) -> None:
+        self._session = weakref.ref(session)
+        self._decide = decide
+        self._tokens: list[_Token] = []  # all of them: the C hook works with one that it does not own
+        self.renew()
+
+    def renew(self) -> None:
+        """Find none of the entries made before.
+
+        The C hook compares this object with that of an entry.  It is not the session, which entries must not keep
+        alive: they belong to code that the session may hold.
+        """
+        self._tokens.append(_Token())
+        self._torchdynamo_orig_backend = self._tokens[-1]
+
+    def __call__(self, frame: Any, cache_entry: Any, frame_state: dict) -> entries.Decision:
+        return self._decide(self._session(), frame)
+
+
+_buckets = itertools.count(1 << 40)
+
+
+class Session:
+    """Everything that equal ``compile()`` calls share: the backend, its settings and the code compiled for them."""
+
+    def __init__(
+        self,
+        compile_graph: Callable,
+        decide: Decide,
+        *,
+        fullgraph: bool,
+        dynamic: bool | None,
+        guard_filter: Callable | None = None,
+        asked: str = "fullgraph=True",
+    ) -> None:
+        self.compile_graph = compile_graph
+        self.fullgraph = fullgraph
+        self.dynamic = dynamic
+        self.guard_filter = guard_filter
+        self.asked = asked  # how the user said "fullgraph", for messages
+        self.frozen = False  # what is compiled is all there will be
+        self.states = CodeMap()
+        self._managers: list[entries.GuardManager] = []  # of the entries in the C hook
+        weakref.finalize(self, entries.drop, self._managers)
+        # a separate bucket for this session's entries: torch's own tracer never sees them, nor does torchmux see its
+        # entries
+        self.bucket = next(_buckets)
+        self._decide = decide
+        self.callback = Callback(self, decide)
+        self._forced: dict[Hashable, Session] = {}
+
+    def state(self, code: types.CodeType) -> CodeState:
+        found = self.states.get(code)
+        if found is None:
+            found = CodeState()
+            self.states.set(code, found)
+            note_state(code, found)
+        return found
+
+    def with_backend(self, backend: Any) -> Session:
+        """The session that takes this one's place while ``set_stance`` forces a backend."""
+        resolved = resolve(backend, dynamic=self.dynamic)
+        with shared.lock:
+            if resolved.key not in self._forced:
+                self._forced[resolved.key] = Session(
+                    compile_graph_with(resolved),
+                    self._decide,
+                    fullgraph=self.fullgraph,
+                    dynamic=self.dynamic,
+                    guard_filter=self.guard_filter,
+                )
+            return self._forced[resolved.key]
+
+    def keep(self, captured: Captured, once: bool = False) -> entries.Decision:
+        """The object that makes the C hook keep and run captured code."""
+        decision, manager = entries.keep(captured, running_record, once)
+        self._managers.append(manager)
+        return decision
+
+    def forget(self) -> None:
+        """Use none of the compiled code any more."""
+        self.states.clear()
+        self.callback.renew()
+        if this_thread.only_thread() and not this_thread.converting:
+            # Elsewhere another thread may be on its way into an entry; those go with the session then.
+            entries.drop(self._managers)
+        for session in self._forced.values():
+            session.forget()
+
+
+_sessions = CodeMap()  # what was compiled -> {settings: session}; it goes with what was compiled
+
+
+def session_for(owner: Any, key: Hashable, make: Callable[[], Session]) -> Session:
+    """The session of an equal earlier ``compile()`` call for ``owner``, or a new one."""
+    with shared.lock:
+        sessions = _sessions.get(owner)
+        if sessions is None:
+            sessions = {}
+            try:
+                _sessions.set(owner, sessions)
+            except TypeError:
+                return make()  # an object without weak references shares with no other
+        if key not in sessions:
+            sessions[key] = make()
+        return sessions[key]
+
+
+def reset() -> None:
+    """Forget all compiled code."""
+    # Compiled code may ask for it; then what runs meanwhile, a callback of the garbage collector, say, is not its.
+    callback = ti.set_eval_frame(None)
+    try:
+        with shared.lock:
+            for sessions in _sessions.values():
+                for session in sessions.values():
+                    session.forget()
+    finally:
+        ti.set_eval_frame(callback)

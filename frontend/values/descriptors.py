@@ -1,0 +1,106 @@
+"""The descriptor protocol: what an attribute that is found on a class gives for an object of it."""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import TYPE_CHECKING, Any
+
+from ..breaks import C_FUNCTION, OPERATION, GraphBreak
+from ..guards.sources import Attr, Const, Descriptor
+from .base import MISSING, Raised, Value
+from .builtin_methods import BuiltinMethodValue
+
+if TYPE_CHECKING:
+    from ..guards.sources import Source
+    from ..trace.tracer import FrameWriter, Tracer
+
+SLOT_WRAPPERS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType)
+
+
+class MethodValue(Value):
+    """A bound method of a Python function."""
+
+    __slots__ = ("function", "owner")
+
+    def __init__(self, function: Value, owner: Value, source: Source | None = None) -> None:
+        self.function = function
+        self.owner = owner
+        self.source = source
+
+    def pytype(self) -> type:
+        return types.MethodType
+
+    def describe(self) -> str:
+        return f"method {getattr(self.function, 'qualname', self.function.describe())}"
+
+    def truth(self, tr: Tracer) -> bool:
+        return True
+
+    def hash_key(self, tr: Tracer) -> Any:
+        return (self.function.hash_key(tr), self.owner.hash_key(tr))
+
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self.function.call(tr, [self.owner, *args], kwargs)
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        if name == "__func__":
+            return self.function
+        if name == "__self__":
+            return self.owner
+        if name == "__call__":
+            return self
+        return self.function.getattr(tr, name)
+
+    def rebuild(self, out: FrameWriter) -> str:
+        method = out.names.const(types.MethodType)
+        return f"{method}({out.value(self.function)}, {out.value(self.owner)})"
+
+
+def class_attribute(tr: Tracer, owner: Value, cls: type, name: str) -> Value | None:
+    """What ``owner.name`` finds on its class, bound to ``owner``; None if the class has no such attribute."""
+    raw = tr.static_lookup(cls, name)
+    if raw is MISSING:
+        return None
+    return bind_class_attribute(tr, owner, cls, name, raw)
+
+
+def bind_class_attribute(tr: Tracer, owner: Value, cls: type, name: str, raw: Any) -> Value:
+    """The descriptor protocol for an attribute found on a class."""
+    if isinstance(raw, types.FunctionType):
+        tr.guard_class_attribute(cls, name, raw)
+        return MethodValue(tr.wrap(raw, None), owner)
+    if isinstance(raw, property):
+        tr.guard_class_attribute(cls, name, raw)
+        if raw.fget is None:
+            raise Raised(tr.make_exception(AttributeError, f"unreadable attribute {name!r}"))
+        return tr.wrap(raw.fget, None).call(tr, [owner], {})
+    if isinstance(raw, staticmethod):
+        return tr.wrap(raw.__func__, Attr(Const(cls, cls.__qualname__), name))
+    if isinstance(raw, classmethod):
+        tr.guard_class_attribute(cls, name, raw)
+        return MethodValue(tr.wrap(raw.__func__, None), tr.lift(cls))
+    if isinstance(raw, functools.cached_property):
+        return _cached_property(tr, owner, raw)
+    if isinstance(raw, (SLOT_WRAPPERS, types.BuiltinFunctionType)):
+        if isinstance(raw, types.BuiltinFunctionType):
+            return tr.wrap(raw, None)
+        return BuiltinMethodValue(owner, raw.__objclass__, name)
+    if isinstance(raw, (types.GetSetDescriptorType, types.MemberDescriptorType)):
+        raise GraphBreak(OPERATION, f"attribute {name!r} of {owner.describe()}")
+    getter = tr.static_lookup(type(raw), "__get__")
+    source = Attr(Const(cls, cls.__qualname__), name)
+    if isinstance(getter, types.FunctionType):
+        holder = next(c for c in cls.__mro__ if name in c.__dict__)
+        path = Descriptor(Const(holder, holder.__qualname__), name)
+        return tr.wrap(getter, None).call(tr, [tr.wrap(raw, path), owner, tr.lift(cls)], {})
+    if getter is not MISSING and not isinstance(raw, type):
+        raise GraphBreak(C_FUNCTION, f"descriptor {name!r} of {cls.__qualname__}")
+    return tr.wrap(raw, source)
+
+
+def _cached_property(tr: Tracer, owner: Value, raw: functools.cached_property) -> Value:
+    assert raw.attrname is not None
+    value = tr.wrap(raw.func, None).call(tr, [owner], {})
+    owner.store(tr, raw.attrname, value)
+    return value

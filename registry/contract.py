@@ -1,0 +1,171 @@
+"""What the pipeline may ask of an implementation, and of the code that it returns: the contract, member by member.
+
+An implementation is either a :class:`PlainFunction` or an object that follows :class:`Backend`.  Where ``graph`` is
+``"aten"`` it may have any of the members of :class:`BackendExtras`; the code that it returns may have any of
+:class:`CompiledPartExtras`.  Everything in the two ``Extras`` is optional: the docstring of each member says what
+happens without it.  ``torchmux.backends.common.pipeline.implementation`` fills these defaults in, in one place, and
+:mod:`.conforms` checks the shape of an implementation when it is loaded.
+
+The same members stand in ``docs/backend-authors.md``; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+from .report import GraphReport, Placement
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.fx import GraphModule, Node
+
+
+@dataclass(frozen=True)
+class CompileRequest:
+    """Everything besides the graph that a backend may want to know."""
+
+    backend: str
+    options: Any = None  # an instance of ``spec.options``
+    mode: str | None = None
+    dynamic: bool | None = None
+    strict: bool = False
+    phase: Literal["inference", "forward", "backward"] = "inference"
+    fingerprint: str = ""
+    static_inputs: tuple[int, ...] = ()  # positions of parameters and buffers among the inputs
+
+
+# --- what compiles ----------------------------------------------------------------------------------------------------
+
+
+class PlainFunction(Protocol):
+    """The short form of an implementation, which torch's custom backends have as well."""
+
+    def __call__(self, gm: GraphModule, example_inputs: Sequence[Any], /, **options: Any) -> CompiledPart:
+        """Compile the whole graph.
+
+        With ``graph="torch"`` in the spec, ``gm`` is the captured graph of torch-level calls and ``example_inputs`` are
+        the tensors and numbers of the call, parameters and buffers included.  With ``graph="aten"`` it is called with
+        each ATen graph, and gets what :meth:`Backend.compile` gets.  ``options`` are the checked options, as keywords.
+
+        Raises:
+            GraphRefused: it cannot take this graph, which it has not changed.  Eager runs the graph, and the report
+                says why.
+        """
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """The full form of an implementation; both members are required."""
+
+    def supports(self, node: Node) -> Literal[True] | str:
+        """``True``, or the reason why ``node`` cannot be compiled, which users read in the report.
+
+        ``node.meta["val"]`` holds the fake tensor, the number or the tuple of these that the node makes, with shape,
+        strides, dtype and device; sizes may be ``torch.SymInt``.  In a captured graph (``graph="torch"``) it is
+        ``node.meta["example_value"]``.  It is called once or more for each node, before any :meth:`compile`, and must
+        neither change the node nor depend on options.  Any other answer than ``True`` or a string is ``InvalidSpec``.
+        """
+
+    def compile(self, gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> CompiledPart:
+        """Compile ``gm``, all of whose nodes were supported.
+
+        ``gm`` has flat placeholders and returns a flat tuple; with ``graph="aten"`` it is functional but for what it
+        writes to inputs last, and each node has ``meta["val"]``.  Tensors that it holds are ``get_attr`` nodes.
+        ``example_inputs`` are fake except at ``request.static_inputs`` of an inference graph, where they are the real
+        parameters and buffers.  The pipeline keeps its own copy, so ``gm`` may be changed.
+
+        Raises:
+            NodesRefused: some nodes cannot be compiled after all.  The graph is split again without them.
+            GraphRefused: torch is to run this graph; the message is the reason.
+            Exception: anything else is a failure.  Torch runs the graph and the report says so; with ``strict`` it is
+                ``CompilationFailed``.  Other errors of torchmux go to the user as they are.
+        """
+
+
+class BackendExtras(Protocol):
+    """What an implementation with ``graph="aten"`` may have besides, a callable object too; all of it is optional."""
+
+    def rewrite(self, gm: GraphModule, request: CompileRequest) -> GraphModule:
+        """The captured graph, or a changed copy with the same inputs, before it is traced and differentiated.
+
+        Its nodes are torch-level calls with ``meta["example_value"]``.  Asked once for each captured graph.
+        Without it, the graph is traced as it was captured.  An exception is a failure as in
+        :meth:`Backend.compile`.
+        """
+
+    def decompositions(self) -> Mapping[Any, Callable[..., Any]]:
+        """From ``OpOverload`` to the function that expresses it by smaller operators; may be a mapping instead.
+
+        Asked once for each captured graph.  Without it, graphs come in core ATen operators,
+        where random operators stay whole.  An empty table decomposes nothing.  A function in it may return
+        ``NotImplemented`` to leave a call as it is.
+        """
+
+    def keep_whole(self) -> Collection[Any]:
+        """Composite operators (``OpOverload``) that are to arrive in one piece; may be a collection instead.
+
+        Asked once for each captured inference graph.  Without it, composite operators
+        arrive as what they are composed of, whatever ``decompositions`` says.  An operator in it must never write to an
+        argument, or return one or a view of one.
+        """
+
+    def restore(self, artifact: str, constants: Mapping[str, Tensor]) -> CompiledPart | None:
+        """The code whose ``artifact`` this is, in another process, or None if it cannot be had any more.
+
+        ``constants`` has the tensors that the compiled graph held, by the targets of its ``get_attr`` nodes.  With it,
+        a process whose graph was compiled before neither traces nor compiles; None, and everything is made anew.
+        Without it, each process traces each graph, and may still find code in the artifact cache.
+        """
+
+
+# --- what it returns --------------------------------------------------------------------------------------------------
+
+
+class CompiledPart(Protocol):
+    """What ``compile`` and plain functions return: code for one graph."""
+
+    def __call__(self, *args: Any) -> Sequence[Any]:
+        """Take the graph's flat inputs, tensors and numbers, and return the flat tuple of its outputs.
+
+        Dtypes, shapes, devices and strides are those of the graph's ``meta["val"]``, since views of results are taken
+        next.  Results share memory with inputs or one another only where the graph's own operators make them.
+        Several threads may call at once.  Errors go to the user as they are.
+        """
+
+
+class CompiledPartExtras(Protocol):
+    """What the returned code may tell of itself; all of it is optional, and read after ``compile`` has returned."""
+
+    artifact: str | None
+    """What ``restore`` needs to find this code again.  Without it, or None, the graph's recipe is not kept."""
+
+    cache_hit: bool
+    """Whether the code came from the artifact cache, which ``report.cache_hits`` counts.  Without it: no."""
+
+    notes: Sequence[str]
+    """Sentences for ``report.notes``.  Without it: none."""
+
+    output_code: str | Sequence[str]
+    """The code that was generated, for ``TORCHMUX_LOGS=output_code``.  Without it, the ``code`` of an FX module, if the
+    callable is one or a method of one; else none."""
+
+    report: GraphReport
+    """For a plain function with ``graph="torch"``: what ran where, instead of a report that puts every operator on the
+    backend.  Without it, that report.  What objects with ``supports`` and ``compile`` return is not asked for it."""
+
+    def follow(self, report: GraphReport, placements: list[Placement]) -> None:
+        """Take the report and the part's placements in it, to correct them when a call shows something else.
+
+        Called once, before the first call of the code.  Without it, the placements stay as they are.
+        """
+
+
+@runtime_checkable
+class CompiledGraph(Protocol):
+    """What the pipeline makes of a captured graph: takes its flat inputs, returns the flat tuple of its outputs."""
+
+    report: GraphReport
+
+    def __call__(self, *args: Any) -> Sequence[Any]: ...

@@ -1,0 +1,102 @@
+"""Tensors without data, and the fake mode of a compilation."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from torchmux import torch_internals as ti
+
+from .walk import checks
+
+
+@checks("fake_tensor_mode", "is_fake")
+def test_fake_mode() -> None:
+    for symbolic in (False, True):
+        mode = ti.fake_tensor_mode(symbolic=symbolic)
+        assert (mode.shape_env is not None) == symbolic
+        with mode:
+            assert ti.is_fake(torch.ones(2).sin())
+
+
+@checks("plain_fake")
+def test_plain_fake() -> None:
+    """Plain tensors are as ``from_tensor`` makes them, and all others are left to it."""
+
+    def look(fake):
+        return (
+            type(fake), fake.shape, fake.stride(), fake.dtype, fake.device, fake.requires_grad, fake.is_leaf,
+            fake._is_view(), isinstance(fake, torch.nn.Parameter), torch._C._dispatch_keys(fake).raw_repr(),
+            fake.untyped_storage().nbytes(), sorted(vars(fake)),
+        )  # fmt: skip
+
+    plain = [
+        torch.nn.Parameter(torch.ones(2, 3)), torch.nn.Parameter(torch.ones(2), requires_grad=False),
+        torch.ones(3, 1, 2), torch.ones(()), torch.ones(2, dtype=torch.long), torch.ones(2, requires_grad=True),
+        torch.empty_strided((2, 3), (1, 2)), torch.ones(2, 3, 4, 5).to(memory_format=torch.channels_last),
+    ]  # fmt: skip
+    ours, torchs = ti.fake_tensor_mode(symbolic=False), ti.fake_tensor_mode(symbolic=False)
+    for tensor in plain:
+        fake = ti.plain_fake(ours, tensor)
+        assert look(fake) == look(torchs.from_tensor(tensor)), tensor
+        assert ours.from_tensor(tensor) is fake
+        for alias in (tensor.detach(), tensor.data.as_strided((1,), (1,))):
+            assert ti.plain_fake(ours, alias) is None
+            assert ti.share_storage(ours.from_tensor(alias), fake)
+    base = torch.ones(4)
+    with_grad = torch.ones(2, requires_grad=True)
+    with_grad.sum().backward()
+    with torch.inference_mode():
+        inference = torch.ones(2)
+    others = [
+        base[1:], with_grad, with_grad * 2, inference, torch.ones(0), torch.ones(1).expand(3), torch.ones(2).conj(),
+        torch.ones(2, dtype=torch.cfloat).conj(), torch.empty_strided((2,), (3,)).resize_(1),
+        torch.ones(2, device="meta"),
+    ]  # fmt: skip
+    assert [ti.plain_fake(ours, tensor) is None for tensor in others] == [
+        True, True, True, True, True, True, False, True, True, True
+    ]  # fmt: skip
+    assert ti.plain_fake(ti.fake_tensor_mode(symbolic=True), torch.ones(2)) is None
+
+
+@checks("fake_tensor_errors")
+def test_fake_errors() -> None:
+    mode = ti.fake_tensor_mode(symbolic=False)
+    errors = ti.fake_tensor_errors()
+    assert set(errors) == {"data_dependent", "dynamic_output", "unsupported", "guard"}
+    with mode, pytest.raises(errors["data_dependent"]):
+        torch.ones(1).item()
+    with mode, pytest.raises(errors["dynamic_output"]):
+        torch.ones(1).nonzero()
+
+
+@checks("tracing_context", "tracing_with", "active_fake_mode", "inputs_are_mutated")
+def test_tracing() -> None:
+    assert ti.active_fake_mode() is None
+    mode = ti.fake_tensor_mode(symbolic=False)
+    with ti.tracing_context(mode):
+        assert ti.active_fake_mode() is mode
+        with ti.tracing_with(mode):
+            assert ti.active_fake_mode() is mode
+        assert not ti.inputs_are_mutated()
+    with ti.tracing_with(mode):
+        assert ti.active_fake_mode() is mode
+
+
+@checks("floats_needed", "keep_number")
+def test_floats() -> None:
+    mode = ti.fake_tensor_mode(symbolic=True, scalars=True)
+    source = mode.from_tensor(torch.tensor(0.5, dtype=torch.float64))
+    with mode:
+        number = source.item()
+        alias = source.detach()
+        ti.keep_number(source, alias)
+        assert str(alias.item().node.expr) == str(number.node.expr)
+
+    from torch._dynamo.exc import TensorifyScalarRestartAnalysis
+    from torch._dynamo.symbolic_convert import TensorifyState
+
+    TensorifyState.specialize("zf7")
+    assert ti.floats_needed(ValueError()) is None
+    assert ti.floats_needed(TensorifyScalarRestartAnalysis()) == {"zf7"}
+    assert TensorifyState.empty()

@@ -1,0 +1,32 @@
+"""Transforms of functions."""
+
+from __future__ import annotations
+
+import torch
+
+from torchmux import torch_internals as ti
+
+from .walk import checks
+
+ADD = torch.ops.aten.add.Tensor
+
+
+@checks("is_functorch_active")
+def test_functorch() -> None:
+    seen = []
+    torch.func.vmap(lambda x: seen.append(ti.is_functorch_active()) or x)(torch.ones(2))
+    assert seen == [True]
+    assert not ti.is_functorch_active()
+
+
+@checks("beneath_functionalization")
+def test_functionalization() -> None:
+    def changes_and_adds(x: torch.Tensor) -> torch.Tensor:
+        x.mul_(2)
+        y = ti.beneath_functionalization(ADD, (x.t(), 1), {})
+        return y.add_(1)
+
+    x = torch.arange(6.0).reshape(2, 3)
+    wanted = (x * 2).t() + 2
+    assert torch.equal(torch.func.functionalize(changes_and_adds)(x), wanted)
+    assert torch.equal(x, wanted.t() - 2)

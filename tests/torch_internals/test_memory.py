@@ -1,0 +1,40 @@
+"""Where the contents of tensors lie."""
+
+from __future__ import annotations
+
+import torch
+
+from torchmux import torch_internals as ti
+
+from .walk import checks
+
+
+@checks("share_storage")
+def test_share_storage() -> None:
+    mode = ti.fake_tensor_mode(symbolic=False)
+    with mode:
+        x = torch.ones(4)
+        assert ti.share_storage(x, x.view(2, 2))
+        assert not ti.share_storage(x, x + 1)
+
+
+@checks("storage_use_count", "addresses_equal")
+def test_memory() -> None:
+    x, y = torch.ones(2), torch.ones(2)
+    storage = x.untyped_storage()
+    before = ti.storage_use_count(storage)
+    alias = x.detach()
+    assert ti.storage_use_count(storage) == before + 1
+    del alias
+    assert ti.storage_use_count(storage) == before
+    addresses = [x.data_ptr(), None, y.data_ptr()]
+    assert ti.addresses_equal((x, 5, y), addresses, [0, 2])
+    assert not ti.addresses_equal((y, 5, y), addresses, [0, 2])
+    assert ti.addresses_equal((y, 5, y), addresses, [2])
+
+
+@checks("end_allocating_to_pool")
+def test_pools() -> None:
+    assert callable(ti.end_allocating_to_pool)
+    if torch.cuda.is_available():  # tests/backends/cudagraphs/test_cudagraphs_gpu.py calls it where it matters
+        assert callable(torch._C._cuda_endAllocateToPool)

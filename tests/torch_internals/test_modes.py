@@ -1,0 +1,84 @@
+"""State of a thread that operators depend on."""
+
+from __future__ import annotations
+
+import torch
+
+from torchmux import torch_internals as ti
+
+from .walk import checks
+
+SIN = torch.ops.aten.sin.default
+
+
+@checks("set_grad_enabled")
+def test_set_grad_enabled() -> None:
+    ti.set_grad_enabled(False)
+    assert not torch.is_grad_enabled()
+    ti.set_grad_enabled(True)
+
+
+@checks("switches")
+def test_switches() -> None:
+    for setter, getter in ti.switches().items():
+        value = getter()
+        setter(value)
+        assert getter() == value
+
+
+@checks("count_function_modes", "count_dispatch_modes", "default_devices", "new_fake_mode", "without_modes")
+def test_modes() -> None:
+    assert (ti.count_function_modes(), ti.count_dispatch_modes(), ti.default_devices()) == (0, 0, ())
+    with torch.device("meta"):
+        assert ti.default_devices() == (torch.device("meta"),)
+        assert ti.count_function_modes() == 1
+    with torch.overrides.BaseTorchFunctionMode():
+        assert ti.default_devices() is None
+    with ti.new_fake_mode():
+        assert ti.count_dispatch_modes() == 1
+        with ti.without_modes():
+            assert not ti.is_fake(torch.ones(1))
+
+
+@checks("below_autograd", "disable_autocast", "is_any_autocast_enabled")
+def test_autograd_switches() -> None:
+    x = torch.ones(2, requires_grad=True)
+    with ti.below_autograd():
+        assert SIN(x).grad_fn is None
+    assert not ti.is_any_autocast_enabled()
+    with torch.autocast("cpu"):
+        assert ti.is_any_autocast_enabled()
+        a = torch.ones(2, 2)
+        assert (a @ a).dtype is torch.bfloat16
+        with ti.disable_autocast():
+            assert (a @ a).dtype is torch.float32
+
+
+@checks("without_saved_tensor_hooks")
+def test_saved_tensor_hooks() -> None:
+    seen = []
+
+    def hooks(name):
+        return torch.autograd.graph.saved_tensors_hooks(lambda t: seen.append(name) or t, lambda t: t)
+
+    x = torch.ones(2, requires_grad=True)
+    with hooks("outer"), hooks("inner"):
+        with ti.without_saved_tensor_hooks():
+            x.sin()
+        assert seen == []
+        x.sin()
+        assert seen == ["inner"]
+
+
+@checks("TorchDispatchMode")
+def test_dispatch_mode() -> None:
+    seen = []
+
+    class Mode(ti.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    with Mode():
+        torch.ones(2).sin()
+    assert seen[-1] is SIN

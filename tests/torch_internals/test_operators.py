@@ -1,0 +1,63 @@
+"""Overloads and their kernels, functions in C, and operators that take functions."""
+
+from __future__ import annotations
+
+import torch
+
+from torchmux import torch_internals as ti
+
+from .walk import checks
+
+ADD = torch.ops.aten.add.Tensor
+SIN = torch.ops.aten.sin.default
+
+
+@checks("python_kernels", "forget_dispatch", "run_kernel", "DispatchKey")
+def test_kernels() -> None:
+    key = ti.DispatchKey.CPU
+    assert key not in ti.python_kernels(SIN)
+    ti.forget_dispatch(SIN)
+    x = torch.ones(2)
+    assert torch.equal(ti.run_kernel(SIN, key, x), x.sin())
+
+
+@checks("operator_schema", "is_composite", "OpOverload", "python_registrations")
+def test_schemas() -> None:
+    assert [a.name for a in ti.operator_schema(ADD).arguments] == ["self", "other", "alpha"]
+    assert isinstance(ADD, ti.OpOverload)
+    assert not ti.is_composite(ADD)
+    with torch.library._scoped_library("torchmux_internals", "DEF") as library:
+        library.define("one(Tensor x) -> Tensor")
+        library.impl("one", lambda x: x, "CPU")
+        assert "torchmux_internals/one/CPU" in ti.python_registrations()
+    assert ti.is_composite(torch.ops.aten.reshape.default)
+
+
+@checks("custom_device_name", "SDPBackend", "without_torch_function", "group_tensors_by_device_and_dtype")
+def test_questions() -> None:
+    assert ti.custom_device_name() == "privateuseone"
+    assert torch.nn.attention.SDPBackend is ti.SDPBackend
+    for disabled in ti.without_torch_function:
+        with disabled():
+            one = torch.ones(1)
+    ((key, (lists, indices)),) = ti.group_tensors_by_device_and_dtype([[one]], True).items()
+    assert (key, lists, indices) == ((one.device, one.dtype), [[one]], [0])
+
+
+@checks("random_wrappers")
+def test_random_wrappers() -> None:
+    save, repeat = ti.random_wrappers()
+    state, first = save(torch.ops.aten.rand.default, [3], device=torch.device("cpu"))
+    assert torch.equal(repeat(state, torch.ops.aten.rand.default, [3], device=torch.device("cpu")), first)
+
+
+@checks("tag_checkpoint")
+def test_checkpoint() -> None:
+    graph = torch.fx.symbolic_trace(lambda x: x.sin())
+    assert torch.equal(ti.tag_checkpoint()(graph, torch.ones(2)), torch.ones(2).sin())
+
+
+@checks("while_loop")
+def test_while_loop() -> None:
+    assert callable(ti.while_loop)
+    assert torch.ops.higher_order.while_loop is not None

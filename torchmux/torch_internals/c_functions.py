@@ -1,0 +1,25 @@
+"""Functions and modules in C that programs call, mostly through torch's Python functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+c_torch = torch._C  # has C functions that torch's own Python functions wrap
+VariableFunctions = torch._C._VariableFunctions
+SDPBackend = torch._C._SDPBackend
+group_tensors_by_device_and_dtype = torch._C._group_tensors_by_device_and_dtype
+custom_device_name = torch._C._get_privateuse1_backend_name
+get_tracing_state = torch._C._get_tracing_state
+log_api_usage_once = torch._C._log_api_usage_once
+
+
+def c_operator_modules() -> list[Any]:
+    """The C modules whose functions are operators on tensors."""
+    return [torch._C._nn, torch._C._linalg, torch._C._special, torch._C._fft]
+
+
+def tracing_questions() -> list[Any]:
+    """What newer torch asks to know whether the old TorchScript tracer runs."""
+    return [torch._C._is_tracing] if hasattr(torch._C, "_is_tracing") else []

@@ -1,0 +1,40 @@
+"""The PEP 523 hook in C: what it asks, what it takes for an answer, and the entries that it keeps."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from torch._C._dynamo import eval_frame
+from torch._C._dynamo.guards import RootGuardManager as RootGuardManager
+
+FrameAction = eval_frame._FrameAction
+FrameExecStrategy = eval_frame._FrameExecStrategy
+set_eval_frame = eval_frame.set_eval_frame
+set_code_exec_strategy = eval_frame.set_code_exec_strategy
+
+
+def not_captured(function: Any) -> Any:
+    """``function``, of which the hook leaves alone all that it calls."""
+    set_code_exec_strategy(function.__code__, FrameExecStrategy(FrameAction.SKIP, FrameAction.SKIP))
+    return function
+
+
+def drop_entry(guard_manager: Any, replacement: Any) -> None:
+    """Empty the hook's entry that ``guard_manager`` guards, if it is still there; ``replacement`` refuses all calls."""
+    if guard_manager.extra_state is not None and guard_manager.cache_entry is not None:
+        guard_manager.extra_state.invalidate(guard_manager.cache_entry, replacement)
+
+
+def _one_bucket(bucket: int) -> int:
+    return -1
+
+
+# Which bucket of a code object's entries the hook reads and fills (torch 2.13 and later; before that all share one).
+set_bucket = getattr(eval_frame, "set_eval_frame_isolate_recompiles_id", _one_bucket)
+
+
+def retired_guard_class() -> type | None:
+    """How torch's own tracer, where it is loaded and shares our bucket, marks entries that it must pass over."""
+    guards = sys.modules.get("torch._dynamo.guards")
+    return None if guards is None or set_bucket is not _one_bucket else guards.DeletedGuardManagerWrapper

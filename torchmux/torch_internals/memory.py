@@ -1,0 +1,30 @@
+"""Where the contents of tensors lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+def share_storage(left: Any, right: Any) -> bool:
+    """Whether two tensors are, or are views into, the same memory; works for fake tensors."""
+    return left.untyped_storage()._cdata == right.untyped_storage()._cdata
+
+
+def storage_use_count(storage: Any) -> int:
+    """How many tensors and storage objects hold the memory of ``storage``, this one included."""
+    return torch._C._storage_Use_Count(storage._cdata)
+
+
+def addresses_equal(values: Any, addresses: list[int | None], positions: list[int]) -> bool:
+    """Whether the tensors at ``positions`` begin at ``addresses``; in C++ where torch was built for CUDA."""
+    compare = getattr(torch._C, "_tensors_data_ptrs_at_indices_equal", None)
+    if compare is None:
+        return all(values[p].data_ptr() == addresses[p] for p in positions)
+    return compare(list(values), addresses, positions)
+
+
+def end_allocating_to_pool(device: int, pool: Any) -> None:
+    """Give the memory of a device from the usual place again, after a recording that failed."""
+    torch._C._cuda_endAllocateToPool(device, pool)

@@ -1,0 +1,57 @@
+"""State of a thread that operators depend on: grad mode, autocast, dispatch and function modes, default devices."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
+
+set_grad_enabled = torch._C._set_grad_enabled
+is_any_autocast_enabled = torch._C._is_any_autocast_enabled
+disable_autocast = torch._C._DisableAutocast
+below_autograd = torch._C._AutoDispatchBelowAutograd
+# Composite operators that know symbolic sizes only in Python do so under this context.
+python_dispatcher = torch._C._EnablePythonDispatcher
+without_torch_function = (torch._C.DisableTorchFunctionSubclass, torch._C.DisableTorchFunction)
+count_function_modes = torch._C._len_torch_function_stack
+count_dispatch_modes = torch._C._len_torch_dispatch_stack
+
+
+def default_devices() -> tuple[Any, ...] | None:
+    """The devices of the active ``with torch.device(...)``; None if any other torch-function mode is active."""
+    from torch.utils._device import DeviceContext
+
+    modes = [torch._C._get_function_stack_at(i) for i in range(count_function_modes())]
+    return tuple(m.device for m in modes) if all(type(m) is DeviceContext for m in modes) else None
+
+
+def switches() -> dict[Any, Any]:
+    """C functions that set global state on which operators depend, each with the one that tells it."""
+    names = {"_set_sdp_priority_order": "_get_sdp_priority_order"}
+    for kernel in ("math", "flash", "mem_efficient", "cudnn", "overrideable"):
+        names[f"_set_sdp_use_{kernel}"] = f"_get_{kernel}_sdp_enabled"
+    return {getattr(torch._C, s): getattr(torch._C, g) for s, g in names.items() if hasattr(torch._C, s)}
+
+
+def without_modes() -> Any:
+    """Context manager under which operators on real tensors run as usual, though a tracer or a fake mode is active."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
+
+
+@contextlib.contextmanager
+def without_saved_tensor_hooks() -> Iterator[None]:
+    """While this lasts, the program's hooks see nothing of what autograd keeps: it would be fake tensors."""
+    autograd, kept = torch._C._autograd, []
+    try:
+        while (hooks := autograd._top_saved_tensors_default_hooks(False)) is not None:
+            kept.append(hooks)
+            autograd._pop_saved_tensors_default_hooks()
+        yield
+    finally:
+        for hooks in reversed(kept):
+            autograd._push_saved_tensors_default_hooks(*hooks)

@@ -1,0 +1,42 @@
+"""Overloads of operators: their schemas, and which kernel serves which dispatch key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+OpOverload = torch._ops.OpOverload
+DispatchKey = torch._C.DispatchKey
+
+
+def operator_schema(op: Any) -> Any:
+    """The ``FunctionSchema`` of an operator overload."""
+    return op._schema
+
+
+def is_composite(op: Any) -> bool:
+    """Whether ``op`` consists of other operators, also for autograd.  Some names exist in TorchScript only: False."""
+    return torch._C._dispatch_has_kernel(op.name()) and op.has_kernel_for_dispatch_key(
+        DispatchKey.CompositeImplicitAutograd
+    )
+
+
+def python_kernels(op: Any) -> dict[Any, Any]:
+    """The Python kernels of an operator by dispatch key; after changing them call ``forget_dispatch(op)``."""
+    return op.py_kernels
+
+
+def forget_dispatch(op: Any) -> None:
+    """Drop the operator's memory of which kernel serves which dispatch key."""
+    op._dispatch_cache.clear()
+
+
+def run_kernel(op: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call the C++ kernel that serves ``key``, whatever Python kernels there are."""
+    return op._op_dk(key, *args, **kwargs)
+
+
+def python_registrations() -> set[str]:
+    """The kernels that ``torch.library`` has registered from Python: ``"aten/sin/CPU"``."""
+    return torch.library._impls

@@ -1,0 +1,160 @@
+"""Symbolic sizes: torch's ShapeEnv, what it is told of inputs, and what it knows of expressions."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_located_shape_env: Any = None
+
+
+def located_shape_env() -> Any:
+    """A ShapeEnv that asks us for the line of the program instead of walking the Python stack for each guard."""
+    global _located_shape_env
+    if _located_shape_env is None:
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv, SLoc
+
+        class LocatedShapeEnv(ShapeEnv):
+            where: Callable[[], str] | None = None
+
+            def _get_stack_summary(self, is_debug: bool = False, framework_loc: Any = None) -> tuple[Any, str]:
+                return SLoc("", self.where() if self.where is not None else None), ""
+
+        _located_shape_env = LocatedShapeEnv
+    return _located_shape_env
+
+
+def guards_source_base() -> type:
+    """The class that ShapeEnv wants sources to derive from."""
+    from torch._guards import Source
+
+    return Source
+
+
+def printed_source(source: Any) -> tuple[str, str, int | None]:
+    """What ShapeEnv prints as ``x.size()[1]``: the name, the method and the index; of a number, the name alone."""
+    from torch._dynamo.source import TensorPropertySource
+
+    if isinstance(source, TensorPropertySource):
+        return str(source.base.name), source.prop.method_name(), source.idx
+    return str(source.name), "", None
+
+
+def local_guard_source() -> Any:
+    from torch._guards import GuardSource
+
+    return GuardSource.LOCAL
+
+
+def dim_kinds() -> Any:
+    """How ShapeEnv may treat a dimension: ``STATIC``, ``DYNAMIC`` (a symbol of its own, whatever other sizes have the
+    same value), ``DUCK`` (one symbol for equal sizes), ``UNBACKED``, ``INFER_STRIDE``."""
+    from torch.fx.experimental.symbolic_shapes import DimDynamic
+
+    return DimDynamic
+
+
+def dim_bounds(low: int | None, high: int | None) -> Any:
+    """The constraint that a dimension lies between two bounds (None: open)."""
+    from torch.fx.experimental.symbolic_shapes import StrictMinMaxConstraint
+    from torch.utils._sympy.numbers import int_oo
+    from torch.utils._sympy.value_ranges import ValueRanges
+
+    bounds = ValueRanges(lower=2 if low is None else low, upper=int_oo if high is None else high)
+    return StrictMinMaxConstraint(vr=bounds, warn_only=False)
+
+
+def shape_guard_namespace() -> dict[str, Any]:
+    """The names that printed shape guards use besides their variables."""
+    from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
+
+    return dict(SYMPY_INTERP)
+
+
+def new_unbacked_symbols(shape_env: Any, value: Any) -> dict[Any, Any] | None:
+    """The symbols that an operator's result has brought, and where in it they stand."""
+    from torch.fx.experimental.symbolic_shapes import compute_unbacked_bindings
+
+    return compute_unbacked_bindings(shape_env, value)
+
+
+def insert_runtime_asserts(gm: Any, shape_env: Any) -> None:
+    """Write what was taken for granted of numbers that depend on data into the graph, as checks."""
+    from torch.fx.passes.runtime_assert import insert_deferred_runtime_asserts
+
+    insert_deferred_runtime_asserts(gm, shape_env, "torchmux")
+
+
+def is_never_negative(shape_env: Any, expr: Any) -> bool:
+    """Whether an expression of symbols is known to be at least zero."""
+    return bool(shape_env.bound_sympy(expr).lower >= 0)
+
+
+def ranges_of(size: Any) -> dict[str, str]:
+    """The least and the largest value of each symbol in a symbolic number, as text."""
+    node = size.node
+    return {str(s): str(node.shape_env.bound_sympy(s)) for s in node.expr.free_symbols}
+
+
+def size_range(size: Any) -> tuple[int, int, int | None]:
+    """The least value of a symbolic size, the one it has in the first call, and the largest (None: unbounded)."""
+    from torch.utils._sympy.numbers import int_oo
+
+    node = size.node
+    bounds = node.shape_env.bound_sympy(node.expr)
+    return int(bounds.lower), int(node.hint), None if bounds.upper == int_oo else int(bounds.upper)
+
+
+def symbolic_math() -> dict[Any, Any]:
+    """Functions of ``math`` and what computes them on symbolic numbers."""
+    names = ("sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "log2")
+    return {getattr(math, n): f for n in names if (f := getattr(torch, f"_sym_{n}", None)) is not None}
+
+
+def rebuild_symbolic(expr: Any, symbols: dict[Any, Any]) -> Any:
+    """Evaluate a sympy expression by Python operators on ``symbols`` (symbol -> anything with operators).
+
+    Raises:
+        NotImplementedError: the expression has a function that operators cannot tell.
+    """
+    from torch.utils._sympy.interp import sympy_interp
+
+    return sympy_interp(_operator_analysis(), symbols, expr)
+
+
+_operators_only: Any = None
+
+
+def _operator_analysis() -> Any:
+    """torch's way to evaluate expressions in Python, without what asks a number for its value."""
+    global _operators_only
+    if _operators_only is None:
+        from torch.utils._sympy.reference import PythonReferenceAnalysis
+
+        class OperatorsOnly(PythonReferenceAnalysis):
+            truediv = int_truediv = staticmethod(operator.truediv)
+            pow = staticmethod(operator.pow)
+            floor = staticmethod(lambda x: x // 1)
+            ceil = staticmethod(lambda x: -(-x // 1))
+            trunc_to_int = staticmethod(lambda x, dtype: torch.sym_int(x))
+            floor_to_int = staticmethod(lambda x, dtype: torch.sym_int(x // 1))
+            ceil_to_int = staticmethod(lambda x, dtype: -torch.sym_int(-x // 1))
+
+            @staticmethod
+            def pow_by_natural(base: Any, exponent: Any) -> Any:
+                known = isinstance(exponent, int) and exponent > 0
+                return functools.reduce(operator.mul, [base] * exponent) if known else base**exponent
+
+            @staticmethod
+            def round_to_int(x: Any, dtype: Any) -> Any:
+                raise NotImplementedError("rounding is no operator")
+
+            round_decimal = round_to_int
+
+        _operators_only = OperatorsOnly
+    return _operators_only
