@@ -26,6 +26,7 @@ from ..cache import recipes
 from ..cache.cache import ArtifactCache, default_cache
 from . import aliasing, aot, lines
 from .assemble import assemble
+from .derivatives import eager_with_tangents
 from .implementation import Implementation, Told, as_backend
 from .partition import Partition
 from .parts import Compiler, Keep, Run
@@ -78,7 +79,7 @@ def compile_graph(
         else:
             run = work.compile_aten()
     work.placing.tell()
-    return Compiled(run, report)
+    return Compiled(run if spec.graph == "torch" else eager_with_tangents(run, gm, strict=request.strict), report)
 
 
 def _refusal(spec: BackendSpec, gm: GraphModule, training: bool) -> str | None:
@@ -165,6 +166,8 @@ class _Work:
             return self.run_captured(str(refusal))
         except TorchmuxError:
             raise
+        except aot.StaysInTorch as why:
+            return self.run_captured(str(why))
         except Exception as error:
             return self._run_failed(error)
 
@@ -226,7 +229,7 @@ class _Work:
                 self.placing.tell()
             return run
 
-        run = aot.through_autograd(gm, fakes, table, lower, training=self.training)
+        run = aot.through_autograd(gm, fakes, table, lower, training=self.training, strict=self.request.strict)
         if not internals.inputs_are_mutated():
             return run
         if aliasing.sharing(fakes) != aliasing.sharing(self.example_inputs):
