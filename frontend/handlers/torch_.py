@@ -150,7 +150,7 @@ def _not_dropped(
     if not isinstance(input, TensorValue) or inplace.truth(tr):
         return None
     rate = p.const(tr) if p.is_const() or isinstance(p, SymValue) else None  # torch takes it for a constant as well
-    if type(rate) not in (int, float, bool) or not 0 <= rate <= 1:
+    if not isinstance(rate, (int, float)) or not 0 <= rate <= 1:
         return None
     is_empty = any(type(n) is int and n == 0 for n in input.example.shape)
     return input if rate == 0 or is_empty or not (train or training).truth(tr) else None

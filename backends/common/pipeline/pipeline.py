@@ -79,7 +79,7 @@ def compile_graph(
         else:
             run = work.compile_aten()
     work.placing.tell()
-    return Compiled(run if spec.graph == "torch" else eager_with_tangents(run, gm, strict=request.strict), report)
+    return Compiled(run if spec.graph == "torch" else eager_with_tangents(run, gm, strict=bool(request.strict)), report)
 
 
 def _refusal(spec: BackendSpec, gm: GraphModule, training: bool) -> str | None:
@@ -229,7 +229,7 @@ class _Work:
                 self.placing.tell()
             return run
 
-        run = aot.through_autograd(gm, fakes, table, lower, training=self.training, strict=self.request.strict)
+        run = aot.through_autograd(gm, fakes, table, lower, training=self.training, strict=bool(self.request.strict))
         if not internals.inputs_are_mutated():
             return run
         if aliasing.sharing(fakes) != aliasing.sharing(self.example_inputs):
