@@ -1,4 +1,4 @@
-"""Compiling one part of a graph, or taking its code from the artifact cache."""
+"""Compiles one part of a graph, or loads its code from the artifact cache."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Native:
 
 
 def _named(run: NativeFunction, payload: bytes, key: str) -> NativeFunction:
-    """``run`` with its name in the cache, and its trace written if one was asked for."""
+    """``run`` with its name in the cache; writes its trace if requested."""
     run.artifact = key
     if (folder := artifact.write_trace(payload, key)) is not None:
         run.notes.append(f"native wrote a trace to {folder}")
@@ -140,7 +140,7 @@ def _is_timed() -> bool:
 
 
 def _prepared(gm: GraphModule, target: str, options: NativeOptions, frozen: Mapping[int, torch.Tensor]) -> GraphModule:
-    """``gm`` in the precision that was asked for, with its frozen inputs."""
+    """``gm`` in the requested precision, with its frozen inputs."""
     if options.precision == "bf16":
         from .rewrites.precision import in_bfloat16
 

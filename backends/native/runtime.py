@@ -1,4 +1,4 @@
-"""Calling compiled graphs."""
+"""Calls compiled graphs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ class KeptScratch(threading.local):
 
 def bad_index() -> None:
     raise IndexError(
-        "index out of range in a compiled graph: an embedding, gather or index has an index that its tensor lacks"
+        "index out of range in a compiled graph: an embedding, gather or index operation has an index outside its "
+        "tensor"
     )
 
 
@@ -108,7 +109,7 @@ class NativeFunction:
 
 
 def loaded(payload: bytes, constant: Callable[[str], torch.Tensor], *, cache_hit: bool) -> NativeFunction:
-    """What an artifact that holds code stands for; ``constant`` finds the graph's tensors by name."""
+    """The function of an artifact that holds code; ``constant`` finds the graph's tensors by name."""
     head, built = artifact.code_in(payload)
     for kind in ("fusion", "perf_hints"):
         if head[kind]:

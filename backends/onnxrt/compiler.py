@@ -1,4 +1,4 @@
-"""Compiling one part of a graph with onnxruntime."""
+"""Compiles one part of a graph with onnxruntime."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class OnnxRuntime:
     def _export(self, gm: GraphModule, example_inputs: Sequence[Any], made: _Parts, key: str) -> Any:
         """Export ``gm`` and make a session of the model; find the nodes to blame if that fails or computes nonsense."""
         nodes = list(gm.graph.nodes)
-        # Exporting inserts the casts of type promotion; the search for a culprit needs the graph as it was.
+        # Exporting inserts the casts of type promotion; the search for a wrong operator needs the original graph.
         untouched = copy_graph(gm)
         try:
             with stage("lowering"):
@@ -195,7 +195,7 @@ class _Parts:
         try:
             return self.session(model)
         except Exception as error:
-            cache_log.warning("onnxruntime does not take a kept model; it is made again: %s", error)
+            cache_log.warning("onnxruntime does not load a cached model; it is built again: %s", error)
             return None
 
     def function(self, session: Any, *, cache_hit: bool = False) -> OnnxFunction:
@@ -216,7 +216,7 @@ _tried: dict[str, str | None] = {}
 
 
 def _culprits(gm: GraphModule, options: OnnxrtOptions) -> dict[int, str]:
-    """Try every node of ``gm`` in a model of its own: positions in the graph of those that fail, and why."""
+    """Try every node of ``gm`` in a separate model: the graph positions of those that fail, and why."""
     found: dict[int, str] = {}
     for position, node in enumerate(gm.graph.nodes):
         if node.op != "call_function" or takes_element(node) is not None:

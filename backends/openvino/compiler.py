@@ -1,4 +1,4 @@
-"""Compiling one part of a graph with OpenVINO."""
+"""Compiles one part of a graph with OpenVINO."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from . import fingerprint, integers, operators, runtime
 from .options import OpenvinoOptions
 from .translate import blamed, reason_of, to_openvino
 
-_NOT_TAKEN = "an integer input may not fit into OpenVINO's 32 bits, or names a row that is not there"
+_NOT_TAKEN = "an integer input may not fit into OpenVINO's 32 bits, or is the index of a missing row"
 cache_log = logging.getLogger("torchmux.cache")
 
 _GENERATION = 9
@@ -132,7 +132,7 @@ def _artifact(
     ranges: Mapping[int, integers.Bounds],
     graph: GraphModule,
 ) -> str | None:
-    """What :meth:`OpenVino.restore` needs besides the compiled model; None if that cannot be told."""
+    """What :meth:`OpenVino.restore` needs besides the compiled model; None if this is unknown."""
     try:
         told = {
             "key": key,
@@ -219,12 +219,12 @@ def _load(cache: ArtifactCache | None, key: str, device: str, config: dict[str, 
         with stage("load"):
             return runtime.from_bytes(stored, device, config)
     except RuntimeError as error:
-        cache_log.warning("OpenVINO does not take what it compiled before; it compiles again: %s", reason_of(error))
+        cache_log.warning("OpenVINO does not load a cached model; it compiles again: %s", reason_of(error))
         return None
 
 
 def _frozen(placeholders: Sequence[Node], constants: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor]:
-    """Parameters and buffers as the model takes them: detached, contiguous, integers as they were assumed to be."""
+    """Parameters and buffers in the form that the model expects: detached, contiguous, integers within their bounds."""
     found = {}
     for position, constant in constants.items():
         tensor = constant.detach().contiguous()

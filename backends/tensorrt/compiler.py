@@ -1,4 +1,4 @@
-"""Compiling one part of a graph with TensorRT."""
+"""Compiles one part of a graph with TensorRT."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from . import engine, fingerprint, operators
 from .options import TensorrtOptions
 from .settings import Profile, input_for, profile_of, settings_for
 
-_NOT_TAKEN = "a dynamic dimension is outside of the engine's profile (mark_dynamic's max, or largest_size)"
+_NOT_TAKEN = "a dynamic dimension is outside the engine's profile (mark_dynamic's max, or largest_size)"
 
 
 class TensorRT:
@@ -36,7 +36,7 @@ class TensorRT:
         return operators.decompositions()
 
     def keep_whole(self) -> frozenset[Any]:
-        """Composite operators with a converter of their own."""
+        """Composite operators with their own converter."""
         return operators.whole()
 
     def supports(self, node: Node) -> Literal[True] | str:
@@ -100,7 +100,7 @@ class TensorRT:
 
 
 class TensorrtFunction:
-    """Calls an engine; sizes outside of its profiles run in torch."""
+    """Calls an engine; sizes outside its profiles run in torch."""
 
     library_calls: Mapping[str, str] = MappingProxyType({})  # the engine computes all itself
 

@@ -1,6 +1,6 @@
-"""The backend's object: what it takes, and code for a part from the artifact cache or made anew.
+"""The backend object: which nodes it accepts, and code for a part, from the artifact cache or newly compiled.
 
-TVM's compiler is imported in the methods that need it, not where an earlier process has compiled everything.
+The methods that need TVM's compiler import it, so a process does not import it if an earlier one compiled everything.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger("torchmux.tvm")
 cache_log = logging.getLogger("torchmux.cache")
 
 _GENERATION = 16
-"""Counts the changes of what this package generates, so that older artifacts are not taken for it."""
+"""Counts the changes to this package's generated code, so that older artifacts are not used."""
 
 
 class Tvm:
@@ -43,7 +43,7 @@ class Tvm:
         self._fingerprint = fingerprint()
 
     def decompositions(self) -> dict[Any, Callable[..., Any]]:
-        """torch's table without what goes to TVM as it is."""
+        """torch's table without operators that go to TVM unchanged."""
         from . import operators
 
         return operators.decompositions()
@@ -137,7 +137,7 @@ def _device(gm: GraphModule) -> torch.device:
     tensors = [v for value in values for v in (value if isinstance(value, (tuple, list)) else (value,))]
     found = {v.device for v in tensors if isinstance(v, torch.Tensor)}
     if len(found) > 1:
-        raise GraphRefused(f"code of TVM runs on one device, and the tensors are on {sorted(map(str, found))}")
+        raise GraphRefused(f"TVM's code runs on one device, but the tensors are on {sorted(map(str, found))}")
     return found.pop() if found else torch.device("cpu")
 
 
@@ -162,5 +162,5 @@ def _opened(kept: code_or_refusal.Code, device: torch.device) -> Any:
         with stage("load"):
             return machine.from_bytes(kept.code, device)
     except Exception as error:  # a full disk, a library that was linked elsewhere
-        cache_log.warning("TVM does not load what it compiled before; it compiles again: %s", error)
+        cache_log.warning("TVM does not load a cached library; it compiles again: %s", error)
         return None

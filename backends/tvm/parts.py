@@ -1,4 +1,4 @@
-"""Making code for one part of a graph: translated, built, and compared with torch."""
+"""Compiles one part of a graph: translates it, builds it, and compares it with torch."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def make(
     code = None
     try:
         code = build.to_bytes(executable)
-        executable = machine.from_bytes(code, device)  # each machine would compile the code of the other one anew
-    except Exception as error:  # no compiler for linking, a full disk: it runs all the same
-        cache_log.warning("what TVM compiled cannot be kept: %s", error)
+        executable = machine.from_bytes(code, device)  # each machine would recompile the other's code
+    except Exception as error:  # no compiler for linking, or a full disk: the code runs anyway
+        cache_log.warning("TVM's compiled code cannot be cached: %s", error)
     if options.check:
         run = TvmFunction.described(executable, head, [], cache_hit=False)
         wrong = check.culprits(gm, run, [*example_inputs, *constants], alone, "TVM")

@@ -1,4 +1,4 @@
-"""Calling a compiled part on torch's memory."""
+"""Calls a compiled part on torch's memory."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TvmFunction:
     def described(
         cls, executable: Any, head: Mapping[str, Any], constants: Sequence[torch.Tensor], *, cache_hit: bool
     ) -> TvmFunction:
-        """The function for an executable of which ``head`` says what is kept beside it."""
+        """The function for an executable; ``head`` has the data stored with it."""
         inputs, outputs = ([Layout.from_json(v) for v in head[name]] for name in ("inputs", "outputs"))
         sizes, device = [tuple(source) for source in head["sizes"]], torch.device(head["device"])
         told: dict[str, Any] = {name: head[name] for name in ("notes", "library_calls")}

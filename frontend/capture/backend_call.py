@@ -1,4 +1,4 @@
-"""The call of the backend: what happens when it fails, and the check of what it made."""
+"""Calls the backend, handles its failures, and checks its result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def compile_graph_with(given: ResolvedBackend | DefaultBackend) -> CompileGraph:
 
     def compile_graph(gm: Any, inputs: list, training: bool, static: tuple[int, ...]) -> Callable[..., Sequence[Any]]:
         resolved = given.for_inputs(inputs) if isinstance(given, DefaultBackend) else given
-        # a backend may change the graph that it is given, and fail after that
+        # a backend may change the given graph and then fail
         original = _copy(gm) if config.suppress_errors or config.verify_correctness else gm
         text = str(gm.code)
         try:
@@ -68,7 +68,7 @@ def _with_reproducer(error: CompilationFailed, backend: str, gm: Any, text: str,
     written = reproducer.write(backend, gm, text, inputs)
     kept = ""
     if written is not None:
-        kept = f" The graph is in {written[0]}" + (": run it to get this error alone." if written[1] else ".")
+        kept = f" The graph is in {written[0]}" + (": run it to reproduce only this error." if written[1] else ".")
     failed = CompilationFailed(f"{error}{kept}")
     failed.graph = text
     failed.reproducer = written[0] if written is not None else None

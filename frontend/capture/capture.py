@@ -130,7 +130,7 @@ def _stop_before(tr: Trace, broke: GraphBreak, fullgraph: bool) -> Stop:
 def _check_resumable(tr: Trace, broke: GraphBreak) -> None:
     """Raise the break where the frame cannot be resumed after it, or need not be."""
     if in_handler(tr.root.program, tr.break_index):
-        broke.reason += " (while an exception is being handled, where a frame cannot be resumed)"
+        broke.reason += " (inside an exception handler, where a frame cannot be resumed)"
         raise broke
     if not tr.op_count and broke.kind in (breaks.EXCEPTION, breaks.OPERATOR_FAILED):
         raise broke  # eager raises the exception, and there is no graph to keep

@@ -56,7 +56,7 @@ class CodeState:
             self.assumptions = restart.next(self.assumptions)
 
     def resume(self, code: types.CodeType) -> Callable:
-        """What gives ``break_trampoline`` the code to go on in."""
+        """Returns, for ``break_trampoline``, the code in which to continue."""
 
         def make(index: int, stack: tuple[bool, ...], locals_: tuple[str, ...]) -> types.CodeType:
             key = (index, tuple(stack), tuple(locals_))

@@ -83,7 +83,7 @@ def _convert(session: Session, frame: Any, record: Any) -> Decision:
             record.recompiles.append(f"{code.co_qualname}: {reason}")
         logs.emit("recompiles", logs.place(code), reason)
         if session.frozen:
-            raise Unsupported(f"The exported graph of {logs.place(code)} does not stand for this call: {reason}.")
+            raise Unsupported(f"The exported graph of {logs.place(code)} does not apply to this call: {reason}.")
     if stance == "fail_on_recompile" and has_tensors(frame.f_locals):
         raise refusal(code, reason)
     if (limit := reached(state, code)) is not None:
@@ -177,18 +177,18 @@ def _recompile_reason(state: CodeState, frame: Any) -> str:
 def _limit_reached(
     session: Session, state: CodeState, code: types.CodeType, limit: str, reason: str, record: Any
 ) -> Decision:
-    failed = f"the guard that failed last: {reason}" if reason else "here under another compile() call"
+    failed = f"the guard that failed last: {reason}" if reason else "in this process, under another compile() call"
     message = (
-        f"{logs.place(code)} was compiled {getattr(config, limit)} times, which is torchmux.config.{limit}; {failed}. "
-        f"Its new calls run in eager. Make what changes a tensor or mark it with torchmux.mark_dynamic, or raise the "
-        f"limit."
+        f"{logs.place(code)} was compiled {getattr(config, limit)} times, which reaches torchmux.config.{limit}; "
+        f"{failed}. New calls run in eager. Turn the changing value into a tensor, mark it with torchmux.mark_dynamic, "
+        f"or raise the limit."
     )
     if session.fullgraph or config.fail_on_recompile_limit_hit:
-        raise Unsupported(message.replace(" Its new calls run in eager.", ""))
+        raise Unsupported(message.replace(" New calls run in eager.", ""))
     if session.strict:
         raise FallbackRefused(
-            f"strict={session.strict!r}, and this call would run in eager: "
-            + message.replace(" Its new calls run in eager.", "")
+            f"strict={session.strict!r}, but this call would run in eager: "
+            + message.replace(" New calls run in eager.", "")
         )
     state.runs_eager, state.eager_reason = True, f"{limit} reached"
     if isinstance(record, Record):
@@ -205,7 +205,7 @@ _USER_ERRORS = (breaks.EXCEPTION, breaks.OPERATOR_FAILED)
 def _whole_frame_break(
     session: Session, state: CodeState, code: types.CodeType, stop: GraphBreak, record: Any
 ) -> Decision:
-    """Nothing of the frame was captured: it runs as it is, the functions it calls are captured on their own."""
+    """Nothing of the frame was captured: it runs in eager, and the functions it calls are captured separately."""
     entry = breaks.record(stop, whole_frame=True)
     state.eager_reason, state.eager_operators = f"nothing of it could be captured ({stop.kind})", None
     if stop.kind not in _USER_ERRORS:
@@ -233,7 +233,7 @@ def _internal_error(
     stop = GraphBreak(breaks.INTERNAL, f"{type(error).__name__}: {error}", error)
     stop.frames.append((code.co_filename, code.co_firstlineno, code.co_name))
     if isinstance(error, Raised):
-        stop.reason = f"an exception of the program got lost: {error.value.describe()}"
+        stop.reason = f"an exception of the program was lost: {error.value.describe()}"
     if session.fullgraph:
         raise Unsupported(f"{session.asked}, but {breaks.record(stop).message()}") from error
     log.warning("%s runs in eager: %s", code.co_qualname, breaks.record(stop).message(), exc_info=error)

@@ -116,7 +116,8 @@ class Session:
         self.states = CodeMap()
         self._managers: list[entries.GuardManager] = []  # of the entries in the C hook
         weakref.finalize(self, entries.drop, self._managers)
-        # a bucket of its own for this session's entries: torch's own tracer never sees them, nor we its
+        # a separate bucket for this session's entries: torch's own tracer never sees them, nor does torchmux see its
+        # entries
         self.bucket = next(_buckets)
         self._decide = decide
         self.callback = Callback(self, decide)
@@ -145,7 +146,7 @@ class Session:
             return self._forced[resolved.key]
 
     def keep(self, captured: Captured, once: bool = False) -> entries.Decision:
-        """What tells the C hook to keep and run captured code."""
+        """The object that makes the C hook keep and run captured code."""
         decision, manager = entries.keep(captured, running_record, once)
         self._managers.append(manager)
         return decision
@@ -173,7 +174,7 @@ def session_for(owner: Any, key: Hashable, make: Callable[[], Session]) -> Sessi
             try:
                 _sessions.set(owner, sessions)
             except TypeError:
-                return make()  # an object that cannot be referred to weakly shares with nobody
+                return make()  # an object without weak references shares with no other
         if key not in sessions:
             sessions[key] = make()
         return sessions[key]

@@ -1,11 +1,11 @@
-"""What became of a captured graph, kept so that the next process need not trace it.
+"""Recipes: the compiled form of a captured graph, stored so that the next process does not have to trace it.
 
-A *recipe* says which artifacts of the backend, which operators of torch and which constants make up the code of one
-captured graph, and what the report says of it.  It is filed under everything that tracing depends on: the captured
-graph with all arguments, what is known of the inputs, torch's global settings, the backend, its options, the versions
-and the sources of this package.  Whatever this cannot describe exactly is not kept, and traced each time: symbolic
-sizes (tracing them leaves guards), graphs that write to their inputs or record gradients, functions and operators that
-are not torch's own, tensor subclasses, autocast, modes of the program.
+A *recipe* says which artifacts of the backend, which torch operators and which constants form the code of one captured
+graph, and what the report says about it.  Its key has everything that tracing depends on: the captured graph with all
+arguments, what is known about the inputs, torch's global settings, the backend, its options, the versions and the
+sources of this package.  A graph that this cannot describe exactly is not stored, and is traced each time: symbolic
+sizes (tracing them adds guards), graphs that write to their inputs or record gradients, functions and operators that do
+not come from torch, tensor subclasses, autocast, modes of the program.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Turning a partition into one callable: compiled parts and loose operators in straight-line Python.
+"""Turns a partition into one callable: compiled parts and single operators in straight-line Python.
 
-The generated function names each step, and drops every value after its last use.
+The generated function names each step and drops every value after its last use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .partition import Part, Partition
 
 
 def extract(part: Part, gm: GraphModule) -> GraphModule:
-    """``part`` as a graph module of its own: flat inputs, a flat tuple of outputs, ``meta["val"]`` on every node.
+    """``part`` as a separate graph module: flat inputs, a flat tuple of outputs, ``meta["val"]`` on every node.
 
     Constants of ``gm`` that the part reads stay ``get_attr`` nodes.
     """

@@ -26,6 +26,7 @@ from ..cache import recipes
 from ..cache.cache import ArtifactCache, default_cache
 from . import aliasing, aot, lines
 from .assemble import assemble
+from .derivatives import eager_with_tangents
 from .implementation import Implementation, Told, as_backend
 from .partition import Partition
 from .parts import Compiler, Keep, Run
@@ -78,17 +79,17 @@ def compile_graph(
         else:
             run = work.compile_aten()
     work.placing.tell()
-    return Compiled(run, report)
+    return Compiled(run if spec.graph == "torch" else eager_with_tangents(run, gm, strict=bool(request.strict)), report)
 
 
 def _refusal(spec: BackendSpec, gm: GraphModule, training: bool) -> str | None:
     """Why ``spec`` cannot take the graph as a whole, if so."""
     if training and not spec.training:
-        return f"{spec.name} does not train"
+        return f"{spec.name} does not support training"
     if not spec.dynamic_shapes:
         for node in gm.graph.nodes:
             if node.op == "placeholder" and isinstance(node.meta.get("example_value"), torch.SymInt):
-                return f"{spec.name} takes no dynamic sizes"
+                return f"{spec.name} does not support symbolic sizes"
     return None
 
 
@@ -165,6 +166,8 @@ class _Work:
             return self.run_captured(str(refusal))
         except TorchmuxError:
             raise
+        except aot.StaysInTorch as why:
+            return self.run_captured(str(why))
         except Exception as error:
             return self._run_failed(error)
 
@@ -222,13 +225,13 @@ class _Work:
             # Most are compiled when they first run, far from the capture.
             with collecting(self.placing.report.seconds, "AOT"):
                 run = self.compiler.compile(part, "backward", {})
-            if self.placing.is_told:  # most are compiled when they first run, after the rest was told
+            if self.placing.is_told:  # most are compiled at their first run, after the rest was reported
                 self.placing.tell()
             return run
 
-        run = aot.through_autograd(gm, fakes, table, lower, training=self.training)
+        run = aot.through_autograd(gm, fakes, table, lower, training=self.training, strict=bool(self.request.strict))
         if not internals.inputs_are_mutated():
             return run
         if aliasing.sharing(fakes) != aliasing.sharing(self.example_inputs):
-            raise GraphRefused("the graph changes inputs that overlap in memory, which the capture does not show")
+            raise GraphRefused("the graph changes inputs that overlap in memory, but the capture does not show this")
         return eager_when_overlap_differs(run, self.gm, self.example_inputs, strict=bool(self.request.strict))

@@ -37,7 +37,7 @@ class Placing:
         self.spec = spec
         self.strict = strict
         self.origins: list[int | None] = []
-        self._told: int | None = None  # how many placements have been told of
+        self._told: int | None = None  # how many placements have been reported
 
     @property
     def is_told(self) -> bool:

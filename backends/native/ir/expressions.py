@@ -2,7 +2,7 @@
 
 A statement computes one scalar expression for every point of a space, and stores it, or reduces it over the last
 dimensions of the space first.  Expressions are immutable and interned: equal ones are the same object, which is common
-subexpression elimination.  ``program.py`` lists the statements of a graph between its calls of torch's operators;
+subexpression elimination.  ``program.py`` lists the statements of a graph between its calls to torch's operators;
 ``schedule.py`` fuses them into kernels; a printer writes these as C++ or Triton.
 """
 
@@ -124,7 +124,7 @@ _nodes: dict[Any, Node] = {}
 
 def make(op: str, args: tuple[Node, ...], dtype: torch.dtype, attr: Any = None) -> Node:
     """The interned node; use ``operations.py``, which simplifies."""
-    # 0.0 == -0.0 and 1 == True, so constants are told apart by their text.
+    # 0.0 == -0.0 and 1 == True, so constants are distinguished by their text.
     key = (op, args, dtype, (type(attr), repr(attr)) if op == "const" else attr)
     found = _nodes.get(key)
     if found is None:

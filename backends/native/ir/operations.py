@@ -101,7 +101,7 @@ def binary(op: str, a: Node, b: Node) -> Node:
         if _is(b, 1):
             return a
     if op in ("floor_div", "floor_rem") and not is_float(a.dtype) and (b.op != "const" or not b.attr):
-        raise Unsupported("integers divided by what may be 0, for which torch raises an error")
+        raise Unsupported("integer division by a value that may be 0, for which torch raises an error")
     if op == "pow" and not is_float(a.dtype):
         raise Unsupported("powers of integers")
     if (fold := OPERATIONS[op].fold) is not None and a.op == b.op == "const" and a.dtype is torch.int64:

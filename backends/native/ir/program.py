@@ -131,7 +131,7 @@ class Program:
         return value
 
     def copy(self, value: Value, strides: Sequence[Index] | None = None) -> Value:
-        """A copy of ``value`` in memory of its own."""
+        """A copy of ``value`` in separate memory."""
         buffer = self.buffer(value.dtype, value.sizes, strides)
         self.store(value, buffer, buffer.strides, 0)
         return self.stored(buffer)
@@ -141,7 +141,7 @@ class Program:
         variables = value.variables()
         position = Place(buffer, tuple(strides), offset).position(variables)
         kept = _loops(variables)
-        # The last loop is the one whose elements lie side by side.
+        # The last loop is the one whose elements are adjacent.
         kept.sort(key=lambda v: _weight(index.coefficient(position, v)), reverse=True)
         self._add(Statement(buffer, position, value.at(variables), tuple(kept)))
 
@@ -192,13 +192,13 @@ class Program:
 
 
 def channels_last(sizes: Sequence[Index]) -> tuple[Index, ...]:
-    """Strides with which the channels of images lie side by side."""
+    """Strides with which the channels of images are adjacent."""
     _, channels, height, width = sizes
     return (height * width * channels, 1, width * channels, channels)
 
 
 def image_layout(value: Value) -> tuple[Index, ...] | None:
-    """Channels last, if that is how all images lie that ``value`` is made of; None for the usual order."""
+    """Channels last, if all images that ``value`` depends on have this layout; None for the usual order."""
     if value.rank != 4 or any(type(s) is not int for s in value.sizes):
         return None
     last = channels_last(value.sizes)
@@ -217,7 +217,7 @@ def _loops(variables: Sequence[Index]) -> list[Var]:
 
 
 def _weight(stride: Index | None) -> int:
-    """A number that orders strides: symbolic ones are taken for large."""
+    """A number that orders strides: symbolic strides count as large."""
     if stride is None:
         return 0
     if type(stride) is int:

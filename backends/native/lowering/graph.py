@@ -94,7 +94,7 @@ class _Lowering:
         self.refused: dict[str, str] = {}
 
     def run(self) -> Program:
-        # Images that the caller sees lie as torch says; with many of them, as in training, that settles the rest.
+        # Images that the caller sees have torch's layout; if there are many, as in training, this determines the rest.
         results = [n.meta.get("val") for n in self.gm.graph.output_node().args[0] if isinstance(n, Node)]
         self.program.lays_out_images = sum(isinstance(v, torch.Tensor) and v.dim() == 4 for v in results) < 2
         for node in self.gm.graph.nodes:
@@ -172,7 +172,7 @@ class _Lowering:
             self.program.outputs.append(TensorRef(value.place.buffer, value.sizes, strides, value.place.offset))
 
     def _in_memory(self, value: Value, strides: tuple[Index, ...], returned: set[Any]) -> Value:
-        """``value`` in memory of its own, with these strides."""
+        """``value`` in separate memory, with these strides."""
         repeated = [
             d for d, (s, t) in enumerate(zip(value.sizes, strides, strict=True)) if _is_zero(t) and not _is_zero(s)
         ]
@@ -202,7 +202,7 @@ class _Lowering:
                         self.program.symbols.setdefault(name, (position, dim))
         missing = [name for name in self.size.seen if name not in self.program.symbols]
         if missing:
-            raise Unsupported(f"the size {missing[0]}, which is no input's")
+            raise Unsupported(f"the size {missing[0]}, which no input has")
 
     # --- calls ----------------------------------------------------------------------------------------------------
 
@@ -323,16 +323,16 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 
 def why_not(node: Node) -> str | None:
-    """Why ``node`` cannot be lowered, as far as can be told from it alone; None if it may be."""
+    """Why ``node`` cannot be lowered, as far as the node alone shows; None if it may be."""
     if node.target is operator.getitem:
         return None
     value = node.meta.get("val")
     if isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool):
         return None
     if isinstance(value, (torch.SymFloat, torch.SymBool, float, bool)):
-        return "a symbolic number that is no size"
+        return "a symbolic number that is not a size"
     if not calls.is_known(node.target):
-        return f"native has no lowering of {node.target}"
+        return f"native has no lowering for {node.target}"
     try:
         _check_dtypes(node)
     except Unsupported as why:

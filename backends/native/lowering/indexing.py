@@ -1,4 +1,4 @@
-"""Reading where data says: every index is verified, as torch verifies it."""
+"""Reads at positions given by data: every index is checked, as torch does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def checked(node: Node, extent: Any, *, wrap: bool) -> index.Index:
 
 def _not_empty(a: Value) -> None:
     if any(type(s) is int and s == 0 for s in a.sizes):
-        raise Unsupported("reading where data says from a tensor without elements")
+        raise Unsupported("reading at data-dependent positions of a tensor without elements")
 
 
 @lowers(aten.embedding.default)

@@ -1,7 +1,7 @@
-"""Writing where data says: every index is verified, as torch verifies it.
+"""Writes to positions given by data: every index is checked, as torch does.
 
-Where the indices leave no two elements to meet and every place has at most one candidate, a scatter is a choice at each
-place.  The rest are loops that run in order; what these do not cover is left to torch.
+If no two elements can have the same index and every position has at most one candidate, a scatter is a selection at
+each position.  The rest are loops that run in order; cases that these do not cover are left to torch.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _unpooling(op: Any) -> Any:
     def lower(ctx: Context, a: Value, *rest: Any) -> Any:
         fake = ctx.fake(ctx.node.args[0])
         if not fake.is_contiguous():
-            raise Unsupported("unpooling of an image in another layout, which torch traces wrongly")
+            raise Unsupported("unpooling of an image in another layout, which torch traces incorrectly")
         return calls.call(ctx, op, (a, *rest), {})
 
     return lower

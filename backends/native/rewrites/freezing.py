@@ -1,4 +1,4 @@
-"""Inference with constant parameters: what can be computed ahead of the first call is.
+"""Inference with constant parameters: everything that can be computed before the first call is.
 
 A frozen graph holds its parameters.  Whatever depends on them alone is folded, a batch norm becomes part of the
 convolution before it, and, for a target that finishes convolutions, these take what is added to their result, and a

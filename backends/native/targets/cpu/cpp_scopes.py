@@ -1,4 +1,4 @@
-"""Writing scalar expressions as C++: each subexpression once, in the outermost loop where it does not change."""
+"""Prints scalar expressions as C++: each subexpression once, in the outermost loop where it does not change."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def literal(value: Any, dtype: torch.dtype) -> str:
 
 @dataclass
 class Scope:
-    """The inside of a loop: lines so far, and names of what was computed here."""
+    """The inside of a loop: the lines so far, and the names of values computed here."""
 
     variables: frozenset[Var]
     indent: int

@@ -1,4 +1,4 @@
-"""Printing loops whose order matters as C++ functions."""
+"""Prints loops whose order matters as C++ functions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A schedule as one C++ source and the Python function that calls it.
 
-Between two calls of torch's operators there is one C++ function, which runs all kernels and matrix products.  The
+Between two calls to torch's operators there is one C++ function, which runs all kernels and matrix products.  The
 Python function allocates what torch sees, and passes addresses.
 """
 
@@ -32,7 +32,7 @@ from .selection import PackedProduct, TiledConvolution
 from .source import Source
 
 MOST_ON_STACK = 16 * 1024
-"""Temporary buffers of up to so many bytes together lie on the stack, which saves an allocation in each call."""
+"""Temporary buffers of up to this many bytes in total are on the stack, which saves an allocation in each call."""
 
 
 def assemble(program: Program, host: Host, options: NativeOptions, *, timed: bool) -> Module:
@@ -182,7 +182,7 @@ class _CtypesHost(HostPrinter):
 
     def launch(self, launch: Launch) -> list[str]:
         symbols = self.module.symbols
-        # Sizes and other integers, which may be negative, stand behind the addresses in one table.
+        # Sizes and other integers, which may be negative, follow the addresses in one table.
         entries = [f"{b.name}.data_ptr()" for b in launch.tensors] + symbols
         lines = [f"table = array('q', ({', '.join(entries)}{',' if len(entries) == 1 else ''}))"]
         at, sizes = "table.buffer_info()[0]", "None"

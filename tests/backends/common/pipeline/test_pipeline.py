@@ -176,8 +176,8 @@ def test_a_backend_that_does_not_train_says_so(capture) -> None:
     captured = capture(chain, x)
     compiled = captured.compile(spec(Fake(), training=False), training=True)
     captured.run(compiled, x).sum().backward()
-    assert {p.reason for p in compiled.report.fallbacks} == {"fake does not train"}
-    with pytest.raises(FallbackRefused, match="does not train"):
+    assert {p.reason for p in compiled.report.fallbacks} == {"fake does not support training"}
+    with pytest.raises(FallbackRefused, match="does not support training"):
         capture(chain, x).compile(spec(Fake(), training=False), training=True, strict=True)
 
 
