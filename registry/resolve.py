@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from torchmux.wording import kind, shown
 
 from .availability import availability
 from .catalog import CATALOG
@@ -15,13 +18,15 @@ from .identity import frozen
 from .info import retirement, rows
 from .loading import import_attribute, load_implementation
 from .names import did_you_mean, listed
-from .options import FreeOptions, TorchOptions, build_options, fresh_copy
+from .options import TORCH_MODES, FreeOptions, TorchOptions, build_options, fresh_copy
 from .plain import compile_plain
 from .spec import Backend, BackendSpec, CompiledGraph, CompileRequest, Tombstone
 from .validate import check_spec, describe, is_implementation, keyword_names
 
 # A string, so that the registry does not import the backends.
 _PIPELINE = "torchmux.backends.common.pipeline.pipeline:compile_graph"
+
+log = logging.getLogger("torchmux.options")
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +83,20 @@ class ResolvedBackend:
         """
         implementation = load_implementation(self.spec)
         try:
-            request = self.request(phase="forward" if training else "inference", static_inputs=tuple(static_inputs))
+            note = _unused_mode(self.spec, self.mode, implementation)
+            request = self.request(
+                mode=None if note else self.mode,
+                phase="forward" if training else "inference",
+                static_inputs=tuple(static_inputs),
+            )
             if self.spec.graph == "torch" and not isinstance(implementation, Backend):
-                return compile_plain(implementation, self.spec, gm, example_inputs, request, training=training)
-            compile_graph = import_attribute(_PIPELINE, self.spec)
-            return compile_graph(implementation, self.spec, gm, example_inputs, request, training=training)
+                compile_graph = compile_plain
+            else:
+                compile_graph = import_attribute(_PIPELINE, self.spec)
+            compiled = compile_graph(implementation, self.spec, gm, example_inputs, request, training=training)
+            if note:
+                compiled.report.notes.append(note)
+            return compiled
         except TorchmuxError:
             raise
         except Exception as error:
@@ -119,6 +133,8 @@ def resolve(
     spec = usable_spec(backend)
     checked = build_options(spec, mode, options)
     _check_keywords(spec, mode, checked)
+    if note := _unused_mode(spec, mode, spec.load):
+        log.debug("%s", note)
     return ResolvedBackend(spec.name, spec, checked, mode, dynamic, strict)
 
 
@@ -147,8 +163,8 @@ def known_spec(backend: Any) -> BackendSpec:
     if is_implementation(backend):
         return describe(backend)
     raise InvalidSpec(
-        f"backend must be a name, a BackendSpec, a function (gm, example_inputs, **options) or None, not {backend!r} "
-        f"({type(backend).__name__})."
+        f"backend must be a name, a BackendSpec, a function (gm, example_inputs, **options) or None, not "
+        f"{kind(backend)}."
     )
 
 
@@ -162,6 +178,21 @@ def _best() -> BackendSpec:
     return known_spec(usable[0])
 
 
+def _unused_mode(spec: BackendSpec, mode: str | None, implementation: Any) -> str:
+    """What a report notes of a mode that changes nothing; empty for one that the backend knows, or may know.
+
+    ``implementation`` may also be the path that names it.
+    """
+    if mode is None or mode == "default":
+        return ""
+    if spec.options is TorchOptions:
+        known = None if isinstance(implementation, str) else keyword_names(implementation)
+        used = known is None or "mode" in known or mode not in TORCH_MODES
+    else:
+        used = mode in spec.modes
+    return "" if used else f"mode={mode!r} changes nothing: {spec.name} has no use for it"
+
+
 def _check_keywords(spec: BackendSpec, mode: str | None, options: Any) -> None:
     """Refuse early what a function without a schema would refuse less clearly when it is called."""
     if isinstance(spec.load, str) or not isinstance(options, (FreeOptions, TorchOptions)):
@@ -170,10 +201,12 @@ def _check_keywords(spec: BackendSpec, mode: str | None, options: Any) -> None:
     if known is None:
         return
     if isinstance(options, TorchOptions):
-        if mode not in (None, "default") and "mode" not in known:
-            raise InvalidOption(f"{spec.name} has no modes: its function takes no keyword 'mode'. Remove {mode!r}.")
+        if mode is not None and mode not in TORCH_MODES and "mode" not in known:
+            raise InvalidOption(
+                f"{spec.name} has no modes: its function takes no keyword 'mode'. Remove {shown(mode)}."
+            )
         return
     for name in options:
         if name not in known:
             takes = f"It takes {listed(sorted(known))}." if known else "It takes none."
-            raise InvalidOption(f"{spec.name} has no option {name!r}.{did_you_mean(name, known)} {takes}")
+            raise InvalidOption(f"{spec.name} has no option {shown(name)}.{did_you_mean(name, known)} {takes}")

@@ -30,6 +30,7 @@ from __future__ import annotations
 # ruff: noqa: F401 - what is imported here is what the package offers
 from .aot import (
     aot_autograd,
+    ask_torch_for_constants,
     floats_needed,
     functorch_config,
     inputs_are_mutated,

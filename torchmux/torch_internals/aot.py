@@ -56,3 +56,37 @@ def floats_needed(error: BaseException) -> frozenset[str] | None:
     names = frozenset(state.TensorifyState.force_specializations)
     state.TensorifyState.clear()
     return names
+
+
+def ask_torch_for_constants(symbols: frozenset[str]) -> None:
+    """Have torch's own frontend capture its graph again with these symbolic floats as constants, which it guards.
+
+    Raises:
+        TensorifyScalarRestartAnalysis: a capture by ``torch._dynamo`` is under way; it catches this.
+    """
+    from torch._guards import CompileContext
+
+    dynamo = sys.modules.get("torch._dynamo.symbolic_convert")
+    if dynamo is None or CompileContext.current_compile_id() is None:
+        return
+    for symbol in symbols:  # those of earlier attempts are among them, see floats_needed
+        dynamo.TensorifyState.specialize(symbol)
+    raise sys.modules["torch._dynamo.exc"].TensorifyScalarRestartAnalysis
+
+
+def ask_torch_for_constants(symbols: frozenset[str]) -> None:
+    """Have torch's own frontend, if it is capturing, start again with these floats as constants that it guards.
+
+    Raises:
+        TensorifyScalarRestartAnalysis: torch's frontend catches it.
+    """
+    from torch._guards import CompileContext
+
+    dynamo = sys.modules.get("torch._dynamo.symbolic_convert")
+    if dynamo is None or CompileContext.current_compile_id() is None:
+        return
+    if symbols <= dynamo.TensorifyState.force_specializations:
+        return  # they were constants in this attempt: another one would end here too
+    for symbol in symbols:
+        dynamo.TensorifyState.specialize(symbol)
+    raise dynamo.TensorifyScalarRestartAnalysis
