@@ -35,6 +35,7 @@ def main() -> None:
     _end_with(head["parent"])
     sys.path[:0] = head["path"]
     requirements = requirements_from(head["requirements"], head["backend"])
+    requirements.frontend = head.get("frontend") or requirements.frontend
     known: dict[str, Case] = {case.id: case for case in collect.cases(head["level"], head["patterns"])}
     tell(ready=True)
 

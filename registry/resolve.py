@@ -13,6 +13,7 @@ from torchmux.wording import kind, shown
 
 from .availability import availability
 from .catalog import CATALOG
+from .discovery import REPAIR
 from .errors import BackendUnavailable, CompilationFailed, FloatsNeeded, InvalidOption, InvalidSpec, TorchmuxError
 from .identity import frozen
 from .info import retirement, rows
@@ -173,7 +174,7 @@ def _best() -> BackendSpec:
     if not usable:
         raise BackendUnavailable(
             "No backend can run on this machine, not even eager, which comes with torchmux. The installation is "
-            "damaged. Repair it with: python -m pip install --force-reinstall --no-deps torchmux"
+            f"damaged. Repair it with: {REPAIR}"
         )
     return known_spec(usable[0])
 

@@ -38,7 +38,6 @@ def test_kept_buffers() -> None:
 def test_asking_for_constants() -> None:
     ti.ask_torch_for_constants(frozenset({"zf7"}))  # nothing is being captured
     from torch._dynamo.exc import TensorifyScalarRestartAnalysis
-    from torch._dynamo.symbolic_convert import TensorifyState
     from torch._guards import CompileContext, CompileId
 
     with torch._guards.compile_context(CompileContext(CompileId(frame_id=0, frame_compile_id=0))):

@@ -59,22 +59,6 @@ def floats_needed(error: BaseException) -> frozenset[str] | None:
 
 
 def ask_torch_for_constants(symbols: frozenset[str]) -> None:
-    """Have torch's own frontend capture its graph again with these symbolic floats as constants, which it guards.
-
-    Raises:
-        TensorifyScalarRestartAnalysis: a capture by ``torch._dynamo`` is under way; it catches this.
-    """
-    from torch._guards import CompileContext
-
-    dynamo = sys.modules.get("torch._dynamo.symbolic_convert")
-    if dynamo is None or CompileContext.current_compile_id() is None:
-        return
-    for symbol in symbols:  # those of earlier attempts are among them, see floats_needed
-        dynamo.TensorifyState.specialize(symbol)
-    raise sys.modules["torch._dynamo.exc"].TensorifyScalarRestartAnalysis
-
-
-def ask_torch_for_constants(symbols: frozenset[str]) -> None:
     """Have torch's own frontend, if it is capturing, start again with these floats as constants that it guards.
 
     Raises:
