@@ -100,7 +100,6 @@ class Candidate:
                 f"{type(error).__name__}: {cut(str(error))}"
             ) from error
 
-
     def _advice(self) -> str:
         if self.is_built_in:
             return f"Repair torchmux with: {REPAIR}"

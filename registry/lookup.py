@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from torchmux.wording import require
+
 from .catalog import CATALOG
 from .errors import FloatsNeeded
 from .info import BackendInfo, rows
@@ -26,6 +28,7 @@ def list_backends(*, foreign: bool = False) -> list[str]:
 
     With ``foreign``, backends that are registered only with torch follow; whether they can run is not known.
     """
+    require(foreign, (bool,), "list_backends(): foreign")
     listing = rows(CATALOG)
     usable = [row.name for row in listing if row.available]
     return usable + [row.name for row in listing if row.foreign] if foreign else usable
@@ -61,6 +64,7 @@ def lookup_backend(name: str) -> Callable[..., CompiledGraph]:
     Raises:
         TorchmuxError: the name cannot be used here, as in :func:`torchmux.compile`.
     """
+    require(name, (str,), "lookup_backend(): name")
     usable_spec(name)
     return compiler_function(name)
 

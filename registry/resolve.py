@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torchmux.wording import kind, shown
+from torchmux.wording import kind, require, shown
 
 from .availability import availability
 from .catalog import CATALOG
@@ -130,7 +130,10 @@ def resolve(
         BackendUnavailable: it is retired, broken, or lacks something; the message says how to fix it.
         InvalidSpec: its description is malformed, or for another version of the contract.
         InvalidOption: it does not accept this mode or these options.
+        TypeError: ``dynamic`` or ``strict`` has another type.
     """
+    require(dynamic, (bool, type(None)), "dynamic")
+    require(strict, (bool,), "strict")
     spec = usable_spec(backend)
     checked = build_options(spec, mode, options)
     _check_keywords(spec, mode, checked)

@@ -82,7 +82,9 @@ def check_spec(spec: BackendSpec, source: str) -> None:
         for options in spec.modes.values():
             build_options(dataclasses.replace(spec, modes={}), None, options)
     except TorchmuxError as error:
-        raise InvalidSpec(f"{source} provides an invalid description of the backend {shown(spec.name)}: {error}") from error
+        raise InvalidSpec(
+            f"{source} provides an invalid description of the backend {shown(spec.name)}: {error}"
+        ) from error
 
 
 def is_implementation(value: Any) -> bool:

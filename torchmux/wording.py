@@ -42,3 +42,12 @@ def cut(text: str, length: int = 500) -> str:
     """A text from elsewhere, such as the message of an exception, on one line and no longer than ``length``."""
     text = " ".join(text.split())
     return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
+def require(value: Any, types: tuple[type, ...], what: str) -> None:
+    """Raises:
+    TypeError: ``value`` is of none of the types; ``what`` names the argument.  1 is no bool.
+    """
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types and object not in types):
+        names = ["None" if each is type(None) else each.__name__ for each in types]
+        raise TypeError(f"{what} must be {' or '.join(names)}, not {kind(value)}.")

@@ -18,9 +18,9 @@ import torchmux
 from torchmux.registry.errors import BackendUnavailable, FallbackRefused
 
 from ..case import OWN_KERNELS, SEED, Case, Trial
+from ..frontends import Frontend, TorchFrontend, frontend
 from ..outcome import Outcome, Result
 from ..requirements import Requirements
-from ..frontends import Frontend, TorchFrontend, frontend
 from . import observation
 from .observation import Raised
 
