@@ -34,8 +34,9 @@ class Catalog:
         """The one candidate for ``name``, which may be qualified: ``"distribution:name"``.
 
         Backends that this process registered take precedence over installed ones, and backends that describe
-        themselves to torchmux over those that only torch knows.  A retired name yields to a backend that uses it now.  torchmux's own backends keep
-        their names: another distribution's backend of that name is found by its qualified name.
+        themselves to torchmux over those that only torch knows.  A retired name yields to a backend that uses it now.
+        torchmux's own backends keep their names: another distribution's backend of that name is found by its qualified
+        name.
 
         Raises:
             UnknownBackend: no backend has this name; the message suggests the closest matches.
@@ -131,8 +132,8 @@ class Catalog:
     def _unknown(self, name: str) -> UnknownBackend:
         known = self.names()
         return UnknownBackend(
-            f"There is no backend {shown(name)}.{did_you_mean(normalize(name), known)} Known backends: {listed(known)}. "
-            "`python -m torchmux backends` shows what each of them needs."
+            f"There is no backend {shown(name)}.{did_you_mean(normalize(name), known)} Known backends: {listed(known)}."
+            " `python -m torchmux backends` shows what each of them needs."
         )
 
 
@@ -148,8 +149,8 @@ def _conflict(name: str, candidates: list[Candidate]) -> BackendConflict:
     last = candidates[-1].distribution
     full = listed([c.qualified_name for c in candidates], "or")
     return BackendConflict(
-        f"The backend {name!r} is registered by {sources}. Ask for {full}, or remove one, with `python -m pip uninstall "
-        f"{last}` for good or torchmux.unregister_backend({name!r}, distribution={last!r}) for this process."
+        f"The backend {name!r} is registered by {sources}. Ask for {full}, or remove one, with `python -m pip "
+        f"uninstall {last}` for good or torchmux.unregister_backend({name!r}, distribution={last!r}) for this process."
     )
 
 

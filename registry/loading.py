@@ -43,7 +43,8 @@ def import_attribute(path: str, spec: BackendSpec) -> Any:
     except (Exception, SystemExit) as error:
         hint = f" Install its requirements with: {spec.install}" if spec.install else ""
         raise BackendUnavailable(
-            f"{spec.name} cannot be used: importing {module_name} raised {type(error).__name__}: {cut(str(error))}.{hint}"
+            f"{spec.name} cannot be used: importing {module_name} raised {type(error).__name__}: {cut(str(error))}."
+            f"{hint}"
         ) from error
     try:
         return functools.reduce(getattr, attribute.split("."), found)

@@ -56,7 +56,8 @@ def build_options(spec: BackendSpec, mode: str | None, options: Any) -> Any:
     if mode is not None and options is not None:
         raise InvalidOption(
             "Either mode or options can be specified, but both can't be specified at the same time. A mode is a set "
-            f"of options: torchmux.list_mode_options({shown(mode)}, {spec.name!r}) shows it, so you can copy and change it."
+            f"of options: torchmux.list_mode_options({shown(mode)}, {spec.name!r}) shows it, so you can copy and "
+            "change it."
         )
     schema = spec.options
     if schema is TorchOptions:  # the mode goes to the function unchanged

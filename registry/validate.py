@@ -50,8 +50,8 @@ def as_spec(found: Any, name: str, source: str) -> BackendSpec | Tombstone:
                 )
         if normalize(found.name) != normalize(name):
             raise InvalidSpec(
-                f"{source} registers a backend under the name {name!r}, but its own name is {shown(found.name)}. Both must "
-                "be the same."
+                f"{source} registers a backend under the name {name!r}, but its own name is {shown(found.name)}. Both "
+                "must be the same."
             )
         if isinstance(found, BackendSpec):
             check_spec(found, source)
@@ -70,8 +70,8 @@ def check_spec(spec: BackendSpec, source: str) -> None:
     """
     if spec.api != API_VERSION:
         raise InvalidSpec(
-            f"{source} describes the backend {shown(spec.name)} for version {shown(spec.api)} of the contract, but this torchmux "
-            f"supports version {API_VERSION}. Install compatible releases of the two."
+            f"{source} describes the backend {shown(spec.name)} for version {shown(spec.api)} of the contract, but "
+            f"this torchmux supports version {API_VERSION}. Install compatible releases of the two."
         )
     problem = _problem(spec)
     if problem:
