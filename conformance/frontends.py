@@ -33,7 +33,7 @@ class OurFrontend:
         breaks = torchmux.report(compiled).breaks
         return breaks[0].message().splitlines()[0] if breaks else ""
 
-    def cause(self, error: Exception) -> BaseException:
+    def cause(self, error: BaseException) -> BaseException:
         """What the backend raised, if that is what ``error`` says."""
         return error
 
@@ -68,7 +68,7 @@ class TorchFrontend:
     def why_nothing(self, compiled: Any) -> str:
         return ""
 
-    def cause(self, error: Exception) -> BaseException:
+    def cause(self, error: BaseException) -> BaseException:
         return getattr(error, "inner_exception", error)
 
 

@@ -27,7 +27,7 @@ def identity(x: Any) -> Any:
 
 LONG = "x" * 1_000_000
 WRONG = (
-    None, 3, -1, 2.5, True, "", "no such thing", LONG, b"bytes", [], [1, 2], {}, {"a": 1}, {1: 2}, {"a": LONG}, [LONG] * 9,
+    None, 3, -1, 2.5, True, "", "no such thing", LONG, b"bytes", [], [1, 2], {}, {"a": 1}, {1: 2}, {"a": LONG}, [LONG],
     (), object(), Unprintable(), [Unprintable()], int, torch.ones(2), {Unprintable(): 1}, set(), torch, identity, ...,
 )  # fmt: skip
 
@@ -35,8 +35,8 @@ RIGHT = {"function": identity, "fn": identity, "model": identity, "backend": "ea
 """What the other parameters get; those without a default that are not named here get a 3."""
 
 DOCUMENTED = {
-    "mark_dynamic": IndexError, "mark_unbacked": IndexError, "maybe_mark_dynamic": IndexError, "mark_static": IndexError,
-    "set_logs": ValueError, "set_stance": ValueError,
+    "mark_dynamic": IndexError, "mark_unbacked": IndexError, "maybe_mark_dynamic": IndexError,
+    "mark_static": IndexError, "set_logs": ValueError, "set_stance": ValueError,
 }  # fmt: skip
 """What wrong values of the right type raise."""
 
@@ -67,13 +67,10 @@ def _calls(function: Any) -> list[tuple[list[Any], dict[str, Any]]]:
             named: dict[str, Any] = {}
             for each in parameters:
                 required = each.default is each.empty
-                if each.kind is each.VAR_POSITIONAL or each.kind is each.VAR_KEYWORD:
-                    if each is chosen:
-                        given, named = (
-                            ([*given, wrong], named)
-                            if each.kind is each.VAR_POSITIONAL
-                            else (given, {"unknown": wrong})
-                        )
+                if each.kind is each.VAR_POSITIONAL:
+                    given += [wrong] * (each is chosen)
+                elif each.kind is each.VAR_KEYWORD:
+                    named |= {"unknown": wrong} if each is chosen else {}
                 elif each.kind is each.POSITIONAL_ONLY:
                     given.append(wrong if each is chosen else RIGHT.get(each.name, 3) if required else each.default)
                 elif each is chosen:
