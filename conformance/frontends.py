@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
@@ -13,6 +15,16 @@ from torchmux.registry.report import GraphReport
 
 Name = Literal["torchmux", "torch"]
 NAMES: tuple[Name, ...] = get_args(Name)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where the operators of a compiled function ran, those that were left to torch by operator and reason."""
+
+    graphs: int
+    operators: int
+    left: Counter[tuple[str, str]]
+    kinds: dict[Any, float]
 
 
 class OurFrontend:
@@ -27,6 +39,14 @@ class OurFrontend:
     def reports(self, compiled: Any) -> Sequence[GraphReport]:
         """What became of each graph of a compiled function."""
         return [graph.report for graph in torchmux.report(compiled).graphs]
+
+    def placed(self, compiled: Any) -> Placed:
+        """What its calls ran: calls past a limit, which the backend would run otherwise, count as left to torch."""
+        report = torchmux.report(compiled)
+        left = Counter((p.op, p.reason or "") for p in report.fallbacks)
+        past = {(c.name, why): n for c in report.calls for why, n in c.eager.items() if why.endswith(" reached")}
+        left.update(past)
+        return Placed(report.graph_count, len(report.placements) + sum(past.values()), left, dict(report.kinds))
 
     def why_nothing(self, compiled: Any) -> str:
         """The first graph break in words; empty if there was none."""
@@ -64,6 +84,14 @@ class TorchFrontend:
 
     def reports(self, compiled: Any) -> Sequence[GraphReport]:
         return next(reports for other, reports in self._reports if other is compiled)
+
+    def placed(self, compiled: Any) -> Placed:
+        reports = self.reports(compiled)
+        kinds = Counter[str]()
+        for report in reports:
+            kinds.update(report.kinds)
+        left = Counter((p.op, p.reason or "") for report in reports for p in report.fallbacks)
+        return Placed(len(reports), sum(len(report.placements) for report in reports), left, dict(kinds))
 
     def why_nothing(self, compiled: Any) -> str:
         return ""

@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import torch
 
 import torchmux
+from torchmux.registry.report import KINDS, Kind
 
 from . import SUITE_VERSION
 from .outcome import Outcome, Result
@@ -45,6 +46,14 @@ def totals(results: Iterable[Result]) -> dict[str, int]:
     """The number of cases with each outcome, in the order of :class:`Outcome`."""
     counts = Counter(result.outcome.value for result in results)
     return {outcome.value: counts[outcome.value] for outcome in Outcome if counts[outcome.value]}
+
+
+def kinds(results: Iterable[Result]) -> dict[Kind, float]:
+    """How many operators of each kind the calls of all cases ran, in the order of the report's kinds."""
+    counts: Counter[str] = Counter()
+    for result in results:
+        counts.update(result.kinds)
+    return {kind: counts[kind] for kind in KINDS if counts[kind]}
 
 
 def environment() -> dict[str, str]:
@@ -98,6 +107,7 @@ def to_json(
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
         "cases": cases,
         "totals": totals(results),
+        "kinds": kinds(results),
         "results": [result.to_json() for result in results],
     }
 

@@ -9,10 +9,12 @@ import torch
 
 from torchmux.registry import resolve
 from torchmux.registry.errors import InvalidOption
+from torchmux.registry.report import Strict
 from torchmux.wording import kind, require
 
 from .capture.backend_call import compile_graph_with
 from .compiled import call, compiled_function, compiled_module
+from .default_backend import DefaultBackend
 from .explain import Explainer, Explanation, Report, explanation_of, report_of
 from .hook.frames import open_session
 from .hook.library import ask_for
@@ -30,26 +32,29 @@ def compile(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     disable: bool = False,
-    strict: bool = False,
+    strict: Strict = False,
 ) -> Any:
     """Compile a function, method or ``nn.Module``; also a decorator, with or without arguments.
 
     ``backend`` is a name from :func:`torchmux.list_backends`, a :class:`torchmux.BackendSpec`, a callable
-    ``(gm, example_inputs, **options)``, or None for the best available one.  Capture and compilation happen at the
-    first call, and again when a guard fails.
+    ``(gm, example_inputs, **options)``, or None for the default: the best one here for the device of the model's
+    parameters or, where there are none, of the call's tensors (:func:`torchmux.get_default_backend`).  Capture and
+    compilation happen at the first call, and again when a guard fails.
 
     * ``fullgraph``: a graph break raises an :class:`~torchmux.Unsupported` error that points at the user's line.
     * ``dynamic``: None makes a size symbolic after it changes, True immediately, and False never.
     * ``mode`` and ``options``: the backend's own; pass only one of the two.  The option ``guard_filter_fn`` does not
       belong to the backend: it is a function that selects the guards to keep, such as
       ``torch.compiler.skip_guard_on_globals_unsafe``.
-    * ``strict``: an operator that would not run in the backend raises a :class:`~torchmux.FallbackRefused` error.
+    * ``strict``: True raises a :class:`~torchmux.FallbackRefused` error for an operator that would be left to torch,
+      and for a call that would run in eager since a recompile limit is reached; ``"own"`` also for an operator that a
+      library kernel would compute (or might, where the backend does not tell).
     * ``disable``: return ``model`` unchanged.
 
     Raises UnknownBackend, BackendUnavailable and InvalidOption at once; at the first call, Unsupported,
     FallbackRefused and CompilationFailed.
     """
-    for name, value in (("fullgraph", fullgraph), ("disable", disable), ("strict", strict)):
+    for name, value in (("fullgraph", fullgraph), ("disable", disable)):
         require(value, (bool,), f"compile(): {name}")
     if model is None:
         # an unknown name raises an error here
@@ -68,12 +73,18 @@ def compile(
         return model
     model = without_torch_compile(model)
     own, guard_filter = _guard_filter(options)
-    resolved = resolve(_chosen(backend), mode=mode, options=own, dynamic=dynamic, strict=strict)
+    chosen = _chosen(backend)
+    settings: dict[str, Any] = {"mode": mode, "options": own, "dynamic": dynamic, "strict": strict}
+    resolved = DefaultBackend(settings, model) if chosen is None else resolve(chosen, **settings)
     session = session_for(
         _owner(model),
         (resolved.key, fullgraph, dynamic, guard_filter),
         lambda: open_session(
-            compile_graph_with(resolved), fullgraph=fullgraph, dynamic=dynamic, guard_filter=guard_filter
+            compile_graph_with(resolved),
+            fullgraph=fullgraph,
+            dynamic=dynamic,
+            guard_filter=guard_filter,
+            strict=strict,
         ),
     )
     ask_for(model)
@@ -109,8 +120,11 @@ def set_default_backend(backend: Any) -> None:
 
 
 def get_default_backend() -> Any:
-    """The backend that ``set_default_backend`` set, or else the name of the best usable backend."""
-    return resolve(None).name if _default_backend is None else _default_backend
+    """The backend that ``set_default_backend`` set, or else the name of the best usable one for torch's default device.
+
+    It is the first of :func:`torchmux.list_backends` that takes the device.
+    """
+    return resolve(None, device=torch.get_default_device().type).name if _default_backend is None else _default_backend
 
 
 def _owner(model: Any) -> Any:

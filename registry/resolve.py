@@ -11,6 +11,7 @@ from typing import Any
 
 from torchmux.wording import kind, require, shown
 
+from . import standing
 from .availability import availability
 from .catalog import CATALOG
 from .discovery import REPAIR
@@ -21,6 +22,7 @@ from .loading import import_attribute, load_implementation
 from .names import did_you_mean, listed
 from .options import TORCH_MODES, FreeOptions, TorchOptions, build_options, fresh_copy
 from .plain import compile_plain
+from .report import Strict, check_strict_value
 from .spec import Backend, BackendSpec, CompiledGraph, CompileRequest, Tombstone
 from .validate import check_spec, describe, is_implementation, keyword_names
 
@@ -35,7 +37,7 @@ class ResolvedBackend:
     """A backend that can run here, with checked options.
 
     ``options`` is an instance of ``spec.options`` (or a dict for functions without a schema).  Treat it as read-only;
-    every compilation gets its own copy.
+    every compilation gets its own copy.  ``why`` says why it was chosen, if the user named none.
     """
 
     name: str
@@ -43,7 +45,8 @@ class ResolvedBackend:
     options: Any = None
     mode: str | None = None
     dynamic: bool | None = None
-    strict: bool = False
+    strict: Strict = False
+    why: str = ""
 
     @functools.cached_property
     def key(self) -> Hashable:
@@ -118,34 +121,40 @@ def resolve(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     dynamic: bool | None = None,
-    strict: bool = False,
+    strict: Strict = False,
+    device: str = "cpu",
 ) -> ResolvedBackend:
     """Find a backend and check everything that can be checked without a graph.
 
-    ``backend`` is a name, a :class:`BackendSpec`, an implementation, or ``None`` for the best usable backend.
+    ``backend`` is a name, a :class:`BackendSpec`, an implementation, or ``None`` for the best usable backend that takes
+    ``device``: the first in the order of :func:`.standing.preference`.
 
     Raises:
         UnknownBackend: no such name.
         BackendConflict: two distributions provide it.
         BackendUnavailable: it is retired, broken, or lacks something; the message says how to fix it.
         InvalidSpec: its description is malformed, or for another version of the contract.
-        InvalidOption: it does not accept this mode or these options.
-        TypeError: ``dynamic`` or ``strict`` has another type.
+        InvalidOption: it does not accept this mode or these options, or ``strict`` is nothing that it may be.
+        TypeError: ``dynamic`` has another type.
     """
     require(dynamic, (bool, type(None)), "dynamic")
-    require(strict, (bool,), "strict")
-    spec = usable_spec(backend)
+    strict = check_strict_value(strict)
+    why = ""
+    if backend is None:
+        spec, why = _best(device)
+    else:
+        spec = usable_spec(backend)
     checked = build_options(spec, mode, options)
     _check_keywords(spec, mode, checked)
     if note := _unused_mode(spec, mode, spec.load):
         log.debug("%s", note)
-    return ResolvedBackend(spec.name, spec, checked, mode, dynamic, strict)
+    return ResolvedBackend(spec.name, spec, checked, mode, dynamic, strict, why)
 
 
 def usable_spec(backend: Any) -> BackendSpec:
     """The description of a backend that can run here; errors as in :func:`resolve`."""
     if backend is None:
-        return _best()
+        return _best("cpu")[0]
     spec = known_spec(backend)
     answer = availability(spec)
     if not answer.ok:
@@ -172,14 +181,16 @@ def known_spec(backend: Any) -> BackendSpec:
     )
 
 
-def _best() -> BackendSpec:
-    usable = [row.name for row in rows(CATALOG) if row.available]
+def _best(device: str) -> tuple[BackendSpec, str]:
+    """The backend to use where the user names none, and why it is this one."""
+    usable = [row for row in rows(CATALOG) if row.available and standing.takes(row, device)]
     if not usable:
         raise BackendUnavailable(
             "No backend can run on this machine, not even eager, which comes with torchmux. The installation is "
             f"damaged. Repair it with: {REPAIR}"
         )
-    return known_spec(usable[0])
+    best = min(usable, key=lambda row: standing.preference(row, device))
+    return known_spec(best.name), f"{best.name} is the default here: {standing.reason(best, device)}"
 
 
 def _unused_mode(spec: BackendSpec, mode: str | None, implementation: Any) -> str:

@@ -61,6 +61,10 @@ class Config:
     suppress_errors: bool = False
     """Run a graph in torch, with a warning, if a backend fails to compile it or is unavailable."""
 
+    fail_on_compiler_errors: bool = False
+    """Raise ``CompilationFailed`` when a compiler raises an exception that it does not mean to, instead of running the
+    graph in torch and reporting a compiler error; for tests."""
+
     verify_correctness: bool = False
     """Compare the first call of every compiled graph with eager, and raise ``NumericsError`` if they differ."""
 

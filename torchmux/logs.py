@@ -10,6 +10,7 @@ import warnings
 from .wording import require
 
 KINDS = {
+    "backends": "which backend was chosen where none was named, and why",
     "graph": "each captured graph, as Python",
     "guards": "the checks that run before captured code is reused, as Python",
     "attempts": "each attempt to capture a frame, and why the next one starts again",

@@ -60,6 +60,21 @@ def _judge(case: Case, requirements: Requirements, begins: Callable[[int], None]
     trial.begins = begins
     found = _observe(case, trial)
     share, reasons = _placed(trial.compiled, case.computes, front)
+    result = _compared(case, requirements, trial, (expected, reference), found, share, reasons)
+    return dataclasses.replace(result, kinds=_kinds(trial.compiled, front))
+
+
+def _compared(
+    case: Case,
+    requirements: Requirements,
+    trial: Trial,
+    eager: tuple[Any, Any],
+    found: Any,
+    share: float,
+    reasons: Counter[tuple[str, str]],
+) -> Result:
+    """The outcome of what was ``found``; ``eager`` are its results, in the case's precision and in float64."""
+    (expected, reference), device, front = eager, requirements.device, trial.frontend
     if isinstance(found, Raised):
         if isinstance(cause := front.cause(found.error), _REFUSALS):
             return Result(case.id, Outcome.UNSUPPORTED, _words(cause), share)
@@ -136,17 +151,27 @@ def _observe(case: Case, trial: Trial) -> Any:
 def _placed(compiled: Sequence[Any], computes: bool, front: Frontend) -> tuple[float, Counter[tuple[str, str]]]:
     """The share of operators that the backend ran, and what torch ran instead, with the reasons.
 
-    If all calls broke before their first operator, or ran in eager, the backend ran none of it.
+    This is about the backend: of what the frontend leaves to eager, only calls past a limit count, which the backend
+    would run otherwise; :func:`_kinds` counts all.  If all calls broke before their first operator, or ran in eager,
+    the backend ran none of it.
     """
     total, graphs, reasons = 0, 0, Counter[tuple[str, str]]()
     for each in compiled:
-        for report in front.reports(each):
-            graphs += 1
-            total += len(report.placements)
-            reasons.update((p.op, p.reason or "") for p in report.fallbacks)
+        placed = front.placed(each)
+        graphs += placed.graphs
+        total += placed.operators
+        reasons.update(placed.left)
     if not total:
         return (0.0 if _break(compiled, front) or (compiled and computes and not graphs) else 1.0), reasons
     return 1.0 - reasons.total() / total, reasons
+
+
+def _kinds(compiled: Iterable[Any], front: Frontend) -> dict[str, float]:
+    """How many operators of each kind the calls of a case ran."""
+    found: Counter[str] = Counter()
+    for each in compiled:
+        found.update(front.placed(each).kinds)
+    return dict(found)
 
 
 def _break(compiled: Iterable[Any], front: Frontend) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 from torchmux.config import config
+from torchmux.stages import collecting
 from torchmux.torch_internals.tracer_stand_in import tracer_stand_in
 
 from .. import breaks, logs
@@ -43,7 +43,7 @@ def capture(
     user wants a graph of just this frame.  Raises GraphBreak when nothing of the frame can be captured, or, with
     ``fullgraph``, at the first break; LeftToEager where it had better run in eager.
     """
-    started = time.perf_counter()
+    seconds: dict[str, float] = {}
     seen = dict(state.seen)
 
     def attempt(assumptions: Assumptions) -> Captured:
@@ -68,9 +68,9 @@ def capture(
         _check_resumable(tr, stop.broke)
         return finish.at_break(tr, state, stop, compile_graph)
 
-    with tracer_stand_in():
+    with collecting(seconds, "capture"), tracer_stand_in():
         captured = attempts.run(state.assumptions, attempt, logs.place(frame.f_code), state.remember)
-    captured.capture_seconds = time.perf_counter() - started
+    captured.capture_seconds = seconds["capture"]
     assert captured.code is not None
     stands_for(captured.code, frame.f_code)
     logs.captured(frame.f_code, captured)

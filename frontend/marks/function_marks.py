@@ -21,6 +21,8 @@ from ..breaks import GraphBreak
 from ..bytecode.identity import CodeMap
 from ..handlers import classify
 from ..handlers.table import constructs, handles
+from ..hook.calls import DISABLED, Frame
+from ..hook.thread_state import this_thread
 from ..polyfills import contexts
 from ..unwrap import original_of
 from ..values.base import Value
@@ -62,6 +64,8 @@ def disable(fn: Any = None, *, reason: str = "", recursive: bool = True) -> Any:
         @functools.wraps(fn)
         def disabled(*args: Any, **kwargs: Any) -> Any:
             previous = ti.set_eval_frame(None)
+            if previous is not None and this_thread.owner is not None:
+                this_thread.owner.note_calls(Frame(getattr(fn, "__qualname__", type(fn).__qualname__), ""), DISABLED)
             try:
                 return fn(*args, **kwargs)
             finally:

@@ -3,12 +3,10 @@
 What they have in common:
 
 * **Laziness and order match the original.** `map` calls its function when an item is requested, `zip` stops at the
-  first
-  exhausted argument after consuming an item from those before it, and `any` stops at the first true item.
+  first exhausted argument after consuming an item from those before it, and `any` stops at the first true item.
 * **Iterators are classes, not generators.** An exception ends a generator, and a generator turns a StopIteration of
-  user
-  code into a RuntimeError; `map` and similar iterators continue. An instance with plain attributes can also be rebuilt
-  after a graph break, but the frame of a generator cannot.
+  user code into a RuntimeError; `map` and similar iterators continue. An instance with plain attributes can also be
+  rebuilt after a graph break, but the frame of a generator cannot.
 * **Errors have the type and the text of the original**, in the running Python version.
 
 The polyfills rely on what the interpreter does itself: one-argument `iter`, `next`, `len`, `range`, the constructors of
@@ -22,6 +20,7 @@ from . import (
     containers,
     contexts,
     functools_,
+    heapq_,
     itertools_,
     mappings,
     operator_,
@@ -40,5 +39,6 @@ __all__ = [
 
 # The interpreter adds no guards on the globals of these modules: they never change.
 MODULES = (
-    builtins_, collections_, combinatorics, containers, contexts, functools_, itertools_, mappings, operator_, sets,
+    builtins_, collections_, combinatorics, containers, contexts, functools_, heapq_, itertools_, mappings, operator_,
+    sets,
 )  # fmt: skip

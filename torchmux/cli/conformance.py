@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
+from torchmux.registry.report import counts_in_words
 from torchmux.registry.resolve import usable_spec
 
 from .screen import console, show
@@ -121,6 +122,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.reproducers:
         _write_reproducers(Path(arguments.reproducers), results)
     show(*(_failure_line(result) for result in results if result.outcome.is_failure), _table(report.summary(results)))
+    if told := counts_in_words(report.kinds(results)):
+        show(f"operators of all cases: {told}")
     return int(any(result.outcome.is_failure for result in results))
 
 

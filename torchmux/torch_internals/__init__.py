@@ -29,12 +29,15 @@ from __future__ import annotations
 
 # ruff: noqa: F401 - what is imported here is what the package offers
 from .aot import (
+    Returns,
     aot_autograd,
     ask_torch_for_constants,
+    compiled_function,
     floats_needed,
     functorch_config,
     inputs_are_mutated,
     keep_saved_buffers,
+    keeps_graph,
     min_cut_partition,
 )
 from .c_functions import (
@@ -70,7 +73,7 @@ from .frame_hook import (
     set_code_exec_strategy,
     set_eval_frame,
 )
-from .functorch import beneath_functionalization, is_functorch_active
+from .functorch import beneath_functionalization, is_batched, is_functorch_active
 from .guards import GlobalStateGuard, TensorGuards
 from .higher_order import random_wrappers, tag_checkpoint, while_loop
 from .memory import addresses_equal, end_allocating_to_pool, share_storage, storage_use_count
@@ -82,6 +85,7 @@ from .modes import (
     default_devices,
     disable_autocast,
     is_any_autocast_enabled,
+    is_forward_ad_active,
     python_dispatcher,
     set_grad_enabled,
     switches,

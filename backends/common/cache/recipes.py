@@ -237,7 +237,8 @@ def _encode(
         raise Unknown("there are large constants")
     output = next(n for n in reversed(gm.graph.nodes) if n.op == "output")
     placements = [
-        [p.node, p.op, p.placed_on, p.reason, origin] for p, origin in zip(report.placements, origins, strict=True)
+        [p.node, p.op, p.placed_on, p.reason, p.kind, p.library, origin]
+        for p, origin in zip(report.placements, origins, strict=True)
     ]
     return {
         "inputs": inputs,
@@ -299,8 +300,8 @@ def follow(
     graph.output(unpacked(kept["outputs"], values))
     places = [lines.line_of(node) for node in captured.graph.nodes]
     report.placements += [
-        Placement(node, op, on, reason, places[origin] if origin is not None else None)
-        for node, op, on, reason, origin in kept["placements"]
+        Placement(node, op, on, reason, places[origin] if origin is not None else None, kind, library)
+        for node, op, on, reason, kind, library, origin in kept["placements"]
     ]
     report.partitions += kept["partitions"]
     holder = torch.nn.Module()

@@ -113,6 +113,18 @@ def _logical_not(ctx: Context, x: Value) -> Value:
     return elementwise(ctx, lambda a: unary("not", a), x, compute=torch.bool)
 
 
+@lowers(aten.signbit.default)
+def _signbit(ctx: Context, x: Value) -> Value:
+    def element(a: Node) -> Node:
+        if a.dtype is torch.bool:
+            return const(False, torch.bool)
+        if ops.is_float(a.dtype):  # zeros and NaN have signs too
+            a = binary("copysign", _like(a, 1), a)
+        return compare("lt", a, _like(a, 0))
+
+    return elementwise(ctx, element, x, compute=x.dtype)
+
+
 # --- two operands -----------------------------------------------------------------------------------------------------
 
 

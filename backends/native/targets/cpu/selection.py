@@ -15,6 +15,7 @@ import torch
 from ...ir.expressions import Buffer
 from ...ir.products import Attention, Convolution, Product
 from ...ir.program import Call, Program, TensorRef
+from ...rewrites.attention_operator import ATTENTION
 from ..torch_calls import call_of
 from .build import has_gemm
 from .choosing_convolutions import Shape, is_own_faster
@@ -54,6 +55,15 @@ def is_multiplied_here(dtype: torch.dtype) -> bool:
 def select(program: Program, *, own_convolutions: bool) -> None:
     """Decide that for each step of ``program``; with ``own_convolutions``, oneDNN's have a rival."""
     program.items = [_selected(program, item, own_convolutions) for item in program.items]
+
+
+def library_of(item: Any) -> str | None:
+    """The library kernel behind a step that is no plain call of one."""
+    if isinstance(item, Product) and not isinstance(item, PackedProduct):
+        return "BLAS gemm"  # gemm.h may turn out to be faster when the code is loaded
+    if isinstance(item, Call) and item.op is ATTENTION:
+        return "aten._scaled_dot_product_flash_attention_for_cpu"
+    return None
 
 
 def _selected(program: Program, item: Any, own_convolutions: bool) -> Any:

@@ -108,7 +108,8 @@ def test_a_part_that_fails_to_compile_runs_in_torch(capture, caplog) -> None:
     captured = capture(chain, x)
     compiled = captured.compile(spec(fake))
     assert torch.equal(captured.run(compiled, x), chain(x))
-    assert "ValueError: cannot do exp" in {p.reason for p in compiled.report.fallbacks}
+    assert "compiler error: ValueError: cannot do exp" in {p.reason for p in compiled.report.fallbacks}
+    assert [p.op for p in compiled.report.compiler_errors] == ["aten.exp.default"]
     assert compiled.report.partitions == 2
     assert "cannot do exp" in caplog.text
     with pytest.raises(CompilationFailed, match="cannot do exp") as raised:
