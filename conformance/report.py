@@ -78,26 +78,32 @@ def _processor() -> str:
     return platform.processor()
 
 
-def key(backend: str, level: str, fingerprint: str) -> dict[str, Any]:
+def key(backend: str, level: str, fingerprint: str, frontend: str = "torchmux") -> dict[str, Any]:
     """Everything the results of a run depend on: the backend, the versions, the machine, and the suite."""
     return {
         "backend": backend,
         "fingerprint": fingerprint,
         "level": level,
+        "frontend": frontend,
         "suite": SUITE_VERSION,
         "environment": environment(),
     }
 
 
 def to_json(
-    backend: str, level: str, fingerprint: str, results: Sequence[Result], cases: int | None = None
+    backend: str,
+    level: str,
+    fingerprint: str,
+    results: Sequence[Result],
+    cases: int | None = None,
+    frontend: str = "torchmux",
 ) -> dict[str, Any]:
     """A run as data; ``Result.from_json`` reads each of ``results``.
 
     ``cases`` is the total number of cases in the level; None for a run of selected cases.
     """
     return {
-        **key(backend, level, fingerprint),
+        **key(backend, level, fingerprint, frontend),
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
         "cases": cases,
         "totals": totals(results),

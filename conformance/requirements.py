@@ -20,6 +20,7 @@ from packaging.requirements import Requirement
 from torchmux.registry.resolve import known_spec
 from torchmux.registry.spec import ANY, BackendSpec
 
+from . import frontends
 from .case import OWN_KERNELS, Case
 
 # These call torch's operators where they have no code, and say so.
@@ -64,6 +65,9 @@ class Requirements:
 
     options: Mapping[str, Any] | None = None
     """Options to compile with; None: the defaults."""
+
+    frontend: frontends.Name = "torchmux"
+    """What captures programs: ``torchmux.compile``, or ``torch.compile`` with the backend as torchmux publishes it."""
 
     device: str = "cpu"
     """Where the cases create their tensors."""

@@ -71,8 +71,10 @@ def small(run: Mapping[str, Any]) -> dict[str, Any]:
     """The published part of a run: the counts by group, and each failure by name.
 
     Raises:
-        ValueError: cases of its level are missing.
+        ValueError: cases of its level are missing, or torch's frontend captured them.
     """
+    if run.get("frontend", "torchmux") != "torchmux":
+        raise ValueError(f"{run['backend']}, {run['level']}: the run was made with --frontend {run['frontend']}")
     if run["cases"] != len(run["results"]):
         raise ValueError(f"{run['backend']}, {run['level']}: {len(run['results'])} results for {run['cases']} cases")
     from .outcome import Result

@@ -10,6 +10,7 @@ import torch
 from torchmux.registry import resolve
 from torchmux.registry.errors import InvalidOption
 from torchmux.registry.report import Strict
+from torchmux.wording import kind, require
 
 from .capture.backend_call import compile_graph_with
 from .compiled import call, compiled_function, compiled_module
@@ -53,6 +54,8 @@ def compile(
     Raises UnknownBackend, BackendUnavailable and InvalidOption at once; at the first call, Unsupported,
     FallbackRefused and CompilationFailed.
     """
+    for name, value in (("fullgraph", fullgraph), ("disable", disable)):
+        require(value, (bool,), f"compile(): {name}")
     if model is None:
         # an unknown name raises an error here
         resolve(_chosen(backend), mode=mode, options=_guard_filter(options)[0], dynamic=dynamic, strict=strict)
@@ -90,11 +93,11 @@ def compile(
 
 def _guard_filter(options: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, Callable | None]:
     """The backend's options, and the option that does not belong to the backend."""
-    if not options or "guard_filter_fn" not in options:
+    if not isinstance(options, Mapping) or "guard_filter_fn" not in options:
         return options, None
     chosen = options["guard_filter_fn"]
     if chosen is not None and not callable(chosen):
-        raise InvalidOption(f"guard_filter_fn must be a function of the list of guards, not {chosen!r}.")
+        raise InvalidOption(f"guard_filter_fn must be a function of the list of guards, not {kind(chosen)}.")
     return {name: value for name, value in options.items() if name != "guard_filter_fn"} or None, chosen
 
 
@@ -160,6 +163,8 @@ def explain(fn: Any, *, backend: Any = "eager", dynamic: bool | None = None) -> 
     """Capture ``fn`` and describe the result: ``explain(fn)(*args, **kwargs)`` runs it once and returns an
     :class:`~torchmux.frontend.explain.Explanation`.  It does not use code compiled for other callers.
     """
+    if not callable(fn):
+        raise TypeError(f"explain() takes a function, a method or an nn.Module, not {kind(fn)}.")
     resolved = resolve(backend, dynamic=dynamic)
     original = original_of(fn)
 

@@ -88,6 +88,10 @@ def _described(candidate: Candidate, spec: BackendSpec) -> BackendInfo:
     else:
         answer = availability(spec)
         available, reason = answer.ok, answer.reason
+        if ":" in candidate.name:
+            bare = candidate.name.rpartition(":")[2]
+            note = f"the name {bare!r} is that of torchmux's own backend; this one is {candidate.name!r}"
+            reason = f"{reason}; {note}" if reason else note
     return BackendInfo(
         name=candidate.name,
         available=available,

@@ -6,6 +6,8 @@ import functools
 import importlib
 from typing import Any
 
+from torchmux.wording import cut
+
 from .conforms import check_class, check_implementation
 from .errors import BackendUnavailable, InvalidSpec
 from .identity import SameObject
@@ -38,10 +40,11 @@ def import_attribute(path: str, spec: BackendSpec) -> Any:
     module_name, _, attribute = path.partition(":")
     try:
         found = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         hint = f" Install its requirements with: {spec.install}" if spec.install else ""
         raise BackendUnavailable(
-            f"{spec.name} cannot be used: importing {module_name} raised {type(error).__name__}: {error}.{hint}"
+            f"{spec.name} cannot be used: importing {module_name} raised {type(error).__name__}: {cut(str(error))}."
+            f"{hint}"
         ) from error
     try:
         return functools.reduce(getattr, attribute.split("."), found)

@@ -39,6 +39,11 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("backend", nargs="?", metavar="NAME", help="the backend; not needed with --requirements")
     parser.add_argument("--level", choices=("quick", "full"), default="quick", help="quick (minutes) or full (hours)")
+    parser.add_argument(
+        "--frontend",
+        choices=("torchmux", "torch"),
+        help="what captures programs: torchmux.compile, or torch.compile with the published backend torchmux_NAME",
+    )
     parser.add_argument("--case", action="append", metavar="PATTERN", help="only ids that match, such as 'semantics/*'")
     parser.add_argument("--shard", metavar="I/N", default="1/1", help="run part I of N of the cases")
     parser.add_argument("--workers", type=int, default=1, help="number of parallel processes (1)")
@@ -86,7 +91,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not names:
         print(f"torchmux: no case matches {' or '.join(patterns)}; --list shows all cases", file=sys.stderr)
         return 2
-    key = report.key(backend, arguments.level, described.fingerprint())
+    frontend = arguments.frontend or requirements.frontend
+    key = report.key(backend, arguments.level, described.fingerprint(), frontend)
     try:
         journal = runner.Journal(Path(arguments.resume) if arguments.resume else None, key)
     except runner.OtherRun as error:
@@ -99,13 +105,14 @@ def run(arguments: argparse.Namespace) -> int:
             backend=backend,
             level=arguments.level,
             requirements=arguments.requirements,
+            frontend=frontend,
             seconds=requirements.seconds,
             workers=arguments.workers,
             journal=journal,
             progress=lambda result: progress(1, result),
         )
     whole = None if arguments.case else len(found)
-    run_data = report.to_json(backend, arguments.level, described.fingerprint(), results, whole)
+    run_data = report.to_json(backend, arguments.level, described.fingerprint(), results, whole, frontend)
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(run_data, indent=1))
     if arguments.junit:

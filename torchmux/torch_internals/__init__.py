@@ -31,6 +31,7 @@ from __future__ import annotations
 from .aot import (
     Returns,
     aot_autograd,
+    ask_torch_for_constants,
     compiled_function,
     floats_needed,
     functorch_config,
