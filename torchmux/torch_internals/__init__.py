@@ -47,6 +47,7 @@ from .c_functions import (
     log_api_usage_once,
     tracing_questions,
 )
+from .fake_results import correct
 from .fake_tensors import (
     active_fake_mode,
     fake_tensor_errors,

@@ -155,9 +155,15 @@ def moments(ctx: Context, a: Value, dims: list[int], correction: Any) -> tuple[V
     squares = ctx.program.reduce("sum", Value(a.sizes, dtype, squared), dims, dtype, lambda node: node)
     if type(count) is int and isinstance(correction, (int, float)):
         return mean, divided(squares, max(count - correction, 0.0))
-    if not isinstance(correction, (int, float)) or correction > 1:
-        raise Unsupported("a variance whose degrees of freedom may not be positive")  # sizes that change are 2 or more
-    return mean, divided(squares, count - correction)
+    if not isinstance(correction, (int, float)) or correction != int(correction):
+        raise Unsupported("a variance whose degrees of freedom are no whole number")
+
+    def variance(at: Any) -> Node:
+        node = squares.at(at)
+        left = binary("sub", const(count, torch.int64), const(int(correction), torch.int64))
+        return binary("div", node, ops.cast(binary("maximum", left, const(0, torch.int64)), node.dtype))
+
+    return mean, Value(squares.sizes, squares.dtype, variance)
 
 
 def _variance(root: bool, with_mean: bool) -> Any:
