@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from torch.fx import GraphModule, Node
+
 _OUT_OF_BOUNDS = "index {index} is out of bounds for dimension {dim} with size {size}"
 
 FAULTS: dict[str, tuple[type[Exception], str]] = {
@@ -24,6 +26,26 @@ FAULTS: dict[str, tuple[type[Exception], str]] = {
     "copy": (IndexError, f"index_copy_(): {_OUT_OF_BOUNDS}"),
 }
 _NAMES = list(FAULTS)
+
+# What torch takes apart into reading where data says, and what such an operator raises; by name, since what a node
+# remembers may be a copy.
+_COMPOSED = {
+    "aten.take.default": "flat",
+    "aten.nll_loss_nd.default": "target",
+    "aten.nll_loss_forward.default": "target",
+    "aten.nll_loss2d_forward.default": "target",
+    "aten.cross_entropy_loss.default": "target",
+}
+
+
+def of_program(node: Node) -> str | None:
+    """The fault of what the program calls, if ``node`` is a part of that and would raise something else."""
+    return _COMPOSED.get(str(node.meta.get("original_aten")))
+
+
+def of_graph(gm: GraphModule) -> str:
+    """All that :func:`of_program` says of a graph, which its text does not show."""
+    return repr([(n, fault) for n, node in enumerate(gm.graph.nodes) if (fault := of_program(node)) is not None])
 
 
 def number(name: str, dim: int) -> int:

@@ -20,19 +20,6 @@ def checked(node: Node, extent: Any, fault: str, dim: int = 0) -> index.Index:
     return index.data(ops.check(node, extent, wrap=fault in ("index", "flat"), fault=faults.number(fault, dim)))
 
 
-# What torch takes apart into reading where data says, and what an operator like that raises.
-_COMPOSED = {
-    aten.take.default: "flat",
-    aten.nll_loss_forward.default: "target",
-    aten.nll_loss2d_forward.default: "target",
-}
-
-
-def _fault_of(ctx: Context, own: str) -> str:
-    """What is raised for a bad index: what the operator that the program calls would raise."""
-    return _COMPOSED.get(ctx.node.meta.get("original_aten"), own)
-
-
 def _not_empty(a: Value) -> None:
     if any(type(s) is int and s == 0 for s in a.sizes):
         raise Unsupported("reading where data says from a tensor without elements")
@@ -74,7 +61,7 @@ def _gather(ctx: Context, a: Value, dim: int, at: Value, *, sparse_grad: bool = 
     dim %= a.rank
     _not_empty(a)
     ctx.keep(a)
-    fault = _fault_of(ctx, "element")
+    fault = faults.of_program(ctx.node) or "element"
 
     def element(i: Any) -> Node:
         return a.at((*i[:dim], checked(at.at(i), a.sizes[dim], fault, dim), *i[dim + 1 :]))
@@ -93,7 +80,7 @@ def _index(ctx: Context, a: Value, indices: Sequence[Any]) -> Value:
     rank = tensors[0].rank
     dims = [d for d, _ in given]
     # Indexed dimensions next to each other are replaced in place, others go to the front.
-    fault = _fault_of(ctx, "index")
+    fault = faults.of_program(ctx.node) or "index"
     first = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
     rest = [d for d in range(a.rank) if d not in dims]
 

@@ -62,15 +62,11 @@ def test_a_size_that_turns_0(name: str, capture) -> None:
         "amin": lambda x: torch.amin(x, -1),
         "norm": lambda x: torch.linalg.vector_norm(x, float("inf"), 1),
     }[name]
-    captured = capture(function, torch.ones(3, 5), dynamic=True)
+    captured = capture(function, torch.ones(3, 5), dynamic={0: [1]})
     compiled = captured.compile("native", strict=True)
     assert "raise" in compiled.report.output_code[1]
-    for x in (torch.ones(2, 7), torch.ones(2, 0)):
-        got, eager = outcome(captured.run, compiled, x), outcome(function, x)
-        if isinstance(eager, tuple) and isinstance(eager[0], type):
-            assert got == eager
-        else:
-            assert_same(tuple(got) if isinstance(eager, tuple) else got, eager, name)
+    captured.run(compiled, torch.ones(3, 7))
+    assert outcome(captured.run, compiled, torch.ones(3, 0)) == outcome(function, torch.ones(3, 0))
 
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
