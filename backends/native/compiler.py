@@ -14,7 +14,7 @@ from torchmux.registry.spec import CompileRequest
 
 from ..common.adapter.constants import Watched
 from ..common.cache.cache import default_cache, graph_key
-from . import artifact, fingerprint, targets
+from . import artifact, faults, fingerprint, targets
 from .devices import device_of
 from .options import NativeOptions
 from .runtime import NativeFunction, loaded
@@ -77,7 +77,7 @@ class Native:
     ) -> NativeFunction:
         target = _target_of(gm)
         # The values of frozen tensors are not part of the key: the code does not depend on them.
-        key = graph_key(gm, self._fingerprint, target, options, _is_timed(), tuple(constants))
+        key = graph_key(gm, self._fingerprint, target, options, _is_timed(), tuple(constants), faults.of_graph(gm))
         gm = _prepared(gm, target, options, {at: value.detach() for at, value in constants.items()})
         cache = default_cache()
         stored = cache.load(key) if cache is not None else None

@@ -13,7 +13,8 @@ import torch
 from torchmux import logs
 from torchmux.stages import stage
 
-from . import artifact, targets
+from ..common.pipeline.promises import brought
+from . import artifact, faults, targets
 
 
 def fit(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
@@ -47,13 +48,6 @@ class KeptScratch(threading.local):
         return self.arena
 
 
-def bad_index() -> None:
-    raise IndexError(
-        "index out of range in a compiled graph: an embedding, gather or index operation has an index outside its "
-        "tensor"
-    )
-
-
 class NativeFunction:
     """A compiled graph: flat inputs in, flat outputs out; ``artifact`` is its name in the cache.
 
@@ -82,9 +76,10 @@ class NativeFunction:
             "empty": torch.empty_strided,
             "array": array,
             "fit": fit,
+            "brought": brought,
             "shown": shown,
             "new_arena": KeptScratch() if head["keep_scratch"] else new_arena,
-            "bad_index": bad_index,
+            "fault": faults.fault,
             "inf": float("inf"),
             "nan": float("nan"),
             **{name: constants[of] for name, of in zip(head["names"], head["constants"], strict=True)},

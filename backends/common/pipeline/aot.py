@@ -55,7 +55,7 @@ def fake_inputs(gm: GraphModule, example_inputs: Sequence[Any]) -> tuple[Any, li
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     values = [n.meta.get("example_value", example) for n, example in zip(placeholders, example_inputs, strict=True)]
     modes = [v.fake_mode for v in values if internals.is_fake(v)]
-    mode = modes[0] if modes else internals.active_fake_mode() or internals.new_fake_mode()
+    mode = internals.correct(modes[0] if modes else internals.active_fake_mode() or internals.new_fake_mode())
     return mode, [
         mode.from_tensor(v) if isinstance(v, torch.Tensor) and not internals.is_fake(v) else v for v in values
     ]

@@ -176,9 +176,12 @@ def masked(condition: Node, value: Node, other: Node) -> Node:
     return where(condition, rewrite(value, guard, memo), other)
 
 
-def check(node: Node, extent: Index, *, wrap: bool) -> Node:
-    """``node`` as an index below ``extent``, verified when it runs; negative ones count from the end if ``wrap``."""
+def check(node: Node, extent: Index, *, wrap: bool, fault: int) -> Node:
+    """``node`` as an index below ``extent``, verified when it runs; negative ones count from the end if ``wrap``.
+
+    ``fault`` is the number of what is reported (:mod:`..faults`).
+    """
     node = cast(node, torch.int64)
     if node.op in ("const", "index") and index.not_negative(node.attr) and index.less(node.attr, extent):
         return node
-    return make("check", (node,), torch.int64, (extent, wrap))
+    return make("check", (node,), torch.int64, (extent, wrap, fault))

@@ -176,9 +176,9 @@ class Writer:
         if op == "round":
             return f"round_{NAMES[node.attr]}({args[0]})"
         if op == "check":
-            extent, wrap = node.attr
+            extent, wrap, fault = node.attr
             lanes = self.lanes if vector else "All()"
-            return f"check({args[0]}, {self.index(extent)}, {'true' if wrap else 'false'}, bad, {lanes})"
+            return f"check({args[0]}, {self.index(extent)}, {'true' if wrap else 'false'}, {fault}, bad, {lanes})"
         if op == "where" and vector and not self.is_vector(node.args[0]):
             return f"({self.name(node.args[0])} ? {args[1]} : {args[2]})"
         spelling = OPERATIONS[op].cpp

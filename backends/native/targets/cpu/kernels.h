@@ -391,11 +391,14 @@ template <bool most, class V, class M> INLINE void better(Best<V>& best, V x, i6
   best.value = sel(wins, x, best.value);
   best.at = sel(wins, at, best.at);
 }
+template <class V, class T> INLINE One<T> lane(Best<V> best, int i, T first) { return {(T)best.value[i], best.at[i]}; }
 template <bool most, class V> INLINE auto best_of(Best<V> best) {
-  typedef __typeof__(best.value[0] + best.value[0]) Sum;
-  One<Sum> one = {best.value[0], best.at[0]};
-  for (int i = 1; i < LANES; i++)
-    if (beats((Sum)best.value[i], best.at[i], one.value, one.at, most)) one = {best.value[i], best.at[i]};
+  auto first = best.value[0];  // of the type of an element, also where sums of two are an int
+  auto one = lane(best, 0, first);
+  for (int i = 1; i < LANES; i++) {
+    auto other = lane(best, i, first);
+    if (beats(other.value, other.at, one.value, one.at, most)) one = other;
+  }
   return one;
 }
 #define MOST_THREADS 256
@@ -449,14 +452,16 @@ template <class F> INLINE void fold_sweep(i64 from, i64 to, F body) {
   if (at < to) body(at, Some{(int)(to - at)}, 0);
 }
 
-// --- verified indices: a bad one is reported, and 0 is read instead -------------------------------------------------------------------------------------------------
-INLINE i64 check(i64 at, i64 size, bool wrap, i32* bad, All) {
-  if (wrap && at < 0) at += size;
-  if ((u64)at >= (u64)size) { __atomic_store_n(bad, 1, __ATOMIC_RELAXED); return 0; }
-  return at;
+// --- verified indices: 0 is read instead of a bad one, which is reported: what is wrong, the index, the size ------------
+INLINE i64 check(i64 at, i64 size, bool wrap, i64 fault, i64* bad, All) {
+  i64 found = wrap && at < 0 ? at + size : at;
+  if ((u64)found < (u64)size) return found;
+  i64 none = 0;
+  if (__atomic_compare_exchange_n(bad, &none, fault, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) { bad[1] = at; bad[2] = size; }
+  return 0;
 }
-template <class M> INLINE i64v check(i64v at, i64 size, bool wrap, i32* bad, M m) {
-  for (int i = 0; i < LANES; i++) at[i] = i < m.n ? check(at[i], size, wrap, bad, All()) : 0;
+template <class M> INLINE i64v check(i64v at, i64 size, bool wrap, i64 fault, i64* bad, M m) {
+  for (int i = 0; i < LANES; i++) at[i] = i < m.n ? check(at[i], size, wrap, fault, bad, All()) : 0;
   return at;
 }
 
