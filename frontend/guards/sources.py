@@ -242,6 +242,18 @@ def _key_words(key: Any) -> str:
     return _key_text(key) or type(key).__name__
 
 
+def own_item(base: type, mapping: Any, key: Any) -> Any:
+    """What a dictionary has under a key.  To read it must not make it: ``__missing__`` is not asked.
+
+    Raises:
+        KeyError: it has nothing there.
+    """
+    found = base.get(mapping, key, OPEN)  # type: ignore[attr-defined]
+    if found is OPEN:
+        raise KeyError(key)
+    return found
+
+
 @kind
 class Item(Source):
     """An item of a list, a tuple or a plain dict."""
@@ -271,6 +283,8 @@ class RawItem(Source):
     def expression(self, out: Loader) -> str:
         value = out.load(self.parent)
         key = _key_text(self.key) or out.const(self.key)
+        if issubclass(self.base, dict):
+            return f"{out.const(own_item)}({out.const(self.base)}, {value}, {key})"
         return f"{out.const(self.base)}.__getitem__({value}, {key})"
 
     def in_words(self, parent: str) -> str:
@@ -280,17 +294,55 @@ class RawItem(Source):
 
 
 @kind
-class DictKey(Source):
-    """A key of a dictionary, by its position."""
+class ItemOf(Source):
+    """An item of a dictionary, under the key that another source leads to; ``base`` is the builtin class behind it.
+
+    A key that is known by its identity must not be a constant of the path: another dictionary has other keys.
+    """
 
     parent: Source
+    base: type
+    key: Source
+
+    def expression(self, out: Loader) -> str:
+        value, key = out.load(self.parent), out.load(self.key)
+        return f"{out.const(own_item)}({out.const(self.base)}, {value}, {key})"
+
+    def in_words(self, parent: str) -> str:
+        return f"{parent}[{self.key.words()}]"
+
+    follow = not_followed
+
+
+@kind
+class Elements(Source):
+    """The keys of a dictionary or the elements of a set, as a list; ``base`` is the builtin class behind it."""
+
+    parent: Source
+    base: type
+
+    def expression(self, out: Loader) -> str:
+        return f"list({out.const(self.base)}.__iter__({out.load(self.parent)}))"
+
+    def in_words(self, parent: str) -> str:
+        return f"elements of {parent}"
+
+    follow = not_followed
+
+
+@kind
+class Element(Source):
+    """A key of a dictionary or an element of a set, by its position."""
+
+    parent: Source
+    base: type
     position: int
 
     def expression(self, out: Loader) -> str:
-        return f"list({out.load(self.parent)})[{self.position}]"
+        return f"{out.load(Elements(self.parent, self.base))}[{self.position}]"
 
     def in_words(self, parent: str) -> str:
-        return f"key of {parent}"
+        return f"{'key' if issubclass(self.base, dict) else 'element'} of {parent}"
 
     follow = not_followed
 

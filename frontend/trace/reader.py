@@ -303,12 +303,16 @@ class Reader(Tracer):
         return self.wrap(obj, source)
 
     def wrap_key(self, key: Any, source: Source | None) -> Value:
-        """A dictionary key: it is guarded with the dictionary, not here."""
-        if type(key) in CONST_TYPES or isinstance(key, enum.Enum):
-            return ConstValue(key)
-        if isinstance(key, tuple) and type(key) is tuple:
-            return TupleValue([self.wrap_key(k, None) for k in key])
-        return self.wrap(key, source)
+        """A dictionary key: a constant is guarded with the dictionary, an object as what its path leads to."""
+        if not self.is_fixed_key(key):
+            return self.wrap(key, source)
+        return TupleValue([self.wrap_key(k, None) for k in key]) if type(key) is tuple else ConstValue(key)
+
+    def is_fixed_key(self, key: Any) -> bool:
+        """Whether a key is a constant, or a tuple of constants."""
+        if type(key) is tuple:
+            return all(map(self.is_fixed_key, key))
+        return type(key) in CONST_TYPES or isinstance(key, enum.Enum)
 
     def wrap_storage(self, obj: Any, source: Source | None) -> Value | None:
         """The builtin contents of an existing object whose class derives from a builtin class."""
@@ -442,7 +446,7 @@ class Reader(Tracer):
     def identity_matters(self, *values: Value) -> None:
         """The trace goes on as if these were other objects than all others that it has met."""
         for value in values:
-            if value.source is None or isinstance(value, RealValue):
+            if value.source is None or (isinstance(value, RealValue) and not isinstance(value, WeakrefValue)):
                 continue  # new, or guarded by identity anyway
             if isinstance(value, FunctionValue):
                 self.guards.is_object(value.source, value.fn)

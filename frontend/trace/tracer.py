@@ -222,7 +222,10 @@ class Reading(Protocol):
         """An item of a tuple that is itself guarded by identity."""
 
     def wrap_key(self, key: Any, source: Source | None) -> Value:
-        """A key of a dictionary that is guarded with the dictionary."""
+        """A key of a dictionary or an element of a set; a constant is guarded with it."""
+
+    def is_fixed_key(self, key: Any) -> bool:
+        """Whether a key is a constant, or a tuple of constants."""
 
     def wrap_storage(self, obj: Any, source: Source | None) -> Value | None:
         """The builtin contents of an object whose class derives from a builtin class."""

@@ -322,8 +322,11 @@ class WeakrefValue(RealValue):
 
     __slots__ = ()
 
+    def hash_key(self, tr: Tracer) -> Any:
+        raise GraphBreak(OPERATION, f"{self.describe()} as a dictionary key, which is equal to others while it lives")
+
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return tr.wrap(self.obj(), None if self.source is None else Referent(self.source))
+        return tr.wrap(self.obj(), Referent(self.source or Const(self.obj, "weak reference")))
 
 
 class DisabledValue(RealValue):

@@ -38,7 +38,7 @@ class MethodValue(Value):
         return True
 
     def hash_key(self, tr: Tracer) -> Any:
-        return (self.function.hash_key(tr), self.owner.hash_key(tr))
+        return MethodValue, self.function.hash_key(tr), self.owner.hash_key(tr)  # which no tuple of the program's is
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self.function.call(tr, [self.owner, *args], kwargs)
