@@ -89,7 +89,7 @@ def _trace(
         # a frame of the program takes several of the interpreter's own
         sys.setrecursionlimit(limit + _EXTRA_RECURSION)
         try:
-            tr = Trace(frame.f_code, frame.f_locals, frame.f_globals, frame.closure or (), dims, assumptions)
+            tr = Trace(frame.f_code, frame.f_locals, frame.f_globals, frame.closure or (), dims, assumptions, limit)
             try:
                 result, stop = tr.run(), assumptions.stop
             except GraphBreak as broke:

@@ -198,20 +198,24 @@ class Attr(Source):
 
 @kind
 class RawAttr(Source):
-    """An attribute of an object whose class has a ``__getattribute__`` of its own, which is passed by."""
+    """An attribute of an object whose class has a ``__getattribute__`` of its own, which is passed by.
+
+    ``base`` is the builtin class whose objects the values are: ``object``, or ``threading.local``.
+    """
 
     parent: Source
     name: str
+    base: type = object
 
     def expression(self, out: Loader) -> str:
         value = out.load(self.parent)
-        return f"{out.const(object.__getattribute__)}({value}, {self.name!r})"
+        return f"{out.const(self.base.__getattribute__)}({value}, {self.name!r})"
 
     def in_words(self, parent: str) -> str:
         return f"{parent}.{self.name}"
 
     def follow(self, objects: StableObjects, parent: Any) -> Any:
-        return objects.attribute(parent, self.name, self, raw=True)
+        return objects.attribute(parent, self.name, self, raw=True) if self.base is object else OPEN
 
 
 @kind
@@ -441,6 +445,22 @@ class IteratorArguments(Source):
 
     def expression(self, out: Loader) -> str:
         return f"{out.load(self.parent)}.__reduce__()[1]"
+
+    def in_words(self, parent: str) -> str:
+        return parent
+
+    follow = not_followed
+
+
+@kind
+class Proxied(Source):
+    """The mapping behind a ``MappingProxyType``, which only the garbage collector knows."""
+
+    parent: Source
+
+    def expression(self, out: Loader) -> str:
+        proxy = out.load(self.parent)
+        return f"{out.const(gc.get_referents)}({proxy})[0]"
 
     def in_words(self, parent: str) -> str:
         return parent

@@ -15,6 +15,7 @@ import threading
 import types
 import typing
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,10 @@ import torch
 from .. import breaks
 from ..breaks import GraphBreak
 from ..guards.guards import GuardSet
-from ..guards.kinds.classes import ClassMethodIs, NotInClasses
+from ..guards.kinds.classes import ClassFinds, ClassMethodIs, DerivesAsBefore, IsSubclass, NotInClasses
 from ..guards.kinds.containers import RawLength
 from ..guards.kinds.equality import BuiltinPartEquals
-from ..guards.kinds.functions import MethodNameIs
+from ..guards.kinds.functions import FunctionGives, MethodNameIs
 from ..guards.kinds.modules import NoGlobalHooks
 from ..guards.kinds.objects import AttributeIs, NoAttribute, NotInDict
 from ..guards.sources import Attr, Cell, CellContents, Const, Global, RawItem, Source
@@ -50,6 +51,7 @@ from ..values.containers.sequences import (
     wrap_tuple,
 )
 from ..values.containers.sets import wrap_set
+from ..values.containers.proxies import wrap_proxy
 from ..values.contexts import wrap_context
 from ..values.descriptors import MethodValue
 from ..values.exceptions import wrap_exception
@@ -195,8 +197,7 @@ class Reader(Tracer):
         if cls is types.MappingProxyType:
             if source is not None:
                 self.guards.type_is(source, cls)
-            inner = dict(obj)
-            return wrap_dict(self, inner, None)
+            return wrap_proxy(self, obj, source)
         if cls in (type({}.keys()), type({}.values()), type({}.items())):
             raise GraphBreak(breaks.OPERATION, f"a dictionary view from outside ({source.words() if source else '?'})")
         if (iterator := wrap_iterator(self, obj, source)) is not None:
@@ -439,9 +440,38 @@ class Reader(Tracer):
             self.guards.add(NoAttribute(source, name))
         elif raw is MISSING:  # its metaclass has one
             self.guards.add(NotInClasses(source, name))
-        elif isinstance(raw, (classmethod, types.FunctionType)) or getattr(cls, name, None) is raw:
+        elif isinstance(raw, (classmethod, types.FunctionType)) and type(cls) is type:
             self.guard_class_attribute(cls, name, raw)
+        else:
+            self.guards.add(ClassFinds(source, name, raw))
         self._global_guards.add((id(cls), name))
+
+    def guard_text(self, obj: Any, function: Callable, result: Any, what: str) -> None:
+        """A function of ours or a builtin one goes on giving this result for a class, a function or a module."""
+        if not (isinstance(obj, type) and classify.is_settled(str(obj.__module__))):
+            name = getattr(obj, "__qualname__", type(obj).__name__)
+            self.guards.add(FunctionGives(Const(obj, name), function, result, what))
+
+    def is_settled_class(self, cls: type) -> bool:
+        return classify.is_settled(str(cls.__module__))
+
+    def guard_bases(self, cls: type) -> None:
+        """The class must go on deriving from the same classes."""
+        if classify.is_settled(str(cls.__module__)) or (id(cls), "__mro__") in self._global_guards:
+            return
+        self._global_guards.add((id(cls), "__mro__"))
+        self.guards.add(DerivesAsBefore(Const(cls, cls.__qualname__), cls.__mro__))
+
+    def is_subclass(self, cls: type, other: Any) -> bool:
+        """``issubclass``, guarded; a metaclass may answer by itself, as abstract base classes do."""
+        found = issubclass(cls, other)
+        if cls is other or (classify.is_settled(str(cls.__module__)) and type(other) is type):
+            return found
+        if type(other) is type:
+            self.guard_bases(cls)
+        elif not (classify.is_settled(str(cls.__module__)) and classify.is_settled(str(other.__module__))):
+            self.guards.add(IsSubclass(Const(cls, cls.__qualname__), other, found))
+        return found
 
     def identity_matters(self, *values: Value) -> None:
         """The trace goes on as if these were other objects than all others that it has met."""
@@ -491,6 +521,12 @@ class Reader(Tracer):
             if self.in_polyfill(frame.code):
                 return self.wrap(obj, None)
             return self.wrap_global(obj, Global(namespace, name))
+        if namespace.get("__builtins__", builtins) not in (builtins, builtins.__dict__):
+            raise GraphBreak(breaks.OPERATION, f"{name!r} of a function with builtins of its own")
+        if not self.in_polyfill(frame.code) and (id(namespace), "__builtins__") not in self._global_guards:
+            self._global_guards.add((id(namespace), "__builtins__"))
+            if "__builtins__" in namespace:  # a module, or its dictionary
+                self.guards.is_object(Global(namespace, "__builtins__"), namespace["__builtins__"])
         found = getattr(builtins, name, MISSING)
         if found is MISSING:
             raise Raised(self.make_exception(NameError, f"name {name!r} is not defined"))

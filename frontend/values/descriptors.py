@@ -67,6 +67,8 @@ def class_attribute(tr: Tracer, owner: Value, cls: type, name: str) -> Value | N
 
 def bind_class_attribute(tr: Tracer, owner: Value, cls: type, name: str, raw: Any) -> Value:
     """The descriptor protocol for an attribute found on a class."""
+    if hasattr(type(raw), "__get__") and not isinstance(raw, (types.FunctionType, property, classmethod)):
+        tr.guard_lookup(cls, name, raw)
     if isinstance(raw, types.FunctionType):
         tr.guard_class_attribute(cls, name, raw)
         return MethodValue(tr.wrap(raw, None), owner)

@@ -177,7 +177,7 @@ EXAMPLES = [
     (HasKey(x, dict, "a", False, "'a'"), {}, {"a": 1}, "_c1.__contains__(x, _c0) is False", "has no key 'a'"),
     (HasKeyFrom(Item(x, 0), dict, Item(x, 1), True, "k"), ({A: 1}, A), ({A: 1}, B),
      "_c0.__contains__(v1, v2) is True", "has a key k"),
-    (SameElements(x, set, frozenset({"a"})), {"a"}, {"a", "b"}, "_c1.__eq__(x, _c0) is True", "has the same elements"),
+    (SameElements(x, set, frozenset({"a"})), {"a"}, {"a", "b"}, "_c0.__eq__(x, _c1) is True", "has the same elements"),
     (SameElements(x, set, frozenset({1})), {1}, {True}, "frozenset(map(_c1, _c2.__iter__(x))) == _c0",
      "has the same elements"),
     (SetOrder(x, set, (1, 2)), {1, 2}, {1, 3}, "tuple(_c1.__iter__(x)) == _c0", "has its elements in the same order"),
