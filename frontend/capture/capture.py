@@ -59,14 +59,17 @@ def capture(
         )
         tr, result, stop = _trace(frame, dims, assumptions, fullgraph)
         tr.guard_filter = guard_filter
-        if result is not None:
-            eager_policy.check(tr, asked_for)
-            return finish.at_return(tr, state, result, compile_graph)
-        assert stop is not None
-        if stop.eager_loop is not None:
-            return finish.before_loop(tr, state, stop, compile_graph)
-        _check_resumable(tr, stop.broke)
-        return finish.at_break(tr, state, stop, compile_graph)
+        try:
+            if result is not None:
+                eager_policy.check(tr, asked_for)
+                return finish.at_return(tr, state, result, compile_graph)
+            assert stop is not None
+            if stop.eager_loop is not None:
+                return finish.before_loop(tr, state, stop, compile_graph)
+            _check_resumable(tr, stop.broke)
+            return finish.at_break(tr, state, stop, compile_graph)
+        finally:
+            tr.let_go()
 
     with tracer_stand_in():
         captured = attempts.run(state.assumptions, attempt, logs.place(frame.f_code), state.remember)

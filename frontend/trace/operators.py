@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import enum
 import math
 import operator
 import types
@@ -19,6 +20,7 @@ from ..values.base import MISSING, Raised, Value
 from ..values.constants import ConstValue, SymValue, operand, sym_result
 from ..values.containers.deques import DequeValue
 from ..values.containers.mappings import DictValue, DictViewValue
+from ..values.containers.proxies import ProxyValue
 from ..values.containers.sequences import ListValue, RangeValue, SequenceValue, SliceValue, TupleValue
 from ..values.containers.sets import SetValue
 from ..values.exceptions import ExceptionValue
@@ -38,6 +40,11 @@ def _plain_number(value: Value) -> Value:
     if isinstance(value, ConstValue) and type(value.value) not in (int, float, bool):
         return ConstValue(int(value.value) if isinstance(value.value, int) else float(value.value))
     return value
+
+
+def _behind_proxy(value: Value) -> Value:
+    """What is compared and merged for a ``MappingProxyType``: its mapping."""
+    return value.mapping if isinstance(value, ProxyValue) else value
 
 
 class Operators(Tracer):
@@ -110,6 +117,7 @@ class Operators(Tracer):
         return True
 
     def _containers(self, symbol: str, left: Value, right: Value) -> Value | None:
+        left, right = _behind_proxy(left), _behind_proxy(right)
         if symbol == "+" and isinstance(left, SequenceValue) and isinstance(right, SequenceValue):
             if isinstance(left, ListValue) and isinstance(right, ListValue):
                 return ListValue([*left.items(self), *right.items(self)])
@@ -296,6 +304,7 @@ class Operators(Tracer):
 
     def equal(self, left: Value, right: Value) -> bool:
         """``bool(left == right)`` with the identity shortcut of container comparisons."""
+        left, right = _behind_proxy(left), _behind_proxy(right)
         if left is right:
             return True
         if isinstance(left, (TensorValue, ObjectValue)) or isinstance(right, (TensorValue, ObjectValue)):
@@ -440,8 +449,8 @@ class Operators(Tracer):
 def _text_arg(tr: Tracer, value: Value) -> Any:
     """The object whose text is wanted; containers of constants count."""
     real = value.real()
-    if isinstance(real, (type, types.FunctionType, types.ModuleType)):
-        if isinstance(real, type):
+    if isinstance(real, (type, types.FunctionType, types.ModuleType, enum.Enum)):
+        if isinstance(real, (type, enum.Enum)):
             tr.guard_text(real, repr, repr(real), "prints as before")
             tr.guard_text(real, str, str(real), "prints as before")
         return real

@@ -42,6 +42,7 @@ from ..values.constants import CONST_TYPES, ConstValue
 from ..values.containers.deques import wrap_deque
 from ..values.containers.iterators import wrap_iterator
 from ..values.containers.mappings import wrap_dict
+from ..values.containers.proxies import wrap_proxy
 from ..values.containers.sequences import (
     ListValue,
     RangeValue,
@@ -51,7 +52,6 @@ from ..values.containers.sequences import (
     wrap_tuple,
 )
 from ..values.containers.sets import wrap_set
-from ..values.containers.proxies import wrap_proxy
 from ..values.contexts import wrap_context
 from ..values.descriptors import MethodValue
 from ..values.exceptions import wrap_exception
@@ -63,6 +63,7 @@ from ..values.tensors import TensorValue
 from .tracer import ActiveFrame, Tracer
 
 _MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
+_TUPLE_METHODS = ("__len__", "__getitem__", "__iter__", "__contains__", "__eq__", "__bool__", "__add__", "__hash__")
 _DATA_DESCRIPTOR: dict[type, bool] = {}
 _STATIC: dict[tuple[type, str], Any] = {}
 _C_FUNCTIONS = (
@@ -146,7 +147,7 @@ class Reader(Tracer):
             return wrap_module(self, obj, source)
         if cls is list:
             return wrap_list(self, obj, source)
-        if cls is tuple or cls is torch.Size or (isinstance(obj, tuple) and hasattr(cls, "_fields")):
+        if cls is tuple or cls is torch.Size or (isinstance(obj, tuple) and self._is_plain_namedtuple(cls)):
             return wrap_tuple(self, obj, source)
         if cls in _MAPPINGS:
             return wrap_dict(self, obj, source)
@@ -156,6 +157,15 @@ class Reader(Tracer):
             self._identity(obj, source)
             return ConstValue(obj, source)
         return self._wrap_rare(obj, cls, source)
+
+    def _is_plain_namedtuple(self, cls: type) -> bool:
+        """Whether a class is that of a named tuple, which does as tuples do."""
+        if not hasattr(cls, "_fields"):
+            return False
+        found = {name: self.static_lookup(cls, name) for name in _TUPLE_METHODS}
+        for name, raw in found.items():
+            self.guard_lookup(cls, name, raw)
+        return not any(isinstance(raw, types.FunctionType) for raw in found.values())
 
     def _wrap_rare(self, obj: Any, cls: type, source: Source | None) -> Value:
         if cls is types.MethodType:
@@ -448,7 +458,8 @@ class Reader(Tracer):
 
     def guard_text(self, obj: Any, function: Callable, result: Any, what: str) -> None:
         """A function of ours or a builtin one goes on giving this result for a class, a function or a module."""
-        if not (isinstance(obj, type) and classify.is_settled(str(obj.__module__))):
+        cls = obj if isinstance(obj, type) else type(obj)
+        if isinstance(obj, types.ModuleType) or not classify.is_settled(str(cls.__module__)):
             name = getattr(obj, "__qualname__", type(obj).__name__)
             self.guards.add(FunctionGives(Const(obj, name), function, result, what))
 

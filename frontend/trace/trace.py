@@ -116,6 +116,15 @@ class Trace(GraphRecorder, Reader, Operators):
                 cell.obj = types.CellType(self._arguments[name])
         return root
 
+    def let_go(self) -> None:
+        """Drop the program's objects: a trace is part of circles, and weak references tell who is alive."""
+        self._memo.clear()
+        self._keep.clear()
+        self.root.locals.clear()
+        self.root.cells.clear()
+        self.root.stack.clear()
+        self._arguments = self.frame_locals = {}
+
     # --- running ---------------------------------------------------------------------------------------------------
 
     def run(self) -> Value | None:

@@ -14,7 +14,7 @@ from ..breaks import C_FUNCTION, DISABLED, OPERATION, GraphBreak
 from ..guards.kinds.objects import NoAttribute
 from ..guards.sources import Attr, Const, Referent, Source
 from .base import MISSING, Raised, Value
-from .constants import CONST_TYPES, ConstValue
+from .constants import ConstValue
 from .containers.iteration import SequenceIterator
 from .containers.mappings import DictValue
 from .containers.sequences import ListValue, TupleValue
@@ -153,6 +153,8 @@ class ClassValue(RealValue):
             tr.guard_lookup(meta, "__getattr__", custom)
         if isinstance(custom, types.FunctionType):
             return tr.wrap(custom, None).call(tr, [self, ConstValue(name)], {})
+        if tr.is_settled_class(self.obj):
+            tr.guards.add(NoAttribute(Const(self.obj, self.obj.__qualname__), name))
         tr.guard_lookup(self.obj, name, MISSING)
         raise Raised(tr.make_exception(AttributeError, f"type object {self.obj.__name__!r} has no attribute {name!r}"))
 

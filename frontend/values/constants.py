@@ -126,6 +126,10 @@ class ConstValue(Value):
         )
 
     def truth(self, tr: Tracer) -> bool:
+        cls = type(self.value)
+        if isinstance(self.value, enum.Enum) and not tr.is_settled_class(cls):
+            for name in ("__bool__", "__len__"):
+                tr.guard_lookup(cls, name, tr.static_lookup(cls, name))
         return bool(self.value)
 
     def length(self, tr: Tracer) -> Value:

@@ -47,9 +47,7 @@ class NNModuleValue(ObjectValue):
     __slots__ = ()
 
     def _getattr_with_fallback(self, tr: Tracer, name: str, custom: Any) -> Value:
-        if tr.static_lookup(self.cls, "__getattr__") is not _GETATTR or isinstance(
-            custom, types.FunctionType
-        ):
+        if tr.static_lookup(self.cls, "__getattr__") is not _GETATTR or isinstance(custom, types.FunctionType):
             return super()._getattr_with_fallback(tr, name, custom)
         try:
             found = self.find(tr, name)
@@ -67,6 +65,7 @@ class NNModuleValue(ObjectValue):
         if self.source is not None:
             tr.guards.add(Unregistered(self.source, name))
         tr.guard_lookup(self.cls, name, MISSING)
+        tr.guard_class_attribute(self.cls, "__getattr__", _GETATTR)
         message = f"{self.cls.__name__!r} object has no attribute {name!r}"
         raise Raised(tr.make_exception(AttributeError, message))
 

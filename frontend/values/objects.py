@@ -38,7 +38,7 @@ _PURE_METHODS = {
 _CLASS = object.__dict__["__class__"]
 
 
-def attribute_base(cls: type) -> type:
+def attribute_base(cls: type) -> Any:
     """The builtin class that reads and stores the attributes of the objects of a class."""
     return threading.local if issubclass(cls, threading.local) else object
 

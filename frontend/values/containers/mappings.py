@@ -57,7 +57,7 @@ class DictValue(Value):
             return
         self._keys_guarded = True
         assert self.source is not None
-        base = self._base()
+        base: Any = self._base()
         keys = tuple(base.__iter__(self.obj))
         if not all(type(key) in _CONST_KEYS for key in keys):
             tr.guards.add(RawLength(self.source, base, len(keys)))
@@ -472,7 +472,8 @@ def wrap_dict(tr: Tracer, obj: dict, source: Source | None, raw: bool = False) -
     base = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
     makes_items = raw or type(obj) is collections.defaultdict  # where there are none, if it is read as usual
     for position, (key, element) in enumerate(base.items(obj)):
-        key_source = element_source = None
+        key_source: Source | None = None
+        element_source: Source | None = None
         if source is not None:
             key_source = Element(source, base, position)
             if not tr.is_fixed_key(key):

@@ -43,13 +43,17 @@ def difference(world: World, question: str, change: str) -> str:
     """How compiled and eager differ; nothing if they do not."""
     asked, compiled_one = _Asked(world, question, None), _Asked(world, question, torchmux.compile)
     try:
-        for moment in ("before", "before, again", f"after {change}", f"after {change}, again"):
-            if moment == f"after {change}":
-                asked.change(change)
-                compiled_one.change(change)
+        for moment, step in (
+            ("before", ""),
+            ("before, again", ""),
+            *((f"after {s}", s) for s in change.split("; again; ")),
+            ("again", ""),
+        ):
+            asked.change(step)
+            compiled_one.change(step)
             want, got = asked.answer(), compiled_one.answer()
             if want != got:
-                return f"{world.name}: {question} {moment}: eager {want}, compiled {got}"
+                return f"{world.name}: {question} {moment} ({change}): eager {want}, compiled {got}"
     finally:
         if world.undo:
             exec(world.undo, asked.namespace)
@@ -82,7 +86,7 @@ class _Asked:
 def _look(answer: Any) -> Any:
     """What can be compared between worlds."""
     if isinstance(answer, torch.Tensor):
-        return "tensor", answer.dtype, answer.tolist()
+        return "tensor", answer.dtype, repr(answer.tolist())
     if type(answer) in _PLAIN:
         return type(answer).__name__, repr(answer)
     if isinstance(answer, dict | types.MappingProxyType):
