@@ -59,14 +59,17 @@ def capture(
         )
         tr, result, stop = _trace(frame, dims, assumptions, fullgraph)
         tr.guard_filter = guard_filter
-        if result is not None:
-            eager_policy.check(tr, asked_for)
-            return finish.at_return(tr, state, result, compile_graph)
-        assert stop is not None
-        if stop.eager_loop is not None:
-            return finish.before_loop(tr, state, stop, compile_graph)
-        _check_resumable(tr, stop.broke)
-        return finish.at_break(tr, state, stop, compile_graph)
+        try:
+            if result is not None:
+                eager_policy.check(tr, asked_for)
+                return finish.at_return(tr, state, result, compile_graph)
+            assert stop is not None
+            if stop.eager_loop is not None:
+                return finish.before_loop(tr, state, stop, compile_graph)
+            _check_resumable(tr, stop.broke)
+            return finish.at_break(tr, state, stop, compile_graph)
+        finally:
+            tr.let_go()
 
     with collecting(seconds, "capture"), tracer_stand_in():
         captured = attempts.run(state.assumptions, attempt, logs.place(frame.f_code), state.remember)
@@ -89,7 +92,7 @@ def _trace(
         # a frame of the program takes several of the interpreter's own
         sys.setrecursionlimit(limit + _EXTRA_RECURSION)
         try:
-            tr = Trace(frame.f_code, frame.f_locals, frame.f_globals, frame.closure or (), dims, assumptions)
+            tr = Trace(frame.f_code, frame.f_locals, frame.f_globals, frame.closure or (), dims, assumptions, limit)
             try:
                 result, stop = tr.run(), assumptions.stop
             except GraphBreak as broke:
