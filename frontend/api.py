@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Never
 
 import torch
 
 from torchmux.registry import resolve
 from torchmux.registry.errors import InvalidOption
+from torchmux.registry.names import class_with_article, listed
 
 from .capture.backend_call import compile_graph_with
 from .compiled import call, compiled_function, compiled_module
@@ -30,6 +31,7 @@ def compile(
     options: Mapping[str, Any] | None = None,
     disable: bool = False,
     strict: bool = False,
+    **others: Never,
 ) -> Any:
     """Compile a function, method or ``nn.Module``; also a decorator, with or without arguments.
 
@@ -46,8 +48,12 @@ def compile(
     * ``disable``: return ``model`` unchanged.
 
     Raises UnknownBackend, BackendUnavailable and InvalidOption at once; at the first call, Unsupported,
-    FallbackRefused and CompilationFailed.
+    FallbackRefused and CompilationFailed.  Raises TypeError for any other keyword argument.
     """
+    if others:
+        raise TypeError(
+            f"compile() has no argument {listed(others)}. Options of a backend go into options: options={others}."
+        )
     if model is None:
         # an unknown name raises an error here
         resolve(_chosen(backend), mode=mode, options=_guard_filter(options)[0], dynamic=dynamic, strict=strict)
@@ -60,7 +66,7 @@ def compile(
 
         return decorate
     if not callable(model):
-        raise InvalidOption(f"compile() takes a function, a method or an nn.Module, not a {type(model).__name__}.")
+        raise InvalidOption(f"compile() takes a function, a method or an nn.Module, not {class_with_article(model)}.")
     if disable:
         return model
     model = without_torch_compile(model)
@@ -142,10 +148,14 @@ def report(compiled: Any) -> Report:
     return report_of(_record(compiled))
 
 
-def explain(fn: Any, *, backend: Any = "eager", dynamic: bool | None = None) -> Explainer:
+def explain(fn: Any, *inputs: Never, backend: Any = "eager", dynamic: bool | None = None) -> Explainer:
     """Capture ``fn`` and describe the result: ``explain(fn)(*args, **kwargs)`` runs it once and returns an
     :class:`~torchmux.frontend.explain.Explanation`.  It does not use code compiled for other callers.
+
+    Raises TypeError if the inputs are given together with ``fn``.
     """
+    if inputs:
+        raise TypeError("explain() takes only the function. Its result takes the inputs: explain(f)(x).")
     resolved = resolve(backend, dynamic=dynamic)
     original = original_of(fn)
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from torchmux.registry.names import class_with_article
+
 _ATTRIBUTE = "_torchmux_marks"
 
 DYNAMIC, WEAK, STATIC, UNBACKED = "dynamic", "weak", "static", "unbacked"
@@ -25,7 +27,7 @@ class Mark:
 
 def _mark(tensor: torch.Tensor, index: Any, mark: Mark, function: str) -> None:
     if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"{function}() takes a tensor, not a {type(tensor).__name__}")
+        raise TypeError(f"{function}() takes a tensor, not {class_with_article(tensor)}")
     if mark.low is not None and mark.high is not None and mark.low > mark.high:
         raise ValueError(f"{function}: min={mark.low} is above max={mark.high}")
     marks = dict(tensor.__dict__.get(_ATTRIBUTE, ()))
