@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Never
 
 import torch
 
 from torchmux.registry import resolve
 from torchmux.registry.errors import InvalidOption
+from torchmux.registry.names import class_with_article, listed
 from torchmux.registry.report import Strict
 from torchmux.wording import kind, require
 
@@ -33,6 +34,7 @@ def compile(
     options: Mapping[str, Any] | None = None,
     disable: bool = False,
     strict: Strict = False,
+    **others: Never,
 ) -> Any:
     """Compile a function, method or ``nn.Module``; also a decorator, with or without arguments.
 
@@ -52,10 +54,14 @@ def compile(
     * ``disable``: return ``model`` unchanged.
 
     Raises UnknownBackend, BackendUnavailable and InvalidOption at once; at the first call, Unsupported,
-    FallbackRefused and CompilationFailed.
+    FallbackRefused and CompilationFailed.  Raises TypeError for any other keyword argument.
     """
     for name, value in (("fullgraph", fullgraph), ("disable", disable)):
         require(value, (bool,), f"compile(): {name}")
+    if others:
+        raise TypeError(
+            f"compile() has no argument {listed(others)}. Options of a backend go into options: options={others}."
+        )
     if model is None:
         # an unknown name raises an error here
         resolve(_chosen(backend), mode=mode, options=_guard_filter(options)[0], dynamic=dynamic, strict=strict)
@@ -68,7 +74,7 @@ def compile(
 
         return decorate
     if not callable(model):
-        raise InvalidOption(f"compile() takes a function, a method or an nn.Module, not a {type(model).__name__}.")
+        raise InvalidOption(f"compile() takes a function, a method or an nn.Module, not {class_with_article(model)}.")
     if disable:
         return model
     model = without_torch_compile(model)
@@ -159,12 +165,16 @@ def report(compiled: Any) -> Report:
     return report_of(_record(compiled))
 
 
-def explain(fn: Any, *, backend: Any = "eager", dynamic: bool | None = None) -> Explainer:
+def explain(fn: Any, *inputs: Never, backend: Any = "eager", dynamic: bool | None = None) -> Explainer:
     """Capture ``fn`` and describe the result: ``explain(fn)(*args, **kwargs)`` runs it once and returns an
     :class:`~torchmux.frontend.explain.Explanation`.  It does not use code compiled for other callers.
+
+    Raises TypeError if the inputs are given together with ``fn``.
     """
     if not callable(fn):
         raise TypeError(f"explain() takes a function, a method or an nn.Module, not {kind(fn)}.")
+    if inputs:
+        raise TypeError("explain() takes only the function. Its result takes the inputs: explain(f)(x).")
     resolved = resolve(backend, dynamic=dynamic)
     original = original_of(fn)
 

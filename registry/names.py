@@ -24,6 +24,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {listed(near, 'or')}?" if near else ""
 
 
+def class_with_article(value: object) -> str:
+    """The class of a value with its article: ``an int``, ``a str``."""
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
 def listed(values: Iterable[object], last: str = "and") -> str:
     """The values as a list in prose: ``'a', 'b' and 'c'``."""
     words = [shown(value) for value in values]

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import torch
 
 from torchmux import torch_internals as ti
+from torchmux.registry.names import class_with_article
 
 from .. import breaks
 from ..breaks import GraphBreak
@@ -74,7 +75,7 @@ def disable(fn: Any = None, *, reason: str = "", recursive: bool = True) -> Any:
     else:
         code = getattr(inspect.unwrap(fn), "__code__", None)
         if code is None:
-            raise TypeError(f"disable(recursive=False) takes a Python function, not a {type(fn).__name__}")
+            raise TypeError(f"disable(recursive=False) takes a Python function, not {class_with_article(fn)}")
         _eager_code.set(code, True)
 
         @functools.wraps(fn)
@@ -112,7 +113,7 @@ def is_exporting() -> bool:
 
 def check_callable(fn: Any, name: str) -> None:
     if not callable(fn):
-        raise TypeError(f"{name}() takes a callable, not a {type(fn).__name__}")
+        raise TypeError(f"{name}() takes a callable, not {class_with_article(fn)}")
 
 
 def _each(fn: Any, name: str, mark: Callable[[Any], None]) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from torchmux.registry.names import class_with_article
 from torchmux.wording import require
 
 _ATTRIBUTE = "_torchmux_marks"
@@ -27,7 +28,7 @@ class Mark:
 
 def _mark(tensor: torch.Tensor, index: Any, mark: Mark, function: str) -> None:
     if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"{function}() takes a tensor, not a {type(tensor).__name__}")
+        raise TypeError(f"{function}() takes a tensor, not {class_with_article(tensor)}")
     marks = dict(tensor.__dict__.get(_ATTRIBUTE, ()))
     for bound in (mark.low, mark.high):
         require(bound, (int, type(None)), f"{function}(): min or max")

@@ -79,6 +79,11 @@ def test_a_backend_that_does_not_run_here(capsys):
     assert "Did you mean 'onnxrt'?" in capsys.readouterr().err
 
 
+def test_commas_separate_backends(capsys):
+    assert main(["demo", "--tiny", "--models", "resnet", "--backends", "eager,aot_eager"]) == 0
+    assert [backend for _, backend in rows(capsys.readouterr().out)] == ["eager", "aot_eager"]
+
+
 def test_without_transformers(capsys, monkeypatch):
     monkeypatch.setattr(demo.importlib.util, "find_spec", lambda name: None)
     assert main(["demo"]) == 1

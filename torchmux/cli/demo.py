@@ -34,7 +34,9 @@ def add_to(commands: Any) -> None:
         "if any result is wrong. Nothing is downloaded.",
     )
     parser.add_argument("--models", nargs="+", choices=_NAMES, default=_NAMES, metavar="MODEL", help=", ".join(_NAMES))
-    parser.add_argument("--backends", nargs="+", metavar="BACKEND", help="use these instead of all available ones")
+    parser.add_argument(
+        "--backends", nargs="+", metavar="BACKEND", help="use these, separated by spaces or commas, instead of all"
+    )
     size = parser.add_mutually_exclusive_group()
     size.add_argument(
         "--full-size", dest="size", action="store_const", const="full", help="base sizes; takes a long time"
@@ -55,9 +57,10 @@ def run(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 1
-    for name in arguments.backends or ():
+    asked_for = [name for text in arguments.backends or () for name in text.split(",") if name]
+    for name in asked_for:
         torchmux.lookup_backend(name)
-    backends, left_out = _backends(arguments.backends)
+    backends, left_out = _backends(asked_for)
     starts: dict[str, float] = {}
     trials = list(_trials(arguments.models, backends, arguments.size, starts))
     show(_table(trials), "", *_notes(trials, starts, left_out))
