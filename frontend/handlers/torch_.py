@@ -149,8 +149,8 @@ def _not_dropped(
 ) -> Value | None:
     if not isinstance(input, TensorValue) or inplace.truth(tr):
         return None
-    rate = p.const(tr) if p.is_const() or isinstance(p, SymValue) else None  # torch takes it for a constant as well
-    if not isinstance(rate, (int, float)) or not 0 <= rate <= 1:
+    rate: Any = p.const(tr) if p.is_const() or isinstance(p, SymValue) else None  # a constant to torch as well
+    if type(rate) not in (int, float, bool) or not 0 <= rate <= 1:
         return None
     is_empty = any(type(n) is int and n == 0 for n in input.example.shape)
     return input if rate == 0 or is_empty or not (train or training).truth(tr) else None

@@ -182,15 +182,17 @@ class Derivatives:
     def _inputs_of(self, ctx: Any, gradients: Sequence[Any]) -> tuple[Sequence[Any], Any]:
         """The inputs of the call, if they still have the contents on which the gradients depend."""
         why, kept = "", getattr(ctx, "kept", None)
+        inputs, versions, random = kept or ((), None, None)
+        batched = internals.is_functorch_active() or any(map(internals.is_batched, gradients))
         if kept is None:
             why = "its inputs are no longer known; a backward pass without retain_graph=True has forgotten them"
         elif any(g is not None for g in gradients[: self._returns.first_result]):
             why = "it changes an input in place, and the change is differentiated"
-        elif kept[2] is not None and (internals.is_functorch_active() or any(map(internals.is_batched, gradients))):
+        elif random is not None and batched:
             why = "it draws random numbers, which cannot be repeated for a batch of gradients"
-        elif kept[1] is None:
+        elif versions is None:
             why = "one of its inputs was made in inference mode"
-        elif any(kept[1][i] != kept[0][i]._version for i in self._joint.used if isinstance(kept[0][i], torch.Tensor)):
+        elif any(isinstance(inputs[i], torch.Tensor) and versions[i] != inputs[i]._version for i in self._joint.used):
             why = "the graph, or the program after it, has changed an input of it in place"
         if why:
             raise DerivativeUnavailable(
@@ -198,7 +200,7 @@ class Derivatives:
                 f"forward mode. torch would compute it from the inputs of the graph, but {why}. Call the function "
                 "uncompiled for this, or under torchmux.set_stance('force_eager')."
             )
-        return kept[0], kept[2]
+        return inputs, random
 
     def _ends(self, results: Sequence[Any], gradients: Sequence[Any]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """The results that have a gradient, and their gradients."""
