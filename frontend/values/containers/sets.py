@@ -281,7 +281,7 @@ def make_set(tr: Tracer, given: Value, cls: type) -> SetValue:
 
 
 def wrap_set(tr: Tracer, obj: Any, source: Source | None, raw: bool = False) -> SetValue:
-    """An existing set or frozenset, guarded element by element; with ``raw`` its class may override methods, to be bypassed."""
+    """An existing set or frozenset, guarded element by element; with ``raw`` methods of its class are bypassed."""
     base = _base(type(obj))
     elements = list(base.__iter__(obj))
     fixed = tuple(i for i, element in enumerate(elements) if tr.is_fixed_key(element) or isinstance(element, _UNIQUE))

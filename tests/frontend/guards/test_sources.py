@@ -94,7 +94,7 @@ EXAMPLES = [
     (RawItem(x, dict, KEY), {KEY: 8}, 8, "x[tuple]"),
     (Element(x, dict, 0), NUMBERS, "a", "key of x"),
     (Elements(x, dict), NUMBERS, [*NUMBERS], "elements of x"),
-    (ItemOf(x, dict, Element(x, dict, 0)), NUMBERS, [*NUMBERS.values()][0], "x[key of x]"),
+    (ItemOf(x, dict, Element(x, dict, 0)), NUMBERS, next(iter(NUMBERS.values())), "x[key of x]"),
     (ClosureCell(x, 0, "secret"), FUNCTION, FUNCTION.__closure__[0], "cell secret of x"),
     (Size(x, 1), torch.ones(2, 3), 3, "size 1 of x"),
     (Converted(x, str), 3, "3", "x"),
@@ -174,7 +174,8 @@ def test_equality_is_that_of_the_way():
     different = [
         x, CellContents("x"), Cell("x"), Local("y"), Attr(x, "a"), RawAttr(x, "a"), Attr(Local("y"), "a"), Item(x, "a"),
         Item(x, 1), Item(x, True), Item(x, "1"), Item(x, None), Item(x, 0), Item(x, False), RawItem(x, dict, 1),
-        RawItem(x, list, 1), Const(one, "list"), Const(other, "list"), Size(x, 1), Element(x, dict, 1), Element(x, set, 1), Elements(x, set), ItemOf(x, dict, Local("y")), Item(x, KEY),
+        RawItem(x, list, 1), Const(one, "list"), Const(other, "list"), Size(x, 1), Element(x, dict, 1),
+        Element(x, set, 1), Elements(x, set), ItemOf(x, dict, Local("y")), Item(x, KEY),
         Item(x, (*KEY,)), ClosureCell(x, 1, "a"), Global(NUMBERS, "a"), Global({"a": 1}, "a"),
     ]  # fmt: skip
     assert len(set(different)) == len(different)
