@@ -30,6 +30,7 @@ LAYERS: dict[str, tuple[Any, tuple[int, ...]]] = {
     "softmax": (lambda: _Function(lambda x: x.softmax(0)), (6,)),
     "log softmax": (lambda: _Function(lambda x: x.log_softmax(0)), (6,)),
 }
+QUICK = ("batch norm 1d", "group norm", "variance")
 KINDS = ("bfloat16", "float16", "mixed bfloat16", "mixed float16", "autocast", "float32")
 
 
@@ -82,7 +83,7 @@ class _Between(nn.Module):
 
 @pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in LAYERS])
 def test_statistics(name: str, kind: str, training: bool) -> None:
     layer, sizes = LAYERS[name]
     for dynamic in (True,) if kind == "float32" else (True, False):
