@@ -62,6 +62,8 @@ def cast(node: Node, dtype: torch.dtype) -> Node:
             return const(node.attr, dtype)
     if dtype is torch.bool:
         return compare("ne", node, const(0, node.dtype))
+    if node.op == "const" and isinstance(node.attr, float) and not is_float(dtype):
+        raise Unsupported(f"{node.attr} as an integer, which has no defined value")
     return make("cast", (node,), dtype)
 
 

@@ -60,7 +60,7 @@ template <class To, class V> INLINE To convert(V v) { return __builtin_convertve
     auto h = split<FromH>(v); return join<To##v>(__builtin_convertvector(h.low, ToH), __builtin_convertvector(h.high, ToH)); }
 BY_HALVES(f64, f32, f64h, f32h) BY_HALVES(f32, f64, f32h, f64h) BY_HALVES(i64, i32, i64h, i32h)
 BY_HALVES(i32, i64, i32h, i64h) BY_HALVES(f64, i64, f64h, i64h) BY_HALVES(i64, f64, i64h, f64h)
-BY_HALVES(f32, i64, f32h, i64h) BY_HALVES(i64, f32, i64h, f32h)
+BY_HALVES(f32, i64, f32h, i64h) BY_HALVES(i64, f32, i64h, f32h) BY_HALVES(i32, f64, i32h, f64h)
 INLINE mask as_mask(mask m) { return m; }
 #define AS_MASK(W) INLINE mask as_mask(W##v m) { return convert<mask>(m); }
 AS_MASK(i8) AS_MASK(i16) AS_MASK(i64)
@@ -479,6 +479,15 @@ INLINE void gemm(const char* a, const char* b, const int* m, const int* n, const
 // out = x @ y in row-major order: the library's column-major order computes the transposed product of swapped operands.
 template <class T>
 static void product(T* out, const T* x, i64 lx, bool tx, const T* y, i64 ly, bool ty, i64 m, i64 n, i64 k, i64 batch, i64 sx, i64 sy) {
+  if (m > 0x7fffffff || n > 0x7fffffff || k > 0x7fffffff || lx > 0x7fffffff || ly > 0x7fffffff) {
+    // More than the library's interface can say, of symbolic sizes: plain loops, which are right.
+    for (i64 b = 0; b < batch; b++) for (i64 i = 0; i < m; i++) for (i64 j = 0; j < n; j++) {
+      f64 sum = 0;
+      for (i64 l = 0; l < k; l++) sum += (f64)x[b * sx + (tx ? l * lx + i : i * lx + l)] * (f64)y[b * sy + (ty ? j * ly + l : l * ly + j)];
+      out[(b * m + i) * n + j] = (T)sum;
+    }
+    return;
+  }
   i64 least_x = tx ? m : k, least_y = ty ? k : n;
   int M = m, N = n, K = k, LX = lx > least_x ? lx : least_x, LY = ly > least_y ? ly : least_y;
   auto some = [&](i64 from, i64 to) {

@@ -76,11 +76,23 @@ def _selected(program: Program, item: Any, own_convolutions: bool) -> Any:
     return item
 
 
+LARGEST_INT = 2**31 - 1
+
+
 def _product(program: Program, step: Product) -> Product | Call:
-    if not is_multiplied_here(step.target.dtype):
+    if not is_multiplied_here(step.target.dtype) or not fits_blas(step):
         return call_of(step)
     packed = _packed_matrix(program, step)
     return step if packed is None else PackedProduct(**_fields(step), packed=packed)
+
+
+def fits_blas(step: Product) -> bool:
+    """Whether the library's interface, whose sizes have 32 bits, can be told of the operands, as far as is known here.
+
+    ``product`` of ``kernels.h`` looks again, at the sizes of a call.
+    """
+    sizes = (step.m, step.n, step.k, *step.left.strides[-2:], *step.right.strides[-2:])
+    return all(type(s) is not int or s <= LARGEST_INT for s in sizes)
 
 
 def _packed_matrix(program: Program, step: Product) -> Buffer | None:
