@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree
 
-from .frontends import Frontend, OurFrontend
+from .judging.frontends import Frontend, OurFrontend
 
 SEED = 20
 

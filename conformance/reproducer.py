@@ -19,8 +19,9 @@ import torch
 
 import torchmux
 
-from . import frontends, literals
+from . import literals
 from .case import Case, Trial
+from .judging import frontends
 from .judging.judge import judge
 from .outcome import Outcome, Result
 from .requirements import Requirements, requirements_from

@@ -20,8 +20,8 @@ from packaging.requirements import Requirement
 from torchmux.registry.resolve import known_spec
 from torchmux.registry.spec import ANY, BackendSpec
 
-from . import frontends
 from .case import OWN_KERNELS, Case
+from .judging import frontends
 
 # These call torch's operators where they have no code, and say so.
 _ON_TOP_OF_TORCH = frozenset(("eager", "aot_eager", "inductor", "native", "tvm", "cudagraphs", "tensorrt"))

@@ -11,7 +11,7 @@ from typing import Any
 from torchmux.wording import cut
 
 from .errors import BackendUnavailable, InvalidSpec, TorchmuxError
-from .importing import TakesTooLong, imported
+from .loading import TakesTooLong, imported
 from .names import normalize
 from .options import TorchOptions
 from .spec import ANY, BackendSpec, Tombstone

@@ -16,10 +16,10 @@ def normalize(name: str) -> str:
     return name.strip().lower().replace("-", "_")
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: object, known: Iterable[str]) -> str:
     """``" Did you mean 'x'?"`` with a leading space, or an empty string if no known name is close."""
-    if len(name) > _LONGEST:
-        return ""  # the comparison takes quadratic time
+    if not isinstance(name, str) or len(name) > _LONGEST:
+        return ""  # the comparison of long texts takes quadratic time
     near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
     return f" Did you mean {listed(near, 'or')}?" if near else ""
 

@@ -75,7 +75,7 @@ def build_options(spec: BackendSpec, mode: str | None, options: Any) -> Any:
     for name, value in given.items():
         if name not in known:
             raise InvalidOption(
-                f"{spec.name} has no option {shown(name)}.{did_you_mean(str(name), known)} "
+                f"{spec.name} has no option {shown(name)}.{did_you_mean(name, known)} "
                 f"Its options are {listed(known)}; torchmux.list_options({spec.name!r}) explains them."
             )
         try:

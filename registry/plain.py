@@ -53,15 +53,7 @@ def compile_plain(
         with collecting(report.seconds, "compiler"):
             compiled = function(gm, list(example_inputs), **_keywords(request))
     except GraphRefused as refused:
-        if request.strict:
-            raise FallbackRefused(
-                f"{spec.name} cannot run this graph, and strict={request.strict!r} forbids a fallback: {refused}. "
-                "Without strict, eager runs it; torchmux.backends() shows what each backend accepts."
-            ) from None
-        log.warning("%s: torch runs a whole graph of %d operators: %s", spec.name, len(report.placements), refused)
-        report.partitions = 0
-        report.placements = place_all(gm.graph, "eager", str(refused), "torch")
-        return PlainGraph(gm, report)
+        return left_to_torch(spec, gm, request, refused, training=training)
     if not callable(compiled):
         raise CompilationFailed(
             f"{spec.name} returned {compiled!r} ({type(compiled).__name__}) for a graph. A backend must return a "
@@ -99,6 +91,25 @@ def _check_strict(report: GraphReport, request: CompileRequest) -> None:
             f"operators otherwise: {counts_in_words(report.kinds)}{f' ({libraries})' if libraries else ''}. Call with "
             "strict=True to allow library kernels, or with strict=False to allow torch as well."
         )
+
+
+def left_to_torch(
+    spec: BackendSpec, gm: Any, request: CompileRequest, refused: GraphRefused, *, training: bool
+) -> CompiledGraph:
+    """A graph that a backend refused as a whole, run by eager.
+
+    Raises:
+        FallbackRefused: the request is strict.
+    """
+    if request.strict:
+        raise FallbackRefused(
+            f"{spec.name} cannot run this graph, and strict={request.strict!r} forbids a fallback: {refused}. "
+            "Without strict, eager runs it; torchmux.backends() shows what each backend accepts."
+        ) from None
+    report = GraphReport(backend=spec.name, phase="training" if training else "inference")
+    report.placements = place_all(gm.graph, "eager", str(refused), "torch")
+    log.warning("%s: torch runs a whole graph of %d operators: %s", spec.name, len(report.placements), refused)
+    return PlainGraph(gm, report)
 
 
 def _keywords(request: CompileRequest) -> dict[str, Any]:

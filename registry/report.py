@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from torchmux.wording import shown
+
 from .errors import InvalidOption
 
 Kind: TypeAlias = Literal["own", "library", "untold", "torch"]
@@ -41,7 +43,7 @@ def check_strict_value(strict: Any) -> Strict:
         return "own"
     raise InvalidOption(
         f"strict must be False, True (no operator is left to torch) or 'own' (and none to a library kernel), not "
-        f"{str(strict)[:80]!r} ({type(strict).__name__})."
+        f"{shown(strict)} ({type(strict).__name__})."
     )
 
 

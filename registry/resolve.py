@@ -15,13 +15,21 @@ from . import standing
 from .availability import availability
 from .catalog import CATALOG
 from .discovery import REPAIR
-from .errors import BackendUnavailable, CompilationFailed, FloatsNeeded, InvalidOption, InvalidSpec, TorchmuxError
+from .errors import (
+    BackendUnavailable,
+    CompilationFailed,
+    FloatsNeeded,
+    GraphRefused,
+    InvalidOption,
+    InvalidSpec,
+    TorchmuxError,
+)
 from .identity import frozen
 from .info import retirement, rows
 from .loading import import_attribute, load_implementation
 from .names import did_you_mean, listed
 from .options import TORCH_MODES, FreeOptions, TorchOptions, build_options, fresh_copy
-from .plain import compile_plain
+from .plain import compile_plain, left_to_torch
 from .report import Strict, check_strict_value
 from .spec import Backend, BackendSpec, CompiledGraph, CompileRequest, Tombstone
 from .validate import check_spec, describe, is_implementation, keyword_names
@@ -97,7 +105,10 @@ class ResolvedBackend:
                 compile_graph = compile_plain
             else:
                 compile_graph = import_attribute(_PIPELINE, self.spec)
-            compiled = compile_graph(implementation, self.spec, gm, example_inputs, request, training=training)
+            try:
+                compiled = compile_graph(implementation, self.spec, gm, example_inputs, request, training=training)
+            except GraphRefused as refused:  # from another member than compile, which the pipeline asks
+                compiled = left_to_torch(self.spec, gm, request, refused, training=training)
             if note:
                 compiled.report.notes.append(note)
             return compiled

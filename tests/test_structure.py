@@ -25,7 +25,14 @@ WIDEST = 10  # modules of one import circle
 
 # The parts of the project, and those that each may import beside itself.  The front door and its command line may
 # import all of them.
-SHARED = {"torchmux.config", "torchmux.logs", "torchmux.stages", "torchmux.version", "torchmux.torch_internals"}
+SHARED = {
+    "torchmux.config",
+    "torchmux.logs",
+    "torchmux.stages",
+    "torchmux.version",
+    "torchmux.torch_internals",
+    "torchmux.wording",
+}
 MAY_IMPORT = {
     "torchmux.registry": SHARED,
     "torchmux.frontend": SHARED | {"torchmux.registry"},

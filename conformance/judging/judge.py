@@ -18,10 +18,10 @@ import torchmux
 from torchmux.registry.errors import BackendUnavailable, FallbackRefused
 
 from ..case import OWN_KERNELS, SEED, Case, Trial
-from ..frontends import Frontend, TorchFrontend, frontend
 from ..outcome import Outcome, Result
 from ..requirements import Requirements
 from . import observation
+from .frontends import Frontend, TorchFrontend, frontend
 from .observation import Raised
 
 _REFUSALS = (BackendUnavailable, FallbackRefused)

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 import torchmux
-from torchmux.conformance import collect, frontends, loopback, report, reproducer, runner, scores
+from torchmux.conformance import collect, loopback, report, reproducer, runner, scores
 from torchmux.conformance.case import Case
+from torchmux.conformance.judging import frontends
 from torchmux.conformance.judging.judge import judge
 from torchmux.conformance.outcome import Outcome
 from torchmux.conformance.requirements import Requirements

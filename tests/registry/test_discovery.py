@@ -214,7 +214,7 @@ def test_ones_that_exit_while_a_module_is_being_imported(site):
 def test_one_that_hangs_is_named_and_given_up(site):
     site.add("slow-plugin", "import time\ntime.sleep(1000)", {"slow": "SPEC"})
     site.good("acme-plugin", "acme")
-    limits = "from torchmux.registry import importing\nimporting.TOLD_AFTER, importing.LIMIT = 0.2, 0.5\n"
+    limits = "from torchmux.registry import loading\nloading.TOLD_AFTER, loading.LIMIT = 0.2, 0.5\n"
     rows = json.loads(site.run(limits + LISTING))
     assert "slow-plugin 1.0" in rows["slow"]["error"]
     assert "importing it takes too long: it did not end within" in rows["slow"]["error"]
