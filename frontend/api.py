@@ -11,7 +11,7 @@ from torchmux.registry import resolve
 from torchmux.registry.errors import InvalidOption
 from torchmux.registry.names import class_with_article, listed
 from torchmux.registry.report import Strict
-from torchmux.wording import kind, require
+from torchmux.wording import kind, require, shown
 
 from .capture.backend_call import compile_graph_with
 from .compiled import call, compiled_function, compiled_module
@@ -60,7 +60,7 @@ def compile(
         require(value, (bool,), f"compile(): {name}")
     if others:
         raise TypeError(
-            f"compile() has no argument {listed(others)}. Options of a backend go into options: options={others}."
+            f"compile() has no argument {listed(others)}. Options of a backend go into options: options={shown(others)}."
         )
     if model is None:
         # an unknown name raises an error here

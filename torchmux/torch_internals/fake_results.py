@@ -7,6 +7,7 @@ make bfloat16, and makes float32, is read as something else by whoever believes 
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,24 +22,22 @@ Dtypes = Mapping[int, torch.dtype]
 
 
 def correct(mode: Any) -> Any:
-    """Make a FakeTensorMode, also one of torch's own, answer with the dtypes of the real kernels."""
-    corrected = _corrected_mode()
-    if not isinstance(mode, corrected):
-        mode.__class__ = corrected
+    """Make a FakeTensorMode, also one of torch's own, answer with the dtypes of the real kernels.
+
+    Its class stays what it is: torch looks up the rules of its higher-order operators by the class of the mode.
+    """
+    if "dispatch" not in vars(mode):
+        mode.dispatch = functools.partial(_dispatch, weakref.ref(mode))
     return mode
 
 
-@functools.cache
-def _corrected_mode() -> type:
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    class CorrectedFakeTensorMode(FakeTensorMode):
-        def dispatch(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
-            result = super().dispatch(func, types, args, kwargs or {})
-            rule = RULES.get(func)
-            return result if rule is None else _with_dtypes(self, result, rule(args))
-
-    return CorrectedFakeTensorMode
+def _dispatch(
+    reference: weakref.ref[Any], func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+) -> Any:
+    mode = reference()
+    result = type(mode).dispatch(mode, func, types, args, kwargs or {})
+    rule = RULES.get(func)
+    return result if rule is None else _with_dtypes(mode, result, rule(args))
 
 
 def _with_dtypes(mode: Any, result: Any, dtypes: Dtypes) -> Any:

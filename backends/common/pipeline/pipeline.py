@@ -169,6 +169,9 @@ class _Work:
         except aot.StaysInTorch as why:
             return self.run_captured(str(why))
         except Exception as error:
+            if isinstance(error, RuntimeError) and _CHANGED_IN_PLACE in str(error):
+                # The trace runs the backward pass; what autograd refuses there, it refuses in the program as well.
+                return self.run_captured("autograd refuses its backward pass: what it needs is changed in place")
             return self._run_failed(error)
 
     def _trace_and_compile(self) -> Run:
