@@ -60,7 +60,7 @@ def compile(
         require(value, (bool,), f"compile(): {name}")
     if others:
         raise TypeError(
-            f"compile() has no argument {listed(others)}. Options of a backend go into options: options={shown(others)}."
+            f"compile() has no argument {listed(others)}. A backend's options go into options={shown(others)}."
         )
     if model is None:
         # an unknown name raises an error here

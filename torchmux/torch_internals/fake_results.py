@@ -31,10 +31,8 @@ def correct(mode: Any) -> Any:
     return mode
 
 
-def _dispatch(
-    reference: weakref.ref[Any], func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
-) -> Any:
-    mode = reference()
+def _dispatch(reference: weakref.ref[Any], func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+    mode: Any = reference()
     result = type(mode).dispatch(mode, func, types, args, kwargs or {})
     rule = RULES.get(func)
     return result if rule is None else _with_dtypes(mode, result, rule(args))

@@ -33,6 +33,8 @@ from .parts import Compiler, Keep, Run
 from .placing import Placing, compiler_error, failure, operators_of
 from .runtime import Compiled, eager_when_overlap_differs, without_autocast
 
+_CHANGED_IN_PLACE = "modified by an inplace operation"  # in what autograd says
+
 
 def compile_graph(
     implementation: Any,

@@ -38,7 +38,7 @@ SUPPORTED = (
 
 
 LONGEST_CHAIN = 48
-"""A value that so many operators lead to since memory was read last is put into memory: what walks expressions recurs."""
+"""A value is stored once so many operators lead to it since memory was read, because walks of expressions recur."""
 
 
 class SymbolicSizes:

@@ -127,7 +127,8 @@ def test_two_types(dtype: torch.dtype, other: torch.dtype) -> None:
     _joined(chosen, a[:, None].expand(len(a), len(b)).reshape(-1), b.repeat(len(a)))
 
 
-NUMBERS = [0.0, -0.0, 0.5, -0.5, 1.9, -1.9, 127.0, 128.0, -129.0, 255.0, 256.0, 300.7, -300.7, 32768.0, 65535.9, 70000.0]
+NUMBERS = [0.0, -0.0, 0.5, -0.5, 1.9, -1.9, 127.0, 128.0, -129.0, 255.0, 256.0, 300.7, -300.7]
+NUMBERS += [32768.0, 65535.9, 70000.0]
 NUMBERS += [2.0**31, -(2.0**31), 2.0**31 + 512, 2.0**32, 2.0**53, 2.0**62, 2.0**63, -(2.0**63), 1e19, -1e19, 1e30]
 NUMBERS += [float("inf"), -float("inf"), float("nan")]
 

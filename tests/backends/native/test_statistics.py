@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import Any
 
 import pytest
@@ -89,7 +90,8 @@ def test_statistics(name: str, kind: str, training: bool) -> None:
     for dynamic in (True,) if kind == "float32" else (True, False):
         torchmux.reset()
         eager = _run(layer, sizes, 4, kind, training, lambda m: m)
-        got = _run(layer, sizes, 4, kind, training, lambda m: torchmux.compile(m, backend="native", dynamic=dynamic))
+        compiling = functools.partial(torchmux.compile, backend="native", dynamic=dynamic)
+        got = _run(layer, sizes, 4, kind, training, compiling)
         for n, (a, b) in enumerate(zip(got, eager, strict=True)):
             assert a.dtype is b.dtype and a.shape == b.shape, n
             assert a.isfinite().all() == b.isfinite().all(), n
