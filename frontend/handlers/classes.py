@@ -19,6 +19,7 @@ from ..values.constants import ConstValue, SymValue
 from ..values.containers.deques import DequeValue
 from ..values.containers.iterators import CountIterator, EnumerateIterator, MapIterator, ZipIterator
 from ..values.containers.mappings import DictValue
+from ..values.containers.proxies import ProxyValue
 from ..values.containers.sequences import ListValue, SliceValue, TupleValue
 from ..values.containers.sets import SetValue, make_set
 from ..values.descriptors import MethodValue
@@ -129,7 +130,7 @@ def constant(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 @constructs(type)
 def type_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     if len(args) != 1:
-        raise GraphBreak(breaks.C_FUNCTION, "making a class with type()")
+        raise GraphBreak(breaks.C_FUNCTION, "creating a class with type()")
     return tr.lift(args[0].pytype())
 
 
@@ -190,12 +191,15 @@ def method(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 
 @constructs(types.MappingProxyType)
 def mapping_proxy(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
-    return args[0]  # read-only, so the mapping itself does
+    mapping = args[0].mapping if isinstance(args[0], ProxyValue) else args[0]
+    if not isinstance(mapping, DictValue):
+        raise GraphBreak(breaks.OPERATION, f"a mappingproxy of {mapping.describe()}")
+    return ProxyValue(mapping)
 
 
 @constructs(property, staticmethod, classmethod, functools.cached_property)
 def descriptor(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
-    raise GraphBreak(breaks.C_FUNCTION, f"making a {cls.__name__}")
+    raise GraphBreak(breaks.C_FUNCTION, f"creating a {cls.__name__}")
 
 
 @constructs(torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
@@ -210,7 +214,7 @@ def tensor(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _frozen_parameter(tr: Tracer, data: Value = NONE, requires_grad: Value = TRUE) -> Value | None:
-    """A parameter that wants no gradient: the same data in an object of its own."""
+    """A parameter that requires no gradient: the same data in a new object."""
     if not isinstance(data, TensorValue) or requires_grad.truth(tr):
         return None
     made = tr.emit("call_method", "detach", [data], {})

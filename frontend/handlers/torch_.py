@@ -1,4 +1,4 @@
-"""torch functions that are questions about the program, switches, context managers, or nothing at all."""
+"""torch functions that are queries, switches, context managers, or nothing at all, instead of operators."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def is_tensor(tr: Tracer, value: Value) -> Value:
 def is_grad_enabled(tr: Tracer) -> Value:
     if tr.grad_enabled is UNKNOWN_GRAD:
         assert tr.region is not None
-        raise GraphBreak(breaks.REGION, f"{tr.region.what} depends on the grad mode that it will run in")
+        raise GraphBreak(breaks.REGION, f"{tr.region.what} depends on the grad mode in which it will run")
     return ConstValue(tr.grad_enabled)
 
 
@@ -189,7 +189,7 @@ def grad_mode(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]
     previous = tr.grad_enabled
     if cls is torch.set_grad_enabled:
         mode = (args or list(kwargs.values()))[0].truth(tr)
-        tr.set_grad(mode)  # it acts at once, also without "with"
+        tr.set_grad(mode)  # it takes effect immediately, also without "with"
         return GradModeValue(cls, mode, previous)
     made = GradModeValue(cls, cls is torch.enable_grad, previous)
     if args:  # used as a decorator without parentheses
@@ -234,7 +234,7 @@ def without_torch_function(tr: Tracer, cls: type, args: list[Value], kwargs: dic
 
 @constructs(torch.Generator)
 def generator(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    raise GraphBreak(breaks.TORCH_STATE, "making a torch.Generator")
+    raise GraphBreak(breaks.TORCH_STATE, "creating a torch.Generator")
 
 
 # --- other constructors that are operators in disguise ------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Which sizes and numbers are symbolic: what was seen to change, what was marked, what was asked for."""
+"""Decides which sizes and numbers are symbolic: those seen to change, those marked, and those requested."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Dims:
 class DynamicDims:
     """The decision, per input, which sizes, strides and numbers are symbolic.
 
-    Static first: a size becomes dynamic after it has been seen to change, when ``dynamic=True`` was asked for, or when
-    the tensor was marked.  ``seen`` is kept per code object over all its compilations.
+    Sizes are static at first.  A size becomes dynamic after it was seen to change, under ``dynamic=True``, or if
+    the tensor is marked.  ``seen`` is kept per code object over all its compilations.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class DynamicDims:
         previous = self.seen.get(key, number)
         changed = previous != number or type(previous) is not type(number)
         self.seen[key] = None if changed else number
-        if type(number) is float and (source.words() in self.fixed or not math.isfinite(number)):
+        if type(number) is float and (source.words() in self.fixed or not math.isfinite(number) or not number):
             return False
         if type(number) is int and not -_INT64 <= number < _INT64:
             return False

@@ -1,7 +1,7 @@
-"""Reads existing objects into values, and guards what it reads.
+"""Turns existing objects into values, and guards what it reads.
 
-``wrap`` is the one door: it dispatches on the object's class, remembers what it has made (so that one object is one
-value, however it is reached) and adds the guards that make the value true for later calls.
+``wrap`` is the only entry point: it dispatches on the object's class, remembers its results (so that one object is one
+value, however it is reached) and adds the guards that make the value valid for later calls.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import threading
 import types
 import typing
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,10 @@ import torch
 from .. import breaks
 from ..breaks import GraphBreak
 from ..guards.guards import GuardSet
-from ..guards.kinds.classes import ClassMethodIs, NotInClasses
+from ..guards.kinds.classes import ClassFinds, ClassMethodIs, DerivesAsBefore, IsSubclass, NotInClasses
 from ..guards.kinds.containers import RawLength
 from ..guards.kinds.equality import BuiltinPartEquals
-from ..guards.kinds.functions import MethodNameIs
+from ..guards.kinds.functions import FunctionGives, MethodNameIs
 from ..guards.kinds.modules import NoGlobalHooks
 from ..guards.kinds.objects import AttributeIs, NoAttribute, NotInDict
 from ..guards.sources import Attr, Cell, CellContents, Const, Global, RawItem, Source
@@ -41,6 +42,7 @@ from ..values.constants import CONST_TYPES, ConstValue
 from ..values.containers.deques import wrap_deque
 from ..values.containers.iterators import wrap_iterator
 from ..values.containers.mappings import wrap_dict
+from ..values.containers.proxies import wrap_proxy
 from ..values.containers.sequences import (
     ListValue,
     RangeValue,
@@ -61,6 +63,7 @@ from ..values.tensors import TensorValue
 from .tracer import ActiveFrame, Tracer
 
 _MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
+_TUPLE_METHODS = ("__len__", "__getitem__", "__iter__", "__contains__", "__eq__", "__bool__", "__add__", "__hash__")
 _DATA_DESCRIPTOR: dict[type, bool] = {}
 _STATIC: dict[tuple[type, str], Any] = {}
 _C_FUNCTIONS = (
@@ -144,7 +147,7 @@ class Reader(Tracer):
             return wrap_module(self, obj, source)
         if cls is list:
             return wrap_list(self, obj, source)
-        if cls is tuple or cls is torch.Size or (isinstance(obj, tuple) and hasattr(cls, "_fields")):
+        if cls is tuple or cls is torch.Size or (isinstance(obj, tuple) and self._is_plain_namedtuple(cls)):
             return wrap_tuple(self, obj, source)
         if cls in _MAPPINGS:
             return wrap_dict(self, obj, source)
@@ -154,6 +157,15 @@ class Reader(Tracer):
             self._identity(obj, source)
             return ConstValue(obj, source)
         return self._wrap_rare(obj, cls, source)
+
+    def _is_plain_namedtuple(self, cls: type) -> bool:
+        """Whether a class is that of a named tuple, which does as tuples do."""
+        if not hasattr(cls, "_fields"):
+            return False
+        found = {name: self.static_lookup(cls, name) for name in _TUPLE_METHODS}
+        for name, raw in found.items():
+            self.guard_lookup(cls, name, raw)
+        return not any(isinstance(raw, types.FunctionType) for raw in found.values())
 
     def _wrap_rare(self, obj: Any, cls: type, source: Source | None) -> Value:
         if cls is types.MethodType:
@@ -195,10 +207,12 @@ class Reader(Tracer):
         if cls is types.MappingProxyType:
             if source is not None:
                 self.guards.type_is(source, cls)
-            inner = dict(obj)
-            return wrap_dict(self, inner, None)
+            return wrap_proxy(self, obj, source)
         if cls in (type({}.keys()), type({}.values()), type({}.items())):
-            raise GraphBreak(breaks.OPERATION, f"a dictionary view from outside ({source.words() if source else '?'})")
+            raise GraphBreak(
+                breaks.OPERATION,
+                f"a dictionary view from outside the compiled function ({source.words() if source else '?'})",
+            )
         if (iterator := wrap_iterator(self, obj, source)) is not None:
             return iterator
         context = wrap_context(self, obj, source)
@@ -208,7 +222,10 @@ class Reader(Tracer):
             self._identity(obj, source)
             return classify.operator_value(obj, source)
         if isinstance(obj, (_WEAK_TYPES, contextvars.ContextVar)):
-            raise GraphBreak(breaks.OPERATION, f"a {cls.__name__} from outside ({source.words() if source else '?'})")
+            raise GraphBreak(
+                breaks.OPERATION,
+                f"a {cls.__name__} from outside the compiled function ({source.words() if source else '?'})",
+            )
         if isinstance(obj, BaseException):
             return wrap_exception(self, obj, source)
         if isinstance(obj, _INERT_TYPES) or cls.__module__ == "typing":
@@ -217,7 +234,7 @@ class Reader(Tracer):
         return self._wrap_object(obj, cls, source)
 
     def _wrap_object(self, obj: Any, cls: type, source: Source | None) -> Value:
-        """An object of a class that nothing above knows: its attributes are guarded as they are read."""
+        """An object of a class without a case above: its attributes are guarded as they are read."""
         self.guards_type(source, cls)
         return ObjectValue(cls, obj, source or Const(obj, cls.__name__))
 
@@ -297,18 +314,22 @@ class Reader(Tracer):
         return self.wrap(obj, source)
 
     def wrap_fixed(self, obj: Any, source: Source) -> Value:
-        """An item of a tuple that is itself guarded by identity: constants in it need no guard of their own."""
+        """An item of a tuple that is itself guarded by identity: constants in it need no separate guard."""
         if type(obj) in CONST_TYPES:
             return ConstValue(obj)
         return self.wrap(obj, source)
 
     def wrap_key(self, key: Any, source: Source | None) -> Value:
-        """A dictionary key: it is guarded with the dictionary, not here."""
-        if type(key) in CONST_TYPES or isinstance(key, enum.Enum):
-            return ConstValue(key)
-        if isinstance(key, tuple) and type(key) is tuple:
-            return TupleValue([self.wrap_key(k, None) for k in key])
-        return self.wrap(key, source)
+        """A dictionary key: a constant is guarded with the dictionary, an object as what its path leads to."""
+        if not self.is_fixed_key(key):
+            return self.wrap(key, source)
+        return TupleValue([self.wrap_key(k, None) for k in key]) if type(key) is tuple else ConstValue(key)
+
+    def is_fixed_key(self, key: Any) -> bool:
+        """Whether a key is a constant, or a tuple of constants."""
+        if type(key) is tuple:
+            return all(map(self.is_fixed_key, key))
+        return type(key) in CONST_TYPES or isinstance(key, enum.Enum)
 
     def wrap_storage(self, obj: Any, source: Source | None) -> Value | None:
         """The builtin contents of an existing object whose class derives from a builtin class."""
@@ -382,7 +403,7 @@ class Reader(Tracer):
         if cls in (set, frozenset):
             return wrap_set(self, obj, None)
         if cls is np.ndarray:
-            raise GraphBreak(breaks.C_FUNCTION, "an array of NumPy's, made while compiling")  # each call has its own
+            raise GraphBreak(breaks.C_FUNCTION, "a NumPy array created during compilation")  # each call has its own
         return self.wrap(obj, None)
 
     def lift_constant(self, obj: Any) -> Value:
@@ -396,7 +417,7 @@ class Reader(Tracer):
     def static_lookup(self, cls: type, name: str) -> Any:
         """What the method resolution order of ``cls`` has under ``name``, unbound; MISSING if nothing.
 
-        Looked up once per trace and class, because the same handful of names is asked for thousands of times.
+        Looked up once per trace and class, because the same few names are looked up thousands of times.
         """
         for base in cls.__mro__:
             found = base.__dict__.get(name, MISSING)
@@ -423,11 +444,11 @@ class Reader(Tracer):
             self.guards.add(AttributeIs(source, name, raw))
 
     def is_settled_function(self, fn: types.FunctionType) -> bool:
-        """Whether the code of a function never changes: the library's own, and what stands in for builtins."""
+        """Whether the code of a function never changes: library functions, and those that replace builtins."""
         return classify.is_settled(fn.__module__ or "") or self.in_polyfill(fn.__code__)
 
     def guard_lookup(self, cls: type, name: str, raw: Any) -> None:
-        """The class must go on finding ``raw`` under ``name`` (MISSING: nothing), on which the protocol depends."""
+        """The class must keep finding ``raw`` under ``name`` (MISSING: nothing), on which the protocol depends."""
         if classify.is_settled(str(cls.__module__)) or (id(cls), name) in self._global_guards:
             return
         source = Const(cls, cls.__qualname__)
@@ -435,14 +456,44 @@ class Reader(Tracer):
             self.guards.add(NoAttribute(source, name))
         elif raw is MISSING:  # its metaclass has one
             self.guards.add(NotInClasses(source, name))
-        elif isinstance(raw, (classmethod, types.FunctionType)) or getattr(cls, name, None) is raw:
+        elif isinstance(raw, (classmethod, types.FunctionType)) and type(cls) is type:
             self.guard_class_attribute(cls, name, raw)
+        else:
+            self.guards.add(ClassFinds(source, name, raw))
         self._global_guards.add((id(cls), name))
 
+    def guard_text(self, obj: Any, function: Callable, result: Any, what: str) -> None:
+        """A function of ours or a builtin one goes on giving this result for a class, a function or a module."""
+        cls = obj if isinstance(obj, type) else type(obj)
+        if isinstance(obj, types.ModuleType) or not classify.is_settled(str(cls.__module__)):
+            name = getattr(obj, "__qualname__", type(obj).__name__)
+            self.guards.add(FunctionGives(Const(obj, name), function, result, what))
+
+    def is_settled_class(self, cls: type) -> bool:
+        return classify.is_settled(str(cls.__module__))
+
+    def guard_bases(self, cls: type) -> None:
+        """The class must go on deriving from the same classes."""
+        if classify.is_settled(str(cls.__module__)) or (id(cls), "__mro__") in self._global_guards:
+            return
+        self._global_guards.add((id(cls), "__mro__"))
+        self.guards.add(DerivesAsBefore(Const(cls, cls.__qualname__), cls.__mro__))
+
+    def is_subclass(self, cls: type, other: Any) -> bool:
+        """``issubclass``, guarded; a metaclass may answer by itself, as abstract base classes do."""
+        found = issubclass(cls, other)
+        if cls is other or (classify.is_settled(str(cls.__module__)) and type(other) is type):
+            return found
+        if type(other) is type:
+            self.guard_bases(cls)
+        elif not (classify.is_settled(str(cls.__module__)) and classify.is_settled(str(other.__module__))):
+            self.guards.add(IsSubclass(Const(cls, cls.__qualname__), other, found))
+        return found
+
     def identity_matters(self, *values: Value) -> None:
-        """The trace goes on as if these were other objects than all others that it has met."""
+        """The trace continues as if these objects differed from all others that it has seen."""
         for value in values:
-            if value.source is None or isinstance(value, RealValue):
+            if value.source is None or (isinstance(value, RealValue) and not isinstance(value, WeakrefValue)):
                 continue  # new, or guarded by identity anyway
             if isinstance(value, FunctionValue):
                 self.guards.is_object(value.source, value.fn)
@@ -453,7 +504,9 @@ class Reader(Tracer):
         """Objects that the trace changed, or asked the identity of, must not become one object that is met twice."""
         changed = {value.source for value in self.effects.changed_values}
         for source, cell in self._shared_cells:
-            if cell in changed:  # a check sees no cells of the frame, but what is in them; so this one never holds
+            if (
+                cell in changed
+            ):  # a check sees the contents of the frame's cells, not the cells, so this check never holds
                 self.guards.same(source, cell)
             else:
                 self.guards.same(Attr(source, "cell_contents"), CellContents(cell.name))
@@ -487,6 +540,12 @@ class Reader(Tracer):
             if self.in_polyfill(frame.code):
                 return self.wrap(obj, None)
             return self.wrap_global(obj, Global(namespace, name))
+        if namespace.get("__builtins__", builtins) not in (builtins, builtins.__dict__):
+            raise GraphBreak(breaks.OPERATION, f"{name!r} of a function with builtins of its own")
+        if not self.in_polyfill(frame.code) and (id(namespace), "__builtins__") not in self._global_guards:
+            self._global_guards.add((id(namespace), "__builtins__"))
+            if "__builtins__" in namespace:  # a module, or its dictionary
+                self.guards.is_object(Global(namespace, "__builtins__"), namespace["__builtins__"])
         found = getattr(builtins, name, MISSING)
         if found is MISSING:
             raise Raised(self.make_exception(NameError, f"name {name!r} is not defined"))

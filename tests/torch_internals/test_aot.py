@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from torchmux import torch_internals as ti
@@ -31,6 +32,19 @@ def test_kept_buffers() -> None:
         TracingContext.get().fw_metadata = Metadata()
         ti.keep_saved_buffers()
         assert TracingContext.get().fw_metadata.bw_donated_idxs == []
+
+
+@checks("ask_torch_for_constants")
+def test_asking_for_constants() -> None:
+    ti.ask_torch_for_constants(frozenset({"zf7"}))  # nothing is being captured
+    from torch._dynamo.exc import TensorifyScalarRestartAnalysis
+    from torch._guards import CompileContext, CompileId
+
+    with torch._guards.compile_context(CompileContext(CompileId(frame_id=0, frame_compile_id=0))):
+        with pytest.raises(TensorifyScalarRestartAnalysis):
+            ti.ask_torch_for_constants(frozenset({"zf7"}))
+        ti.ask_torch_for_constants(frozenset({"zf7"}))  # asked before
+    assert ti.floats_needed(TensorifyScalarRestartAnalysis()) == {"zf7"}
 
 
 @checks("compiled_function", "Returns", "keeps_graph")

@@ -9,6 +9,7 @@ The map, by topic:
 * ``frame_hook``: the PEP 523 hook in C, its answers and the entries that it keeps
 * ``guards``: what torch checks in C++
 * ``fake_tensors``: tensors without data, and the fake mode of a compilation
+* ``fake_results``: operators whose fake results have other dtypes than their real ones
 * ``shape_env``: symbolic sizes and what is known of them
 * ``modes``: grad mode, autocast, dispatch and function modes, default devices
 * ``operators``: overloads, schemas, kernels by dispatch key
@@ -31,6 +32,7 @@ from __future__ import annotations
 from .aot import (
     Returns,
     aot_autograd,
+    ask_torch_for_constants,
     compiled_function,
     floats_needed,
     functorch_config,
@@ -50,6 +52,7 @@ from .c_functions import (
     log_api_usage_once,
     tracing_questions,
 )
+from .fake_results import correct
 from .fake_tensors import (
     active_fake_mode,
     fake_tensor_errors,

@@ -58,6 +58,24 @@ def floats_needed(error: BaseException) -> frozenset[str] | None:
     return names
 
 
+def ask_torch_for_constants(symbols: frozenset[str]) -> None:
+    """Have torch's own frontend, if it is capturing, start again with these floats as constants that it guards.
+
+    Raises:
+        TensorifyScalarRestartAnalysis: torch's frontend catches it.
+    """
+    from torch._guards import CompileContext
+
+    dynamo = sys.modules.get("torch._dynamo.symbolic_convert")
+    if dynamo is None or CompileContext.current_compile_id() is None:
+        return
+    if symbols <= dynamo.TensorifyState.force_specializations:
+        return  # they were constants in this attempt: another one would end here too
+    for symbol in symbols:
+        dynamo.TensorifyState.specialize(symbol)
+    raise dynamo.TensorifyScalarRestartAnalysis
+
+
 def compiled_function() -> Any:
     """The ``autograd.Function`` that AOTAutograd made last in this tracing context; None for an inference graph."""
     from torch._guards import TracingContext

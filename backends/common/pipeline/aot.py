@@ -1,8 +1,8 @@
 """From a captured torch graph to functional ATen graphs.
 
-Inference takes the short way: ``make_fx`` below autograd.  It costs a third of AOTAutograd and spares the import of
-``torch._dynamo``.  Gradients, and the few inference graphs in which a mutation meets an alias, go through torch's
-AOTAutograd, which knows all of these rules.
+Inference uses ``make_fx`` below autograd.  It costs a third of AOTAutograd and avoids importing ``torch._dynamo``.
+Gradients, and the few inference graphs that combine mutation and aliasing, go through torch's AOTAutograd, which
+handles all of these rules.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Traced:
 
 
 def fake_inputs(gm: GraphModule, example_inputs: Sequence[Any]) -> tuple[Any, list[Any]]:
-    """The fake mode of ``gm`` and what stands for its inputs: FakeTensors, SymInts and plain numbers.
+    """The fake mode of ``gm`` and its fake inputs: FakeTensors, SymInts and plain numbers.
 
     They are what the capture left in ``meta["example_value"]``; a graph that has none gets static fakes made from
     ``example_inputs``.
@@ -55,7 +55,7 @@ def fake_inputs(gm: GraphModule, example_inputs: Sequence[Any]) -> tuple[Any, li
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     values = [n.meta.get("example_value", example) for n, example in zip(placeholders, example_inputs, strict=True)]
     modes = [v.fake_mode for v in values if internals.is_fake(v)]
-    mode = modes[0] if modes else internals.active_fake_mode() or internals.new_fake_mode()
+    mode = internals.correct(modes[0] if modes else internals.active_fake_mode() or internals.new_fake_mode())
     return mode, [
         mode.from_tensor(v) if isinstance(v, torch.Tensor) and not internals.is_fake(v) else v for v in values
     ]
@@ -72,7 +72,7 @@ def trace_inference(
     """
     table = {**{op: function for op, function in table.items() if op not in whole}, **honest_batch_norm()}
     with _tracing(mode):
-        # Aliases, so that an operator that changes a tensor's sizes leaves the capture's own tensors as they are.
+        # Aliases, so that an operator that changes a tensor's sizes does not change the capture's own tensors.
         inputs = [_alias(f) for f in fakes]
     shapes = [_geometry(f) for f in inputs]
     results: list[Any] = []

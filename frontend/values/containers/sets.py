@@ -1,17 +1,18 @@
-"""Sets, in the order in which the real ones give their elements.
+"""Sets, in the iteration order of the real sets.
 
-That order depends on how a set came about.  So beside each set whose elements are constants there is a real one, to
-which the same is done.
+That order depends on a set's history.  Each set of constants therefore has a real set beside it, which undergoes the
+same operations.
 """
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...breaks import C_FUNCTION, NOT_REBUILDABLE, OPERATION, GraphBreak
-from ...guards.kinds.containers import SameElements, SetOrder
-from ...guards.sources import Source
+from ...guards.kinds.containers import KeysAt, RawLength, SameElements, SetOrder, faces
+from ...guards.sources import Element, Elements, Source
 from ..base import MISSING, Raised, Value
 from ..builtin_methods import builtin_method, call_builtin_method
 from ..constants import ConstValue
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ...trace.tracer import FrameWriter, Tracer
 
 NONE = ConstValue(None)
+_UNIQUE = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)  # guarded by identity anywhere
 _ALGEBRA = ("union", "intersection", "difference", "symmetric_difference")
 
 
@@ -72,7 +74,7 @@ class SetValue(Value):
             order = tuple(_base(self.cls).__iter__(self.obj))
             tr.guards.add(SetOrder(self.source, _base(self.cls), order))
         if order is None:
-            raise GraphBreak(OPERATION, "the order of a set depends on addresses, or on a history that is not known")
+            raise GraphBreak(OPERATION, "the order of a set depends on addresses, or on an unknown history")
         return [self.entries[key] for key in order]
 
     def combine(self, name: str, others: list[Value]) -> SetValue | None:
@@ -128,7 +130,7 @@ class SetValue(Value):
         for order in (list(self.entries), wanted, wanted[::-1]):
             if list(self.cls(order)) == wanted:
                 return [self.entries[key] for key in order]
-        raise GraphBreak(NOT_REBUILDABLE, "a set with an order that comes of its history")
+        raise GraphBreak(NOT_REBUILDABLE, "a set whose order depends on its history")
 
 
 class SetIterator(SequenceIterator):
@@ -154,12 +156,12 @@ class SetIterator(SequenceIterator):
         if element is None:
             self.size = -1
         elif element not in self.owner.entries.values():
-            raise GraphBreak(OPERATION, "a set gets other elements while it is iterated")
+            raise GraphBreak(OPERATION, "a set's elements change during iteration")
         return element
 
     def rebuild(self, out: FrameWriter) -> str:
         if self.size >= 0 and len(self.owner.entries) != self.size:
-            raise GraphBreak(NOT_REBUILDABLE, "an iterator over a set that has changed")
+            raise GraphBreak(NOT_REBUILDABLE, "an iterator over a set that changed")
         if self in out.direct and self.size >= 0:
             return out.late_iterator(out.value(self.owner), self.position)
         return super().rebuild(out)
@@ -279,15 +281,23 @@ def make_set(tr: Tracer, given: Value, cls: type) -> SetValue:
 
 
 def wrap_set(tr: Tracer, obj: Any, source: Source | None, raw: bool = False) -> SetValue:
-    """An existing set or frozenset, guarded as a whole; with ``raw`` its class may override methods, to be bypassed."""
+    """An existing set or frozenset, guarded element by element; with ``raw`` methods of its class are bypassed."""
     base = _base(type(obj))
+    elements = list(base.__iter__(obj))
+    fixed = tuple(i for i, element in enumerate(elements) if tr.is_fixed_key(element) or isinstance(element, _UNIQUE))
     if source is not None:
         tr.guards.type_is(source, type(obj))
-        contents = frozenset(base.__iter__(obj))
-        tr.guards.add(SameElements(source, base, contents))
+        if len(fixed) == len(elements):
+            tr.guards.add(SameElements(source, base, frozenset(elements)))
+        else:
+            tr.guards.add(RawLength(source, base, len(elements)))
+            if fixed:
+                tr.guards.add(KeysAt(Elements(source, base), fixed, faces(elements, fixed)))
     entries: dict[Any, Value] = {}
-    for element in base.__iter__(obj):
-        value = tr.wrap_key(element, None)
+    for position, element in enumerate(elements):
+        # an object is read from where it is, so that it is known for the one that the program finds elsewhere
+        path = None if source is None or position in fixed else Element(source, base, position)
+        value = tr.wrap_key(element, path)
         entries[value.hash_key(tr)] = value
     mirror = base.copy(obj) if source is None and _is_plain(entries) else None
     return SetValue(entries, source, base if raw else type(obj), obj, mirror)

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import functools
+import heapq
 import itertools
 import math
 import operator
@@ -251,3 +252,35 @@ def case_random_seeded(x):
 @case()
 def case_recursion_limit(x):
     return x + sys.getrecursionlimit()  # captures raise it for themselves
+
+
+@case(one_graph=True, inputs=lambda: (tensor(), [5, 1, 4, 2]))
+def case_heapq_of_an_argument(x, heap):
+    heapq.heapify(heap)
+    heapq.heappush(heap, 0)
+    popped = heapq.heappop(heap), heapq.heappushpop(heap, 2), heapq.heapreplace(heap, 9)
+    return x * heap[0], heap, popped
+
+
+@case(one_graph=True)
+def case_heapq_ranks(x):
+    words = ["dd", "a", "ccc"]
+    return (
+        x,
+        heapq.nsmallest(2, words, key=len),
+        heapq.nlargest(2, [(2, "b"), (3, "a"), (2, "a")]),
+        [heapq.nsmallest(1, x.shape), heapq.nlargest(1, x.shape)],
+    )
+
+
+@case(one_graph=True)
+def case_heapq_errors(x):
+    try:
+        heapq.heappop([])
+    except IndexError as error:
+        x, empty = x + 1, str(error)
+    try:
+        heapq.heappush((), 1)
+    except TypeError as error:
+        x, tuple_ = x + 1, str(error)
+    return x, empty, tuple_
