@@ -1,4 +1,4 @@
-"""Which operators CUDA graphs can record, and handing a part of a graph to the code that records it."""
+"""Decides which operators CUDA graphs can record, and hands a part of a graph to the code that records it."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ class Cudagraphs:
         """A recording keeps which kernels run, their sizes and their numbers; what else decides those is refused."""
         op = node.target
         if not isinstance(op, internals.OpOverload):
-            return f"{getattr(op, '__name__', op)} is no ATen operator"
+            return f"{getattr(op, '__name__', op)} is not an ATen operator"
         if op.overloadpacket in _INDEXING:
             if _has_mask(node):
-                return "indexing by a mask waits for the GPU to know the size"
+                return "indexing by a mask waits for the GPU to learn the size"
         elif any(tag in op.tags for tag in _WAITING):
-            return "its result decides sizes or numbers on the CPU, which waits for the GPU"
+            return "its result determines sizes or numbers on the CPU, which waits for the GPU"
         for value in node.all_input_nodes:
             held = value.meta.get("val")
             for tensor in held if isinstance(held, (tuple, list)) else (held,):
                 if isinstance(tensor, torch.Tensor) and tensor.device.type != "cuda":
-                    return f"it reads a tensor on the {tensor.device.type}, whose values a recording would keep"
+                    return f"it reads a tensor on the {tensor.device.type}, and a recording would keep its values"
         for argument in (*node.args, *node.kwargs.values()):
             if isinstance(argument, torch.Generator):
-                return "it draws from a generator of the program"
+                return "it draws from the program's own random generator"
         return True
 
     def compile(self, gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> CudagraphsFunction:
@@ -61,7 +61,7 @@ class Cudagraphs:
             request.options if request.options is not None else CudagraphsOptions(),
             pool_of(device),
             symbolic=symbolic,
-            strict=request.strict,
+            strict=bool(request.strict),
         )
 
 
@@ -78,7 +78,7 @@ def _one_device(gm: GraphModule) -> int:
             found.setdefault(value.device.index or 0, []).append(node)
     first = next(iter(found), torch.cuda.current_device())
     others = {
-        node.name: f"it is on cuda:{device}, and the graph on cuda:{first}"
+        node.name: f"it is on cuda:{device}, but the graph is on cuda:{first}"
         for device, nodes in found.items()
         for node in nodes
         if device != first

@@ -50,17 +50,17 @@ class CudagraphsFunction:
         self._placements: list[Placement] = []
 
     def follow(self, report: GraphReport, placements: list[Placement]) -> None:
-        """Where to tell what only turns out in a call."""
+        """Where to report what only a call shows."""
         self._report, self._placements = report, placements
 
     def __call__(self, *args: Any) -> Sequence[torch.Tensor]:
         if torch.cuda.is_current_stream_capturing():
-            return self._run(*args)  # the program records a graph of its own, and this becomes part of it
+            return self._run(*args)  # the program records its own graph, and this becomes part of it
         key = _key(args) if self._symbolic else ()
         shape = self._shapes.get(key)
         if shape is None:
             if len(self._shapes) >= self._options.shape_limit:
-                return self._in_torch(args, f"{self._options.shape_limit} shapes are recorded (shape_limit)")
+                return self._in_torch(args, f"{self._options.shape_limit} shapes are already recorded (shape_limit)")
             shape = self._shapes[key] = _Shape(self._run, self._options, self._pool)
         if shape.failure is not None:
             return self._in_torch(args, shape.failure)
@@ -76,7 +76,9 @@ class CudagraphsFunction:
 
     def _in_torch(self, args: Sequence[Any], reason: str, *, placed: bool = False) -> Sequence[torch.Tensor]:
         if self._strict:
-            raise FallbackRefused(f"strict=True, and torch would run this call, not CUDA graphs: {reason}.")
+            raise FallbackRefused(
+                f"strict=True forbids a fallback, but torch would run this call instead of CUDA graphs: {reason}."
+            )
         if not self._told:
             self._told = True
             log.warning("cudagraphs: torch runs calls of a graph: %s", reason)
@@ -85,14 +87,16 @@ class CudagraphsFunction:
         if placed and self._report is not None:
             moved = {id(p) for p in self._placements}
             self._report.placements[:] = [
-                dataclasses.replace(p, placed_on="eager", reason=reason) if id(p) in moved else p
+                dataclasses.replace(p, placed_on="eager", reason=reason, kind="torch", library=None)
+                if id(p) in moved
+                else p
                 for p in self._report.placements
             ]
         return self._run(*args)
 
 
 class _Shape:
-    """One shape: the recording in use, and what was learned of where arguments lie and how long results are held."""
+    """One shape: the recording in use, and what is known about addresses of arguments and lifetimes of results."""
 
     def __init__(self, run: Callable[..., Sequence[torch.Tensor]], options: CudagraphsOptions, pool: Pool) -> None:
         self.failure: str | None = None

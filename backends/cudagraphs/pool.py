@@ -1,8 +1,8 @@
 """The memory that the recordings on one device share, and the order in which they run.
 
-A recording keeps its outputs for as long as it lives, so no other recording is ever given their memory.  What it needs
-only while it runs goes back to the pool when it has been recorded, and the next recording may use the same.  So any
-two recordings may run in any order, but never at once.
+A recording keeps its outputs as long as it lives, so no other recording ever gets their memory.  Memory that it needs
+only while it runs returns to the pool after recording, and the next recording may use it.  Any two recordings may
+therefore run in any order, but never at the same time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is kept of a compiled graph: its code, or the reasons why some of its nodes cannot be lowered."""
+"""The stored form of a compiled graph: its code, or the reasons why some of its nodes cannot be lowered."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def of_refusal(reasons: Mapping[int, str]) -> bytes:
 
 
 def refusal_in(artifact: bytes) -> dict[int, str] | None:
-    """What :func:`of_refusal` was given; None if it is code."""
+    """The argument of :func:`of_refusal`; None if it is code."""
     if artifact[:1] != _REFUSED:
         return None
     return {int(at): reason for at, reason in json.loads(artifact[1:]).items()}
 
 
 def code_in(artifact: bytes) -> tuple[dict[str, Any], bytes]:
-    """What :func:`of_code` was given."""
+    """The arguments of :func:`of_code`."""
     head, _, built = artifact[1:].partition(b"\n")
     return json.loads(head), built
 
 
 def write_trace(artifact: bytes, key: str) -> Path | None:
-    """Write the files that ``trace.enabled`` asked for, and return their folder; None if there are none."""
+    """Write the files that ``trace.enabled`` requests, and return their folder; None if there are none."""
     head, _ = code_in(artifact)
     if not head["trace"]:
         return None

@@ -1,4 +1,4 @@
-"""Compiling one part of a graph, or taking its code from the artifact cache."""
+"""Compiles one part of a graph, or loads its code from the artifact cache."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torchmux.registry.spec import CompileRequest
 
 from ..common.adapter.constants import Watched
 from ..common.cache.cache import default_cache, graph_key
-from . import artifact, fingerprint, targets
+from . import artifact, faults, fingerprint, targets
 from .devices import device_of
 from .options import NativeOptions
 from .runtime import NativeFunction, loaded
@@ -77,7 +77,7 @@ class Native:
     ) -> NativeFunction:
         target = _target_of(gm)
         # The values of frozen tensors are not part of the key: the code does not depend on them.
-        key = graph_key(gm, self._fingerprint, target, options, _is_timed(), tuple(constants))
+        key = graph_key(gm, self._fingerprint, target, options, _is_timed(), tuple(constants), faults.of_graph(gm))
         gm = _prepared(gm, target, options, {at: value.detach() for at, value in constants.items()})
         cache = default_cache()
         stored = cache.load(key) if cache is not None else None
@@ -91,6 +91,7 @@ class Native:
             nodes = list(gm.graph.nodes)
             raise NodesRefused({nodes[at].name: reason for at, reason in refused.items()})
         run = loaded(payload, lambda name: getattr(gm, name), cache_hit=stored is not None)
+        run.library_calls = _by_name(run.library_positions, gm)
         return _named(run, payload, key)
 
     def restore(self, key: str, constants: Mapping[str, torch.Tensor]) -> NativeFunction | None:
@@ -105,11 +106,19 @@ class Native:
 
 
 def _named(run: NativeFunction, payload: bytes, key: str) -> NativeFunction:
-    """``run`` with its name in the cache, and its trace written if one was asked for."""
+    """``run`` with its name in the cache; writes its trace if requested."""
     run.artifact = key
     if (folder := artifact.write_trace(payload, key)) is not None:
         run.notes.append(f"native wrote a trace to {folder}")
     return run
+
+
+def _by_name(library_calls: Sequence[tuple[int, str]], gm: GraphModule) -> dict[str, str]:
+    """Library kernels by the names that their nodes had in the graph before it was prepared."""
+    from .rewrites.freezing import STANDS_FOR
+
+    nodes = list(gm.graph.nodes)
+    return {name: called for at, called in library_calls for name in nodes[at].meta.get(STANDS_FOR, (nodes[at].name,))}
 
 
 def _target_of(gm: GraphModule) -> str:
@@ -131,7 +140,7 @@ def _is_timed() -> bool:
 
 
 def _prepared(gm: GraphModule, target: str, options: NativeOptions, frozen: Mapping[int, torch.Tensor]) -> GraphModule:
-    """``gm`` in the precision that was asked for, with its frozen inputs."""
+    """``gm`` in the requested precision, with its frozen inputs."""
     if options.precision == "bf16":
         from .rewrites.precision import in_bfloat16
 

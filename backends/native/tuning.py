@@ -1,4 +1,4 @@
-"""``max_autotune``: the code in several ways, timed on this machine."""
+"""``max_autotune``: generates the code in several ways and times them on this machine."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _inputs(gm: GraphModule) -> list[Any] | None:
 
 
 def _least_times(runs: Sequence[NativeFunction], inputs: Sequence[Any], target: Target) -> list[float]:
-    """The shortest call of each, taken in turns; the program's random numbers stay what they were."""
+    """The shortest call of each, alternating; the program's random state does not change."""
     least = [float("inf")] * len(runs)
     state = torch.get_rng_state()
     with internals.without_modes(), torch.no_grad():
@@ -107,7 +107,7 @@ def _told(made: bytes, ways: Sequence[NativeOptions], seconds: Sequence[float], 
     words = []
     for at, (way, taken) in enumerate(zip(ways, seconds, strict=True)):
         changed = [f.name for f in dataclasses.fields(way) if getattr(way, f.name) != getattr(usual, f.name)]
-        name = ", ".join(f"{name}={getattr(way, name)!r}" for name in changed) or "as usual"
+        name = ", ".join(f"{name}={getattr(way, name)!r}" for name in changed) or "the defaults"
         words.append(f"{name} {taken * 1e3:.3f} ms{' (kept)' if at == best else ''}")
     head["notes"].append("native tried several ways to compile this graph: " + "; ".join(words))
     return artifact.of_code(head, library)

@@ -1,4 +1,4 @@
-"""Compiling one part of a graph with onnxruntime."""
+"""Compiles one part of a graph with onnxruntime."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from typing import Any, Literal
 import torch
 from torch.fx import GraphModule, Node
 
+from torchmux.registry.errors import GraphRefused
 from torchmux.registry.spec import CompileRequest
+from torchmux.stages import stage
 
 from ..common.adapter import check
 from ..common.adapter.binding import Input
+from ..common.adapter.bugs import raise_mistake
 from ..common.adapter.constants import watched
 from ..common.adapter.graphs import alone, copy_graph, held_names, lift_constants, outputs
 from ..common.adapter.results import Result
@@ -55,6 +58,7 @@ class OnnxRuntime:
 
         Raises:
             NodesRefused: the exporter or the runtime does not take some nodes.
+            GraphRefused: it does not take them together.
         """
         options = request.options if request.options is not None else OnnxrtOptions()
         place = devices.place_for(_values(gm), options)
@@ -79,7 +83,8 @@ class OnnxRuntime:
         key = graph_key(gm, fingerprints, sorted(constants), list(place.providers), options.check)
         made = _Parts.of(gm, constants, place, options)
         kept = code_or_refusal.load(key, gm)
-        session = None if kept is None else made.opened(kept.code)
+        with stage("load"):
+            session = None if kept is None else made.opened(kept.code)
         if session is not None:
             run = made.function(session, cache_hit=True)
         else:
@@ -104,15 +109,17 @@ class OnnxRuntime:
     def _export(self, gm: GraphModule, example_inputs: Sequence[Any], made: _Parts, key: str) -> Any:
         """Export ``gm`` and make a session of the model; find the nodes to blame if that fails or computes nonsense."""
         nodes = list(gm.graph.nodes)
-        # Exporting inserts the casts of type promotion; the search for a culprit needs the graph as it was.
+        # Exporting inserts the casts of type promotion; the search for a wrong operator needs the original graph.
         untouched = copy_graph(gm)
         try:
-            model = to_onnx(gm, list(made.constants))
+            with stage("lowering"):
+                model = to_onnx(gm, list(made.constants))
             session = made.session(model)
         except Exception as error:
+            raise_mistake(error)
             if found := _culprits(untouched, made.options):
                 raise code_or_refusal.keep_refusal(key, nodes, found) from error
-            raise
+            raise GraphRefused(f"onnxruntime takes no model of it: {_cause_of(error)}") from error
         if made.options.check:
             run, count = made.function(session), made.count
             inputs = [*(made.constants.get(p, v) for p, v in enumerate(example_inputs)), *made.held]
@@ -188,7 +195,7 @@ class _Parts:
         try:
             return self.session(model)
         except Exception as error:
-            cache_log.warning("onnxruntime does not take a kept model; it is made again: %s", error)
+            cache_log.warning("onnxruntime does not load a cached model; it is built again: %s", error)
             return None
 
     def function(self, session: Any, *, cache_hit: bool = False) -> OnnxFunction:
@@ -209,7 +216,7 @@ _tried: dict[str, str | None] = {}
 
 
 def _culprits(gm: GraphModule, options: OnnxrtOptions) -> dict[int, str]:
-    """Try every node of ``gm`` in a model of its own: positions in the graph of those that fail, and why."""
+    """Try every node of ``gm`` in a separate model: the graph positions of those that fail, and why."""
     found: dict[int, str] = {}
     for position, node in enumerate(gm.graph.nodes):
         if node.op != "call_function" or takes_element(node) is not None:
@@ -233,9 +240,13 @@ def _why_not(gm: GraphModule, options: OnnxrtOptions) -> str | None:
     try:
         _compile_alone(gm, options)
     except Exception as error:
-        cause: BaseException = error
-        while cause.__cause__ is not None:
-            cause = cause.__cause__
-        text = " ".join(str(cause).split())
-        return f"{type(cause).__name__}: {text[:200]}"
+        raise_mistake(error)
+        return _cause_of(error)
     return None
+
+
+def _cause_of(error: BaseException) -> str:
+    """The first exception of a chain, in a line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

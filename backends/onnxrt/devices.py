@@ -1,7 +1,7 @@
-"""Where a session runs: providers for the tensors of a part, CUDA streams, and what onnxruntime made of that.
+"""Where a session runs: providers for the tensors of a part, CUDA streams, and onnxruntime's actual placement.
 
-onnxruntime falls back to the CPU by itself, when a provider's libraries do not load and for nodes that a provider has
-no kernel for.  The first is an error here, the second is told in the report.
+onnxruntime falls back to the CPU by itself if a provider's libraries do not load, and for nodes without a kernel in the
+provider.  Here the first is an error, and the report shows the second.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from torchmux.registry.errors import GraphRefused
+
 from .options import CPU, CUDA, OnnxrtOptions
 
 # Providers that work on torch's CUDA memory and take a stream, with the settings that keep float32 in float32.
@@ -23,17 +25,17 @@ def place_for(values: Sequence[Any], options: OnnxrtOptions) -> Place:
     """Where a part with these tensors runs.
 
     Raises:
-        RuntimeError: the tensors are on a GPU that the providers do not serve, or on several.
+        GraphRefused: the tensors are on a GPU that the providers do not serve, or on several.
     """
     found = {v.device for v in values if isinstance(v, torch.Tensor) and v.device.type != "cpu"}
     if not found:
         return Place(options.providers or (CPU,))
     if len(found) > 1:
-        raise RuntimeError(f"a session runs on one device, and the tensors are on {sorted(map(str, found))}")
+        raise GraphRefused(f"a session runs on one device, but the tensors are on {sorted(map(str, found))}")
     device = found.pop()
     providers = options.providers or (CUDA, CPU)
     if providers[0] not in _ON_CUDA:
-        raise RuntimeError(f"the tensors are on {device}, and the option 'providers' prefers {providers[0]}")
+        raise GraphRefused(f"the tensors are on {device}, but the option 'providers' prefers {providers[0]}")
     return CudaPlace(providers, device)
 
 
@@ -65,11 +67,11 @@ class Place:
         if found[:1] != list(self.providers[:1]):
             raise RuntimeError(
                 f"onnxruntime does not start {self.providers[0]} (it has {', '.join(found)}): a library that the "
-                f"provider needs is missing, or of another version"
+                f"provider needs is missing, or has the wrong version"
             )
 
     def notes(self, session: Any) -> tuple[str, ...]:
-        """Which operators of ONNX run on the CPU although another provider was asked for."""
+        """Which ONNX operators run on the CPU although another provider was requested."""
         if self.providers[0] == CPU or not hasattr(session, "get_provider_graph_assignment_info"):
             return ()
         counts: Counter[str] = Counter()
@@ -90,7 +92,7 @@ class Place:
 
 
 class CudaPlace(Place):
-    """Runs sessions on a GPU, on a stream of their own that waits for torch's and that torch's waits for.
+    """Runs sessions on a GPU, on a separate stream that waits for torch's stream and vice versa.
 
     So the host never waits, results are ready for what torch launches next, and torch may be on any stream.
     """

@@ -1,7 +1,7 @@
-"""Which ATen nodes can become ONNX: asked of the exporter's own registry.
+"""Decides which ATen nodes can become ONNX, according to the exporter's own registry.
 
-Filling that registry takes a second, since it imports onnxscript's whole library.  Its names are kept in the artifact
-cache, so that a process that compiles nothing new does not need it.
+Filling that registry takes a second, because it imports onnxscript's whole library.  The artifact cache keeps its
+names, so a process that compiles nothing new does not need it.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _BETTER_SPELLED_OUT = frozenset(
 
 # Translations that compute something else, by what a comparison on ordinary numbers does not show.
 _WRONG = {
-    "aten::erfc": "the exporter writes 1 - erf(x), which has no digits left where x is large",
-    "aten::special_erfc": "the exporter writes 1 - erf(x), which has no digits left where x is large",
+    "aten::erfc": "the exporter writes 1 - erf(x), which loses all precision where x is large",
+    "aten::special_erfc": "the exporter writes 1 - erf(x), which loses all precision where x is large",
     "aten::special_erfcx": "the exporter's formula overflows where x is large",
-    "aten::angle": "the exporter's formula has a number where x is nan",
-    "aten::atan2": "the exporter's formula has numbers where x or y is nan",
-    "aten::signbit": "the exporter writes x < 0, which does not see the sign of a zero",
+    "aten::angle": "the exporter's formula returns a number where x is nan",
+    "aten::atan2": "the exporter's formula returns numbers where x or y is nan",
+    "aten::signbit": "the exporter writes x < 0, which ignores the sign of a zero",
     "aten::sign": "onnxruntime's sign of nan is nan, torch's is 0",
     "aten::sgn": "onnxruntime's sign of nan is nan, torch's is 0",
-    "aten::cumprod": "the exporter's formula has zeros behind a nan",
+    "aten::cumprod": "the exporter's formula returns zeros after a nan",
 }
 
 # Has a translation that keeps the biased variance, where torch keeps the unbiased one.
@@ -62,7 +62,7 @@ def _of_dtype(node: Node, value: torch.Tensor) -> Literal[True] | str:
         return ""
     if value.device.type == "cuda":
         return True
-    return f"onnxruntime computes {support.dtype_name(value.dtype)} in float32 on a CPU, which rounds otherwise"
+    return f"onnxruntime computes {support.dtype_name(value.dtype)} in float32 on a CPU, which rounds differently"
 
 
 COMMON = support.Common("onnxruntime", DTYPES, _of_dtype)
@@ -139,7 +139,7 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
     if reason := COMMON.about_operator(node):
         return reason
     if op.overloadpacket is torch.ops.aten.pow and not node.meta["val"].is_floating_point():
-        return "onnxruntime's powers of integers have other answers than torch where the exponent is negative"
+        return "onnxruntime's powers of integers differ from torch where the exponent is negative"
     if op in _PRODUCTS and any(n.meta["val"].dim() == 1 for n in node.all_input_nodes):
         return "onnxruntime drops the transposition of a matrix that is multiplied by a vector"
     return COMMON.about_values(node) or True

@@ -1,12 +1,13 @@
-"""Running an ONNX model on torch's memory.
+"""Runs an ONNX model on torch's memory.
 
-Inputs are bound where torch has them, outputs of known shape are allocated by torch and filled by onnxruntime, others
-come back through DLPack; nothing is copied except inputs that are not contiguous.
+Inputs are bound at their address in torch.  torch allocates outputs of known shape, and onnxruntime fills them; other
+outputs return through DLPack.  Nothing is copied except inputs that are not contiguous.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -35,7 +36,7 @@ def make_session(model: bytes, options: OnnxrtOptions, constants: dict[int, torc
     """An ``InferenceSession`` that runs where ``place`` says.
 
     ``constants`` is the data of the initializers, by the position in their name.  The session refers to their memory:
-    whoever holds the session must hold them too.
+    the owner of the session must also hold them.
 
     Raises:
         RuntimeError: onnxruntime would run the model elsewhere than it was asked to.
@@ -89,6 +90,7 @@ class OnnxFunction:
     """
 
     artifact: str | None = None
+    library_calls: Mapping[str, str] = MappingProxyType({})  # the runtime computes all itself
 
     def __init__(
         self,
@@ -130,7 +132,7 @@ class _Binding(Binding):
         self._session = session
         self._io = session.io_binding()
         self._names = tuple(f"input_{given.position}" for given in inputs)
-        self._outputs_at: dict[int, int] = {}  # onnxruntime lists outputs as they were first bound
+        self._outputs_at: dict[int, int] = {}  # onnxruntime lists outputs in the order of their first binding
         self._place = place
 
     def bind_input(self, port: int, value: torch.Tensor) -> None:

@@ -1,8 +1,8 @@
 """From an ATen graph to an ONNX model without weights.
 
-Constants (frozen parameters, tensors that the graph holds) are initializers whose data is not in the model: the
-session is given torch's own memory for them.  So a model stays small whatever the weights, far from the 2 GiB that a
-protobuf message may have, and nothing is copied.
+Constants (frozen parameters, tensors that the graph holds) are initializers whose data is not in the model: the session
+receives torch's own memory for them.  A model therefore stays small for any weights, far below the 2 GiB limit of a
+protobuf message, and nothing is copied.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _outputs(gm: GraphModule) -> list[Node]:
 
 
 def _give_outputs(ir: Any, graph: Any, results: list[Any]) -> None:
-    """Declare the outputs; one that is also an input or another output gets a node of its own."""
+    """Declare the outputs; one that is also an input or another output gets a separate node."""
     taken = {id(v) for v in graph.inputs}
     for position, value in enumerate(results):
         if id(value) in taken or value.producer() is None:

@@ -1,8 +1,8 @@
-"""Bounds of 64-bit integers: OpenVINO's CPU plugin keeps them in 32 bits, and says nothing when they do not fit.
+"""Bounds of 64-bit integers: OpenVINO's CPU plugin keeps them in 32 bits, without a warning if they do not fit.
 
-A node that makes int64 values is taken only if its bounds are known and fit.  They follow from the graph, from sizes,
-and from an assumption about the graph's inputs, which is checked at every call.  Floats are followed too, as far as
-integers are made of them.
+A node that returns int64 values is accepted only if its bounds are known and fit.  They follow from the graph, from
+sizes, and from an assumption about the graph's inputs, which is checked at every call.  Floats are also followed, as
+far as they are converted to integers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..common.pipeline import aliasing
 Bounds = tuple[float, float]
 
 ASSUMED: Bounds = (-(2**24), 2**24)
-"""What is assumed of the integers that a compiled part is given, as token and position numbers are."""
+"""The assumed bounds of a compiled part's integer inputs, such as token and position numbers."""
 
 _SIZE: Bounds = (0, ASSUMED[1])
 _FITS: Bounds = (-(2**31), 2**31 - 1)
@@ -39,7 +39,7 @@ def fit(node: Node) -> bool:
 
 
 def bounds(node: Node) -> Bounds:
-    """Between which numbers the integers of ``node`` lie; what is assumed, if nothing is known."""
+    """The bounds of the integers of ``node``; the assumed bounds if nothing is known."""
     return _known(node) or ASSUMED
 
 
@@ -113,7 +113,7 @@ def _moves(node: Node) -> Bounds | None:
 
 
 def _convert(node: Node) -> Bounds | None:
-    """Minus infinity has no integer: torch makes the smallest one of it, and so does OpenVINO, with 32 bits."""
+    """Minus infinity has no integer: torch converts it to the smallest integer, and so does OpenVINO, with 32 bits."""
     found = _of(node.args[0])
     if found is None or math.isnan(found[0]) or found[1] == math.inf:
         return None

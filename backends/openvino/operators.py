@@ -1,6 +1,6 @@
-"""Which ATen nodes OpenVINO takes: asked of its frontend by name, and by trial of each kind of call.
+"""Decides which ATen nodes OpenVINO accepts: its frontend is asked by name, and each kind of call is tried.
 
-The names that the frontend has rules for are kept in the artifact cache.
+The artifact cache keeps the names for which the frontend has rules.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _PRECISE = {
     op: function for op, function in formulas.TABLE.items() if op is not torch.ops.aten.sigmoid.default
 }  # OpenVINO's sigmoid is precise
 
-_ERFC = "OpenVINO computes 1 - erf(x), which has no digits left where x is large"
-_ERFINV = "OpenVINO's inverse of erf has three digits where x is near 1"
+_ERFC = "OpenVINO computes 1 - erf(x), which loses all precision where x is large"
+_ERFINV = "OpenVINO's inverse of erf has only three correct digits where x is near 1"
 _FEW_DIGITS = {
     torch.ops.aten.erfc.default: _ERFC,
     torch.ops.aten.special_erfc.default: _ERFC,
@@ -62,7 +62,7 @@ _IN_FLOAT32 = frozenset((torch.float64, torch.float16, torch.bfloat16))
 
 def _of_dtype(node: Node, value: torch.Tensor) -> str:
     if value.dtype in _IN_FLOAT32:
-        return f"OpenVINO computes {support.dtype_name(value.dtype)} in float32 on a CPU, which rounds otherwise"
+        return f"OpenVINO computes {support.dtype_name(value.dtype)} in float32 on a CPU, which rounds differently"
     if value.dtype in _NARROW and node.target is not torch.ops.aten._to_copy.default:
         return f"OpenVINO's {support.dtype_name(value.dtype)} does not wrap around as torch's does"
     return ""
@@ -108,9 +108,9 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
     if op in _FEW_DIGITS:
         return _FEW_DIGITS[op]
     if _adds_a_number(node) and _adds_a_number(node.args[0]) and len(node.args[0].users) == 1:
-        return "OpenVINO makes one addition of two numbers that follow one another, where torch rounds in between"
+        return "OpenVINO merges two successive additions of numbers, where torch rounds in between"
     if op is torch.ops.aten.topk.default and 1 in elements_in_use(node):
-        return "which of equal numbers OpenVINO's topk returns first is not what torch's does"
+        return "OpenVINO's topk orders equal numbers differently from torch"
     if op in _TO_A_SHAPE and not node.args[1]:
         return "OpenVINO 2026.4 ends the process, or writes no result, where a scalar is broadcast to a scalar"
     if reason := COMMON.about_values(node):

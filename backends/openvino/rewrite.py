@@ -1,4 +1,4 @@
-"""Nodes that OpenVINO's frontend would take but for a detail, written in the way that it takes."""
+"""Rewrites nodes that OpenVINO's frontend rejects only because of a detail into a form that it accepts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _aten = torch.ops.aten
 
 
 def rewrite(graph: Graph) -> None:
-    """Rewrite such nodes in place.  New nodes have no ``meta["val"]``, but for those that stand for another."""
+    """Rewrite such nodes in place.  New nodes have no ``meta["val"]``, except those that replace another."""
     for node in list(graph.nodes):
         rule = _RULES.get(node.target) if node.op == "call_function" else None
         if rule is not None:
@@ -23,7 +23,7 @@ def rewrite(graph: Graph) -> None:
 
 
 def _repeat_shared_heads(graph: Graph, node: Node) -> None:
-    """Give every head of a query a key and a value of its own; the frontend does not know that heads may share them."""
+    """Give every query head its own key and value; the frontend does not know that heads may share them."""
     query, key, value, *rest = node.args
     heads, shared = query.meta["val"].shape[-3], key.meta["val"].shape[-3]
     if heads == shared:
@@ -161,7 +161,7 @@ def _spell_out_known_sizes(graph: Graph, node: Node) -> None:
 
 
 def _reads_inputs(node: Node) -> bool:
-    """Whether the numbers in a tensor come from a tensor that the graph is given."""
+    """Whether the numbers in a tensor come from an input tensor of the graph."""
     pending, seen = [node], {node}
     while pending:
         found = pending.pop()

@@ -1,7 +1,7 @@
-"""Compiling an OpenVINO model, and running it on torch's memory.
+"""Compiles an OpenVINO model and runs it on torch's memory.
 
-Inputs are read where torch has them.  Results of known shape are written to memory that torch allocates, others are
-shared with torch.  Nothing is copied except inputs that are not contiguous, and small results.
+Inputs are read in place.  Results of known shape are written to memory that torch allocates, and others are shared with
+torch.  Nothing is copied except inputs that are not contiguous, and small results.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import functools
 import io
 import math
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,7 @@ def compile_model(model: Any, device: str, config: Mapping[str, Any]) -> Any:
 
 
 def check_precision(compiled: Any, config: Mapping[str, Any]) -> None:
-    """Make sure that the model computes in what it was asked for.
+    """Check that the model computes in the requested precision.
 
     Raises:
         RuntimeError: OpenVINO chose another precision.
@@ -79,7 +80,7 @@ def check_precision(compiled: Any, config: Mapping[str, Any]) -> None:
     asked = config["INFERENCE_PRECISION_HINT"]
     found = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
     if found != asked:
-        raise RuntimeError(f"OpenVINO was asked to compute in {asked} and would compute in {found}")
+        raise RuntimeError(f"OpenVINO was asked to compute in {asked} but would compute in {found}")
 
 
 def can_export(device: str) -> bool:
@@ -112,6 +113,7 @@ class OpenvinoFunction:
     """
 
     artifact: str | None = None
+    library_calls: Mapping[str, str] = MappingProxyType({})  # the runtime computes all itself
 
     def __init__(
         self,
@@ -148,7 +150,7 @@ class OpenvinoFunction:
 
 
 def within(value: Any, low: float, high: float) -> bool:
-    """Whether an integer, or all integers in a tensor, lie between two numbers."""
+    """Whether an integer, or every integer in a tensor, is between two numbers."""
     if not isinstance(value, torch.Tensor):
         return low <= value <= high
     if not value.numel():

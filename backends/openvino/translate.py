@@ -45,7 +45,7 @@ def to_openvino(gm: GraphModule) -> Any:
     """The ``openvino.Model`` of ``gm``, whose nodes have ``meta["val"]``; ``gm`` itself is changed.
 
     Its inputs are the placeholders in order, a symbolic size an int64 scalar; symbolic dimensions are dynamic.
-    Tensors that ``gm`` holds become constants on torch's memory: whoever holds the model must hold ``gm`` too.
+    Tensors that ``gm`` holds become constants on torch's memory: the owner of the model must also hold ``gm``.
 
     Raises:
         RuntimeError: the frontend does not convert some node (``OpConversionFailure``, which names it).

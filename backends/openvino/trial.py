@@ -1,8 +1,8 @@
-"""Trying a single operator: convert it, run it on made-up numbers, compare with torch.
+"""Tries a single operator: converts it, runs it on generated numbers, and compares it with torch.
 
 What an installed frontend does with an operator depends on its arguments and dtypes: rules ignore arguments, integers
-are computed in float, halves are rounded otherwise.  No list tells this, a trial does.  Each kind of call is tried
-once; the answer is kept in the artifact cache.
+are computed in float, half precision is rounded differently.  No list documents this, but a trial shows it.  Each kind
+of call is tried once, and the artifact cache keeps the answer.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from torch.fx import GraphModule, Node
 
 from torchmux import torch_internals as internals
 
+from ..common.adapter.bugs import raise_mistake
 from ..common.adapter.graphs import alone, copy_graph, elements_in_use, values_in_use
 from ..common.cache.cache import default_cache, describe, text_key
 from ..common.pipeline import aliasing
@@ -59,7 +60,7 @@ _SPECIAL = (0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1.0, -1.0, 3.0, -3.0, 100.0, -
 # What a wrong rule, or vector code that compares as a processor does, makes something else of.
 _EXTREME = (math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 20.0, -20.0, 90.0, -90.0)
 
-# Reductions in which one such number decides, beside operators that compute each element from its own.
+# Reductions that one such number determines, besides elementwise operators.
 _DECIDED = frozenset(
     (_aten.sum, _aten.mean, _aten.prod, _aten.any, _aten.all, _aten.cumsum, _aten.cumprod, _aten.logsumexp)
 )
@@ -124,7 +125,7 @@ class _Described:
 
 def _try(node: Node) -> str:
     if _only_on_zeros(node):
-        return "what it does with integers cannot be tried"
+        return "its effect on integers cannot be tested"
     with internals.without_modes(), internals.disable_autocast(), torch.no_grad():
         gm = alone(node)
         try:
@@ -133,15 +134,16 @@ def _try(node: Node) -> str:
             for seed in range(_rounds(node)):
                 found = _torchs_answer(gm, node, seed)
                 if found is None:
-                    return "torch itself takes no made-up input, so OpenVINO's result cannot be compared"
+                    return "torch itself does not accept the generated inputs, so OpenVINO's result cannot be compared"
                 inputs, wanted = found
                 for got, expected in zip(_run(compiled, inputs, wanted), wanted, strict=True):
                     difference = _difference(got, expected, pointwise)
                     if difference:
-                        return f"OpenVINO computes something else: {difference}"
+                        return f"OpenVINO's result differs from torch's: {difference}"
             if _decides(node):
                 return _try_extremes(gm, node, compiled)
         except Exception as error:
+            raise_mistake(error)
             return reason_of(error)
     return ""
 
@@ -168,7 +170,7 @@ def _try_extremes(gm: GraphModule, node: Node, compiled: Any) -> str:
         results = gm.forward(*inputs)
         for got, wanted in zip(_run(compiled, inputs, results), results, strict=True):
             if not torch.allclose(got, wanted, rtol=1e-2, atol=1e-4, equal_nan=True):
-                return "OpenVINO computes something else where a number is nan, infinite or large"
+                return "OpenVINO's result differs from torch's where a number is nan, infinite or large"
     return ""
 
 
@@ -286,7 +288,7 @@ def _difference(got: torch.Tensor, wanted: torch.Tensor, pointwise: bool) -> str
         return f"{count} of {wanted.numel()} numbers differ" if count else ""
     finite, infinite = wanted.isfinite(), wanted.isinf()
     if not torch.equal(got.isnan(), wanted.isnan()) or not torch.equal(got[infinite], wanted[infinite]):
-        return "not a number, or infinite, in other places"
+        return "nan or infinity in different positions"
     got, wanted = got[finite].double(), wanted[finite].double()
     if not wanted.numel():
         return ""

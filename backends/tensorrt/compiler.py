@@ -1,9 +1,10 @@
-"""Compiling one part of a graph with TensorRT."""
+"""Compiles one part of a graph with TensorRT."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
@@ -21,7 +22,7 @@ from . import engine, fingerprint, operators
 from .options import TensorrtOptions
 from .settings import Profile, input_for, profile_of, settings_for
 
-_NOT_TAKEN = "a dynamic dimension is outside of the engine's profile (mark_dynamic's max, or largest_size)"
+_NOT_TAKEN = "a dynamic dimension is outside the engine's profile (mark_dynamic's max, or largest_size)"
 
 
 class TensorRT:
@@ -35,7 +36,7 @@ class TensorRT:
         return operators.decompositions()
 
     def keep_whole(self) -> frozenset[Any]:
-        """Composite operators with a converter of their own."""
+        """Composite operators with their own converter."""
         return operators.whole()
 
     def supports(self, node: Node) -> Literal[True] | str:
@@ -92,14 +93,16 @@ class TensorRT:
                 if cache is not None:
                     cache.store(key, built.to_bytes())
             module = engine.load(built, gm, f"torchmux_{key[:12]}", settings)
-        otherwise = in_torch(untouched, _NOT_TAKEN, strict=request.strict)
+        otherwise = in_torch(untouched, _NOT_TAKEN, strict=bool(request.strict))
         return TensorrtFunction(
             module, kept, results, {p: f for p, f in profiles.items() if f is not None}, otherwise, stored is not None
         )
 
 
 class TensorrtFunction:
-    """Calls an engine; sizes outside of its profiles run in torch."""
+    """Calls an engine; sizes outside its profiles run in torch."""
+
+    library_calls: Mapping[str, str] = MappingProxyType({})  # the engine computes all itself
 
     def __init__(
         self,

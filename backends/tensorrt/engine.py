@@ -1,4 +1,4 @@
-"""Building engines, and loading them."""
+"""Builds and loads engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ATen nodes TensorRT takes: asked of torch_tensorrt's registry of converters."""
+"""Decides which ATen nodes TensorRT accepts, according to torch_tensorrt's registry of converters."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ COMMON = support.Common(
     "TensorRT",
     DTYPES,
     words={
-        "dtypes": "TensorRT has no {dtype}, or computes it otherwise",
-        "empty": "TensorRT has no tensors without elements",
+        "dtypes": "TensorRT has no {dtype}, or computes it differently",
+        "empty": "TensorRT does not support tensors without elements",
     },
     lacks={
         "comparisons": _UNSEEN,
@@ -54,7 +54,7 @@ def decompositions() -> dict[Any, Any]:
 
 
 def whole() -> frozenset[Any]:
-    """The composite operators that have a converter of their own."""
+    """The composite operators that have their own converter."""
     return frozenset(op for op in _registry().keys() if can_stay_whole(op))  # noqa: SIM118, no mapping
 
 
@@ -68,7 +68,7 @@ def supports(node: Node) -> Literal[True] | str:
         return reason
     for value in values_in_use(node):
         if isinstance(value, torch.Tensor) and value.device.type != "cuda":
-            return f"it takes or makes a tensor on the {value.device.type}"
+            return f"it reads or creates a tensor on the {value.device.type}"
     if node not in _registry():
         return "torch_tensorrt has no converter for it" + ("" if op not in _registry() else " with these arguments")
     return True

@@ -1,4 +1,4 @@
-"""Our options as torch_tensorrt's settings, and symbolic sizes as ranges of an optimization profile."""
+"""torchmux's options as torch_tensorrt's settings, and symbolic sizes as ranges of an optimization profile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the versions of TVM have other names for.
+"""Names that differ between versions of TVM.
 
 Until 0.25 the types of Relax are called structural information, and kernels are walked by functions of TVM's own.
 """

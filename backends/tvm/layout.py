@@ -1,4 +1,4 @@
-"""How tensors lie in memory, on torch's side and on TVM's, where every tensor is contiguous."""
+"""The memory layout of tensors in torch, and in TVM, where every tensor is contiguous."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Layout:
         usual = tuple(range(value.dim()))
         order = _by_stride(value)
         if is_symbolic(value) and not _fills(value, order):
-            raise TypeError("torch leaves gaps in a tensor whose sizes depend on the call")
+            raise TypeError("a tensor whose sizes depend on the call has gaps in torch's memory")
         return cls(tuple(value.shape), value.dtype, None, None if order == usual else order, gaps_of(value))
 
     def to_json(self) -> list[Any]:
@@ -116,7 +116,7 @@ class Layout:
         return value.storage_offset() == 0 and memory_order(value) is not None
 
     def hand_over(self, tensor: torch.Tensor) -> torch.Tensor:
-        """``tensor`` as it is to be stored; copied only if it lies otherwise."""
+        """``tensor`` in its storage layout; copied only if it has another layout."""
         stored = tensor if self.order is None else tensor.permute(self.order)
         return stored if stored.is_contiguous() else stored.contiguous()
 

@@ -1,7 +1,7 @@
-"""TVM's virtual machine, on its runtime library alone.
+"""TVM's virtual machine, with only its runtime library.
 
-What was compiled before runs without TVM's compiler, whose import takes longer than all else in a process that
-compiles nothing.  Once ``tvm`` is imported, it finds the libraries that are loaded here.
+Cached code runs without TVM's compiler, whose import takes longer than everything else in a process that compiles
+nothing.  If ``tvm`` is imported later, it finds the libraries that are loaded here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _POOLED = 2  # memory is kept for later calls
 
 @functools.cache
 def _load_runtime() -> None:
-    """Load TVM's runtime library, as ``import tvm`` does before its compiler; or all of TVM, if it lies elsewhere."""
+    """Load TVM's runtime library, as ``import tvm`` does before its compiler; or all of TVM, if the library is
+    elsewhere.
+    """
     found = importlib.util.find_spec("tvm")
     if "tvm" in sys.modules or found is None or found.origin is None:
         return
@@ -54,7 +56,7 @@ def device_of(device: torch.device) -> Any:
     found = tvm.cuda(device.index or 0)
     if not found.exist:
         raise RuntimeError(
-            f"the installed TVM finds no {device}: it is built without CUDA, or does not find its driver"
+            f"the installed TVM finds no {device}: it is built without CUDA, or does not find the driver"
         )
     return found
 
@@ -76,7 +78,7 @@ def from_bytes(content: bytes, device: torch.device) -> Any:
 
 
 def start(executable: Any, device: torch.device) -> Any:
-    """The function ``main`` of an executable, on a virtual machine of its own: for one call at a time."""
+    """The function ``main`` of an executable, on a separate virtual machine, for one call at a time."""
     library.register()
     module = executable.jit() if hasattr(executable, "jit") else executable
     machine = module["vm_load_executable"]()

@@ -1,4 +1,4 @@
-"""Which ATen nodes can go to TVM: asked of the converters of TVM's own PyTorch frontend, besides our handlers."""
+"""Decides which ATen nodes can go to TVM, according to TVM's own PyTorch frontend and torchmux's handlers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def known(op: Any) -> bool:
 
 @functools.cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """torch's table without what goes to TVM as it is."""
+    """torch's table without operators that go to TVM unchanged."""
     table = {**core_aten(), **formulas.CLAMPS}
     return {op: function for op, function in table.items() if not known(op)}
 
@@ -60,8 +60,8 @@ COMMON = support.Common(
     "TVM",
     DTYPES,
     words={
-        "dtypes": "no code for {dtype} that rounds as torch does",
-        "empty": "Relax gives a size of zero another meaning",
+        "dtypes": "no code for {dtype} with torch's rounding",
+        "empty": "a size of zero has another meaning in Relax",
     },
     compares_as_torch=frozenset(library.ALWAYS),
 )
@@ -77,7 +77,7 @@ def supports(node: Node) -> Literal[True] | str:
     if reason := COMMON.about_operator(node):
         return reason
     if op.overloadpacket is torch.ops.aten.mul and 0 in node.args[1:] and node.meta["val"].is_floating_point():
-        return "TVM takes anything times 0 for 0, which is not so of nan and infinity"
+        return "TVM replaces anything times 0 by 0, which is wrong for nan and infinity"
     if op in _NO_DIGITS:
-        return "TVM's formula has no digits left near zero"
+        return "TVM's formula loses all precision near zero"
     return COMMON.about_values(node) or True

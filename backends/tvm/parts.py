@@ -1,4 +1,4 @@
-"""Making code for one part of a graph: translated, built, and compared with torch."""
+"""Compiles one part of a graph: translates it, builds it, and compares it with torch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from torchmux.registry.errors import NodesRefused
+from torchmux.registry.errors import GraphRefused, NodesRefused
+from torchmux.stages import stage
 
 from ..common.adapter import check
+from ..common.adapter.bugs import raise_mistake
 from ..common.adapter.graphs import lift_constants
 from . import machine
 from .codegen import build
@@ -33,31 +35,37 @@ def make(
 
     Raises:
         NodesRefused: TVM does not take some nodes, or computes something else.
+        GraphRefused: TVM does not compile the nodes together, though it takes each of them alone.
     """
     constants = lift_constants(gm)
-    made = translate(gm, use_library=options.library == "torch")
-    notes = _notes(gm, made.library_calls)
+    with stage("lowering"):
+        made = translate(gm, use_library=options.library == "torch")
+    notes: list[str] = []
     head = {
         "inputs": [layout.to_json() for layout in made.inputs],
         "outputs": [layout.to_json() for layout in made.outputs],
         "sizes": made.sizes,
         "notes": notes,
         "device": str(device),
+        "library_calls": made.library_calls,
     }
     alone = functools.partial(_make_alone, options=dataclasses.replace(options, tuning_trials=0), device=device)
     try:
         executable = build.compile_module(made.module, options, device, notes)
     except Exception as error:
+        raise_mistake(error)
         wrong = check.uncompilable(gm, alone, "TVM")
         if not wrong:
-            raise
+            raise GraphRefused(
+                f"TVM does not compile it: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            ) from error
         raise NodesRefused(wrong) from error
     code = None
     try:
         code = build.to_bytes(executable)
-        executable = machine.from_bytes(code, device)  # each machine would compile the code of the other one anew
-    except Exception as error:  # no compiler for linking, a full disk: it runs all the same
-        cache_log.warning("what TVM compiled cannot be kept: %s", error)
+        executable = machine.from_bytes(code, device)  # each machine would recompile the other's code
+    except Exception as error:  # no compiler for linking, or a full disk: the code runs anyway
+        cache_log.warning("TVM's compiled code cannot be cached: %s", error)
     if options.check:
         run = TvmFunction.described(executable, head, [], cache_hit=False)
         wrong = check.culprits(gm, run, [*example_inputs, *constants], alone, "TVM")
@@ -69,12 +77,6 @@ def make(
 def _make_alone(gm: GraphModule, options: TvmOptions, device: torch.device) -> TvmFunction:
     made = translate(gm, use_library=options.library == "torch")
     executable = build.compile_module(made.module, options, device, [])
-    return TvmFunction(executable, made.inputs, made.outputs, (), made.sizes, device, cache_hit=False, notes=())
-
-
-def _notes(gm: GraphModule, library_calls: int) -> list[str]:
-    """What a report says apart: how much of a part torch's kernels do."""
-    if not library_calls:
-        return []
-    total = sum(n.op == "call_function" for n in gm.graph.nodes)
-    return [f"{library_calls} of {total} operators on tvm are calls of torch's kernels"]
+    return TvmFunction(
+        executable, made.inputs, made.outputs, (), made.sizes, device, cache_hit=False, notes=(), library_calls={}
+    )

@@ -1,6 +1,6 @@
-"""Graphs whose sizes TVM has to know: one compiled artifact for each shape that comes along, up to a limit.
+"""Graphs whose sizes TVM needs to know: one compiled artifact for each shape that appears, up to a limit.
 
-The first shape is compiled at once, so that what TVM refuses is known before the graph is used.
+The first shape is compiled immediately, so that TVM's refusals are known before the graph is used.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ class PerShape:
         first = [_hinted(v) for v in values]
         run = self._known[self._key(first)] = self._compiled(first)
         self.cache_hit = Told(run).cache_hit
+        self.library_calls = Told(run).library_calls
         self.notes = (*Told(run).notes, f"tvm compiles for each shape, up to {limit}: {reason}")
 
     @property
@@ -73,7 +74,7 @@ class PerShape:
 
     def _new(self, key: tuple[Any, ...], args: Sequence[Any]) -> Run | None:
         """Code for another shape; None if torch is to run it."""
-        reason = f"a part was compiled for {self._limit} shapes already (option 'shape_limit')"
+        reason = f"a part is already compiled for {self._limit} shapes (option 'shape_limit')"
         if len(self._known) < self._limit:
             try:
                 self._known[key] = self._compiled(args)
@@ -83,7 +84,9 @@ class PerShape:
                 log.info("compiled a part for %s: shape %d of %d", key, len(self._known), self._limit)
                 return self._known[key]
         if self._strict:
-            raise FallbackRefused(f"strict=True, and torch would run a part of this call: tvm: {reason}.")
+            raise FallbackRefused(
+                f"strict=True forbids a fallback, but torch would run a part of this call: tvm: {reason}."
+            )
         fallback.warning("tvm: torch runs a part of this call: %s", reason)
         return None
 

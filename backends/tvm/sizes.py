@@ -1,6 +1,6 @@
-"""Symbolic sizes: torch's symbols as variables of TVM, and their values at a call.
+"""Symbolic sizes: torch's symbols as TVM variables, and their values at a call.
 
-``main`` takes the values of all variables as its first argument, so that none has to be deduced from tensors.
+``main`` takes the values of all variables as its first argument, so none has to be deduced from tensors.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torchmux import torch_internals as internals
 from ..common.adapter.results import hint_of
 
 Source = tuple[int, int | None]
-"""Where a call tells the value of a variable: an argument, and its dimension (None: the argument is the number)."""
+"""Where a call provides the value of a variable: an argument, and its dimension (None: the argument is the number)."""
 
 
 def is_dynamic(gm: GraphModule) -> bool:
@@ -65,7 +65,7 @@ class Sizes:
             try:
                 found = internals.rebuild_symbolic(expr, self._known)
             except Exception as error:  # a function that TVM has no operator for, a symbol that no input shows
-                raise TypeError(f"the size {expr} is not expressed in TVM") from error
+                raise TypeError(f"the size {expr} cannot be expressed in TVM") from error
             self._known[expr] = found
         return found
 
@@ -74,8 +74,8 @@ class Sizes:
         if expr in self._known:
             return
         if hint_of(size) is None:
-            raise TypeError(f"nothing is known of the size {expr}")
-        if not never_negative(size):  # TVM takes it that no variable of a shape is
+            raise TypeError(f"nothing is known about the size {expr}")
+        if not never_negative(size):  # TVM assumes that no variable of a shape is
             raise TypeError(f"the number {expr} may be negative")
         from tvm import tirx  # here, so that running what is compiled does without it
 

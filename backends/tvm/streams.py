@@ -1,7 +1,7 @@
 """TVM's kernels on torch's CUDA stream.
 
-TVM launches on the stream that its environment names, and keeps what it allocates for later calls without a thought of
-streams.  So all of its calls on a device are put in one order: a call on another stream than the last waits for that.
+TVM launches on the stream that its environment names, and reuses its allocations in later calls regardless of streams.
+All of its calls on a device therefore run in one order: a call on a different stream than the last one waits for it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""TVM's threads: as many as torch's, and out of their way.
+"""TVM's threads: as many as torch's, without disturbing them.
 
-TVM has a pool of its own beside torch's OpenMP threads, and library calls alternate between the two.  By default it
-pins threads to cores, the calling one included, so that OpenMP's threads, which inherit that, share one core; and its
-idle threads spin for milliseconds on cores that torch needs.  BERT-base ran 9 times slower with the first, 1.5 times
-with the second.  TVM takes these settings from the environment when a thread first runs something in parallel; what
-the user has set there stays.
+TVM has its own pool besides torch's OpenMP threads, and library calls alternate between the two.  By default TVM pins
+threads to cores, including the calling thread, so OpenMP's threads, which inherit this, share one core.  Its idle
+threads also spin for milliseconds on cores that torch needs.  BERT-base ran 9 times slower with the first setting, and
+1.5 times with the second.  TVM reads these settings from the environment when a thread first runs something in
+parallel; values that the user set there are kept.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Python bytecode: reading it, normalizing it, and writing the code that CPython runs in place of the user's.
 
-Nothing outside this package knows one CPython version from another.  Raw instructions (``parse``) go through the
-version's table into one set of micro-ops (``normalize``), which the interpreter follows; what the interpreter captured
-becomes a code object again through trampolines and resume functions.
+Nothing outside this package depends on the CPython version.  Raw instructions (``parse``) go through the
+version's table into one set of micro-ops (``normalize``), which the interpreter follows.  Captured code becomes a code
+object again through trampolines and resume functions.
 """
 
 from .assemble import assemble

@@ -68,7 +68,7 @@ class _Names:
         self.cell_index = {**self.free_index, **cells}
 
     def const(self, value, arg):
-        # Constants are told apart by identity alone: 1, 1.0 and True are equal, and so are 0.0 and -0.0.
+        # Constants are distinguished only by identity: 1, 1.0 and True are equal, and so are 0.0 and -0.0.
         old = self.template_consts
         if arg is not None and arg < len(old) and old[arg] is value:
             return arg
@@ -156,7 +156,7 @@ class _Rows:
                 if backward:
                     distance = -distance
                 if distance < 0:
-                    raise ValueError(f"{self.owners[row]!r} jumps the wrong way")
+                    raise ValueError(f"{self.owners[row]!r} jumps in the wrong direction")
                 args[row] = distance
                 size = 1 + CACHES[codes[row]] + _prefixes(distance)
                 # Sizes only grow, so that this ends.
@@ -226,7 +226,7 @@ class _Rows:
                         break
                 elif owner.op in TERMINATORS:
                     break
-                # What a generator is first resumed with lies on its stack; 3.11 and 3.12 do not count it.
+                # The value with which a generator is first resumed is on its stack; 3.11 and 3.12 do not count it.
                 depth += 1 if owner.op == "RETURN_GENERATOR" else stack_effect(code, arg, jump=False)
                 if depth > deepest:
                     deepest = depth

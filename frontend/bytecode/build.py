@@ -1,4 +1,4 @@
-"""Writing new instructions: the few phrases that made code is put together from, in the running version's words."""
+"""Writes new instructions: the few sequences that generated code consists of, for the running version."""
 
 from .instruction import TERMINATORS, CellName, Handler, Instruction
 from .tables import CURRENT as TABLE
@@ -16,7 +16,7 @@ class Builder:
         self.instructions = []
 
     def emit(self, op, argval=None, arg=None, target=None, handler=None):
-        """Append one instruction and return it; ``arg`` is only for flag bits beside a name."""
+        """Append one instruction and return it; ``arg`` is only for flag bits in addition to a name."""
         if argval.__class__ is int and arg is None and op != "LOAD_CONST":
             arg = argval
         instruction = Instruction(op, arg, argval, target, handler, self.positions)
@@ -79,7 +79,7 @@ class Builder:
             self.emit(op, arg)
 
     def push_stack(self, names):
-        """Push the locals of these names, bottom first; None stands for a NULL."""
+        """Push the locals of these names, bottom first; None means a NULL."""
         for name in names:
             if name is None:
                 self.emit("PUSH_NULL")
@@ -87,7 +87,7 @@ class Builder:
                 self.take(name)
 
     def enter(self, body, entry):
-        """Append ``body`` so that control goes on at its instruction ``entry``."""
+        """Append ``body`` so that control continues at its instruction ``entry``."""
         if entry.op == "MAKE_CELL":
             # An inlined comprehension's own cell: the instruction before it has emptied the slot.
             name = entry.argval
@@ -110,13 +110,13 @@ def plain_attribute(instruction):
     """(op, flag bits) of an attribute read in method form without that form, else None.
 
     Whether the method form pushes a method and its object or a NULL and the attribute shows only when it runs, so
-    where the stack has to be known the plain form stands in for it.
+    where the stack must be known, the plain form replaces it.
     """
     return TABLE.plain_attribute(instruction)
 
 
 def null_after_attribute(builder):
-    """Put the NULL of a call beside the attribute on top of the stack."""
+    """Put the NULL of a call next to the attribute on top of the stack."""
     builder.emit("PUSH_NULL")
     if TABLE.NULL_BELOW_CALLABLE:
         builder.emit("SWAP", 2)
@@ -186,7 +186,7 @@ def copy_code(instructions, entry, ends=()):
     number = {id(instruction): index for index, instruction in enumerate(instructions)}
     kept = sorted(_reachable(instructions, entry, number, ends))
     copies = {index: copy_instruction(instructions[index]) for index in kept}
-    for end in ends:  # stands for what follows, and does nothing itself
+    for end in ends:  # marks what follows, and does nothing itself
         copies[end] = Instruction("NOP", positions=instructions[end].positions)
     handlers = {}
     for copy in copies.values():

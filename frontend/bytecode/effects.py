@@ -1,7 +1,7 @@
 """What each micro-op does to the stack, and the shape of the stack before every op of a program.
 
-A shape is a tuple with one mark per entry, bottom first.  Only what matters for moving a frame is told apart: NULLs,
-and the entries that say that an exception is being handled.
+A shape is a tuple with one mark per entry, bottom first.  It distinguishes only what matters for moving a frame: NULLs,
+and the entries of an exception that is being handled.
 """
 
 import opcode

@@ -1,7 +1,7 @@
 """A cache keyed by the code object itself.
 
-Code objects compare by value, and two functions with equal bytecode are still two functions, so a plain (weak) dict
-would mix them up, and hash the whole code on every look-up.
+Code objects compare by value, but two functions with equal bytecode are still two functions.  A plain (weak) dict would
+confuse them, and would hash the whole code on every look-up.
 """
 
 import weakref

@@ -10,8 +10,8 @@ NO_POSITION = (None, None, None, None)
 class CellName(str):
     """The name of a local slot that holds a cell, where an opcode for plain locals touches that slot.
 
-    A name may stand for a plain local and for a free variable in one function (an inlined comprehension's variable),
-    so the kind of the slot has to travel with the name.
+    A name may refer to both a plain local and a free variable in one function (an inlined comprehension's variable),
+    so the name carries the kind of its slot.
     """
 
     __slots__ = ("cell",)

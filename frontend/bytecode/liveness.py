@@ -1,4 +1,4 @@
-"""Which plain locals may still be read: what a frame has to carry when it is cut at an instruction."""
+"""Which plain locals may still be read: what a frame must carry when it is split at an instruction."""
 
 from .effects import NO_FALL_THROUGH
 

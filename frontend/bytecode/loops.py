@@ -1,4 +1,4 @@
-"""Loops of a program: where they are, and what is known where one is left."""
+"""The loops of a program: where they are, and what is known at their exits."""
 
 import itertools
 

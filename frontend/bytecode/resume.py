@@ -1,4 +1,4 @@
-"""Resume functions: the rest of a function from one instruction on, as a function of its own."""
+"""Resume functions: the rest of a function from one instruction on, as a separate function."""
 
 import inspect
 
@@ -24,7 +24,7 @@ def resume_origin(code):
 
 
 def resume_code(code, index, stack, locals_):
-    """The code of a function that goes on in ``code`` at raw instruction ``index``.
+    """The code of a function that continues in ``code`` at raw instruction ``index``.
 
     Its parameters are the stack's entries that are not NULL (``stack`` marks the NULLs with True), bottom first, then
     the locals named by ``locals_``; every other local is unbound.  All cells of ``code`` that are still needed are

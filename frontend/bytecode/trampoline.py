@@ -1,4 +1,4 @@
-"""Trampolines: code that stands in for a function, runs the captured part, and hands the rest back to CPython."""
+"""Trampolines: code that replaces a function, runs the captured part, and returns the rest to CPython."""
 
 from .assemble import assemble
 from .build import (

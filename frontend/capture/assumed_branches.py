@@ -4,9 +4,9 @@ A graph returns the conditions that its trace took for granted (``trace.expectat
 the graph itself fails, nothing that the graph did is kept: the call runs in eager from its beginning, and raises the
 program's own exception from the program's own lines.
 
-That is the same only if the graph left no trace.  Side effects in Python come after the graph in any case, and small
-buffers of modules that the graph writes are put back.  A graph that writes to other inputs, or does not run on the CPU
-alone, is not given any expectations.
+This is equivalent only if the graph has no side effects.  Side effects in Python always come after the graph, and small
+buffers of modules that the graph writes are restored.  A graph that writes to other inputs, or does not run only on the
+CPU, gets no assumed branches.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _NORMALIZERS = tuple(
 
 
 def leaves_no_trace(tr: Tracer) -> bool:
-    """Whether nothing but its results tells that the recorded graph has run, or what it writes can be put back.
+    """Whether the recorded graph has no effect besides its results, or its writes can be undone.
 
     Put back are small buffers of modules, as those of batch norms: ``tr.put_back``, in the order of the inputs.
     """
@@ -151,7 +151,7 @@ class Rerun:
     def __call__(self, before: _Before, error: Exception | None, arguments: tuple, cells: tuple) -> Any:
         before.restore()
         code = self.code
-        logs.emit("graph_breaks", f"{code.co_qualname} runs in eager", "a branch that only raises has been taken")
+        logs.emit("graph_breaks", f"{code.co_qualname} runs in eager", "the call took a branch that only raises")
         function = types.FunctionType(code, self.namespace, code.co_name, None, cells)
         positional, named = _sorted_out(code, arguments)
         previous = ti.set_eval_frame(None)
@@ -172,7 +172,7 @@ starts_again(Rerun.__call__)
 
 
 class _Before:
-    """What a graph may change besides its results, as it was."""
+    """The state that a graph may change besides its results, before it runs."""
 
     def __init__(self, *written: torch.Tensor) -> None:
         self.random = torch.default_generator.get_state()
@@ -205,7 +205,7 @@ def _sorted_out(code: types.CodeType, arguments: tuple) -> tuple[list[Any], dict
 class Check:
     """The lines of a frame function that run a graph under expectations.
 
-    Where the frame goes on after the graph (``ends`` is false), the function returns whether it does, and the values.
+    If the frame continues after the graph (``ends`` is false), the function returns whether it does, and the values.
     """
 
     def __init__(

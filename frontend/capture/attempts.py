@@ -38,8 +38,8 @@ class Assumptions:
     """What an attempt takes for granted."""
 
     symbolic: bool = False  # whether a size or number is symbolic, so that there is a ShapeEnv
-    may_expect: bool = True  # branches that only raise are taken for not taken (assumed_branches.py)
-    may_put_off: bool = True  # class statements wait until somebody needs the class (values/local_classes.py)
+    may_expect: bool = True  # branches that only raise are assumed not to be taken (assumed_branches.py)
+    may_put_off: bool = True  # class statements wait until the class is needed (values/local_classes.py)
     floats: frozenset[str] = frozenset()  # where the floats come from that are constants because a backend needs that
     ran: int = 0  # how often code of the program had to run for real before
     stop: Stop | None = None

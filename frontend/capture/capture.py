@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 from torchmux.config import config
+from torchmux.stages import collecting
 from torchmux.torch_internals.tracer_stand_in import tracer_stand_in
 
 from .. import breaks, logs
@@ -43,7 +43,7 @@ def capture(
     user wants a graph of just this frame.  Raises GraphBreak when nothing of the frame can be captured, or, with
     ``fullgraph``, at the first break; LeftToEager where it had better run in eager.
     """
-    started = time.perf_counter()
+    seconds: dict[str, float] = {}
     seen = dict(state.seen)
 
     def attempt(assumptions: Assumptions) -> Captured:
@@ -71,9 +71,9 @@ def capture(
         finally:
             tr.let_go()
 
-    with tracer_stand_in():
+    with collecting(seconds, "capture"), tracer_stand_in():
         captured = attempts.run(state.assumptions, attempt, logs.place(frame.f_code), state.remember)
-    captured.capture_seconds = time.perf_counter() - started
+    captured.capture_seconds = seconds["capture"]
     assert captured.code is not None
     stands_for(captured.code, frame.f_code)
     logs.captured(frame.f_code, captured)
@@ -133,7 +133,7 @@ def _stop_before(tr: Trace, broke: GraphBreak, fullgraph: bool) -> Stop:
 def _check_resumable(tr: Trace, broke: GraphBreak) -> None:
     """Raise the break where the frame cannot be resumed after it, or need not be."""
     if in_handler(tr.root.program, tr.break_index):
-        broke.reason += " (while an exception is being handled, where a frame cannot be resumed)"
+        broke.reason += " (inside an exception handler, where a frame cannot be resumed)"
         raise broke
     if not tr.op_count and broke.kind in (breaks.EXCEPTION, breaks.OPERATOR_FAILED):
         raise broke  # eager raises the exception, and there is no graph to keep

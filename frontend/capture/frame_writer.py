@@ -1,7 +1,7 @@
 """Writes the Python function that runs in place of the captured part of a frame.
 
-It loads the graph's inputs, calls the compiled graph, replays side effects and rebuilds what lives on.  Being plain
-source text, it is the same for every CPython version and can be read (``TORCHMUX_LOGS=bytecode``).
+It loads the graph's inputs, calls the compiled graph, replays side effects and rebuilds the values that outlive
+it.  As plain source text, it is the same for every CPython version and readable (``TORCHMUX_LOGS=bytecode``).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _FEW_INPUTS = 4  # are loaded as fast one by one
 
 
 class Output(FrameWriter):
-    """The function under construction: ``before`` runs ahead of the graph, ``after`` behind it."""
+    """The function under construction: ``before`` runs before the graph, and ``after`` after it."""
 
     def __init__(self, tr: Tracer) -> None:
         self.tr = tr
         self.names = Names()
         self.before: list[str] = []
         self.after: list[str] = []
-        self.late: list[str] = []  # behind the side effects
+        self.late: list[str] = []  # after the side effects
         self.arguments: dict[tuple[str, str], str] = {}  # ("local" | "cell", name) -> parameter
         self.loader = Loader(self.names, self.before, self._root)
         self.graph_outputs: list[GraphValue] = []
@@ -65,7 +65,7 @@ class Output(FrameWriter):
         return self.loader.load(source)
 
     def value(self, value: Value) -> str:
-        """The expression that is this value behind the graph; one object stays one object."""
+        """The expression for this value after the graph; one object stays one object."""
         known = self._memo.get(value)
         if known is _BUILDING:
             raise GraphBreak(NOT_REBUILDABLE, f"{value.describe()} contains itself")
@@ -86,7 +86,7 @@ class Output(FrameWriter):
         return text
 
     def hide(self, stack: list[Value], visible: list[Value]) -> None:
-        """Iterators of loops that go on after the graph may be objects of ours, as nothing but the loop has them."""
+        """Iterators of loops that continue after the graph may be torchmux's objects: only the loop holds them."""
         pending = [value for value in stack if value not in visible]
         self.direct.update(pending)
         while pending:
@@ -132,7 +132,7 @@ class Output(FrameWriter):
         name = self._outputs.get(value)
         if name is None:
             if value.node.graph is not self.tr.main:
-                raise GraphBreak(REGION, f"{value.describe()} is kept beyond the region that it was made in")
+                raise GraphBreak(REGION, f"{value.describe()} outlives the region that created it")
             name = self._outputs[value] = f"out{len(self.graph_outputs)}"
             self.graph_outputs.append(value)
         return name

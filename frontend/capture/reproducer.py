@@ -1,4 +1,4 @@
-"""A program that compiles one captured graph, for whoever has to mend a backend that failed to."""
+"""A program that compiles one captured graph, for the developer of a backend that failed to compile it."""
 
 from __future__ import annotations
 
@@ -40,14 +40,16 @@ def write(backend: str, gm: Any, text: str, inputs: list) -> tuple[Path, bool] |
     """
     body = text.strip("\n").split("\n")
     start = next((i for i, line in enumerate(body) if line.startswith("def ")), 0)
-    # parts of the graph are graphs of their own, or it uses what only a capture of the original program gives
+    # parts of the graph are separate graphs, or it uses what only a capture of the original program provides
     runs = not any(word in text for word in ("self.", "_enter_autocast"))
     program = _PROGRAM.format(
         backend=backend,
         version=__version__,
         torch_version=torch.__version__,
         imports="\n".join(_imports(gm)),
-        note="" if runs else "\n# This is to read: the graph refers to what cannot be written here.",
+        note=""
+        if runs
+        else "\n# This program is only for reading: the graph refers to objects that cannot be written as text.",
         forward="\n".join("    " + line if line.strip() else "" for line in body[start:]),
         inputs="\n".join(f"    {_make(value)}," for value in inputs),
     )

@@ -1,7 +1,7 @@
-"""Exceptions leave compiled code with the traceback that eager would have given them, as far as that can be told.
+"""Exceptions leave compiled code with eager's traceback, as far as it can be reconstructed.
 
-Three things differ when compiled code runs: frames of torchmux stand between the program's own, a function that broke
-its graph is two frames, and an operator of a graph is called from no line of the program.
+Compiled code differs in three ways: frames of torchmux appear between the program's own, a function with a graph break
+is two frames, and no line of the program calls an operator of a graph.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def stands_for(trampoline: types.CodeType, code: types.CodeType) -> None:
 
 
 def starts_again(function: Any) -> None:
-    """Note that ``function`` calls what the compiled frame before it stands for."""
+    """Record that ``function`` calls what the compiled frame before it replaces."""
     _starts_again.set(function.__code__, True)
 
 
 def _goes_on(code: types.CodeType) -> bool:
-    """Whether this is the rest of a function, called by what came before it."""
+    """Whether this is the rest of a function, called by its first part."""
     return resume_origin(code) is not None or _trampolines.get(code) is not None
 
 
@@ -50,7 +50,7 @@ def _own_folders() -> tuple[str, ...]:
 def tidy(error: BaseException) -> None:
     """Take torchmux's frames out of the traceback of ``error``, and put in the lines of the program's operators.
 
-    ``config.verbose`` leaves it as it is.  To be called where ``error`` is caught and raised again.
+    ``config.verbose`` leaves it unchanged.  Call this where ``error`` is caught and raised again.
     """
     if config.verbose:
         return
@@ -64,10 +64,10 @@ def tidy(error: BaseException) -> None:
                 continue
             seen.add(id(each))
             each.__traceback__ = _tidied(each, own)
-            if not isinstance(each, CompilationFailed):  # how a backend came to fail is for whoever mends it
+            if not isinstance(each, CompilationFailed):  # the details of a backend's failure are for its developers
                 pending += [each.__cause__, each.__context__]
     except RecursionError:
-        pass  # too little room to work in: the traceback stays as it is
+        pass  # there is too little stack or memory left: the traceback stays unchanged
     finally:
         ti.set_eval_frame(previous)
 
@@ -156,7 +156,7 @@ def _raise() -> Any:
 
 
 def _frame(file: str, line: int, name: str) -> types.FrameType:
-    """A frame that stands at a line of the program, for a call that was captured and so never made."""
+    """A frame at a line of the program, for a call that was captured and so never made."""
     code = _raise.__code__.replace(co_filename=file, co_firstlineno=line, co_name=name, co_qualname=name)
     try:
         types.FunctionType(code, {"__name__": name})()

@@ -1,4 +1,4 @@
-"""``config.verify_correctness``: each graph's first call is compared with eager before its results are used."""
+"""``config.verify_correctness``: compares each graph's first call with eager before its results are used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TOLERATED = 10.0
 
 
 class Verified:
-    """A compiled graph that is run beside the captured one when it is called first.
+    """A compiled graph that runs together with the captured one at its first call.
 
     Both run on copies of the inputs, under the same random state, and with gradients if the graph trains; results,
     gradients and what became of the inputs must agree.
@@ -39,7 +39,7 @@ class Verified:
         theirs = _Outcome(self.captured.forward, args)
         if len(ours.values) != len(theirs.values):
             raise NumericsError(
-                f"{self.backend} returned {len(ours.results)} results for a graph that has {len(theirs.results)}."
+                f"{self.backend} returned {len(ours.results)} results for a graph with {len(theirs.results)} results."
             )
         reference: _Outcome | None = None
         for place, (mine, wanted) in enumerate(zip(ours.values, theirs.values, strict=True)):
@@ -53,14 +53,14 @@ class Verified:
                     continue
                 difference = f"differs by up to {difference:.3g}"
             raise NumericsError(
-                f"config.verify_correctness: {self._name(place, len(theirs.results), args)} of {self.backend} is not "
-                f"that of eager: it {difference}. backend='eager' runs the same graph without a compiler."
+                f"config.verify_correctness: {self._name(place, len(theirs.results), args)} of {self.backend} does not "
+                f"match eager: it {difference}. backend='eager' runs the same graph without a compiler."
             )
 
     def _name(self, place: int, results: int, args: Sequence[Any]) -> str:
         placeholders = [node.name for node in self.captured.graph.nodes if node.op == "placeholder"]
         if place >= results:
-            kind = "the gradient of" if place >= results + len(args) else "what it leaves in"
+            kind = "the gradient of" if place >= results + len(args) else "the value it leaves in"
             return f"{kind} input {placeholders[(place - results) % len(args)]}"
         (output,) = (node for node in self.captured.graph.nodes if node.op == "output")
         node = output.args[0][place]
@@ -131,7 +131,7 @@ def _difference(mine: Any, wanted: Any) -> str | float | None:
     mine, wanted = mine.detach(), wanted.detach()
     if not wanted.is_floating_point() and not wanted.is_complex():
         different = int((mine != wanted).sum())
-        return f"has other values in {different} of {wanted.numel()} places" if different else None
+        return f"has different values in {different} of {wanted.numel()} positions" if different else None
     try:
         torch.testing.assert_close(mine, wanted, equal_nan=True)
     except AssertionError:

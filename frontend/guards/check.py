@@ -1,8 +1,8 @@
-"""The check that runs before compiled code is used again.
+"""The check that runs before compiled code is reused.
 
-All guards of a trace are printed into one Python function that loads every path once, checks arguments first, and hands
-all tensors to one C++ call.  When no compiled code fits, the same guards are evaluated one at a time to say in words
-which of them failed.
+All guards of a trace are printed into one Python function that loads every path once, checks arguments first, and
+passes all tensors to one C++ call.  If no compiled code matches, the same guards are evaluated one at a time to say in
+words which of them failed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class CompiledGuards:
         self._global_state = guards.global_state
         self._devices = guards.devices
         self._state = ti.GlobalStateGuard()
-        # the arguments first, as they change from call to call; the check of all also tells that no two are one
+        # the arguments first, because they change between calls; the common check also detects that two became one
         tensors = sorted(guards.tensors.values(), key=lambda t: not isinstance(t.source, Argument))
         own = [t for t in tensors if isinstance(t.source, Argument)]
         self.tensor_checks = [
@@ -121,7 +121,7 @@ class CompiledGuards:
             self._failing_tensor(frame_locals)
             or self._failing_shape(frame_locals)
             or "global state (grad mode, torch modes, autocast, default dtype, determinism or thread count) changed, "
-            "or two inputs became one object"
+            "or two inputs became the same object"
         )
 
     def _failing_tensor(self, frame_locals: dict) -> str:
@@ -184,12 +184,12 @@ def evaluate(guard: Guard, frame_locals: dict) -> tuple[Any, bool]:
 
 
 def _shape_in_words(condition: ShapeCondition, scope: dict[str, Any]) -> str:
-    """A condition on sizes that does not hold, with the sizes as they are now and the line that needs it."""
+    """A condition on sizes that does not hold, with the current sizes and the line that needs it."""
     parts = sorted(condition.parts(), key=lambda part: part.text)
     now = [eval(part.text, scope) for part in parts]
     if condition.is_lower_bound:
         (part,), (size,) = parts, now
-        return f"size {part.index} of {part.source.words()} is {size}; sizes 0 and 1 are compiled apart from others"
+        return f"size {part.index} of {part.source.words()} is {size}; sizes 0 and 1 are compiled separately"
     where = f", which {condition.where} needs" if condition.where else ""
     values = ", ".join(f"{part.words()} is {value}" for part, value in zip(parts, now, strict=True))
     return f"shape condition {condition.words()} no longer holds{where} (now {values})"

@@ -1,7 +1,7 @@
 """``options={"guard_filter_fn": ...}``: the user takes responsibility for guards that are not to be checked.
 
-The function gets one entry per guard and answers with a list of what to keep, as with ``torch.compile``, so that
-``torch.compiler.skip_guard_on_globals_unsafe`` and its kin work here.
+The function receives one entry per guard and returns a list of those to keep, as with ``torch.compile``, so
+``torch.compiler.skip_guard_on_globals_unsafe`` and similar functions work here.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def filter_guards(guards: GuardSet, keep: Callable[[Sequence[GuardFilterEntry]],
     entries.append(GuardFilterEntry("", False, None, "SHAPE_ENV", (), False, nowhere))
     answer = list(keep(entries))
     if len(answer) != len(entries):
-        raise InvalidOption(f"guard_filter_fn answered with {len(answer)} values for {len(entries)} guards.")
+        raise InvalidOption(f"guard_filter_fn returned {len(answer)} values for {len(entries)} guards.")
     wanted = iter(answer)
     guards.guards = {guard: None for guard in plain if next(wanted)}
     guards.tensors = {source: tensor for source, tensor in tensors if next(wanted)}

@@ -105,7 +105,7 @@ class GuardSet:
     tensors: dict[Source, TensorGuard] = field(default_factory=dict)
     global_state: bool = True  # whether grad mode, torch's modes and the like are checked
     devices: tuple = ()  # the default devices in force, see torch_internals.default_devices
-    distinct: list[list[Source]] = field(default_factory=list)  # groups of objects no two of which may be one
+    distinct: list[list[Source]] = field(default_factory=list)  # groups of objects that must all differ
     shape_conditions: list[ShapeCondition] = field(default_factory=list)
     shape_roots: dict[str, Source] = field(default_factory=dict)
     shape_namespace: dict[str, Any] = field(default_factory=dict)

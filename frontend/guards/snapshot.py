@@ -1,12 +1,12 @@
-"""Checks the guards on a model's structure at once, by whether anything was written to the model.
+"""Checks the guards on a model's structure together, by detecting writes to the model.
 
 Most guards of a large model are about its modules: their classes, submodules, flags, hooks, where the parameters are.
-While a :class:`~.write_watch.Watch` says that nobody wrote to any of them, those guards hold as they held before, and
-what is left to check are the arguments, the global state, what else the program read, and the tensors themselves, whose
+While a :class:`~.write_watch.Watch` reports that none of them was written to, these guards still hold.  The remaining
+checks are the arguments, the global state, everything else that the program read, and the tensors themselves, whose
 sizes and types can change without a write to a module.
 
-A snapshot keeps modules and parameters alive, so the compiled callable that owns the model keeps it, and nothing else:
-guards only refer to it weakly, and only modules that belong to the owner's are in it.
+A snapshot keeps modules and parameters alive, so only the compiled callable that owns the model holds it.  Guards refer
+to it weakly, and it contains only modules that belong to the owner.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class SnapshotCheck:
         try:
             volatile = {key for key, times in self._changes.items() if times > 1}
             snapshot = _take(self._guards, frame_locals, record.root, volatile)
-        except Exception:  # the hook would take it for a failed guard
+        except Exception:  # the hook would treat it as a failed guard
             log.warning("torchmux checks %d guards one by one", len(self._guards.conditions), exc_info=True)
             self._patience = sys.maxsize
             return

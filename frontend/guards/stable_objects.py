@@ -206,7 +206,7 @@ def _static(cls: type, name: str) -> Any:
 
 
 def _is_found_as_it_is(raw: Any) -> bool:
-    """Whether reading a class attribute gives what stands in the class."""
+    """Whether reading a class attribute returns what the class holds."""
     return raw is not OPEN and (isinstance(raw, types.FunctionType | property) or not hasattr(type(raw), "__get__"))
 
 

@@ -1,15 +1,15 @@
-"""Watches: whether objects and dictionaries are as they were, for a few nanoseconds each.
+"""Watches: detect changes of objects and dictionaries, at a few nanoseconds each.
 
-To look at every attribute of every module again costs a call of a large model more than all else that the frontend
-does.  CPython up to 3.13 knows whether a dictionary was written to, whichever way: every write gives it a version that
-no dictionary ever had (PEP 509); where 3.13 keeps attributes in the object itself, they are one word each.  Which class
-an object has, and which dictionary is its ``__dict__``, are words in its header.  A :class:`Watch` notes such words and
-compares all of them in one vectorized read.
+Checking every attribute of every module again would cost a call of a large model more than everything else in the
+frontend.  CPython up to 3.13 records every write to a dictionary: each write gives it a version that no dictionary had
+before (PEP 509).  Where 3.13 keeps attributes in the object itself, they are one word each.  An object's class and its
+``__dict__`` are words in its header.  A :class:`Watch` records such words and compares all of them in one vectorized
+read.
 
-Every object whose words are noted is kept alive by the watch, so no read is ever outside a live object.  Where a word
-lies is found out, and every way to write is tried, on this interpreter before the first use; if anything is not as
-expected, :func:`is_available` is false and nothing is ever watched.  Dictionary watchers, which are public, do not do:
-3.13 does not tell them when an attribute is stored.
+The watch keeps every object whose words it records alive, so no read is ever outside a live object.  Before the first
+use, the positions of the words are determined, and every way to write is tried, on this interpreter.  If anything is
+not as expected, :func:`is_available` is false and nothing is ever watched.  The public dictionary watchers are not
+enough: 3.13 does not notify them when an attribute is stored.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ import sys
 from typing import Any
 
 _WORD = 8
-_FIRST = 4096  # no object lies in the first page
+_FIRST = 4096  # no object is in the first page
 _CLASS = _WORD  # from an object's address to its class
 _INLINE_VALUES = 1 << 2 if sys.version_info >= (3, 13) else 0  # Py_TPFLAGS_INLINE_VALUES
-_VERSION = 3 * _WORD  # from a dictionary's address to its version: behind the header and the number of items
+_VERSION = 3 * _WORD  # from a dictionary's address to its version: after the header and the number of items
 
 
 class Watch:
-    """What is noted here stands as it was when it was noted.  Note first, read afterwards."""
+    """A record of words at the time they are added.  Add first, then read the objects."""
 
     def __init__(self) -> None:
         self._words: dict[int, int] = {}  # address -> what stands there
         self._kept: list[Any] = []
-        self._held: list[Any] = []  # what the words name, so that nothing else can come to lie at the same address
+        self._held: list[Any] = []  # the objects of the words, so that nothing else can get the same address
         self._indices: Any = None
         self._expected = b""
 
@@ -53,7 +53,7 @@ class Watch:
         """Note all attributes that are in the ``__dict__`` of an object."""
         self.contents(namespace)
         if type(obj).__flags__ & _INLINE_VALUES:
-            # they may lie in the object, where a store gives the dictionary no new version
+            # they may be in the object, where a store gives the dictionary no new version
             self._held.extend(namespace.values())
             start = id(obj) + type(obj).__basicsize__
             for number in range(1 + (_read(start) & 0xFF)):  # how many is the first byte of a head of one word
@@ -160,7 +160,7 @@ def is_available() -> bool:
 
 
 def is_noticed(write: Any, attributes: int) -> bool:
-    """Whether a watch tells that this was done to an object with some more attributes."""
+    """Whether a watch detects this operation on an object with some more attributes."""
 
     class Trial(_Trial):
         def method(self) -> Any:
@@ -190,7 +190,7 @@ def _store(obj: Any, value: int) -> None:
 
 
 def _more(obj: Any, attributes: int) -> None:
-    """So many attributes do not lie in the object itself."""
+    """This many attributes are not stored in the object itself."""
     for number in range(attributes):
         setattr(obj, f"x{number}", number)
 

@@ -271,7 +271,7 @@ def _outside(function: Any) -> None:
     """These act on the world outside the graph, so they run between graphs."""
 
     def refuse(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
-        raise GraphBreak(breaks.C_FUNCTION, f"{function.__name__}() acts on the world outside the graph")
+        raise GraphBreak(breaks.C_FUNCTION, f"{function.__name__}() has effects outside the graph")
 
     handles(function)(refuse)
 
@@ -373,7 +373,7 @@ def scalar_new(tr: Tracer, cls: Value, *args: Value) -> Value:
 
 @handles(type.__new__, type.__init__, builtins.__build_class__)
 def make_class(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
-    raise GraphBreak(breaks.C_FUNCTION, "making a class")
+    raise GraphBreak(breaks.C_FUNCTION, "creating a class")
 
 
 # --- functools, operator ------------------------------------------------------------------------------------------
@@ -384,7 +384,7 @@ def update_wrapper(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
     return tr.wrap(polyfills.functools_.update_wrapper, None).call(tr, list(args), kwargs)
 
 
-# It keeps what it has compiled in a cache, which is no business of the program's.
+# It keeps compiled patterns in a cache, which the program does not see.
 @handles(re._compile)  # type: ignore[attr-defined]
 def compile_pattern(tr: Tracer, pattern: Value, flags: Value) -> Value:
     if not pattern.is_const():
@@ -395,7 +395,7 @@ def compile_pattern(tr: Tracer, pattern: Value, flags: Value) -> Value:
 # A generic function looks its implementations up in a cache of weak references, by the class of its argument.
 def dispatch(tr: Tracer, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if function.fn is None or len(args) != 1 or kwargs or not isinstance(args[0], ClassValue):
-        raise GraphBreak(breaks.C_FUNCTION, "dispatch of a generic function made in the compiled function")
+        raise GraphBreak(breaks.C_FUNCTION, "dispatch of a generic function that the compiled function creates")
     cls, base = args[0].obj, function.source or Const(function.fn, function.qualname)
     found = function.fn(cls)
     tr.guards.add(Dispatches(base, cls, found))

@@ -130,7 +130,7 @@ def constant(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 @constructs(type)
 def type_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     if len(args) != 1:
-        raise GraphBreak(breaks.C_FUNCTION, "making a class with type()")
+        raise GraphBreak(breaks.C_FUNCTION, "creating a class with type()")
     return tr.lift(args[0].pytype())
 
 
@@ -149,7 +149,8 @@ def super_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     assert own is not None
     first = frame.code.co_varnames[0]
     owner = frame.cells[first].read(tr) if first in frame.cells else frame.locals.get(first) or tr.load_argument(first)
-    return SuperValue(own.real(), owner)  # type: ignore[arg-type]
+    assert owner is not None
+    return SuperValue(own.real(), owner)
 
 
 @constructs(enumerate)
@@ -198,7 +199,7 @@ def mapping_proxy(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 
 @constructs(property, staticmethod, classmethod, functools.cached_property)
 def descriptor(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
-    raise GraphBreak(breaks.C_FUNCTION, f"making a {cls.__name__}")
+    raise GraphBreak(breaks.C_FUNCTION, f"creating a {cls.__name__}")
 
 
 @constructs(torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
@@ -213,7 +214,7 @@ def tensor(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _frozen_parameter(tr: Tracer, data: Value = NONE, requires_grad: Value = TRUE) -> Value | None:
-    """A parameter that wants no gradient: the same data in an object of its own."""
+    """A parameter that requires no gradient: the same data in a new object."""
     if not isinstance(data, TensorValue) or requires_grad.truth(tr):
         return None
     made = tr.emit("call_method", "detach", [data], {})

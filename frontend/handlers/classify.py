@@ -1,6 +1,7 @@
-"""Which torch callables are operators of the graph, which are ordinary Python to trace through, which end the graph.
+"""Decides which torch callables are operators of the graph, which are ordinary Python to trace, and which end the
+graph.
 
-An operator is what computes tensors from tensors without touching any other state: the C functions of the public
+An operator computes tensors from tensors without any other state: the C functions of the public
 namespaces, and the Python functions of ``torch.nn.functional`` and ``torch.functional``, which backends expect whole.
 """
 
@@ -295,15 +296,15 @@ _REFUSED = {
     "torch.multiprocessing": "starts processes",
     "torch._higher_order_ops": "takes functions as operands",
     "torch.func": "transforms functions",
-    "torch.random": "works on global random state",
+    "torch.random": "uses global random state",
     "torch.serialization": "reads files",
-    "torch.cuda": "works on the device's state",
+    "torch.cuda": "uses the device's state",
     "torchmux": "belongs to torchmux",
     "logging": "writes a log",
     "warnings": "issues a warning",
     "traceback": "inspects the running program",
-    "random": "works on global random state",
-    "threading": "works on threads",
+    "random": "uses global random state",
+    "threading": "uses threads",
     "subprocess": "starts processes",
     "numpy": "computes outside torch",
 }
@@ -334,7 +335,7 @@ _SETTLED = frozenset({"torch", "torchmux", *sys.stdlib_module_names})
 
 @functools.cache
 def is_settled(module: str) -> bool:
-    """Whether a module's classes and functions stay what they are: nobody patches the library itself."""
+    """Whether a module's classes and functions never change: programs do not patch the library itself."""
     return module.partition(".")[0] in _SETTLED and module != "__main__"
 
 

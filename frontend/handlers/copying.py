@@ -1,4 +1,4 @@
-"""``copy.copy`` and ``copy.deepcopy`` over values; ``copy``'s own code would ask every object for its address."""
+"""``copy.copy`` and ``copy.deepcopy`` over values; ``copy``'s own code would read the address of every object."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ def deepcopy(tr: Tracer, x: Value, *memo: Value) -> Value:
     if not memo:
         return _deep(tr, x, {})
     if not isinstance(memo[0], MemoValue):
-        raise GraphBreak(breaks.C_FUNCTION, "copy.deepcopy with a memo of the program's own")
+        raise GraphBreak(breaks.C_FUNCTION, "copy.deepcopy with a memo that the program provides")
     return _deep(tr, x, memo[0].copies)
 
 
 class MemoValue(Value):
-    """What ``__deepcopy__`` is given, to hand it on: which copies there are already."""
+    """The memo that ``__deepcopy__`` receives and passes on: the copies that already exist."""
 
     __slots__ = ("copies",)
 
@@ -152,7 +152,7 @@ def _object(tr: Tracer, value: ObjectValue, memo: dict[Value, Value]) -> Value:
 
 
 def _namespace(tr: Tracer, value: InstanceDictValue, memo: dict[Value, Value]) -> Value:
-    """``obj.__dict__``: the copy is a dictionary of its own, which belongs to no object."""
+    """``obj.__dict__``: the copy is a separate dictionary, which belongs to no object."""
     made = memo[value] = DictValue({})
     for key, element in _attributes(tr, value.owner):
         made.setitem(tr, ConstValue(key), _deep(tr, element, memo))

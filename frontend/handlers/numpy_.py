@@ -1,4 +1,4 @@
-"""Calling the classes of NumPy's numbers."""
+"""Calls of NumPy's scalar classes."""
 
 from __future__ import annotations
 

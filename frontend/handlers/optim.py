@@ -1,4 +1,4 @@
-"""``torch.optim``: the state that an optimizer keeps for each parameter is made before its step is captured."""
+"""``torch.optim``: the state that an optimizer keeps for each parameter is created before its step is captured."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ FALSE = ConstValue(False)
 def _initialized(function: Any) -> None:
     """An optimizer's ``_init_group``: it collects tensors in lists, and makes the state of parameters that have none.
 
-    Traced as it is, the first step would be one graph and all others, which find the state made, another.  Making the
-    state is the first thing that a step does, so doing it ahead of the graph changes nothing that can be seen.
+    Traced unchanged, the first step would be one graph, and all others, which find existing state, another.  Creating
+    the state is the first thing that a step does, so creating it before the graph has no visible effect.
     """
-    lists = function.__code__.co_argcount - 2  # beside the optimizer and the group
+    lists = function.__code__.co_argcount - 2  # besides the optimizer and the group
 
     def init_group(tr: Tracer, optimizer: Value, *args: Value, **kwargs: Value) -> Value:
         real = optimizer.real()

@@ -104,7 +104,7 @@ CALL_ORDER: tuple[Callable[[Tracer, Any], Meaning | None], ...] = (
 
 
 def polyfill_of(tr: Tracer, obj: Any) -> Value | None:
-    """The plain Python function or class that is traced in place of a C one."""
+    """The plain Python function or class that is traced instead of a C one."""
     found = polyfills.lookup(obj)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""The tables of handlers, filled by the modules beside this one."""
+"""The tables of handlers, which the other modules of this package fill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torch functions that are questions about the program, switches, or context managers rather than operators."""
+"""torch functions that are queries, switches, context managers, or nothing at all, instead of operators."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from torchmux import torch_internals as ti
 from .. import breaks
 from ..breaks import GraphBreak
 from ..values.base import Raised, Value
-from ..values.constants import ConstValue
+from ..values.constants import ConstValue, SymValue
 from ..values.containers.sequences import TupleValue
 from ..values.contexts import GRAD_CLASSES, UNKNOWN_GRAD, AutocastValue, GradModeValue, NullContextValue
+from ..values.tensors import TensorValue
 from .table import constructs, handles
 
 if TYPE_CHECKING:
     from ..trace.tracer import Tracer
 
 NONE = ConstValue(None)
-TRUE, FALSE = ConstValue(True), ConstValue(False)
+TRUE, FALSE, HALF = ConstValue(True), ConstValue(False), ConstValue(0.5)
 
 
 # --- what the program asks about itself ---------------------------------------------------------------------------
@@ -66,7 +67,7 @@ def is_tensor(tr: Tracer, value: Value) -> Value:
 def is_grad_enabled(tr: Tracer) -> Value:
     if tr.grad_enabled is UNKNOWN_GRAD:
         assert tr.region is not None
-        raise GraphBreak(breaks.REGION, f"{tr.region.what} depends on the grad mode that it will run in")
+        raise GraphBreak(breaks.REGION, f"{tr.region.what} depends on the grad mode in which it will run")
     return ConstValue(tr.grad_enabled)
 
 
@@ -127,6 +128,38 @@ def broadcast_shapes(tr: Tracer, *shapes: Value) -> Value:
     return TupleValue(result, cls=torch.Size)
 
 
+def _dropout(function: Any) -> None:
+    """Dropout that drops nothing returns its input; where sizes are symbolic, torch's Python form of it copies."""
+
+    def answer(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
+        if tr.symbolic and (unchanged := _not_dropped(tr, *args, **kwargs)) is not None:
+            return unchanged
+        return tr.emit("call_function", function, list(args), kwargs)
+
+    handles(function)(answer)
+
+
+def _not_dropped(
+    tr: Tracer,
+    input: Value | None = None,
+    p: Value = HALF,
+    training: Value = TRUE,
+    inplace: Value = FALSE,
+    train: Value | None = None,
+) -> Value | None:
+    if not isinstance(input, TensorValue) or inplace.truth(tr):
+        return None
+    rate: Any = p.const(tr) if p.is_const() or isinstance(p, SymValue) else None  # a constant to torch as well
+    if type(rate) not in (int, float, bool) or not 0 <= rate <= 1:
+        return None
+    is_empty = any(type(n) is int and n == 0 for n in input.example.shape)
+    return input if rate == 0 or is_empty or not (train or training).truth(tr) else None
+
+
+_dropout(torch.nn.functional.dropout)
+_dropout(torch.dropout)
+
+
 # --- what ends the graph ------------------------------------------------------------------------------------------
 
 
@@ -156,7 +189,7 @@ def grad_mode(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]
     previous = tr.grad_enabled
     if cls is torch.set_grad_enabled:
         mode = (args or list(kwargs.values()))[0].truth(tr)
-        tr.set_grad(mode)  # it acts at once, also without "with"
+        tr.set_grad(mode)  # it takes effect immediately, also without "with"
         return GradModeValue(cls, mode, previous)
     made = GradModeValue(cls, cls is torch.enable_grad, previous)
     if args:  # used as a decorator without parentheses
@@ -201,7 +234,7 @@ def without_torch_function(tr: Tracer, cls: type, args: list[Value], kwargs: dic
 
 @constructs(torch.Generator)
 def generator(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    raise GraphBreak(breaks.TORCH_STATE, "making a torch.Generator")
+    raise GraphBreak(breaks.TORCH_STATE, "creating a torch.Generator")
 
 
 # --- other constructors that are operators in disguise ------------------------------------------------------------

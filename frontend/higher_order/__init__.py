@@ -1,4 +1,4 @@
-"""Functions that take functions: each module traces what they are given into graphs of their own.
+"""Functions that take functions: each module traces the given functions into separate graphs.
 
-``region`` is what they share: tracing a call into a graph module, with what it takes from around it made its inputs.
+They share ``region``, which traces a call into a graph module whose inputs include the values it uses from outside.
 """

@@ -1,8 +1,8 @@
 """``torch.autograd.Function``: its forward and its backward, each traced into a graph.
 
-In the outer graph stands one call of :func:`autograd_function`, which applies a ``Function`` of our own that runs the
-two graphs.  What of the program's ``ctx`` is the same on every call (numbers, flags, what is saved where) is known
-while tracing; tensors that backward uses are carried from one graph to the other.
+The outer graph has one call to :func:`autograd_function`, which applies torchmux's own ``Function`` that runs the two
+graphs.  The parts of the program's ``ctx`` that are the same in every call (numbers, flags, which tensors are saved)
+are known during tracing; tensors that backward uses are passed from one graph to the other.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _KNOWN_TO_CTX = frozenset(dir(FunctionCtx)) | {"saved_tensors", "needs_input_gra
 
 
 class Layout(NamedTuple):
-    """What lies where in the flat arguments and results of the two graphs.
+    """The positions in the flat arguments and results of the two graphs.
 
     forward: ``(*inputs, *captures) -> (*outputs, *carried)``, backward: ``(*grads, *carried) -> (*input grads,)``.
     """
@@ -49,8 +49,8 @@ class Layout(NamedTuple):
     outputs: int
     graded: tuple[int, ...]  # the outputs whose gradients backward takes
     constant: tuple[int, ...]  # the outputs that are not differentiable
-    saved: tuple[int, ...]  # what of the carried was given to save_for_backward
-    gradients: tuple[int, ...]  # for each tensor its gradient's place among backward's results, or -1
+    saved: tuple[int, ...]  # which of the carried tensors were passed to save_for_backward
+    gradients: tuple[int, ...]  # for each tensor, the position of its gradient among backward's results, or -1
     materialize: bool  # gradients that nothing depends on are zeros, rather than missing
     once: bool
 
@@ -78,11 +78,11 @@ class GraphFunction(torch.autograd.Function):
         if layout.saved:  # to ask autograd for them fails once they are freed
             for place, tensor in zip(layout.saved, ctx.saved_tensors, strict=True):
                 carried[place] = tensor
-        # The graph was traced with gradients that are contiguous, so code that asks is told the truth.
+        # The graph was traced with contiguous gradients, so code that checks this gets the right answer.
         if any(grads[place] is None for place in layout.graded):
             raise RuntimeError(
-                "An autograd.Function with set_materialize_grads(False) was captured with a gradient; now it has none. "
-                "Mark the function that applies it with torchmux.disable."
+                "An autograd.Function with set_materialize_grads(False) was captured with a gradient, but now has "
+                "none. Mark the function that applies it with torchmux.disable."
             )
         given = [grads[place].contiguous() for place in layout.graded]
         results = ctx.backward_graph(*given, *carried)
@@ -160,7 +160,7 @@ class ContextValue(Value):
             raise GraphBreak(breaks.OPERATION, f"{name} of {self.describe()}")
         if name == "save_for_backward":
             if not all(isinstance(value, TensorValue) or _is_none(value) for value in args):
-                raise GraphBreak(breaks.OPERATION, "save_for_backward of what is no tensor")
+                raise GraphBreak(breaks.OPERATION, "save_for_backward of a value that is not a tensor")
             self.saved = args
         elif name == "mark_non_differentiable":
             self.constant = args
@@ -187,10 +187,10 @@ def apply(tr: Tracer, owner: Value, *args: Value) -> Value:
     """``cls.apply(*args)``."""
     cls = owner.real()
     if in_transform(tr):
-        raise GraphBreak(breaks.REGION, f"autograd.Function {cls.__qualname__} inside of a function transform")
+        raise GraphBreak(breaks.REGION, f"autograd.Function {cls.__qualname__} inside a function transform")
     if in_backward(tr):
         raise GraphBreak(
-            breaks.REGION, f"autograd.Function {cls.__qualname__} in backward, of which gradients are not known"
+            breaks.REGION, f"autograd.Function {cls.__qualname__} in a backward pass whose gradients are not known"
         )
     return _Application(tr, cls, list(args)).run()
 
@@ -255,7 +255,7 @@ class _Application:
         raw = self.tr.static_lookup(self.cls, name)
         value = self.tr.lift(self.cls).getattr(self.tr, name)
         if not isinstance(raw, staticmethod) or not isinstance(value, FunctionValue):
-            raise GraphBreak(breaks.REGION, f"{self.cls.__qualname__}.{name} is no static method written in Python")
+            raise GraphBreak(breaks.REGION, f"{self.cls.__qualname__}.{name} is not a static method written in Python")
         return value
 
     def _roots(self) -> list[Value]:
@@ -285,7 +285,7 @@ class _Application:
     def _backward(
         self, forward: Region, computed: list[Value], outputs: list[Value]
     ) -> tuple[Region, list[Value], bool]:
-        """The traced backward, the gradient of each tensor that ``apply`` was given, and if it is good for one use."""
+        """The traced backward, the gradient of each tensor passed to ``apply``, and whether it works only once."""
         tr, ctx = self.tr, self.ctx
         name = "backward" if self._is_default("vjp") else "vjp"
         function, once = _unmarked(tr, self._function(name))
@@ -293,7 +293,7 @@ class _Application:
         region = Region(tr, f"{self.cls.__qualname__}.{name}", pure=True, roots=[function, ctx], beside=forward)
         wanted = [value for value in computed if self._has_gradient(value)]
         if len(wanted) > 1 and not ctx.materialize:
-            raise GraphBreak(breaks.REGION, "set_materialize_grads(False): which gradients there will be is not known")
+            raise GraphBreak(breaks.REGION, "set_materialize_grads(False): it is not known which gradients exist")
         grads = iter([self._gradient(region, value) for value in wanted])
         given = [next(grads) if self._has_gradient(value) else NONE for value in outputs]
         with region, ti.disable_autocast():  # in whose region forward may run, and backward hardly ever
@@ -305,7 +305,7 @@ class _Application:
         return region, self._gradients(result), once
 
     def _has_gradient(self, output: Value) -> bool:
-        """Whether backward is given a tensor for this output of forward."""
+        """Whether backward receives a tensor for this output of forward."""
         if not isinstance(output, TensorValue) or self.ctx.materialize:
             return isinstance(output, TensorValue)
         example = output.example

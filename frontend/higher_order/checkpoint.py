@@ -1,7 +1,7 @@
-"""``torch.utils.checkpoint``: a region that the backward pass computes again instead of keeping its tensors.
+"""``torch.utils.checkpoint``: a region that the backward pass recomputes instead of keeping its tensors.
 
-The graph calls :func:`checkpointed`.  Run as it is, that checkpoints for real; a compiler that traces it gets torch's
-own marks on the operators, which tell the split into forward and backward what to recompute.
+The graph calls :func:`checkpointed`.  If the graph runs unchanged, this really checkpoints.  A compiler that traces it
+gets torch's own marks on the operators, which tell the split into forward and backward what to recompute.
 """
 
 from __future__ import annotations
@@ -93,9 +93,11 @@ def _check_rerun(tr: Tracer, region: Region, graph: GraphModule, options: Option
         with tr.fake_mode, torch.no_grad(), watch:
             graph(*examples(list(region.captures)))
         if watch.writes:
-            raise GraphBreak(breaks.REGION, f"{region.what} runs {watch.writes}, which changes its arguments each time")
+            raise GraphBreak(
+                breaks.REGION, f"{region.what} runs {watch.writes}, which changes its arguments in every run"
+            )
         if watch.random and not options.preserve_rng_state:
-            raise GraphBreak(breaks.REGION, f"{region.what} draws random numbers, and others when it is run again")
+            raise GraphBreak(breaks.REGION, f"{region.what} draws random numbers, which differ when it runs again")
 
 
 def _options(tr: Tracer, given: dict[str, Value]) -> tuple[Options, Any]:
@@ -133,6 +135,6 @@ def _real_function(tr: Tracer, value: Value) -> Any:
 def _check_reentrant(tr: Tracer, args: tuple[Value, ...], kwargs: dict[str, Value]) -> None:
     """The old way records nothing in forward, so its results require gradients if an argument does."""
     if kwargs or not all(isinstance(arg, (TensorValue, ConstValue)) for arg in args):
-        raise GraphBreak(breaks.REGION, "checkpoint with use_reentrant=True on other arguments than tensors")
+        raise GraphBreak(breaks.REGION, "checkpoint with use_reentrant=True and arguments that are not tensors")
     if tr.grad_enabled and not any(isinstance(arg, TensorValue) and arg.example.requires_grad for arg in args):
         raise GraphBreak(breaks.REGION, "checkpoint with use_reentrant=True and no argument that requires gradients")

@@ -1,4 +1,4 @@
-"""``torch.cond`` and ``while_loop``: torch's own operators over the graphs of what they choose between or repeat."""
+"""``torch.cond`` and ``while_loop``: torch's own operators over the graphs of their branches and bodies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def cond(tr: Tracer, pred: Value, true_fn: Value, false_fn: Value, operands: Val
     if not isinstance(pred, TensorValue):
         return (true_fn if pred.truth(tr) else false_fn).call(tr, given, {})
     if pred.example.numel() != 1:
-        raise GraphBreak(breaks.REGION, f"cond by {pred.describe()}, which is not one element")
+        raise GraphBreak(breaks.REGION, f"cond with {pred.describe()}, which does not have exactly one element")
     regions, outputs, structures = [], [], []
     for name, branch in (("true", true_fn), ("false", false_fn)):
         region = _region(tr, f"the {name} branch of cond", [branch, *given])
@@ -56,7 +56,7 @@ def cond(tr: Tracer, pred: Value, true_fn: Value, false_fn: Value, operands: Val
 def while_loop(tr: Tracer, cond_fn: Value, body_fn: Value, carried_inputs: Value) -> Value:
     """A loop whose end depends on the values of tensors."""
     if not tr.symbolic:
-        raise NeedsShapeEnv  # torch's operator asks for one
+        raise NeedsShapeEnv  # torch's operator requires one
     leaves, structure = flatten(tr, carried_inputs)
     _operands(tr, "while_loop", carried_inputs)
     check = _region(tr, "the condition of while_loop", [cond_fn])
@@ -84,7 +84,7 @@ def while_loop(tr: Tracer, cond_fn: Value, body_fn: Value, carried_inputs: Value
 
 def _region(tr: Tracer, what: str, roots: list[Value]) -> Region:
     if in_transform(tr):
-        raise GraphBreak(breaks.REGION, f"{what}, inside of a function transform")
+        raise GraphBreak(breaks.REGION, f"{what} inside a function transform")
     return Region(tr, what, pure=True, roots=roots)
 
 
@@ -104,14 +104,14 @@ def _parameters(tr: Tracer, region: Region, leaves: list[Value], structure: Any)
 
 
 def _tensors(region: Region, leaves: list[Value]) -> list[TensorValue]:
-    """Results that are new tensors, as torch's operators demand: not what came in, and no views."""
+    """Results that are new tensors, as torch's operators require: neither inputs nor views."""
     found: list[TensorValue] = []
     seen: list[Any] = [node.meta["example_value"] for node in (*region.captures, *region.parameters)]
     for leaf in leaves:
         if not isinstance(leaf, TensorValue):
             raise GraphBreak(breaks.REGION, f"{region.what} returns {leaf.describe()}")
         if leaf.node.graph is not region.graph or any(_share(leaf.example, other) for other in seen):
-            raise GraphBreak(breaks.REGION, f"{region.what} returns {leaf.describe()}, which is no new tensor")
+            raise GraphBreak(breaks.REGION, f"{region.what} returns {leaf.describe()}, which is not a new tensor")
         seen.append(leaf.example)
         found.append(leaf)
     return found
@@ -124,7 +124,7 @@ def _check_captures(tr: Tracer, name: str, captures: list[Node]) -> None:
         raise FloatsAreConstants(sources)
     tensors = [e for e in given if isinstance(e, torch.Tensor)]
     if any(_share(a, b) for a, b in itertools.combinations(tensors, 2)):
-        raise GraphBreak(breaks.REGION, f"{name} is given tensors that share memory")
+        raise GraphBreak(breaks.REGION, f"{name} receives tensors that share memory")
 
 
 def _share(left: Any, right: Any) -> bool:
@@ -141,7 +141,7 @@ def _check_same(what: str, left: tuple[list[TensorValue], Any], right: tuple[lis
 
 
 def _without_tuple(graph: Any) -> Any:
-    """A condition returns its one result as it is."""
+    """A condition returns its only result unchanged."""
     output = next(iter(reversed(graph.graph.nodes)))
     output.args = (output.args[0][0],)
     graph.recompile()

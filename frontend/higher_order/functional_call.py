@@ -1,6 +1,6 @@
-"""``torch.func.functional_call``: a module called with other tensors in place of its parameters and buffers.
+"""``torch.func.functional_call``: a call of a module with other tensors in place of its parameters and buffers.
 
-While the call is traced, the module's tables hold the other tensors; nothing of it is left to replay afterwards.
+While the call is traced, the module's tables hold the other tensors; nothing remains to replay afterwards.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ def _named(tr: Tracer, value: Value) -> dict[str, Value]:
     given: dict[str, Value] = {}
     for each in [value] if isinstance(value, DictValue) else value.unpack(tr):
         if not isinstance(each, DictValue):
-            raise GraphBreak(breaks.REGION, f"functional_call with {each.describe()} in place of a dictionary")
+            raise GraphBreak(breaks.REGION, f"functional_call with {each.describe()} instead of a dictionary")
         for key, tensor in zip(each.keys(tr), each.values(tr), strict=True):
             name = key.const(tr)
             if name in given or not isinstance(tensor, TensorValue):
-                raise GraphBreak(breaks.REGION, f"functional_call with {name} given twice, or not as a tensor")
+                raise GraphBreak(breaks.REGION, f"functional_call with {name} passed twice, or not as a tensor")
             given[name] = tensor
     return given
 
@@ -110,7 +110,7 @@ def _replaced(tr: Tracer, module: NNModuleValue, tensors: dict[str, Value]) -> I
             table.entries[hashed] = (table.entries[hashed][0], tensor)
         yield
         if not all(map(tr.effects.is_clean, tables)):
-            raise GraphBreak(breaks.REGION, f"{module.describe()} replaces its buffers while functional_call does too")
+            raise GraphBreak(breaks.REGION, f"{module.describe()} replaces its buffers, and so does functional_call")
     finally:
         for table, hashed, entry in reversed(kept):
             table.entries[hashed] = entry
@@ -132,6 +132,9 @@ def _table(tr: Tracer, module: NNModuleValue, name: str) -> DictValue:
     for kind in ("_parameters", "_buffers"):
         if last in owner.obj.__dict__[kind]:
             table = tr.wrap(owner.obj.__dict__[kind], owner.source and Attr(owner.source, kind))
+            assert isinstance(table, DictValue)
             if tr.effects.is_clean(table):
-                return table  # type: ignore[return-value]
-    raise GraphBreak(breaks.REGION, f"functional_call with {name}, which {module.describe()} does not have as it was")
+                return table
+    raise GraphBreak(
+        breaks.REGION, f"functional_call with {name}, which {module.describe()} no longer has in its original form"
+    )

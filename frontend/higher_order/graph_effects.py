@@ -1,4 +1,4 @@
-"""What a graph does beside computing: whether it draws random numbers, and which operators write to their arguments."""
+"""The side effects of a graph: whether it draws random numbers, and which operators write to their arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TRAINING = 5
 
 
 class Watch(ti.TorchDispatchMode):
-    """Active inside of a fake mode while a graph is run on fake tensors."""
+    """Active inside a fake mode while a graph runs on fake tensors."""
 
     def __init__(self) -> None:
         super().__init__()

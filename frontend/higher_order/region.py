@@ -1,12 +1,12 @@
-"""Tracing a call into a graph of its own, which an operator of the outer graph then runs.
+"""Traces a call into a separate graph, which an operator of the outer graph then runs.
 
-While a region is open, operators are recorded into its graph.  A tensor or symbolic number from around it that they
-use becomes an input, a *capture*; tensors read from outside of the program become inputs of the whole graph as ever,
-and captures of the region.  Guards and the rest of the trace are shared.
+While a region is open, operators are recorded into its graph.  A tensor or symbolic number from outside that they use
+becomes an input, a *capture*.  Tensors from outside the program become inputs of the whole graph as usual, and captures
+of the region.  Guards and the rest of the trace are shared.
 
-A region is left as it was entered: an exception that would leave it, a context that stays open and a tensor from
-outside that is changed in place end the graph.  A region that does not run exactly once where it stands (a branch, a
-backward pass) must be *pure*: it may change no object that exists outside of it.
+A region ends in the state in which it started: an exception that would leave it, a context that stays open, and an
+in-place change of a tensor from outside end the graph.  A region that does not run exactly once at its position (a
+branch, a backward pass) must be *pure*: it must not change objects that exist outside it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torchmux import torch_internals as ti
 from .. import breaks
 from ..breaks import GraphBreak
 from ..values.base import GraphValue, Raised, Value
-from ..values.constants import sym_result
+from ..values.constants import SymValue, sym_result
 from ..values.containers.iteration import IteratorValue
 from ..values.contexts import UNKNOWN_GRAD
 from ..values.tensors import TensorValue
@@ -38,7 +38,7 @@ class Region:
     """One graph inside another.
 
     ``what`` names it in reasons for graph breaks.  ``beside`` is an earlier, closed region whose values this one may
-    use too: the forward pass of a backward one.  ``transform`` is true inside of ``vmap`` and the like.
+    also use: the forward pass of a backward pass.  ``transform`` is true inside ``vmap`` and similar transforms.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Region:
         return sym_result(self.tr, example, node)
 
     def lift(self, node: Node) -> Node:
-        """The node of this graph that stands for ``node``, which may be one of an outer graph."""
+        """The node of this graph that represents ``node``, which may belong to an outer graph."""
         if node.graph is self.graph:
             return node
         known = self.captures.get(node)
@@ -111,7 +111,7 @@ class Region:
             if node.graph is region.outer or (region.beside is not None and node.graph is region.beside.graph):
                 return
             region = region.parent
-        raise GraphBreak(breaks.REGION, f"a tensor made inside of another region is used in {self.what}")
+        raise GraphBreak(breaks.REGION, f"{self.what} uses a tensor that another region created")
 
     # --- while it is open ------------------------------------------------------------------------------------------
 
@@ -142,20 +142,20 @@ class Region:
         ti.set_grad_enabled(bool(enabled))
 
     def grad_argument(self, enabled: Any) -> Any:
-        """What stands in the graph as the mode to set: a node, for one that is known when the graph runs."""
+        """The mode to set, as an argument in the graph: a node if the mode is known only when the graph runs."""
         if self._grad_mode is None and self.tr.grad_enabled is UNKNOWN_GRAD:
             self._grad_mode = self.graph.create_node("call_function", torch.is_grad_enabled, (), {})
         if enabled is not UNKNOWN_GRAD:
             return enabled
         if self._grad_mode is None:
-            raise GraphBreak(breaks.REGION, f"{self.what} depends on the grad mode that it will run in")
+            raise GraphBreak(breaks.REGION, f"{self.what} depends on the grad mode in which it will run")
         return self._grad_mode
 
     def changed(self, value: Value) -> None:
         """``value`` is about to change."""
         if value.source is not None or id(value) in self._outside:
             if self.pure:
-                raise GraphBreak(breaks.REGION, f"{self.what} changes {value.describe()}, which exists outside of it")
+                raise GraphBreak(breaks.REGION, f"{self.what} changes {value.describe()}, which exists outside it")
             self._changed[id(value)] = value
         if self.parent is not None:
             self.parent.changed(value)
@@ -168,7 +168,7 @@ class Region:
 
     def _refuse_iterator(self, value: Value) -> None:
         if self.pure and isinstance(value, IteratorValue):
-            raise GraphBreak(breaks.REGION, f"{self.what} is given a {value.pytype().__name__}, which it may advance")
+            raise GraphBreak(breaks.REGION, f"{self.what} receives a {value.pytype().__name__}, which it may advance")
 
     # --- the end ---------------------------------------------------------------------------------------------------
 
@@ -195,9 +195,7 @@ class Region:
         """
         for node, (example, version) in self._versions.items():
             if version != _version(example):
-                raise GraphBreak(
-                    breaks.REGION, f"{self.what} changes {node.name}, a tensor from outside of it, in place"
-                )
+                raise GraphBreak(breaks.REGION, f"{self.what} changes {node.name}, a tensor from outside it, in place")
         results = [self.lift(node) for node in outputs]
         order = list(self.captures) if captures is None else captures
         placeholders = [*self.parameters, *(self.lift(node) for node in order)]
@@ -259,15 +257,17 @@ def run_operator(tr: Tracer, target: Callable, args: tuple, fakes: tuple) -> lis
 
 
 def rebind(values: list[Any], results: list[Value]) -> None:
-    """Make values of a closed region stand for the results of the operator that runs it."""
+    """Bind values of a closed region to the results of the operator that runs it."""
     for value, result in zip(values, results, strict=True):
         if not isinstance(result, GraphValue):
-            raise GraphBreak(breaks.REGION, "a symbolic number in a region is a constant around it")
+            raise GraphBreak(breaks.REGION, "a symbolic number in a region is a constant outside it")
         value.node = result.node
         if isinstance(value, TensorValue):
-            value.example = result.example  # type: ignore[attr-defined]
+            assert isinstance(result, TensorValue)
+            value.example = result.example
         else:
-            value.sym = result.sym  # type: ignore[attr-defined]
+            assert isinstance(result, SymValue)
+            value.sym = result.sym
 
 
 def operator_name(node: Node) -> str:
@@ -286,7 +286,7 @@ def _enclosing(tr: Tracer) -> Iterator[OpenRegion]:
 
 
 def in_transform(tr: Tracer) -> bool:
-    """Whether what is traced now runs inside of ``vmap`` or a like transform."""
+    """Whether the traced code runs inside ``vmap`` or a similar transform."""
     return any(region.transform for region in _enclosing(tr))
 
 

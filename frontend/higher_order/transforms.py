@@ -1,8 +1,8 @@
 """``torch.func``: ``vmap``, ``grad``, ``vjp``, ``jvp``, the Jacobians.
 
-What is transformed becomes a graph, traced with the tensors that it sees inside of the transform: one example of a
-batch, or a tensor of its own that requires gradients.  The outer graph applies torch's own transform to that graph,
-flattened to tensors in and tensors out.
+The transformed function becomes a graph, traced with the tensors that it sees inside the transform: one example of a
+batch, or a new tensor that requires gradients.  The outer graph applies torch's own transform to that graph, with flat
+tensors as inputs and results.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class _Inside:
         self.tr = tr
         self.function = function
         self.region = Region(tr, what, pure=pure, roots=[function, *roots], transform=True)
-        self.replaced: list[Node] = []  # the tensors that parameters of the graph stand for
+        self.replaced: list[Node] = []  # the tensors that parameters of the graph represent
 
     def parameter(self, leaf: Value, make: Callable[[Any], Any]) -> Value:
         """What the function sees in place of the tensor ``leaf``: an alias of it, made by ``make``."""
@@ -234,7 +234,7 @@ class _Inside:
         return len(computed), self.region.close([*(value.arg(self.tr) for value in first), *computed])
 
     def arguments(self, graph: GraphModule, options: tuple, more: list[Node]) -> tuple[tuple, tuple]:
-        """What the operator that runs the graph is given, as nodes and as examples."""
+        """The arguments of the operator that runs the graph, as nodes and as examples."""
         operands = [*self.replaced, *more, *self.region.captures]
         return (node_of(self.tr, graph, "inside"), *options, *operands), (graph, *options, *examples(operands))
 
@@ -250,7 +250,7 @@ def _with_aux(tr: Tracer, result: Value, has_aux: bool) -> tuple[Value, list[Val
     if not has_aux:
         return result, [], None
     if not isinstance(result, TupleValue) or len(result.items(tr)) != 2:
-        raise GraphBreak(breaks.REGION, "has_aux=True, and the function does not return a pair")
+        raise GraphBreak(breaks.REGION, "has_aux=True, but the function does not return a pair")
     main, aux = result.items(tr)
     return main, *flatten(tr, aux)
 
@@ -283,7 +283,7 @@ def _in_dims(tr: Tracer, in_dims: Any, leaves: list[Value], structure: Any) -> l
     """For each leaf the dimension that is mapped over; what torch refuses, eager is left to refuse."""
     found = ti.broadcast_dims(in_dims, structure) if isinstance(in_dims, (int, tuple)) else None
     if not leaves or found is None or all(dim is None for dim in found):
-        raise GraphBreak(breaks.REGION, f"vmap with in_dims={in_dims} does not fit what it is given")
+        raise GraphBreak(breaks.REGION, f"vmap with in_dims={in_dims}, which does not match the arguments")
     for leaf, dim in zip(leaves, found, strict=True):
         if dim is not None and not (isinstance(leaf, TensorValue) and -leaf.example.dim() <= dim < leaf.example.dim()):
             raise GraphBreak(breaks.REGION, f"vmap over dimension {dim} of {leaf.describe()}")
@@ -297,7 +297,7 @@ def _out_dims(out_dims: Any, result: Value, structure: Any, count: int) -> tuple
     else:
         found = ti.broadcast_dims(out_dims, structure)
     if found is None or len(found) != count or not count:
-        raise GraphBreak(breaks.REGION, f"vmap with out_dims={out_dims} does not fit what it returns")
+        raise GraphBreak(breaks.REGION, f"vmap with out_dims={out_dims}, which does not match the results")
     return tuple(found)
 
 
@@ -309,7 +309,7 @@ class _Argnums:
         self.single = isinstance(argnums, int)
         numbers = (argnums,) if self.single else tuple(argnums)
         if not numbers or any(not -len(args) <= n < len(args) for n in numbers):
-            raise GraphBreak(breaks.REGION, f"{made.kind} with argnums={argnums} of {len(args)} arguments")
+            raise GraphBreak(breaks.REGION, f"{made.kind} with argnums={argnums} for {len(args)} arguments")
         self.positions = [n % len(args) for n in numbers]
         if len(set(self.positions)) != len(numbers):
             raise GraphBreak(breaks.REGION, f"{made.kind} with argnums={argnums}")
@@ -378,11 +378,11 @@ def jvp(
     tr: Tracer, func: Value, primals: Value, tangents_: Value, *, strict: Value = FALSE, has_aux: Value = FALSE
 ) -> Value:
     if not isinstance(primals, TupleValue) or not isinstance(tangents_, TupleValue):
-        raise GraphBreak(breaks.REGION, "jvp of what is not a tuple of primals and one of tangents")
+        raise GraphBreak(breaks.REGION, "jvp without a tuple of primals and a tuple of tangents")
     leaves, structure = flatten(tr, primals)
     moved, moved_structure = flatten(tr, tangents_)
     if structure != moved_structure or not all(isinstance(value, TensorValue) for value in moved):
-        raise GraphBreak(breaks.REGION, "jvp with tangents that do not fit the primals")
+        raise GraphBreak(breaks.REGION, "jvp with tangents that do not match the primals")
     inside = _Inside(tr, f"jvp of {func.describe()}", func, roots=[])
     given = unflatten([inside.tracked(leaf) for leaf in leaves], structure)
     result = inside.call(given.unpack(tr), {}, records=False)
@@ -418,7 +418,7 @@ def vjp(tr: Tracer, func: Value, *primals: Value, has_aux: Value = FALSE) -> Val
 
 
 class PullbackValue(Value):
-    """The function that ``vjp`` returns; it lives inside of the graph only."""
+    """The function that ``vjp`` returns; it exists only inside the graph."""
 
     __slots__ = ("node", "results", "structure")
 
@@ -439,6 +439,6 @@ class PullbackValue(Value):
             raise GraphBreak(breaks.REGION, f"{self.describe()} with these arguments")
         leaves, structure = flatten(tr, args[0])
         if structure != self.results or not all(isinstance(leaf, TensorValue) for leaf in leaves):
-            raise GraphBreak(breaks.REGION, f"{self.describe()} with gradients that do not fit the results")
+            raise GraphBreak(breaks.REGION, f"{self.describe()} with gradients that do not match the results")
         nodes = [self.node, *(leaf.arg(tr) for leaf in leaves)]
         return unflatten(run_operator(tr, pull_back, tuple(nodes), examples(nodes)), self.structure)

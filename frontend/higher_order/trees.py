@@ -1,4 +1,4 @@
-"""Containers of values as torch's pytrees: taken apart into leaves, and put together around others."""
+"""Containers of values as torch's pytrees: flattened into leaves, and rebuilt around other leaves."""
 
 from __future__ import annotations
 

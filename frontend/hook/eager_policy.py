@@ -28,12 +28,12 @@ FEW = 8  # operators; a graph of fewer saves less than its call and its guards c
 _NN = os.path.join(os.path.dirname(torch.__file__), "nn")
 _LAYERS = (os.path.join(_NN, "modules") + os.sep, os.path.join(_NN, "functional.py"))
 _OF_LAYERS = ("container.py", "transformer.py")
-_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>")  # functions of their own in CPython 3.11
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>")  # separate functions in CPython 3.11
 
-_MOST_PASSES = 2  # of a loop that get a graph of their own: each is the rest of a frame, and code of its own
+_MOST_PASSES = 2  # iterations of a loop that get their own graph: each is the rest of a frame, and separate code
 
-_broken = CodeMap()  # resume functions that begin inside of a loop -> where it has broken so far
-_after = CodeMap()  # resume functions that begin where a loop that was left to eager is exhausted
+_broken = CodeMap()  # resume functions that start inside a loop -> where it has broken so far
+_after = CodeMap()  # resume functions that start where a loop that ran in eager is exhausted
 
 
 class EagerLoop(NamedTuple):
@@ -87,9 +87,10 @@ class LeftToEager(Exception):
 
     def __init__(self, operators: int, where: str, always: bool) -> None:
         super().__init__(
-            f"it has {operators} operator(s) {where}: a graph of fewer than {FEW} saves less than it costs"
+            f"it has {operators} operator(s) {where}: a graph with fewer than {FEW} saves less than it costs"
         )
         self.always = always
+        self.operators = operators
 
 
 def check(tr: Tracer, asked_for: bool) -> None:
@@ -98,7 +99,7 @@ def check(tr: Tracer, asked_for: bool) -> None:
         return
     file = tr.code.co_filename
     if _after.get(tr.code) is not None:
-        raise LeftToEager(tr.op_count, "after a loop that was left to eager", always=True)
+        raise LeftToEager(tr.op_count, "after a loop that runs in eager", always=True)
     if not asked_for and tr.code.co_name in _COMPREHENSIONS:
         raise LeftToEager(tr.op_count, "in a comprehension that eager code runs", always=False)
     if not asked_for and file.startswith(_LAYERS):
@@ -107,4 +108,4 @@ def check(tr: Tracer, asked_for: bool) -> None:
 
 def note(reason: str) -> str:
     """``reason`` of a break, with what became of the loop around it."""
-    return f"{reason} (the loop around it is left to eager: it has little to capture in a pass)"
+    return f"{reason} (the surrounding loop runs in eager: an iteration has too little to capture)"

@@ -1,10 +1,10 @@
-"""Ctrl-C where it must not be raised: noted when it comes, raised where nothing is half done.
+"""Ctrl-C where it must not be raised: recorded when it arrives, and raised where nothing is half done.
 
-A trace runs inside modes and callbacks of torch.  KeyboardInterrupt raised in the wrong one of them leaves fake tensors
-switched on for the rest of the program, or ends the process.  Compiling a graph, which takes longer, is not protected.
+A trace runs inside modes and callbacks of torch.  A KeyboardInterrupt in the wrong one of them leaves fake tensors
+enabled for the rest of the program, or ends the process.  Compiling a graph, which takes longer, is not protected.
 
-While guards are checked, the C hook takes every exception for a guard that fails and clears it.  So a check keeps what
-comes from a signal; the frame for which no compiled code is found raises it, or the end of the call.
+While guards are checked, the C hook treats every exception as a failed guard and clears it.  A check therefore keeps
+the exception of a signal, and the frame without matching compiled code, or the end of the call, raises it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def raise_kept() -> None:
 
 
 def from_its_first_instruction(function: Any) -> Any:
-    """``function``, whose outermost ``try`` holds for the instruction too at which Python asks for signals.
+    """``function``, with an outermost ``try`` that also covers the instruction at which Python checks for signals.
 
     That is the first of every function, before any ``try`` can begin.
     """

@@ -24,7 +24,7 @@ from ..bytecode.identity import CodeMap
 
 
 def _folders(*packages: str) -> tuple[str, ...]:
-    """Where packages of torchmux lie: in one folder if it is installed, apart from each other if it is so editably."""
+    """The folders of torchmux's packages: one folder if it is installed, several for an editable install."""
     specs = map(importlib.util.find_spec, packages)
     return tuple(
         dict.fromkeys(p + os.sep for spec in specs if spec is not None for p in spec.submodule_search_locations or ())
@@ -64,14 +64,14 @@ _CALLS_THROUGH = (
     *_TORCH_SKIPPED, os.path.join(os.path.dirname(torch.__file__), "fx", "graph_module.py"), _GRAPH_MODULE,
     os.path.dirname(__file__) + os.sep,
 )  # fmt: skip
-# What these call is no part of the program's own work: handlers of logs, hooks of warnings.
+# The functions they call are not part of the program's own work: log handlers, warning hooks.
 _QUIET = tuple(
     module.__file__.removesuffix("__init__.py") for module in (logging, warnings, traceback) if module.__file__
 )
 
 
 def is_library(filename: str) -> bool:
-    """Whether frames of this file run as they are."""
+    """Whether frames of this file run in eager."""
     if filename.startswith(_TORCH_CAPTURED):
         return filename in _TORCH_SKIPPED
     if filename.startswith(_PROGRAMS):

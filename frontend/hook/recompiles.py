@@ -1,4 +1,4 @@
-"""Rules about compiling a code object again: limits, refusals, and calls that only show their sizes."""
+"""Rules for compiling a code object again: limits, refusals, and calls that only record their sizes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _states = CodeMap()  # code -> what is remembered of it under each compile() cal
 
 
 def note_state(code: types.CodeType, state: CodeState) -> None:
-    """Count the compilations of ``state`` for as long as it is there."""
+    """Count the compilations of ``state`` as long as it exists."""
     known = _states.get(code)
     if known is None:
         known = weakref.WeakSet()
@@ -40,9 +40,9 @@ def reached(state: CodeState, code: types.CodeType) -> str | None:
 
 def refusal(code: types.CodeType, reason: str) -> Unsupported:
     """The error of ``set_stance("fail_on_recompile")``."""
-    why = f"no compiled code fits: {reason}" if reason else "it has not been compiled before"
+    why = f"no compiled code matches: {reason}" if reason else "it has not been compiled before"
     return Unsupported(
-        f"set_stance('fail_on_recompile'), but {logs.place(code)} would have to be compiled: {why}. Call it with such "
+        f"set_stance('fail_on_recompile'), but {logs.place(code)} needs compiling: {why}. Call it with such "
         f"arguments under the stance 'default' first, or use 'eager_on_recompile'."
     )
 
@@ -69,5 +69,5 @@ def sizes_only(session: Any, state: CodeState, frame: Any) -> None:
             frame, state, compile_nothing, dynamic=session.dynamic, automatic=config.automatic_dynamic_shapes,
             fullgraph=session.fullgraph, guard_filter=None,
         )  # fmt: skip
-    except Exception:  # whatever ends this attempt ends the next one as well, and is told there
+    except Exception:  # whatever ends this attempt also ends the next one, and is reported there
         return

@@ -12,12 +12,14 @@ import torch
 
 from torchmux import torch_internals as ti
 from torchmux.registry import resolve
+from torchmux.registry.report import Strict
 
 from ..breaks import BreakRecord
 from ..bytecode.identity import CodeMap
 from ..capture.backend_call import compile_graph_with
 from ..capture.captured import Captured, CodeState
 from . import entries
+from .calls import EagerCalls, Frame, frame_of
 from .recompiles import note_state
 from .thread_state import shared, this_thread
 
@@ -25,8 +27,12 @@ Decide = Callable[["Session | None", Any], entries.Decision]
 """Answers the C hook about a frame that runs under a session, if that is still there."""
 
 
-class Record(dict[Any, None]):
-    """What ran under one compiled callable: its captures, in order, its breaks and recompilations."""
+class Record(dict[Any, list[int]]):
+    """What ran under one compiled callable: how often its captures ran, in order, its breaks and recompilations.
+
+    ``calls`` counts the calls of the callable itself, ``eager`` those of frames that ran in eager, by frame and reason.
+    What is counted in each call is a list of one number, whose item is changed in a third of the time of an attribute.
+    """
 
     def __init__(self, compiled: Any = None) -> None:
         super().__init__()
@@ -35,7 +41,22 @@ class Record(dict[Any, None]):
         self.breaks: dict[BreakRecord, None] = {}
         self.recompiles: list[str] = []
         self.left_to_eager: dict[str, None] = {}
+        self.calls = [0]
+        self.eager: dict[tuple[Frame, str], EagerCalls] = {}
         self.must_raise: BaseException | None = None  # at the end of the call, or earlier
+
+    def __missing__(self, captured: Any) -> list[int]:
+        return self.setdefault(captured, [0])
+
+    def note_eager(self, code: types.CodeType, reason: str, operators: int | None = None) -> None:
+        """Count a call of ``code`` that runs in eager."""
+        self.note_calls(frame_of(code), reason).operators = operators
+
+    def note_calls(self, frame: Frame, reason: str) -> EagerCalls:
+        """As :meth:`note_eager`, for a frame whose operators nobody has counted."""
+        found = self.eager.setdefault((frame, reason), EagerCalls())
+        found.calls += 1
+        return found
 
 
 def running_record() -> Record | None:
@@ -82,18 +103,21 @@ class Session:
         fullgraph: bool,
         dynamic: bool | None,
         guard_filter: Callable | None = None,
+        strict: Strict = False,
         asked: str = "fullgraph=True",
     ) -> None:
         self.compile_graph = compile_graph
         self.fullgraph = fullgraph
         self.dynamic = dynamic
         self.guard_filter = guard_filter
+        self.strict = strict  # whether a call must not run in eager for a limit
         self.asked = asked  # how the user said "fullgraph", for messages
         self.frozen = False  # what is compiled is all there will be
         self.states = CodeMap()
         self._managers: list[entries.GuardManager] = []  # of the entries in the C hook
         weakref.finalize(self, entries.drop, self._managers)
-        # a bucket of its own for this session's entries: torch's own tracer never sees them, nor we its
+        # a separate bucket for this session's entries: torch's own tracer never sees them, nor does torchmux see its
+        # entries
         self.bucket = next(_buckets)
         self._decide = decide
         self.callback = Callback(self, decide)
@@ -122,7 +146,7 @@ class Session:
             return self._forced[resolved.key]
 
     def keep(self, captured: Captured, once: bool = False) -> entries.Decision:
-        """What tells the C hook to keep and run captured code."""
+        """The object that makes the C hook keep and run captured code."""
         decision, manager = entries.keep(captured, running_record, once)
         self._managers.append(manager)
         return decision
@@ -150,7 +174,7 @@ def session_for(owner: Any, key: Hashable, make: Callable[[], Session]) -> Sessi
             try:
                 _sessions.set(owner, sessions)
             except TypeError:
-                return make()  # an object that cannot be referred to weakly shares with nobody
+                return make()  # an object without weak references shares with no other
         if key not in sessions:
             sessions[key] = make()
         return sessions[key]

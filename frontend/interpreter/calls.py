@@ -121,7 +121,7 @@ def return_value(frame: Frame, ins: Any) -> tuple[bool, Value]:
 def return_generator(frame: Frame, ins: Any) -> None:
     """The call has made the generator already; what is left is the None that the first ``next`` sends."""
     if frame.is_root:
-        raise GraphBreak(SUSPENDED, "a generator function is compiled as a whole frame")
+        raise GraphBreak(SUSPENDED, "a generator function can only be compiled as a whole frame")
     frame.push(ConstValue(None))
 
 

@@ -24,7 +24,7 @@ def _truth(frame: Frame, value: Value, if_true: int, if_false: int) -> bool:
 
 def _go(frame: Frame, target: int) -> None:
     if target < frame.pc:
-        interrupts.check()  # a loop of the program may go on for long
+        interrupts.check()  # a loop of the program may run for a long time
     frame.pc = target
 
 

@@ -1,4 +1,4 @@
-"""Arithmetic, comparison, subscripts, building and taking apart containers, f-strings."""
+"""Arithmetic, comparison, subscripts, building and unpacking containers, f-strings."""
 
 from __future__ import annotations
 

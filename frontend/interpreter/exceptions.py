@@ -64,7 +64,7 @@ def raise_varargs(frame: Frame, ins: Any) -> None:
 
 @op("RERAISE")
 def reraise(frame: Frame, ins: Any) -> None:
-    # the argument says where the offset of the first raise lies on the stack; only tracebacks need that
+    # the argument is the stack position of the first raise's offset; only tracebacks need it
     raise Raised(frame.pop())
 
 

@@ -17,7 +17,7 @@ from ..values.exceptions import ExceptionValue
 if TYPE_CHECKING:
     from ..trace.tracer import ActiveFrame, Tracer
 
-# A handler returns None to go on, or (finished, value): True for a return, False for a yield.
+# A handler returns None to continue, or (finished, value): True for a return, False for a yield.
 Handler = Callable[["Frame", Any], "tuple[bool, Value] | None"]
 HANDLERS: dict[str, Handler] = {}
 
@@ -82,7 +82,7 @@ class Frame:
         for name, cell in zip(code.co_freevars, closure, strict=True):
             self.cells[name] = cell
         if self.depth > MAX_DEPTH:
-            raise GraphBreak(TOO_DEEP, f"{code.co_qualname} is called {MAX_DEPTH} levels deep")
+            raise GraphBreak(TOO_DEEP, f"{code.co_qualname} is nested {MAX_DEPTH} calls deep")
 
     # --- the stack -------------------------------------------------------------------------------------------------
 
@@ -132,7 +132,7 @@ class Frame:
         return self._loop()
 
     def has_to_clean_up(self) -> bool:
-        """Whether a suspended generator would run code of its own if it were dropped, and so closed, here."""
+        """Whether a suspended generator would run its own code if it were dropped, and so closed, here."""
         ops, pc = self.program.ops, self.at
         while (handler := ops[pc].handler) is not None:
             reraised = self._reraises_exit(handler[0])

@@ -1,4 +1,4 @@
-"""Locals, cells, globals, attributes, imports, and moving things about on the stack."""
+"""Locals, cells, globals, attributes, imports, and stack manipulation."""
 
 from __future__ import annotations
 

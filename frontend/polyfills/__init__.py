@@ -2,14 +2,14 @@
 
 What they have in common:
 
-* **Laziness and order are the original's.** `map` calls its function when asked for an item, `zip` stops at the first
-  exhausted argument and has then consumed the ones before it, `any` stops at the first true item.
-* **Iterators are classes, not generators.** A generator that lets an exception through is finished and turns a
-  StopIteration of user code into a RuntimeError; `map` and its kin go on. Also, an instance with plain attributes can
-  be rebuilt after a graph break, which the frame of a generator cannot.
-* **Errors have the type and the words of the original**, those of the running Python version where they differ.
+* **Laziness and order match the original.** `map` calls its function when an item is requested, `zip` stops at the
+  first exhausted argument after consuming an item from those before it, and `any` stops at the first true item.
+* **Iterators are classes, not generators.** An exception ends a generator, and a generator turns a StopIteration of
+  user code into a RuntimeError; `map` and similar iterators continue. An instance with plain attributes can also be
+  rebuilt after a graph break, but the frame of a generator cannot.
+* **Errors have the type and the text of the original**, in the running Python version.
 
-The polyfills lean on what the interpreter does itself: one-argument `iter`, `next`, `len`, `range`, the constructors of
+The polyfills rely on what the interpreter does itself: one-argument `iter`, `next`, `len`, `range`, the constructors of
 containers, the methods of `list`, `dict` and `set` that only store, look up or remove.
 """
 
@@ -20,6 +20,7 @@ from . import (
     containers,
     contexts,
     functools_,
+    heapq_,
     itertools_,
     mappings,
     operator_,
@@ -36,7 +37,8 @@ __all__ = [
     "lookup",
 ]
 
-# The interpreter takes no guards on the globals of these modules: nobody changes them.
+# The interpreter adds no guards on the globals of these modules: they never change.
 MODULES = (
-    builtins_, collections_, combinatorics, containers, contexts, functools_, itertools_, mappings, operator_, sets,
+    builtins_, collections_, combinatorics, containers, contexts, functools_, heapq_, itertools_, mappings, operator_,
+    sets,
 )  # fmt: skip

@@ -1,6 +1,6 @@
-"""The iterators of itertools that read their arguments to the end first and then build tuples: product and its kin.
+"""The iterators of itertools that read their arguments to the end first and then build tuples: product and similar.
 
-Each keeps the indices of the tuple it gave last, as the originals do; None means that no tuple was given yet.
+Each keeps the indices of the tuple it returned last, as the originals do; None means that no tuple was returned yet.
 """
 
 import itertools

@@ -1,6 +1,6 @@
 """Methods of lists, tuples and strings that compare or iterate: index, count, remove, sort, ==, <, in, join.
 
-Items are compared as C code does it: the very same object is equal to itself, whatever its `==` says.
+Items are compared as in C code: an object is equal to itself, whatever its `==` returns.
 """
 
 # Loops, not `all` and `any` of generators: a polyfill is traced, and a generator is one more frame to trace.

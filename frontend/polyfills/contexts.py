@@ -2,7 +2,7 @@
 
 
 def inside(make, function):
-    """`function`, each of whose calls runs in a context manager of its own."""
+    """`function`, with each call in a new context manager."""
 
     def run(*args, **kwargs):
         with make():

@@ -1,4 +1,4 @@
-"""What functools does with the functions it is given."""
+"""The functions of functools that call the functions they receive."""
 
 import functools
 from types import FunctionType

@@ -1,4 +1,4 @@
-"""The iterators of itertools that walk their arguments once; those that build tuples of pools are in combinatorics."""
+"""The iterators of itertools that consume their arguments once; those that build tuples are in combinatorics."""
 
 import itertools
 import sys

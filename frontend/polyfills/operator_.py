@@ -1,4 +1,4 @@
-"""The functions of `operator` as the syntax they stand for, and its three kinds of getters taken apart."""
+"""The functions of `operator` as the syntax they represent, and its three kinds of getters in plain Python."""
 
 import operator
 

@@ -1,8 +1,8 @@
-"""The tables that say which builtin or C helper is traced through which Python function.
+"""The tables of the Python function that is traced in place of each builtin or C helper.
 
-A polyfill has the signature and the behaviour of what it stands for, so the interpreter replaces the callee and inlines
-as it would inline user code. Methods are keyed by the class that defines them and their name, as a method descriptor
-tells them (``list.index.__objclass__`` and ``__name__``); their polyfill takes ``self``, or ``cls``, first.
+A polyfill has the signature and the behaviour of the original, so the interpreter replaces the callee and inlines it
+like user code. Methods are keyed by the class that defines them and their name, which come from the method descriptor
+(``list.index.__objclass__`` and ``__name__``); their polyfill takes ``self``, or ``cls``, first.
 """
 
 from types import (
@@ -84,7 +84,7 @@ def lookup(callee):
     if isinstance(callee, type):
         function = POLYFILLS.get(callee)
         return None if function is None else (function, ())
-    # Whatever else is called has a hash of its own, which might run user code.
+    # Other callables have their own hash, which might run user code.
     return None
 
 

@@ -1,4 +1,4 @@
-"""Which sizes and numbers are symbolic: what was seen to change, what was marked, what was asked for."""
+"""Decides which sizes and numbers are symbolic: those seen to change, those marked, and those requested."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Dims:
 class DynamicDims:
     """The decision, per input, which sizes, strides and numbers are symbolic.
 
-    Static first: a size becomes dynamic after it has been seen to change, when ``dynamic=True`` was asked for, or when
-    the tensor was marked.  ``seen`` is kept per code object over all its compilations.
+    Sizes are static at first.  A size becomes dynamic after it was seen to change, under ``dynamic=True``, or if
+    the tensor is marked.  ``seen`` is kept per code object over all its compilations.
     """
 
     def __init__(

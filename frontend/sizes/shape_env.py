@@ -1,4 +1,4 @@
-"""torch's ShapeEnv: how inputs are presented to it, and the guards that it derives for them."""
+"""torch's ShapeEnv: how it receives inputs, and the guards that it derives for them."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def check_bounds(tensor: torch.Tensor, dims: Dims, source: Source) -> None:
         size = tensor.shape[index]
         if (mark.low is not None and size < mark.low) or (mark.high is not None and size > mark.high):
             raise ConstraintViolation(
-                f"Dimension {index} of {source.words()} is marked to lie between {mark.low} and {mark.high}, but it is "
-                f"{size}. Widen the mark's bounds, or mark the tensors of these sizes only."
+                f"Dimension {index} of {source.words()} is marked with bounds {mark.low} to {mark.high}, but it is "
+                f"{size}. Widen the bounds of the mark, or mark only tensors with sizes in these bounds."
             )
 
 
@@ -108,13 +108,13 @@ def check_constraints(shape_env: Any, marked: list[tuple[torch.Tensor, Any, Dims
             if not isinstance(size, torch.SymInt):
                 raise ConstraintViolation(
                     f"{what}, but it is {size}, and sizes 0 and 1 are always constants, because operators treat them "
-                    f"in ways of their own. Call with another size first, or use torchmux.maybe_mark_dynamic."
+                    f"specially. Call with another size first, or use torchmux.maybe_mark_dynamic."
                 )
             symbol = getattr(size.node, "_expr", size.node.expr)
             if size.node.expr.is_number:
                 raise ConstraintViolation(
                     f"{what}, but the code needs it to be {real.shape[index]}{_because(shape_env, symbol)}. Remove "
-                    f"what depends on this one size, or mark it with torchmux.maybe_mark_dynamic to compile each size."
+                    f"the dependence on this size, or mark it with torchmux.maybe_mark_dynamic to compile each size."
                 )
             bounds = shape_env.bound_sympy(size.node.expr)
             low, high = max(2, mark.low or 0), mark.high

@@ -1,4 +1,4 @@
-"""The symbolic sizes and numbers of a graph: how they enter it, where in it they stand, and what they become."""
+"""The symbolic sizes and numbers of a graph: how they enter it, which nodes hold them, and what they become."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SymbolicNumbers(Tracer):
         self.float_inputs: dict[Any, Source] = {}  # symbol -> where the float comes from
         self.has_unbacked = False
         self._symbol_nodes: dict[Any, Any] = {}
-        self._symbols: dict[Any, Any] = {}  # symbol -> the SymInt that stands for it
+        self._symbols: dict[Any, Any] = {}  # symbol -> its SymInt
         self._numbers: dict[Source, Value] = {}
         self._origins: dict[Any, str] = {}  # unbacked symbol -> the operator and line that it comes from
 
@@ -58,7 +58,7 @@ class SymbolicNumbers(Tracer):
         return dims
 
     def bind_sizes(self, tensor: torch.Tensor, example: Any, dims: Dims, source: Source) -> None:
-        """Make the symbols among an input's sizes inputs of their own, ahead of the tensor."""
+        """Turn the symbols among an input's sizes into separate inputs before the tensor."""
         for index, size in enumerate(example.shape):
             if isinstance(size, torch.SymInt):
                 where = Size(source, index)
@@ -142,7 +142,7 @@ class SymbolicNumbers(Tracer):
         return SymValue(sym, item, source)
 
     def number_source(self, node: Any) -> Source | None:
-        """Where the compiled frame finds the number that a node stands for, if it is an input."""
+        """Where the compiled frame finds the number of a node, if it is an input."""
         if isinstance(node.meta.get("example_value"), torch.SymFloat):
             expr = node.meta["example_value"].node.expr
             return self.float_inputs.get(expr) if self._symbol_nodes.get(expr) is node else None
@@ -161,7 +161,7 @@ class SymbolicNumbers(Tracer):
         return self.sym_property(owner, "size", dim, owner.example.shape[dim])
 
     def sym_property(self, owner: GraphValue, method: str, dim: int | None, value: Any) -> Value:
-        """A size, stride, element count or storage offset: a constant, an input symbol, or a node that asks for it."""
+        """A size, stride, element count or storage offset: a constant, an input symbol, or a node that reads it."""
         if not isinstance(value, torch.SymInt):
             return ConstValue(value)
         known = self._symbol_nodes.get(value.node.expr)
@@ -178,7 +178,7 @@ class SymbolicNumbers(Tracer):
         if self.shape_env is None or not self.shape_env.pending_fresh_unbacked_symbols:
             return
         if self.region is not None:
-            raise GraphBreak(breaks.REGION, f"{self.region.what} calls {name}, whose result has a size that data tells")
+            raise GraphBreak(breaks.REGION, f"{self.region.what} calls {name}, whose result has a data-dependent size")
         bindings = ti.new_unbacked_symbols(self.shape_env, node.meta["example_value"])
         if bindings:
             self.has_unbacked = True
@@ -187,7 +187,7 @@ class SymbolicNumbers(Tracer):
                 self._origins[symbol] = f"{name} at {node.meta['source_line']}"
 
     def depends_on_data(self, sym: Any) -> bool:
-        """Whether a symbolic number is one that no size and no argument tells."""
+        """Whether a symbolic number follows from no size and no argument."""
         return self.has_unbacked and any(s in self._origins for s in sym.node.expr.free_symbols)
 
     def undecided(self, expr: Any, question: str) -> GraphBreak:
@@ -196,7 +196,7 @@ class SymbolicNumbers(Tracer):
         return GraphBreak(
             breaks.DATA_DEPENDENT_BRANCH,
             f"{question} depends on {expr}" + (f", where {'; '.join(origins)}" if origins else "")
-            + ", which only the data tells; torch._check(...) states what is known of it",
+            + ", which depends on data; torch._check(...) can state what is known about it",
         )  # fmt: skip
 
     # --- giving up symbols -----------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ class SymbolicNumbers(Tracer):
         if node.op == "call_method" and node.target == "item" and node.args[0] in self.real_inputs:
             return self.real_inputs[node.args[0]].item()
         if isinstance(example, torch.SymInt):
-            return example.node.hint  # not int(), which would make a constant of it
+            return example.node.hint  # not int(), which would turn it into a constant
         if node.op != "call_function" or node.target is operator.getitem:
             return {torch.SymFloat: float, torch.SymBool: bool}[type(example)](example)
         return node.target(*map(self._evaluate, node.args), **{k: self._evaluate(v) for k, v in node.kwargs.items()})

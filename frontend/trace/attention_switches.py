@@ -1,8 +1,8 @@
 """Global switches of torch that the program sets: the kernels of attention.
 
-A switch is set for real while the program is traced, so that questions about it and the fake tensors follow, and set
-back at the end of the trace.  The graph sets it too, and sets it back; where the program leaves it set, the compiled
-frame does so behind the graph.
+A switch is really set while the program is traced, so that queries and fake tensors follow it, and is restored at the
+end of the trace.  The graph also sets and restores it.  If the program leaves it set, the compiled frame sets it after
+the graph.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Switches:
         setter(value)
 
     def close(self, tr: Tracer) -> None:
-        """The graph ends: it sets everything back, and the compiled frame goes on as the program does."""
+        """The graph ends: it restores everything, and the compiled frame continues as the program does."""
         for setter in self.written:
             now, initial = _SWITCHES[setter](), self.initial[setter]
             if now != initial:

@@ -1,4 +1,4 @@
-"""Autocast regions of a graph, left when it fails on the way."""
+"""Autocast regions of a graph, which are exited if the graph fails inside one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _enter_autocast = torch.amp.autocast_mode._enter_autocast
 
 
 def restoring(run: Callable[..., Any], graph: torch.fx.GraphModule) -> Callable[..., Any]:
-    """``run``, or a function that calls it and leaves autocast as it was if it raises."""
+    """``run``, or a function that calls it and restores autocast if it raises."""
     devices = sorted({str(node.args[0]) for node in graph.graph.nodes if node.target is _enter_autocast})
     if not devices:
         return run

@@ -66,14 +66,14 @@ def expected(tr: Tracer, program: Program, value: Any, if_true: int, if_false: i
 
 
 def may_expect(tr: Tracer, value: TensorValue) -> bool:
-    """Whether something may be taken for granted of this condition."""
+    """Whether this condition may be assumed."""
     example = value.example
     return tr.may_expect and tr.region is None and example.device.type == "cpu" and example.shape.numel() == 1
 
 
 def expect(tr: Tracer, value: TensorValue, outcome: bool) -> None:
     """Take for granted that ``value`` is true, or false."""
-    # a copy of its own: the program may change the tensor later
+    # a separate copy: the program may change the tensor later
     condition = tr.emit("call_function", torch.ne, [value, ConstValue(0)], {})
     assert isinstance(condition, GraphValue)
     tr.expectations.append((condition, outcome))

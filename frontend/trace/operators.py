@@ -74,7 +74,7 @@ class Operators(Tracer):
     def _fold_binary(self, function: Callable, symbol: str, left: Value, right: Value) -> Value:
         a, b = left.const(self), right.const(self)
         if symbol in ("**", "<<") and isinstance(a, int) and isinstance(b, int) and abs(b) > 10_000:
-            raise GraphBreak(breaks.OPERATION, f"{a} {symbol} {b} is too large to compute while compiling")
+            raise GraphBreak(breaks.OPERATION, f"{a} {symbol} {b} is too large to compute during compilation")
         return self.fold(function, [a, b], {})
 
     def _symbolic(self, function: Callable, left: Value, right: Value) -> Value | None:
@@ -144,7 +144,7 @@ class Operators(Tracer):
             base = left.as_set(self) if isinstance(left, DictViewValue) else left
             return base.call_method(self, _SET_METHODS[symbol], [right], {})
         if symbol == "|" and isinstance(left, DictValue) and isinstance(right, DictValue):
-            # A right operand of a class that derives from the left one's is asked first, and makes one of its own.
+            # A right operand whose class derives from the left one's is asked first, and returns its own result.
             derived = right.cls is not left.cls and issubclass(right.cls, left.cls)
             merged = (right if derived else left).call_method(self, "copy", [], {})
             if derived:

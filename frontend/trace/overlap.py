@@ -1,8 +1,8 @@
-"""Tensors that overlap in part: ``y.sub_(y[0])`` would read what it has just written, and eager refuses it.
+"""Tensors that partially overlap: ``y.sub_(y[0])`` would read what it just wrote, and eager refuses it.
 
-Fake tensors have no addresses, so that propagation does not notice, and a graph would compute something.  The rule is
-that of ATen's ``get_overlap_status``: it looks at tensors without gaps only, and takes those for the same that lie in
-the same place with the same strides.
+Fake tensors have no addresses, so propagation does not detect this, and a graph would compute an arbitrary result.  The
+rule is that of ATen's ``get_overlap_status``: it checks only tensors without gaps, and treats tensors at the same
+address with the same strides as identical.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def on_one_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _place(tensor: torch.Tensor) -> tuple[int, int, tuple[Any, ...]] | None:
-    """The first byte, the one behind the last, and the strides.
+    """The first byte, the byte after the last, and the strides.
 
-    None for tensors with gaps, without elements, or of a size that only data will tell.
+    None for tensors with gaps, without elements, or of a data-dependent size.
     """
     sizes, strides = [_now(n) for n in tensor.shape], tuple(_now(n) for n in tensor.stride())
     begin = _now(tensor.storage_offset())

@@ -1,7 +1,7 @@
-"""Reads existing objects into values, and guards what it reads.
+"""Turns existing objects into values, and guards what it reads.
 
-``wrap`` is the one door: it dispatches on the object's class, remembers what it has made (so that one object is one
-value, however it is reached) and adds the guards that make the value true for later calls.
+``wrap`` is the only entry point: it dispatches on the object's class, remembers its results (so that one object is one
+value, however it is reached) and adds the guards that make the value valid for later calls.
 """
 
 from __future__ import annotations
@@ -209,7 +209,10 @@ class Reader(Tracer):
                 self.guards.type_is(source, cls)
             return wrap_proxy(self, obj, source)
         if cls in (type({}.keys()), type({}.values()), type({}.items())):
-            raise GraphBreak(breaks.OPERATION, f"a dictionary view from outside ({source.words() if source else '?'})")
+            raise GraphBreak(
+                breaks.OPERATION,
+                f"a dictionary view from outside the compiled function ({source.words() if source else '?'})",
+            )
         if (iterator := wrap_iterator(self, obj, source)) is not None:
             return iterator
         context = wrap_context(self, obj, source)
@@ -219,7 +222,10 @@ class Reader(Tracer):
             self._identity(obj, source)
             return classify.operator_value(obj, source)
         if isinstance(obj, (_WEAK_TYPES, contextvars.ContextVar)):
-            raise GraphBreak(breaks.OPERATION, f"a {cls.__name__} from outside ({source.words() if source else '?'})")
+            raise GraphBreak(
+                breaks.OPERATION,
+                f"a {cls.__name__} from outside the compiled function ({source.words() if source else '?'})",
+            )
         if isinstance(obj, BaseException):
             return wrap_exception(self, obj, source)
         if isinstance(obj, _INERT_TYPES) or cls.__module__ == "typing":
@@ -228,7 +234,7 @@ class Reader(Tracer):
         return self._wrap_object(obj, cls, source)
 
     def _wrap_object(self, obj: Any, cls: type, source: Source | None) -> Value:
-        """An object of a class that nothing above knows: its attributes are guarded as they are read."""
+        """An object of a class without a case above: its attributes are guarded as they are read."""
         self.guards_type(source, cls)
         return ObjectValue(cls, obj, source or Const(obj, cls.__name__))
 
@@ -308,7 +314,7 @@ class Reader(Tracer):
         return self.wrap(obj, source)
 
     def wrap_fixed(self, obj: Any, source: Source) -> Value:
-        """An item of a tuple that is itself guarded by identity: constants in it need no guard of their own."""
+        """An item of a tuple that is itself guarded by identity: constants in it need no separate guard."""
         if type(obj) in CONST_TYPES:
             return ConstValue(obj)
         return self.wrap(obj, source)
@@ -397,7 +403,7 @@ class Reader(Tracer):
         if cls in (set, frozenset):
             return wrap_set(self, obj, None)
         if cls is np.ndarray:
-            raise GraphBreak(breaks.C_FUNCTION, "an array of NumPy's, made while compiling")  # each call has its own
+            raise GraphBreak(breaks.C_FUNCTION, "a NumPy array created during compilation")  # each call has its own
         return self.wrap(obj, None)
 
     def lift_constant(self, obj: Any) -> Value:
@@ -411,7 +417,7 @@ class Reader(Tracer):
     def static_lookup(self, cls: type, name: str) -> Any:
         """What the method resolution order of ``cls`` has under ``name``, unbound; MISSING if nothing.
 
-        Looked up once per trace and class, because the same handful of names is asked for thousands of times.
+        Looked up once per trace and class, because the same few names are looked up thousands of times.
         """
         for base in cls.__mro__:
             found = base.__dict__.get(name, MISSING)
@@ -438,11 +444,11 @@ class Reader(Tracer):
             self.guards.add(AttributeIs(source, name, raw))
 
     def is_settled_function(self, fn: types.FunctionType) -> bool:
-        """Whether the code of a function never changes: the library's own, and what stands in for builtins."""
+        """Whether the code of a function never changes: library functions, and those that replace builtins."""
         return classify.is_settled(fn.__module__ or "") or self.in_polyfill(fn.__code__)
 
     def guard_lookup(self, cls: type, name: str, raw: Any) -> None:
-        """The class must go on finding ``raw`` under ``name`` (MISSING: nothing), on which the protocol depends."""
+        """The class must keep finding ``raw`` under ``name`` (MISSING: nothing), on which the protocol depends."""
         if classify.is_settled(str(cls.__module__)) or (id(cls), name) in self._global_guards:
             return
         source = Const(cls, cls.__qualname__)
@@ -485,7 +491,7 @@ class Reader(Tracer):
         return found
 
     def identity_matters(self, *values: Value) -> None:
-        """The trace goes on as if these were other objects than all others that it has met."""
+        """The trace continues as if these objects differed from all others that it has seen."""
         for value in values:
             if value.source is None or (isinstance(value, RealValue) and not isinstance(value, WeakrefValue)):
                 continue  # new, or guarded by identity anyway
@@ -498,7 +504,9 @@ class Reader(Tracer):
         """Objects that the trace changed, or asked the identity of, must not become one object that is met twice."""
         changed = {value.source for value in self.effects.changed_values}
         for source, cell in self._shared_cells:
-            if cell in changed:  # a check sees no cells of the frame, but what is in them; so this one never holds
+            if (
+                cell in changed
+            ):  # a check sees the contents of the frame's cells, not the cells, so this check never holds
                 self.guards.same(source, cell)
             else:
                 self.guards.same(Attr(source, "cell_contents"), CellContents(cell.name))

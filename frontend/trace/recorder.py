@@ -1,4 +1,4 @@
-"""Records operators into a ``torch.fx`` graph while fake tensors tell what they return."""
+"""Records operators into a ``torch.fx`` graph; fake tensors determine their results."""
 
 from __future__ import annotations
 
@@ -96,9 +96,7 @@ class GraphRecorder(SymbolicNumbers):
                         symbolic_context=symbolic_context(tensor, dims) if dims else None,
                     )
         except Exception as error:
-            raise GraphBreak(
-                breaks.SUBCLASS, f"{source.words()} cannot be made a fake tensor: {error}", error
-            ) from None
+            raise GraphBreak(breaks.SUBCLASS, f"{source.words()} cannot become a fake tensor: {error}", error) from None
         if dims is not None:
             self.bind_sizes(tensor, example, dims, source)
         node = self.placeholder(_name(source))
@@ -124,17 +122,17 @@ class GraphRecorder(SymbolicNumbers):
         fake_args = [a.fake(self) for a in args]
         fake_kwargs = {k: v.fake(self) for k, v in kwargs.items()}
         if fake_kwargs.get("requires_grad") is True:
-            raise GraphBreak(breaks.TORCH_STATE, "a tensor made in the graph cannot be a leaf that requires grad")
+            raise GraphBreak(breaks.TORCH_STATE, "a tensor created in the graph cannot be a leaf that requires grad")
         out = fake_kwargs.get("out")
         before = tuple(out.shape) if isinstance(out, torch.Tensor) else None
         result = self.propagate(kind, target, fake_args, fake_kwargs)
         if before is not None and tuple(fake_kwargs["out"].shape) != before:
-            raise GraphBreak(breaks.OPERATION, "out= is a tensor of another shape, which the operator resizes")
+            raise GraphBreak(breaks.OPERATION, "out= is a tensor with a different shape, which the operator resizes")
         if isinstance(result, torch.Tensor):
             for value in (*args, *kwargs.values()):
                 if isinstance(value, TensorValue) and value.example is result:
                     if overlaps_in_part(result, (*fake_args, *fake_kwargs.values())):
-                        words = f"{_operator_name(target)} reads a part of the memory that it writes to"
+                        words = f"{_operator_name(target)} reads part of the memory that it writes"
                         raise GraphBreak(breaks.OPERATOR_FAILED, words)
                     self._guard_no_leaf(result)
                     self.create_node(kind, target, fx_args, fx_kwargs).meta["example_value"] = result
@@ -149,7 +147,7 @@ class GraphRecorder(SymbolicNumbers):
         return self.wrap_result(result, node)
 
     def _guard_no_leaf(self, written: torch.Tensor) -> None:
-        """Eager changes no leaf that requires a gradient, nor a view of one, and no other guard tells leaves apart."""
+        """Eager changes no leaf that requires a gradient, nor its views, and no other guard distinguishes leaves."""
         if not written.requires_grad or not self.grad_enabled:
             return
         for node, source in self.inputs:
@@ -214,7 +212,7 @@ class GraphRecorder(SymbolicNumbers):
             if known is not None:
                 return known
             if result.layout is not torch.strided:
-                raise GraphBreak(breaks.SUBCLASS, f"{node.target} gives a tensor of {result.layout}")
+                raise GraphBreak(breaks.SUBCLASS, f"{node.target} returns a tensor with layout {result.layout}")
             return TensorValue(node, result)
         if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return sym_result(self, result, node)
@@ -228,7 +226,7 @@ class GraphRecorder(SymbolicNumbers):
         return ConstValue(result)
 
     def set_grad(self, enabled: bool) -> None:
-        """``torch.set_grad_enabled``: tracing goes on under the new mode, the graph follows with its next operator."""
+        """``torch.set_grad_enabled``: tracing continues in the new mode; the graph follows at its next operator."""
         if enabled is not self.grad_enabled:
             if self.region is not None:
                 if enabled and not self.begin_grad and self.switched_on is None:

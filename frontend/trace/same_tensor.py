@@ -1,4 +1,4 @@
-"""Whether two tensors of a graph may turn out to be one object: ``x.contiguous()`` may return ``x`` itself."""
+"""Whether two tensors of a graph may be the same object: ``x.contiguous()`` may return ``x`` itself."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _NEW_VIEWS = frozenset(
 
 
 def may_be_one(left: Any, right: Any) -> bool:
-    """Whether two different nodes may stand for one tensor object."""
+    """Whether two different nodes may be the same tensor object."""
     return _origin(left) is _origin(right)
 
 
 def _origin(node: Any) -> Any:
-    """The earliest node whose tensor ``node`` may have returned as it is."""
+    """The earliest node whose tensor ``node`` may have returned unchanged."""
     while True:
         if node.op == "placeholder" and "captured" in node.meta:
             node = node.meta["captured"]  # a tensor from around a region

@@ -165,14 +165,14 @@ class Trace(GraphRecorder, Reader, Operators):
         self.guards.devices = devices
 
     def _check_generators(self) -> None:
-        """Python closes a dropped generator at once, which runs its ``finally``: the frame has to run as it is.
+        """Python closes a dropped generator at once, which runs its ``finally``: the frame must run in eager.
 
         Resuming it after a break would not do, as the code around the break keeps the generator alive for longer.
         """
         for generator in self.unfinished:
             frame = generator.frame
             error = GraphBreak(
-                breaks.SUSPENDED, f"generator {frame.code.co_qualname} is left inside a try or with statement"
+                breaks.SUSPENDED, f"generator {frame.code.co_qualname} is abandoned inside a try or with statement"
             )
             error.frames.append((frame.code.co_filename, frame.line, frame.code.co_name))
             error.whole_frame = True
@@ -184,12 +184,12 @@ class Trace(GraphRecorder, Reader, Operators):
         return self.step, (frame.code.co_filename, frame.line, frame.code.co_name)
 
     def _check_grad_mode(self) -> None:
-        """Backends are told once whether a graph trains, by how it begins; so the graph ends where that changes."""
+        """The start of a graph tells backends once whether it trains, so the graph ends where this changes."""
         inputs = self.real_inputs.values()
         if self.switched_on is None or not any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
             return
         self.step, frame = self.switched_on
-        error = GraphBreak(breaks.TORCH_STATE, "gradients are switched on in a graph that began without them")
+        error = GraphBreak(breaks.TORCH_STATE, "gradients are enabled in a graph that started without them")
         error.frames.append(frame)
         raise error
 
@@ -229,7 +229,7 @@ class Trace(GraphRecorder, Reader, Operators):
 
     def check_budget(self, count: int) -> None:
         if count > _MAX_UNROLLED:
-            raise GraphBreak(breaks.TOO_DEEP, f"an iterator gave more than {_MAX_UNROLLED} items")
+            raise GraphBreak(breaks.TOO_DEEP, f"an iterator returned more than {_MAX_UNROLLED} items")
 
     # --- the root's arguments --------------------------------------------------------------------------------------
 
@@ -240,20 +240,21 @@ class Trace(GraphRecorder, Reader, Operators):
         try:
             return self.wrap(self._arguments[name], Local(name))
         except GraphBreak as stop:
-            # A resume function that breaks where it takes over its stack would go on in another one like it, for ever.
+            # A resume function that breaks where it takes over its stack would continue in another one like it,
+            # forever.
             if name.lstrip("_").startswith("stack_") and resume_origin(self.root.code) is not None:
                 stop.whole_frame = True
             raise
 
     def has_argument(self, name: str) -> bool:
-        """Whether an argument of the root frame is bound still, if no local of its name has been stored."""
+        """Whether an argument of the root frame is still bound, if no local of its name was stored."""
         return name not in self._forgotten and name in self._argument_names and name in self._arguments
 
     def forget_argument(self, name: str) -> None:
         self._forgotten.add(name)
 
     def wants_symbolic(self, number: int | float, source: Source) -> bool:
-        """Whether a number is symbolic: arguments and counters, not the settings that lie deep in a model."""
+        """Whether a number is symbolic: arguments and counters, but not settings deep inside a model."""
         if source.depth() > 2 and not self.config.allow_unspec_int_on_nn_module and self.is_in_module(source):
             return False
         return self.dims.is_dynamic_number(number, source)
@@ -269,7 +270,7 @@ class Trace(GraphRecorder, Reader, Operators):
     # --- calls -----------------------------------------------------------------------------------------------------
 
     def inline(self, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        """Run a Python function of the traced program in a frame of its own."""
+        """Run a Python function of the traced program in a new frame."""
         assert isinstance(function, FunctionValue)
         code = function.code
         if (handler := CODES.get(id(code))) is not None:
@@ -354,7 +355,9 @@ class Trace(GraphRecorder, Reader, Operators):
         return error
 
     def handled_exception(self) -> Value | None:
-        """What ``sys.exc_info()`` tells; that the caller of the compiled function handles nothing is guarded."""
+        """The result of ``sys.exc_info()``; a guard checks that the caller of the compiled function handles no
+        exception.
+        """
         assert self.frame is not None
         found = self.frame.exception
         if found is None:

@@ -1,8 +1,8 @@
-"""What a symbolic value can be asked; every kind of Python object is a subclass.
+"""The operations of a symbolic value; every kind of Python object is a subclass.
 
-A value that does not understand a question ends the graph (:class:`~torchmux.frontend.breaks.GraphBreak`); it never
-guesses.  Questions that Python answers with an exception raise :class:`Raised`, which the interpreter routes through
-the traced program's own ``try`` blocks.
+A value that does not support an operation ends the graph (:class:`~torchmux.frontend.breaks.GraphBreak`); it never
+guesses.  Operations that raise an exception in Python raise :class:`Raised`, which the interpreter routes through the
+traced program's own ``try`` blocks.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Value:
         raise self.not_understood(f"a plain Python value is needed, not {self.describe()}")
 
     def real(self) -> Any:
-        """The one existing object that this value stands for, or ``MISSING``."""
+        """The existing object that this value represents, or ``MISSING``."""
         return MISSING
 
     def describe(self) -> str:
@@ -140,7 +140,7 @@ class Value:
     # --- leaving the trace -----------------------------------------------------------------------------------------
 
     def arg(self, tr: Tracer) -> Any:
-        """The ``torch.fx`` argument that stands for this value."""
+        """The ``torch.fx`` argument for this value."""
         raise self.not_understood(f"{self.describe()} as an argument of an operator")
 
     def fake(self, tr: Tracer) -> Any:
@@ -149,7 +149,7 @@ class Value:
 
     def rebuild(self, out: FrameWriter) -> str:
         """The expression that makes the object after the graph has run; only for values without a source."""
-        raise GraphBreak(NOT_REBUILDABLE, f"{self.describe()} was made inside the graph and has to live on after it")
+        raise GraphBreak(NOT_REBUILDABLE, f"{self.describe()} was created inside the graph and must outlive it")
 
     def write_back(self, out: FrameWriter, target: str) -> list[str]:
         """The lines that give the object from outside, which ``target`` loads, the state that the trace left it in.
@@ -160,7 +160,7 @@ class Value:
 
     def fill(self, out: FrameWriter, variable: str) -> None:
         """Give an empty object, whose class derives from that of this container, the container's contents."""
-        raise GraphBreak(NOT_REBUILDABLE, f"{self.describe()} was made inside the graph and has to live on after it")
+        raise GraphBreak(NOT_REBUILDABLE, f"{self.describe()} was created inside the graph and must outlive it")
 
 
 class Lazy:
@@ -205,7 +205,7 @@ NULL = NullValue()
 
 
 def call_handler(handler: Any, name: str, args: tuple, kwargs: dict[str, Value]) -> Value:
-    """Call what stands in for a C function; arguments that it does not take are the program's mistake, or rare."""
+    """Call the replacement of a C function; arguments that it does not accept are a mistake of the program, or rare."""
     try:
         return handler(*args, **kwargs)
     except TypeError as error:

@@ -63,7 +63,7 @@ class BuiltinMethodValue(Value):
         # by the descriptor itself: the owner's class may override the name
         raw = next(base.__dict__[self.name] for base in self.cls.__mro__ if self.name in base.__dict__)
         owner = out.value(self.owner)
-        # with its class, which CPython takes for granted where C asked for the defining class
+        # with its class, which CPython assumes where C requested the defining class
         return f"{out.names.const(raw)}.__get__({owner}, {out.names.const(type)}({owner}))"
 
 

@@ -30,10 +30,10 @@ class CachedFunctionValue(BuiltinValue):
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if not all(value.is_const() for value in (*args, *kwargs.values())):
-            raise GraphBreak(C_FUNCTION, f"cached function {self.describe()} of changing objects")
+            raise GraphBreak(C_FUNCTION, f"cached function {self.describe()} of mutable objects")
         before = self.obj.cache_info()
         if before.maxsize is not None and before.currsize >= before.maxsize:
-            raise GraphBreak(C_FUNCTION, f"the cache of {self.describe()} is full and may forget")
+            raise GraphBreak(C_FUNCTION, f"the cache of {self.describe()} is full and may drop entries")
         plain, named = tuple(a.const(tr) for a in args), {k: v.const(tr) for k, v in kwargs.items()}
         if tr.effects and not self._knows(plain, named):
             raise self._not_yet(plain, named)
@@ -52,7 +52,7 @@ class CachedFunctionValue(BuiltinValue):
         return super().getattr(tr, name)
 
     def _knows(self, plain: tuple, named: dict[str, Any]) -> bool:
-        """Whether the cache has the result, so that a call runs nothing.  False where that cannot be told.
+        """Whether the cache has the result, so that a call runs nothing.  False if this is unknown.
 
         The cache is no attribute, but the garbage collector sees it; its keys are what the C code makes of arguments.
         """
@@ -64,11 +64,13 @@ class CachedFunctionValue(BuiltinValue):
 
     def _not_yet(self, plain: tuple, named: dict[str, Any]) -> GraphBreak:
         """The function has to run amid changes that the trace has not made yet, and which it may depend on."""
-        stop = GraphBreak(C_FUNCTION, f"cached function {self.describe()} runs for the first time amid other changes")
+        stop = GraphBreak(
+            C_FUNCTION, f"cached function {self.describe()} runs for the first time while there are pending changes"
+        )
         waited_for = _waited_for.setdefault(self.obj, {})
         asked = (plain, tuple(named.items()))
         waited_for[asked] = waited_for.get(asked, 0) + 1
         if waited_for[asked] <= _PATIENCE:
-            stop.reason += "; this call runs in eager, the next one finds its result"
+            stop.reason += "; this call runs in eager, and the next call finds its result"
             stop.whole_frame = stop.only_now = True
         return stop

@@ -1,4 +1,4 @@
-"""Classes, builtin functions and Python modules: values that stand for one existing, shared object."""
+"""Classes, builtin functions and Python modules: values that represent one existing, shared object."""
 
 from __future__ import annotations
 

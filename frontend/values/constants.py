@@ -156,8 +156,8 @@ class ConstValue(Value):
 
     def fake(self, tr: Tracer) -> Any:
         if isinstance(self.value, np.generic):
-            # Arithmetic takes them for Python's numbers (see operand), but who makes a tensor of one takes its dtype.
-            raise self.not_understood(f"a {type(self.value).__name__} of NumPy's as an argument of an operator")
+            # Arithmetic treats them as Python numbers (see operand), but a tensor made from one has its dtype.
+            raise self.not_understood(f"a NumPy {type(self.value).__name__} as an argument of an operator")
         return self.value
 
     def rebuild(self, out: FrameWriter) -> str:
@@ -237,7 +237,7 @@ class SymValue(GraphValue):
         return self.sym
 
     def rebuild(self, out: FrameWriter) -> str:
-        """Computed once more in Python where the inputs tell it; else the graph returns it."""
+        """Recomputed in Python if the inputs determine it; otherwise the graph returns it."""
         return self._expression(out, self.node) or out.graph_output(self)
 
     def _expression(self, out: FrameWriter, node: Any) -> str | None:
@@ -262,5 +262,5 @@ def sym_result(tr: Tracer, result: Any, node: Any) -> Value:
     if expr.is_number or expr in (True, False):
         return ConstValue(SymValue(result, node).pytype()(result))
     if node is None:
-        raise GraphBreak(OPERATION, f"the symbolic number {expr} has no place in the graph")
+        raise GraphBreak(OPERATION, f"the symbolic number {expr} is not available in the graph")
     return SymValue(result, node)

@@ -1,4 +1,4 @@
-"""torch's own context managers: grad mode, autocast, and those that do nothing to a graph."""
+"""torch's own context managers: grad mode, autocast, and those without an effect on a graph."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ContextValue(Value):
     """A context manager that the tracer carries out itself.
 
     While it is entered it stands on ``tr.active_contexts``; if the graph ends inside it, the compiled frame enters the
-    real one before it goes on.
+    real one before it continues.
     """
 
     __slots__ = ()
@@ -130,7 +130,7 @@ class AutocastValue(ContextValue):
     def __init__(self, cls: type, arguments: tuple[str, Any, bool, bool], source: Source | None = None) -> None:
         self.cls = cls
         self.arguments = arguments
-        self.entered: list[tuple[Any, Any]] = []  # the node, and the real mode that tracing goes on under
+        self.entered: list[tuple[Any, Any]] = []  # the node, and the real mode under which tracing continues
         self.source = source
 
     def pytype(self) -> type:

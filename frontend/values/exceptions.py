@@ -1,4 +1,4 @@
-"""Exception objects of the traced program, and the traceback that nobody may look at."""
+"""Exception objects of the traced program, and their traceback, which the program may not inspect."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class ExceptionValue(ObjectValue):
         return super().call_c_method(tr, object if cls is BaseException else cls, name, args, kwargs)
 
     def _text(self, tr: Tracer, name: str) -> Value:
-        """As the nearest builtin class writes it: ``KeyError`` and ``OSError`` have words of their own."""
+        """The text of the nearest builtin class: ``KeyError`` and ``OSError`` have their own."""
         base = next(c for c in self.cls.__mro__ if c.__module__ == "builtins")
         arguments = self.args.const(tr)
         try:

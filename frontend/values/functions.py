@@ -116,7 +116,7 @@ class FunctionValue(Value):
         return tr.wrap(obj, Attr(base, name))
 
     def _annotations(self, tr: Tracer) -> Value:
-        """The annotations of a function that the trace defined: a dictionary, made when it is first asked for."""
+        """The annotations of a function that the trace defined: a dictionary, created at the first access."""
         if self.annotations is None or isinstance(self.annotations, TupleValue):
             pairs = self.annotations.items(tr) if self.annotations is not None else []
             self.annotations = _dictionary(
@@ -176,7 +176,7 @@ def _dictionary(values: dict[str, Value]) -> Value:
 
 
 def wrap_function(tr: Tracer, fn: types.FunctionType, source: Source | None) -> FunctionValue:
-    """An existing Python function; its code is guarded now, defaults and closure as they are read."""
+    """An existing Python function; its code is guarded now, its defaults and closure when they are read."""
     base = source or Const(fn, fn.__qualname__)
     if source is not None or not tr.is_settled_function(fn):
         tr.guards.add(Is(Attr(base, "__code__"), fn.__code__, f"is that of {fn.__qualname__}"))

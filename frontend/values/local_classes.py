@@ -1,7 +1,7 @@
-"""Class statements of traced functions that need not run: nobody but the dropped class would notice.
+"""Class statements in traced functions that do not have to run, because nothing uses the class.
 
-A function of torch may define an ``autograd.Function`` and use it for some arguments only.  Such a statement is put
-off.  Where the class is used after all, or the graph breaks, the trace starts again with statements that break it.
+A torch function may define an ``autograd.Function`` and use it only for some arguments.  Such a statement is postponed.
+If the class is used after all, or the graph breaks, the trace starts again, and such statements break it.
 """
 
 from __future__ import annotations

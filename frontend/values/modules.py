@@ -123,7 +123,9 @@ class NNModuleValue(ObjectValue):
             tr.guards.add(RegistersNothingBut(self.source, name, name in own["_buffers"]))
         if name in own["_buffers"]:
             if not issubclass(value.pytype(), (torch.Tensor, type(None))):
-                raise GraphBreak(OPERATION, f"making buffer {name!r} of {self.describe()} something else than a tensor")
+                raise GraphBreak(
+                    OPERATION, f"replacing buffer {name!r} of {self.describe()} with a value that is not a tensor"
+                )
             source = Attr(self.source, "_buffers") if self.source else None
             tr.wrap(own["_buffers"], source).setitem(tr, ConstValue(name), value)
             return
@@ -161,7 +163,7 @@ class NNModuleValue(ObjectValue):
             with torch.enable_grad() if tr.initial_grad else torch.no_grad():
                 self.obj._infer_parameters(self.obj, tuple(given[: len(args)]), named)
         except Exception as error:
-            raise GraphBreak(OPERATION, f"making the parameters of {self.describe()}: {error}", error) from None
+            raise GraphBreak(OPERATION, f"creating the parameters of {self.describe()}: {error}", error) from None
         raise StateChanged(f"{self.describe()} has made its parameters")
 
     def special(self, tr: Tracer, name: str) -> Value | None:
@@ -170,7 +172,7 @@ class NNModuleValue(ObjectValue):
         return super().special(tr, name)
 
     def rebuild(self, out: FrameWriter) -> str:
-        raise GraphBreak(OPERATION, f"{self.describe()} has no path that the compiled frame could load it by")
+        raise GraphBreak(OPERATION, f"{self.describe()} has no path by which the compiled frame could load it")
 
 
 def _may_draw(node: Any) -> bool:

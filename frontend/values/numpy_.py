@@ -1,6 +1,6 @@
 """NumPy's functions on plain numbers: models compute constants with ``np.log`` and ``np.sqrt``.
 
-Their results are scalars of NumPy's own classes, which are constants like any number.  Arrays end the graph.
+Their results are NumPy scalars, which are constants like any number.  Arrays end the graph.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class NumpyFunctionValue(RealValue):
         named = {name: _number(tr, value) for name, value in kwargs.items()}
         found = tr.fold(self.obj, plain, named)
         if not found.is_const():
-            raise GraphBreak(C_FUNCTION, f"numpy.{self.obj.__name__} makes more than a number")
+            raise GraphBreak(C_FUNCTION, f"numpy.{self.obj.__name__} returns more than a number")
         return found
 
 
@@ -40,7 +40,7 @@ def _number(tr: Tracer, value: Value) -> Any:
     plain = value.const(tr)
     parts = plain if type(plain) in (list, tuple) else [plain]
     if not all(type(part) in CONST_TYPES for part in parts):
-        raise GraphBreak(C_FUNCTION, f"a function of NumPy's on {value.describe()}")
+        raise GraphBreak(C_FUNCTION, f"a NumPy function on {value.describe()}")
     return plain
 
 

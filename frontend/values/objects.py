@@ -70,7 +70,7 @@ class HashedKey:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, HashedKey):
             raise GraphBreak(
-                OPERATION, f"{self.value.describe()} and something of another kind as keys of one dictionary"
+                OPERATION, f"{self.value.describe()} and an object of another kind as keys of one dictionary"
             )
         return self.value is other.value or self.tr.equal(self.value, other.value)
 
@@ -92,7 +92,7 @@ class ObjectValue(Value):
         self.source = source
         self.attrs: dict[str, Any] = {}
         self.moved: set[str] = _NONE_MOVED  # attributes that were deleted and set again, which puts them last
-        self.namespace: Value | None = None  # its __dict__, once the program has asked for it
+        self.namespace: Value | None = None  # its __dict__, once the program has read it
         self._storage = storage
 
     def pytype(self) -> type:
@@ -302,10 +302,10 @@ class ObjectValue(Value):
         return bind_class_attribute(tr, self, self.cls, name, raw)
 
     def refuse_other_class(self, tr: Tracer) -> None:
-        """Break for an object that may tell another class than its own, as ``isinstance`` would ask it for that."""
+        """Break for an object that may report a class other than its own, because ``isinstance`` would ask it."""
         own_lookup = isinstance(tr.static_lookup(self.cls, "__getattribute__"), types.FunctionType)
         if own_lookup or tr.static_lookup(self.cls, "__class__") is not _CLASS:
-            raise GraphBreak(OPERATION, f"isinstance() of {self.describe()}, which answers for its class itself")
+            raise GraphBreak(OPERATION, f"isinstance() of {self.describe()}, which overrides its own class")
 
     def refuse_c(self, tr: Tracer, *names: str) -> None:
         """Break where C code of a class that is not understood, ``Decimal`` say, defines one of these methods."""
@@ -462,7 +462,7 @@ class ObjectValue(Value):
             return out.names.const(self.obj)
         if self.cls in STANDS_FOR and self not in out.unseen:
             raise GraphBreak(
-                NOT_REBUILDABLE, f"{self.pytype().__name__} object was made inside the graph and has to live on"
+                NOT_REBUILDABLE, f"{self.pytype().__name__} object was created inside the graph and must outlive it"
             )
         cls = out.names.const(self.cls)
         storage = self._storage

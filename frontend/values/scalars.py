@@ -1,4 +1,4 @@
-"""Numbers read from tensors: symbols whose value only the data tells, where that is asked for."""
+"""Numbers read from tensors: symbols whose value depends on data, if this is enabled."""
 
 from __future__ import annotations
 
@@ -53,5 +53,7 @@ def _as_list(tr: Tracer, tensor: TensorValue) -> Value:
         return _item(tr, tensor)
     rows = tensor.unpack(tr)
     if len(rows) > _LONGEST_LIST:
-        raise GraphBreak(TENSOR_TO_PYTHON, f"Tensor.tolist on {tensor.describe()}, of more than {_LONGEST_LIST} items")
+        raise GraphBreak(
+            TENSOR_TO_PYTHON, f"Tensor.tolist on {tensor.describe()}, which has more than {_LONGEST_LIST} items"
+        )
     return ListValue([_as_list(tr, row) for row in rows])  # type: ignore[arg-type]

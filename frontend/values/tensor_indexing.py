@@ -1,6 +1,6 @@
 """Indexing a tensor with symbolic integers.
 
-Tensor's own indexing asks an integer for its value and so makes a constant of it; ``select`` takes it as it is.
+Tensor's own indexing reads an integer's value and so turns it into a constant; ``select`` uses the symbol itself.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _is_ellipsis(part: Value) -> bool:
 
 
 def _is_free(part: Value) -> bool:
-    """Whether an index takes no dimension of its own."""
+    """Whether an index consumes no dimension."""
     return _is_ellipsis(part) or (isinstance(part, ConstValue) and part.value is None)
 
 

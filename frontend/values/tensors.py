@@ -1,4 +1,4 @@
-"""Tensors: a node of the graph beside a fake tensor that knows dtype, shape, strides and device."""
+"""Tensors: a node of the graph with a fake tensor that knows dtype, shape, strides and device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text that tells the value of a tensor."""
+"""Text that contains the value of a tensor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class DataText(Value):
-    """An error message, mostly: made in any case, and read by nobody unless the error happens.
+    """Usually an error message: always created, but read only if the error happens.
 
     Who needs its letters ends the attempt, and the next one breaks the graph where the text is made.
     """
@@ -24,7 +24,7 @@ class DataText(Value):
         return str
 
     def describe(self) -> str:
-        return "text with the value of a tensor in it"
+        return "text that contains the value of a tensor"
 
     def const(self, tr: Tracer) -> Any:
         raise GraphBreak(TENSOR_TO_PYTHON, self.describe())
@@ -34,5 +34,5 @@ class DataText(Value):
 
 
 def has_data(parts: list[Value]) -> bool:
-    """Whether one of the parts of a text tells the value of a tensor."""
+    """Whether one of the parts of a text contains the value of a tensor."""
     return any(isinstance(part, DataText) for part in parts)

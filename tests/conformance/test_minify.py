@@ -108,7 +108,7 @@ def test_parts_of_a_graph():
     [
         (["semantics/none", "--backend", "eager"], 2, "there is no case"),
         (["json:loads", "--backend", "eager"], 2, "--inputs is missing"),
-        (["semantics/use/two_models"], 2, "which backend"),
+        (["semantics/use/two_models"], 2, "no backend given"),
         (["x", "--backend", "no_such_backend"], 1, "There is no backend"),
     ],
 )

@@ -107,7 +107,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
         (["eager", "--list", "--case", SOME], 0, "view_of_an_input"),
         (["eager", "--case", "nothing/*"], 2, "no case matches"),
         (["eager", "--shard", "three"], 2, "3/8"),
-        ([], 2, "which backend"),
+        ([], 2, "no backend given"),
         (["no_such_backend"], 1, "There is no backend"),
     ],
 )

@@ -37,7 +37,7 @@ def test_guards_in_words_and_code_and_when_they_fail():
     assert "scale == 3" in exported.guards
     assert exported.guard_code.startswith("def guard(L):")
     assert "run_graph(" in exported.code
-    with pytest.raises(torchmux.Unsupported, match=r"exported graph of fn .* does not stand for this call: scale == 3"):
+    with pytest.raises(torchmux.Unsupported, match=r"exported graph of fn .* does not apply to this call: scale == 3"):
         exported(torch.ones(3, 2), scale=4)
     with pytest.raises(torchmux.Unsupported, match="size mismatch"):
         exported(torch.ones(4, 2), scale=3)
@@ -127,7 +127,7 @@ def test_the_reason_why_not():
     assert "test_export.py:" in str(caught.value)
     with pytest.raises(torchmux.Unsupported, match="requires one graph of .* but it has none"):
         torchmux.export(lambda n: n + 1)(2)
-    with pytest.raises(TypeError, match="not a int"):
+    with pytest.raises(TypeError, match="not an int"):
         torchmux.export(3)
 
 

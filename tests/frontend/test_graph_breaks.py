@@ -68,7 +68,7 @@ def test_fullgraph_points_at_the_line():
         compiled(torch.ones(2, 3), 1)
     line = speaks_branches_and_appends.__code__.co_firstlineno + 2
     assert f"{__file__}:{line}" in str(error.value)
-    assert "print() acts on the world" in str(error.value)
+    assert "print() has effects outside" in str(error.value)
     assert "fix: " in str(error.value)
 
 

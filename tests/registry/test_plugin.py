@@ -108,4 +108,4 @@ def test_its_own_tests(environment, run_python):
         "print(subprocess.run(command, capture_output=True, text=True).stdout)",
         python=str(environment),
     )
-    assert "6 passed" in printed
+    assert "7 passed" in printed

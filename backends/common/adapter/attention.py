@@ -1,9 +1,9 @@
-"""torch's fused attention on a CPU, forward and backward, by smaller operators.
+"""torch's fused attention on a CPU, forward and backward, expressed by smaller operators.
 
-In training torch records its own kernel, ``_scaled_dot_product_flash_attention_for_cpu``, of which other compilers know
-nothing or only the name.  The formulas are those of FlashAttention (Dao et al., 2022, arXiv:2205.14135, section 3 and
+In training torch records its own kernel, ``_scaled_dot_product_flash_attention_for_cpu``, which other compilers do not
+know, or know only by name.  The formulas are those of FlashAttention (Dao et al., 2022, arXiv:2205.14135, section 3 and
 appendix B), without the tiling: with ``S`` the scaled, masked products and ``L`` the logarithm of the sum of ``exp(S)``
-over a row, the weights are ``P = exp(S - L)``.  As torch does, a row that is masked out whole gets zeros, ``L`` too.
+over a row, the weights are ``P = exp(S - L)``.  As in torch, a completely masked row gets zeros, also in ``L``.
 """
 
 from __future__ import annotations
@@ -107,4 +107,4 @@ TABLE: dict[Any, Callable[..., Any]] = {
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default: _forward,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _backward,
 }
-"""For a decomposition table; calls with dropout stay as they are."""
+"""For a decomposition table; calls with dropout stay unchanged."""

@@ -1,4 +1,4 @@
-"""A runtime's bound inputs and outputs: what a call needs that can be prepared before it."""
+"""A runtime's bound inputs and outputs: the parts of a call that can be prepared ahead of time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Input:
 
     @classmethod
     def of(cls, position: int, value: Any) -> Input:
-        """What the fake tensor or symbolic number ``value`` tells."""
+        """What the fake tensor or symbolic number ``value`` determines."""
         if not isinstance(value, torch.Tensor):
             return cls(position, None, ())
         fixed = all(type(size) is int for size in value.shape)

@@ -1,8 +1,8 @@
-"""Comparing new code with torch, once, before it is used.
+"""Compares new code with torch, once, before it is used.
 
-Converters are many and not all right: some ignore arguments, some assume float32.  The whole part is run on the real
-parameters and made-up inputs; only if it differs, or if torch itself makes nothing of them that could be compared, are
-its nodes tried one by one, to find which to leave to torch.
+Not all of the many converters are correct: some ignore arguments, some assume float32.  The whole part runs on the real
+parameters and generated inputs.  If the results differ, or if torch's own result cannot be compared, its nodes are
+tried one by one to find those that must be left to torch.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node, map_arg
 
 from torchmux import torch_internals as internals
+from torchmux.registry.errors import GraphRefused
 
 from ..pipeline.partition import takes_element
+from .bugs import raise_mistake
 from .graphs import alone, elements_in_use
 from .results import hint_of
 
@@ -30,7 +32,7 @@ _ALONE = {torch.float32: 1e-4, torch.float64: 1e-10, torch.float16: 5e-3, torch.
 Run = Callable[..., Sequence[Any]]
 
 
-class Differs(RuntimeError):
+class Differs(GraphRefused):
     """The compiled part does not compute what torch computes, and no single operator is to blame."""
 
 
@@ -40,7 +42,7 @@ def culprits(
     """Compare ``run`` with ``gm`` itself.
 
     Args:
-        example_inputs: real tensors where they are known; for the others, values are made up from ``meta["val"]``.
+        example_inputs: real tensors where they are known; for the others, values are generated from ``meta["val"]``.
         compile_alone: makes code of a graph that consists of one node.
         runtime: its name, for the reasons.
 
@@ -63,7 +65,7 @@ def culprits(
         except Exception as error:
             failure = error
         else:
-            # Where made-up numbers lead torch itself to nan there is nothing to compare.
+            # Where generated numbers lead torch itself to nan, there is nothing to compare.
             known = [i for i, b in enumerate(wanted) if not b.isnan().any()]
             differing = [i for i in known if not _close(got[i], wanted[i], _WHOLE)]
             if not differing:
@@ -77,8 +79,8 @@ def culprits(
     if not found and failure is not None:
         raise failure
     if not found and all(wanted[i].is_floating_point() for i in differing):
-        raise Differs(f"{runtime}'s code computes something else than torch, though each operator alone is right")
-    return found  # integers may hang on the rounding of what they were made from
+        raise Differs(f"{runtime}'s code does not match torch, although each operator alone does")
+    return found  # integers may depend on the rounding of the numbers they come from
 
 
 def _inputs_that_run(gm: GraphModule, example_inputs: Sequence[Any]) -> tuple[list[Any], Sequence[torch.Tensor]] | None:
@@ -101,7 +103,7 @@ def _inputs_that_run(gm: GraphModule, example_inputs: Sequence[Any]) -> tuple[li
             first = first or (inputs, wanted)
             break
         else:
-            break  # what torch refuses does not hang on the size of numbers
+            break  # torch's refusals do not depend on the magnitude of numbers
     return first
 
 
@@ -204,14 +206,14 @@ class _Alone:
     def __init__(self, compile_alone: Callable[[GraphModule], Run], runtime: str) -> None:
         self._compile = compile_alone
         self._runtime = runtime
-        self._known: dict[str, str | None] = {}  # what came of nodes on inputs made up from what is told of them
+        self._known: dict[str, str | None] = {}  # the results of nodes on inputs generated from their metadata
 
     def on(self, node: Node, values: Mapping[Node, Any]) -> str | None:
         """Why a node is wrong on the values that a run of the graph has come to; None if it is right."""
         return self._difference(alone(node), [values[n] for n in node.all_input_nodes])
 
     def on_made_up(self, node: Node) -> str | None:
-        """Why a node is wrong on made-up inputs; None if it is right, or if torch does not take them."""
+        """Why a node is wrong on generated inputs; None if it is right, or if torch does not accept them."""
         told = _description(node)
         if told not in self._known:
             self._known[told] = self._difference(alone(node), None)
@@ -230,14 +232,15 @@ class _Alone:
         try:
             got = self._compile(single)(*inputs)
         except Exception as error:
+            raise_mistake(error)
             return _told(error, self._runtime)
         if all(_close(a, b, _ALONE) for a, b in zip(got, wanted, strict=True)):
             return None
-        return f"{self._runtime}'s code for it computes something else than torch"
+        return f"{self._runtime}'s code for it does not match torch"
 
 
 def _description(node: Node) -> str:
-    """All that decides what a node does on made-up inputs."""
+    """Everything that determines a node's result on generated inputs."""
 
     def told(value: Node) -> str:
         made = value.meta["val"]
@@ -249,7 +252,7 @@ def _description(node: Node) -> str:
 
 
 def made_up(gm: GraphModule, example_inputs: Sequence[Any], integers: int = 2, scale: float = 2.0) -> list[Any]:
-    """Inputs for ``gm``: the real ones where they are known, otherwise small numbers of its own generator.
+    """Inputs for ``gm``: the real ones where they are known, otherwise small numbers from a separate generator.
 
     A symbolic size is what it was in the first call.
 

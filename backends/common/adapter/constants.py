@@ -1,9 +1,9 @@
-"""Parameters as constants of compiled code, watched as far as torch counts writes.
+"""Parameters as constants of compiled code, checked as far as torch counts writes.
 
-A runtime packs and folds what it knows to be constant, so a write to a parameter asks for new code.  torch counts the
-writes of its operators to a tensor, whoever calls them (an optimizer, ``load_state_dict``), and an assignment to
-``.data`` moves the tensor; both are looked at before each call.  What is written through ``.data``, NumPy or another
-alias that torch keeps no count of is not seen.  That is why constants must be asked for.
+A runtime packs and folds constants, so a write to a parameter requires new code.  torch counts the writes of its
+operators to a tensor, whatever calls them (an optimizer, ``load_state_dict``), and an assignment to ``.data`` moves the
+tensor.  Each call checks both first.  Writes through ``.data``, NumPy or another alias without a counter go undetected.
+That is why programs must request constants explicitly.
 """
 
 from __future__ import annotations
@@ -44,12 +44,16 @@ class Watched:
 
     @property
     def run(self) -> Any:
-        """The code that serves the parameters as they were last seen."""
+        """The code for the parameters as last seen."""
         return self._state[1]
 
     @property
     def cache_hit(self) -> bool:
         return Told(self.run).cache_hit
+
+    @property
+    def library_calls(self) -> Mapping[str, str] | None:
+        return Told(self.run).library_calls
 
     @property
     def notes(self) -> Sequence[str]:
@@ -69,16 +73,16 @@ class Watched:
         return state[1](*args)
 
     def _made(self, constants: Mapping[int, torch.Tensor]) -> tuple[Any, ...]:
-        # Read before compiling: what is written meanwhile asks for new code at the next call.
+        # Read before compiling: a write during compilation requires new code at the next call.
         seen = tuple((p, t.data_ptr(), None if t.is_inference() else t._version) for p, t in constants.items())
-        held = {p: t.detach() for p, t in constants.items()}  # so that no other tensor comes to lie there
+        held = {p: t.detach() for p, t in constants.items()}  # so that no other tensor gets the same address
         return seen, self._make(constants), held
 
     def _anew(self, args: Sequence[Any]) -> tuple[Any, ...]:
         with self._lock:
             seen = self._state[0]
             if any(_differs(args[position], address, version) for position, address, version in seen):
-                log.warning("parameters that were taken for constants have changed; they are taken anew")
+                log.warning("parameters that were treated as constants changed; recompiling with their new values")
                 self._state = self._made({position: args[position] for position, _, _ in seen})
             return self._state
 

@@ -1,8 +1,9 @@
-"""Elementary functions by other elementary functions, for runtimes whose own lose their digits.
+"""Elementary functions expressed by other elementary functions, for runtimes whose own versions lose precision.
 
-Runtimes compute ``log1p(x)`` as ``log(1 + x)``, cut ``sigmoid`` off where it is small, and so on: near one nobody sees
-it, and what is computed from the result far from one is wrong.  These have a relative error of a few units in the last
-place wherever ``exp`` and ``log`` have, and torch's answers for nan and infinities, which others here are about.
+Runtimes compute ``log1p(x)`` as ``log(1 + x)``, truncate ``sigmoid`` where it is small, and so on.  This goes unnoticed
+near one, but values computed from results far from one are wrong.  The formulas here have a relative error of a few
+units in the last place wherever ``exp`` and ``log`` do, and torch's results for nan and infinities; some exist only for
+these.
 """
 
 from __future__ import annotations

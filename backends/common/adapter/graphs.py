@@ -1,4 +1,4 @@
-"""Small surgery on ATen graphs that adapters of other runtimes need."""
+"""Small changes to ATen graphs that adapters for other runtimes need."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def outputs(gm: GraphModule) -> list[Node]:
 
 
 def copy_graph(gm: GraphModule) -> GraphModule:
-    """The same graph in nodes of its own, for a consumer that changes what it is given."""
+    """A copy of the graph, for a consumer that changes its argument."""
     graph = Graph()
     copied: dict[Node, Node] = {}
     for node in gm.graph.nodes:

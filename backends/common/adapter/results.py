@@ -1,4 +1,4 @@
-"""What is known of a compiled part's outputs, and giving them the strides of eager."""
+"""What is known about a compiled part's outputs, and how they get eager's strides."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ class Result:
 
     @classmethod
     def of(cls, value: torch.Tensor) -> Result:
-        """What the fake tensor ``value`` tells; a result gets eager's order of strides, since views are taken of it."""
+        """The metadata of the fake tensor ``value``; a result gets eager's order of strides, because views are taken of
+        it.
+        """
         shape = tuple(value.shape) if all(type(s) is int for s in value.shape) else None
         strides: list[Any] = [hint_of(s) for s in value.stride()]
         usual = tuple(range(len(strides)))

@@ -110,7 +110,7 @@ def rounds_down(node: Node) -> bool:
     return node.meta["val"].is_floating_point()
 
 
-TRAPS = "an integer is divided by what may be 0, where torch raises, or by -1; the processor would end the process"
+TRAPS = "an integer is divided by a value that may be 0, where torch raises, or -1; the processor would end the process"
 
 
 def may_trap(node: Node) -> bool:
@@ -176,23 +176,23 @@ def _compares(node: Node, common: Common) -> bool:
 
 
 ABOUT_OPERATORS: Mapping[str, tuple[Callable[[Node, Common], bool], str]] = {
-    "random": (_draws, "random numbers would not be torch's for the same seed"),
+    "random": (_draws, "its random numbers would not match torch's for the same seed"),
     "writes": (lambda node, common: aliasing.writes(node), "it writes to its arguments"),
     "addresses": (lambda node, common: aliasing.reads_by_address(node), aliasing.BY_ADDRESS),
-    "comparisons": (_compares, "{runtime}'s comparisons pass over nan, torch's do not"),
+    "comparisons": (_compares, "{runtime}'s comparisons skip nan, torch's do not"),
     "traps": (lambda node, common: may_trap(node), TRAPS),
     "remainders": (
         lambda node, common: rounds_down(node),
-        "{runtime}'s remainder of floats has other answers than torch where a number is infinite",
+        "{runtime}'s remainder of floats differs from torch where a number is infinite",
     ),
 }
 """The rules about what an operator does: whether one applies to a node, and the reason that users read."""
 
 ABOUT_VALUES: Mapping[str, str] = {
-    "numbers": "a float or bool that is known at run time only would lose precision as an input of {runtime}",
+    "numbers": "a float or bool that is known only at run time would lose precision as an input of {runtime}",
     "layouts": "{runtime} has no {layout} tensors",
     "dtypes": "{runtime} has no operators on {dtype}",
-    "empty": "{runtime}'s operators are not made for tensors without elements",
+    "empty": "{runtime}'s operators do not support tensors without elements",
 }
 """The rules about what goes into a node and comes out.  ``numbers`` and ``dtypes`` cover bools, complex numbers too."""
 
@@ -209,8 +209,8 @@ class Common:
         of_dtype: why a tensor of a node is refused for its dtype all the same, in the adapter's own words, or why one
             outside of ``dtypes`` is not, with ``True``; empty where ``dtypes`` decides.
         words: reasons in the adapter's own words, by the rule.
-        lacks: the rules that the adapter does without, and in a line, why.
-        compares_as_torch: operators whose comparisons see nan as torch's do.
+        lacks: the rules that the adapter does not need, each with the reason in one line.
+        compares_as_torch: operators whose comparisons treat nan as torch does.
         lowest_is_finite: whether its maximum is never less than the lowest finite number.
     """
 

@@ -1,6 +1,6 @@
-"""The artifacts of this process as bytes, to be taken to another process or machine.
+"""The artifacts of this process as bytes, for another process or machine.
 
-What is in them is run as code: load only what comes from someone whose code you would run.
+Artifacts run as code: load them only from sources whose code you would run.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ def load_cache_artifacts(serialized: bytes) -> list[str] | None:
     try:
         with zipfile.ZipFile(io.BytesIO(serialized)) as archive:
             if archive.comment != _FORMAT.encode():
-                raise InvalidArtifacts("These bytes are an archive, but not one that save_cache_artifacts has made.")
+                raise InvalidArtifacts("These bytes are an archive that save_cache_artifacts did not write.")
             found = {name: archive.read(name) for name in archive.namelist()}
     except zipfile.BadZipFile as error:
-        raise InvalidArtifacts(f"These bytes are not what save_cache_artifacts has made: {error}.") from error
+        raise InvalidArtifacts(f"These bytes were not written by save_cache_artifacts: {error}.") from error
     if not all(re.fullmatch(r"[0-9a-f]{64}", name) for name in found):
-        raise InvalidArtifacts("An artifact has a name that save_cache_artifacts does not give.")
+        raise InvalidArtifacts("An artifact has a name that save_cache_artifacts does not use.")
     for key, payload in found.items():
         cache.store(key, payload)
     return sorted(found)

@@ -1,10 +1,10 @@
 """The artifact cache: compiled artifacts of every backend in one folder, by content.
 
-An entry's name is a hash over all that determines it: the graph with every argument, constants, what is known of the
-inputs, options, the backend's fingerprint, and the versions of torch, Python and torchmux.  An entry is written to a
-temporary file and renamed, so that another process sees all of it or nothing; it begins with a checksum over its name
-and content, so that one that is damaged, or another's, is noticed, dropped and made again.  A cached shared object is
-code: the folder belongs to the user alone (mode 0700), and one that does not is refused.
+An entry's name is a hash of everything that determines it: the graph with every argument, constants, what is known
+about the inputs, options, the backend's fingerprint, and the versions of torch, Python and torchmux.  An entry is
+written to a temporary file and renamed, so another process sees all of it or nothing.  It starts with a checksum of its
+name and content, so a damaged or misplaced entry is detected, dropped and rebuilt.  A cached shared object is code: the
+folder must belong only to the user (mode 0700), and any other folder is refused.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class ArtifactCache:
         head = len(_MAGIC) + _SIZE
         payload = content[head:]
         if content[: len(_MAGIC)] != _MAGIC or content[len(_MAGIC) : head] != _checksum(key, payload):
-            log.warning("the cached artifact %s is damaged; it is made again", path)
+            log.warning("the cached artifact %s is damaged and will be rebuilt", path)
             path.unlink(missing_ok=True)
             return None
         with contextlib.suppress(OSError):
@@ -111,7 +111,7 @@ class ArtifactCache:
                 raise
             self._trim_when_due(len(payload))
         except OSError as error:
-            log.warning("cannot keep an artifact in %s: %s", self.folder, error)
+            log.warning("cannot store an artifact in %s: %s", self.folder, error)
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / key[2:]
@@ -120,13 +120,13 @@ class ArtifactCache:
         found = os.stat(self.folder)
         if found.st_uid != os.getuid():
             raise UnsafeCache(
-                f"The cache folder {self.folder} belongs to user {found.st_uid}, not to you ({os.getuid()}); what it "
-                f"holds is run as code, so it is not used. Set TORCHMUX_CACHE_DIR to a folder of your own."
+                f"The cache folder {self.folder} belongs to user {found.st_uid}, not to you ({os.getuid()}); its "
+                f"contents run as code, so it is not used. Set TORCHMUX_CACHE_DIR to a folder of your own."
             )
         if stat.S_IMODE(found.st_mode) & 0o077:
             raise UnsafeCache(
-                f"The cache folder {self.folder} is open to other users (mode {stat.S_IMODE(found.st_mode):04o}); what "
-                f"it holds is run as code, so it is not used. Run: chmod 700 {self.folder}"
+                f"The cache folder {self.folder} is open to other users (mode {stat.S_IMODE(found.st_mode):04o}); its "
+                f"contents run as code, so it is not used. Run: chmod 700 {self.folder}"
             )
 
     def _trim_when_due(self, written: int) -> None:
@@ -175,7 +175,7 @@ def _checksum(key: str, payload: bytes) -> bytes:
 
 
 def default_cache() -> ArtifactCache | None:
-    """The cache that ``torchmux.config`` asks for, or None if caching is off."""
+    """The cache that ``torchmux.config`` selects, or None if caching is off."""
     if not config.cache_enabled:
         return None
     return ArtifactCache(Path(config.cache_dir) / "artifacts")

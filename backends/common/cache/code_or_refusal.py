@@ -82,7 +82,7 @@ def load(key: str, gm: GraphModule) -> Code | None:
             return code_in(payload)
         raise _error(list(gm.graph.nodes), refused)
     except (ValueError, LookupError, AttributeError) as error:
-        log.warning("a kept artifact is not what it should be; it is made again: %s", error)
+        log.warning("a cached artifact is invalid and will be rebuilt: %s", error)
         return None
 
 
@@ -92,7 +92,7 @@ def load_code(key: str) -> Code | None:
     try:
         return None if payload is None else code_in(payload)
     except ValueError as error:
-        log.warning("a kept artifact is not what it should be; it is made again: %s", error)
+        log.warning("a cached artifact is invalid and will be rebuilt: %s", error)
         return None
 
 

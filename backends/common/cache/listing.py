@@ -1,4 +1,4 @@
-"""Graphs of ATen operators as JSON, to be run by torch in another process."""
+"""Graphs of ATen operators as JSON, which torch runs in another process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Unknown(Exception):
 
 
 def to_json(gm: GraphModule) -> dict[str, Any]:
-    """All of ``gm`` but the tensors that it holds, which are told by name.
+    """All of ``gm`` except the tensors that it holds, which appear by name.
 
     Raises:
         Unknown: it calls something else than ATen operators, or with arguments of another kind than numbers and nodes.
@@ -81,7 +81,7 @@ def found(name: str) -> Any:
 
 
 def packed(value: Any, number: Mapping[Node, int]) -> Any:
-    """An argument as JSON: numbers and strings as they are, everything else as a list that begins with its kind."""
+    """An argument as JSON: numbers and strings unchanged, everything else as a list that starts with its kind."""
     if isinstance(value, Node):
         return ["node", number[value]]
     if isinstance(value, dict):

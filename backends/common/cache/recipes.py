@@ -1,11 +1,11 @@
-"""What became of a captured graph, kept so that the next process need not trace it.
+"""Recipes: the compiled form of a captured graph, stored so that the next process does not have to trace it.
 
-A *recipe* says which artifacts of the backend, which operators of torch and which constants make up the code of one
-captured graph, and what the report says of it.  It is filed under everything that tracing depends on: the captured
-graph with all arguments, what is known of the inputs, torch's global settings, the backend, its options, the versions
-and the sources of this package.  Whatever this cannot describe exactly is not kept, and traced each time: symbolic
-sizes (tracing them leaves guards), graphs that write to their inputs or record gradients, functions and operators that
-are not torch's own, tensor subclasses, autocast, modes of the program.
+A *recipe* says which artifacts of the backend, which torch operators and which constants form the code of one captured
+graph, and what the report says about it.  Its key has everything that tracing depends on: the captured graph with all
+arguments, what is known about the inputs, torch's global settings, the backend, its options, the versions and the
+sources of this package.  A graph that this cannot describe exactly is not stored, and is traced each time: symbolic
+sizes (tracing them adds guards), graphs that write to their inputs or record gradients, functions and operators that do
+not come from torch, tensor subclasses, autocast, modes of the program.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from torchmux.registry.spec import CompiledPart, CompileRequest
 from ..pipeline import aliasing, lines
 from ..pipeline.implementation import Told
 from ..pipeline.partition import Part, Partition
+from ..pipeline.promises import promise_of
 from .cache import ArtifactCache, describe, text_key
 from .listing import ATOMS, Unknown, called, found, operator_of_torch, packed, unpacked
 
@@ -231,13 +232,15 @@ def _encode(
             for node in step.outputs:
                 number[node] = len(number)
         else:
-            steps.append([called(step.target), packed(step.args, number), packed(step.kwargs, number)])
+            told = [called(step.target), packed(step.args, number), packed(step.kwargs, number)]
+            steps.append([*told, promise_of(step.meta.get("val"))])
             number[step] = len(number)
     if sum(len(constant["data"]) for _, constant in constants) > MOST_CONSTANT_BYTES:
         raise Unknown("there are large constants")
     output = next(n for n in reversed(gm.graph.nodes) if n.op == "output")
     placements = [
-        [p.node, p.op, p.placed_on, p.reason, origin] for p, origin in zip(report.placements, origins, strict=True)
+        [p.node, p.op, p.placed_on, p.reason, p.kind, p.library, origin]
+        for p, origin in zip(report.placements, origins, strict=True)
     ]
     return {
         "inputs": inputs,
@@ -292,15 +295,16 @@ def follow(
             compiled[id(steps[-1])] = run
             values += outputs
         else:
-            name, args, kwargs = step
+            name, args, kwargs, promise = step
             node = graph.call_function(found(name), unpacked(args, values), unpacked(kwargs, values))
+            node.meta["promise"] = promise
             steps.append(node)
             values.append(node)
     graph.output(unpacked(kept["outputs"], values))
     places = [lines.line_of(node) for node in captured.graph.nodes]
     report.placements += [
-        Placement(node, op, on, reason, places[origin] if origin is not None else None)
-        for node, op, on, reason, origin in kept["placements"]
+        Placement(node, op, on, reason, places[origin] if origin is not None else None, kind, library)
+        for node, op, on, reason, kind, library, origin in kept["placements"]
     ]
     report.partitions += kept["partitions"]
     holder = torch.nn.Module()

@@ -1,4 +1,4 @@
-"""What a backend compiles with and for, read without importing any of it."""
+"""The versions and processor that a backend compiles with and for, read without importing any of it."""
 
 from __future__ import annotations
 

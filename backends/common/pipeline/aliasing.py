@@ -1,7 +1,7 @@
 """Which values of an ATen graph share memory, read from operator schemas.
 
-In a functional graph memory is shared only through view operators, whose schema marks the result as an alias of an
-argument.  So every value has one root: the placeholder, constant or computed value whose memory it shows.
+In a functional graph, memory is shared only through view operators, whose schema marks the result as an alias of an
+argument.  Every value therefore has one root: the placeholder, constant or computed value whose memory it shares.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def writes(node: Node) -> bool:
     )
 
 
-BY_ADDRESS = "it takes elements by where they lie in torch's memory"
+BY_ADDRESS = "it selects elements by their position in torch's memory"
 _BY_ADDRESS = frozenset(
     getattr(torch.ops.aten, name).default for name in ("as_strided", "as_strided_copy", "as_strided_scatter")
 )
@@ -120,7 +120,7 @@ def roots(graph: Graph) -> dict[Node, Node]:
 
 
 def split_off_output_views(graph: Graph) -> set[Node]:
-    """Make the views that a caller can tell from copies separate nodes, and return those.
+    """Turn the views that a caller can distinguish from copies into separate nodes, and return those.
 
     If an output shares memory with an input or with another output, a compiler that returns fresh tensors would break
     that.  The chain of views between the shared memory and such an output is copied to the end of the graph; the
@@ -154,7 +154,8 @@ def split_off_output_views(graph: Graph) -> set[Node]:
 def sharing(values: Sequence[Any]) -> tuple[int, ...]:
     """Which of these tensors, real or fake, share a storage: for each the position of the first one on its storage.
 
-    What is no tensor is left out.  Two lists with equal answers overlap in the same way, as far as storages tell.
+    Values that are not tensors are omitted.  Two lists with equal answers overlap in the same way, as far as storages
+    show.
     """
     first: dict[StorageWeakRef, int] = {}
     tensors = [v for v in values if isinstance(v, torch.Tensor)]

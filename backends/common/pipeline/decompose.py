@@ -1,7 +1,7 @@
-"""Which ATen operators a backend wants to see: decomposition tables and operators that stay whole.
+"""Which ATen operators a backend receives: decomposition tables and operators that stay whole.
 
-A table maps an ``OpOverload`` to the function that expresses it by smaller operators.  Random operators are in no
-table: rewriting them would draw other numbers than eager does for the same seed.
+A table maps an ``OpOverload`` to the function that expresses it by smaller operators.  No table has random operators:
+decomposed, they would draw different numbers than eager for the same seed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NOT_THE_KERNELS = frozenset(
     (
         torch.ops.aten.soft_margin_loss,  # the kernel overflows where the formula does not
         torch.ops.aten.soft_margin_loss_backward,
-        torch.ops.aten.max_unpool2d,  # the kernel's result lies as its input
+        torch.ops.aten.max_unpool2d,  # the kernel's result has the layout of its input
     )
 )
 
@@ -44,7 +44,7 @@ def is_random(op: Any) -> bool:
 
 
 def drop_dead_code(graph: torch.fx.Graph) -> None:
-    """Remove nodes that nobody uses, except those with an effect; a draw has one, it moves the generator."""
+    """Remove unused nodes, except those with an effect; a random draw has one, because it advances the generator."""
     graph.eliminate_dead_code(is_impure_node=lambda node: node.is_impure() or is_random(node.target))
 
 
@@ -68,7 +68,7 @@ def can_stay_whole(op: Any) -> bool:
     """Whether tracing could record the composite operator ``op`` itself.
 
     Only operators that neither write to nor return views of their arguments qualify: the rest of the pipeline reads
-    aliasing from schemas, and a composite operator's schema may not tell all of it.
+    aliasing from schemas, and a composite operator's schema may not show all of it.
     """
     if not isinstance(op, internals.OpOverload) or not internals.is_composite(op):
         return False

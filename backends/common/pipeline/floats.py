@@ -1,7 +1,7 @@
-"""Floats that are known at run time only, handed to operators as tensors.
+"""Floats that are known only at run time, passed to operators as tensors.
 
-Where the program multiplies a tensor by such a float, compilers that take tensors only would have to leave it to torch.
-So torch turns the float into a tensor without dimensions ahead of the operator, to which that is the same.
+Compilers that accept only tensors would have to leave the product of a tensor and such a float to torch.  torch
+therefore converts the float to a tensor without dimensions before the operator, which gives the same result.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Carrying the user's source lines from a captured graph through tracing into ATen graphs."""
+"""Carries the user's source lines from a captured graph through tracing into ATen graphs."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Splitting a graph into parts that a backend compiles, in linear time.
+"""Splits a graph into parts that a backend compiles, in linear time.
 
-Every node gets a *level*: how often a path that leads to it crosses from a supported node to an unsupported one.  All
-supported nodes of one level form one part.  Between two of them no path runs through an unsupported node, since that
-would raise the level; so collapsing a part makes no cycle, and running the unsupported nodes of level k, then part k,
-then level k + 1, is an order that respects every dependency.  No split has fewer parts, because the longest
-alternation of supported and unsupported nodes needs that many.
+Every node gets a *level*: the largest number of crossings from a supported node to an unsupported one on a path to it.
+All supported nodes of one level form one part.  No path between two of them runs through an unsupported node, because
+that would raise the level.  Collapsing a part therefore creates no cycle, and running the unsupported nodes of level k,
+then part k, then level k + 1, respects every dependency.  No split has fewer parts, because the longest alternation of
+supported and unsupported nodes needs that many.
 
-Nodes are placed as early as possible at first.  A second sweep, from the end, moves a node to the later part that uses
-it when fewer values then cross between parts.
+Nodes are first placed as early as possible.  A second sweep, from the end, moves a node to the later part that uses it
+if fewer values then cross between parts.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _crosses(node: Node, level: dict[Node, int], inside: set[Node]) -> bool:
 
 
 def _loosen(nodes: list[Node], inside: set[Node], level: dict[Node, int], trivial: Callable[[Node], bool]) -> None:
-    """Leave trivial nodes to torch where a compiler could only copy: at a part's end, and in parts of their own."""
+    """Leave trivial nodes to torch where a compiler could only copy: at the end of a part, or alone in a part."""
     for node in reversed(nodes):
         if node not in inside or takes_element(node) is not None or not trivial(node):
             continue

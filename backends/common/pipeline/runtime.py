@@ -1,4 +1,4 @@
-"""What surrounds compiled code when it is called."""
+"""The code around compiled code at each call."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def without_autocast(run: Callable[..., Sequence[Any]]) -> Callable[..., Sequenc
 
 
 def in_torch(captured: Any, message: str, *, strict: bool) -> Callable[..., Sequence[Any]]:
-    """Code for the calls that a compiled part does not take; ``message`` says which, and each is logged.
+    """Code for the calls that a compiled part does not take; ``message`` says which, and the log has it as well.
 
     Raises:
         FallbackRefused: on such a call, if ``strict``.
@@ -49,7 +49,7 @@ def in_torch(captured: Any, message: str, *, strict: bool) -> Callable[..., Sequ
 
     def call(*args: Any) -> Sequence[Any]:
         if strict:
-            raise FallbackRefused(f"strict=True, and this call would run in torch: {message}.")
+            raise FallbackRefused(f"strict=True forbids a fallback, but this call would run in torch: {message}.")
         log.warning("torch runs this call: %s", message)
         return captured.forward(*args)
 
@@ -57,7 +57,7 @@ def in_torch(captured: Any, message: str, *, strict: bool) -> Callable[..., Sequ
 
 
 def _sharing(args: Sequence[Any]) -> list[int]:
-    """As :func:`aliasing.sharing`, for real tensors and in a fifth of its time; empty tensors share with nobody."""
+    """Like :func:`aliasing.sharing`, for real tensors and in a fifth of the time; empty tensors share with no other."""
     first: dict[int, int] = {}
     answer = []
     for position, value in enumerate(args):

@@ -1,4 +1,4 @@
-"""Nodes of a traced graph that do nothing for its result: every backend is spared them."""
+"""Removes nodes of a traced graph that do not affect its result, so that no backend sees them."""
 
 from __future__ import annotations
 

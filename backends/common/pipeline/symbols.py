@@ -1,7 +1,7 @@
-"""Sizes that are computed in a graph, rewritten so that they depend on the graph's inputs alone.
+"""Rewrites sizes that a graph computes so that they depend only on the graph's inputs.
 
-A traced graph may read a size from a value in its middle (``view(x, [sym_size(y, 0), -1])``).  Such a node runs in
-Python, between two compiled parts; left alone it would cut every graph with a dynamic size to pieces.
+A traced graph may read a size from an intermediate value (``view(x, [sym_size(y, 0), -1])``).  Such a node runs in
+Python between two compiled parts; unchanged, it would split every graph with a dynamic size into pieces.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def hoist(graph: Graph) -> None:
 def _bind(graph: Graph, placeholders: list[Node]) -> dict[Any, Proxy]:
     """Every symbol that is itself an input or a size of one, as a proxy; made where the caller inserts."""
     symbols: dict[Any, Proxy] = {}
-    tracer = GraphAppendingTracer(graph)  # one, since a function of two proxies asks for that
+    tracer = GraphAppendingTracer(graph)  # a single tracer, because a function of two proxies requires it
     for node in placeholders:
         value = node.meta.get("val")
         if isinstance(value, _SYMBOLIC) and value.node.expr.is_symbol:

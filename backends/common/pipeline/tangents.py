@@ -1,10 +1,11 @@
-"""Backward from some of the results only.
+"""Backward passes from only some of the results.
 
-What a program does not differentiate gets no gradient, and autograd computes nothing from it.  AOTAutograd computes
-with zeros instead, which differs twice: an input that leads to nothing else gets zeros where eager leaves None, and
-where a derivative is infinite, zero times infinity is nan.  So autograd is asked which results got a gradient, before
-the backward pass runs, and for every such choice that occurs the backward graph is compiled without the others.  No
-other is compiled: a model that returns its logits beside the loss is seldom asked for gradients of both.
+A result that the program does not differentiate gets no gradient, and autograd computes nothing from it.  AOTAutograd
+computes with zeros instead.  This differs in two ways: an input that affects no other result gets zeros where eager
+leaves None, and where a derivative is infinite, zero times infinity is nan.  Before the backward pass runs, autograd is
+therefore asked which results have a gradient.  For each combination that occurs, the backward graph is compiled without
+the other results.  Other combinations are not compiled: a program seldom needs gradients of both the logits and the
+loss that a model returns.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Tangents:
         return counting
 
     def watched(self, forward: Run) -> Run:
-        """``forward``, whose results tell :meth:`missing` which of them got a gradient when backward begins."""
+        """``forward``, whose results show :meth:`missing` which of them have a gradient when backward starts."""
         if self.count < 2:
             return forward
 
@@ -61,7 +62,7 @@ class Tangents:
         return call
 
     def missing(self) -> tuple[int, ...]:
-        """Which tangents of the backward pass that begins in this thread stand for no gradient."""
+        """Which tangents of the backward pass that starts in this thread have no gradient."""
         found = getattr(self._now, "missing", ())
         self._now.missing = ()
         return found
@@ -69,7 +70,7 @@ class Tangents:
     def _find(self, results: Sequence[Any]) -> None:
         """Where autograd's node has its tangents.
 
-        Views of one another, and inputs that were changed, hang on that node by others, and are left alone.
+        Views of one another, and inputs that were changed, depend on that node through others, and are not changed.
         """
         made = {i: v for i, v in enumerate(results) if isinstance(v, torch.Tensor) and v.grad_fn is not None}
         if not made:
@@ -141,7 +142,7 @@ def _is_gradient(node: Node) -> bool:
 
 
 def _add_nothing(node: Node, gone: set[Node]) -> None:
-    """Let ``node``, which takes a gradient and none, go on without the latter."""
+    """Let ``node``, which combines a gradient with a missing one, continue without the latter."""
     if node.target is _aten.add.Tensor and not node.kwargs:
         (kept,) = (a for a in node.args if a not in gone)
         there, result = kept.meta["val"], node.meta["val"]

@@ -1,7 +1,7 @@
-"""A drawing of a fused graph: kernels, matrix products and calls of torch, and the buffers that pass between them.
+"""A drawing of a fused graph: kernels, matrix products, calls to torch, and the buffers that pass between them.
 
-Boxes stand in layers, each below all that it reads from; within a layer they are ordered by where what they read comes
-from, which keeps most lines from crossing.
+Boxes are in layers, each below everything that it reads from.  Within a layer they are ordered by the position of their
+inputs, which prevents most lines from crossing.
 """
 
 from __future__ import annotations

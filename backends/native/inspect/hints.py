@@ -1,4 +1,4 @@
-"""``TORCHMUX_LOGS=fusion,perf_hints``: what was fused and what was not, and what keeps a graph from being faster."""
+"""``TORCHMUX_LOGS=fusion,perf_hints``: what was fused and what was not, and what keeps a graph from running faster."""
 
 from __future__ import annotations
 
@@ -69,6 +69,6 @@ def _through_memory(plan: Schedule) -> list[str]:
     largest = sorted(found.items(), key=lambda item: -item[1])[:_MOST]
     return [
         f"{buffer} ({size / 2**20:.2f} MiB) goes through memory from {_named(writer[buffer])} to another kernel; "
-        f"TORCHMUX_LOGS=fusion says why they are two."
+        f"TORCHMUX_LOGS=fusion says why these are two kernels."
         for buffer, size in largest
     ]

@@ -1,4 +1,4 @@
-"""The files of ``trace.enabled`` and ``trace.graph_diagram``: what a graph was at each step of its compilation."""
+"""The files of ``trace.enabled`` and ``trace.graph_diagram``: a graph at each step of its compilation."""
 
 from __future__ import annotations
 

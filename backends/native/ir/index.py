@@ -2,9 +2,9 @@
 
 An expression is a Python ``int`` or an :class:`Ix`, a polynomial with integer coefficients over atoms: loop variables,
 symbolic sizes, floor divisions, remainders, and values that are read from memory.  Equal expressions are the same
-object, so that comparing two accesses is comparing two references.  General computer algebra is not needed here and is
-what makes lowering slow elsewhere; what is needed is that splitting and merging dimensions cancel, which rests on
-knowing that a variable is smaller than its size.
+object, so comparing two accesses compares two references.  General computer algebra is not needed here, and makes
+lowering slow elsewhere.  It is enough that splitting and merging dimensions cancel, which follows from knowing that a
+variable is smaller than its size.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def var(key: str, size: Index) -> Index:
 
 
 def size(key: str, least: int | None = 0) -> Index:
-    """The symbolic size ``key``; whoever asks first says what it is at least."""
+    """The symbolic size ``key``; the first caller sets its minimum."""
     return _of(_intern(("size", key), lambda: Size(key, least)))
 
 

@@ -1,7 +1,7 @@
-"""Loops whose order matters: sums along a dimension, and writing where data says.
+"""Loops whose order matters: sums along a dimension, and writes to positions given by data.
 
-They are steps of a program beside kernels, products and calls.  What they read is computed inside of them; they are not
-fused with what reads them.
+They are steps of a program like kernels, products and calls.  Their inputs are computed inside them; they are not fused
+with the code that reads them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Scatter:
 
     @property
     def vector(self) -> Var | None:
-        """The loop whose points lie side by side in memory, if it is one of ``apart``."""
+        """The loop whose points are adjacent in memory, if it is one of ``apart``."""
         for variable in self.apart:
             step = index.coefficient(self.position, variable)
             shared = any(variable in a.node.free for a in index.data_atoms(self.position))

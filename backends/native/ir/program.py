@@ -67,6 +67,15 @@ class Call:
         return {b for b in self.results if b is not None}
 
 
+@dataclass(frozen=True)
+class Need:
+    """A size that must not be 0 in any call; ``error``, a builtin exception, and ``words`` are what eager raises."""
+
+    size: Index
+    error: str
+    words: str
+
+
 class Step(Protocol):
     """Whatever a program is made of besides statements; ``origins`` are the nodes of the graph that it computes."""
 
@@ -97,6 +106,7 @@ class Program:
         self.constants: dict[str, Any] = {}  # the name of a buffer: the attribute of the graph that it is
         self.frozen: dict[Buffer, str] = {}  # those whose values are not part of the code: their attributes
         self.packs: dict[Hashable, Buffer] = {}  # what a target makes of constants when the code is loaded
+        self.needs: list[Need] = []
         self.current: Any = None  # the FX node that is being lowered
         self.lays_out_images = False  # whether convolutions choose the order of dimensions in memory
 
@@ -119,6 +129,18 @@ class Program:
         """The value that is a whole buffer."""
         return Value(buffer.sizes, buffer.dtype, None, Place(buffer, buffer.strides, 0))
 
+    def need(self, size: Index, error: str, words: str) -> None:
+        """Refuse calls in which ``size`` is 0 as eager refuses them.
+
+        Raises:
+            Unsupported: it is 0 in all of them, which torch's operator says best.
+        """
+        if type(size) is int:
+            if size == 0:
+                raise ops.Unsupported(words)
+        elif not index.less(0, size):
+            self.needs.append(Need(size, error, words))
+
     # --- statements -----------------------------------------------------------------------------------------------
 
     def realize(self, value: Value, strides: Sequence[Index] | None = None) -> Value:
@@ -131,7 +153,7 @@ class Program:
         return value
 
     def copy(self, value: Value, strides: Sequence[Index] | None = None) -> Value:
-        """A copy of ``value`` in memory of its own."""
+        """A copy of ``value`` in separate memory."""
         buffer = self.buffer(value.dtype, value.sizes, strides)
         self.store(value, buffer, buffer.strides, 0)
         return self.stored(buffer)
@@ -141,7 +163,7 @@ class Program:
         variables = value.variables()
         position = Place(buffer, tuple(strides), offset).position(variables)
         kept = _loops(variables)
-        # The last loop is the one whose elements lie side by side.
+        # The last loop is the one whose elements are adjacent.
         kept.sort(key=lambda v: _weight(index.coefficient(position, v)), reverse=True)
         self._add(Statement(buffer, position, value.at(variables), tuple(kept)))
 
@@ -192,13 +214,13 @@ class Program:
 
 
 def channels_last(sizes: Sequence[Index]) -> tuple[Index, ...]:
-    """Strides with which the channels of images lie side by side."""
+    """Strides with which the channels of images are adjacent."""
     _, channels, height, width = sizes
     return (height * width * channels, 1, width * channels, channels)
 
 
 def image_layout(value: Value) -> tuple[Index, ...] | None:
-    """Channels last, if that is how all images lie that ``value`` is made of; None for the usual order."""
+    """Channels last, if all images that ``value`` depends on have this layout; None for the usual order."""
     if value.rank != 4 or any(type(s) is not int for s in value.sizes):
         return None
     last = channels_last(value.sizes)
@@ -217,7 +239,7 @@ def _loops(variables: Sequence[Index]) -> list[Var]:
 
 
 def _weight(stride: Index | None) -> int:
-    """A number that orders strides: symbolic ones are taken for large."""
+    """A number that orders strides: symbolic strides count as large."""
     if stride is None:
         return 0
     if type(stride) is int:

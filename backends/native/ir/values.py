@@ -1,7 +1,7 @@
-"""Tensors while a graph is lowered: shapes with a way to compute any element.
+"""Tensors during lowering: shapes with a way to compute any element.
 
-A value knows its elements as a function of the index; if it is in memory also where.  Views are functions of functions,
-so they cost nothing, and a value that is never put into memory is computed inside of what uses it.
+A value knows its elements as a function of the index, and its location if it is in memory.  Views are functions of
+functions, so they cost nothing, and a value that is never stored in memory is computed inside its users.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def view_strides(old: Sequence[Index], strides: Sequence[Index], new: Sequence[I
     """The strides that show memory in other sizes, or None if none do (torch's rule)."""
     if any(type(s) is int and s == 0 for s in old):
         return index.contiguous_strides(tuple(new))
-    # Runs of dimensions that lie in memory as one, last first: how many elements, and the step between them.
+    # Groups of dimensions that are one in memory, last first: the number of elements, and the step between them.
     runs: list[tuple[Index, Index]] = []
     for extent, stride in reversed(list(zip(old, strides, strict=True))):
         if _is_one(extent):

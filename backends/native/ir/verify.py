@@ -308,10 +308,10 @@ def order(items: Iterable[Any], checked: Program, after: str) -> None:
             holds.add(buffer)
     for result in checked.outputs:
         if isinstance(result, TensorRef):
-            ref = result
-            _fresh_reads({ref.buffer}, holds, reporter(after, ref))
-            if ref.buffer.kind == "temp":
-                raise reporter(after, ref)("kinds", f"{ref.buffer} is returned, and is of the kind 'temp'")
+            wrong = reporter(after, result)
+            _fresh_reads({result.buffer}, holds, wrong)
+            if result.buffer.kind == "temp":
+                raise wrong("kinds", f"{result.buffer} is returned, and is of the kind 'temp'")
 
 
 def _fresh_reads(reads: set[Buffer], holds: set[Buffer], wrong: Report) -> None:

@@ -1,5 +1,5 @@
-"""Operators that stay calls of torch's kernels: what a library does better than loops, random numbers, and all others
-that have no lowering, as long as a call of them is nothing but its results.  The report names them.
+"""Operators that remain calls to torch's kernels: those that a library computes better than loops, random operators,
+and all others without a lowering, as long as a call has no effects besides its results.  The report names them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ WHOLE = frozenset(
     for name in names.split()
     for suffix in suffixes
 )
-"""What torch would decompose to reading where computed indices say, at many times the cost of its own kernels."""
+"""Operators that torch would decompose into reads at computed indices, at many times the cost of its own kernels."""
 
 
 # Functional operators that copy their first argument and change the copy: here a kernel writes the copy, which may be
@@ -121,7 +121,7 @@ def _as_traced(ctx: Context, value: Any, node: Any) -> Any:
     strides = ctx.strides(ctx.fake(node))
     reach = sum(((s - 1) * t for s, t in zip(value.sizes, strides, strict=True)), start=1)
     if not (reach is value.numel or reach == value.numel):
-        return value  # elements that lie apart or share a place: torch makes something dense of them
+        return value  # elements with gaps or shared positions: torch makes them dense
     if value.place is None:
         return ctx.program.realize(value, strides)
     return value if value.place.strides == strides else ctx.program.copy(value, strides)
@@ -142,7 +142,7 @@ def _as_laid_out(ctx: Context, op: Any, args: Any, kwargs: Any) -> Any:
         return ctx.val
     try:
         return op(*_meta(args), **_meta(kwargs))
-    except (NotImplementedError, TypeError):  # symbolic sizes, or torch cannot tell
+    except (NotImplementedError, TypeError):  # symbolic sizes, or torch does not know
         return ctx.val
 
 

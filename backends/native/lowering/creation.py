@@ -30,7 +30,7 @@ def _filled(number: int) -> Any:
 
 lowers(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)(_filled(0))
 lowers(aten.ones.default, aten.ones_like.default, aten.new_ones.default)(_filled(1))
-# Memory that nobody has written may hold anything, so zeros will do.
+# Uninitialized memory may hold anything, so zeros are valid.
 lowers(
     aten.empty.memory_format, aten.empty_like.default, aten.new_empty.default, aten.empty_strided.default,
     aten.new_empty_strided.default, aten.empty_permuted.default,

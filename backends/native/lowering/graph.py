@@ -37,6 +37,10 @@ SUPPORTED = (
 )
 
 
+LONGEST_CHAIN = 48
+"""A value is stored once so many operators lead to it since memory was read, because walks of expressions recur."""
+
+
 class SymbolicSizes:
     """Sizes of torch's symbolic shapes as index expressions; collects the symbols that come up."""
 
@@ -92,9 +96,10 @@ class _Lowering:
         self.size = SymbolicSizes()
         self.env: dict[Node, Any] = {}
         self.refused: dict[str, str] = {}
+        self.chain: dict[Node, int] = {}  # how many operators lead to a node since memory was read
 
     def run(self) -> Program:
-        # Images that the caller sees lie as torch says; with many of them, as in training, that settles the rest.
+        # Images that the caller sees have torch's layout; if there are many, as in training, this determines the rest.
         results = [n.meta.get("val") for n in self.gm.graph.output_node().args[0] if isinstance(n, Node)]
         self.program.lays_out_images = sum(isinstance(v, torch.Tensor) and v.dim() == 4 for v in results) < 2
         for node in self.gm.graph.nodes:
@@ -172,7 +177,7 @@ class _Lowering:
             self.program.outputs.append(TensorRef(value.place.buffer, value.sizes, strides, value.place.offset))
 
     def _in_memory(self, value: Value, strides: tuple[Index, ...], returned: set[Any]) -> Value:
-        """``value`` in memory of its own, with these strides."""
+        """``value`` in separate memory, with these strides."""
         repeated = [
             d for d, (s, t) in enumerate(zip(value.sizes, strides, strict=True)) if _is_zero(t) and not _is_zero(s)
         ]
@@ -202,7 +207,7 @@ class _Lowering:
                         self.program.symbols.setdefault(name, (position, dim))
         missing = [name for name in self.size.seen if name not in self.program.symbols]
         if missing:
-            raise Unsupported(f"the size {missing[0]}, which is no input's")
+            raise Unsupported(f"the size {missing[0]}, which no input has")
 
     # --- calls ----------------------------------------------------------------------------------------------------
 
@@ -210,6 +215,7 @@ class _Lowering:
         if any(n not in self.env for n in node.all_input_nodes):
             raise Unsupported("an operand was not lowered")
         if node.target is operator.getitem:
+            self.chain[node] = self.chain.get(node.args[0], 0)
             return self.env[node.args[0]][node.args[1]]
         if isinstance(node.meta.get("val"), (torch.SymInt, int)):
             return self.size(node.meta["val"])
@@ -226,7 +232,20 @@ class _Lowering:
         result = found(ctx, *args, **kwargs)
         self._check_operations(result, before)
         self._keep(node, result)
+        self._cut(node, result)
         return result
+
+    def _cut(self, node: Node, result: Any) -> None:
+        """Put a value at the end of a long chain into memory."""
+        values = [v for v in (result if isinstance(result, (list, tuple)) else [result]) if isinstance(v, Value)]
+        if all(v.place is not None for v in values):
+            return
+        length = 1 + max((self.chain.get(n, 0) for n in node.all_input_nodes), default=0)
+        if length >= LONGEST_CHAIN * (2 if node.target in _VIEWS else 1):  # a view may repeat what is stored once
+            for value in values:
+                self.program.realize(value)
+            return
+        self.chain[node] = length
 
     def _check_operations(self, result: Any, before: int) -> None:
         """Raise if the target cannot compute what a lowering has made, and the operands did not need already."""
@@ -323,16 +342,16 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 
 def why_not(node: Node) -> str | None:
-    """Why ``node`` cannot be lowered, as far as can be told from it alone; None if it may be."""
+    """Why ``node`` cannot be lowered, as far as the node alone shows; None if it may be."""
     if node.target is operator.getitem:
         return None
     value = node.meta.get("val")
     if isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool):
         return None
     if isinstance(value, (torch.SymFloat, torch.SymBool, float, bool)):
-        return "a symbolic number that is no size"
+        return "a symbolic number that is not a size"
     if not calls.is_known(node.target):
-        return f"native has no lowering of {node.target}"
+        return f"native has no lowering for {node.target}"
     try:
         _check_dtypes(node)
     except Unsupported as why:

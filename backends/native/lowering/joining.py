@@ -1,4 +1,4 @@
-"""Tensors put together from several: concatenation, padding, writing into a part."""
+"""Tensors assembled from several: concatenation, padding, writing into a part."""
 
 from __future__ import annotations
 

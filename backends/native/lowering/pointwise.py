@@ -1,4 +1,4 @@
-"""Arithmetic, comparisons and functions of single elements."""
+"""Elementwise arithmetic, comparisons and functions."""
 
 from __future__ import annotations
 
@@ -113,6 +113,18 @@ def _logical_not(ctx: Context, x: Value) -> Value:
     return elementwise(ctx, lambda a: unary("not", a), x, compute=torch.bool)
 
 
+@lowers(aten.signbit.default)
+def _signbit(ctx: Context, x: Value) -> Value:
+    def element(a: Node) -> Node:
+        if a.dtype is torch.bool:
+            return const(False, torch.bool)
+        if ops.is_float(a.dtype):  # zeros and NaN have signs too
+            a = binary("copysign", _like(a, 1), a)
+        return compare("lt", a, _like(a, 0))
+
+    return elementwise(ctx, element, x, compute=x.dtype)
+
+
 # --- two operands -----------------------------------------------------------------------------------------------------
 
 
@@ -190,7 +202,7 @@ def _div_mode(ctx: Context, a: Any, b: Any, rounding_mode: str | None = None) ->
             return floor_divide(x, y)
         if not ops.is_float(x.dtype):
             if not (y.op == "const" and y.attr > 0):
-                raise Unsupported("integers divided, rounding to zero")
+                raise Unsupported("integer division with rounding to zero")
             down = binary("floor_div", x, y)
             inexact = compare("ne", binary("floor_rem", x, y), _like(x, 0))
             up = binary("and", inexact, compare("lt", x, _like(x, 0)))

@@ -1,4 +1,4 @@
-"""The table of lowerings, and what each of them is given."""
+"""The table of lowerings, and the arguments that each of them receives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums and products along a dimension, of everything up to each element."""
+"""Cumulative sums and products along a dimension."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that show the same elements in another shape: they cost nothing."""
+"""Operators that present the same elements in another shape, which cost nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .registry import Context, aten, lowers
 
 
 def _fresh(a: Value) -> Value:
-    """The same elements without the place: what uses it as a tensor of its own must copy it."""
+    """The same elements without their position in memory: code that needs a separate tensor must copy it."""
     return Value(a.sizes, a.dtype, a.at)
 
 
@@ -223,7 +223,7 @@ def _as_strided(ctx: Context, a: Value, sizes: Any, strides: Sequence[Any], offs
         ctx.program.realize(a, expected)
     assert a.place is not None
     if a.place.strides != expected:
-        raise Unsupported("as_strided of a tensor that lies in memory in another order here")
+        raise Unsupported("as_strided of a tensor that has a different memory order here")
     start = a.place.offset if offset is None else offset
     if a.place.buffer.kind == "input" and a.place.offset == 0 and offset is not None:
         raise Unsupported("as_strided with an offset into the storage of an input")

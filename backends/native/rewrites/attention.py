@@ -1,8 +1,8 @@
 """Attention that a program writes out, as one operation.
 
-``softmax(query @ key.mT * scale + mask) @ value`` is found in the captured graph, where gradients are still torch's
-business, and becomes the operator ``torchmux::attention`` (``attention_operator.py``), where the target says that it is
-worth it.  That keeps no matrix of weights (FlashAttention: Dao et al., 2022, arXiv:2205.14135).
+``softmax(query @ key.mT * scale + mask) @ value`` is found in the captured graph, where torch still handles
+gradients, and becomes the operator ``torchmux::attention`` (``attention_operator.py``), where the target says that it
+is worth it.  It stores no matrix of weights (FlashAttention: Dao et al., 2022, arXiv:2205.14135).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Attention:
 
 
 def _match(node: Node, attends: Attends) -> _Attention | None:
-    """The attention whose result is ``node``; None if it is something else, or better left as it is."""
+    """The attention whose result is ``node``; None if it is something else, or better left unchanged."""
     weights, value = _operands(node)
     if not (isinstance(weights, Node) and isinstance(value, Node)):
         return None
@@ -167,7 +167,7 @@ def _swaps_last(node: Node) -> bool:
 
 
 def _is_alone(chain: Sequence[Node]) -> bool:
-    """Whether nothing else uses what lies between the last product and the first."""
+    """Whether nothing else uses the values between the first and the last product."""
     inside = set(chain)
     return all(user in inside or _is_idle(user) for node in chain[1:] for user in node.users)
 
@@ -215,7 +215,7 @@ def _is_known(found: _Attention, scores: Node, masked: Node, attends: Attends) -
                 return False
     seen = _value(masked)
     if seen is None or seen.dim() != 4 or not _same(seen, product, (0, 1, 2, 3)):
-        return False  # a mask that stands for more than there are scores
+        return False  # a mask that is larger than the scores
     rows, columns = hint_of(product.shape[-2]), hint_of(product.shape[-1])
     return rows is not None and columns is not None and attends(query, rows * columns)
 

@@ -1,4 +1,4 @@
-"""``precision="bf16"``: matrix products and convolutions of float32 in bfloat16, everything else as it was."""
+"""``precision="bf16"``: matrix products and convolutions of float32 in bfloat16, everything else unchanged."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Kernels: statements that share their loops.
 
-A kernel's *space* is its loop variables in the order in which memory is walked; those in *inner* are reduced over, or
-are looped over once for each point of the others.  A statement of a kernel runs at each point of the whole space, or,
-at the outer level, once for each point of the outer variables.
+A kernel's *space* is its loop variables in the order of memory access; those in *inner* are reduced over, or looped
+over once for each point of the others.  A statement of a kernel runs at each point of the whole space, or, at the outer
+level, once for each point of the outer variables.
 
 Two kernels are fused by finding a common space.  Splitting loops into factors always keeps accesses linear, so the
-common space is the refinement of both, if there is one.
+common space is the refinement of both, if one exists.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from ..ir.index import Index, Var
 
 MOST_STATEMENTS = 48
 MOST_BUFFERS = 40
+DEEPEST = 160
+"""What a kernel computes without reading memory is at most so many operations deep: what prints it recurs."""
 _LEAST_PART = 8
 
 
@@ -237,12 +239,24 @@ def fuse(first: Kernel, second: Kernel, shared_writers: set[Buffer]) -> Kernel:
         raise NotFused("the kernel would have too many statements")
     if len(first.reads | first.writes | second.reads | second.writes) > MOST_BUFFERS:
         raise NotFused("the kernel would touch too many buffers")
+    if _depth(first, second) > DEEPEST:
+        raise NotFused("the kernel would compute too deep an expression")
     if (first.writes & shared_writers) & second.reads:
-        raise NotFused("what is read was put together from several parts")
+        raise NotFused("the value that is read was assembled from several parts")
     a, b, space, inner = _common_space(first, second)
     _check_reads(a, b)
     members = sorted([*a.members, *b.members], key=lambda m: m.at)
     return Kernel(space, inner, members)
+
+
+def _depth(first: Kernel, second: Kernel) -> int:
+    """How deep the expressions are when what a kernel computes stands where it is read."""
+    depth: dict[Buffer, int] = {}
+    for member in sorted([*first.members, *second.members], key=lambda m: m.at):
+        statement = member.statement
+        below = max((depth.get(b, 0) for b in statement.reads), default=0)
+        depth[statement.target] = statement.value.depth + below
+    return max(depth.values())
 
 
 def _common_space(first: Kernel, second: Kernel) -> tuple[Kernel, Kernel, tuple[Var, ...], frozenset[Var]]:
@@ -259,7 +273,7 @@ def _common_space(first: Kernel, second: Kernel) -> tuple[Kernel, Kernel, tuple[
         a, b, space, inner = _aligned(loops, loops.space, flat, flat.space, loops.inner)
         new_loops, new_flat = moved(loops, space, inner, a[1]), moved(flat, space, inner, b[1])
     elif _same(points, index.product(v.size for v in loops.outer_vars)):
-        # The inner loops keep their variables, so those of the outer ones have names of their own.
+        # The inner loops keep their variables, so the outer loops use other names.
         a, b, outer, _ = _aligned(loops, loops.outer_vars, flat, flat.space, frozenset(), "y")
         space = tuple(
             part for v in loops.space for part in ([v] if v in loops.inner else _in_order(index.free(a[1][v]), outer))
@@ -293,7 +307,7 @@ def _aligned(
     """Variables of the refinement of two lists of loops, and what the old variables are in them."""
     sizes = refine([v.size for v in left], [v.size for v in right])
     if sizes is None:
-        raise NotFused("their loops cannot be split alike")
+        raise NotFused("their loops cannot be split in the same way")
     fresh = [index.var(f"{prefix}{n}_{len(sizes)}", s) for n, s in enumerate(sizes)]
     space = tuple(v for i in fresh if (v := index.the_var(i)) is not None)
     maps = [_grouped(side, fresh, sizes) for side in (left, right)]
@@ -323,8 +337,10 @@ def _check_reads(first: Kernel, second: Kernel) -> None:
             if source is None:
                 continue
             if source.statement.position is not position and source.statement.position != position:
-                raise NotFused(f"{member.statement.target} reads {buffer} at other points than it is computed at")
+                raise NotFused(
+                    f"{member.statement.target} reads {buffer} at points other than those where it is computed"
+                )
             if member.outer and not source.outer and not source.statement.reduction:
-                raise NotFused(f"{member.statement.target} is computed once a row, {buffer} for each element")
+                raise NotFused(f"{member.statement.target} is computed once per row, {buffer} for each element")
         if any(b in made for a in index.data_atoms(member.statement.position) for b, _ in a.node.loads):
-            raise NotFused("where it is stored depends on what is computed")
+            raise NotFused("its position in memory depends on the computed values")

@@ -1,4 +1,4 @@
-"""Where buffers that torch never sees lie: offsets in one arena, reused once nobody reads them any more."""
+"""Memory for buffers that torch never sees: offsets in one arena, reused after the last read."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def in_place(steps: Sequence[Any], held: Collection[Buffer]) -> dict[Buffer, Buf
 
 
 def _takes_over(nest: LoopNest, source: Buffer, target: Buffer) -> bool:
-    """Whether ``target`` can lie where ``source`` lies: each element is read in its place before it is written."""
+    """Whether ``target`` can use the memory of ``source``: each element is read there before it is written."""
     stores = [
         (at, step)
         for at, stage in enumerate(nest.stages)

@@ -1,8 +1,8 @@
 """Which statements run together, and in which order.
 
-Fusion is greedy: statements are taken in the order of the graph, and each joins the kernels that it reads from, the one
-that saves most memory traffic first, and then those that read the same.  An edge is never bent into a cycle: a kernel
-joins another only if no third one must run between them.
+Fusion is greedy.  Statements are processed in the order of the graph.  Each joins the kernels that it reads from,
+starting with the one that saves most memory traffic, and then those that read the same data.  Fusion never creates a
+cycle: a kernel joins another only if no third one must run between them.
 """
 
 from __future__ import annotations

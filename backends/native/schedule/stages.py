@@ -1,8 +1,8 @@
-"""From a fused kernel to what is computed in which pass over its inner loops.
+"""Determines what a fused kernel computes in which pass over its inner loops.
 
-What needs the result of a reduction runs in a later pass (*stage*).  A value of an earlier stage that is needed again
-is computed again if that is cheap, read back if it is stored anyway, or else kept in a row of scratch memory, which
-stays in the cache.
+Code that needs the result of a reduction runs in a later pass (*stage*).  If a value of an earlier stage is needed
+again, it is recomputed if that is cheap, read back if it is stored anyway, or else kept in a row of scratch memory,
+which stays in the processor's cache.
 """
 
 from __future__ import annotations

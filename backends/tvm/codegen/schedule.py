@@ -3,14 +3,16 @@
 TVM's own default is one thread and one loop nest per operator.  Here
 
 * producers that are cheap, or that have one reader, are computed where they are read;
-* what shares its leading dimensions runs row by row: a row of every stage at a time, so that it stays in cache;
-* a reduction runs in several lanes, which are combined at the end (not a sum: that LLVM does itself, and better);
-* the outermost loop is divided among threads, if the work is worth it.
+* stages that share their leading dimensions run row by row: one row of every stage at a time, so that it stays in
+  cache;
+* a reduction runs in several lanes, which are combined at the end (except a sum: LLVM does this itself, and better);
+* the outermost loop is divided among threads if there is enough work.
 
-Innermost loops are left plain: with elementary functions written out (``mathlib``) LLVM vectorizes them, tails
-included.  Loops whose extent is known only when the kernel runs are taken for ``USUAL`` long, and are neither split nor
-given lanes.
-A kernel that a step does not fit keeps what the steps before made of it; every step preserves its meaning.
+Innermost loops stay plain: with elementary functions written out (``mathlib``), LLVM vectorizes them, including tails.
+Loops whose extent is known only when the kernel runs are assumed to have length ``USUAL``, and are neither split nor
+divided into lanes.
+If a step does not apply to a kernel, the kernel keeps the result of the earlier steps; every step preserves its
+meaning.
 """
 
 from __future__ import annotations
@@ -28,13 +30,13 @@ from .. import compat
 log = logging.getLogger("torchmux.tvm")
 
 LANES = 64
-"""Partial results of a reduction that run beside each other: four vector registers of the widest kind."""
+"""Partial results of a reduction that are computed in parallel: four vector registers of the widest kind."""
 
 LONG = 256
 """Iterations from which an innermost loop is long enough."""
 
 COLUMNS = 64
-"""Sums of columns that run beside each other."""
+"""Sums of columns that are computed in parallel."""
 
 SMALL = 16
 """Operations up to which an expression may be computed several times, rather than kept."""
@@ -67,7 +69,7 @@ def mark_zeros(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def scheduled(function: Any) -> Any:
-    """``function`` with a schedule; as it is if it is no plain loop nest."""
+    """``function`` with a schedule; unchanged if it is not a plain loop nest."""
     schedule = s_tir.Schedule(function)
     try:
         root = schedule.get_sblock("root")
@@ -168,7 +170,7 @@ def _common(stages: list[_Stage]) -> list[Any]:
 
 
 def _reduces_neighbours(schedule: Any, stage: _Stage) -> bool:
-    """Whether the reduction runs along what lies side by side in the largest tensor it reads."""
+    """Whether the reduction runs along adjacent elements of the largest tensor it reads."""
     block = schedule.get(stage.block)
     reduced = [v.var for v in block.iter_vars if v.iter_type == 2]
     reads = [r for r in block.reads if r.region]
@@ -286,7 +288,7 @@ def _is_sum(block: Any) -> bool:
 
 
 def _is_of_one_row(schedule: Any, stage: _Stage, row: Any, common: int) -> bool:
-    """Whether the loops of a stage inside of ``row`` are those below its ``common`` leading ones."""
+    """Whether the loops of a stage inside ``row`` are those below its ``common`` leading ones."""
     size, inside = 1, False
     for loop in schedule.get_loops(stage.block):
         if inside:

@@ -1,4 +1,4 @@
-"""MetaSchedule on single kernels, run as a script by ``tuning.py``: a process of its own, which knows nothing of torch.
+"""MetaSchedule on single kernels.  ``tuning.py`` runs this script in a separate process, which does not use torch.
 
 It reads a file of JSON: ``target``, ``trials`` and ``batch`` (schedules in all and between two reports), ``disabled``
 passes, and ``kernels``, each with ``plain`` (a kernel without a schedule) and ``own`` (with the one it would have).  It
@@ -6,8 +6,8 @@ writes a line of JSON for each event: ``kernel``, the kernel's position, alone w
 with its ``own`` and ``best`` time in seconds, how many ``trials`` that took, and the ``code`` of the best (None: its
 own); and at last with ``done`` as well.
 
-In a process with torch the intrinsics that MetaSchedule imports take a minute to parse, and a crash in here ends only
-this process.
+In a process with torch, the intrinsics that MetaSchedule imports take a minute to parse.  A crash here ends only this
+process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _module_of(value: object, _filename: str | None = None) -> types.ModuleType 
     return sys.modules.get(getattr(value, "__module__", None) or "")
 
 
-# The parser of TVM's scripts asks for the module of each name. Python's own answer walks all modules each time.
+# The parser of TVM's scripts looks up the module of each name. Python's own look-up walks all modules each time.
 inspect.getmodule = _module_of  # type: ignore[assignment]
 
 import numpy as np  # noqa: E402
@@ -32,7 +32,7 @@ import tvm  # noqa: E402
 from tvm.s_tir import meta_schedule  # noqa: E402
 
 _SECONDS = 0.02
-"""How long one measurement of a kernel goes on, about."""
+"""The approximate duration of one measurement of a kernel."""
 
 _WORTH = 5e-6
 """Seconds; a faster kernel has nothing to gain."""

@@ -1,8 +1,8 @@
-"""``tuning_trials``: MetaSchedule looks for better schedules of kernels, in a process of its own (``tuner.py``).
+"""``tuning_trials``: MetaSchedule searches for better kernel schedules in a separate process (``tuner.py``).
 
-What is found of a kernel is a record in the artifact cache, under what the kernel computes, so that another graph, or a
-second process, need not look again.  A record counts as soon as it is reported: a tuner that runs out of time loses
-nothing, and one that dies no more than the kernel that it was at.
+The result for a kernel is a record in the artifact cache, under a key of what the kernel computes, so another graph or
+a second process does not search again.  A record counts as soon as it is reported: a tuner that runs out of time loses
+nothing, and one that dies loses only the current kernel.
 """
 
 from __future__ import annotations
@@ -85,13 +85,13 @@ class Tuning:
     def tuned(self, plain: Mapping[Any, Any], own: Mapping[Any, Any]) -> dict[Any, Any]:
         """The kernels of ``own`` by their global variables, with a better schedule where one is known or found.
 
-        ``plain`` has the same kernels without a schedule.  ``notes`` tells afterwards what came of it.
+        ``plain`` has the same kernels without a schedule.  ``notes`` has the outcome afterwards.
         """
         begun = time.monotonic()
         kernels = self._kernels(plain, {n: f for n, f in own.items() if _has_known_sizes(f)})
         symbolic = len(own) - sum(len(k.names) for k in kernels)
         if symbolic:
-            self.notes.append(f"MetaSchedule times kernels of known sizes only: {symbolic} others are not tuned")
+            self.notes.append(f"MetaSchedule tunes only kernels of known sizes: {symbolic} others are not tuned")
         if not kernels:
             return dict(own)
         missing = [k for k in kernels if k.record is None or not k.record.done]
@@ -185,10 +185,10 @@ class Tuning:
             records = [k.record for k in better if k.record is not None]
             text += f", {1e6 * sum(r.best for r in records):.0f} µs for {1e6 * sum(r.own for r in records):.0f}"
         if missing:
-            text += f"; looked at {len(missing)} for {seconds:.0f} s"
+            text += f"; it tuned {len(missing)} for {seconds:.0f} s"
         unfinished = sum(k.record is None or not k.record.done for k in kernels)
         if unfinished:
-            text += f"; {unfinished} not to the end"
+            text += f"; {unfinished} did not finish"
         self.notes.append(text)
         if crashes:
             known = ""
@@ -230,8 +230,8 @@ def _show(state: str) -> None:
 
 def _death(code: int, said: str) -> str:
     if code < 0:
-        return f"was ended by {signal.Signals(-code).name}"
-    last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "it said nothing")
+        return f"was killed by {signal.Signals(-code).name}"
+    last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "no output")
     return f"failed with exit status {code} ({last[:200]})"
 
 

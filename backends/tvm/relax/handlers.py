@@ -1,11 +1,11 @@
-"""Our own translations, for what TVM's PyTorch frontend gets wrong or slow.
+"""torchmux's own translations, for operators that TVM's PyTorch frontend translates incorrectly or slowly.
 
-Its converters read positional arguments only (``add(x, y, alpha=2)`` loses the factor), make scalars of the tensor's
-dtype (``n * 0.5`` on integers loses the fraction), and write layer norm by a formula that cancels.  What stands here
-takes shapes and dtypes from what torch says of the node, never from TVM's inference.
+Its converters read only positional arguments (``add(x, y, alpha=2)`` loses the factor), convert scalars to the tensor's
+dtype (``n * 0.5`` on integers loses the fraction), and express layer norm by a formula that cancels.  The translations
+here take shapes and dtypes from torch's metadata of the node, never from TVM's inference.
 
 A handler is called with the :class:`~.translate.Translator` and the node, and returns a Relax expression, or a list of
-them for an operator with several results (None for results that nobody uses).
+them for an operator with several results (None for unused results).
 """
 
 from __future__ import annotations
@@ -89,12 +89,12 @@ def _slice(t: Any, node: Node) -> Any:
 def _ends(t: Any, node: Node, dim: int, size: Any, start: Any, stop: Any, step: Any) -> tuple[Any, Any]:
     """Where a slice begins and ends in a dimension, one of which depends on the call.
 
-    Whether the ends lie within the dimension is not known here, but torch knows how long the slice is.
+    It is not known here whether the bounds are within the dimension, but torch knows the length of the slice.
     """
     begin = 0 if start is None else t.position(start, size)
     end = size if stop is None or (isinstance(stop, int) and stop == sys.maxsize) else t.position(stop, size)
     if step != 1 or not t.is_equal(end - begin, t.shape(node)[dim]):
-        raise TypeError("a slice whose ends depend on the call")
+        raise TypeError("a slice whose bounds depend on the call")
     return begin, end
 
 

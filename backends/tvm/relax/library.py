@@ -1,8 +1,8 @@
 """torch's own kernels, called from Relax.
 
-A call carries a *recipe*: the operator, its arguments, and for each tensor argument how to view the memory that TVM
-hands over.  Views are free in torch, so a transposed weight or a split of heads is a view of what TVM has anyway, and
-nothing is copied.  A recipe is a string constant in the compiled artifact; the function for it is made once.
+A call carries a *recipe*: the operator, its arguments, and for each tensor argument a view of the memory that TVM
+passes. Views are free in torch, so a transposed weight or a split of heads is a view of TVM's data, and nothing is
+copied.  A recipe is a string constant in the compiled artifact; its function is created once.
 
 Arguments are written ``["t", index, view]`` (a tensor; ``view`` is ``[size, stride, offset]`` or null), ``["l", ...]``
 (a list), ``["d", name]`` (a dtype), ``["c", constant]`` or ``["s", index]`` (a number that depends on the call).  The
@@ -25,7 +25,7 @@ CALL = "torchmux.tvm.call"
 
 _ATEN = torch.ops.aten
 
-# Operators with a kernel that writes its result where it is told; the result is contiguous.
+# Operators with a kernel that writes its result to a given tensor; the result is contiguous.
 INTO = {
     _ATEN.mm.default: _ATEN.mm.out,
     _ATEN.addmm.default: _ATEN.addmm.out,
@@ -99,7 +99,7 @@ def recipe(
 
 
 def size_at(index: int) -> list[Any]:
-    """The number at ``index`` of the sizes that a call is given."""
+    """The number at ``index`` in the sizes of a call."""
     return ["s", index]
 
 

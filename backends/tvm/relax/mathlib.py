@@ -1,8 +1,8 @@
 """Elementary functions of float32 as arithmetic, so that loops over them can be vectorized.
 
-TVM leaves ``exp`` and its like to calls of the C library, one element at a time.  Here each becomes a polynomial or a
-quotient of polynomials on a reduced argument, with errors of a few units in the last place and torch's answers for
-nan, infinities, and results too large or too small.  float64 keeps the C library.
+TVM calls the C library for ``exp`` and similar functions, one element at a time.  Here each becomes a polynomial or a
+quotient of polynomials on a reduced argument, with errors of a few units in the last place and torch's results for nan,
+infinities, overflow and underflow.  float64 keeps the C library.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """From an ATen graph to a Relax function ``main``.
 
-Every node becomes Relax by our own handler, as a call of torch's kernel (``library``), or by the converter of TVM's
-PyTorch frontend; and what comes out must have the shape and dtype that torch gives the node.
+Every node becomes Relax through torchmux's own handler, as a call to torch's kernel (``library``), or through the
+converter of TVM's PyTorch frontend.  The result must have the shape and dtype that torch gives the node.
 
-*Memory.*  Relax tensors are contiguous; torch's need not be.  For every value whose bytes in TVM lie as torch's would,
-the translator remembers the Relax variable.  A kernel of torch takes a view of such a variable instead of a copy.
+*Memory.*  Relax tensors are contiguous; torch's need not be.  For every value whose bytes in TVM have torch's layout,
+the translator remembers the Relax variable.  A torch kernel takes a view of such a variable instead of a copy.
 
-*Sizes.*  Those that are known only when the graph runs are variables of ``main`` (``sizes``) and expressions of these.
+*Sizes.*  Sizes that are known only when the graph runs are variables of ``main`` (``sizes``) and expressions of them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from torchmux import torch_internals as internals
 from torchmux.registry.errors import NodesRefused
 
+from ...common.adapter.bugs import raise_mistake
 from ...common.pipeline import aliasing
 from ...common.pipeline.partition import takes_element
 from .. import compat
@@ -49,21 +50,22 @@ def converters() -> frozenset[str]:
 class Translated:
     """``module`` has one function, ``main``, from the tensors of ``inputs`` to a tuple as ``outputs`` says.
 
-    If there are ``sizes``, their values come first, as one shape.  ``library_calls`` counts calls of torch's kernels.
+    If there are ``sizes``, their values come first, as one shape.  ``library_calls`` names the nodes that
+    torch's kernels compute, and these.
     """
 
     module: tvm.IRModule
     inputs: list[Layout]
     outputs: list[Layout]
     sizes: list[Source]
-    library_calls: int
+    library_calls: dict[str, str]
 
 
 def translate(gm: GraphModule, *, use_library: bool) -> Translated:
     """Translate a graph, each node with ``meta["val"]``.
 
     Raises:
-        NodesRefused: nodes that TVM cannot express, or expresses otherwise than torch means them.
+        NodesRefused: nodes that TVM cannot express, or expresses with another meaning than torch.
         TypeError: sizes that TVM cannot express.
     """
     return Translator(gm, use_library).translate()
@@ -76,7 +78,7 @@ class Translator(ExportedProgramImporter):
         super().__init__()
         self.gm = gm
         self.use_library = use_library
-        self.library_calls = 0
+        self.library_calls: dict[str, str] = {}
         self._analyzer = compat.Analyzer()
         self.block_builder = relax.BlockBuilder()
         self._roots = aliasing.roots(gm.graph)
@@ -131,6 +133,7 @@ class Translator(ExportedProgramImporter):
             made = self._made(node)
             self._check(node, made)
         except Exception as error:  # whatever TVM raises for what it does not know
+            raise_mistake(error)
             # Elements stay with the operator that makes the tuple.
             blamed = takes_element(node) or node
             self._refused[blamed.name] = f"TVM's importer: {_short(error)}"
@@ -170,7 +173,7 @@ class Translator(ExportedProgramImporter):
         found = compat.of(made)
         known = found.shape is not None and self.is_shaped(made, self.shape(node))
         if not known or compat.dtype_of(made) != _NAMES[value.dtype]:
-            raise TypeError(f"it makes {found} of what is {tuple(value.shape)} {value.dtype} in torch")
+            raise TypeError(f"its result is {found}, but {tuple(value.shape)} {value.dtype} in torch")
 
     # --- torch's kernels ----------------------------------------------------------------------------------------------
 
@@ -194,7 +197,7 @@ class Translator(ExportedProgramImporter):
 
         arguments = [library.encode(a, given) for a in node.args]
         keywords = {k: library.encode(v, given) for k, v in node.kwargs.items()}
-        self.library_calls += 1
+        self.library_calls[node.name] = str(node.target)
         value = node.meta["val"]
         if node.target in library.INTO:
             text = library.recipe(node.target, arguments, keywords, [None], [None], sized=bool(sizes))
@@ -220,7 +223,7 @@ class Translator(ExportedProgramImporter):
         return results
 
     def _stored(self, node: Node) -> tuple[Any, list[Any] | None]:
-        """Where the value of ``node`` lies: a variable, and how torch views it (None: as it is)."""
+        """Where the value of ``node`` is: a variable, and torch's view of it (None: unchanged)."""
         root, value = self._roots[node], node.meta["val"]
         stored = self._memory.get(root)
         if stored is None:
@@ -323,7 +326,7 @@ class Translator(ExportedProgramImporter):
         return self.emit(relax.op.broadcast_to(x, list(shape)))
 
     def strided_slice(self, x: Any, axis: int, begin: Any, end: Any, step: int) -> Any:
-        """Elements along ``axis``; ``begin`` and ``end`` lie within its size."""
+        """Elements along ``axis``; ``begin`` and ``end`` are within its size."""
         if self.is_equal(begin, 0) and step == 1 and self.is_equal(end, compat.of(x).shape[axis]):
             return x
         given = {"axes": [axis], "begin": [begin], "end": [end], "strides": [step]}

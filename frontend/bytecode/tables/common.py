@@ -119,7 +119,7 @@ RULES.update(
         "CONTAINS_OP": flag("CONTAINS_OP"),
         "UNPACK_EX": lambda i, state: (("UNPACK_EX", (i.arg & 0xFF, i.arg >> 8)),),
         "CALL_FUNCTION_EX": lambda i, state: (("CALL_FUNCTION_EX", bool(i.arg & 1)),),
-        # A yield's operand only tells CPython's debugger about block depth.
+        # A yield's operand is only the block depth, for CPython's debugger.
         "YIELD_VALUE": fixed(("YIELD_VALUE", None)),
     }
 )

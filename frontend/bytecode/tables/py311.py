@@ -2,7 +2,7 @@
 
 from .common import CONVERSIONS, RULES as COMMON, call, keep_kwnames
 
-# Does the NULL of a call lie under the callable, or between the callable and the arguments?
+# Is the NULL of a call below the callable, or between the callable and the arguments?
 NULL_BELOW_CALLABLE = True
 
 # How many low bits of a name's oparg are flags, not part of the index.
@@ -11,16 +11,16 @@ NAME_SHIFT = {"LOAD_GLOBAL": 1}
 # How far the comparison's index is shifted in COMPARE_OP's oparg.
 COMPARE_SHIFT = 0
 
-# Instructions that name two locals, as the two that they stand for.
+# Instructions that name two locals, as the two instructions that they combine.
 PAIRS = {}
 
 # Instructions without micro-ops that belong to the call after them.
 CALL_PREFIXES = frozenset({"KW_NAMES", "PRECALL"})
 
-# Where FOR_ITER really goes on, counted in raw instructions from its jump target.
+# Where FOR_ITER really continues, counted in raw instructions from its jump target.
 FOR_ITER_SKIP = 0
 
-# What stands at FOR_ITER's jump target and must stand there in code that we make.
+# The instruction at FOR_ITER's jump target, which generated code must also have there.
 FOR_ITER_END = ()
 
 # Emitted before CALL with the same oparg.

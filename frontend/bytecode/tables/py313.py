@@ -1,4 +1,4 @@
-"""CPython 3.13.  The meaning of each name is told in ``py311``."""
+"""CPython 3.13.  ``py311`` explains each name."""
 
 from .common import (
     CONVERSIONS,

@@ -1,4 +1,4 @@
-"""``collections.deque``: a sequence of values that drops from the far end once it is full."""
+"""``collections.deque``: a sequence of values that drops items from the opposite end when it is full."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class DequeIterator(SequenceIterator):
 
     def rebuild(self, out: FrameWriter) -> str:
         if self.owner.version != self.version:
-            raise GraphBreak(NOT_REBUILDABLE, "an iterator over a deque that has changed")
+            raise GraphBreak(NOT_REBUILDABLE, "an iterator over a deque that changed")
         return out.late_iterator(out.value(self.owner), self.position) if self in out.direct else super().rebuild(out)
 
 

@@ -102,7 +102,7 @@ class MapIterator(IteratorValue):
             args.append(element)
         try:
             return self.function.call(tr, args, {})
-        except Raised as raised:  # to whoever walks the map, it has ended
+        except Raised as raised:  # for the consumer of the map, it has ended
             if issubclass(raised.value.pytype(), StopIteration):
                 return None
             raise
@@ -159,7 +159,7 @@ class ExistingIterator(IteratorValue):
 
     def next(self, tr: Tracer) -> Value | None:
         if self.inner and tr.frame is not None and tr.frame.stack and tr.frame.stack[-1] is self:
-            raise GraphBreak(OPERATION, "an iterator that another iterator takes from as well")
+            raise GraphBreak(OPERATION, "an iterator that another iterator also consumes")
         if not self.inner:
             tr.effects.changed(self)
         element = self.mirror.next(tr)
@@ -184,7 +184,7 @@ def advance(iterator: Iterator, count: int, exhausted: bool) -> None:
 def wrap_iterator(tr: Tracer, obj: Any, source: Any) -> Value | None:
     """The value of an existing builtin iterator; None for a class whose state cannot be read.
 
-    The state is what ``__reduce__`` tells: the function that makes such an iterator, its arguments, and the position.
+    The state comes from ``__reduce__``: the function that makes such an iterator, its arguments, and the position.
     """
     cls = type(obj)
     if source is not None and cls in _OVER_DICTS:
@@ -228,7 +228,7 @@ def wrap_iterator(tr: Tracer, obj: Any, source: Any) -> Value | None:
 
 
 def _wrap_dict_iterator(tr: Tracer, obj: Any, source: Any) -> Value | None:
-    """An iterator over a dictionary tells what is left; the garbage collector knows the dictionary."""
+    """An iterator over a dictionary reports how much is left; the garbage collector knows the dictionary."""
     tr.guards.type_is(source, type(obj))
     left = operator.length_hint(obj)
     tr.guards.add(ItemsLeft(source, left))

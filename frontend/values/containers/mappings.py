@@ -1,6 +1,6 @@
 """Dictionaries and their views.
 
-A dictionary from outside is guarded key by key as it is read; its whole key list is guarded only when it is iterated,
+A dictionary from outside is guarded key by key as it is read; its whole key list is guarded only if it is iterated,
 measured or changed.
 """
 
@@ -152,7 +152,7 @@ class DictValue(Value):
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def _change(self, tr: Tracer) -> None:
-        self.values(tr)  # the write-back needs every element, as it is now
+        self.values(tr)  # the write-back needs the current value of every element
         tr.effects.changed(self)
 
     def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
@@ -399,12 +399,14 @@ class DictIterator(IteratorValue):
             )
             raise Raised(tr.make_exception(RuntimeError, f"{kind} during iteration"))
         if list(self.owner.entries) != self.keys:
-            raise GraphBreak(OPERATION, "a dictionary gets other keys while it is iterated")
+            raise GraphBreak(OPERATION, "a dictionary's keys change during iteration")
 
     def rebuild(self, out: FrameWriter) -> str:
-        """For a loop the real thing; elsewhere the rest, read when it is asked for, as values may still change."""
+        """For a loop, the real iterator; elsewhere the remaining items, read on request, because values may still
+        change.
+        """
         if self.owner.version != self.version:
-            raise GraphBreak(NOT_REBUILDABLE, "an iterator over a dictionary whose keys have changed")
+            raise GraphBreak(NOT_REBUILDABLE, "an iterator over a dictionary whose keys changed")
         if self in out.direct and self.position >= 0:
             return out.late_iterator(f"{out.value(self.owner)}.{self.kind}()", self.position)
         keys = out.container(

@@ -1,4 +1,4 @@
-"""Lists, tuples (named ones and sizes among them), ranges and slices."""
+"""Lists, tuples (including named tuples and sizes), ranges and slices."""
 
 from __future__ import annotations
 

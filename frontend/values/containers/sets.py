@@ -1,7 +1,7 @@
-"""Sets, in the order in which the real ones give their elements.
+"""Sets, in the iteration order of the real sets.
 
-That order depends on how a set came about.  So beside each set whose elements are constants there is a real one, to
-which the same is done.
+That order depends on a set's history.  Each set of constants therefore has a real set beside it, which undergoes the
+same operations.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class SetValue(Value):
             order = tuple(_base(self.cls).__iter__(self.obj))
             tr.guards.add(SetOrder(self.source, _base(self.cls), order))
         if order is None:
-            raise GraphBreak(OPERATION, "the order of a set depends on addresses, or on a history that is not known")
+            raise GraphBreak(OPERATION, "the order of a set depends on addresses, or on an unknown history")
         return [self.entries[key] for key in order]
 
     def combine(self, name: str, others: list[Value]) -> SetValue | None:
@@ -130,7 +130,7 @@ class SetValue(Value):
         for order in (list(self.entries), wanted, wanted[::-1]):
             if list(self.cls(order)) == wanted:
                 return [self.entries[key] for key in order]
-        raise GraphBreak(NOT_REBUILDABLE, "a set with an order that comes of its history")
+        raise GraphBreak(NOT_REBUILDABLE, "a set whose order depends on its history")
 
 
 class SetIterator(SequenceIterator):
@@ -156,12 +156,12 @@ class SetIterator(SequenceIterator):
         if element is None:
             self.size = -1
         elif element not in self.owner.entries.values():
-            raise GraphBreak(OPERATION, "a set gets other elements while it is iterated")
+            raise GraphBreak(OPERATION, "a set's elements change during iteration")
         return element
 
     def rebuild(self, out: FrameWriter) -> str:
         if self.size >= 0 and len(self.owner.entries) != self.size:
-            raise GraphBreak(NOT_REBUILDABLE, "an iterator over a set that has changed")
+            raise GraphBreak(NOT_REBUILDABLE, "an iterator over a set that changed")
         if self in out.direct and self.size >= 0:
             return out.late_iterator(out.value(self.owner), self.position)
         return super().rebuild(out)

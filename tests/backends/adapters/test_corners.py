@@ -181,7 +181,7 @@ def test_elements_by_address(capture, backend) -> None:
     for got, wanted in zip(captured.run(compiled, x), f(x), strict=True):
         torch.testing.assert_close(got, wanted)
     assert [p.reason for p in compiled.report.fallbacks] == [
-        "it takes elements by where they lie in torch's memory"
+        "it selects elements by their position in torch's memory"
     ] * 5
 
 
@@ -198,7 +198,7 @@ def test_elements_by_address_of_a_view_that_a_runtime_uses_too(capture, backend)
     compiled = captured.compile(backend)
     for got, wanted in zip(captured.run(compiled, x), f(x), strict=True):
         torch.testing.assert_close(got, wanted)
-    assert {p.reason for p in compiled.report.fallbacks} == {"it takes elements by where they lie in torch's memory"}
+    assert {p.reason for p in compiled.report.fallbacks} == {"it selects elements by their position in torch's memory"}
 
 
 @pytest.mark.parametrize("backend", FOREIGN)

@@ -52,7 +52,7 @@ INDEX = _tensor(2, dtype=torch.int64)
         (ATEN.index_put.default, (VECTOR, [None, MASK], VECTOR), "a mask"),
         (ATEN.nonzero.default, (VECTOR,), "waits for the GPU"),
         (ATEN._local_scalar_dense.default, (VECTOR,), "waits for the GPU"),
-        (ATEN.rand.generator, ([3], torch.Generator()), "a generator"),
+        (ATEN.rand.generator, ([3], torch.Generator()), "own random generator"),
     ],
 )
 def test_what_can_be_recorded(op, args, words):

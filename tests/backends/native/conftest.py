@@ -67,13 +67,13 @@ def verified() -> Iterator[None]:
 
 # --- targets ----------------------------------------------------------------------------------------------------------
 
-FOR_BOTH = (pytest.mark.parametrize("target", ["cpu", "triton"], indirect=True), pytest.mark.usefixtures("target"))
-"""Marks for tests that run for both targets: for Triton in a process of their own, by its interpreter."""
+both_targets = pytest.mark.parametrize("target", ["cpu", "triton"], indirect=True)
+"""Marks tests that run for both targets: for Triton in a process of their own, by its interpreter."""
 
 
 @pytest.fixture
 def target(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The target that native compiles for; the CPU, unless the test is marked with :data:`FOR_BOTH`."""
+    """The target that native compiles for; the CPU, unless the test is marked with :data:`both_targets`."""
     name = getattr(request, "param", "cpu")
     if name == "cpu":
         yield name

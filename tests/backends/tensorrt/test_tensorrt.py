@@ -97,7 +97,7 @@ def test_sizes_outside_of_the_profile_run_in_torch(caplog):
     for size in (4, 9, 1):
         assert torch.equal(function(torch.ones(size, 3))[0], torch.full((size, 3), 2.0))
     assert engine_calls == [4]
-    assert caplog.text.count("outside of the engine's profile") == 2
+    assert caplog.text.count("outside the engine's profile") == 2
     strict = TensorrtFunction(engine, [0], results, profiles, in_torch(gm, _NOT_TAKEN, strict=True), cache_hit=False)
     with pytest.raises(FallbackRefused, match="profile"):
         strict(torch.ones(9, 3))

@@ -226,7 +226,7 @@ def test_a_jump_the_wrong_way_is_refused():
     instructions = parse(function.__code__)
     jump = next(i for i in instructions if i.target is not None)
     jump.target = instructions[0]
-    with pytest.raises(ValueError, match="wrong way"):
+    with pytest.raises(ValueError, match="wrong direction"):
         assemble(instructions, function.__code__)
 
 

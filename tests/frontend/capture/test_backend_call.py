@@ -163,7 +163,7 @@ def test_wrong_kinds_of_results(verifying):
         (lambda x: (x.double() + 1,), "dtype torch.float64 instead of torch.float32"),
         (lambda x: (x[:1] + 1,), "has shape"),
         (lambda x: (None,), "is None instead of"),
-        (lambda x: (x + 1, x), "returned 2 results for a graph that has 1"),
+        (lambda x: (x + 1, x), "returned 2 results for a graph with 1"),
         (lambda x: (torch.full_like(x, float("nan")),), "differs by up to inf"),
     ):
         torchmux.reset()
@@ -181,7 +181,7 @@ def test_inputs_that_are_changed(verifying):
     assert torch.equal(x, torch.full((3,), 2.0))
 
     torchmux.reset()
-    with pytest.raises(torchmux.NumericsError, match="what it leaves in input l_x"):
+    with pytest.raises(torchmux.NumericsError, match="the value it leaves in input l_x"):
         torchmux.compile(fn, backend=lambda gm, inputs: lambda x: ((x + 1) * 2,))(torch.ones(3))
 
 

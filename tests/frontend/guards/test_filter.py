@@ -82,7 +82,7 @@ def test_skip_guards_on_modules():
 def test_wrong_filters():
     with pytest.raises(torchmux.InvalidOption, match="must be a function of the list of guards"):
         filtered(scaled, 3)
-    with pytest.raises(torchmux.InvalidOption, match="answered with 1 values for"):
+    with pytest.raises(torchmux.InvalidOption, match="returned 1 values for"):
         filtered(scaled, lambda entries: [True])(torch.ones(2))
 
 

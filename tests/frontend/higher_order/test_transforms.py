@@ -225,7 +225,7 @@ class Doubled(torch.autograd.Function):
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (lambda x: grad(lambda a: Doubled.apply(a).sum())(x), "Doubled inside of a function transform"),
+        (lambda x: grad(lambda a: Doubled.apply(a).sum())(x), "Doubled inside a function transform"),
         (lambda x: vmap(lambda a: a.mul_(2))(x * 1), "in place"),
         (lambda x: torch.autograd.functional.jacobian(product, x[0]), "autograd"),
         (lambda x: torch.autograd.grad(x.sin().sum(), x), "autograd"),
@@ -379,7 +379,7 @@ SEEN = []
     ("function", "words"),
     [
         (lambda x: torch.cond(x.sum() > 0, lambda a: SEEN.append(1) or a + 1, lambda a: a - 1, (x,)), "changes list"),
-        (lambda x: torch.cond(x.sum() > 0, lambda a: a, lambda a: a - 1, (x,)), "no new tensor"),
+        (lambda x: torch.cond(x.sum() > 0, lambda a: a, lambda a: a - 1, (x,)), "not a new tensor"),
         (lambda x: torch.cond(x.sum() > 0, lambda a: a + 1, lambda a: a.sum(), (x,)), "different shapes"),
         (lambda x: torch.cond(x.sum() > 0, lambda a: a.add_(1) * 2, lambda a: a * 2, (x * 1,)), "in place"),
         (lambda x: torch.cond(x.sum() > 0, lambda a, b: a + b, lambda a, b: a * b, (x, x[0])), "share memory"),

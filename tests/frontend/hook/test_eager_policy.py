@@ -54,7 +54,7 @@ def test_layers_that_break_are_captured_once_whatever_their_number():
     report = torchmux.report(made)
     assert report.graph_count == 3  # the two parts of a layer, and what follows the loop
     assert not report.recompiles
-    assert any("the loop around it is left to eager" in each.reason for each in report.breaks)
+    assert any("the surrounding loop runs in eager" in each.reason for each in report.breaks)
 
 
 def leaves_early(x, limit):
@@ -154,7 +154,7 @@ def test_a_single_layer_that_eager_code_calls_is_no_graph():
     assert report.graph_count == 0
     behind, norm = report.left_to_eager[:2]
     assert "Model.forward (" in behind
-    assert "1 operator(s) after a loop that was left to eager" in behind
+    assert "1 operator(s) after a loop that runs in eager" in behind
     assert "LayerNorm.forward (" in norm
     assert "1 operator(s) in a layer that eager code calls" in norm
     assert f"left to eager: {norm}" in str(report)
@@ -198,7 +198,7 @@ def test_a_comprehension_that_breaks_is_left_to_eager():
     report = torchmux.report(made)
     assert report.graph_count <= 2  # two where comprehensions are part of their function, from CPython 3.12 on
     assert report.graphs[-1].graph.graph.find_nodes(op="call_method", target="sin")
-    assert any("the loop around it is left to eager" in each.reason for each in report.breaks)
+    assert any("the surrounding loop runs in eager" in each.reason for each in report.breaks)
 
 
 def test_what_a_comprehension_in_eager_calls_is_captured():

@@ -93,7 +93,7 @@ def test_a_branch_on_a_mark_without_bounds_is_guarded():
 
 def test_a_size_outside_of_its_own_marks_is_an_error():
     x = _marked(torch.ones(40), torchmux.mark_dynamic, 0, min=2, max=32)
-    with pytest.raises(torchmux.ConstraintViolation, match="between 2 and 32, but it is 40"):
+    with pytest.raises(torchmux.ConstraintViolation, match="bounds 2 to 32, but it is 40"):
         _compiled(flatten)(x)
 
 

@@ -50,7 +50,7 @@ def test_an_operator_names_its_line():
 
 def test_size_one_says_that_it_is_compiled_apart():
     reasons = _recompiles(lambda x: x * 2, (torch.ones(3, 2),), (torch.ones(4, 2),), (torch.ones(1, 2),))
-    assert "size 0 of x is 1; sizes 0 and 1 are compiled apart from others" in reasons[1]
+    assert "size 0 of x is 1; sizes 0 and 1 are compiled separately" in reasons[1]
 
 
 def test_an_integer_names_both_values():

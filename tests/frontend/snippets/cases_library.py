@@ -3,9 +3,11 @@
 import copy
 import dataclasses
 import functools
+import heapq
 import itertools
 import math
 import operator
+import sys
 import typing
 
 import torch
@@ -245,3 +247,40 @@ def case_map_from_outside(x, numbers):
 def case_random_seeded(x):
     torch.manual_seed(3)
     return x + torch.rand(4), torch.randn(2), torch.randint(0, 9, (3,)), torch.randperm(4)
+
+
+@case()
+def case_recursion_limit(x):
+    return x + sys.getrecursionlimit()  # captures raise it for themselves
+
+
+@case(one_graph=True, inputs=lambda: (tensor(), [5, 1, 4, 2]))
+def case_heapq_of_an_argument(x, heap):
+    heapq.heapify(heap)
+    heapq.heappush(heap, 0)
+    popped = heapq.heappop(heap), heapq.heappushpop(heap, 2), heapq.heapreplace(heap, 9)
+    return x * heap[0], heap, popped
+
+
+@case(one_graph=True)
+def case_heapq_ranks(x):
+    words = ["dd", "a", "ccc"]
+    return (
+        x,
+        heapq.nsmallest(2, words, key=len),
+        heapq.nlargest(2, [(2, "b"), (3, "a"), (2, "a")]),
+        [heapq.nsmallest(1, x.shape), heapq.nlargest(1, x.shape)],
+    )
+
+
+@case(one_graph=True)
+def case_heapq_errors(x):
+    try:
+        heapq.heappop([])
+    except IndexError as error:
+        x, empty = x + 1, str(error)
+    try:
+        heapq.heappush((), 1)
+    except TypeError as error:
+        x, tuple_ = x + 1, str(error)
+    return x, empty, tuple_

@@ -1,8 +1,8 @@
 """``torchmux::attention`` on the CPU: torch's fused kernel, with the answers of attention written out.
 
-Where a row of scores has a nan, or nothing but -inf, torch's kernel makes zeros; written out, there is nan.  Such rows
-are known by the logarithm of the sum of ``exp`` that the kernel says, which is 0 for them.  The few others for which it
-happens to be 0 are right either way.
+For a row of scores with a nan, or with only -inf, torch's kernel returns zeros, but attention that is written out
+returns nan.  The kernel also returns the logarithm of the sum of ``exp``, which is 0 for such rows.  The few other rows
+for which it happens to be 0 are correct either way.
 """
 
 from __future__ import annotations

@@ -29,6 +29,10 @@ FLAGS = [
     "-fno-exceptions",
     "-fno-rtti",
     "-ffp-contract=off",
+    # Integers of a program wrap around, as torch's do.
+    "-fwrapv",
+    # A slot of the arena holds values of one type, then of another, and all are read through plain pointers.
+    "-fno-strict-aliasing",
     "-Wno-psabi",
     "-w",
 ]
@@ -95,7 +99,7 @@ def _cannot_run(command: list[str], error: OSError) -> CompilationFailed:
 
 
 def _leave(source: str) -> str:
-    """Keep the source for whoever looks into a failure; says where."""
+    """Keep the source so that a failure can be investigated; returns a sentence that says where."""
     try:
         folder = Path(config.cache_dir) / "failed"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -126,7 +130,7 @@ def _write(path: Path, content: bytes) -> None:
 
 def _no_room(error: OSError) -> str:
     return (
-        f"native cannot put its code into a temporary file: {error}. Make room in {tempfile.gettempdir()}, or set "
+        f"native cannot write its code to a temporary file: {error}. Free space in {tempfile.gettempdir()}, or set "
         f"TMPDIR to another folder."
     )
 

@@ -1,7 +1,7 @@
-"""Which code runs a matrix product on this machine: measured once for each size, and kept in the artifact cache.
+"""Chooses the code for a matrix product on this machine: measured once for each size, and kept in the artifact cache.
 
 The library (MKL, in torch's builds for x86-64) and the kernel of ``gemm.h`` differ by up to a factor of two in either
-direction, by the processor, the size and which operand is transposed.
+direction, depending on the processor, the size and which operand is transposed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MARGIN = 0.95
 """The library is left for what takes at most so much of its time: the same bits as eager's are worth something."""
 
 _UNKNOWN_SIZE = 128
-"""What a symbolic size is taken for."""
+"""The assumed value of a symbolic size."""
 
 _LARGEST = {"m": 256, "n": 1536, "k": 1024, "batch": 8}
 """Sizes are cut to these where they are measured: beyond, which way is faster changes no more."""

@@ -1,8 +1,9 @@
-"""Which code runs a convolution with a constant weight on this machine: oneDNN's or ours, measured once for each shape.
+"""Chooses the code for a convolution with a constant weight on this machine: oneDNN's or torchmux's, measured once for
+each shape.
 
-The kernels take about the same time.  But torch's way to oneDNN's looks up, for each call, how the convolution is done,
-and that touches so much memory that between other steps of a model it takes longer than between calls of the same.  So
-each is timed with what it reads out of the cache, as a model leaves it.
+The kernels take about the same time.  However, torch looks up for each call how oneDNN performs the convolution.  This
+touches so much memory that it takes longer between other steps of a model than between calls of the same convolution.
+Each is therefore timed with its data out of the processor's cache, as in a model.
 """
 
 from __future__ import annotations

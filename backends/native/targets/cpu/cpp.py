@@ -1,4 +1,4 @@
-"""Printing kernels as C++ functions."""
+"""Prints kernels as C++ functions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONG_ROW = 16384
 
 @dataclass(frozen=True)
 class Function:
-    """A printed kernel: ``body`` is everything behind the name; its arguments are buffers, then ``more``."""
+    """A printed kernel: ``body`` is everything after the name; its arguments are buffers, then ``more``."""
 
     body: str
     buffers: tuple[Buffer, ...]
@@ -65,9 +65,9 @@ class _Printer:
         arguments = [f"{NAMES[b.dtype]}* {name}" for b, name in self.buffers.items()] + [f"i64 {s}" for s in sizes]
         verifies = any("check(" in line for line in lines)
         if verifies:
-            arguments.append("i32* bad")
+            arguments.append("i64* bad")
         body = f"({', '.join(arguments)}) {{\n" + "\n".join(lines) + "\n}\n"
-        return Function(body, tuple(self.buffers), (*sizes, *(["&bad"] if verifies else [])))
+        return Function(body, tuple(self.buffers), (*sizes, *(["bad"] if verifies else [])))
 
     def _free_sizes(self) -> set[str]:
         found: set[str] = set()
@@ -151,7 +151,7 @@ class _Printer:
             self._store(store)
 
     def _stage_in_row(self, stage: Stage) -> None:
-        """All inner loops of a stage; sums are declared before and finished behind them."""
+        """All inner loops of a stage; sums are declared before and completed after them."""
         if not stage.body:
             return
         w, nest = self.writer, self.nest

@@ -1,7 +1,7 @@
-"""Constant weights in the form that the fastest kernel on this machine wants them in.
+"""Constant weights in the form that the fastest kernel on this machine needs.
 
-A graph that is frozen says which of its weights are operands of matrix products and convolutions.  They are packed when
-its code is loaded.
+A frozen graph records which of its weights are operands of matrix products and convolutions.  They are packed when its
+code is loaded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The C++ of a graph, whole or in pieces that are compiled side by side."""
+"""The C++ source of a graph, whole or in pieces that are compiled in parallel."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 SMALLEST_PIECE = 8_000
-"""Characters of kernels that are worth a process of their own: what takes g++ about half a second."""
+"""Characters of kernels that justify a separate process: about half a second of g++."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """``kernels`` are functions by name, each text beginning behind the name, with ``comments`` before some; ``main``
+    """``kernels`` are functions by name, each text starting after the name, with ``comments`` before some; ``main``
     calls them, and has its variables, and functions that the library shows, in ``definitions``.
     """
 

@@ -17,15 +17,15 @@ def load(own: Mapping[str, Any], built: bytes, constants: Mapping[str, torch.Ten
     """The kernels, and what the host function launches them with; see :data:`..loaded.Loader`."""
     names: dict[str, Any] = {"launch": launch}
     if built:
-        defined = _defined(built.decode())
-        names |= {name: defined[name] for name in own["kernels"]}
+        found = defined(built.decode())
+        names |= {name: found[name] for name in own["kernels"]}
     if not own["timers"]:
         return Loaded(names)
     spent = [0.0] * own["timers"]
     return Loaded({**names, "clock": clock, "spent": spent}, _taken(spent))
 
 
-def _defined(source: str) -> dict[str, Any]:
+def defined(source: str) -> dict[str, Any]:
     """What ``source`` defines.  Triton reads the text of a kernel again, through ``linecache``."""
     file = f"<torchmux native {hashlib.sha256(source.encode()).hexdigest()[:16]}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)

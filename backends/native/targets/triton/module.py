@@ -52,7 +52,7 @@ class _TritonHost(HostPrinter):
         self.timers: list[str] = []
         self.functions: dict[str, str] = {}  # equal kernels are one function: the text without a name, and the name
         self.comments: dict[str, list[str]] = {}
-        self.kernels = {id(step): _printed(step) for piece in host.launches for step in piece.steps}
+        self.kernels = {id(step): printed(step) for piece in host.launches for step in piece.steps}
         self.here: set[Buffer] = set()  # what has a tensor on the device, besides what the host allocates
 
     def source(self) -> str:
@@ -86,7 +86,7 @@ class _TritonHost(HostPrinter):
             call = f"launch({name}, {text_of(kernel.programs)}, {', '.join(given)}, BLOCK={kernel.block})"
             lines += self._timed(call) if self.timed else [call]
         if any(self.kernels[id(step)].verifies for step in launch.steps):
-            lines += ["if bad.item():", "    bad_index()"]
+            lines += ["if bad.item():", "    raise fault((1, 0, 0))"]
         return lines
 
     def _tensor(self, buffer: Buffer) -> list[str]:
@@ -118,7 +118,12 @@ class _TritonHost(HostPrinter):
         return name
 
 
-def _printed(step: Any) -> TritonKernel:
+def printed(step: Any) -> TritonKernel:
+    """The kernel of a step.
+
+    Raises:
+        NodesRefused: see :func:`assemble`.
+    """
     try:
         return print_ordered(step) if isinstance(step, (Scan, Scatter)) else print_kernel(step)
     except Unsupported as why:

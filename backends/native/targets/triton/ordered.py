@@ -48,10 +48,10 @@ def _body(step: Scan | Scatter, w: Writer) -> None:
         w.write(f"sum = sum {'+' if step.op == 'sum' else '*'} {value}")
         value = "sum"
     elif step.adds:
-        place = f"{w.pointer(step.target)} + {w.index(step.position)}"
+        place = w.address(step.target, step.position, by_lanes=True)
         old = loaded(f"tl.load({place}, mask=inside, other=0)", step.target.dtype)
         text, value = value, w.fresh()
         w.write(f"{value} = {old} + {text}")
-    w.store(step.target, step.position, value, step.value.dtype)
+    w.store(step.target, step.position, value, step.value.dtype, by_lanes=True)
     if isinstance(step, Scatter):
         w.write("tl.debug_barrier()")  # the next turn may read what this one stored

@@ -157,7 +157,7 @@ class Writer:
             return f"{stored(self.name(node.args[0]), node.dtype, node.attr)}.to(tl.float32)"
         if node.op == "check":
             self.verifies = True
-            extent, wrap = node.attr
+            extent, wrap, _ = node.attr
             inside = "inside" if self.varies(node) else "True"
             return f"fn.check({self.name(node.args[0])}, {self.index(extent)}, {wrap}, bad, {inside})"
         spelling = OPERATIONS[node.op].triton
@@ -177,19 +177,24 @@ class Writer:
             return self.rows[buffer]
         if (buffer, position) in self.stored:
             return self.stored[buffer, position]
-        where = f"{self.pointer(buffer)} + {self.index(position)}"
-        if self.varies(node) and not index.free(position) & self.varying:
-            where = f"{where} + tl.zeros((BLOCK,), tl.int64)"
+        where = self.address(buffer, position, self.varies(node))
         masks = ["inside"] if self.varies(node) else []
         masks += [self.name(a) for a in node.args]
         text = f"tl.load({where}, mask={' & '.join(masks)}, other=0)" if masks else f"tl.load({where})"
         return loaded(text, buffer.dtype)
 
-    def store(self, buffer: Buffer, position: Index, value: str, dtype: torch.dtype) -> None:
-        """Write what ``value`` names, of type ``dtype``, to memory."""
-        value = stored(value, dtype, buffer.dtype)
-        mask = ", mask=inside" if index.free(position) & self.varying else ""
-        self.write(f"tl.store({self.pointer(buffer)} + {self.index(position)}, {value}{mask})")
+    def store(self, buffer: Buffer, position: Index, value: str, dtype: torch.dtype, *, by_lanes: bool = False) -> None:
+        """Write what ``value`` names, of type ``dtype``, to memory: each lane, or the program once for all of them."""
+        by_lanes = by_lanes or bool(index.free(position) & self.varying)
+        mask = ", mask=inside" if by_lanes else ""
+        self.write(f"tl.store({self.address(buffer, position, by_lanes)}, {stored(value, dtype, buffer.dtype)}{mask})")
+
+    def address(self, buffer: Buffer, position: Index, by_lanes: bool) -> str:
+        """Where a position lies; for each lane, even if they are all the same, if they have values or masks of their
+        own."""
+        text = f"{self.pointer(buffer)} + {self.index(position)}"
+        alike = by_lanes and not index.free(position) & self.varying
+        return f"{text} + tl.zeros((BLOCK,), tl.int64)" if alike else text
 
     def pointer(self, buffer: Buffer) -> str:
         return self.buffers.setdefault(buffer, f"p{len(self.buffers)}")

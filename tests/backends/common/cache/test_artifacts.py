@@ -55,11 +55,11 @@ def archive(comment, **entries):
 @pytest.mark.parametrize(
     ("saved", "message"),
     [
-        (b"nonsense", "not what save_cache_artifacts has made"),
-        (archive(b"something else"), "not one that save_cache_artifacts has made"),
+        (b"nonsense", "not written by save_cache_artifacts"),
+        (archive(b"something else"), "an archive that save_cache_artifacts did not write"),
         (
             archive(b"torchmux-artifacts-1", **{"../../etc/passwd": "x"}),
-            "a name that save_cache_artifacts does not give",
+            "a name that save_cache_artifacts does not use",
         ),
     ],
 )

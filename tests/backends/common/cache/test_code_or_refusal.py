@@ -65,7 +65,7 @@ def test_a_refusal_is_kept_by_position() -> None:
 def test_what_is_damaged_is_made_again(payload: bytes, caplog) -> None:
     default_cache().store(KEY, payload)
     assert code_or_refusal.load(KEY, graph("x")) is None
-    assert "made again" in caplog.text
+    assert "will be rebuilt" in caplog.text
     assert code_or_refusal.load_code(KEY) is None
 
 

@@ -21,7 +21,7 @@ from torchmux.backends.native.options import NativeOptions
 from torchmux.backends.native.runtime import NativeFunction
 from torchmux.backends.native.schedule.schedule import schedule
 
-from ..conftest import FOR_BOTH
+from ..conftest import both_targets
 
 FLOATS = (torch.float32, torch.float64)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -54,7 +54,7 @@ def run(target: str, inputs: list[torch.Tensor], build: Callable[[Program, list[
         finally:
             expressions.forget()
     head = {name: getattr(made, name) for name in ("python", "code", "own", "names", "constants", "timers")}
-    head |= {"target": target, "notes": [], "keep_scratch": False}
+    head |= {"target": target, "notes": [], "library_calls": [], "keep_scratch": False}
     return list(NativeFunction(head, chosen.build(made, options), {}, cache_hit=False)(*inputs))
 
 
@@ -161,11 +161,12 @@ def dtypes_of(name: str) -> list[torch.dtype]:
     return [d for d in (*FLOATS, *INTEGERS, torch.bool) if d in KINDS[letter]]
 
 
-@pytest.mark.parametrize("target", FOR_BOTH[0].args[1], indirect=True)
-@pytest.mark.parametrize("name", EAGER)
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [(name, target) for name in EAGER for target in ("cpu", "triton") if is_spelled(target, name)],
+    indirect=["target"],
+)
 def test_an_operation(name: str, target: str) -> None:
-    if not is_spelled(target, name):
-        pytest.skip("has no spelling, for which the table gives a reason")
     operation = OPERATIONS[name]
     function, bounds = EAGER[name]
     given: list[list[torch.Tensor]] = []
@@ -199,7 +200,7 @@ def test_an_operation(name: str, target: str) -> None:
         assert_right(got, function(*operands), function(*wide).to(torch.float64))
 
 
-@pytest.mark.parametrize("target", FOR_BOTH[0].args[1], indirect=True)
+@both_targets
 @pytest.mark.parametrize(("name", "function"), [("floor_div", torch.floor_divide), ("floor_rem", torch.remainder)])
 def test_division_of_integers(name: str, function: Any, target: str) -> None:
     given = [numbers(dtype, 0, 0, seed=0) for dtype in INTEGERS]
@@ -217,7 +218,7 @@ def test_division_of_integers(name: str, function: Any, target: str) -> None:
         assert torch.equal(got, function(x, by))
 
 
-@pytest.mark.parametrize("target", FOR_BOTH[0].args[1], indirect=True)
+@both_targets
 def test_what_printers_write_themselves(target: str) -> None:
     """Constants, indices, reading under a condition, conversions, verified indices, and results of reductions."""
     x = numbers(torch.float32, -9, 9, seed=1)

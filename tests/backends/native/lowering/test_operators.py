@@ -7,6 +7,7 @@ import torch
 
 pytest.importorskip("torch.testing._internal.common_methods_invocations")
 
+from ..conftest import both_targets
 from .samples import OPERATORS, judge
 
 EXAMPLES = ("argmax", "cat", "gather", "index_select", "nn.functional.layer_norm", "softmax", "var", "where")
@@ -18,8 +19,9 @@ OTHER_LAYOUT = {("rot90", "backward"), ("ormqr", "backward"), ("tensordot", "bac
 OTHER_NUMBERS = {("normal.in_place", "strided")}
 
 
+@both_targets
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_operator(name: str) -> None:
+def test_an_operator(name: str, target: str) -> None:
     outcome = judge(OPERATORS[name], torch.float32, "forward", 2)
     assert outcome.compared
     assert not outcome.error

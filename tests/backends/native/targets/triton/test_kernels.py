@@ -1,0 +1,204 @@
+"""Kernels of each kind compile for a GPU's architecture, which takes no GPU; what they compute is tested elsewhere, for
+both targets."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.fx import Graph
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from torchmux.backends.native import targets
+from torchmux.backends.native.generate import decompositions
+from torchmux.backends.native.ir import expressions, operations as ops
+from torchmux.backends.native.ir.expressions import Node, make
+from torchmux.backends.native.ir.operation_table import BY_PRINTER, KINDS, OPERATIONS, NoSpelling
+from torchmux.backends.native.ir.program import Program, TensorRef
+from torchmux.backends.native.ir.values import Value
+from torchmux.backends.native.lowering import graph
+from torchmux.backends.native.options import NativeOptions
+from torchmux.backends.native.schedule import host
+from torchmux.backends.native.schedule.schedule import schedule
+from torchmux.backends.native.targets.triton import loading, module
+from torchmux.backends.native.targets.triton.scopes import HEAD, TYPES, TritonKernel
+
+triton = pytest.importorskip("triton")
+
+POINTERS = {
+    torch.float32: "*fp32",
+    torch.float64: "*fp64",
+    torch.bfloat16: "*bf16",
+    torch.float16: "*fp16",
+    torch.bool: "*i1",
+    torch.int64: "*i64",
+    torch.int32: "*i32",
+    torch.int16: "*i16",
+    torch.int8: "*i8",
+    torch.uint8: "*u8",
+}
+INEXACT = ("div.full.f32", "div.approx.f32", "sqrt.approx.f32", "ex2.approx.f32")
+"""Instructions that are off by several units."""
+
+
+def printed(program: Program) -> list[TritonKernel]:
+    """The Triton kernels of a program."""
+    chosen = targets.named("triton")
+    chosen.select(program, NativeOptions())
+    plan = host.plan(program, schedule(program), chosen.plan_loops)
+    return [module.printed(step) for launch in plan.launches for step in launch.steps]
+
+
+def kernels(function: Callable[..., Any], args: Sequence[torch.Tensor], *, dynamic: bool) -> list[TritonKernel]:
+    """The Triton kernels of a function; with sizes as symbols if ``dynamic``."""
+    mode = "symbolic" if dynamic else "fake"
+    gm = make_fx(function, decomposition_table=dict(decompositions()), tracing_mode=mode)(*args)
+    gm.graph.eliminate_dead_code()
+    with expressions.lock:
+        return printed(graph.lower(gm, targets.named("triton")))
+
+
+def compiled(kernel: TritonKernel) -> Any:
+    """What Triton makes of a kernel for the architecture sm_90."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    function = loading.defined(HEAD + kernel.source)["kernel"]
+    signature = {f"p{n}": POINTERS[b.dtype] for n, b in enumerate(kernel.buffers)}
+    signature |= dict.fromkeys(kernel.sizes, "i64") | ({"bad": "*i32"} if kernel.verifies else {})
+    source = ASTSource(function, {**signature, "BLOCK": "constexpr"}, constexprs={"BLOCK": kernel.block})
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"enable_fp_fusion": False})
+
+
+def check(found: list[TritonKernel], words: Sequence[str] = ()) -> None:
+    assert found
+    for kernel in found:
+        made = compiled(kernel)
+        assert "sm_90" in made.asm["ptx"]
+        assert len(made.asm["cubin"])
+        assert not [instruction for instruction in INEXACT if instruction in made.asm["ptx"]]
+    text = "".join(kernel.source for kernel in found)
+    assert not [word for word in words if word not in text]
+
+
+@dataclasses.dataclass
+class Kind:
+    """A function whose kernels are of one kind, and words that are in their text."""
+
+    function: Callable[..., Any]
+    args: tuple[torch.Tensor, ...]
+    words: tuple[str, ...] = ()
+    dynamic: bool = False
+
+
+R = torch.randn
+ROWS = torch.randint(0, 7, (7, 5))
+KINDS_OF_KERNELS = {
+    "pointwise": Kind(
+        lambda x, y: (F.gelu(x * 2 + y) * torch.sigmoid(y), x > y, x.t().contiguous()), (R(30, 70), R(30, 70))
+    ),
+    "of one element": Kind(lambda x: (x + 1, x.sum()), (torch.tensor(2.0),)),
+    "half precision": Kind(
+        lambda x, y: ((x + y.float()).to(torch.bfloat16), x.softmax(-1), F.layer_norm(y, (33,))),
+        (R(6, 33).bfloat16(), R(6, 33).half()),
+        ("fn.bf16", ".to(tl.float16)"),
+    ),
+    "double precision": Kind(
+        lambda x: (x.exp().softmax(-1), x / 3, x.sqrt(), x.tanh(), x.round(), x.sum()), (R(6, 33).double(),)
+    ),
+    "integers and bools": Kind(
+        lambda x, y: (x // 7, x % 5, x > 3, x.amax(0), x.sum(-1), y & (x > 1), (~y).any(-1), y.all(0)),
+        (torch.randint(0, 99, (4, 31)), R(4, 31) > 0),
+        ("fn.any_of", "fn.all_of", "fn.floor_div"),
+    ),
+    "reductions along rows": Kind(
+        lambda x: (x.sum(-1), x.amax(-1), x.argmin(-1), x.prod(-1), *x.max(-1)),
+        (R(9, 100),),
+        ("fn.total", "fn.extremum", "fn.best", "fn.times"),
+    ),
+    "reductions along columns": Kind(lambda x: (x.sum(0), x.argmax(0), x.softmax(0)), (R(90, 100),)),
+    "stages": Kind(lambda x, w, b: (F.layer_norm(x.tanh(), (64,), w, b).softmax(-1) * x,), (R(5, 7, 64), R(64), R(64))),
+    "rows in blocks": Kind(
+        lambda x: (x.softmax(-1), x.sum(), x.argmax(-1), (x > 0).any(), x.amin(), x.prod()),
+        (R(3, 40000),),
+        ("for start in range", "tl.debug_barrier", "fn.better", "fn.joined"),
+    ),
+    "indices from memory": Kind(
+        lambda t, r, x: (F.embedding(r, t) * 2, x.gather(1, r), x[r[0] - 1], F.pad(F.embedding(r, t), (0, 0, 3, 2))),
+        (R(9, 33), ROWS, R(9, 12)),
+        ("fn.check", ", True, bad", ", False, bad"),
+    ),
+    "masks": Kind(
+        lambda x: (F.pad(x * 2, (1, 2), value=3.0), torch.cat([x, x * 2], 1), x.tril(), x.roll(3, 1)),
+        (R(6, 20),),
+        ("mask=inside &",),
+    ),
+    "indices that are divided": Kind(
+        lambda x: (x.view(3, 40)[:, 1:].reshape(-1) * 2, x.repeat(2, 3).sum(0)), (R(6, 20),), (" // ", " % ")
+    ),
+    "sums of all before": Kind(lambda x: (x.cumsum(1), x.cumprod(0)), (R(6, 20),), ("sum = sum +", "sum = sum *")),
+    "writing where data says": Kind(
+        lambda x, r, s: (x.index_put((r,), s, accumulate=True), x.index_add(0, r, s)),
+        (R(9, 5), torch.tensor([1, 4, 4, 0, 8, 1]), R(6, 5)),
+        ("tl.debug_barrier",),
+    ),
+    "sizes of a call": Kind(
+        lambda x: (x.softmax(0), x.sum(), x.mean(1), F.gelu(x)), (R(5, 30),), ("do_not_specialize",), dynamic=True
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_KERNELS)
+def test_it_compiles_for_a_gpu(kind: str) -> None:
+    chosen = KINDS_OF_KERNELS[kind]
+    check(kernels(chosen.function, chosen.args, dynamic=chosen.dynamic), chosen.words)
+
+
+SPELLED = [op.name for op in OPERATIONS.values() if op.triton != BY_PRINTER and not isinstance(op.triton, NoSpelling)]
+
+
+@pytest.mark.parametrize("name", SPELLED)
+def test_an_operation_compiles_for_a_gpu(name: str) -> None:
+    """With all types that it takes."""
+    operation = OPERATIONS[name]
+    with expressions.lock:
+        program = Program(targets.named("triton"), torch.device("cpu"))
+        program.current = Graph().placeholder("test")
+        for dtype in TYPES:
+            if dtype not in KINDS[operation.operands[-1]] or (dtype is torch.bool and name in ops.COMPARE):
+                continue  # bools are compared as numbers
+            letters = [torch.bool if letter == "B" else dtype for letter in operation.operands]
+            given = [program.stored(program.buffer(d, (40,), None, "input")) for d in letters]
+            program.inputs += [v.place.buffer for v in given if v.place is not None]
+            result = torch.bool if operation.result == "B" else dtype
+
+            def element(at: Any, given: list[Value] = given, result: torch.dtype = result) -> Node:
+                nodes = [v.at(at) for v in given]
+                if name.startswith("floor_"):
+                    nodes[1] = ops.const(7, nodes[0].dtype)
+                return make(name, tuple(nodes), result)
+
+            value = program.realize(Value((40,), result, element))
+            assert value.place is not None
+            value.place.buffer.kind = "output"
+            program.outputs.append(TensorRef.of(value))
+        found = printed(program)
+    check(found)
+
+
+def test_what_it_lacks_goes_to_torch(capture, tmp_path) -> None:
+    """An operation without a spelling is refused with the table's reason, and nothing else is."""
+    from torchmux.config import config
+
+    x = torch.rand(5, 7)
+    with targets.forced("triton"), config.patch(cache_dir=tmp_path):
+        captured = capture(lambda x: (x * 2 + 1, torch.lgamma(x)), x)
+        report = captured.compile("native").report
+    (placement,) = report.fallbacks
+    assert placement.op == "aten.lgamma.default"
+    assert "lgamma, which Triton's language lacks" in placement.reason
+    assert report.share > 0
