@@ -10,10 +10,10 @@ from typing import Any
 from torch.fx import GraphModule
 
 from torchmux.config import config
+from torchmux.registry.errors import NodesRefused
 
-from ..common.adapter.refusal import NodesRefused
+from ..common.cache import code_or_refusal
 from ..common.pipeline.decompose import core_aten
-from . import artifact
 from .inspect import hints
 from .ir import expressions
 from .ir.verify import verify_program
@@ -58,7 +58,7 @@ def generate(
                 traced = tracing.files(gm, program, plan, made, fusions, options)
         except NodesRefused as refusal:
             reasons = {n: refusal.reasons.get(node.name) for n, node in enumerate(gm.graph.nodes)}
-            return artifact.of_refusal({n: reason for n, reason in reasons.items() if reason is not None})
+            return code_or_refusal.of_refusal({n: reason for n, reason in reasons.items() if reason is not None})
         finally:
             expressions.forget()
     head = {
@@ -76,7 +76,7 @@ def generate(
         "trace": traced,
         "trace_dir": None if options.trace_debug_dir is None else str(options.trace_debug_dir),
     }
-    return artifact.of_code(head, target.build(made, options))
+    return code_or_refusal.of_code(head, target.build(made, options))
 
 
 def _notes(calls: Sequence[str]) -> list[str]:

@@ -31,7 +31,8 @@ from torchmux.registry.spec import CompiledPart, CompileRequest
 from ..pipeline import aliasing, lines
 from ..pipeline.implementation import Told
 from ..pipeline.partition import Part, Partition
-from .cache import ArtifactCache, describe, text_key
+from .cache import ArtifactCache
+from .keys import describe, text_key
 from .listing import ATOMS, Unknown, called, found, operator_of_torch, packed, unpacked
 
 log = logging.getLogger("torchmux.cache")
@@ -104,12 +105,18 @@ def _settings() -> str:
             backends.cpu.get_cpu_capability(),
             torch.get_default_dtype(),
             torch.get_float32_matmul_precision(),
+            torch.get_num_threads(),  # code that was chosen by measuring depends on it
             torch.is_grad_enabled(),
             torch.is_inference_mode_enabled(),
             torch.are_deterministic_algorithms_enabled(),
             torch.utils.deterministic.fill_uninitialized_memory,
-            # Kernels that Python code has registered; those for fake tensors come with modules that torch loads late.
-            sorted(name for name in internals.python_registrations() if not name.endswith("/Meta")),
+            # Kernels that Python code has registered; those for fake tensors come with modules that torch loads late,
+            # our own with the first graph that needs them.
+            sorted(
+                name
+                for name in internals.python_registrations()
+                if not name.endswith("/Meta") and not name.startswith("torchmux/")
+            ),
         )
     )
 
