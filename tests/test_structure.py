@@ -25,7 +25,7 @@ WIDEST = 10  # modules of one import circle
 
 # The parts of the project, and those that each may import beside itself.  The front door and its command line may
 # import all of them.
-SHARED = {"torchmux.config", "torchmux.logs", "torchmux.version", "torchmux.torch_internals"}
+SHARED = {"torchmux.config", "torchmux.logs", "torchmux.quoting", "torchmux.version", "torchmux.torch_internals"}
 MAY_IMPORT = {
     "torchmux.registry": SHARED,
     "torchmux.frontend": SHARED | {"torchmux.registry"},
