@@ -17,5 +17,5 @@ def write_trace(head: Mapping[str, Any], key: str) -> Path | None:
     folder = (Path(chosen) if chosen else Path(config.cache_dir) / "traces") / key[:16]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, text in head["trace"].items():
-        (folder / Path(name).name).write_text(text, encoding="utf-8")
+        (folder / Path(name).name).write_text(text, encoding="utf-8", errors="backslashreplace")
     return folder
