@@ -28,6 +28,5 @@ SPEC = BackendSpec(
     dynamic_shapes=True,
     devices=(ANY,),
     dtypes=(ANY,),
-    library="torch",
     priority=0,
 )

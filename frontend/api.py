@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Never
+from typing import Any
 
 import torch
 
 from torchmux.registry import resolve
 from torchmux.registry.errors import InvalidOption
-from torchmux.registry.names import class_with_article, listed
-from torchmux.registry.report import Strict
-from torchmux.wording import kind, require, shown
 
 from .capture.backend_call import compile_graph_with
 from .compiled import call, compiled_function, compiled_module
-from .default_backend import DefaultBackend
 from .explain import Explainer, Explanation, Report, explanation_of, report_of
 from .hook.frames import open_session
 from .hook.library import ask_for
@@ -33,35 +29,25 @@ def compile(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     disable: bool = False,
-    strict: Strict = False,
-    **others: Never,
+    strict: bool = False,
 ) -> Any:
     """Compile a function, method or ``nn.Module``; also a decorator, with or without arguments.
 
     ``backend`` is a name from :func:`torchmux.list_backends`, a :class:`torchmux.BackendSpec`, a callable
-    ``(gm, example_inputs, **options)``, or None for the default: the best one here for the device of the model's
-    parameters or, where there are none, of the call's tensors (:func:`torchmux.get_default_backend`).  Capture and
-    compilation happen at the first call, and again when a guard fails.
+    ``(gm, example_inputs, **options)``, or None for the best available one.  Capture and compilation happen at the
+    first call, and again when a guard fails.
 
     * ``fullgraph``: a graph break raises an :class:`~torchmux.Unsupported` error that points at the user's line.
     * ``dynamic``: None makes a size symbolic after it changes, True immediately, and False never.
     * ``mode`` and ``options``: the backend's own; pass only one of the two.  The option ``guard_filter_fn`` does not
       belong to the backend: it is a function that selects the guards to keep, such as
       ``torch.compiler.skip_guard_on_globals_unsafe``.
-    * ``strict``: True raises a :class:`~torchmux.FallbackRefused` error for an operator that would be left to torch,
-      and for a call that would run in eager since a recompile limit is reached; ``"own"`` also for an operator that a
-      library kernel would compute (or might, where the backend does not tell).
+    * ``strict``: an operator that would not run in the backend raises a :class:`~torchmux.FallbackRefused` error.
     * ``disable``: return ``model`` unchanged.
 
     Raises UnknownBackend, BackendUnavailable and InvalidOption at once; at the first call, Unsupported,
-    FallbackRefused and CompilationFailed.  Raises TypeError for any other keyword argument.
+    FallbackRefused and CompilationFailed.
     """
-    for name, value in (("fullgraph", fullgraph), ("disable", disable)):
-        require(value, (bool,), f"compile(): {name}")
-    if others:
-        raise TypeError(
-            f"compile() has no argument {listed(others)}. A backend's options go into options={shown(others)}."
-        )
     if model is None:
         # an unknown name raises an error here
         resolve(_chosen(backend), mode=mode, options=_guard_filter(options)[0], dynamic=dynamic, strict=strict)
@@ -74,23 +60,17 @@ def compile(
 
         return decorate
     if not callable(model):
-        raise InvalidOption(f"compile() takes a function, a method or an nn.Module, not {class_with_article(model)}.")
+        raise InvalidOption(f"compile() takes a function, a method or an nn.Module, not a {type(model).__name__}.")
     if disable:
         return model
     model = without_torch_compile(model)
     own, guard_filter = _guard_filter(options)
-    chosen = _chosen(backend)
-    settings: dict[str, Any] = {"mode": mode, "options": own, "dynamic": dynamic, "strict": strict}
-    resolved = DefaultBackend(settings, model) if chosen is None else resolve(chosen, **settings)
+    resolved = resolve(_chosen(backend), mode=mode, options=own, dynamic=dynamic, strict=strict)
     session = session_for(
         _owner(model),
         (resolved.key, fullgraph, dynamic, guard_filter),
         lambda: open_session(
-            compile_graph_with(resolved),
-            fullgraph=fullgraph,
-            dynamic=dynamic,
-            guard_filter=guard_filter,
-            strict=strict,
+            compile_graph_with(resolved), fullgraph=fullgraph, dynamic=dynamic, guard_filter=guard_filter
         ),
     )
     ask_for(model)
@@ -99,11 +79,11 @@ def compile(
 
 def _guard_filter(options: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, Callable | None]:
     """The backend's options, and the option that does not belong to the backend."""
-    if not isinstance(options, Mapping) or "guard_filter_fn" not in options:
+    if not options or "guard_filter_fn" not in options:
         return options, None
     chosen = options["guard_filter_fn"]
     if chosen is not None and not callable(chosen):
-        raise InvalidOption(f"guard_filter_fn must be a function of the list of guards, not {kind(chosen)}.")
+        raise InvalidOption(f"guard_filter_fn must be a function of the list of guards, not {chosen!r}.")
     return {name: value for name, value in options.items() if name != "guard_filter_fn"} or None, chosen
 
 
@@ -126,11 +106,8 @@ def set_default_backend(backend: Any) -> None:
 
 
 def get_default_backend() -> Any:
-    """The backend that ``set_default_backend`` set, or else the name of the best usable one for torch's default device.
-
-    It is the first of :func:`torchmux.list_backends` that takes the device.
-    """
-    return resolve(None, device=torch.get_default_device().type).name if _default_backend is None else _default_backend
+    """The backend that ``set_default_backend`` set, or else the name of the best usable backend."""
+    return resolve(None).name if _default_backend is None else _default_backend
 
 
 def _owner(model: Any) -> Any:
@@ -165,16 +142,10 @@ def report(compiled: Any) -> Report:
     return report_of(_record(compiled))
 
 
-def explain(fn: Any, *inputs: Never, backend: Any = "eager", dynamic: bool | None = None) -> Explainer:
+def explain(fn: Any, *, backend: Any = "eager", dynamic: bool | None = None) -> Explainer:
     """Capture ``fn`` and describe the result: ``explain(fn)(*args, **kwargs)`` runs it once and returns an
     :class:`~torchmux.frontend.explain.Explanation`.  It does not use code compiled for other callers.
-
-    Raises TypeError if the inputs are given together with ``fn``.
     """
-    if not callable(fn):
-        raise TypeError(f"explain() takes a function, a method or an nn.Module, not {kind(fn)}.")
-    if inputs:
-        raise TypeError("explain() takes only the function. Its result takes the inputs: explain(f)(x).")
     resolved = resolve(backend, dynamic=dynamic)
     original = original_of(fn)
 

@@ -43,7 +43,6 @@ SPEC = BackendSpec(
     dynamic_shapes=True,
     devices=("cuda",),
     dtypes=(ANY,),
-    library="torch",
     options=CudagraphsOptions,
     priority=20,
 )

@@ -6,8 +6,7 @@ outputs return through DLPack.  Nothing is copied except inputs that are not con
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -90,7 +89,6 @@ class OnnxFunction:
     """
 
     artifact: str | None = None
-    library_calls: Mapping[str, str] = MappingProxyType({})  # the runtime computes all itself
 
     def __init__(
         self,

@@ -20,7 +20,6 @@ from typing import Any, Literal
 import torch
 
 import torchmux
-from torchmux.registry.report import Kind
 
 from .models import ModelFamily, Size
 
@@ -42,8 +41,8 @@ class Trial:
     """The result of one model on one backend; numbers that were not reached are missing.
 
     ``compile_seconds`` is the time to the first result, with empty caches.  ``error`` is the largest difference from
-    float64 relative to the largest value, ``eager_error`` the same for eager.  ``shares`` are the parts of the
-    operators that are own code of the backend, library kernels that it calls (``libraries``), and left to torch.
+    float64 relative to the largest value, ``eager_error`` the same for eager.  ``share`` is the part of the operators
+    that the backend ran itself.
     """
 
     model: str
@@ -54,8 +53,7 @@ class Trial:
     speedup: float = math.nan
     error: float = math.nan
     eager_error: float = math.nan
-    shares: Mapping[Kind, float] = field(default_factory=dict)
-    libraries: tuple[str, ...] = ()
+    share: float = math.nan
     graphs: int = 0
     breaks: int = 0
 
@@ -151,8 +149,7 @@ def _run(subject: Subject, backend: str) -> Trial:
         speedup=_speedup(lambda: model(**inputs), lambda: compiled(**inputs)),
         error=error,
         eager_error=subject.eager_error,
-        shares=report.shares,
-        libraries=tuple(dict.fromkeys(p.library or "?" for p in report.library_calls)),
+        share=report.share,
         graphs=report.graph_count,
         breaks=report.break_count,
     )

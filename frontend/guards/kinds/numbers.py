@@ -30,13 +30,13 @@ class IsInt64(Guard):
 
 @kind
 class IsFinite(Guard):
-    """A float that is neither infinite nor nan, and not zero, whose sign is lost in algebra."""
+    """A float that is neither infinite nor nan."""
 
     def condition(self, value: str, out: Loader) -> str:
-        return f"type({value}) is float and {value} - {value} == 0.0 != {value}"
+        return f"type({value}) is float and {value} - {value} == 0.0"
 
     def words(self) -> str:
-        return "is a finite float other than zero"
+        return "is a finite float"
 
     def is_watched(self, objects: StableObjects, value: Any) -> bool:
         return is_scalar(value)

@@ -130,8 +130,7 @@ class NoOwnAttribute(Guard):
     def words(self) -> str:
         return f"has no attribute {self.name}"
 
-    def is_watched(self, objects: StableObjects, value: Any) -> bool:
-        return isinstance(value, type) and objects.notes_class(value)
+    is_watched = always_checked
 
 
 @kind
