@@ -108,8 +108,13 @@ def _settings() -> str:
             torch.is_inference_mode_enabled(),
             torch.are_deterministic_algorithms_enabled(),
             torch.utils.deterministic.fill_uninitialized_memory,
-            # Kernels that Python code has registered; those for fake tensors come with modules that torch loads late.
-            sorted(name for name in internals.python_registrations() if not name.endswith("/Meta")),
+            # Kernels that Python code has registered; those for fake tensors come with modules that torch loads late,
+            # our own with the first graph that needs them.
+            sorted(
+                name
+                for name in internals.python_registrations()
+                if not name.endswith("/Meta") and not name.startswith("torchmux/")
+            ),
         )
     )
 
