@@ -65,8 +65,8 @@ class Node:
     * ``load`` (attr: buffer and index; an optional argument is the condition under which memory may be read, the
       value is 0 otherwise),
     * ``cast``, ``round`` (attr: the half-precision type whose precision the value takes),
-    * ``check`` (attr: a size, whether negative values count from the end, and the number of the fault that is reported):
-      the argument, verified to be an index,
+    * ``check`` (attr: a size, whether negative values count from the end, and the number of the fault to report): the
+      argument, verified to be an index,
     * anything else is an operation of ``operation_table.py`` on the arguments.
     """
 

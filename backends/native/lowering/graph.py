@@ -38,7 +38,7 @@ SUPPORTED = (
 
 
 LONGEST_CHAIN = 48
-"""A value that so many operators lead to since memory was read last is put into memory: what walks expressions recurs."""
+"""A value so many operators away from memory is put into memory itself: what walks expressions recurs."""
 
 
 class SymbolicSizes:

@@ -317,7 +317,8 @@ def _vector_norm(
     if order < 0 or order == math.inf:
         for d in chosen:
             where_empty = (
-                f"on the dimension {d}because this dimension is empty" if dims is not None
+                f"on the dimension {d}because this dimension is empty"
+                if dims is not None
                 else "on an empty tensor because"
             )
             words = f"linalg.vector_norm cannot compute the {order} norm {where_empty}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -88,5 +89,5 @@ def test_work_is_in_proportion(program: Any, monkeypatch: pytest.MonkeyPatch) ->
             compiled(torch.randn(8, 8))
         (graph,) = torchmux.report(compiled).graphs
         found.append((len(tried) + 8, len(graph.report.output_code[0])))
-    for small, large in zip(found, found[1:], strict=False):
+    for small, large in itertools.pairwise(found):
         assert all(b <= 2.6 * a for a, b in zip(small, large, strict=True)), found
