@@ -35,5 +35,6 @@ SPEC = BackendSpec(
     dynamic_shapes=True,
     devices=(ANY,),
     dtypes=(ANY,),
+    library="torch",
     priority=10,
 )

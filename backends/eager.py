@@ -28,5 +28,6 @@ SPEC = BackendSpec(
     dynamic_shapes=True,
     devices=(ANY,),
     dtypes=(ANY,),
+    library="torch",
     priority=0,
 )

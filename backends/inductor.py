@@ -40,6 +40,7 @@ def compile(gm: GraphModule, example_inputs: Sequence[Any], **options: Any) -> C
     from torchmux import torch_internals as internals
 
     from .common.pipeline.aot import fake_inputs
+    from .common.pipeline.derivatives import refuse
 
     checked = _checked(options, internals.inductor_config())
     mode, fakes = fake_inputs(gm, example_inputs)
@@ -52,6 +53,7 @@ def compile(gm: GraphModule, example_inputs: Sequence[Any], **options: Any) -> C
                 [*(fakes[position].shape[dim] for position, dim in sizes), *fakes],
                 config_patches=checked or None,
             )
+            compiled = refuse(compiled, "inductor")
     except (known["data_dependent"], known["dynamic_output"]) as error:
         raise GraphRefused(f"inductor needs to know data for {getattr(error, 'func', error)}") from error
     if not sizes:

@@ -27,7 +27,6 @@ import copy
 import json
 import math
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -216,11 +215,10 @@ def coverage(backend: str, name: str, batch: int, size: str, training: bool) -> 
     reports = [entry.report for entry in torchmux.report(compiled).graphs]
     placements = [p for report in reports for p in report.placements]
     fallbacks = [p for report in reports for p in report.fallbacks]
-    calls = [re.match(r"(\d+) of \d+ operators on tvm", text) for report in reports for text in report.notes]
     return {
         "share": 1 - len(fallbacks) / max(len(placements), 1),
         "operators": len(placements),
-        "library": sum(int(call[1]) for call in calls if call),
+        "library": sum(len(report.library_calls) for report in reports),
         "error": largest_error(found, exact) / max(largest_error(eager, exact), 1e-30),
         "torch": sorted({f"{p.op}: {p.reason}" for p in fallbacks}),
     }

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree
 
-import torchmux
+from .judging.frontends import Frontend, OurFrontend
 
 SEED = 20
 
@@ -40,6 +40,7 @@ class Trial:
         device: str = "cpu",
         strict: bool = False,
         draw: int = 0,
+        frontend: Frontend | None = None,
     ) -> None:
         self.backend = backend
         self._jitter = torch.Generator().manual_seed(draw) if draw else None
@@ -47,23 +48,29 @@ class Trial:
         self.wide = wide
         self.device = torch.device(device)
         self.strict = strict
+        self.frontend = frontend or OurFrontend()
         self.compiled: list[Any] = []
         self.sample: int | None = None
         self.begins: Callable[[int], None] = lambda number: None
         self._generator = torch.Generator().manual_seed(SEED)
 
     def compile(self, function: Any, **keywords: Any) -> Any:
-        """``torchmux.compile`` for the backend; the function itself under eager."""
+        """``function`` compiled by the frontend for the backend; the function itself under eager."""
         if self.backend is None:
             return function
-        given = {"backend": self.backend, "options": self.options, "strict": self.strict, **keywords}
-        compiled = torchmux.compile(function, **given)
+        given = {"options": self.options, "strict": self.strict, **keywords}
+        compiled = self.frontend.compile(function, self.backend, given)
         self.compiled.append(compiled)
         return compiled
 
     def run(self, function: Any, *args: Any, **keywords: Any) -> Any:
         """Compile and call once."""
         return self.compile(function)(*args, **keywords)
+
+    def reset(self) -> None:
+        """Drop what the frontend has compiled; nothing under eager."""
+        if self.backend is not None:
+            self.frontend.reset()
 
     def step(self, number: int) -> None:
         """Record which of its samples a case starts; what happens next is attributed to that sample."""

@@ -45,13 +45,18 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True)
 class Result:
-    """The result of one case; ``share`` is the share of its operators, from 0 to 1, that the backend ran."""
+    """The result of one case.
+
+    ``share`` is the share of its operators, from 0 to 1, that the backend ran; ``kinds`` counts them by kind, as
+    :class:`torchmux.GraphReport` does: own code, library kernels that the backend called, and what was left to torch.
+    """
 
     case: str
     outcome: Outcome
     reason: str = ""
     share: float = 1.0
     seconds: float = 0.0
+    kinds: dict[str, float] = field(default_factory=dict)
     details: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:

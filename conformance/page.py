@@ -45,4 +45,6 @@ def _slim(run: dict[str, Any]) -> dict[str, Any]:
         for result in run["results"]
     ]
     head = {name: run.get(name, "") for name in ("backend", "fingerprint", "level", "suite", "date", "environment")}
+    if run.get("frontend", "torchmux") == "torch":
+        head["backend"] += " under torch.compile"
     return {**head, "results": results}

@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import torch
 
 import torchmux
+from torchmux.registry.report import KINDS, Kind
 
 from . import SUITE_VERSION
 from .outcome import Outcome, Result
@@ -47,6 +48,14 @@ def totals(results: Iterable[Result]) -> dict[str, int]:
     return {outcome.value: counts[outcome.value] for outcome in Outcome if counts[outcome.value]}
 
 
+def kinds(results: Iterable[Result]) -> dict[Kind, float]:
+    """How many operators of each kind the calls of all cases ran, in the order of the report's kinds."""
+    counts: Counter[str] = Counter()
+    for result in results:
+        counts.update(result.kinds)
+    return {kind: counts[kind] for kind in KINDS if counts[kind]}
+
+
 def environment() -> dict[str, str]:
     """Everything the results depend on besides the backend."""
     return {
@@ -69,29 +78,36 @@ def _processor() -> str:
     return platform.processor()
 
 
-def key(backend: str, level: str, fingerprint: str) -> dict[str, Any]:
+def key(backend: str, level: str, fingerprint: str, frontend: str = "torchmux") -> dict[str, Any]:
     """Everything the results of a run depend on: the backend, the versions, the machine, and the suite."""
     return {
         "backend": backend,
         "fingerprint": fingerprint,
         "level": level,
+        "frontend": frontend,
         "suite": SUITE_VERSION,
         "environment": environment(),
     }
 
 
 def to_json(
-    backend: str, level: str, fingerprint: str, results: Sequence[Result], cases: int | None = None
+    backend: str,
+    level: str,
+    fingerprint: str,
+    results: Sequence[Result],
+    cases: int | None = None,
+    frontend: str = "torchmux",
 ) -> dict[str, Any]:
     """A run as data; ``Result.from_json`` reads each of ``results``.
 
     ``cases`` is the total number of cases in the level; None for a run of selected cases.
     """
     return {
-        **key(backend, level, fingerprint),
+        **key(backend, level, fingerprint, frontend),
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
         "cases": cases,
         "totals": totals(results),
+        "kinds": kinds(results),
         "results": [result.to_json() for result in results],
     }
 

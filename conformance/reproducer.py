@@ -21,6 +21,7 @@ import torchmux
 
 from . import literals
 from .case import Case, Trial
+from .judging import frontends
 from .judging.judge import judge
 from .outcome import Outcome, Result
 from .requirements import Requirements, requirements_from
@@ -54,6 +55,8 @@ def program(
         given.append(f"requirements={named!r}")
     elif requirements.options:
         given.append(f"options={dict(requirements.options)!r}")
+    if requirements.frontend != "torchmux":
+        given.append(f"frontend={requirements.frontend!r}")
     if not named and requirements.device != "cpu":
         given.append(f"device={requirements.device!r}")
     defaults = Case.__dataclass_fields__
@@ -73,6 +76,7 @@ def check(
     requirements: str = "",
     options: dict[str, Any] | None = None,
     device: str = "cpu",
+    frontend: frontends.Name = "torchmux",
     seconds: float | None = None,
     **fields: Any,
 ) -> None:
@@ -81,6 +85,7 @@ def check(
     After ``seconds`` (default: those of the requirements) it prints where it hangs and exits with 1.
     """
     claims = _claims(backend, requirements, options, device)
+    claims.frontend = frontend
     faulthandler.dump_traceback_later(claims.seconds if seconds is None else seconds, exit=True)
     result = judge(Case("script", run, **fields), claims, lenient=False)
     faulthandler.cancel_dump_traceback_later()

@@ -21,6 +21,7 @@ from torchmux.registry.resolve import known_spec
 from torchmux.registry.spec import ANY, BackendSpec
 
 from .case import OWN_KERNELS, Case
+from .judging import frontends
 
 # These call torch's operators where they have no code, and say so.
 _ON_TOP_OF_TORCH = frozenset(("eager", "aot_eager", "inductor", "native", "tvm", "cudagraphs", "tensorrt"))
@@ -64,6 +65,9 @@ class Requirements:
 
     options: Mapping[str, Any] | None = None
     """Options to compile with; None: the defaults."""
+
+    frontend: frontends.Name = "torchmux"
+    """What captures programs: ``torchmux.compile``, or ``torch.compile`` with the backend as torchmux publishes it."""
 
     device: str = "cpu"
     """Where the cases create their tensors."""

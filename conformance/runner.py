@@ -86,6 +86,7 @@ def run(
     backend: str,
     level: str = "quick",
     requirements: str = "",
+    frontend: str = "",
     seconds: float = 120.0,
     workers: int = 1,
     journal: Journal | None = None,
@@ -95,6 +96,7 @@ def run(
 
     Args:
         requirements: ``module:Class`` of the :class:`Requirements`; empty: the claims of the backend's description.
+        frontend: what captures, "torchmux" or "torch"; empty: what the requirements say.
         seconds: the time limit of one case; after it, its process is ended and the case counts as a timeout.
         workers: the number of parallel processes.
         progress: called with each new result, from several threads.
@@ -110,6 +112,7 @@ def run(
         "backend": backend,
         "level": level,
         "requirements": requirements,
+        "frontend": frontend,
         "path": [os.getcwd()],
         "patterns": [f"{subject}/*" for subject in subjects],
     }

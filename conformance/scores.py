@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from torchmux.registry.report import counts_in_words
+
 OUTCOMES = ("pass", "fallback", "unsupported", "mismatch", "crash", "timeout", "xfail", "xpass", "skipped")
 _KEY = ("backend", "level", "suite", "fingerprint", "environment")
 _LEVELS = ("quick", "full")
@@ -69,18 +71,21 @@ def small(run: Mapping[str, Any]) -> dict[str, Any]:
     """The published part of a run: the counts by group, and each failure by name.
 
     Raises:
-        ValueError: cases of its level are missing.
+        ValueError: cases of its level are missing, or torch's frontend captured them.
     """
+    if run.get("frontend", "torchmux") != "torchmux":
+        raise ValueError(f"{run['backend']}, {run['level']}: the run was made with --frontend {run['frontend']}")
     if run["cases"] != len(run["results"]):
         raise ValueError(f"{run['backend']}, {run['level']}: {len(run['results'])} results for {run['cases']} cases")
     from .outcome import Result
-    from .report import summary, totals
+    from .report import kinds, summary, totals
 
     results = [Result.from_json(dict(result)) for result in run["results"]]
     failures = [r for r in results if r.outcome.is_failure or r.outcome.value == "xfail"]
     return {
         **{name: run[name] for name in (*_KEY, "date")},
         "totals": totals(results),
+        "kinds": kinds(results),
         "groups": summary(results),
         "failures": {
             r.case: [r.outcome.value, _published_reason(r.reason)] for r in sorted(failures, key=lambda r: r.case)
@@ -98,10 +103,13 @@ def scoreboard(runs: Sequence[Mapping[str, Any]]) -> str:
     if not runs:
         return "Nothing is published yet."
     present = [name for name in OUTCOMES if any(run["totals"].get(name) for run in runs)]
-    lines = [_row(["backend", "level", *present, "versions", "date"]), _row(["---"] * (len(present) + 4))]
+    told = any(run.get("kinds") for run in runs)  # before version 7 of the suite, runs did not say
+    titles = ["backend", "level", *present, *(["operators"] if told else []), "versions", "date"]
+    lines = [_row(titles), _row(["---"] * len(titles))]
     for run in runs:
         counts = [str(run["totals"].get(name, 0)) for name in present]
-        lines.append(_row([f"`{run['backend']}`", run["level"], *counts, _versions(run), run["date"]]))
+        kinds = [counts_in_words(run.get("kinds", {})) or "not told"] if told else []
+        lines.append(_row([f"`{run['backend']}`", run["level"], *counts, *kinds, _versions(run), run["date"]]))
     machines = sorted({_machine(run) for run in runs})
     lines += ["", f"Suite {', '.join(sorted({run['suite'] for run in runs}))}. Machines: {'; '.join(machines)}."]
     for run in runs:

@@ -13,6 +13,8 @@ import signal
 import sys
 from typing import Any
 
+import torchmux
+
 from . import collect, reproducer
 from .case import Case
 from .judging.judge import judge
@@ -34,7 +36,10 @@ def main() -> None:
     head = json.loads(sys.stdin.readline())
     _end_with(head["parent"])
     sys.path[:0] = head["path"]
+    # A graph that torch runs since a compiler has a bug is right, but no fallback that the backend means.
+    torchmux.config.fail_on_compiler_errors = True
     requirements = requirements_from(head["requirements"], head["backend"])
+    requirements.frontend = head.get("frontend") or requirements.frontend
     known: dict[str, Case] = {case.id: case for case in collect.cases(head["level"], head["patterns"])}
     tell(ready=True)
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Never
 
 import torch
 
 from torchmux.registry import resolve
 from torchmux.registry.errors import InvalidOption
+from torchmux.registry.names import class_with_article, listed
+from torchmux.registry.report import Strict
+from torchmux.wording import kind, require, shown
 
 from .capture.backend_call import compile_graph_with
 from .compiled import call, compiled_function, compiled_module
+from .default_backend import DefaultBackend
 from .explain import Explainer, Explanation, Report, explanation_of, report_of
 from .hook.frames import open_session
 from .hook.library import ask_for
@@ -29,25 +33,35 @@ def compile(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     disable: bool = False,
-    strict: bool = False,
+    strict: Strict = False,
+    **others: Never,
 ) -> Any:
     """Compile a function, method or ``nn.Module``; also a decorator, with or without arguments.
 
     ``backend`` is a name from :func:`torchmux.list_backends`, a :class:`torchmux.BackendSpec`, a callable
-    ``(gm, example_inputs, **options)``, or None for the best available one.  Capture and compilation happen at the
-    first call, and again when a guard fails.
+    ``(gm, example_inputs, **options)``, or None for the default: the best one here for the device of the model's
+    parameters or, where there are none, of the call's tensors (:func:`torchmux.get_default_backend`).  Capture and
+    compilation happen at the first call, and again when a guard fails.
 
     * ``fullgraph``: a graph break raises an :class:`~torchmux.Unsupported` error that points at the user's line.
     * ``dynamic``: None makes a size symbolic after it changes, True immediately, and False never.
     * ``mode`` and ``options``: the backend's own; pass only one of the two.  The option ``guard_filter_fn`` does not
       belong to the backend: it is a function that selects the guards to keep, such as
       ``torch.compiler.skip_guard_on_globals_unsafe``.
-    * ``strict``: an operator that would not run in the backend raises a :class:`~torchmux.FallbackRefused` error.
+    * ``strict``: True raises a :class:`~torchmux.FallbackRefused` error for an operator that would be left to torch,
+      and for a call that would run in eager since a recompile limit is reached; ``"own"`` also for an operator that a
+      library kernel would compute (or might, where the backend does not tell).
     * ``disable``: return ``model`` unchanged.
 
     Raises UnknownBackend, BackendUnavailable and InvalidOption at once; at the first call, Unsupported,
-    FallbackRefused and CompilationFailed.
+    FallbackRefused and CompilationFailed.  Raises TypeError for any other keyword argument.
     """
+    for name, value in (("fullgraph", fullgraph), ("disable", disable)):
+        require(value, (bool,), f"compile(): {name}")
+    if others:
+        raise TypeError(
+            f"compile() has no argument {listed(others)}. A backend's options go into options={shown(others)}."
+        )
     if model is None:
         # an unknown name raises an error here
         resolve(_chosen(backend), mode=mode, options=_guard_filter(options)[0], dynamic=dynamic, strict=strict)
@@ -60,17 +74,23 @@ def compile(
 
         return decorate
     if not callable(model):
-        raise InvalidOption(f"compile() takes a function, a method or an nn.Module, not a {type(model).__name__}.")
+        raise InvalidOption(f"compile() takes a function, a method or an nn.Module, not {class_with_article(model)}.")
     if disable:
         return model
     model = without_torch_compile(model)
     own, guard_filter = _guard_filter(options)
-    resolved = resolve(_chosen(backend), mode=mode, options=own, dynamic=dynamic, strict=strict)
+    chosen = _chosen(backend)
+    settings: dict[str, Any] = {"mode": mode, "options": own, "dynamic": dynamic, "strict": strict}
+    resolved = DefaultBackend(settings, model) if chosen is None else resolve(chosen, **settings)
     session = session_for(
         _owner(model),
         (resolved.key, fullgraph, dynamic, guard_filter),
         lambda: open_session(
-            compile_graph_with(resolved), fullgraph=fullgraph, dynamic=dynamic, guard_filter=guard_filter
+            compile_graph_with(resolved),
+            fullgraph=fullgraph,
+            dynamic=dynamic,
+            guard_filter=guard_filter,
+            strict=strict,
         ),
     )
     ask_for(model)
@@ -79,11 +99,11 @@ def compile(
 
 def _guard_filter(options: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, Callable | None]:
     """The backend's options, and the option that does not belong to the backend."""
-    if not options or "guard_filter_fn" not in options:
+    if not isinstance(options, Mapping) or "guard_filter_fn" not in options:
         return options, None
     chosen = options["guard_filter_fn"]
     if chosen is not None and not callable(chosen):
-        raise InvalidOption(f"guard_filter_fn must be a function of the list of guards, not {chosen!r}.")
+        raise InvalidOption(f"guard_filter_fn must be a function of the list of guards, not {kind(chosen)}.")
     return {name: value for name, value in options.items() if name != "guard_filter_fn"} or None, chosen
 
 
@@ -106,8 +126,11 @@ def set_default_backend(backend: Any) -> None:
 
 
 def get_default_backend() -> Any:
-    """The backend that ``set_default_backend`` set, or else the name of the best usable backend."""
-    return resolve(None).name if _default_backend is None else _default_backend
+    """The backend that ``set_default_backend`` set, or else the name of the best usable one for torch's default device.
+
+    It is the first of :func:`torchmux.list_backends` that takes the device.
+    """
+    return resolve(None, device=torch.get_default_device().type).name if _default_backend is None else _default_backend
 
 
 def _owner(model: Any) -> Any:
@@ -142,10 +165,16 @@ def report(compiled: Any) -> Report:
     return report_of(_record(compiled))
 
 
-def explain(fn: Any, *, backend: Any = "eager", dynamic: bool | None = None) -> Explainer:
+def explain(fn: Any, *inputs: Never, backend: Any = "eager", dynamic: bool | None = None) -> Explainer:
     """Capture ``fn`` and describe the result: ``explain(fn)(*args, **kwargs)`` runs it once and returns an
     :class:`~torchmux.frontend.explain.Explanation`.  It does not use code compiled for other callers.
+
+    Raises TypeError if the inputs are given together with ``fn``.
     """
+    if not callable(fn):
+        raise TypeError(f"explain() takes a function, a method or an nn.Module, not {kind(fn)}.")
+    if inputs:
+        raise TypeError("explain() takes only the function. Its result takes the inputs: explain(f)(x).")
     resolved = resolve(backend, dynamic=dynamic)
     original = original_of(fn)
 

@@ -13,6 +13,7 @@ import torch
 from torchmux import torch_internals as ti
 
 from .capture.tracebacks import tidy
+from .hook.calls import Frame, frame_of
 from .hook.session import Record, Session
 from .hook.thread_state import this_thread
 from .marks.stance import DEFAULT, state as stance_state
@@ -37,16 +38,26 @@ def _eager(fn: Callable, args: tuple, kwargs: dict) -> Any:
         set_eval_frame(previous)
 
 
+def _frame_of(fn: Any) -> Frame:
+    """The function that a callable runs first."""
+    called = fn.forward if isinstance(fn, torch.nn.Module) else fn
+    code = getattr(called, "__code__", None)
+    return frame_of(code) if isinstance(code, types.CodeType) else Frame(type(fn).__qualname__, "")
+
+
 def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: dict) -> Any:
     """Run ``fn`` with the hook enabled; ``report`` shows the record."""
     if stance_state.current is not DEFAULT:
         chosen = _under_stance(session)
         if chosen is None:
+            record.calls[0] += 1
+            record.note_calls(_frame_of(fn), "the stance 'force_eager'")
             return _eager(fn, args, kwargs)
         session = chosen
     outer, previous, bucket = this_thread.owner, None, -1
     try:  # an interrupt may arrive after each of these calls
         this_thread.owner = record
+        record.calls[0] += 1
         bucket = set_bucket(session.bucket)
         previous = set_eval_frame(session.callback)
         return fn(*args, **kwargs)
@@ -76,7 +87,7 @@ def compiled_function(fn: Callable, session: Session) -> Callable:
     """A function that runs captured code of ``fn``."""
     owner = getattr(fn, "__self__", None)
     record = Record(owner if isinstance(owner, torch.nn.Module) else None)
-    callback, number = session.callback, session.bucket
+    callback, number, calls = session.callback, session.bucket, record.calls
 
     @functools.wraps(fn)
     def compiled(*args: Any, **kwargs: Any) -> Any:
@@ -89,6 +100,7 @@ def compiled_function(fn: Callable, session: Session) -> Callable:
         outer, previous, bucket = this_thread.owner, None, -1
         try:  # as in call()
             this_thread.owner = record
+            calls[0] += 1
             bucket = set_bucket(number)
             previous = set_eval_frame(callback)
             return fn(*args, **kwargs)

@@ -2,37 +2,103 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch.fx
 
-from torchmux.registry.report import GraphReport, Placement
+from torchmux.registry.report import (
+    KINDS,
+    GraphReport,
+    Kind,
+    Placement,
+    counts_in_words,
+    libraries_in_words,
+)
+from torchmux.stages import in_words
 
 from .breaks import BreakRecord
 from .capture.captured import Captured
+from .hook.calls import LOOP, REST, Frame
 from .hook.session import Record
 
 
 @dataclass(frozen=True)
 class GraphEntry:
-    """One compiled graph; seconds are wall-clock time, and capture includes the backend's compilation."""
+    """One compiled graph of a function, or of the rest of it after a graph break.
+
+    ``number`` counts the graphs of one function from 0: the second is from a recompilation.  ``resume`` is 0 for the
+    function itself, and numbers what was resumed after breaks.  ``calls`` is how often the graph ran.  ``seconds`` are
+    wall-clock, by stage.
+    """
 
     function: str
     graph: torch.fx.GraphModule
     report: GraphReport
     capture_seconds: float
+    number: int = 0
+    resume: int = 0
+    calls: int = 0
+
+    @property
+    def name(self) -> str:
+        """``forward, graph 1, resume 2``."""
+        return f"{_name(self.function, self.resume, f'graph {self.number}')}"
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        return {"capture": self.capture_seconds, **self.report.seconds}
+
+
+@dataclass(frozen=True)
+class FunctionCalls:
+    """Calls of one function, or of the rest of it after a graph break: ``compiled`` ones, and those in ``eager``.
+
+    ``eager`` counts by reason, ``operators`` is how many operators one such call has, if that is known.
+    """
+
+    function: str
+    resume: int = 0
+    compiled: int = 0
+    eager: dict[str, int] = field(default_factory=dict)
+    operators: dict[str, float | None] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return _name(self.function, self.resume)
+
+    @property
+    def left(self) -> float:
+        """Operators that all eager calls together left to torch; a call that nobody has traced counts as one."""
+        return sum(
+            calls * (1 if (each := self.operators.get(why)) is None else each) for why, calls in self.eager.items()
+        )
+
+    def __str__(self) -> str:
+        counts = [f"{self.compiled} compiled", *(f"{calls} in eager ({why})" for why, calls in self.eager.items())]
+        return f"{self.name}: {', '.join(counts)}"
+
+
+def _name(function: str, resume: int, graph: str = "") -> str:
+    return ", ".join(part for part in (function, graph, f"resume {resume}" if resume else "") if part)
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a compiled callable has done so far."""
+    """What a compiled callable has done so far.
+
+    ``runs`` is how often it was called, ``calls`` how often each function ran compiled and in eager.
+    """
 
     graphs: list[GraphEntry] = field(default_factory=list)
     breaks: list[BreakRecord] = field(default_factory=list)
     recompiles: list[str] = field(default_factory=list)
     left_to_eager: list[str] = field(default_factory=list)  # functions too small for a graph of their own
+    runs: int = 0
+    calls: list[FunctionCalls] = field(default_factory=list)
 
     @property
     def graph_count(self) -> int:
@@ -51,42 +117,178 @@ class Report:
         return [p for entry in self.graphs for p in entry.report.fallbacks]
 
     @property
+    def library_calls(self) -> list[Placement]:
+        return [p for entry in self.graphs for p in entry.report.library_calls]
+
+    @property
+    def compiler_errors(self) -> list[Placement]:
+        return [p for entry in self.graphs for p in entry.report.compiler_errors]
+
+    @property
+    def compiled_calls(self) -> int:
+        """Calls of functions, or of rests of functions, that ran a compiled graph."""
+        return sum(each.compiled for each in self.calls)
+
+    @property
+    def eager_calls(self) -> int:
+        """Calls of functions, or of rests of functions, that ran in eager."""
+        return sum(calls for each in self.calls for calls in each.eager.values())
+
+    @property
+    def kinds(self) -> dict[Kind, float]:
+        """How many operators of each kind all calls together ran; those of calls in eager were left to torch."""
+        found: dict[Kind, float] = {}
+        for entry in self.graphs:
+            for kind, number in entry.report.kinds.items():
+                found[kind] = found.get(kind, 0) + number * (entry.calls or (0 if self.compiled_calls else 1))
+        if left := sum(each.left for each in self.calls):
+            found["torch"] = found.get("torch", 0) + left
+        return {kind: found[kind] for kind in KINDS if found.get(kind)}
+
+    @property
+    def shares(self) -> dict[Kind, float]:
+        """The share of each kind among the operators that all calls together ran, from 0 to 1."""
+        total = sum(self.kinds.values())
+        return {kind: number / total for kind, number in self.kinds.items()}
+
+    @property
     def share(self) -> float:
-        """Share of the captured operators, from 0 to 1, that the backend itself runs."""
-        total = len(self.placements)
-        return 1.0 - len(self.fallbacks) / total if total else 1.0
+        """The share of operators that all calls together left to the backend, from 0 to 1; nan if it was never called.
+
+        Calls that ran in eager count, with as many operators as compiled calls of the same function have.
+        """
+        if not self.runs and not self.graphs:
+            return math.nan
+        return 1.0 - self.shares.get("torch", 0.0)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds of all graphs together, by stage."""
+        found: dict[str, float] = {}
+        for entry in self.graphs:
+            for stage, spent in entry.seconds.items():
+                found[stage] = found.get(stage, 0.0) + spent
+        return found
 
     def __str__(self) -> str:
+        if not self.runs and not self.graphs:
+            return "never called: nothing was captured or compiled, and there is nothing to report"
         lines = [
-            f"{self.graph_count} graph(s), {self.break_count} graph break(s), {len(self.recompiles)} recompilation(s), "
-            f"{self.share:.1%} of the operators on the backend"
+            f"{self.runs} call(s): {self.graph_count} graph(s), {self.break_count} graph break(s), "
+            f"{len(self.recompiles)} recompilation(s)",
+            f"  operators of all calls: {counts_in_words(self.kinds) or 'none'}",
         ]
+        lines.extend(f"  {why}" for why in dict.fromkeys(e.report.chosen for e in self.graphs if e.report.chosen))
+        lines.extend(f"  calls of {each}" for each in self.calls if each.eager or len(self.calls) > 1)
         for entry in self.graphs:
-            report = entry.report
-            lines.append(
-                f"  {entry.function}: {len(report.placements)} operators on {report.backend} ({report.phase}), "
-                f"{report.partitions} partition(s), {report.compile_seconds:.2f} s to compile"
-                + (f", {report.cache_hits} from the cache" if report.cache_hits else "")
-            )
-            lines.extend(f"    note: {note}" for note in report.notes)
-        for fallback in self.fallbacks:
-            where = f" at {fallback.where}" if fallback.where else ""
-            lines.append(
-                f"  fallback: {fallback.node} ({fallback.op}){where} on {fallback.placed_on}: {fallback.reason}"
-            )
+            lines.extend(_about(entry))
         lines.extend("  " + entry.message().replace("\n", "\n  ") for entry in self.breaks)
         lines.extend(f"  recompiled {reason}" for reason in self.recompiles)
         lines.extend(f"  left to eager: {words}" for words in self.left_to_eager)
         return "\n".join(lines)
 
 
+def _about(entry: GraphEntry) -> list[str]:
+    """The lines of a report about one graph."""
+    report = entry.report
+    lines = [
+        f"  {entry.name}: {len(report.placements)} operators for {report.backend} ({report.phase}), "
+        f"{report.partitions} partition(s), ran {entry.calls} time(s)"
+        + (f", {report.cache_hits} from the cache" if report.cache_hits else ""),
+        f"    {counts_in_words(report.kinds) or 'no operators'}",
+        f"    {sum(entry.seconds.values()):.3f} s: {in_words(entry.seconds) or 'less than a millisecond'}",
+    ]
+    if called := libraries_in_words(report.library_calls):
+        lines.append(f"    library kernels: {called}")
+    lines.extend(f"    note: {note}" for note in report.notes)
+    for fallback in report.fallbacks:
+        where = f" at {fallback.where}" if fallback.where else ""
+        lines.append(f"    fallback: {fallback.node} ({fallback.op}){where} on {fallback.placed_on}: {fallback.reason}")
+    return lines
+
+
 def report_of(record: Record) -> Report:
-    graphs = []
-    for captured in record:
+    numbers = _Numbers()
+    graphs: list[GraphEntry] = []
+    calls: dict[Frame, FunctionCalls] = {}
+
+    def calls_of(frame: Frame) -> FunctionCalls:
+        if frame not in calls:
+            calls[frame] = FunctionCalls(frame.function, numbers.resume(frame))
+        return calls[frame]
+
+    sizes: dict[Frame, list[int]] = {}
+    eager: dict[tuple[Frame, str], tuple[int, float | None]] = {
+        key: (each.calls, each.operators) for key, each in record.eager.items()
+    }
+    for captured, (times,) in list(record.items()):
         assert isinstance(captured, Captured)
         report = getattr(captured.compiled, "report", None) or GraphReport("?")
-        graphs.append(GraphEntry(captured.qualname, captured.graph, report, captured.capture_seconds))
-    return Report(graphs, list(record.breaks), list(record.recompiles), list(record.left_to_eager))
+        frame = captured.frame
+        found = calls_of(frame)
+        calls[frame] = dataclasses.replace(found, compiled=found.compiled + times)
+        sizes.setdefault(frame, []).append(len(report.placements))
+        graphs.append(
+            GraphEntry(
+                captured.qualname,
+                captured.graph,
+                report,
+                captured.capture_seconds,
+                numbers.graph(frame),
+                numbers.resume(frame),
+                times,
+            )
+        )
+        if captured.in_eager and times:
+            before, operators = eager.get((frame, captured.in_eager), (0, None))
+            eager[frame, captured.in_eager] = (before + times, operators)
+    for (frame, reason), (times, operators) in eager.items():
+        found = calls_of(frame)
+        found.eager[reason] = times
+        if operators is None and reason not in (LOOP, REST):
+            operators = _operators_of(frame, sizes)
+        found.operators[reason] = operators
+    return Report(
+        graphs,
+        list(record.breaks),
+        list(record.recompiles),
+        list(record.left_to_eager),
+        record.calls[0],
+        list(calls.values()),
+    )
+
+
+def _operators_of(frame: Frame, sizes: dict[Frame, list[int]]) -> float | None:
+    """How many operators a call has that is not captured, by the graphs of compiled calls; None if there were none.
+
+    Run in eager, a function is not resumed: the parts that are captured one by one otherwise run along with it.
+    """
+    parts = [
+        sum(known) / len(known)
+        for other, known in sizes.items()
+        if other[:2] == frame[:2] and other.resumed[: len(frame.resumed)] == frame.resumed
+    ]
+    return sum(parts) if parts else None
+
+
+class _Numbers:
+    """Numbers graphs and resumed parts of functions, in the order in which they appear."""
+
+    def __init__(self) -> None:
+        self._graphs: dict[Frame, int] = {}
+        self._resumes: dict[Frame, list[Frame]] = {}
+
+    def graph(self, frame: Frame) -> int:
+        number = self._graphs[frame] = self._graphs.get(frame, -1) + 1
+        return number
+
+    def resume(self, frame: Frame) -> int:
+        if not frame.resumed:
+            return 0
+        known = self._resumes.setdefault(frame._replace(resumed=()), [])
+        if frame not in known:
+            known.append(frame)
+        return known.index(frame) + 1
 
 
 @dataclass(frozen=True)
@@ -117,7 +319,7 @@ def explanation_of(record: Record) -> Explanation:
     graphs = [entry.graph for entry in report.graphs]
     ops = [[n.target for n in g.graph.nodes if n.op in ("call_function", "call_method")] for g in graphs]
     guards = [words for captured in record if captured.guards is not None for words in captured.guards.words()]
-    seconds = sum(entry.capture_seconds for entry in report.graphs)
+    seconds = sum(report.seconds.values())
     return Explanation(
         graphs=graphs,
         graph_count=len(graphs),

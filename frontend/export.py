@@ -11,6 +11,7 @@ import torch.fx
 
 from torchmux import torch_internals as ti
 from torchmux.registry.errors import Unsupported
+from torchmux.registry.names import class_with_article
 
 from .capture.captured import Captured
 from .capture.tracebacks import tidy
@@ -88,7 +89,7 @@ def export(fn: Any, *, dynamic: bool | None = None) -> Callable[..., Exported]:
     """
     original = original_of(fn)
     if not callable(original):
-        raise TypeError(f"export() takes a function, a method or an nn.Module, not a {type(fn).__name__}")
+        raise TypeError(f"export() takes a function, a method or an nn.Module, not {class_with_article(fn)}")
 
     def run(*args: Any, **kwargs: Any) -> Exported:
         session = open_session(_as_captured, fullgraph=True, dynamic=dynamic, asked="export() requires one graph")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 
+from torchmux.wording import shown
+
 from . import availability
-from .discovery import Candidate, discover
+from .discovery import Candidate, Qualified, discover
 from .errors import BackendConflict, TorchmuxError, UnknownBackend
 from .names import did_you_mean, listed, normalize
 from .spec import Tombstone
@@ -18,19 +20,23 @@ class Catalog:
         self._lock = threading.RLock()
         self._installed: dict[str, list[Candidate]] | None = None
         self._registered: dict[str, Candidate] = {}
+        self._known_as: dict[str, Qualified] = {}  # by qualified name
         self._removed: set[tuple[str, str | None]] = set()  # (name, distribution)
 
     def names(self) -> list[str]:
-        """All known names, sorted, including retired ones."""
+        """All known names, sorted, including retired ones, and the qualified names of backends that need them."""
         with self._lock:
-            known = {*self._registered, *self._read_installed()}
-            return sorted(name for name in known if self._candidates(name))
+            known = sorted({*self._registered, *self._read_installed()})
+            found = [name for name in known if self._candidates(name)]
+            return sorted([*found, *(c.qualified_name for name in found for c in self._shadowed(name))])
 
     def find(self, name: str) -> Candidate:
-        """The one candidate for ``name``.
+        """The one candidate for ``name``, which may be qualified: ``"distribution:name"``.
 
         Backends that this process registered take precedence over installed ones, and backends that describe
         themselves to torchmux over those that only torch knows.  A retired name yields to a backend that uses it now.
+        torchmux's own backends keep their names: another distribution's backend of that name is found by its qualified
+        name.
 
         Raises:
             UnknownBackend: no backend has this name; the message suggests the closest matches.
@@ -38,6 +44,9 @@ class Catalog:
         """
         with self._lock:
             candidates = self._candidates(normalize(name))
+            qualified = self._qualified(normalize(name))
+        if qualified is not None:
+            return qualified
         if not candidates:
             raise self._unknown(name)
         own = [c for c in candidates if not c.foreign]
@@ -45,6 +54,7 @@ class Catalog:
         chosen = own or foreign
         if len(own) == 1 and foreign and _is_retired(own[0]):
             chosen = foreign
+        chosen = [c for c in chosen if c.is_built_in] or chosen
         if len(chosen) > 1:
             raise _conflict(normalize(name), chosen)
         return chosen[0]
@@ -79,7 +89,7 @@ class Catalog:
                 candidates = [c for c in candidates if c.distribution == distribution]
                 if not candidates and offered:
                     raise UnknownBackend(
-                        f"{distribution!r} registers no backend {name!r}; it comes from "
+                        f"{shown(distribution)} registers no backend {shown(name)}; it comes from "
                         f"{listed(d or 'this process' for d in offered)}."
                     )
             if not candidates:
@@ -94,6 +104,7 @@ class Catalog:
         """Scan installed distributions again.  What this process registered or removed stays so."""
         with self._lock:
             self._installed = None
+            self._known_as.clear()
         availability.forget()
 
     def _read_installed(self) -> dict[str, list[Candidate]]:
@@ -106,11 +117,23 @@ class Catalog:
             return [self._registered[name]]
         return [c for c in self._read_installed().get(name, []) if (name, c.distribution) not in self._removed]
 
+    def _shadowed(self, name: str) -> list[Candidate]:
+        """The candidates that are found only by their qualified names: the built-in backend has theirs."""
+        candidates = [c for c in self._candidates(name) if not c.foreign]
+        return [c for c in candidates if not c.is_built_in] if any(c.is_built_in for c in candidates) else []
+
+    def _qualified(self, name: str) -> Qualified | None:
+        distribution, _, bare = name.rpartition(":")
+        for candidate in self._candidates(bare) if distribution else ():
+            if candidate.distribution is not None and candidate.qualified_name == name:
+                return self._known_as.setdefault(name, Qualified(candidate))
+        return None
+
     def _unknown(self, name: str) -> UnknownBackend:
         known = self.names()
         return UnknownBackend(
-            f"There is no backend {name!r}.{did_you_mean(normalize(name), known)} Known backends: {listed(known)}. "
-            "`python -m torchmux backends` shows what each of them needs."
+            f"There is no backend {shown(name)}.{did_you_mean(normalize(name), known)} Known backends: {listed(known)}."
+            " `python -m torchmux backends` shows what each of them needs."
         )
 
 
@@ -124,9 +147,10 @@ def _is_retired(candidate: Candidate) -> bool:
 def _conflict(name: str, candidates: list[Candidate]) -> BackendConflict:
     sources = " and ".join(c.source for c in candidates)
     last = candidates[-1].distribution
+    full = listed([c.qualified_name for c in candidates], "or")
     return BackendConflict(
-        f"The backend {name!r} is registered by {sources}. Remove one, with `python -m pip uninstall {last}` for good "
-        f"or torchmux.unregister_backend({name!r}, distribution={last!r}) for this process."
+        f"The backend {name!r} is registered by {sources}. Ask for {full}, or remove one, with `python -m pip "
+        f"uninstall {last}` for good or torchmux.unregister_backend({name!r}, distribution={last!r}) for this process."
     )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from .report import GraphReport, Placement
+from .report import GraphReport, Placement, Strict
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,7 +30,7 @@ class CompileRequest:
     options: Any = None  # an instance of ``spec.options``
     mode: str | None = None
     dynamic: bool | None = None
-    strict: bool = False
+    strict: Strict = False
     phase: Literal["inference", "forward", "backward"] = "inference"
     fingerprint: str = ""
     static_inputs: tuple[int, ...] = ()  # positions of parameters and buffers among the inputs
@@ -143,6 +143,12 @@ class CompiledPartExtras(Protocol):
 
     cache_hit: bool
     """Whether the code came from the artifact cache, which ``report.cache_hits`` counts.  Without it: no."""
+
+    library_calls: Mapping[str, str]
+    """The nodes of the graph that library kernels compute, which the code calls: from the node's name to the kernel's,
+    as users read it in the report.  All other nodes are the backend's own code, so an empty mapping says that all are.
+    Without it, the report says that the backend does not tell which operators are its own, and ``strict="own"``
+    refuses them; unless the spec has a ``library`` for all."""
 
     notes: Sequence[str]
     """Sentences for ``report.notes``.  Without it: none."""

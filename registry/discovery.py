@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import threading
 from collections.abc import Callable
 from typing import Any
 
+from torchmux.wording import cut
+
 from .errors import BackendUnavailable, InvalidSpec, TorchmuxError
+from .loading import TakesTooLong, imported
 from .names import normalize
 from .options import TorchOptions
 from .spec import ANY, BackendSpec, Tombstone
@@ -15,6 +19,11 @@ from .validate import as_spec
 
 OUR_GROUP = "torchmux.backends"
 TORCH_GROUP = "torch_dynamo_backends"
+
+BUILT_IN = "torchmux"
+"""The distribution whose names no other takes."""
+
+REPAIR = "python -m pip install --force-reinstall --no-deps torchmux"
 
 FOREIGN_PRIORITY = -1000
 """Below every backend that describes itself."""
@@ -67,12 +76,19 @@ class Candidate:
 
     def _describe(self) -> BackendSpec | Tombstone:
         try:
-            found = self._load()
-        except (Exception, SystemExit) as error:
+            # What this process and torchmux itself provide is trusted to end, and need not pay for a thread.
+            found = self._load() if self.is_built_in or self.distribution is None else imported(self._load, self.source)
+        except TakesTooLong as error:
+            raise BackendUnavailable(
+                f"{self.source} registers the backend {self.name!r}, but importing it takes too long: {error}. "
+                f"{self._advice()}"
+            ) from None
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise BackendUnavailable(
                 f"{self.source} registers the backend {self.name!r}, but importing it raised "
-                f"{type(error).__name__}: {error}. Repair that installation, or remove it with: "
-                f"python -m pip uninstall {self.distribution}"
+                f"{type(error).__name__}: {cut(str(error))}. {self._advice()}"
             ) from error
         try:
             return as_spec(found, self.name, self.source)
@@ -81,8 +97,42 @@ class Candidate:
         except Exception as error:  # even checking the description raises
             raise InvalidSpec(
                 f"{self.source} provides an unreadable description of the backend {self.name!r}: "
-                f"{type(error).__name__}: {error}"
+                f"{type(error).__name__}: {cut(str(error))}"
             ) from error
+
+    def _advice(self) -> str:
+        if self.is_built_in:
+            return f"Repair torchmux with: {REPAIR}"
+        return f"Repair that installation, or remove it with: python -m pip uninstall {self.distribution}"
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether torchmux itself provides it, and so owns the name."""
+        return self.distribution is not None and normalize(self.distribution) == BUILT_IN
+
+    @property
+    def qualified_name(self) -> str:
+        """``"distribution:name"``, which finds this candidate whatever else has the name."""
+        return f"{normalize(self.distribution or 'this process')}:{self.name}"
+
+
+class Qualified(Candidate):
+    """A candidate under its qualified name, because its own name means another backend."""
+
+    def __init__(self, candidate: Candidate) -> None:
+        super().__init__(
+            candidate.name,
+            candidate.source,
+            candidate.describe,
+            distribution=candidate.distribution,
+            distribution_version=candidate.distribution_version,
+            foreign=candidate.foreign,
+        )
+        self.name = candidate.qualified_name
+
+    def _describe(self) -> BackendSpec | Tombstone:
+        # Reports and caches must not take it for the backend that has the bare name.
+        return dataclasses.replace(self._load(), name=self.name)
 
 
 def discover() -> dict[str, list[Candidate]]:

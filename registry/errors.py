@@ -86,5 +86,9 @@ class CompilationFailed(TorchmuxError):
     reproducer: Path | None = None
 
 
+class DerivativeUnavailable(TorchmuxError):
+    """A compiled graph is differentiated in a way that takes eager, and what eager would need is gone."""
+
+
 class NumericsError(TorchmuxError):
     """A compiled graph's result differs from eager by more than the tolerance."""

@@ -12,6 +12,7 @@ from .catalog import Catalog
 from .discovery import Candidate
 from .errors import TorchmuxError
 from .spec import BackendSpec, Tombstone
+from .standing import preference
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,11 @@ class BackendInfo:
 
 
 def rows(catalog: Catalog) -> list[BackendInfo]:
-    """All known backends: usable ones first, best first."""
+    """All known backends: usable ones first, best first (:func:`.standing.preference`)."""
     return sorted((_row(catalog, name) for name in catalog.names()), key=_order)
 
 
-def _order(row: BackendInfo) -> tuple[int, int, str]:
+def _order(row: BackendInfo) -> tuple[int, int, int, str]:
     if row.available:
         rank = 0
     elif row.error:
@@ -61,7 +62,7 @@ def _order(row: BackendInfo) -> tuple[int, int, str]:
         rank = 4
     else:
         rank = 2 if row.foreign else 1
-    return (rank, -row.priority, row.name)
+    return (rank, *preference(row))
 
 
 def _row(catalog: Catalog, name: str) -> BackendInfo:
@@ -87,6 +88,10 @@ def _described(candidate: Candidate, spec: BackendSpec) -> BackendInfo:
     else:
         answer = availability(spec)
         available, reason = answer.ok, answer.reason
+        if ":" in candidate.name:
+            bare = candidate.name.rpartition(":")[2]
+            note = f"the name {bare!r} is that of torchmux's own backend; this one is {candidate.name!r}"
+            reason = f"{reason}; {note}" if reason else note
     return BackendInfo(
         name=candidate.name,
         available=available,

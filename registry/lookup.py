@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from torchmux.wording import require
+
 from .catalog import CATALOG
-from .errors import InvalidOption
+from .errors import FloatsNeeded
 from .info import BackendInfo, rows
-from .names import did_you_mean, listed
-from .options import OptionInfo, mode_table, option_table
+from .options import OptionInfo, mode_options, mode_table, option_table
 from .resolve import known_spec, resolve, usable_spec
 from .spec import CompiledGraph
 
@@ -27,6 +28,7 @@ def list_backends(*, foreign: bool = False) -> list[str]:
 
     With ``foreign``, backends that are registered only with torch follow; whether they can run is not known.
     """
+    require(foreign, (bool,), "list_backends(): foreign")
     listing = rows(CATALOG)
     usable = [row.name for row in listing if row.available]
     return usable + [row.name for row in listing if row.foreign] if foreign else usable
@@ -51,14 +53,7 @@ def list_mode_options(mode: str | None = None, backend: Any = None) -> dict[str,
         TorchmuxError: the name answers with another error, as in :func:`torchmux.compile`.
     """
     spec = _spec(backend)
-    modes = mode_table(spec)
-    if mode is None:
-        return modes
-    if mode not in modes:
-        raise InvalidOption(
-            f"{spec.name} has no mode {mode!r}.{did_you_mean(mode, modes)} Its modes are {listed(modes)}."
-        )
-    return modes[mode]
+    return mode_table(spec) if mode is None else mode_options(spec, mode)
 
 
 def lookup_backend(name: str) -> Callable[..., CompiledGraph]:
@@ -69,6 +64,7 @@ def lookup_backend(name: str) -> Callable[..., CompiledGraph]:
     Raises:
         TorchmuxError: the name cannot be used here, as in :func:`torchmux.compile`.
     """
+    require(name, (str,), "lookup_backend(): name")
     usable_spec(name)
     return compiler_function(name)
 
@@ -84,7 +80,13 @@ def compiler_function(name: str) -> Callable[..., CompiledGraph]:
         training = torch.is_grad_enabled() and any(
             isinstance(value, torch.Tensor) and value.requires_grad for value in example_inputs
         )
-        return resolve(name, mode=mode, options=options).compile(gm, example_inputs, training=training)
+        try:
+            return resolve(name, mode=mode, options=options).compile(gm, example_inputs, training=training)
+        except FloatsNeeded as needed:
+            from torchmux import torch_internals  # not before there is a graph: it imports torch
+
+            torch_internals.ask_torch_for_constants(needed.symbols)
+            raise
 
     compile_graph.__name__ = compile_graph.__qualname__ = f"torchmux_{name}"
     compile_graph.__doc__ = f"Compile a captured graph with torchmux's backend {name!r}."

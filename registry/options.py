@@ -16,9 +16,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Union
 
+from torchmux.wording import kind, shown
+
 from .errors import InvalidOption
 from .names import did_you_mean, listed
 from .spec import BackendSpec
+
+TORCH_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+"""The modes of ``torch.compile``: every backend accepts them, for programs that serve several backends."""
 
 
 class FreeOptions(dict[str, Any]):
@@ -51,12 +56,13 @@ def build_options(spec: BackendSpec, mode: str | None, options: Any) -> Any:
     if mode is not None and options is not None:
         raise InvalidOption(
             "Either mode or options can be specified, but both can't be specified at the same time. A mode is a set "
-            f"of options: torchmux.list_mode_options({mode!r}, {spec.name!r}) shows it, so you can copy and change it."
+            f"of options: torchmux.list_mode_options({shown(mode)}, {spec.name!r}) shows it, so you can copy and "
+            "change it."
         )
     schema = spec.options
     if schema is TorchOptions:  # the mode goes to the function unchanged
         return TorchOptions(_as_mapping(spec, options))
-    given = _mode_options(spec, mode) if mode is not None else _as_mapping(spec, options)
+    given = mode_options(spec, mode) if mode is not None else _as_mapping(spec, options)
     if schema is FreeOptions:
         return FreeOptions(given)
     if schema is None:
@@ -69,15 +75,14 @@ def build_options(spec: BackendSpec, mode: str | None, options: Any) -> Any:
     for name, value in given.items():
         if name not in known:
             raise InvalidOption(
-                f"{spec.name} has no option {name!r}.{did_you_mean(str(name), known)} "
+                f"{spec.name} has no option {shown(name)}.{did_you_mean(name, known)} "
                 f"Its options are {listed(known)}; torchmux.list_options({spec.name!r}) explains them."
             )
         try:
             checked[known[name]] = _checked(value, hints[known[name]])
         except _Mismatch:
             raise InvalidOption(
-                f"The option {name!r} of {spec.name} takes {describe_type(hints[known[name]])}, "
-                f"not {value!r} ({type(value).__name__})."
+                f"The option {name!r} of {spec.name} takes {describe_type(hints[known[name]])}, not {kind(value)}."
             ) from None
     try:
         return schema(**checked)
@@ -106,6 +111,25 @@ def option_table(spec: BackendSpec) -> dict[str, OptionInfo]:
 def mode_table(spec: BackendSpec) -> dict[str, dict[str, Any]]:
     """The options that each mode of a backend sets; every backend has the mode ``"default"``."""
     return {"default": {}, **{name: isolated(dict(options)) for name, options in spec.modes.items()}}
+
+
+def mode_options(spec: BackendSpec, mode: Any) -> dict[str, Any]:
+    """The options that ``mode`` sets in a backend: none if it is a mode of torch that the backend has no use for.
+
+    Raises:
+        InvalidOption: neither the backend nor torch has this mode.
+    """
+    modes = mode_table(spec)
+    if isinstance(mode, str) and mode in modes:
+        return modes[mode]
+    if isinstance(mode, str) and mode in TORCH_MODES:
+        return {}
+    only = "Its only mode is" if len(modes) == 1 else "Its modes are"
+    near = did_you_mean(mode, [*modes, *TORCH_MODES]) if isinstance(mode, str) else ""
+    raise InvalidOption(
+        f"{spec.name} has no mode {shown(mode)}.{near} {only} {listed(modes)}; the other modes of torch.compile change "
+        "nothing."
+    )
 
 
 def as_keywords(options: Any) -> dict[str, Any]:
@@ -234,18 +258,5 @@ def _as_mapping(spec: BackendSpec, options: Any) -> dict[str, Any]:
     if _has_schema(spec) and isinstance(options, typing.cast(type, spec.options)):
         return {_name(f): getattr(options, f.name) for f in dataclasses.fields(typing.cast(Any, options)) if f.init}
     if not isinstance(options, Mapping):
-        raise InvalidOption(
-            f"options for {spec.name} must be a dict of option names to values, not {options!r} "
-            f"({type(options).__name__})."
-        )
+        raise InvalidOption(f"options for {spec.name} must be a dict of option names to values, not {kind(options)}.")
     return {name: isolated(value) for name, value in options.items()}
-
-
-def _mode_options(spec: BackendSpec, mode: Any) -> dict[str, Any]:
-    modes = mode_table(spec)
-    if not isinstance(mode, str) or mode not in modes:
-        only = "Its only mode is" if len(modes) == 1 else "Its modes are"
-        raise InvalidOption(
-            f"{spec.name} has no mode {mode!r}.{did_you_mean(str(mode), modes)} {only} {listed(modes)}."
-        )
-    return modes[mode]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torchmux.stages import collecting
+
 from .errors import CompilationFailed, FallbackRefused, GraphRefused
 from .options import TorchOptions, as_keywords
-from .report import GraphReport, output_code_of, place_all
+from .report import GraphReport, Placement, counts_in_words, libraries_in_words, output_code_of, place_all
 from .spec import ANY, BackendSpec, CompiledGraph, CompileRequest
 
 log = logging.getLogger("torchmux.fallback")
@@ -45,31 +47,69 @@ def compile_plain(
     """
     report = GraphReport(backend=spec.name, phase="training" if training else "inference", partitions=1)
     report.placements = place_all(gm.graph, spec.name)  # before the call: a backend may rewrite the graph in place
-    started = time.perf_counter()
     try:
         if (refusal := _refusal(spec, example_inputs, training)) is not None:
             raise GraphRefused(refusal)
-        compiled = function(gm, list(example_inputs), **_keywords(request))
+        with collecting(report.seconds, "compiler"):
+            compiled = function(gm, list(example_inputs), **_keywords(request))
     except GraphRefused as refused:
-        if request.strict:
-            raise FallbackRefused(
-                f"{spec.name} cannot run this graph, and strict=True forbids a fallback: {refused}. Without strict, "
-                "eager runs it; torchmux.backends() shows what each backend accepts."
-            ) from None
-        log.warning("%s: torch runs a whole graph of %d operators: %s", spec.name, len(report.placements), refused)
-        report.partitions = 0
-        report.placements = place_all(gm.graph, "eager", str(refused))
-        return PlainGraph(gm, report)
-    report.compile_seconds = time.perf_counter() - started
+        return left_to_torch(spec, gm, request, refused, training=training)
     if not callable(compiled):
         raise CompilationFailed(
             f"{spec.name} returned {compiled!r} ({type(compiled).__name__}) for a graph. A backend must return a "
             "callable that takes the graph's inputs and returns the tuple of its outputs."
         )
-    if isinstance(getattr(compiled, "report", None), GraphReport):
-        return compiled  # its own report knows better what ran where
+    told = getattr(compiled, "report", None)
+    if isinstance(told, GraphReport):  # its own report knows better what ran where
+        _check_strict(told, request)
+        return compiled
+    report.placements = _with_kinds(report.placements, spec, getattr(compiled, "library_calls", None))
+    _check_strict(report, request)
     report.output_code = output_code_of(compiled)
     return PlainGraph(compiled, report)
+
+
+def _with_kinds(placements: list[Placement], spec: BackendSpec, library_calls: Any) -> list[Placement]:
+    """``placements`` on the backend, with what it tells of its own code and of libraries."""
+    return [dataclasses.replace(p, **kind_told(p.node, spec, library_calls)) for p in placements]
+
+
+def kind_told(node: str, spec: BackendSpec, library_calls: Any) -> dict[str, Any]:
+    """``kind`` and ``library`` of the placement of a node, by what the spec or the compiled code tells of it."""
+    library = spec.library or (library_calls or {}).get(node)
+    if library:
+        return {"kind": "library", "library": library}
+    return {"kind": "untold" if library_calls is None else "own"}
+
+
+def _check_strict(report: GraphReport, request: CompileRequest) -> None:
+    forbidden = report.forbidden(request.strict)
+    if forbidden:
+        libraries = libraries_in_words(forbidden)
+        raise FallbackRefused(
+            f"strict={request.strict!r}, and {report.backend} would run {len(forbidden)} of {len(report.placements)} "
+            f"operators otherwise: {counts_in_words(report.kinds)}{f' ({libraries})' if libraries else ''}. Call with "
+            "strict=True to allow library kernels, or with strict=False to allow torch as well."
+        )
+
+
+def left_to_torch(
+    spec: BackendSpec, gm: Any, request: CompileRequest, refused: GraphRefused, *, training: bool
+) -> CompiledGraph:
+    """A graph that a backend refused as a whole, run by eager.
+
+    Raises:
+        FallbackRefused: the request is strict.
+    """
+    if request.strict:
+        raise FallbackRefused(
+            f"{spec.name} cannot run this graph, and strict={request.strict!r} forbids a fallback: {refused}. "
+            "Without strict, eager runs it; torchmux.backends() shows what each backend accepts."
+        ) from None
+    report = GraphReport(backend=spec.name, phase="training" if training else "inference")
+    report.placements = place_all(gm.graph, "eager", str(refused), "torch")
+    log.warning("%s: torch runs a whole graph of %d operators: %s", spec.name, len(report.placements), refused)
+    return PlainGraph(gm, report)
 
 
 def _keywords(request: CompileRequest) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
+from torchmux.wording import kind, require, shown
+
 from .catalog import CATALOG
 from .discovery import Candidate
 from .errors import InvalidSpec
@@ -37,18 +39,19 @@ def register_backend(backend: Any = None, /, *, name: str | None = None, **field
         InvalidSpec: it cannot be a backend, or a field is wrong.
         BackendConflict: the name is taken.
     """
+    require(name, (str, type(None)), "register_backend(): name")
     if backend is None:
         return lambda decorated: register_backend(decorated, name=name, **fields)
     if isinstance(backend, (BackendSpec, Tombstone)):
         if name is not None or fields:
-            raise InvalidSpec(f"The description of {backend.name!r} is complete; pass it without other fields.")
+            raise InvalidSpec(f"The description of {shown(backend.name)} is complete; pass it without other fields.")
         description = as_spec(backend, backend.name, _SOURCE)
     elif is_implementation(backend):
         spec = describe(backend, name, **fields)
         description = as_spec(spec, spec.name, _SOURCE)
     else:
         raise InvalidSpec(
-            f"{backend!r} ({type(backend).__name__}) cannot be registered: a backend is a BackendSpec, a function "
+            f"{kind(backend)} cannot be registered: a backend is a BackendSpec, a function "
             "(gm, example_inputs, **options), or a class or object with supports(node) and "
             "compile(gm, example_inputs, request)."
         )
@@ -64,4 +67,6 @@ def unregister_backend(name: str, *, distribution: str | None = None) -> None:
     Raises:
         UnknownBackend: there is nothing to remove.
     """
+    require(name, (str,), "unregister_backend(): name")
+    require(distribution, (str, type(None)), "unregister_backend(): distribution")
     CATALOG.remove(name, distribution)

@@ -1,10 +1,50 @@
-"""What ran where: the record that every compilation leaves behind."""
+"""What ran where: the record that every compilation leaves behind.
+
+Each operator is of one kind.  *Own code* is what the backend generated or its own runtime computes; a *library kernel*
+is one that the backend calls, by name; the rest is *left to torch*, for a reason.  A backend that does not say which of
+the first two an operator is leaves it *untold*, which is none of them.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
+
+from torchmux.wording import shown
+
+from .errors import InvalidOption
+
+Kind: TypeAlias = Literal["own", "library", "untold", "torch"]
+
+KINDS: dict[Kind, str] = {
+    "own": "own code",
+    "library": "library kernels",
+    "untold": "own code or library kernels (the backend does not say which)",
+    "torch": "left to torch",
+}
+"""What an operator can be, in words."""
+
+Strict: TypeAlias = Literal["own"] | bool
+"""What ``strict`` may be: ``True`` leaves nothing to torch; ``"own"`` forbids library kernels as well."""
+
+
+def check_strict_value(strict: Any) -> Strict:
+    """``strict`` as it was given.
+
+    Raises:
+        InvalidOption: it is nothing that ``strict`` may be.
+    """
+    if type(strict) is bool:
+        return strict
+    if isinstance(strict, str) and strict == "own":
+        return "own"
+    raise InvalidOption(
+        f"strict must be False, True (no operator is left to torch) or 'own' (and none to a library kernel), not "
+        f"{shown(strict)} ({type(strict).__name__})."
+    )
 
 
 @dataclass(frozen=True)
@@ -12,7 +52,8 @@ class Placement:
     """Where one node of a captured graph was placed.
 
     ``placed_on`` is a backend name or ``"eager"``; ``reason`` is set if that is not the requested backend.
-    ``where`` is the user's source line (``file:line``) when it is known.
+    ``where`` is the user's source line (``file:line``) when it is known.  ``library`` names the library kernel if the
+    ``kind`` is that.  ``compiler_error`` says that the reason is an exception that the backend did not mean to raise.
     """
 
     node: str
@@ -20,29 +61,85 @@ class Placement:
     placed_on: str
     reason: str | None = None
     where: str | None = None
+    kind: Kind = "own"
+    library: str | None = None
+    compiler_error: bool = False
+
+
+def counts(placements: Iterable[tuple[Kind, int]]) -> dict[Kind, int]:
+    """How many operators are of each kind that occurs, in the order of :data:`KINDS`."""
+    found: Counter[Kind] = Counter()
+    for kind, number in placements:
+        found[kind] += number
+    return {kind: found[kind] for kind in KINDS if found[kind]}
+
+
+def counts_in_words(found: Mapping[Kind, float]) -> str:
+    """``80.0% own code, 20.0% left to torch``; nothing for no operators."""
+    total = sum(found.values())
+    return ", ".join(f"{found[kind] / total:.1%} {words}" for kind, words in KINDS.items() if found.get(kind))
+
+
+def libraries_in_words(placements: Iterable[Placement]) -> str:
+    """The library kernels by name, each with how many operators it computes."""
+    names = Counter(p.library or "?" for p in placements if p.kind == "library")
+    return ", ".join(f"{name} ({times})" if times > 1 else name for name, times in names.items())
 
 
 @dataclass
 class GraphReport:
     """The result of handing one captured graph to one backend.
 
-    ``phase`` is ``"inference"`` or ``"training"``; seconds are wall-clock.  For a training graph the placements cover
-    the forward and the backward graph.
+    ``phase`` is ``"inference"`` or ``"training"``; ``seconds`` are wall-clock, by stage
+    (:data:`torchmux.stages.STAGES`).  For a training graph the placements cover the forward and the backward
+    graph.
     """
 
     backend: str
     phase: str = "inference"
     placements: list[Placement] = field(default_factory=list)
+    chosen: str = ""  # why this backend, if the user named none
     partitions: int = 0
-    compile_seconds: float = 0.0
+    seconds: dict[str, float] = field(default_factory=dict)
     cache_hits: int = 0
     notes: list[str] = field(default_factory=list)
     output_code: list[str] = field(default_factory=list)  # the code of each part, if the backend exposes it
 
     @property
+    def compile_seconds(self) -> float:
+        """The seconds of all stages."""
+        return sum(self.seconds.values())
+
+    @property
     def fallbacks(self) -> list[Placement]:
         """The placements that are not on the requested backend."""
         return [p for p in self.placements if p.placed_on != self.backend]
+
+    def kind_of(self, placement: Placement) -> Kind:
+        """What a placement of this report is."""
+        return placement.kind if placement.placed_on == self.backend else "torch"
+
+    @property
+    def kinds(self) -> dict[Kind, int]:
+        """How many operators are of each kind that occurs."""
+        return counts((self.kind_of(p), 1) for p in self.placements)
+
+    @property
+    def compiler_errors(self) -> list[Placement]:
+        """The placements that torch runs since the backend raised an exception that it did not mean to."""
+        return [p for p in self.placements if p.compiler_error]
+
+    @property
+    def library_calls(self) -> list[Placement]:
+        """The placements that a library kernel computes, which the backend calls."""
+        return [p for p in self.placements if self.kind_of(p) == "library"]
+
+    def forbidden(self, strict: Strict) -> list[Placement]:
+        """The placements that ``strict`` forbids."""
+        if not strict:
+            return []
+        allowed = ("own",) if strict == "own" else ("own", "library", "untold")
+        return [p for p in self.placements if self.kind_of(p) not in allowed]
 
     @property
     def share(self) -> float:
@@ -52,10 +149,12 @@ class GraphReport:
         return 1.0 - len(self.fallbacks) / len(self.placements)
 
 
-def place_all(graph: Any, placed_on: str, reason: str | None = None) -> list[Placement]:
+def place_all(
+    graph: Any, placed_on: str, reason: str | None = None, kind: Kind = "own", library: str | None = None
+) -> list[Placement]:
     """A placement on ``placed_on`` for every node of a ``torch.fx.Graph`` that computes something."""
     return [
-        Placement(node.name, operator_name(node), placed_on, reason, source_line(node))
+        Placement(node.name, operator_name(node), placed_on, reason, source_line(node), kind, library)
         for node in graph.nodes
         if node.op in ("call_function", "call_method", "call_module")
     ]

@@ -4,24 +4,40 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torchmux.wording import kind, require, shown
+
+from . import standing
 from .availability import availability
 from .catalog import CATALOG
-from .errors import BackendUnavailable, CompilationFailed, FloatsNeeded, InvalidOption, InvalidSpec, TorchmuxError
+from .discovery import REPAIR
+from .errors import (
+    BackendUnavailable,
+    CompilationFailed,
+    FloatsNeeded,
+    GraphRefused,
+    InvalidOption,
+    InvalidSpec,
+    TorchmuxError,
+)
 from .identity import frozen
 from .info import retirement, rows
 from .loading import import_attribute, load_implementation
 from .names import did_you_mean, listed
-from .options import FreeOptions, TorchOptions, build_options, fresh_copy
-from .plain import compile_plain
+from .options import TORCH_MODES, FreeOptions, TorchOptions, build_options, fresh_copy
+from .plain import compile_plain, left_to_torch
+from .report import Strict, check_strict_value
 from .spec import Backend, BackendSpec, CompiledGraph, CompileRequest, Tombstone
 from .validate import check_spec, describe, is_implementation, keyword_names
 
 # A string, so that the registry does not import the backends.
 _PIPELINE = "torchmux.backends.common.pipeline.pipeline:compile_graph"
+
+log = logging.getLogger("torchmux.options")
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +45,7 @@ class ResolvedBackend:
     """A backend that can run here, with checked options.
 
     ``options`` is an instance of ``spec.options`` (or a dict for functions without a schema).  Treat it as read-only;
-    every compilation gets its own copy.
+    every compilation gets its own copy.  ``why`` says why it was chosen, if the user named none.
     """
 
     name: str
@@ -37,7 +53,8 @@ class ResolvedBackend:
     options: Any = None
     mode: str | None = None
     dynamic: bool | None = None
-    strict: bool = False
+    strict: Strict = False
+    why: str = ""
 
     @functools.cached_property
     def key(self) -> Hashable:
@@ -78,11 +95,23 @@ class ResolvedBackend:
         """
         implementation = load_implementation(self.spec)
         try:
-            request = self.request(phase="forward" if training else "inference", static_inputs=tuple(static_inputs))
+            note = _unused_mode(self.spec, self.mode, implementation)
+            request = self.request(
+                mode=None if note else self.mode,
+                phase="forward" if training else "inference",
+                static_inputs=tuple(static_inputs),
+            )
             if self.spec.graph == "torch" and not isinstance(implementation, Backend):
-                return compile_plain(implementation, self.spec, gm, example_inputs, request, training=training)
-            compile_graph = import_attribute(_PIPELINE, self.spec)
-            return compile_graph(implementation, self.spec, gm, example_inputs, request, training=training)
+                compile_graph = compile_plain
+            else:
+                compile_graph = import_attribute(_PIPELINE, self.spec)
+            try:
+                compiled = compile_graph(implementation, self.spec, gm, example_inputs, request, training=training)
+            except GraphRefused as refused:  # from another member than compile, which the pipeline asks
+                compiled = left_to_torch(self.spec, gm, request, refused, training=training)
+            if note:
+                compiled.report.notes.append(note)
+            return compiled
         except TorchmuxError:
             raise
         except Exception as error:
@@ -103,29 +132,40 @@ def resolve(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     dynamic: bool | None = None,
-    strict: bool = False,
+    strict: Strict = False,
+    device: str = "cpu",
 ) -> ResolvedBackend:
     """Find a backend and check everything that can be checked without a graph.
 
-    ``backend`` is a name, a :class:`BackendSpec`, an implementation, or ``None`` for the best usable backend.
+    ``backend`` is a name, a :class:`BackendSpec`, an implementation, or ``None`` for the best usable backend that takes
+    ``device``: the first in the order of :func:`.standing.preference`.
 
     Raises:
         UnknownBackend: no such name.
         BackendConflict: two distributions provide it.
         BackendUnavailable: it is retired, broken, or lacks something; the message says how to fix it.
         InvalidSpec: its description is malformed, or for another version of the contract.
-        InvalidOption: it does not accept this mode or these options.
+        InvalidOption: it does not accept this mode or these options, or ``strict`` is nothing that it may be.
+        TypeError: ``dynamic`` has another type.
     """
-    spec = usable_spec(backend)
+    require(dynamic, (bool, type(None)), "dynamic")
+    strict = check_strict_value(strict)
+    why = ""
+    if backend is None:
+        spec, why = _best(device)
+    else:
+        spec = usable_spec(backend)
     checked = build_options(spec, mode, options)
     _check_keywords(spec, mode, checked)
-    return ResolvedBackend(spec.name, spec, checked, mode, dynamic, strict)
+    if note := _unused_mode(spec, mode, spec.load):
+        log.debug("%s", note)
+    return ResolvedBackend(spec.name, spec, checked, mode, dynamic, strict, why)
 
 
 def usable_spec(backend: Any) -> BackendSpec:
     """The description of a backend that can run here; errors as in :func:`resolve`."""
     if backend is None:
-        return _best()
+        return _best("cpu")[0]
     spec = known_spec(backend)
     answer = availability(spec)
     if not answer.ok:
@@ -147,19 +187,36 @@ def known_spec(backend: Any) -> BackendSpec:
     if is_implementation(backend):
         return describe(backend)
     raise InvalidSpec(
-        f"backend must be a name, a BackendSpec, a function (gm, example_inputs, **options) or None, not {backend!r} "
-        f"({type(backend).__name__})."
+        f"backend must be a name, a BackendSpec, a function (gm, example_inputs, **options) or None, not "
+        f"{kind(backend)}."
     )
 
 
-def _best() -> BackendSpec:
-    usable = [row.name for row in rows(CATALOG) if row.available]
+def _best(device: str) -> tuple[BackendSpec, str]:
+    """The backend to use where the user names none, and why it is this one."""
+    usable = [row for row in rows(CATALOG) if row.available and standing.takes(row, device)]
     if not usable:
         raise BackendUnavailable(
             "No backend can run on this machine, not even eager, which comes with torchmux. The installation is "
-            "damaged. Repair it with: python -m pip install --force-reinstall --no-deps torchmux"
+            f"damaged. Repair it with: {REPAIR}"
         )
-    return known_spec(usable[0])
+    best = min(usable, key=lambda row: standing.preference(row, device))
+    return known_spec(best.name), f"{best.name} is the default here: {standing.reason(best, device)}"
+
+
+def _unused_mode(spec: BackendSpec, mode: str | None, implementation: Any) -> str:
+    """What a report notes of a mode that changes nothing; empty for one that the backend knows, or may know.
+
+    ``implementation`` may also be the path that names it.
+    """
+    if mode is None or mode == "default":
+        return ""
+    if spec.options is TorchOptions:
+        known = None if isinstance(implementation, str) else keyword_names(implementation)
+        used = known is None or "mode" in known or mode not in TORCH_MODES
+    else:
+        used = mode in spec.modes
+    return "" if used else f"mode={mode!r} changes nothing: {spec.name} has no use for it"
 
 
 def _check_keywords(spec: BackendSpec, mode: str | None, options: Any) -> None:
@@ -170,10 +227,12 @@ def _check_keywords(spec: BackendSpec, mode: str | None, options: Any) -> None:
     if known is None:
         return
     if isinstance(options, TorchOptions):
-        if mode not in (None, "default") and "mode" not in known:
-            raise InvalidOption(f"{spec.name} has no modes: its function takes no keyword 'mode'. Remove {mode!r}.")
+        if mode is not None and mode not in TORCH_MODES and "mode" not in known:
+            raise InvalidOption(
+                f"{spec.name} has no modes: its function takes no keyword 'mode'. Remove {shown(mode)}."
+            )
         return
     for name in options:
         if name not in known:
             takes = f"It takes {listed(sorted(known))}." if known else "It takes none."
-            raise InvalidOption(f"{spec.name} has no option {name!r}.{did_you_mean(name, known)} {takes}")
+            raise InvalidOption(f"{spec.name} has no option {shown(name)}.{did_you_mean(name, known)} {takes}")

@@ -79,6 +79,7 @@ class BackendSpec:
     modes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # mode -> the options it stands for
     fingerprint: Callable[[], str] = str
     priority: int = 0  # higher is preferred by ``backend=None``
+    library: str = ""  # whose kernels its code calls for every operator, if it has no code of its own
     unverified: str = ""  # why the adapter could not be tried by its authors, if so
     api: int = API_VERSION
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from torchmux.wording import kind, shown
 
 from .availability import parse_requirement
 from .errors import InvalidSpec, TorchmuxError
@@ -14,6 +17,19 @@ from .names import did_you_mean, normalize
 from .options import FreeOptions, TorchOptions, build_options
 from .spec import ANY, API_VERSION, Backend, BackendSpec, Tombstone
 
+DTYPES = (
+    "float32", "float64", "float16", "bfloat16", "complex32", "complex64", "complex128", "bool",
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2",
+    "qint8", "quint8", "qint32",
+)  # fmt: skip
+"""The names of torch's dtypes, so that nothing imports torch to check a description."""
+
+_A = {str: "a string", bool: "True or False", int: "an integer"}
+_SIMPLE = {
+    "summary": str, "install": str, "unverified": str, "training": bool, "dynamic_shapes": bool, "priority": int,
+}  # fmt: skip
+_DEVICE = re.compile(r"[a-z][a-z0-9_]*")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.]*")
 
 
@@ -26,10 +42,16 @@ def as_spec(found: Any, name: str, source: str) -> BackendSpec | Tombstone:
         InvalidSpec: it is neither a description nor an implementation, or a malformed one.
     """
     if isinstance(found, (BackendSpec, Tombstone)):
+        for field in ("name",) if isinstance(found, BackendSpec) else ("name", "reason", "successor"):
+            if not isinstance(getattr(found, field), str):
+                raise InvalidSpec(
+                    f"{source} provides an invalid description of a backend: {field} must be a string, not "
+                    f"{kind(getattr(found, field))}."
+                )
         if normalize(found.name) != normalize(name):
             raise InvalidSpec(
-                f"{source} registers a backend under the name {name!r}, but its own name is {found.name!r}. Both must "
-                "be the same."
+                f"{source} registers a backend under the name {name!r}, but its own name is {shown(found.name)}. Both "
+                "must be the same."
             )
         if isinstance(found, BackendSpec):
             check_spec(found, source)
@@ -37,7 +59,7 @@ def as_spec(found: Any, name: str, source: str) -> BackendSpec | Tombstone:
     if is_implementation(found):
         return describe(found, name)
     raise InvalidSpec(
-        f"{source} registers {name!r} as {found!r} ({type(found).__name__}). It must be a BackendSpec, a function "
+        f"{source} registers {shown(name)} as {kind(found)}. It must be a BackendSpec, a function "
         "(gm, example_inputs, **options), or an object with supports(node) and compile(gm, example_inputs, request)."
     )
 
@@ -48,19 +70,21 @@ def check_spec(spec: BackendSpec, source: str) -> None:
     """
     if spec.api != API_VERSION:
         raise InvalidSpec(
-            f"{source} describes the backend {spec.name!r} for version {spec.api!r} of the contract, but this torchmux "
-            f"supports version {API_VERSION}. Install compatible releases of the two."
+            f"{source} describes the backend {shown(spec.name)} for version {shown(spec.api)} of the contract, but "
+            f"this torchmux supports version {API_VERSION}. Install compatible releases of the two."
         )
     problem = _problem(spec)
     if problem:
-        raise InvalidSpec(f"{source} provides an invalid description of the backend {spec.name!r}: {problem}.")
+        raise InvalidSpec(f"{source} provides an invalid description of the backend {shown(spec.name)}: {problem}.")
     try:
         for text in spec.requires:
             parse_requirement(text)
         for options in spec.modes.values():
             build_options(dataclasses.replace(spec, modes={}), None, options)
     except TorchmuxError as error:
-        raise InvalidSpec(f"{source} provides an invalid description of the backend {spec.name!r}: {error}") from error
+        raise InvalidSpec(
+            f"{source} provides an invalid description of the backend {shown(spec.name)}: {error}"
+        ) from error
 
 
 def is_implementation(value: Any) -> bool:
@@ -91,7 +115,7 @@ def describe(implementation: Callable[..., Any] | Any, name: str | None = None, 
     known = {f.name for f in dataclasses.fields(BackendSpec)}
     for field in fields:
         if field not in known:
-            raise InvalidSpec(f"A BackendSpec has no field {field!r}.{did_you_mean(field, known)}")
+            raise InvalidSpec(f"A BackendSpec has no field {shown(field)}.{did_you_mean(field, known)}")
     return BackendSpec(**{**told, **fields})
 
 
@@ -106,6 +130,12 @@ def keyword_names(function: Callable[..., Any]) -> set[str] | None:
     named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return {p.name for p in named if p not in positional[:2]}
+
+
+def _is_dtype(name: str) -> bool:
+    """Whether a torch that is newer than this list has the dtype."""
+    torch = sys.modules.get("torch")
+    return torch is not None and str(getattr(torch, name, "")) == f"torch.{name}"
 
 
 def _open_options(function: Callable[..., Any]) -> type:
@@ -123,25 +153,37 @@ def _first_line(implementation: Any) -> str:
 
 
 def _problem(spec: BackendSpec) -> str | None:
+    for field, wanted in _SIMPLE.items():
+        if type(getattr(spec, field)) is not wanted:
+            return f"{field} must be {_A[wanted]}, not {kind(getattr(spec, field))}"
     if not isinstance(spec.name, str) or not _NAME.fullmatch(normalize(spec.name)):
         return "its name may contain only letters, digits, '_', '-' and '.'"
     if not (isinstance(spec.load, str) or is_implementation(spec.load)):
-        return f"load must be 'module:attribute' or the implementation, not {spec.load!r}"
+        return f"load must be 'module:attribute' or the implementation, not {shown(spec.load)}"
     if isinstance(spec.load, str) and not re.fullmatch(r"[\w.]+:[\w.]+", spec.load):
-        return f"load must have the form 'module:attribute', not {spec.load!r}"
+        return f"load must have the form 'module:attribute', not {shown(spec.load)}"
     if spec.graph not in ("torch", "aten"):
-        return f"graph must be 'torch' or 'aten', not {spec.graph!r}"
+        return f"graph must be 'torch' or 'aten', not {shown(spec.graph)}"
     for field in ("requires", "devices", "dtypes"):
         value = getattr(spec, field)
         # A string is also a sequence of strings: ("numpy") without its comma would be read letter by letter.
         if not isinstance(value, (tuple, list)) or not all(isinstance(item, str) for item in value):
-            return f"{field} must be a tuple of strings, not {value!r}"
-    if not isinstance(spec.modes, Mapping) or not all(isinstance(m, Mapping) for m in spec.modes.values()):
-        return f"modes must map each mode to a mapping of options, not {spec.modes!r}"
+            return f"{field} must be a tuple of strings, not {shown(value)}"
+    for name in spec.dtypes:
+        if name not in (ANY, *DTYPES) and not _is_dtype(name):
+            near = did_you_mean(name.removeprefix("torch."), DTYPES).rstrip("?")
+            return f"{shown(name)} is not the name of a dtype of torch{near and f'. {near.strip()}'}"
+    for name in spec.devices:
+        if name != ANY and not _DEVICE.fullmatch(name):
+            return f"{shown(name)} is not the type of a device, such as 'cpu' or 'cuda'"
+    if not isinstance(spec.modes, Mapping) or not all(
+        isinstance(name, str) and isinstance(options, Mapping) for name, options in spec.modes.items()
+    ):
+        return f"modes must map the name of each mode to a mapping of options, not {shown(spec.modes)}"
     if not callable(spec.probe) or not callable(spec.fingerprint):
         return "probe and fingerprint must be functions"
     if spec.options is not None and not isinstance(spec.options, type):
-        return f"options must be a dataclass, not {spec.options!r}"
+        return f"options must be a dataclass, not {shown(spec.options)}"
     if spec.options not in (None, FreeOptions, TorchOptions) and not dataclasses.is_dataclass(spec.options):
-        return f"options must be a dataclass, not {spec.options!r}"
+        return f"options must be a dataclass, not {shown(spec.options)}"
     return None

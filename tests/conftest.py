@@ -30,6 +30,26 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         os.environ["TORCHMUX_CACHE_DIR"] = found
 
 
+@pytest.fixture(autouse=True, scope="session")
+def compiler_errors_are_errors() -> Iterator[None]:
+    """An exception that a compiler does not mean to raise fails the test, instead of running the graph in torch."""
+    from torchmux.config import config
+
+    os.environ["TORCHMUX_FAIL_ON_COMPILER_ERRORS"] = "1"
+    with config.patch(fail_on_compiler_errors=True):
+        yield
+    del os.environ["TORCHMUX_FAIL_ON_COMPILER_ERRORS"]
+
+
+@pytest.fixture
+def compiler_errors_fall_back() -> Iterator[None]:
+    """What a compiler raises sends the graph to torch in this test, as for users."""
+    from torchmux.config import config
+
+    with config.patch(fail_on_compiler_errors=False):
+        yield
+
+
 @pytest.fixture(autouse=True, scope="module")
 def old_objects_stay() -> None:
     """Collections look at what the tests of this module make, not at all that this process has ever imported."""

@@ -25,7 +25,14 @@ WIDEST = 10  # modules of one import circle
 
 # The parts of the project, and those that each may import beside itself.  The front door and its command line may
 # import all of them.
-SHARED = {"torchmux.config", "torchmux.logs", "torchmux.version", "torchmux.torch_internals"}
+SHARED = {
+    "torchmux.config",
+    "torchmux.logs",
+    "torchmux.stages",
+    "torchmux.version",
+    "torchmux.torch_internals",
+    "torchmux.wording",
+}
 MAY_IMPORT = {
     "torchmux.registry": SHARED,
     "torchmux.frontend": SHARED | {"torchmux.registry"},
@@ -36,8 +43,18 @@ MAY_IMPORT = {
 # The frontend's layers, lowest first: a module imports its own layer and those below it.  A folder stands for all its
 # modules but those that are named in another layer.
 LAYERS = (
-    ("breaks", "logs", "unwrap", "bytecode", "polyfills", "hook.interrupts", "hook.thread_state", "capture.attempts"),
-    ("guards", "marks.tensor_marks", "sizes"),
+    (
+        "breaks",
+        "logs",
+        "unwrap",
+        "bytecode",
+        "polyfills",
+        "hook.calls",
+        "hook.interrupts",
+        "hook.thread_state",
+        "capture.attempts",
+    ),
+    ("default_backend", "guards", "marks.tensor_marks", "sizes"),
     ("values", "trace.tracer", "trace.effects", "trace.operator_table"),
     ("handlers", "higher_order", "marks", "sizes.symbolic", "trace.attention_switches", "trace.expectations"),
     ("interpreter",),

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from .wording import kind, require, shown
+
 
 def _default_cache_dir() -> Path:
     chosen = os.environ.get("TORCHMUX_CACHE_DIR")
@@ -59,6 +61,10 @@ class Config:
     suppress_errors: bool = False
     """Run a graph in torch, with a warning, if a backend fails to compile it or is unavailable."""
 
+    fail_on_compiler_errors: bool = False
+    """Raise ``CompilationFailed`` when a compiler raises an exception that it does not mean to, instead of running the
+    graph in torch and reporting a compiler error; for tests."""
+
     verify_correctness: bool = False
     """Compare the first call of every compiled graph with eager, and raise ``NumericsError`` if they differ."""
 
@@ -92,10 +98,13 @@ class Config:
     def __setattr__(self, name: str, value: Any) -> None:
         _check_name(name)
         if name == "cache_dir":
+            require(value, (str, Path), "config.cache_dir")
             value = Path(value).expanduser()
         expected = type(_SAMPLE[name]) if name in _SAMPLE else None
         if expected in (bool, int) and type(value) is not expected:
-            raise TypeError(f"config.{name} is {expected.__name__}, not {value!r} ({type(value).__name__}).")
+            raise TypeError(f"config.{name} is {expected.__name__}, not {kind(value)}.")
+        if expected is int and value < 0:
+            raise ValueError(f"config.{name} is at least 0, not {shown(value)}.")
         object.__setattr__(self, name, value)
 
     @contextlib.contextmanager
@@ -110,6 +119,7 @@ class Config:
             AttributeError: a name is not a setting; no setting changes.
             TypeError: a value has the wrong type; no setting stays changed.
         """
+        require(changes, (str, Mapping, type(None)), "config.patch(): the first argument")
         wanted = {**({changes: value} if isinstance(changes, str) else changes or {}), **more}
         for name in wanted:
             _check_name(name)
@@ -143,7 +153,7 @@ _OTHER_VARIABLES = ("logs",)
 def _parse_bool(text: str) -> bool:
     known = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
     if text.strip().lower() not in known:
-        raise ValueError(f"{text!r} is not one of {', '.join(known)}")
+        raise ValueError(f"{shown(text)} is not one of {', '.join(known)}")
     return known[text.strip().lower()]
 
 
@@ -151,7 +161,7 @@ def _parse_int(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"{text!r} is not a whole number") from None
+        raise ValueError(f"{shown(text)} is not a whole number") from None
 
 
 _PARSERS = {bool: _parse_bool, int: _parse_int}
@@ -169,9 +179,10 @@ def _check_variable(name: str) -> None:
 def _check_name(name: str) -> None:
     if name in _NAMES:
         return
-    near = difflib.get_close_matches(name, _NAMES, n=1)
+    require(name, (str,), "The name of a setting")
+    near = difflib.get_close_matches(name[:100], _NAMES, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise AttributeError(f"torchmux.config has no setting {name!r}.{hint} The settings are: {', '.join(_NAMES)}.")
+    raise AttributeError(f"torchmux.config has no setting {shown(name)}.{hint} The settings are: {', '.join(_NAMES)}.")
 
 
 config = Config()

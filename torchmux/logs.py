@@ -7,7 +7,10 @@ import os
 import sys
 import warnings
 
+from .wording import require
+
 KINDS = {
+    "backends": "which backend was chosen where none was named, and why",
     "graph": "each captured graph, as Python",
     "guards": "the checks that run before captured code is reused, as Python",
     "attempts": "each attempt to capture a frame, and why the next one starts again",
@@ -34,6 +37,7 @@ def set_logs(**kinds: bool) -> None:
     for kind in kinds:
         if kind not in KINDS:
             raise ValueError(f"torchmux.set_logs: {_unknown(kind)}")
+        require(kinds[kind], (bool,), f"set_logs(): {kind}")
     _enabled = frozenset(kind for kind, wanted in kinds.items() if wanted) if kinds else None
 
 

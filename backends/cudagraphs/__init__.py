@@ -43,6 +43,7 @@ SPEC = BackendSpec(
     dynamic_shapes=True,
     devices=("cuda",),
     dtypes=(ANY,),
+    library="torch",
     options=CudagraphsOptions,
     priority=20,
 )

@@ -61,7 +61,7 @@ class Cudagraphs:
             request.options if request.options is not None else CudagraphsOptions(),
             pool_of(device),
             symbolic=symbolic,
-            strict=request.strict,
+            strict=bool(request.strict),
         )
 
 

@@ -87,7 +87,9 @@ class CudagraphsFunction:
         if placed and self._report is not None:
             moved = {id(p) for p in self._placements}
             self._report.placements[:] = [
-                dataclasses.replace(p, placed_on="eager", reason=reason) if id(p) in moved else p
+                dataclasses.replace(p, placed_on="eager", reason=reason, kind="torch", library=None)
+                if id(p) in moved
+                else p
                 for p in self._report.placements
             ]
         return self._run(*args)

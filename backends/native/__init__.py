@@ -11,7 +11,7 @@ A graph passes through these modules in order:
 * ``inspect`` tells a reader what was done.
 
 The root holds what ties these together and knows no target: ``compiler`` with the artifact cache (``artifact``),
-``generate``, ``tuning``, ``runtime`` for what came out, ``options``, and ``devices``.
+``generate``, ``tuning``, ``runtime`` for what came out, ``faults`` for what it raises, ``options``, and ``devices``.
 
 Importing this package imports none of these modules.
 """

@@ -14,7 +14,7 @@ from torchmux.registry.spec import CompileRequest
 
 from ..common.adapter.constants import Watched
 from ..common.cache.cache import default_cache, graph_key
-from . import artifact, fingerprint, targets
+from . import artifact, faults, fingerprint, targets
 from .devices import device_of
 from .options import NativeOptions
 from .runtime import NativeFunction, loaded
@@ -77,7 +77,7 @@ class Native:
     ) -> NativeFunction:
         target = _target_of(gm)
         # The values of frozen tensors are not part of the key: the code does not depend on them.
-        key = graph_key(gm, self._fingerprint, target, options, _is_timed(), tuple(constants))
+        key = graph_key(gm, self._fingerprint, target, options, _is_timed(), tuple(constants), faults.of_graph(gm))
         gm = _prepared(gm, target, options, {at: value.detach() for at, value in constants.items()})
         cache = default_cache()
         stored = cache.load(key) if cache is not None else None
@@ -91,6 +91,7 @@ class Native:
             nodes = list(gm.graph.nodes)
             raise NodesRefused({nodes[at].name: reason for at, reason in refused.items()})
         run = loaded(payload, lambda name: getattr(gm, name), cache_hit=stored is not None)
+        run.library_calls = _by_name(run.library_positions, gm)
         return _named(run, payload, key)
 
     def restore(self, key: str, constants: Mapping[str, torch.Tensor]) -> NativeFunction | None:
@@ -110,6 +111,14 @@ def _named(run: NativeFunction, payload: bytes, key: str) -> NativeFunction:
     if (folder := artifact.write_trace(payload, key)) is not None:
         run.notes.append(f"native wrote a trace to {folder}")
     return run
+
+
+def _by_name(library_calls: Sequence[tuple[int, str]], gm: GraphModule) -> dict[str, str]:
+    """Library kernels by the names that their nodes had in the graph before it was prepared."""
+    from .rewrites.freezing import STANDS_FOR
+
+    nodes = list(gm.graph.nodes)
+    return {name: called for at, called in library_calls for name in nodes[at].meta.get(STANDS_FOR, (nodes[at].name,))}
 
 
 def _target_of(gm: GraphModule) -> str:

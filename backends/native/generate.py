@@ -4,18 +4,21 @@ compiled."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from torch.fx import GraphModule
 
 from torchmux.config import config
+from torchmux.registry.errors import GraphRefused, NodesRefused
+from torchmux.stages import stage
 
-from ..common.adapter.refusal import NodesRefused
 from ..common.pipeline.decompose import core_aten
 from . import artifact
 from .inspect import hints
 from .ir import expressions
+from .ir.operations import Unsupported
+from .ir.program import Program
 from .ir.verify import verify_program
 from .lowering import calls, graph
 from .options import NativeOptions
@@ -36,13 +39,18 @@ def generate(
     """The artifact: what the graph was refused for, or its code.
 
     ``weights`` are the inputs that :mod:`.rewrites.freezing` would take for constants.
+
+    Raises:
+        GraphRefused: inputs or results are nothing that code can be made for.
     """
-    with expressions.lock:
+    with expressions.lock, stage("code"):
         try:
-            program = graph.lower(gm, target, padded=options.shape_padding)
+            with stage("lowering"):
+                program = graph.lower(gm, target, padded=options.shape_padding)
             if config.debug:
                 verify_program(program, "lowering")
             target.select(program, options)
+            libraries = _library_calls(program, target, gm)
             if config.debug:
                 verify_program(program, "selection")
             plan = schedule(program, fusion=options.fusion, epilogues=options.epilogue_fusion)
@@ -59,6 +67,8 @@ def generate(
         except NodesRefused as refusal:
             reasons = {n: refusal.reasons.get(node.name) for n, node in enumerate(gm.graph.nodes)}
             return artifact.of_refusal({n: reason for n, reason in reasons.items() if reason is not None})
+        except Unsupported as why:  # of what comes in or goes out, which is no node's
+            raise GraphRefused(f"native: {why}") from why
         finally:
             expressions.forget()
     head = {
@@ -68,7 +78,8 @@ def generate(
         "constants": made.constants,
         "names": made.names,
         "own": made.own,
-        "notes": _notes(made.calls),
+        "notes": [],
+        "library_calls": libraries,
         "timers": made.timers,
         "keep_scratch": options.keep_scratch,
         "fusion": fusions,
@@ -76,13 +87,17 @@ def generate(
         "trace": traced,
         "trace_dir": None if options.trace_debug_dir is None else str(options.trace_debug_dir),
     }
-    return artifact.of_code(head, target.build(made, options))
+    with stage("compiler"):
+        built = target.build(made, options)
+    return artifact.of_code(head, built)
 
 
-def _notes(calls: Sequence[str]) -> list[str]:
-    """What a report says apart: which operators torch's kernels run."""
-    if not calls:
-        return []
-    counts = {name: calls.count(name) for name in dict.fromkeys(calls)}
-    told = ", ".join(f"{name} ({count})" if count > 1 else name for name, count in counts.items())
-    return [f"native calls torch's kernels for {told}"]
+def _library_calls(program: Program, target: Target, gm: GraphModule) -> list[tuple[int, str]]:
+    """Which nodes of ``gm``, by position, library kernels compute, and their names."""
+    position = {node: at for at, node in enumerate(gm.graph.nodes)}
+    found: dict[int, str] = {}
+    for item in program.items:
+        name = target.library_of(item)
+        if name is not None:
+            found.update((position[node], name) for node in item.origins if node in position)
+    return sorted(found.items())

@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
 
 from torchmux import logs
+from torchmux.stages import stage
 
-from . import artifact, targets
+from ..common.pipeline.promises import brought
+from . import artifact, faults, targets
 
 
 def fit(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
@@ -45,17 +48,14 @@ class KeptScratch(threading.local):
         return self.arena
 
 
-def bad_index() -> None:
-    raise IndexError(
-        "index out of range in a compiled graph: an embedding, gather or index operation has an index outside its "
-        "tensor"
-    )
-
-
 class NativeFunction:
-    """A compiled graph: flat inputs in, flat outputs out; ``artifact`` is its name in the cache."""
+    """A compiled graph: flat inputs in, flat outputs out; ``artifact`` is its name in the cache.
+
+    ``library_positions`` tells of nodes by where they stand in the graph, since names differ among equal graphs.
+    """
 
     artifact: str | None = None
+    library_calls: Mapping[str, str] = MappingProxyType({})
 
     def __init__(
         self,
@@ -66,6 +66,7 @@ class NativeFunction:
         cache_hit: bool,
     ) -> None:
         self.notes: list[str] = head["notes"]
+        self.library_positions: list[tuple[int, str]] = head["library_calls"]
         self.cache_hit = cache_hit
         self.output_code = [head["code"], head["python"]]
         code = targets.loader(head["target"])(head["own"], built, constants)
@@ -75,9 +76,10 @@ class NativeFunction:
             "empty": torch.empty_strided,
             "array": array,
             "fit": fit,
+            "brought": brought,
             "shown": shown,
             "new_arena": KeptScratch() if head["keep_scratch"] else new_arena,
-            "bad_index": bad_index,
+            "fault": faults.fault,
             "inf": float("inf"),
             "nan": float("nan"),
             **{name: constants[of] for name, of in zip(head["names"], head["constants"], strict=True)},
@@ -108,4 +110,5 @@ def loaded(payload: bytes, constant: Callable[[str], torch.Tensor], *, cache_hit
         if head[kind]:
             logs.emit(kind, "native", "\n".join(head[kind]))
     constants = {name: constant(name).detach() for name in head["constants"]}
-    return NativeFunction(head, built, constants, cache_hit=cache_hit)
+    with stage("load"):
+        return NativeFunction(head, built, constants, cache_hit=cache_hit)

@@ -13,10 +13,13 @@ from typing import Any, Literal
 import torch
 from torch.fx import GraphModule, Node
 
+from torchmux.registry.errors import GraphRefused
 from torchmux.registry.spec import CompileRequest
+from torchmux.stages import stage
 
 from ..common.adapter import check
 from ..common.adapter.binding import Input
+from ..common.adapter.bugs import raise_mistake
 from ..common.adapter.constants import watched
 from ..common.adapter.graphs import alone, copy_graph, held_names, lift_constants, outputs
 from ..common.adapter.results import Result
@@ -55,6 +58,7 @@ class OnnxRuntime:
 
         Raises:
             NodesRefused: the exporter or the runtime does not take some nodes.
+            GraphRefused: it does not take them together.
         """
         options = request.options if request.options is not None else OnnxrtOptions()
         place = devices.place_for(_values(gm), options)
@@ -79,7 +83,8 @@ class OnnxRuntime:
         key = graph_key(gm, fingerprints, sorted(constants), list(place.providers), options.check)
         made = _Parts.of(gm, constants, place, options)
         kept = code_or_refusal.load(key, gm)
-        session = None if kept is None else made.opened(kept.code)
+        with stage("load"):
+            session = None if kept is None else made.opened(kept.code)
         if session is not None:
             run = made.function(session, cache_hit=True)
         else:
@@ -107,12 +112,14 @@ class OnnxRuntime:
         # Exporting inserts the casts of type promotion; the search for a wrong operator needs the original graph.
         untouched = copy_graph(gm)
         try:
-            model = to_onnx(gm, list(made.constants))
+            with stage("lowering"):
+                model = to_onnx(gm, list(made.constants))
             session = made.session(model)
         except Exception as error:
+            raise_mistake(error)
             if found := _culprits(untouched, made.options):
                 raise code_or_refusal.keep_refusal(key, nodes, found) from error
-            raise
+            raise GraphRefused(f"onnxruntime takes no model of it: {_cause_of(error)}") from error
         if made.options.check:
             run, count = made.function(session), made.count
             inputs = [*(made.constants.get(p, v) for p, v in enumerate(example_inputs)), *made.held]
@@ -233,9 +240,13 @@ def _why_not(gm: GraphModule, options: OnnxrtOptions) -> str | None:
     try:
         _compile_alone(gm, options)
     except Exception as error:
-        cause: BaseException = error
-        while cause.__cause__ is not None:
-            cause = cause.__cause__
-        text = " ".join(str(cause).split())
-        return f"{type(cause).__name__}: {text[:200]}"
+        raise_mistake(error)
+        return _cause_of(error)
     return None
+
+
+def _cause_of(error: BaseException) -> str:
+    """The first exception of a chain, in a line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from torchmux.registry.errors import GraphRefused
+
 from .options import CPU, CUDA, OnnxrtOptions
 
 # Providers that work on torch's CUDA memory and take a stream, with the settings that keep float32 in float32.
@@ -23,17 +25,17 @@ def place_for(values: Sequence[Any], options: OnnxrtOptions) -> Place:
     """Where a part with these tensors runs.
 
     Raises:
-        RuntimeError: the tensors are on a GPU that the providers do not serve, or on several.
+        GraphRefused: the tensors are on a GPU that the providers do not serve, or on several.
     """
     found = {v.device for v in values if isinstance(v, torch.Tensor) and v.device.type != "cpu"}
     if not found:
         return Place(options.providers or (CPU,))
     if len(found) > 1:
-        raise RuntimeError(f"a session runs on one device, but the tensors are on {sorted(map(str, found))}")
+        raise GraphRefused(f"a session runs on one device, but the tensors are on {sorted(map(str, found))}")
     device = found.pop()
     providers = options.providers or (CUDA, CPU)
     if providers[0] not in _ON_CUDA:
-        raise RuntimeError(f"the tensors are on {device}, but the option 'providers' prefers {providers[0]}")
+        raise GraphRefused(f"the tensors are on {device}, but the option 'providers' prefers {providers[0]}")
     return CudaPlace(providers, device)
 
 

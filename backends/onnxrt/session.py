@@ -6,7 +6,8 @@ outputs return through DLPack.  Nothing is copied except inputs that are not con
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -89,6 +90,7 @@ class OnnxFunction:
     """
 
     artifact: str | None = None
+    library_calls: Mapping[str, str] = MappingProxyType({})  # the runtime computes all itself
 
     def __init__(
         self,

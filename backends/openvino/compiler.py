@@ -13,10 +13,12 @@ import numpy as np
 import torch
 from torch.fx import GraphModule, Node
 
-from torchmux.registry.errors import NodesRefused
+from torchmux.registry.errors import GraphRefused, NodesRefused
 from torchmux.registry.spec import CompileRequest
+from torchmux.stages import stage
 
 from ..common.adapter.binding import Input
+from ..common.adapter.bugs import raise_mistake
 from ..common.adapter.constants import watched
 from ..common.adapter.graphs import copy_graph, freeze, outputs
 from ..common.adapter.results import Result
@@ -59,7 +61,7 @@ class OpenVino:
 
         Raises:
             NodesRefused: the frontend does not convert some nodes in this place, though it took them alone.
-            RuntimeError: OpenVINO refuses the graph as a whole.
+            GraphRefused: OpenVINO refuses the graph as a whole.
         """
         options = request.options if request.options is not None else OpenvinoOptions()
         make = functools.partial(self._compile, request=request, options=options)
@@ -100,10 +102,10 @@ class OpenVino:
             if cache is not None:
                 cache.store(key, runtime.to_bytes(compiled))
         runtime.check_precision(compiled, config)
-        otherwise = in_torch(untouched, _NOT_TAKEN, strict=request.strict)
+        otherwise = in_torch(untouched, _NOT_TAKEN, strict=bool(request.strict))
         run = runtime.OpenvinoFunction(compiled, inputs, results, ranges, otherwise, holds=gm, cache_hit=hit)
         if cache is not None and not frozen:
-            run.artifact = _artifact(key, device, config, request.strict, inputs, results, ranges, untouched)
+            run.artifact = _artifact(key, device, config, bool(request.strict), inputs, results, ranges, untouched)
         return run
 
     def restore(self, artifact: str, constants: Mapping[str, torch.Tensor]) -> runtime.OpenvinoFunction | None:
@@ -163,10 +165,10 @@ def _refuse_lost_inputs(model: Any, placeholders: Sequence[Node]) -> None:
     """The frontend may drop what it takes for unused, wrongly as a rule.
 
     Raises:
-        RuntimeError: inputs are missing.
+        GraphRefused: inputs are missing.
     """
     if len(model.inputs) != len(placeholders):
-        raise RuntimeError(f"OpenVINO's model has {len(model.inputs)} of the graph's {len(placeholders)} inputs")
+        raise GraphRefused(f"OpenVINO's model has {len(model.inputs)} of the graph's {len(placeholders)} inputs")
 
 
 def _give_shapes(model: Any, results: Sequence[Node]) -> None:
@@ -199,11 +201,13 @@ def _dimension(size: Any) -> int:
 
 def _convert(gm: GraphModule) -> Any:
     try:
-        return to_openvino(gm)
+        with stage("lowering"):
+            return to_openvino(gm)
     except Exception as error:
+        raise_mistake(error)
         reasons = blamed(gm, error)
         if not reasons:
-            raise RuntimeError(reason_of(error)) from error
+            raise GraphRefused(reason_of(error)) from error
         raise NodesRefused(reasons) from error
 
 
@@ -212,7 +216,8 @@ def _load(cache: ArtifactCache | None, key: str, device: str, config: dict[str, 
     if stored is None:
         return None
     try:
-        return runtime.from_bytes(stored, device, config)
+        with stage("load"):
+            return runtime.from_bytes(stored, device, config)
     except RuntimeError as error:
         cache_log.warning("OpenVINO does not load a cached model; it compiles again: %s", reason_of(error))
         return None

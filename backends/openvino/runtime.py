@@ -11,6 +11,7 @@ import functools
 import io
 import math
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,7 @@ class OpenvinoFunction:
     """
 
     artifact: str | None = None
+    library_calls: Mapping[str, str] = MappingProxyType({})  # the runtime computes all itself
 
     def __init__(
         self,

@@ -16,6 +16,7 @@ from torch.fx import GraphModule, Node
 
 from torchmux import torch_internals as internals
 
+from ..common.adapter.bugs import raise_mistake
 from ..common.adapter.graphs import alone, copy_graph, elements_in_use, values_in_use
 from ..common.cache.cache import default_cache, describe, text_key
 from ..common.pipeline import aliasing
@@ -142,6 +143,7 @@ def _try(node: Node) -> str:
             if _decides(node):
                 return _try_extremes(gm, node, compiled)
         except Exception as error:
+            raise_mistake(error)
             return reason_of(error)
     return ""
 

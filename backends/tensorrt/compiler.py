@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
@@ -92,7 +93,7 @@ class TensorRT:
                 if cache is not None:
                     cache.store(key, built.to_bytes())
             module = engine.load(built, gm, f"torchmux_{key[:12]}", settings)
-        otherwise = in_torch(untouched, _NOT_TAKEN, strict=request.strict)
+        otherwise = in_torch(untouched, _NOT_TAKEN, strict=bool(request.strict))
         return TensorrtFunction(
             module, kept, results, {p: f for p, f in profiles.items() if f is not None}, otherwise, stored is not None
         )
@@ -100,6 +101,8 @@ class TensorRT:
 
 class TensorrtFunction:
     """Calls an engine; sizes outside its profiles run in torch."""
+
+    library_calls: Mapping[str, str] = MappingProxyType({})  # the engine computes all itself
 
     def __init__(
         self,

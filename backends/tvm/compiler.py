@@ -14,9 +14,11 @@ from typing import Any, Literal
 import torch
 from torch.fx import GraphModule, Node
 
-from torchmux.registry.errors import NodesRefused
+from torchmux.registry.errors import GraphRefused, NodesRefused
 from torchmux.registry.spec import CompileRequest
+from torchmux.stages import stage
 
+from ..common.adapter.bugs import raise_mistake
 from ..common.adapter.graphs import copy_graph, held_names, lift_constants
 from ..common.cache import code_or_refusal
 from ..common.cache.cache import graph_key, text_key
@@ -30,7 +32,7 @@ from .sizes import is_dynamic
 log = logging.getLogger("torchmux.tvm")
 cache_log = logging.getLogger("torchmux.cache")
 
-_GENERATION = 15
+_GENERATION = 16
 """Counts the changes to this package's generated code, so that older artifacts are not used."""
 
 
@@ -70,10 +72,11 @@ class Tvm:
         try:
             return self._compile_one(copy_graph(gm), example_inputs, options)
         except Exception as error:  # sizes that must be known, or a refusal that each shape will repeat
+            raise_mistake(error)
             reason = _in_a_line(error)
             log.info("no code for all sizes at once: %s", reason)
         each = functools.partial(self._compile_one, options=options)
-        return PerShape(gm, example_inputs, each, options.shape_limit, request.strict, reason)
+        return PerShape(gm, example_inputs, each, options.shape_limit, bool(request.strict), reason)
 
     def _compile_one(self, gm: GraphModule, example_inputs: Sequence[Any], options: TvmOptions) -> TvmFunction:
         from . import parts
@@ -89,7 +92,8 @@ class Tvm:
         kept = code_or_refusal.load(key, gm)
         executable = None if kept is None else _opened(kept, device)
         if kept is not None and executable is not None:
-            run = TvmFunction.described(executable, kept.head, lift_constants(gm), cache_hit=True)
+            head = {**kept.head, "library_calls": {nodes[at].name: op for at, op in kept.head["library_calls"]}}
+            run = TvmFunction.described(executable, head, lift_constants(gm), cache_hit=True)
             run.artifact = _artifact(key, names, device)
             return run
         try:
@@ -98,6 +102,10 @@ class Tvm:
             at = {at: refusal.reasons[n.name] for at, n in enumerate(nodes) if n.name in refusal.reasons}
             code_or_refusal.keep_refusal(key, nodes, at)
             raise
+        # Names differ among equal graphs.
+        head["library_calls"] = [
+            [at, head["library_calls"][n.name]] for at, n in enumerate(nodes) if n.name in head["library_calls"]
+        ]
         if code is not None and code_or_refusal.keep_code(key, head, code):
             function.artifact = _artifact(key, names, device)
         return function
@@ -115,20 +123,21 @@ class Tvm:
         if kept is None or executable is None:
             return None
         held = [constants[n].detach() for n in told["names"]]
-        return TvmFunction.described(executable, kept.head, held, cache_hit=True)
+        # The report of a graph that is restored was kept with it.
+        return TvmFunction.described(executable, {**kept.head, "library_calls": {}}, held, cache_hit=True)
 
 
 def _device(gm: GraphModule) -> torch.device:
     """The device of all tensors of the graph.
 
     Raises:
-        RuntimeError: they are on several.
+        GraphRefused: they are on several.
     """
     values = [n.meta["val"] for n in gm.graph.nodes if n.op != "output"]
     tensors = [v for value in values for v in (value if isinstance(value, (tuple, list)) else (value,))]
     found = {v.device for v in tensors if isinstance(v, torch.Tensor)}
     if len(found) > 1:
-        raise RuntimeError(f"TVM's code runs on one device, but the tensors are on {sorted(map(str, found))}")
+        raise GraphRefused(f"TVM's code runs on one device, but the tensors are on {sorted(map(str, found))}")
     return found.pop() if found else torch.device("cpu")
 
 
@@ -150,7 +159,8 @@ def _in_a_line(error: Exception) -> str:
 def _opened(kept: code_or_refusal.Code, device: torch.device) -> Any:
     """The executable of a kept artifact; None if TVM does not load it here."""
     try:
-        return machine.from_bytes(kept.code, device)
+        with stage("load"):
+            return machine.from_bytes(kept.code, device)
     except Exception as error:  # a full disk, a library that was linked elsewhere
         cache_log.warning("TVM does not load a cached library; it compiles again: %s", error)
         return None

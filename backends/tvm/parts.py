@@ -11,9 +11,11 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from torchmux.registry.errors import NodesRefused
+from torchmux.registry.errors import GraphRefused, NodesRefused
+from torchmux.stages import stage
 
 from ..common.adapter import check
+from ..common.adapter.bugs import raise_mistake
 from ..common.adapter.graphs import lift_constants
 from . import machine
 from .codegen import build
@@ -33,24 +35,30 @@ def make(
 
     Raises:
         NodesRefused: TVM does not take some nodes, or computes something else.
+        GraphRefused: TVM does not compile the nodes together, though it takes each of them alone.
     """
     constants = lift_constants(gm)
-    made = translate(gm, use_library=options.library == "torch")
-    notes = _notes(gm, made.library_calls)
+    with stage("lowering"):
+        made = translate(gm, use_library=options.library == "torch")
+    notes: list[str] = []
     head = {
         "inputs": [layout.to_json() for layout in made.inputs],
         "outputs": [layout.to_json() for layout in made.outputs],
         "sizes": made.sizes,
         "notes": notes,
         "device": str(device),
+        "library_calls": made.library_calls,
     }
     alone = functools.partial(_make_alone, options=dataclasses.replace(options, tuning_trials=0), device=device)
     try:
         executable = build.compile_module(made.module, options, device, notes)
     except Exception as error:
+        raise_mistake(error)
         wrong = check.uncompilable(gm, alone, "TVM")
         if not wrong:
-            raise
+            raise GraphRefused(
+                f"TVM does not compile it: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            ) from error
         raise NodesRefused(wrong) from error
     code = None
     try:
@@ -69,12 +77,6 @@ def make(
 def _make_alone(gm: GraphModule, options: TvmOptions, device: torch.device) -> TvmFunction:
     made = translate(gm, use_library=options.library == "torch")
     executable = build.compile_module(made.module, options, device, [])
-    return TvmFunction(executable, made.inputs, made.outputs, (), made.sizes, device, cache_hit=False, notes=())
-
-
-def _notes(gm: GraphModule, library_calls: int) -> list[str]:
-    """What a report says apart: how much of a part torch's kernels do."""
-    if not library_calls:
-        return []
-    total = sum(n.op == "call_function" for n in gm.graph.nodes)
-    return [f"{library_calls} of {total} operators on tvm are calls to torch's kernels"]
+    return TvmFunction(
+        executable, made.inputs, made.outputs, (), made.sizes, device, cache_hit=False, notes=(), library_calls={}
+    )

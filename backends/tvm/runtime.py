@@ -20,8 +20,8 @@ rows of a matrix with an odd number of columns, say."""
 class TvmFunction:
     """A compiled part: takes its tensors and sizes, returns tensors; may be called from several threads.
 
-    ``cache_hit`` says whether the code came from the artifact cache, ``artifact`` how to make this again, ``notes`` is
-    for the report.
+    ``cache_hit`` says whether the code came from the artifact cache, ``artifact`` how to make this again; ``notes``
+    and ``library_calls`` are for the report.
     """
 
     artifact: str | None = None
@@ -37,9 +37,11 @@ class TvmFunction:
         *,
         cache_hit: bool,
         notes: Sequence[str],
+        library_calls: Mapping[str, str],
     ) -> None:
         self.cache_hit = cache_hit
         self.notes = tuple(notes)
+        self.library_calls = library_calls
         self._executable = executable
         self._inputs = tuple(inputs)
         self._outputs = tuple(outputs)
@@ -58,7 +60,8 @@ class TvmFunction:
         """The function for an executable; ``head`` has the data stored with it."""
         inputs, outputs = ([Layout.from_json(v) for v in head[name]] for name in ("inputs", "outputs"))
         sizes, device = [tuple(source) for source in head["sizes"]], torch.device(head["device"])
-        return cls(executable, inputs, outputs, constants, sizes, device, cache_hit=cache_hit, notes=head["notes"])
+        told: dict[str, Any] = {name: head[name] for name in ("notes", "library_calls")}
+        return cls(executable, inputs, outputs, constants, sizes, device, cache_hit=cache_hit, **told)
 
     def __call__(self, *args: Any) -> tuple[torch.Tensor, ...]:
         sizes = (tvm_ffi.Shape(values(self._sizes, args)),) if self._sizes else ()

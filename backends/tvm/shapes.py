@@ -52,6 +52,7 @@ class PerShape:
         first = [_hinted(v) for v in values]
         run = self._known[self._key(first)] = self._compiled(first)
         self.cache_hit = Told(run).cache_hit
+        self.library_calls = Told(run).library_calls
         self.notes = (*Told(run).notes, f"tvm compiles for each shape, up to {limit}: {reason}")
 
     @property

@@ -21,6 +21,7 @@ from ..case import OWN_KERNELS, SEED, Case, Trial
 from ..outcome import Outcome, Result
 from ..requirements import Requirements
 from . import observation
+from .frontends import Frontend, TorchFrontend, frontend
 from .observation import Raised
 
 _REFUSALS = (BackendUnavailable, FallbackRefused)
@@ -54,13 +55,31 @@ def _judge(case: Case, requirements: Requirements, begins: Callable[[int], None]
     reference = _observe(case, Trial(device=device, wide=True)) if case.reference else None
     if isinstance(reference, Raised):
         reference = None
-    trial = Trial(requirements.backend, options=requirements.options, device=device)
+    front = frontend(requirements.frontend)
+    trial = Trial(requirements.backend, options=requirements.options, device=device, frontend=front)
     trial.begins = begins
     found = _observe(case, trial)
-    share, reasons = _placed(trial.compiled, case.computes)
+    share, reasons = _placed(trial.compiled, case.computes, front)
+    result = _compared(case, requirements, trial, (expected, reference), found, share, reasons)
+    return dataclasses.replace(result, kinds=_kinds(trial.compiled, front))
+
+
+def _compared(
+    case: Case,
+    requirements: Requirements,
+    trial: Trial,
+    eager: tuple[Any, Any],
+    found: Any,
+    share: float,
+    reasons: Counter[tuple[str, str]],
+) -> Result:
+    """The outcome of what was ``found``; ``eager`` are its results, in the case's precision and in float64."""
+    (expected, reference), device, front = eager, requirements.device, trial.frontend
     if isinstance(found, Raised):
-        if isinstance(found.error, _REFUSALS):
-            return Result(case.id, Outcome.UNSUPPORTED, _words(found.error), share)
+        if isinstance(cause := front.cause(found.error), _REFUSALS):
+            return Result(case.id, Outcome.UNSUPPORTED, _words(cause), share)
+        if requirements.frontend == "torch" and (fault := _fault_of_torch(case, device, [(expected, reference)])):
+            return fault
         details: dict[str, Any] = {
             "traceback": "".join(traceback.format_exception(found.error)),
             "sample": trial.sample,
@@ -75,6 +94,8 @@ def _judge(case: Case, requirements: Requirements, begins: Callable[[int], None]
             draws.append((jittered, wide))
         differences = observation.compare(found, draws, elementwise=case.elementwise, strides=case.strides)
     if differences:
+        if requirements.frontend == "torch" and (fault := _fault_of_torch(case, device, draws)):
+            return fault
         details = {"differences": [str(d) for d in differences], "kinds": sorted({d.what for d in differences})}
         if trial.sample is not None and (number := re.match(r"\[(\d+)\]", differences[0].where)):
             details["sample"] = int(number[1])
@@ -82,9 +103,21 @@ def _judge(case: Case, requirements: Requirements, begins: Callable[[int], None]
     if share == 1.0:
         return Result(case.id, Outcome.PASS)
     words = "; ".join(f"{op}: {why}" for (op, why), _ in reasons.most_common(3))
-    words = words or f"nothing was captured: {_break(trial.compiled) or 'it ran in eager'}"
+    words = words or f"nothing was captured: {_break(trial.compiled, front) or 'it ran in eager'}"
     outcome = Outcome.UNSUPPORTED if share <= requirements.least_share else Outcome.FALLBACK
     return Result(case.id, outcome, words, share, details={"fallbacks": [[*k, n] for k, n in reasons.items()]})
+
+
+def _fault_of_torch(case: Case, device: str, draws: list[tuple[Any, Any]]) -> Result | None:
+    """The result of a case that fails under torch's frontend with torch's own backend ``eager`` too."""
+    found = _observe(case, Trial("eager", device=device, frontend=TorchFrontend(published=False)))
+    if isinstance(found, Raised):
+        words = _words(found.error)
+    elif differences := observation.compare(found, draws, elementwise=case.elementwise, strides=case.strides):
+        words = str(differences[0])
+    else:
+        return None
+    return Result(case.id, Outcome.SKIPPED, f"torch.compile with torch's own backend eager fails: {words}")
 
 
 def _expected(result: Result, why: str) -> Result:
@@ -99,6 +132,7 @@ def _expected(result: Result, why: str) -> Result:
 
 def _observe(case: Case, trial: Trial) -> Any:
     torchmux.reset()
+    trial.reset()
     torch.manual_seed(SEED)
     threads, grad = torch.get_num_threads(), torch.is_grad_enabled()
     logging.disable(logging.WARNING)
@@ -114,26 +148,35 @@ def _observe(case: Case, trial: Trial) -> Any:
         torch.set_grad_enabled(grad)
 
 
-def _placed(compiled: Sequence[Any], computes: bool) -> tuple[float, Counter[tuple[str, str]]]:
+def _placed(compiled: Sequence[Any], computes: bool, front: Frontend) -> tuple[float, Counter[tuple[str, str]]]:
     """The share of operators that the backend ran, and what torch ran instead, with the reasons.
 
-    If all calls broke before their first operator, or ran in eager, the backend ran none of it.
+    This is about the backend: of what the frontend leaves to eager, only calls past a limit count, which the backend
+    would run otherwise; :func:`_kinds` counts all.  If all calls broke before their first operator, or ran in eager,
+    the backend ran none of it.
     """
     total, graphs, reasons = 0, 0, Counter[tuple[str, str]]()
     for each in compiled:
-        for graph in torchmux.report(each).graphs:
-            graphs += 1
-            total += len(graph.report.placements)
-            reasons.update((p.op, p.reason or "") for p in graph.report.fallbacks)
+        placed = front.placed(each)
+        graphs += placed.graphs
+        total += placed.operators
+        reasons.update(placed.left)
     if not total:
-        return (0.0 if _break(compiled) or (compiled and computes and not graphs) else 1.0), reasons
+        return (0.0 if _break(compiled, front) or (compiled and computes and not graphs) else 1.0), reasons
     return 1.0 - reasons.total() / total, reasons
 
 
-def _break(compiled: Iterable[Any]) -> str:
+def _kinds(compiled: Iterable[Any], front: Frontend) -> dict[str, float]:
+    """How many operators of each kind the calls of a case ran."""
+    found: Counter[str] = Counter()
+    for each in compiled:
+        found.update(front.placed(each).kinds)
+    return dict(found)
+
+
+def _break(compiled: Iterable[Any], front: Frontend) -> str:
     """The first graph break in words; empty if there was none."""
-    breaks = [entry for each in compiled for entry in torchmux.report(each).breaks]
-    return breaks[0].message().splitlines()[0] if breaks else ""
+    return next(filter(None, map(front.why_nothing, compiled)), "")
 
 
 def _words(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from torchmux.registry.plain import PlainGraph
 from torchmux.registry.report import GraphReport, place_all
 from torchmux.registry.resolve import ResolvedBackend
 
+from ..default_backend import DefaultBackend
 from . import reproducer
 from .verify import Verified
 
@@ -22,13 +24,14 @@ log = logging.getLogger("torchmux")
 CompileGraph = Callable[[Any, list, bool, tuple[int, ...]], Callable[..., Sequence[Any]]]
 
 
-def compile_graph_with(resolved: ResolvedBackend) -> CompileGraph:
-    """The function ``(graph, example_inputs, training, static_inputs)`` that compiles for ``resolved``.
+def compile_graph_with(given: ResolvedBackend | DefaultBackend) -> CompileGraph:
+    """The function ``(graph, example_inputs, training, static_inputs)`` that compiles for a backend.
 
     ``config.suppress_errors`` and ``config.verify_correctness`` act here.
     """
 
     def compile_graph(gm: Any, inputs: list, training: bool, static: tuple[int, ...]) -> Callable[..., Sequence[Any]]:
+        resolved = given.for_inputs(inputs) if isinstance(given, DefaultBackend) else given
         # a backend may change the given graph and then fail
         original = _copy(gm) if config.suppress_errors or config.verify_correctness else gm
         text = str(gm.code)
@@ -41,6 +44,7 @@ def compile_graph_with(resolved: ResolvedBackend) -> CompileGraph:
             if isinstance(error, CompilationFailed):
                 raise _with_reproducer(error, resolved.name, gm, text, inputs) from error.__cause__
             raise
+        compiled.report.chosen = resolved.why
         return Verified(compiled, original, resolved.name) if config.verify_correctness else compiled
 
     return compile_graph
@@ -55,7 +59,8 @@ def _copy(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
 
 def _eager(resolved: ResolvedBackend, gm: Any, training: bool, error: Exception) -> PlainGraph:
     report = GraphReport(resolved.name, phase="training" if training else "inference")
-    report.placements = place_all(gm.graph, "eager", f"{type(error).__name__}: {error}")
+    placements = place_all(gm.graph, "eager", f"compiler error: {type(error).__name__}: {error}", "torch")
+    report.placements = [dataclasses.replace(p, compiler_error=True) for p in placements]
     return PlainGraph(gm, report)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 from torchmux.config import config
+from torchmux.stages import collecting
 from torchmux.torch_internals.tracer_stand_in import tracer_stand_in
 
 from .. import breaks, logs
@@ -43,7 +43,7 @@ def capture(
     user wants a graph of just this frame.  Raises GraphBreak when nothing of the frame can be captured, or, with
     ``fullgraph``, at the first break; LeftToEager where it had better run in eager.
     """
-    started = time.perf_counter()
+    seconds: dict[str, float] = {}
     seen = dict(state.seen)
 
     def attempt(assumptions: Assumptions) -> Captured:
@@ -59,18 +59,21 @@ def capture(
         )
         tr, result, stop = _trace(frame, dims, assumptions, fullgraph)
         tr.guard_filter = guard_filter
-        if result is not None:
-            eager_policy.check(tr, asked_for)
-            return finish.at_return(tr, state, result, compile_graph)
-        assert stop is not None
-        if stop.eager_loop is not None:
-            return finish.before_loop(tr, state, stop, compile_graph)
-        _check_resumable(tr, stop.broke)
-        return finish.at_break(tr, state, stop, compile_graph)
+        try:
+            if result is not None:
+                eager_policy.check(tr, asked_for)
+                return finish.at_return(tr, state, result, compile_graph)
+            assert stop is not None
+            if stop.eager_loop is not None:
+                return finish.before_loop(tr, state, stop, compile_graph)
+            _check_resumable(tr, stop.broke)
+            return finish.at_break(tr, state, stop, compile_graph)
+        finally:
+            tr.let_go()
 
-    with tracer_stand_in():
+    with collecting(seconds, "capture"), tracer_stand_in():
         captured = attempts.run(state.assumptions, attempt, logs.place(frame.f_code), state.remember)
-    captured.capture_seconds = time.perf_counter() - started
+    captured.capture_seconds = seconds["capture"]
     assert captured.code is not None
     stands_for(captured.code, frame.f_code)
     logs.captured(frame.f_code, captured)
@@ -89,7 +92,7 @@ def _trace(
         # a frame of the program takes several of the interpreter's own
         sys.setrecursionlimit(limit + _EXTRA_RECURSION)
         try:
-            tr = Trace(frame.f_code, frame.f_locals, frame.f_globals, frame.closure or (), dims, assumptions)
+            tr = Trace(frame.f_code, frame.f_locals, frame.f_globals, frame.closure or (), dims, assumptions, limit)
             try:
                 result, stop = tr.run(), assumptions.stop
             except GraphBreak as broke:

@@ -11,6 +11,7 @@ from ..breaks import BreakRecord
 from ..bytecode import resume_code
 from ..guards.check import CompiledGuards
 from ..guards.sources import Source
+from ..hook.calls import Frame
 from .attempts import Assumptions, Restart
 
 
@@ -29,6 +30,8 @@ class Captured:
     capture_seconds: float = 0.0
     text: str = ""
     qualname: str = ""
+    frame: Frame = field(default_factory=lambda: Frame("", ""))
+    in_eager: str = ""  # what of the frame runs in eager with each call, if some does
     inputs: list[tuple[str, Source, bool]] = field(default_factory=list)  # placeholder, its source, is it a parameter
 
 
@@ -41,6 +44,8 @@ class CodeState:
     # (index, stack, locals) -> resume code, so that every compilation of a frame resumes in the same code object
     resumes: dict[tuple, types.CodeType] = field(default_factory=dict)
     runs_eager: bool = False
+    eager_reason: str = ""  # why calls run in eager
+    eager_operators: int | None = None  # how many operators such a call has, if known
     assumptions: Assumptions = field(default_factory=Assumptions)  # those that the next capture begins with
     failures: int = 0  # captures of which nothing came
     called: bool = False  # under a stance that compiles for the second call

@@ -20,6 +20,7 @@ from ..guards.check import CompiledGuards
 from ..guards.filter import filter_guards
 from ..guards.sources import Local
 from ..hook import eager_policy
+from ..hook.calls import LOOP, REST, frame_of
 from ..hook.thread_state import this_thread
 from ..sizes.shape_env import add_shape_guards, check_constraints
 from ..trace.attention_switches import Switches
@@ -57,8 +58,10 @@ def at_break(tr: Trace, state: CodeState, stop: Stop, compile_graph: Callable) -
     def resumes(index: int, stack: tuple[bool, ...], locals_: tuple[str, ...]) -> types.CodeType:
         resumed = state.resume(tr.code)(index, stack, locals_)
         eager_policy.resumes_in(resumed, tr)
+        captured.in_eager = ""
         return resumed
 
+    captured.in_eager = REST
     captured.code = break_trampoline(
         tr.code, frame_fn, arguments, tr.break_index, stack, names, resumes, bool(tr.expectations)
     )
@@ -105,7 +108,7 @@ def before_loop(tr: Trace, state: CodeState, stop: Stop, compile_graph: Callable
         if not cuts:
             stop.broke.whole_frame = True
             raise stop.broke
-        captured = Captured(code, qualname=code.co_qualname, guards=CompiledGuards(tr.guards))
+        captured = Captured(code, qualname=code.co_qualname, guards=CompiledGuards(tr.guards), frame=frame_of(code))
         captured.code = eager_trampoline(code, None, 0, cuts, resumes)
     else:
         captured, frame_fn, arguments, stack, names = _up_to_break(tr, state, compile_graph)
@@ -113,13 +116,14 @@ def before_loop(tr: Trace, state: CodeState, stop: Stop, compile_graph: Callable
         before = frame_fn, arguments, stack, names
         captured.code = eager_trampoline(code, before, tr.break_index, cuts, resumes, bool(tr.expectations))
     captured.broke = breaks.record(stop.broke)
+    captured.in_eager = LOOP
     return captured
 
 
 def _compile(tr: Trace, out: Output, result: str, compile_graph: Callable) -> tuple[Captured, Callable]:
     """Close the graph, hand it to the backend, and write the frame function."""
     code = tr.code
-    captured = Captured(code, op_count=tr.op_count, qualname=code.co_qualname)
+    captured = Captured(code, op_count=tr.op_count, qualname=code.co_qualname, frame=frame_of(code))
     runner = None
     graph = tr.finish(out.graph_outputs) if tr.op_count or out.graph_outputs else None
     if graph is not None and (out.graph_outputs or any(node.op in _CALLS for node in graph.graph.nodes)):
@@ -161,7 +165,7 @@ def _runner(captured: Captured) -> Callable:
     def run_graph(*inputs: Any) -> Any:
         owner = local.owner
         if owner is not None:
-            owner.setdefault(captured)
+            owner[captured][0] += 1
         return compiled(*inputs)
 
     ti.set_code_exec_strategy(run_graph.__code__, ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.SKIP))

@@ -198,20 +198,24 @@ class Attr(Source):
 
 @kind
 class RawAttr(Source):
-    """An attribute of an object whose class has a ``__getattribute__`` of its own, which is passed by."""
+    """An attribute of an object whose class has a ``__getattribute__`` of its own, which is passed by.
+
+    ``base`` is the builtin class whose objects the values are: ``object``, or ``threading.local``.
+    """
 
     parent: Source
     name: str
+    base: type = object
 
     def expression(self, out: Loader) -> str:
         value = out.load(self.parent)
-        return f"{out.const(object.__getattribute__)}({value}, {self.name!r})"
+        return f"{out.const(self.base.__getattribute__)}({value}, {self.name!r})"
 
     def in_words(self, parent: str) -> str:
         return f"{parent}.{self.name}"
 
     def follow(self, objects: StableObjects, parent: Any) -> Any:
-        return objects.attribute(parent, self.name, self, raw=True)
+        return objects.attribute(parent, self.name, self, raw=True) if self.base is object else OPEN
 
 
 @kind
@@ -240,6 +244,18 @@ def _key_text(key: Any) -> str | None:
 
 def _key_words(key: Any) -> str:
     return _key_text(key) or type(key).__name__
+
+
+def own_item(base: type, mapping: Any, key: Any) -> Any:
+    """What a dictionary has under a key.  To read it must not make it: ``__missing__`` is not asked.
+
+    Raises:
+        KeyError: it has nothing there.
+    """
+    found = base.get(mapping, key, OPEN)  # type: ignore[attr-defined]
+    if found is OPEN:
+        raise KeyError(key)
+    return found
 
 
 @kind
@@ -271,6 +287,8 @@ class RawItem(Source):
     def expression(self, out: Loader) -> str:
         value = out.load(self.parent)
         key = _key_text(self.key) or out.const(self.key)
+        if issubclass(self.base, dict):
+            return f"{out.const(own_item)}({out.const(self.base)}, {value}, {key})"
         return f"{out.const(self.base)}.__getitem__({value}, {key})"
 
     def in_words(self, parent: str) -> str:
@@ -280,17 +298,55 @@ class RawItem(Source):
 
 
 @kind
-class DictKey(Source):
-    """A key of a dictionary, by its position."""
+class ItemOf(Source):
+    """An item of a dictionary, under the key that another source leads to; ``base`` is the builtin class behind it.
+
+    A key that is known by its identity must not be a constant of the path: another dictionary has other keys.
+    """
 
     parent: Source
+    base: type
+    key: Source
+
+    def expression(self, out: Loader) -> str:
+        value, key = out.load(self.parent), out.load(self.key)
+        return f"{out.const(own_item)}({out.const(self.base)}, {value}, {key})"
+
+    def in_words(self, parent: str) -> str:
+        return f"{parent}[{self.key.words()}]"
+
+    follow = not_followed
+
+
+@kind
+class Elements(Source):
+    """The keys of a dictionary or the elements of a set, as a list; ``base`` is the builtin class behind it."""
+
+    parent: Source
+    base: type
+
+    def expression(self, out: Loader) -> str:
+        return f"list({out.const(self.base)}.__iter__({out.load(self.parent)}))"
+
+    def in_words(self, parent: str) -> str:
+        return f"elements of {parent}"
+
+    follow = not_followed
+
+
+@kind
+class Element(Source):
+    """A key of a dictionary or an element of a set, by its position."""
+
+    parent: Source
+    base: type
     position: int
 
     def expression(self, out: Loader) -> str:
-        return f"list({out.load(self.parent)})[{self.position}]"
+        return f"{out.load(Elements(self.parent, self.base))}[{self.position}]"
 
     def in_words(self, parent: str) -> str:
-        return f"key of {parent}"
+        return f"{'key' if issubclass(self.base, dict) else 'element'} of {parent}"
 
     follow = not_followed
 
@@ -389,6 +445,22 @@ class IteratorArguments(Source):
 
     def expression(self, out: Loader) -> str:
         return f"{out.load(self.parent)}.__reduce__()[1]"
+
+    def in_words(self, parent: str) -> str:
+        return parent
+
+    follow = not_followed
+
+
+@kind
+class Proxied(Source):
+    """The mapping behind a ``MappingProxyType``, which only the garbage collector knows."""
+
+    parent: Source
+
+    def expression(self, out: Loader) -> str:
+        proxy = out.load(self.parent)
+        return f"{out.const(gc.get_referents)}({proxy})[0]"
 
     def in_words(self, parent: str) -> str:
         return parent

@@ -22,6 +22,7 @@ TABLES = ("_parameters", "_buffers", "_modules")  # where a module registers wha
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 _SCALARS = frozenset({bool, int, float, complex, str, bytes, types.NoneType, torch.dtype, torch.device})
+_METACLASSES = (type, abc.ABCMeta, type(torch.Tensor))  # which read attributes as usual
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: no other class can be written to
 _FUNCTION_PARTS = ("__code__", "__defaults__", "__kwdefaults__", "__closure__")
 
@@ -141,7 +142,7 @@ class StableObjects:
     def notes_class(self, cls: type) -> bool:
         """Whether the attributes of a class, and of what it derives from, are noted."""
         if cls not in self._classes:
-            noted = type(cls) in (type, abc.ABCMeta) and self.watch.bases(cls)
+            noted = type(cls) in _METACLASSES and self.watch.bases(cls)
             for base in cls.__mro__ if noted else ():
                 if base.__flags__ & _HEAP_TYPE:
                     (namespace,) = gc.get_referents(base.__dict__)

@@ -15,7 +15,8 @@ import torch
 
 from .. import breaks, polyfills
 from ..breaks import GraphBreak
-from ..guards.kinds.functions import Dispatches
+from ..guards.kinds.functions import Dispatches, Returns
+from ..guards.kinds.objects import NoAttribute
 from ..guards.sources import Const
 from ..trace.operator_table import BINARY, COMPARE, INPLACE, UNARY
 from ..values.base import MISSING, Raised, Value
@@ -55,7 +56,11 @@ def _isinstance(tr: Tracer, value: Value, cls: Value) -> bool:
     if isinstance(real, types.UnionType):
         return any(_isinstance(tr, value, tr.lift(each)) for each in real.__args__)
     if isinstance(cls, ClassValue):
+        if value.pytype() is real:
+            return True  # no class is asked about its own objects
         check = tr.static_lookup(type(real), "__instancecheck__")
+        if type(real) is not type:
+            tr.guard_lookup(type(real), "__instancecheck__", check)
         if isinstance(check, types.FunctionType) and _is_user_code(check):
             return tr.wrap(check, None).call(tr, [cls, value], {}).truth(tr)
         return tr.is_instance(value, real)
@@ -77,8 +82,18 @@ def _is_user_code(function: types.FunctionType) -> bool:
 def issubclass_(tr: Tracer, cls: Value, other: Value) -> Value:
     if isinstance(other, TupleValue):
         return ConstValue(any(issubclass_(tr, cls, each).truth(tr) for each in other.unpack(tr)))
+    mine, theirs = cls.real(), other.real()
+    if not isinstance(mine, type) or not isinstance(theirs, type):
+        if MISSING in (mine, theirs):
+            raise GraphBreak(breaks.OPERATION, f"issubclass({cls.describe()}, {other.describe()})")
+        return tr.fold(issubclass, [mine, theirs], {})
+    check = tr.static_lookup(type(theirs), "__subclasscheck__")
+    if type(theirs) is not type:
+        tr.guard_lookup(type(theirs), "__subclasscheck__", check)
+    if isinstance(check, types.FunctionType) and _is_user_code(check):
+        return ConstValue(tr.wrap(check, None).call(tr, [other, cls], {}).truth(tr))
     try:
-        return ConstValue(issubclass(cls.real(), other.real()))
+        return ConstValue(tr.is_subclass(mine, theirs))
     except TypeError as error:
         raise Raised(tr.exception(error)) from None
 
@@ -118,7 +133,11 @@ def delattr_(tr: Tracer, value: Value, name: Value) -> Value:
 
 @handles(callable)
 def callable_(tr: Tracer, value: Value) -> Value:
-    return ConstValue(tr.static_lookup(value.pytype(), "__call__") is not MISSING)
+    found = tr.static_lookup(value.pytype(), "__call__")
+    tr.guard_lookup(value.pytype(), "__call__", found)
+    if isinstance(value, TensorValue) and found is MISSING:
+        tr.guards.add(NoAttribute(Const(value.pytype(), "torch.Tensor"), "__call__"))
+    return ConstValue(found is not MISSING)
 
 
 @handles(iter)
@@ -218,6 +237,8 @@ def _numeric(tr: Tracer, function: Any, name: str, args: list[Value]) -> Value:
             raise GraphBreak(breaks.C_FUNCTION, "round() of a tensor")  # which torch has no method for
         return tr.emit("call_function", torch.abs, args, {})
     if isinstance(value, SymValue) and function is abs and value.pytype() is not bool:
+        if value.pytype() is float and not value.sym.node.expr.is_symbol:
+            return tr.fold(abs, [value.const(tr)], {})  # which may be zero, with a sign
         return value if tr.decide(value.sym >= 0) else tr.unary("-", value)
     if isinstance(value, ObjectValue):
         method = value.special(tr, name)
@@ -235,7 +256,9 @@ def vars_(tr: Tracer, value: Value) -> Value:
 def dir_(tr: Tracer, value: Value) -> Value:
     real = value.real()
     if isinstance(real, (type, types.ModuleType)):
-        return tr.lift(dir(real))
+        names = dir(real)
+        tr.guard_text(real, dir, names, "has the same names")
+        return tr.lift(names)
     raise GraphBreak(breaks.C_FUNCTION, "dir()")
 
 
@@ -282,6 +305,13 @@ def locals_(tr: Tracer) -> Value:
         if value is not None:
             entries[name] = (ConstValue(name), value)
     return DictValue(entries)
+
+
+@handles(sys.getrecursionlimit)
+def recursion_limit(tr: Tracer) -> Value:
+    """While it traces, the tracer has a limit of its own."""
+    tr.guards.add(Returns(Const(sys.getrecursionlimit, "sys.getrecursionlimit"), tr.recursion_limit))
+    return ConstValue(tr.recursion_limit)
 
 
 @handles(sys.intern)

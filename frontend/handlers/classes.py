@@ -19,6 +19,7 @@ from ..values.constants import ConstValue, SymValue
 from ..values.containers.deques import DequeValue
 from ..values.containers.iterators import CountIterator, EnumerateIterator, MapIterator, ZipIterator
 from ..values.containers.mappings import DictValue
+from ..values.containers.proxies import ProxyValue
 from ..values.containers.sequences import ListValue, SliceValue, TupleValue
 from ..values.containers.sets import SetValue, make_set
 from ..values.descriptors import MethodValue
@@ -190,7 +191,10 @@ def method(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 
 @constructs(types.MappingProxyType)
 def mapping_proxy(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
-    return args[0]  # read-only, so the mapping itself does
+    mapping = args[0].mapping if isinstance(args[0], ProxyValue) else args[0]
+    if not isinstance(mapping, DictValue):
+        raise GraphBreak(breaks.OPERATION, f"a mappingproxy of {mapping.describe()}")
+    return ProxyValue(mapping)
 
 
 @constructs(property, staticmethod, classmethod, functools.cached_property)

@@ -85,12 +85,19 @@ for _function, _symbolic in ti.symbolic_math().items():
 # --- the least and the greatest -----------------------------------------------------------------------------------
 
 
+def _is_algebraic(value: Value) -> bool:
+    """Whether a float may be compared by algebra, which knows no nan and no sign of zero."""
+    return isinstance(value, SymValue) or (math.isfinite(value.real()) and value.real() != 0)
+
+
 def _extreme(builtin: Any, symbolic: Any) -> None:
     def numbers(values: list[Value]) -> bool:
         kinds = {value.pytype() for value in values}
         return len(kinds) == 1 and kinds <= {int, float} and any(isinstance(value, SymValue) for value in values)
 
     def of_numbers(tr: Tracer, values: list[Value]) -> Value:
+        if values[0].pytype() is float and not all(map(_is_algebraic, values)):
+            return tr.fold(builtin, [value.const(tr) for value in values], {})
         found = values[0]
         for value in values[1:]:
             found = tr.emit("call_function", symbolic, [found, value], {}) if value is not found else found

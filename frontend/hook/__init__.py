@@ -8,6 +8,7 @@ In the order in which a frame passes through:
 * ``eager_policy``: what is left to eager, because it has too little to compute for a graph.
 * ``entries``: what the hook in C is told, and what it keeps of a captured frame.
 * ``session``: what equal ``compile()`` calls share, and the record of what ran under one compiled callable.
+* ``calls``: which calls ran compiled code, which ran in eager, and why.
 * ``thread_state``: what each thread is doing, and the lock under which frames are captured.
 * ``interrupts``: Ctrl-C, kept until nothing is half done.
 """

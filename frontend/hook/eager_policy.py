@@ -90,6 +90,7 @@ class LeftToEager(Exception):
             f"it has {operators} operator(s) {where}: a graph with fewer than {FEW} saves less than it costs"
         )
         self.always = always
+        self.operators = operators
 
 
 def check(tr: Tracer, asked_for: bool) -> None:

@@ -60,6 +60,21 @@ def _never(frame_locals: dict) -> bool:
     return False
 
 
+def _counting(check: Callable[[dict], bool], captured: Captured, owner: Callable[[], Any]) -> Callable[[dict], bool]:
+    """``check`` for an entry whose frame runs in eager, which counts the calls that it lets through."""
+    frame, reason = captured.frame, captured.in_eager
+
+    def counting(frame_locals: dict) -> bool:
+        if not check(frame_locals):
+            return False
+        record = owner()
+        if record is not None:
+            record.note_calls(frame, reason)
+        return True
+
+    return counting
+
+
 _REFUSES = GuardManager(_never)
 
 
@@ -68,7 +83,10 @@ class _GuardedCode:
         assert captured.guards is not None
         assert captured.code is not None
         self.code = captured.code
-        self.guard_manager = GuardManager(_never if once else check_of(captured.guards, owner))
+        check = check_of(captured.guards, owner)
+        if captured.in_eager and captured.graph is None:  # no graph counts its calls
+            check = _counting(check, captured, owner)
+        self.guard_manager = GuardManager(_never if once else check)
         self.compile_id = None
         self.trace_annotation = f"torchmux {captured.code.co_name}"
 

@@ -13,7 +13,7 @@ import torch
 from torchmux import torch_internals as ti
 from torchmux.config import config
 from torchmux.registry import resolve
-from torchmux.registry.errors import TorchmuxError, Unsupported
+from torchmux.registry.errors import FallbackRefused, TorchmuxError, Unsupported
 
 from .. import breaks, logs
 from ..breaks import GraphBreak
@@ -24,6 +24,7 @@ from ..marks.function_marks import runs_in_eager
 from ..marks.stance import state as stance_state
 from ..values.base import Raised
 from . import interrupts, library
+from .calls import DISABLED, GENERATOR, LEFT_TO_EAGER
 from .eager_policy import LeftToEager
 from .entries import SKIP_CALL, SKIP_CALLEES, SKIP_CODE, SKIP_FRAME, Decision
 from .recompiles import has_tensors, reached, refusal, sizes_only
@@ -50,6 +51,7 @@ def decide(session: Session | None, frame: Any) -> Decision:
     elif library.is_library(code.co_filename) and not library.was_asked_for(code):
         return SKIP_CALLEES if library.is_quiet(code.co_filename) else SKIP_CODE
     if code.co_flags & _GENERATOR_LIKE or runs_in_eager(code):
+        _note_uncaptured(frame)
         return SKIP_FRAME
     if any(getattr(callback, "__code__", None) is code for callback in gc.callbacks):
         return SKIP_CALLEES  # called by the garbage collector, wherever the program happens to be
@@ -69,10 +71,10 @@ def decide(session: Session | None, frame: Any) -> Decision:
 def _convert(session: Session, frame: Any, record: Any) -> Decision:
     code = frame.f_code
     state = session.state(code)
-    if state.runs_eager or config.disable:
-        return SKIP_FRAME
     stance = stance_state.current.name
-    if stance in ("force_eager", "eager_on_recompile"):
+    if (reason := _eager_reason(state, stance)) is not None:
+        if isinstance(record, Record):
+            record.note_eager(code, reason, state.eager_operators)
         return SKIP_FRAME
     reason = ""
     if state.entries:
@@ -85,10 +87,12 @@ def _convert(session: Session, frame: Any, record: Any) -> Decision:
     if stance == "fail_on_recompile" and has_tensors(frame.f_locals):
         raise refusal(code, reason)
     if (limit := reached(state, code)) is not None:
-        return _limit_reached(session, state, code, limit, reason)
+        return _limit_reached(session, state, code, limit, reason, record)
     if stance.endswith("eager_then_compile") and not state.called and not state.entries:
         state.called = True
         if stance == "eager_then_compile":
+            if isinstance(record, Record):
+                record.note_eager(code, _STANCE.format(stance))
             sizes_only(session, state, frame)
             return SKIP_CALL
         return _first_with_aot_eager(session, state, frame, record)
@@ -117,8 +121,10 @@ def _captured(session: Session, state: CodeState, frame: Any, record: Any, compi
     except LeftToEager as little:
         state.failures += 1
         state.runs_eager = little.always or state.failures >= _MAX_FAILURES
+        state.eager_reason, state.eager_operators = LEFT_TO_EAGER, little.operators
         logs.emit("graph_breaks", f"{logs.place(code)} runs in eager", str(little))
         if isinstance(record, Record):
+            record.note_eager(code, LEFT_TO_EAGER, little.operators)
             record.left_to_eager.setdefault(f"{logs.place(code)}: {little}")
         return SKIP_FRAME
     except GraphBreak as stop:
@@ -131,8 +137,10 @@ def _captured(session: Session, state: CodeState, frame: Any, record: Any, compi
         record.breaks.setdefault(captured.broke)
     if captured.graph is None and captured.broke is None and not session.fullgraph:
         return SKIP_CALL  # no operator in it or in what it calls: nothing to gain
+    if isinstance(record, Record) and captured.in_eager and captured.graph is None:
+        record.note_calls(captured.frame, captured.in_eager)  # this call; the hook's check counts those that follow
     if isinstance(record, Record) and captured.graph is not None:
-        record.setdefault(captured)
+        record.setdefault(captured, [0])
     return captured
 
 
@@ -141,13 +149,34 @@ def _first_with_aot_eager(session: Session, state: CodeState, frame: Any, record
     return captured if isinstance(captured, Decision) else session.keep(captured, once=True)
 
 
+_STANCE = "the stance {!r}"
+
+
+def _eager_reason(state: CodeState, stance: str) -> str | None:
+    """Why a call that no compiled code fits runs in eager without another attempt, if so."""
+    if state.runs_eager:
+        return state.eager_reason
+    if config.disable:
+        return "torchmux.config.disable"
+    return _STANCE.format(stance) if stance in ("force_eager", "eager_on_recompile") else None
+
+
+def _note_uncaptured(frame: Any) -> None:
+    """Count a frame that is never captured, if it has tensors to compute with."""
+    record, code = this_thread.owner, frame.f_code
+    if isinstance(record, Record) and not this_thread.converting and has_tensors(frame.f_locals):
+        record.note_eager(code, DISABLED if runs_in_eager(code) else GENERATOR)
+
+
 def _recompile_reason(state: CodeState, frame: Any) -> str:
     locals_ = frame.f_locals
     reasons = [entry.guards.why_not(locals_) for entry in reversed(state.entries) if entry.guards is not None]
     return reasons[0] if reasons else "?"
 
 
-def _limit_reached(session: Session, state: CodeState, code: types.CodeType, limit: str, reason: str) -> Decision:
+def _limit_reached(
+    session: Session, state: CodeState, code: types.CodeType, limit: str, reason: str, record: Any
+) -> Decision:
     failed = f"the guard that failed last: {reason}" if reason else "in this process, under another compile() call"
     message = (
         f"{logs.place(code)} was compiled {getattr(config, limit)} times, which reaches torchmux.config.{limit}; "
@@ -156,7 +185,14 @@ def _limit_reached(session: Session, state: CodeState, code: types.CodeType, lim
     )
     if session.fullgraph or config.fail_on_recompile_limit_hit:
         raise Unsupported(message.replace(" New calls run in eager.", ""))
-    state.runs_eager = True
+    if session.strict:
+        raise FallbackRefused(
+            f"strict={session.strict!r}, but this call would run in eager: "
+            + message.replace(" New calls run in eager.", "")
+        )
+    state.runs_eager, state.eager_reason = True, f"{limit} reached"
+    if isinstance(record, Record):
+        record.note_eager(code, state.eager_reason)
     if not state.entries or any(entry.graph is not None for entry in state.entries):  # else nothing is lost
         log.warning(message)
     return SKIP_FRAME
@@ -171,12 +207,14 @@ def _whole_frame_break(
 ) -> Decision:
     """Nothing of the frame was captured: it runs in eager, and the functions it calls are captured separately."""
     entry = breaks.record(stop, whole_frame=True)
+    state.eager_reason, state.eager_operators = f"nothing of it could be captured ({stop.kind})", None
     if stop.kind not in _USER_ERRORS:
         state.failures += 1
         state.runs_eager = stop.kind == breaks.INTERNAL or state.failures >= _MAX_FAILURES
     logs.emit("graph_breaks", f"{code.co_qualname} runs in eager", entry.message())
     if isinstance(record, Record):
         record.breaks.setdefault(entry)
+        record.note_eager(code, state.eager_reason)
     if stop.only_now:
         return SKIP_CALL
     if session.fullgraph or stop.is_error:

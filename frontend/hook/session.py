@@ -12,12 +12,14 @@ import torch
 
 from torchmux import torch_internals as ti
 from torchmux.registry import resolve
+from torchmux.registry.report import Strict
 
 from ..breaks import BreakRecord
 from ..bytecode.identity import CodeMap
 from ..capture.backend_call import compile_graph_with
 from ..capture.captured import Captured, CodeState
 from . import entries
+from .calls import EagerCalls, Frame, frame_of
 from .recompiles import note_state
 from .thread_state import shared, this_thread
 
@@ -25,8 +27,12 @@ Decide = Callable[["Session | None", Any], entries.Decision]
 """Answers the C hook about a frame that runs under a session, if that is still there."""
 
 
-class Record(dict[Any, None]):
-    """What ran under one compiled callable: its captures, in order, its breaks and recompilations."""
+class Record(dict[Any, list[int]]):
+    """What ran under one compiled callable: how often its captures ran, in order, its breaks and recompilations.
+
+    ``calls`` counts the calls of the callable itself, ``eager`` those of frames that ran in eager, by frame and reason.
+    What is counted in each call is a list of one number, whose item is changed in a third of the time of an attribute.
+    """
 
     def __init__(self, compiled: Any = None) -> None:
         super().__init__()
@@ -35,7 +41,22 @@ class Record(dict[Any, None]):
         self.breaks: dict[BreakRecord, None] = {}
         self.recompiles: list[str] = []
         self.left_to_eager: dict[str, None] = {}
+        self.calls = [0]
+        self.eager: dict[tuple[Frame, str], EagerCalls] = {}
         self.must_raise: BaseException | None = None  # at the end of the call, or earlier
+
+    def __missing__(self, captured: Any) -> list[int]:
+        return self.setdefault(captured, [0])
+
+    def note_eager(self, code: types.CodeType, reason: str, operators: int | None = None) -> None:
+        """Count a call of ``code`` that runs in eager."""
+        self.note_calls(frame_of(code), reason).operators = operators
+
+    def note_calls(self, frame: Frame, reason: str) -> EagerCalls:
+        """As :meth:`note_eager`, for a frame whose operators nobody has counted."""
+        found = self.eager.setdefault((frame, reason), EagerCalls())
+        found.calls += 1
+        return found
 
 
 def running_record() -> Record | None:
@@ -82,12 +103,14 @@ class Session:
         fullgraph: bool,
         dynamic: bool | None,
         guard_filter: Callable | None = None,
+        strict: Strict = False,
         asked: str = "fullgraph=True",
     ) -> None:
         self.compile_graph = compile_graph
         self.fullgraph = fullgraph
         self.dynamic = dynamic
         self.guard_filter = guard_filter
+        self.strict = strict  # whether a call must not run in eager for a limit
         self.asked = asked  # how the user said "fullgraph", for messages
         self.frozen = False  # what is compiled is all there will be
         self.states = CodeMap()

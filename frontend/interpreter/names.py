@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+import importlib.util
+import sys
+from typing import TYPE_CHECKING, Any
 
 from ..breaks import INSTRUCTION, GraphBreak
 from ..bytecode.normalize import MovedCell
+from ..guards.kinds.objects import NotInDict
+from ..guards.sources import Const, Item
 from ..values.base import NULL, Raised
 from ..values.cells import CellValue
 from ..values.local_classes import BuildClassValue
 from ..values.supers import SuperValue
 from .frame import Frame, op
+
+if TYPE_CHECKING:
+    from ..trace.tracer import Tracer
 
 
 def _unbound(frame: Frame, name: str) -> Raised:
@@ -150,8 +157,25 @@ def import_name(frame: Frame, ins: Any) -> None:
             ins.arg, {"__package__": package, "__name__": package}, None, from_list.const(tr) or (), level.const(tr)
         )
     except ImportError as error:
+        _guard_imported(tr, _absolute(ins.arg, level.const(tr), package))
         raise Raised(tr.exception(error)) from None
+    full = _absolute(ins.arg, level.const(tr), package)
+    _guard_imported(tr, full)
+    _guard_imported(tr, module.__name__)
     frame.push(tr.wrap(module, None))
+
+
+def _absolute(name: str, level: int, package: str) -> str:
+    return importlib.util.resolve_name("." * level + name, package) if level else name
+
+
+def _guard_imported(tr: Tracer, name: str) -> None:
+    """An import statement goes on finding what is in ``sys.modules`` under a name, or nothing."""
+    modules = Const(sys.modules, "sys.modules")
+    if name in sys.modules:
+        tr.guards.is_object(Item(modules, name), sys.modules[name])
+    else:
+        tr.guards.add(NotInDict(modules, name, "module "))
 
 
 @op("IMPORT_FROM")
@@ -162,7 +186,9 @@ def import_from(frame: Frame, ins: Any) -> None:
     except Raised:
         full = f"{module.real().__name__}.{ins.arg}"
         try:
-            frame.push(frame.tr.wrap(importlib.import_module(full), None))
+            found = importlib.import_module(full)
+            _guard_imported(frame.tr, full)
+            frame.push(frame.tr.wrap(found, None))
         except ImportError:
             message = f"cannot import name {ins.arg!r} from {module.real().__name__!r}"
             raise Raised(frame.tr.make_exception(ImportError, message)) from None

@@ -15,12 +15,15 @@ from typing import Any, NoReturn
 import torch
 
 from torchmux import torch_internals as ti
+from torchmux.registry.names import class_with_article
 
 from .. import breaks
 from ..breaks import GraphBreak
 from ..bytecode.identity import CodeMap
 from ..handlers import classify
 from ..handlers.table import constructs, handles
+from ..hook.calls import DISABLED, Frame
+from ..hook.thread_state import this_thread
 from ..polyfills import contexts
 from ..unwrap import original_of
 from ..values.base import Value
@@ -62,6 +65,8 @@ def disable(fn: Any = None, *, reason: str = "", recursive: bool = True) -> Any:
         @functools.wraps(fn)
         def disabled(*args: Any, **kwargs: Any) -> Any:
             previous = ti.set_eval_frame(None)
+            if previous is not None and this_thread.owner is not None:
+                this_thread.owner.note_calls(Frame(getattr(fn, "__qualname__", type(fn).__qualname__), ""), DISABLED)
             try:
                 return fn(*args, **kwargs)
             finally:
@@ -70,7 +75,7 @@ def disable(fn: Any = None, *, reason: str = "", recursive: bool = True) -> Any:
     else:
         code = getattr(inspect.unwrap(fn), "__code__", None)
         if code is None:
-            raise TypeError(f"disable(recursive=False) takes a Python function, not a {type(fn).__name__}")
+            raise TypeError(f"disable(recursive=False) takes a Python function, not {class_with_article(fn)}")
         _eager_code.set(code, True)
 
         @functools.wraps(fn)
@@ -108,7 +113,7 @@ def is_exporting() -> bool:
 
 def check_callable(fn: Any, name: str) -> None:
     if not callable(fn):
-        raise TypeError(f"{name}() takes a callable, not a {type(fn).__name__}")
+        raise TypeError(f"{name}() takes a callable, not {class_with_article(fn)}")
 
 
 def _each(fn: Any, name: str, mark: Callable[[Any], None]) -> Any:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from torchmux.registry import resolve
+from torchmux.wording import require, shown
 
 from .. import breaks
 from ..breaks import GraphBreak
@@ -58,10 +59,13 @@ class set_stance:
     """
 
     def __init__(self, stance: str = "default", *, force_backend: Any = None) -> None:
+        require(stance, (str,), "set_stance(): the stance")
         if stance not in STANCES:
-            near = difflib.get_close_matches(str(stance), STANCES, n=1)
+            near = difflib.get_close_matches(stance[:100], STANCES, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"set_stance: there is no stance {stance!r}.{hint} The stances are: {', '.join(STANCES)}.")
+            raise ValueError(
+                f"set_stance: there is no stance {shown(stance)}.{hint} The stances are: {', '.join(STANCES)}."
+            )
         if force_backend is not None:
             if stance != "default":
                 raise ValueError(f"set_stance: force_backend works only with the stance 'default', not with {stance!r}")

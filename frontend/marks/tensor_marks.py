@@ -8,6 +8,9 @@ from typing import Any
 
 import torch
 
+from torchmux.registry.names import class_with_article
+from torchmux.wording import require
+
 _ATTRIBUTE = "_torchmux_marks"
 
 DYNAMIC, WEAK, STATIC, UNBACKED = "dynamic", "weak", "static", "unbacked"
@@ -25,11 +28,14 @@ class Mark:
 
 def _mark(tensor: torch.Tensor, index: Any, mark: Mark, function: str) -> None:
     if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"{function}() takes a tensor, not a {type(tensor).__name__}")
+        raise TypeError(f"{function}() takes a tensor, not {class_with_article(tensor)}")
+    marks = dict(tensor.__dict__.get(_ATTRIBUTE, ()))
+    for bound in (mark.low, mark.high):
+        require(bound, (int, type(None)), f"{function}(): min or max")
     if mark.low is not None and mark.high is not None and mark.low > mark.high:
         raise ValueError(f"{function}: min={mark.low} is above max={mark.high}")
-    marks = dict(tensor.__dict__.get(_ATTRIBUTE, ()))
     for each in index if isinstance(index, Iterable) else [index]:
+        require(each, (int,), f"{function}(): a dimension")
         if not -tensor.dim() <= each < tensor.dim():
             raise IndexError(f"{function}: dimension {each} of a tensor with {tensor.dim()} dimensions")
         marks[each % tensor.dim()] = mark
@@ -65,7 +71,8 @@ def mark_unbacked(tensor: torch.Tensor, index: Any, *, min: int | None = None, m
 
 def mark_static(tensor: torch.Tensor, index: Any = None) -> None:
     """Keep dimension ``index`` (or each of several, or all of them) a constant, whatever ``dynamic`` says."""
-    _mark(tensor, range(tensor.dim()) if index is None else index, Mark(STATIC), "mark_static")
+    everywhere = range(tensor.dim()) if isinstance(tensor, torch.Tensor) else ()
+    _mark(tensor, everywhere if index is None else index, Mark(STATIC), "mark_static")
 
 
 def marks_of(tensor: torch.Tensor) -> dict[int, Mark]:

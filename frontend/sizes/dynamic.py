@@ -83,7 +83,7 @@ class DynamicDims:
         previous = self.seen.get(key, number)
         changed = previous != number or type(previous) is not type(number)
         self.seen[key] = None if changed else number
-        if type(number) is float and (source.words() in self.fixed or not math.isfinite(number)):
+        if type(number) is float and (source.words() in self.fixed or not math.isfinite(number) or not number):
             return False
         if type(number) is int and not -_INT64 <= number < _INT64:
             return False

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import enum
+import math
 import operator
 import types
 from collections.abc import Callable
@@ -18,6 +20,7 @@ from ..values.base import MISSING, Raised, Value
 from ..values.constants import ConstValue, SymValue, operand, sym_result
 from ..values.containers.deques import DequeValue
 from ..values.containers.mappings import DictValue, DictViewValue
+from ..values.containers.proxies import ProxyValue
 from ..values.containers.sequences import ListValue, RangeValue, SequenceValue, SliceValue, TupleValue
 from ..values.containers.sets import SetValue
 from ..values.exceptions import ExceptionValue
@@ -37,6 +40,11 @@ def _plain_number(value: Value) -> Value:
     if isinstance(value, ConstValue) and type(value.value) not in (int, float, bool):
         return ConstValue(int(value.value) if isinstance(value.value, int) else float(value.value))
     return value
+
+
+def _behind_proxy(value: Value) -> Value:
+    """What is compared and merged for a ``MappingProxyType``: its mapping."""
+    return value.mapping if isinstance(value, ProxyValue) else value
 
 
 class Operators(Tracer):
@@ -75,6 +83,8 @@ class Operators(Tracer):
         ):
             return None
         left, right = _plain_number(left), _plain_number(right)
+        if not all(isinstance(v, SymValue) or math.isfinite(v.real()) for v in (left, right)):
+            return self.fold(function, [left.const(self), right.const(self)], {})  # algebra knows no nan
         if not self._is_defined(function, right):
             return self.fold(function, [left.const(self), right.const(self)], {})  # raises what Python raises
         a, b = left.fake(self), right.fake(self)
@@ -88,6 +98,8 @@ class Operators(Tracer):
             return self.fold(function, [left.const(self), right.const(self)], {})
         if not isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return ConstValue(result)
+        if result.node.expr.is_number and isinstance(result, torch.SymFloat):  # which may be zero, with a sign
+            return self.fold(function, [left.const(self), right.const(self)], {})
         if result.node.expr.is_number:
             return sym_result(self, result, None)
         node = self.create_node("call_function", function, (left.arg(self), right.arg(self)), {})
@@ -105,6 +117,7 @@ class Operators(Tracer):
         return True
 
     def _containers(self, symbol: str, left: Value, right: Value) -> Value | None:
+        left, right = _behind_proxy(left), _behind_proxy(right)
         if symbol == "+" and isinstance(left, SequenceValue) and isinstance(right, SequenceValue):
             if isinstance(left, ListValue) and isinstance(right, ListValue):
                 return ListValue([*left.items(self), *right.items(self)])
@@ -273,7 +286,9 @@ class Operators(Tracer):
                     if not _is_not_implemented(result):
                         return result
         if symbol == "!=" and any(
-            isinstance(v, ObjectValue) and isinstance(self.static_lookup(v.cls, "__eq__"), types.FunctionType)
+            isinstance(v, ObjectValue)
+            and isinstance(self.static_lookup(v.cls, "__eq__"), types.FunctionType)
+            and self.static_lookup(v.cls, "__ne__") is object.__ne__
             for v in (left, right)
         ):
             return ConstValue(not self._rich_compare("==", "__eq__", "__eq__", left, right).truth(self))
@@ -289,6 +304,7 @@ class Operators(Tracer):
 
     def equal(self, left: Value, right: Value) -> bool:
         """``bool(left == right)`` with the identity shortcut of container comparisons."""
+        left, right = _behind_proxy(left), _behind_proxy(right)
         if left is right:
             return True
         if isinstance(left, (TensorValue, ObjectValue)) or isinstance(right, (TensorValue, ObjectValue)):
@@ -319,6 +335,8 @@ class Operators(Tracer):
             return all(self.equal(getattr(left, n), getattr(right, n)) for n in ("start", "stop", "step"))
         if left.is_const() and right.is_const():
             return bool(left.const(self) == right.const(self))
+        if left.pytype() is right.pytype() is types.FunctionType:
+            return self.is_same(left, right)
         a, b = left.real(), right.real()
         if a is not MISSING and b is not MISSING:
             return bool(a == b) if not isinstance(a, torch.nn.Module) else a is b
@@ -351,6 +369,9 @@ class Operators(Tracer):
                 return True
             # equal numbers and strings may or may not be one object in the running program
             return type(a) is type(b) and isinstance(a, (int, str)) and a == b and not isinstance(a, bool)
+        if isinstance(left, (ConstValue, SymValue)) and isinstance(right, (ConstValue, SymValue)):
+            same = left.pytype() is right.pytype() is int  # the same goes for a number that has become symbolic
+            return same and self.compare("==", left, right).truth(self)
         if isinstance(left, TensorValue) and isinstance(right, TensorValue):
             if may_be_one(left.node, right.node):
                 raise GraphBreak(breaks.OPERATION, f"whether {left.describe()} is {right.describe()}")
@@ -379,7 +400,11 @@ class Operators(Tracer):
         ):
             return isinstance(value.example, cls)
         try:
-            found = issubclass(own, cls)
+            if type(cls).__instancecheck__ is type.__instancecheck__:  # its metaclass has no say, but in issubclass
+                self.guard_bases(own)
+                found = cls in own.__mro__
+            else:
+                found = self.is_subclass(own, cls)
         except TypeError as error:
             raise Raised(self.exception(error)) from None
         if not found and isinstance(value, ObjectValue):
@@ -424,7 +449,10 @@ class Operators(Tracer):
 def _text_arg(tr: Tracer, value: Value) -> Any:
     """The object whose text is wanted; containers of constants count."""
     real = value.real()
-    if isinstance(real, (type, types.FunctionType, types.ModuleType)):
+    if isinstance(real, (type, types.FunctionType, types.ModuleType, enum.Enum)):
+        if isinstance(real, (type, enum.Enum)):
+            tr.guard_text(real, repr, repr(real), "prints as before")
+            tr.guard_text(real, str, str(real), "prints as before")
         return real
     if isinstance(value, (SequenceValue, DictValue, SetValue)) and value.pytype() in (
         list,

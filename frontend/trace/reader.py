@@ -15,6 +15,7 @@ import threading
 import types
 import typing
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,10 @@ import torch
 from .. import breaks
 from ..breaks import GraphBreak
 from ..guards.guards import GuardSet
-from ..guards.kinds.classes import ClassMethodIs, NotInClasses
+from ..guards.kinds.classes import ClassFinds, ClassMethodIs, DerivesAsBefore, IsSubclass, NotInClasses
 from ..guards.kinds.containers import RawLength
 from ..guards.kinds.equality import BuiltinPartEquals
-from ..guards.kinds.functions import MethodNameIs
+from ..guards.kinds.functions import FunctionGives, MethodNameIs
 from ..guards.kinds.modules import NoGlobalHooks
 from ..guards.kinds.objects import AttributeIs, NoAttribute, NotInDict
 from ..guards.sources import Attr, Cell, CellContents, Const, Global, RawItem, Source
@@ -41,6 +42,7 @@ from ..values.constants import CONST_TYPES, ConstValue
 from ..values.containers.deques import wrap_deque
 from ..values.containers.iterators import wrap_iterator
 from ..values.containers.mappings import wrap_dict
+from ..values.containers.proxies import wrap_proxy
 from ..values.containers.sequences import (
     ListValue,
     RangeValue,
@@ -61,6 +63,7 @@ from ..values.tensors import TensorValue
 from .tracer import ActiveFrame, Tracer
 
 _MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
+_TUPLE_METHODS = ("__len__", "__getitem__", "__iter__", "__contains__", "__eq__", "__bool__", "__add__", "__hash__")
 _DATA_DESCRIPTOR: dict[type, bool] = {}
 _STATIC: dict[tuple[type, str], Any] = {}
 _C_FUNCTIONS = (
@@ -144,7 +147,7 @@ class Reader(Tracer):
             return wrap_module(self, obj, source)
         if cls is list:
             return wrap_list(self, obj, source)
-        if cls is tuple or cls is torch.Size or (isinstance(obj, tuple) and hasattr(cls, "_fields")):
+        if cls is tuple or cls is torch.Size or (isinstance(obj, tuple) and self._is_plain_namedtuple(cls)):
             return wrap_tuple(self, obj, source)
         if cls in _MAPPINGS:
             return wrap_dict(self, obj, source)
@@ -154,6 +157,15 @@ class Reader(Tracer):
             self._identity(obj, source)
             return ConstValue(obj, source)
         return self._wrap_rare(obj, cls, source)
+
+    def _is_plain_namedtuple(self, cls: type) -> bool:
+        """Whether a class is that of a named tuple, which does as tuples do."""
+        if not hasattr(cls, "_fields"):
+            return False
+        found = {name: self.static_lookup(cls, name) for name in _TUPLE_METHODS}
+        for name, raw in found.items():
+            self.guard_lookup(cls, name, raw)
+        return not any(isinstance(raw, types.FunctionType) for raw in found.values())
 
     def _wrap_rare(self, obj: Any, cls: type, source: Source | None) -> Value:
         if cls is types.MethodType:
@@ -195,8 +207,7 @@ class Reader(Tracer):
         if cls is types.MappingProxyType:
             if source is not None:
                 self.guards.type_is(source, cls)
-            inner = dict(obj)
-            return wrap_dict(self, inner, None)
+            return wrap_proxy(self, obj, source)
         if cls in (type({}.keys()), type({}.values()), type({}.items())):
             raise GraphBreak(
                 breaks.OPERATION,
@@ -309,12 +320,16 @@ class Reader(Tracer):
         return self.wrap(obj, source)
 
     def wrap_key(self, key: Any, source: Source | None) -> Value:
-        """A dictionary key: it is guarded with the dictionary, not here."""
-        if type(key) in CONST_TYPES or isinstance(key, enum.Enum):
-            return ConstValue(key)
-        if isinstance(key, tuple) and type(key) is tuple:
-            return TupleValue([self.wrap_key(k, None) for k in key])
-        return self.wrap(key, source)
+        """A dictionary key: a constant is guarded with the dictionary, an object as what its path leads to."""
+        if not self.is_fixed_key(key):
+            return self.wrap(key, source)
+        return TupleValue([self.wrap_key(k, None) for k in key]) if type(key) is tuple else ConstValue(key)
+
+    def is_fixed_key(self, key: Any) -> bool:
+        """Whether a key is a constant, or a tuple of constants."""
+        if type(key) is tuple:
+            return all(map(self.is_fixed_key, key))
+        return type(key) in CONST_TYPES or isinstance(key, enum.Enum)
 
     def wrap_storage(self, obj: Any, source: Source | None) -> Value | None:
         """The builtin contents of an existing object whose class derives from a builtin class."""
@@ -441,14 +456,44 @@ class Reader(Tracer):
             self.guards.add(NoAttribute(source, name))
         elif raw is MISSING:  # its metaclass has one
             self.guards.add(NotInClasses(source, name))
-        elif isinstance(raw, (classmethod, types.FunctionType)) or getattr(cls, name, None) is raw:
+        elif isinstance(raw, (classmethod, types.FunctionType)) and type(cls) is type:
             self.guard_class_attribute(cls, name, raw)
+        else:
+            self.guards.add(ClassFinds(source, name, raw))
         self._global_guards.add((id(cls), name))
+
+    def guard_text(self, obj: Any, function: Callable, result: Any, what: str) -> None:
+        """A function of ours or a builtin one goes on giving this result for a class, a function or a module."""
+        cls = obj if isinstance(obj, type) else type(obj)
+        if isinstance(obj, types.ModuleType) or not classify.is_settled(str(cls.__module__)):
+            name = getattr(obj, "__qualname__", type(obj).__name__)
+            self.guards.add(FunctionGives(Const(obj, name), function, result, what))
+
+    def is_settled_class(self, cls: type) -> bool:
+        return classify.is_settled(str(cls.__module__))
+
+    def guard_bases(self, cls: type) -> None:
+        """The class must go on deriving from the same classes."""
+        if classify.is_settled(str(cls.__module__)) or (id(cls), "__mro__") in self._global_guards:
+            return
+        self._global_guards.add((id(cls), "__mro__"))
+        self.guards.add(DerivesAsBefore(Const(cls, cls.__qualname__), cls.__mro__))
+
+    def is_subclass(self, cls: type, other: Any) -> bool:
+        """``issubclass``, guarded; a metaclass may answer by itself, as abstract base classes do."""
+        found = issubclass(cls, other)
+        if cls is other or (classify.is_settled(str(cls.__module__)) and type(other) is type):
+            return found
+        if type(other) is type:
+            self.guard_bases(cls)
+        elif not (classify.is_settled(str(cls.__module__)) and classify.is_settled(str(other.__module__))):
+            self.guards.add(IsSubclass(Const(cls, cls.__qualname__), other, found))
+        return found
 
     def identity_matters(self, *values: Value) -> None:
         """The trace continues as if these objects differed from all others that it has seen."""
         for value in values:
-            if value.source is None or isinstance(value, RealValue):
+            if value.source is None or (isinstance(value, RealValue) and not isinstance(value, WeakrefValue)):
                 continue  # new, or guarded by identity anyway
             if isinstance(value, FunctionValue):
                 self.guards.is_object(value.source, value.fn)
@@ -495,6 +540,12 @@ class Reader(Tracer):
             if self.in_polyfill(frame.code):
                 return self.wrap(obj, None)
             return self.wrap_global(obj, Global(namespace, name))
+        if namespace.get("__builtins__", builtins) not in (builtins, builtins.__dict__):
+            raise GraphBreak(breaks.OPERATION, f"{name!r} of a function with builtins of its own")
+        if not self.in_polyfill(frame.code) and (id(namespace), "__builtins__") not in self._global_guards:
+            self._global_guards.add((id(namespace), "__builtins__"))
+            if "__builtins__" in namespace:  # a module, or its dictionary
+                self.guards.is_object(Global(namespace, "__builtins__"), namespace["__builtins__"])
         found = getattr(builtins, name, MISSING)
         if found is MISSING:
             raise Raised(self.make_exception(NameError, f"name {name!r} is not defined"))

@@ -33,6 +33,7 @@ from ..values.classes import ClassValue
 from ..values.constants import ConstValue
 from ..values.containers.iterators import GeneratorValue
 from ..values.containers.mappings import DictValue
+from ..values.containers.proxies import ProxyValue
 from ..values.contexts import AutocastValue, ContextValue
 from ..values.exceptions import ExceptionValue
 from ..values.functions import FunctionValue, bind
@@ -51,7 +52,10 @@ _MAX_UNROLLED = 100_000
 
 
 class Trace(GraphRecorder, Reader, Operators):
-    """The state of one attempt, made under ``assumptions``: at their ``stop``, it ends."""
+    """The state of one attempt, made under ``assumptions``: at their ``stop``, it ends.
+
+    ``recursion_limit`` is the program's own, as the tracer runs under another one.
+    """
 
     def __init__(
         self,
@@ -61,6 +65,7 @@ class Trace(GraphRecorder, Reader, Operators):
         closure: tuple[types.CellType, ...],
         dims: DynamicDims,
         assumptions: Assumptions,
+        recursion_limit: int,
     ) -> None:
         GraphRecorder.__init__(self, dims, assumptions.symbolic)
         Reader.__init__(self)
@@ -68,6 +73,7 @@ class Trace(GraphRecorder, Reader, Operators):
         self.code = code
         self.effects = Effects()
         self.frame: ActiveFrame | None = None
+        self.recursion_limit = recursion_limit
         self.step = 0
         self.step_began = 0  # with so many operators in the graph
         self.loops: dict[int, tuple[int, int]] = {}  # where a loop of the root frame begins -> step, operators there
@@ -109,6 +115,15 @@ class Trace(GraphRecorder, Reader, Operators):
                 cell.contents_source = Local(name)
                 cell.obj = types.CellType(self._arguments[name])
         return root
+
+    def let_go(self) -> None:
+        """Drop the program's objects: a trace is part of circles, and weak references tell who is alive."""
+        self._memo.clear()
+        self._keep.clear()
+        self.root.locals.clear()
+        self.root.cells.clear()
+        self.root.stack.clear()
+        self._arguments = self.frame_locals = {}
 
     # --- running ---------------------------------------------------------------------------------------------------
 
@@ -307,6 +322,8 @@ class Trace(GraphRecorder, Reader, Operators):
         """The dictionary behind a value that C code would read as one, whatever its class overrides."""
         if isinstance(value, DictValue):
             return value
+        if isinstance(value, ProxyValue):
+            return value.mapping
         if isinstance(value, InstanceDictValue):
             return value.snapshot(self)
         if isinstance(value, ObjectValue) and issubclass(value.cls, dict):

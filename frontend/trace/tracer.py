@@ -222,7 +222,10 @@ class Reading(Protocol):
         """An item of a tuple that is itself guarded by identity."""
 
     def wrap_key(self, key: Any, source: Source | None) -> Value:
-        """A key of a dictionary that is guarded with the dictionary."""
+        """A key of a dictionary or an element of a set; a constant is guarded with it."""
+
+    def is_fixed_key(self, key: Any) -> bool:
+        """Whether a key is a constant, or a tuple of constants."""
 
     def wrap_storage(self, obj: Any, source: Source | None) -> Value | None:
         """The builtin contents of an object whose class derives from a builtin class."""
@@ -262,6 +265,18 @@ class Reading(Protocol):
 
     def guard_lookup(self, cls: type, name: str, raw: Any) -> None:
         """Guard that the class goes on finding ``raw`` under the name, or nothing (MISSING)."""
+
+    def guard_text(self, obj: Any, function: Callable, result: Any, what: str) -> None:
+        """Guard what a function gives for a class, a function or a module; ``what`` says it in words."""
+
+    def is_settled_class(self, cls: type) -> bool:
+        """Whether nobody changes a class: it is the library's own."""
+
+    def guard_bases(self, cls: type) -> None:
+        """Guard which classes a class derives from."""
+
+    def is_subclass(self, cls: type, other: Any) -> bool:
+        """``issubclass``, guarded."""
 
     def guard_no_global_hooks(self, module: types.ModuleType, names: tuple[str, ...]) -> None:
         """Guard that tables of hooks in a module stay empty."""
@@ -319,6 +334,7 @@ class Running(Protocol):
     code: types.CodeType  # of the root frame
     root: ActiveFrame
     frame: ActiveFrame | None  # the innermost one
+    recursion_limit: int  # of the program
     step: int  # raw instructions of the root frame so far
     step_began: int  # with so many operators in the graph
     stop_at: int | None  # the step at which an earlier attempt broke

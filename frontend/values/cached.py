@@ -46,6 +46,11 @@ class CachedFunctionValue(BuiltinValue):
         base = self.source or Const(self.obj, self.describe())
         return tr.wrap(result, CachedResult(base, tr.keep_equal(plain), tr.keep_equal(named)))
 
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        if name in ("cache_info", "cache_clear"):
+            raise GraphBreak(C_FUNCTION, f"{name} of cached function {self.describe()}, which tracing calls too")
+        return super().getattr(tr, name)
+
     def _knows(self, plain: tuple, named: dict[str, Any]) -> bool:
         """Whether the cache has the result, so that a call runs nothing.  False if this is unknown.
 

@@ -14,7 +14,7 @@ from ..breaks import C_FUNCTION, DISABLED, OPERATION, GraphBreak
 from ..guards.kinds.objects import NoAttribute
 from ..guards.sources import Attr, Const, Referent, Source
 from .base import MISSING, Raised, Value
-from .constants import CONST_TYPES, ConstValue
+from .constants import ConstValue
 from .containers.iteration import SequenceIterator
 from .containers.mappings import DictValue
 from .containers.sequences import ListValue, TupleValue
@@ -90,12 +90,18 @@ class ClassValue(RealValue):
 
     def getattr(self, tr: Tracer, name: str) -> Value:
         cls = self.obj
-        if name in ("__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__doc__"):
+        source = Attr(self.source or Const(cls, cls.__qualname__), name)
+        if type(cls) is not type and (found := self._ahead_of_class(tr, name)) is not None:
+            return found
+        if name in ("__name__", "__qualname__", "__module__", "__doc__"):
+            value = getattr(cls, name)
+            return tr.lift(value) if tr.is_settled_class(cls) else tr.wrap(value, source)
+        if name in ("__mro__", "__bases__"):
+            tr.guard_bases(cls)  # whose order tells the bases too
             return tr.lift(getattr(cls, name))
         raw = tr.static_lookup(cls, name)
         if raw is MISSING:
             return self._from_metaclass(tr, name)
-        source = Attr(self.source or Const(cls, cls.__qualname__), name)
         if isinstance(raw, types.FunctionType):
             tr.guard_class_attribute(cls, name, raw)
             return tr.wrap(raw, None)
@@ -114,21 +120,41 @@ class ClassValue(RealValue):
             return tr.lift(getattr(cls, name))
         return tr.wrap(getattr(cls, name), source)
 
+    def _ahead_of_class(self, tr: Tracer, name: str) -> Value | None:
+        """What a metaclass of the program's gives before the class itself is asked."""
+        meta = type(self.obj)
+        lookup, raw = tr.static_lookup(meta, "__getattribute__"), tr.static_lookup(meta, name)
+        tr.guard_lookup(meta, "__getattribute__", lookup)
+        if isinstance(lookup, types.FunctionType):
+            return tr.wrap(lookup, None).call(tr, [self, ConstValue(name)], {})
+        tr.guard_lookup(meta, name, raw)
+        if raw is MISSING or not tr.is_data_descriptor(raw) or raw is type.__dict__.get(name):
+            return None
+        return self._from_metaclass(tr, name)
+
     def _from_metaclass(self, tr: Tracer, name: str) -> Value:
         meta = type(self.obj)
         raw = tr.static_lookup(meta, name)
+        if meta is not type and raw is not MISSING:
+            tr.guard_lookup(self.obj, name, tr.static_lookup(self.obj, name))
         if isinstance(raw, types.FunctionType):
             return MethodValue(tr.wrap(raw, None), self)
         if isinstance(raw, property):
             return tr.wrap(raw.fget, None).call(tr, [self], {})
         if raw is not MISSING:
             value = getattr(self.obj, name)
-            if isinstance(value, types.BuiltinMethodType) or type(value) in CONST_TYPES or callable(value):
+            if value is raw and not hasattr(type(raw), "__get__"):
+                return tr.wrap(value, Attr(Const(meta, meta.__qualname__), name))
+            if isinstance(value, types.BuiltinMethodType):
                 return tr.wrap(value, None)
             raise GraphBreak(OPERATION, f"attribute {name!r} of class {self.obj.__qualname__}")
         custom = tr.static_lookup(meta, "__getattr__")
+        if meta is not type:
+            tr.guard_lookup(meta, "__getattr__", custom)
         if isinstance(custom, types.FunctionType):
             return tr.wrap(custom, None).call(tr, [self, ConstValue(name)], {})
+        if tr.is_settled_class(self.obj):
+            tr.guards.add(NoAttribute(Const(self.obj, self.obj.__qualname__), name))
         tr.guard_lookup(self.obj, name, MISSING)
         raise Raised(tr.make_exception(AttributeError, f"type object {self.obj.__name__!r} has no attribute {name!r}"))
 
@@ -206,6 +232,8 @@ class ClassValue(RealValue):
         if isinstance(cls, enum.EnumMeta):
             return tr.fold(cls, [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()})
         meta_call = tr.static_lookup(type(cls), "__call__")
+        if type(cls) is not type:
+            tr.guard_lookup(type(cls), "__call__", meta_call)
         if not isinstance(meta_call, types.WrapperDescriptorType):
             return bind_class_attribute(tr, self, type(cls), "__call__", meta_call).call(tr, args, kwargs)
         return self.make(tr, args, kwargs)
@@ -218,6 +246,7 @@ class ClassValue(RealValue):
         if issubclass(cls, (torch.Tensor, torch.autograd.Function)):
             raise GraphBreak(OPERATION, f"creating a {cls.__qualname__} in the compiled function")
         new = tr.static_lookup(cls, "__new__")
+        tr.guard_lookup(cls, "__new__", new)
         new = new.__func__ if isinstance(new, staticmethod) else new
         if isinstance(new, types.FunctionType):
             made = tr.wrap(new, None).call(tr, [self, *args], kwargs)
@@ -225,6 +254,7 @@ class ClassValue(RealValue):
             made = allocate(tr, cls, args, kwargs)
         if cls in (made.cls if isinstance(made, ObjectValue) else made.pytype()).__mro__:
             init = tr.static_lookup(cls, "__init__")
+            tr.guard_lookup(cls, "__init__", init)
             if isinstance(init, types.FunctionType):
                 tr.guard_class_attribute(cls, "__init__", init)
                 tr.wrap(init, None).call(tr, [made, *args], kwargs)
@@ -322,8 +352,11 @@ class WeakrefValue(RealValue):
 
     __slots__ = ()
 
+    def hash_key(self, tr: Tracer) -> Any:
+        raise GraphBreak(OPERATION, f"{self.describe()} as a dictionary key, which is equal to others while it lives")
+
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return tr.wrap(self.obj(), None if self.source is None else Referent(self.source))
+        return tr.wrap(self.obj(), Referent(self.source or Const(self.obj, "weak reference")))
 
 
 class DisabledValue(RealValue):

@@ -13,6 +13,8 @@ import torch
 from torchmux import torch_internals as ti
 
 from ..breaks import C_FUNCTION, OPERATION, GraphBreak
+from ..guards.kinds.objects import NoAttribute
+from ..guards.sources import Attr, Const
 from .base import GraphValue, Raised, Value
 
 if TYPE_CHECKING:
@@ -65,7 +67,10 @@ class ConstValue(Value):
     def getattr(self, tr: Tracer, name: str) -> Value:
         value = self.value
         if isinstance(value, enum.Enum):
-            static = tr.static_lookup(type(value), name)
+            cls = type(value)
+            static = tr.static_lookup(cls, name)
+            if not tr.is_settled_class(cls):
+                return self._of_member(tr, cls, name, static)
             if isinstance(static, types.FunctionType):
                 return tr.wrap(static, None).call_method(tr, "__get__", [self], {})
             if isinstance(static, property) and isinstance(static.fget, types.FunctionType):
@@ -77,6 +82,29 @@ class ConstValue(Value):
         if isinstance(result, (types.BuiltinMethodType, types.MethodWrapperType)) and result.__self__ is value:
             return ConstMethodValue(self, name)
         return tr.lift(result)
+
+    def _of_member(self, tr: Tracer, cls: type, name: str, static: Any) -> Value:
+        """An attribute of a member of an enumeration of the program's, which is guarded like that of any object."""
+        value, path = self.value, Const(self.value, str(self.value))
+        tr.guard_lookup(cls, name, static)
+        if isinstance(static, types.FunctionType):
+            return tr.wrap(static, None).call_method(tr, "__get__", [self], {})
+        if isinstance(static, property) and isinstance(static.fget, types.FunctionType):
+            return tr.wrap(static.fget, None).call(tr, [self], {})
+        own = {"value": "_value_", "name": "_name_"}.get(name, name)
+        if static is not enum.Enum.__dict__.get(name) or static is None:
+            own = name
+        try:
+            result = getattr(value, name)
+        except AttributeError as error:
+            tr.guards.add(NoAttribute(path, name))
+            raise Raised(tr.exception(error)) from None
+        if isinstance(result, (types.BuiltinMethodType, types.MethodWrapperType)) and result.__self__ is value:
+            return ConstMethodValue(self, name)
+        if is_const_object(result):
+            tr.guards.equals(Attr(path, own), result)
+            return ConstValue(result)
+        return tr.wrap(result, Attr(path, own))
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if callable(self.value):  # a member of an enumeration
@@ -98,6 +126,10 @@ class ConstValue(Value):
         )
 
     def truth(self, tr: Tracer) -> bool:
+        cls = type(self.value)
+        if isinstance(self.value, enum.Enum) and not tr.is_settled_class(cls):
+            for name in ("__bool__", "__len__"):
+                tr.guard_lookup(cls, name, tr.static_lookup(cls, name))
         return bool(self.value)
 
     def length(self, tr: Tracer) -> Value:

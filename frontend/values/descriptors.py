@@ -38,7 +38,7 @@ class MethodValue(Value):
         return True
 
     def hash_key(self, tr: Tracer) -> Any:
-        return (self.function.hash_key(tr), self.owner.hash_key(tr))
+        return MethodValue, self.function.hash_key(tr), self.owner.hash_key(tr)  # which no tuple of the program's is
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self.function.call(tr, [self.owner, *args], kwargs)
@@ -67,6 +67,8 @@ def class_attribute(tr: Tracer, owner: Value, cls: type, name: str) -> Value | N
 
 def bind_class_attribute(tr: Tracer, owner: Value, cls: type, name: str, raw: Any) -> Value:
     """The descriptor protocol for an attribute found on a class."""
+    if hasattr(type(raw), "__get__") and not isinstance(raw, (types.FunctionType, property, classmethod)):
+        tr.guard_lookup(cls, name, raw)
     if isinstance(raw, types.FunctionType):
         tr.guard_class_attribute(cls, name, raw)
         return MethodValue(tr.wrap(raw, None), owner)

@@ -9,7 +9,7 @@ from .base import MISSING, Raised, Value
 from .builtin_methods import builtin_method
 from .constants import ConstValue
 from .containers.mappings import DictValue, pairs
-from .objects import DELETED, ObjectValue, own_namespace
+from .objects import DELETED, ObjectValue, attribute_base, own_namespace
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
@@ -58,7 +58,8 @@ class InstanceDictValue(Value):
         return DictValue({n: (ConstValue(n), self.owner.own(tr, n)) for n in self._names(tr)})
 
     def rebuild(self, out: FrameWriter) -> str:
-        return f"{out.names.const(object.__getattribute__)}({out.value(self.owner)}, '__dict__')"
+        getter = out.names.const(attribute_base(self.owner.cls).__getattribute__)
+        return f"{getter}({out.value(self.owner)}, '__dict__')"
 
     def truth(self, tr: Tracer) -> bool:
         return bool(self._names(tr))

@@ -36,6 +36,7 @@ _RANDOM = (
     "rand", "drop", "bernoulli", "normal", "uniform", "multinomial", "poisson", "exponential", "cauchy", "geometric",
     "gumbel", "attention", "rrelu",
 )  # fmt: skip
+_GETATTR, _SETATTR = nn_module.Module.__getattr__, nn_module.Module.__setattr__
 _CALL_IMPL = nn_module.Module._call_impl
 _WRAPPED_CALL_IMPL = nn_module.Module._wrapped_call_impl
 
@@ -46,9 +47,7 @@ class NNModuleValue(ObjectValue):
     __slots__ = ()
 
     def _getattr_with_fallback(self, tr: Tracer, name: str, custom: Any) -> Value:
-        if tr.static_lookup(self.cls, "__getattr__") is not torch.nn.Module.__getattr__ or isinstance(
-            custom, types.FunctionType
-        ):
+        if tr.static_lookup(self.cls, "__getattr__") is not _GETATTR or isinstance(custom, types.FunctionType):
             return super()._getattr_with_fallback(tr, name, custom)
         try:
             found = self.find(tr, name)
@@ -60,10 +59,13 @@ class NNModuleValue(ObjectValue):
             return found
         registered = self.registered(tr, name)
         if registered is not None:
+            tr.guard_class_attribute(self.cls, "__getattr__", _GETATTR)
+            tr.guard_lookup(self.cls, name, MISSING)
             return registered
         if self.source is not None:
             tr.guards.add(Unregistered(self.source, name))
         tr.guard_lookup(self.cls, name, MISSING)
+        tr.guard_class_attribute(self.cls, "__getattr__", _GETATTR)
         message = f"{self.cls.__name__!r} object has no attribute {name!r}"
         raise Raised(tr.make_exception(AttributeError, message))
 
@@ -101,7 +103,9 @@ class NNModuleValue(ObjectValue):
 
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         custom = tr.static_lookup(self.cls, "__setattr__")
-        if custom is not torch.nn.Module.__setattr__:
+        if custom is _SETATTR:
+            tr.guard_class_attribute(self.cls, "__setattr__", custom)
+        else:
             super().setattr(tr, name, value)
             return
         if issubclass(value.pytype(), (torch.nn.Parameter, torch.nn.Module)):
@@ -129,6 +133,7 @@ class NNModuleValue(ObjectValue):
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         raw_call = tr.static_lookup(self.cls, "__call__")
+        tr.guard_class_attribute(self.cls, "__call__", raw_call)
         of_fx = isinstance(self.obj, torch.fx.GraphModule) and ti.calls_forward_alone(self.obj)
         if raw_call is not _WRAPPED_CALL_IMPL and not of_fx:
             return bind_class_attribute(tr, self, self.cls, "__call__", raw_call).call(tr, args, kwargs)

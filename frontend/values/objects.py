@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -37,10 +38,18 @@ _PURE_METHODS = {
 _CLASS = object.__dict__["__class__"]
 
 
+def attribute_base(cls: type) -> Any:
+    """The builtin class that reads and stores the attributes of the objects of a class."""
+    return threading.local if issubclass(cls, threading.local) else object
+
+
 def own_namespace(obj: Any) -> dict | None:
-    """The instance's own attributes, read without running code of its class."""
+    """The instance's own attributes, read without running code of its class.
+
+    Those of a ``threading.local`` are this thread's, whose ``__init__`` runs when a thread first asks.
+    """
     try:
-        return object.__getattribute__(obj, "__dict__")
+        return attribute_base(type(obj)).__getattribute__(obj, "__dict__")
     except AttributeError:
         return None
 
@@ -111,8 +120,7 @@ class ObjectValue(Value):
 
     def getattr(self, tr: Tracer, name: str) -> Value:
         custom = tr.static_lookup(self.cls, "__getattribute__")
-        if not issubclass(self.cls, torch.nn.Module):
-            tr.guard_lookup(self.cls, "__getattribute__", custom)
+        tr.guard_lookup(self.cls, "__getattribute__", custom)
         return self._getattr_with_fallback(tr, name, custom)
 
     def _getattr_with_fallback(self, tr: Tracer, name: str, custom: Any) -> Value:
@@ -139,10 +147,14 @@ class ObjectValue(Value):
     def find(self, tr: Tracer, name: str) -> Value | None:
         """``object.__getattribute__``, with None for AttributeError."""
         raw = tr.static_lookup(self.cls, name)
+        if name == "__dict__" and attribute_base(self.cls) is threading.local:
+            return self._data_descriptor(tr, name, raw)  # whose class has nothing of that name
         if raw is not MISSING and tr.is_data_descriptor(raw):
             return self._data_descriptor(tr, name, raw)
         own = self.own(tr, name, shadows=raw is not MISSING)
         if own is not None:
+            if self.obj is not MISSING:
+                tr.guard_lookup(self.cls, name, raw)  # a property that comes later is asked first
             return own
         if raw is MISSING:
             tr.guard_lookup(self.cls, name, MISSING)
@@ -161,7 +173,7 @@ class ObjectValue(Value):
         if isinstance(raw, types.MemberDescriptorType):
             return self.own(tr, name, slot=raw)
         if name == "__doc__":
-            return tr.lift(self.cls.__doc__)
+            return tr.lift(self.cls).getattr(tr, name)
         return bind_class_attribute(tr, self, self.cls, name, raw)
 
     def own(self, tr: Tracer, name: str, slot: Any = None, shadows: bool = False) -> Value | None:
@@ -196,7 +208,7 @@ class ObjectValue(Value):
         if self.source is None:
             return None
         if self.cls.__getattribute__ is not object.__getattribute__:
-            return RawAttr(self.source, name)
+            return RawAttr(self.source, name, attribute_base(self.cls))
         return Attr(self.source, name)
 
     def _guard_absent(self, tr: Tracer, name: str, slot: Any = None) -> None:
@@ -237,7 +249,9 @@ class ObjectValue(Value):
         self.store(tr, name, value)
 
     def _accepts(self, name: str, raw: Any) -> bool:
-        return isinstance(raw, types.MemberDescriptorType) or self.cls.__dictoffset__ != 0
+        if isinstance(raw, types.MemberDescriptorType) or self.cls.__dictoffset__ != 0:
+            return True
+        return attribute_base(self.cls) is threading.local
 
     def store(self, tr: Tracer, name: str, value: Any) -> None:
         """Write the instance's own attribute, without any protocol."""
@@ -268,6 +282,7 @@ class ObjectValue(Value):
 
     def delete_plain(self, tr: Tracer, name: str) -> None:
         raw = tr.static_lookup(self.cls, name)
+        tr.guard_lookup(self.cls, name, raw)
         if isinstance(raw, property) and raw.fdel is not None:
             tr.wrap(raw.fdel, None).call(tr, [self], {})
             return
@@ -467,16 +482,17 @@ class ObjectValue(Value):
 
     def attribute_lines(self, out: FrameWriter, variable: str) -> list[str]:
         """The lines that give an object the attributes that the trace wrote."""
-        setter, lines = out.names.const(object.__setattr__), []
+        base = attribute_base(self.cls)
+        setter, deleter, lines = out.names.const(base.__setattr__), out.names.const(base.__delattr__), []
         for name, value in self.attrs.items():
             if value is DELETED:
                 if self.source is not None:
-                    lines.append(f"{out.names.const(object.__delattr__)}({variable}, {name!r})")
+                    lines.append(f"{deleter}({variable}, {name!r})")
             elif issubclass(self.cls, BaseException):
                 lines.append(f"{variable}.{name} = {out.value(value)}")
             else:
                 if name in self.moved and self.source is not None:
-                    lines.append(f"{out.names.const(object.__delattr__)}({variable}, {name!r})")
+                    lines.append(f"{deleter}({variable}, {name!r})")
                 lines.append(f"{setter}({variable}, {name!r}, {out.value(value)})")
         return lines
 

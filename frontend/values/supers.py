@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import OPERATION, GraphBreak
+from ..guards.kinds.objects import NoOwnAttribute
+from ..guards.sources import Const
 from .base import Raised, Value
 from .descriptors import MethodValue, bind_class_attribute
 
@@ -29,15 +31,19 @@ class SuperValue(Value):
         real = self.owner.real()
         on_class = isinstance(real, type) and issubclass(real, self.cls)
         mro = real.__mro__ if on_class else self.owner.pytype().__mro__
+        tr.guard_bases(mro[0])
         for cls in mro[mro.index(self.cls) + 1 :]:
             if name in cls.__dict__:
                 raw = cls.__dict__[name]
                 if on_class:
                     return self._on_class(tr, cls, name, raw)
                 return bind_class_attribute(tr, self.owner, cls, name, raw)
+            if not tr.is_settled_class(cls):
+                tr.guards.add(NoOwnAttribute(Const(cls, cls.__qualname__), name))
         raise Raised(tr.make_exception(AttributeError, f"'super' object has no attribute {name!r}"))
 
     def _on_class(self, tr: Tracer, cls: type, name: str, raw: Any) -> Value:
+        tr.guard_lookup(cls, name, raw)
         if isinstance(raw, classmethod):
             return MethodValue(tr.wrap(raw.__func__, None), self.owner)
         if isinstance(raw, staticmethod):

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import DATA_DEPENDENT_BRANCH, OPERATION, TENSOR_TO_PYTHON, TORCH_STATE, GraphBreak
-from ..guards.kinds.objects import NoOwnAttribute
+from ..guards.kinds.classes import ClassFinds
+from ..guards.kinds.objects import NoAttribute, NoOwnAttribute
 from ..guards.kinds.tensors import PropertyEquals, StorageOffset, Strides
-from ..guards.sources import Attr
-from .base import GraphValue, Raised, Value
+from ..guards.sources import Attr, Const
+from .base import MISSING, GraphValue, Raised, Value
 from .constants import ConstValue
 from .containers.iteration import SequenceIterator
 from .containers.sequences import TupleValue
+from .descriptors import bind_class_attribute
 from .scalars import READS, read_number
 from .tensor_indexing import select_symbolic
 
@@ -56,6 +58,8 @@ _SHAPE_METHODS = frozenset(
 _WITH_VALUE = {"addcdiv": operator.truediv, "addcmul": operator.mul}
 
 _TENSOR_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+# What their objects find in them, by name, before a program has changed anything.
+_FOUND = {cls: {n: raw for base in cls.__mro__[::-1] for n, raw in vars(base).items()} for cls in _TENSOR_CLASSES}
 
 
 def is_plain_tensor(obj: Any) -> bool:
@@ -106,13 +110,17 @@ class TensorValue(GraphValue):
     # --- attributes ------------------------------------------------------------------------------------------------
 
     def getattr(self, tr: Tracer, name: str) -> Value:
+        if name in self.attrs:
+            return self.attrs[name]
+        raw = tr.static_lookup(self.cls, name)
+        if raw is not _FOUND[self.cls].get(name, MISSING):  # the program has changed torch's class
+            return bind_class_attribute(tr, self, self.cls, name, raw)
+        self._guard_class(tr, name, raw)
         if name in _CONST_PROPERTIES:
             value = getattr(self.example, name)
             if name in _UNGUARDED and self.is_input and self.source is not None:
                 tr.guards.add(PropertyEquals(self.source, name, value))
             return ConstValue(value)
-        if name in self.attrs:
-            return self.attrs[name]
         if name == "shape":
             return self.sizes(tr)
         if name == "ndim":
@@ -141,6 +149,16 @@ class TensorValue(GraphValue):
             message = f"'{self.cls.__name__}' object has no attribute '{name}'"
             raise Raised(tr.make_exception(AttributeError, message))
         return TensorMethodValue(self, name)
+
+    def _guard_class(self, tr: Tracer, name: str, raw: Any) -> None:
+        """The class of the tensor goes on having under a name what torch has put there."""
+        source = Const(self.cls, self.cls.__qualname__)
+        if raw is MISSING:
+            tr.guards.add(NoAttribute(source, name))
+        elif getattr(self.cls, name, None) is raw:
+            tr.guard_class_attribute(self.cls, name, raw)
+        else:
+            tr.guards.add(ClassFinds(source, name, raw))
 
     def _grad(self, tr: Tracer) -> Value:
         if self.source is None or not self.is_input:

@@ -94,12 +94,19 @@ def test_a_function_that_raises(program, capsys):
     assert "whole raised RuntimeError on these inputs" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("inputs", [[], ["--input", "2x3"]])
+def test_missing_inputs(program, capsys, inputs):
+    assert main(["explain", f"{program}:whole", *inputs]) == 1
+    assert "give one --input SHAPE for each" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("target", "message"),
     [
         ("absent.py:f", "there is no file absent.py"),
         ("absent_module:f", "No module named 'absent_module'"),
         ("program_to_explain.py:absent", "has no attribute 'absent'"),
+        ("program_to_explain.py:whol", "Did you mean 'whole'?"),
         ("program_to_explain.py:number", "it is 3 (int), which cannot be called"),
     ],
 )

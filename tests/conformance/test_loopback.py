@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from torchmux.conformance import loopback, runner, semantics
+from torchmux.conformance import loopback, report, runner, semantics
 from torchmux.conformance.judging.judge import judge
 from torchmux.conformance.outcome import Outcome
 from torchmux.conformance.requirements import Requirements
@@ -42,3 +42,9 @@ def test_fault_that_ends_the_process_is_caught(fault, tmp_path):
     assert (first.case, first.outcome) == (name, outcome)
     assert first.reason == ("its process was killed by SIGSEGV" if fault == "crash" else "not finished after 15 s")
     assert (second.case, second.outcome) == (other, Outcome.PASS), "the run does not go on"
+
+
+def test_results_tell_the_kinds_of_operators():
+    result = judge(CASES["semantics/structure/a_small_network"], Requirements("eager"))
+    assert result.kinds["library"] > result.kinds["torch"] > 0  # what is too small for a graph counts as well
+    assert report.kinds([result, result]) == {kind: 2 * number for kind, number in result.kinds.items()}

@@ -70,7 +70,7 @@ def test_methods_and_lambdas():
 
 
 def test_not_a_callable():
-    with pytest.raises(torchmux.InvalidOption, match="not a int"):
+    with pytest.raises(torchmux.InvalidOption, match="not an int"):
         torchmux.compile(3, backend="eager")
 
 

@@ -127,7 +127,7 @@ def test_the_reason_why_not():
     assert "test_export.py:" in str(caught.value)
     with pytest.raises(torchmux.Unsupported, match="requires one graph of .* but it has none"):
         torchmux.export(lambda n: n + 1)(2)
-    with pytest.raises(TypeError, match="not a int"):
+    with pytest.raises(TypeError, match="not an int"):
         torchmux.export(3)
 
 

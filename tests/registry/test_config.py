@@ -51,6 +51,11 @@ def test_patch_is_undone_by_an_exception():
         ({"suppress_errors": True, "recompile_limit": "8"}, TypeError, r"recompile_limit is int, not '8' \(str\)"),
         ({"suppress_errors": 1}, TypeError, "suppress_errors is bool, not 1"),
         ({"recompile_limit": True}, TypeError, "recompile_limit is int, not True"),
+        ({"disable": True, "recompile_limit": -1}, ValueError, "recompile_limit is at least 0, not -1"),
+        ({"disable": True, "cache_dir": 3}, TypeError, r"cache_dir must be str or Path, not 3 \(int\)"),
+        ({"disable": True, 1: 2}, TypeError, r"name of a setting must be str, not 1 \(int\)"),
+        (3, TypeError, r"first argument must be str or Mapping or None, not 3 \(int\)"),
+        (["verbose"], TypeError, "first argument must be"),
     ],
 )
 def test_a_wrong_patch_changes_nothing(changes, kind, message):
@@ -98,6 +103,13 @@ def test_the_environment_sets_what_the_process_begins_with(monkeypatch, text, va
     ("variable", "text", "message"),
     [
         ("TORCHMUX_RECOMPILE_LIMIT", "many", "TORCHMUX_RECOMPILE_LIMIT is ignored: 'many' is not a whole number"),
+        ("TORCHMUX_RECOMPILE_LIMIT", "-8", "TORCHMUX_RECOMPILE_LIMIT is ignored: .* at least 0, not -8"),
+        ("TORCHMUX_RECOMPILE_LIMIT", "1e2", "TORCHMUX_RECOMPILE_LIMIT is ignored: '1e2' is not a whole number"),
+        (
+            "TORCHMUX_RECOMPILE_LIMIT",
+            "9" * 5000,
+            "TORCHMUX_RECOMPILE_LIMIT is ignored: '9+...9+' is not a whole number",
+        ),
         ("TORCHMUX_VERBOSE", "maybe", "TORCHMUX_VERBOSE is ignored: 'maybe' is not one of 1, true"),
         ("TORCHMUX_SUPRESS_ERRORS", "1", "Did you mean TORCHMUX_SUPPRESS_ERRORS"),
     ],
@@ -115,3 +127,17 @@ def test_other_variables_are_none_of_our_business(monkeypatch, recwarn):
     monkeypatch.setenv("TORCHMUX_PLUGIN_COLOUR", "blue")
     Config()
     assert not recwarn.list
+
+
+@pytest.mark.parametrize("name", Config().to_dict())
+@pytest.mark.parametrize(
+    "value", [None, 2.5, b"x", [], {}, object(), "x" * 1_000_000, ...], ids=lambda v: type(v).__name__
+)
+def test_every_setting_refuses_other_types(name, value):
+    if name == "cache_dir" and isinstance(value, str):
+        pytest.skip("any text may be a folder")
+    before = config.to_dict()
+    with pytest.raises(TypeError, match=f"config.{name}") as raised:
+        setattr(config, name, value)
+    assert len(str(raised.value)) < 300
+    assert config.to_dict() == before

@@ -156,10 +156,85 @@ def test_two_distributions_of_one_name(site):
 
 def test_a_name_of_ours_cannot_be_taken_over(site):
     site.good("acme-plugin", "eager")
-    kind, message, _ = site.resolve("eager")
-    assert kind == "BackendConflict"
-    assert "acme-plugin 1.0" in message
-    assert "torchmux 0" in message
+    rows = site.listing()
+    assert (rows["eager"]["distribution"], rows["eager"]["available"], rows["eager"]["error"]) == ("torchmux", True, "")
+    other = rows["acme_plugin:eager"]
+    assert (other["distribution"], other["available"], other["error"]) == ("acme-plugin", True, "")
+    assert "the name 'eager' is that of torchmux's own backend" in other["reason"]
+    printed = site.run(
+        "import torch, torchmux\nfrom torchmux.registry import resolve\n"
+        "assert resolve('eager').spec.load.startswith('torchmux.')\n"
+        "for name in ('acme-plugin:eager', 'acme_plugin:Eager'):\n"
+        "    compiled = torchmux.compile(lambda x: x + 1, backend=name)\n"
+        "    assert compiled(torch.ones(1)).item() == 2\n"
+        "    print(torchmux.report(compiled).graphs[0].report.backend)\n"
+        "torchmux.unregister_backend('eager', distribution='acme-plugin')\n"
+        "try: resolve('acme_plugin:eager')\n"
+        "except torchmux.UnknownBackend: print('gone')\n"
+    )
+    assert printed.split() == ["acme_plugin:eager", "acme_plugin:eager", "gone"]
+
+
+def test_two_that_want_a_name_of_ours(site):
+    site.good("acme-one", "native")
+    site.good("acme-two", "native")
+    rows = site.listing()
+    assert rows["native"]["distribution"] == "torchmux"
+    assert site.resolve("acme_one:native")[0] == site.resolve("acme_two:native")[0] == "resolved"
+
+
+INTERRUPTING = {
+    "interrupts": ("raise KeyboardInterrupt", "raised RuntimeError: it raised KeyboardInterrupt"),
+    "exits": ("import sys; sys.exit(3)", "raised SystemExit: 3"),
+    "base": ("class E(BaseException): pass\nraise E('x' * 1_000_000)", "raised E: xxx"),
+    "generator": ("raise GeneratorExit", "raised GeneratorExit"),
+}
+
+
+def test_ones_that_interrupt(site):
+    for name, (code, _) in INTERRUPTING.items():
+        site.add(f"{name}-plugin", code, {name: "SPEC"})
+    rows = site.listing()
+    for name, (_, message) in INTERRUPTING.items():
+        assert message in rows[name]["error"]
+        assert len(rows[name]["error"]) < 1500
+    assert rows["eager"]["available"] is True
+
+
+def test_ones_that_exit_while_a_module_is_being_imported(site):
+    """No thread can help there: it would wait for the locks of those modules."""
+    names = ("exits", "base", "generator")
+    for name in names:
+        site.add(f"{name}-plugin", INTERRUPTING[name][0], {name: "SPEC"})
+    (site.folder / "importer.py").write_text("import torchmux\nassert torchmux.backends()\n")
+    told = site.run("import importer, torchmux\nprint(*(row.name for row in torchmux.backends() if row.error))")
+    assert sorted(told.split()) == sorted(names)
+
+
+def test_one_that_hangs_is_named_and_given_up(site):
+    site.add("slow-plugin", "import time\ntime.sleep(1000)", {"slow": "SPEC"})
+    site.good("acme-plugin", "acme")
+    limits = "from torchmux.registry import loading\nloading.TOLD_AFTER, loading.LIMIT = 0.2, 0.5\n"
+    rows = json.loads(site.run(limits + LISTING))
+    assert "slow-plugin 1.0" in rows["slow"]["error"]
+    assert "importing it takes too long: it did not end within" in rows["slow"]["error"]
+    assert rows["acme"]["available"] is True
+    told = site.run(
+        limits + "import logging, sys, torchmux\nlogging.basicConfig(stream=sys.stdout)\ntorchmux.list_backends()"
+    )
+    assert "waiting for the import of slow-plugin 1.0" in told
+
+
+def test_a_damaged_torchmux_is_not_to_be_removed(monkeypatch):
+    from torchmux.registry import BackendUnavailable, discovery
+
+    def fails():
+        raise ImportError("gone")
+
+    candidate = discovery.Candidate("eager", "torchmux 1.0 (a:b)", fails, distribution="torchmux")
+    with pytest.raises(BackendUnavailable, match="--force-reinstall --no-deps torchmux") as raised:
+        candidate.describe()
+    assert "uninstall" not in str(raised.value)
 
 
 def test_a_plain_function_and_a_class_may_be_named_too(site):

@@ -11,6 +11,7 @@ from typing import Literal
 import pytest
 import torch
 
+import torchmux
 from torchmux.registry import BackendSpec, InvalidOption, list_mode_options, list_options, register_backend, resolve
 from torchmux.registry.options import describe_type
 
@@ -163,7 +164,44 @@ def test_modes():
     ):
         resolve(SPEC, mode="quik")
     with pytest.raises(InvalidOption, match="Its only mode is 'default'"):
-        resolve(dataclasses.replace(SPEC, modes={}), mode="max-autotune")
+        resolve(dataclasses.replace(SPEC, modes={}), mode="quick")
+
+
+@pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"])
+@pytest.mark.parametrize("backend", ["schema", "none", "free", "torch"])
+def test_a_mode_of_torch_without_a_use_is_noted(mode, backend, caplog):
+    seen = []
+
+    def free(gm, inputs, **given):
+        seen.append(given)
+        return gm.forward
+
+    def torchs(gm, inputs, *, options=None):
+        return free(gm, inputs)
+
+    function = torchs if backend == "torch" else free
+    spec = function if backend in ("free", "torch") else dataclasses.replace(SPEC, load=free, modes={}, graph="torch")
+    if backend == "none":
+        spec = dataclasses.replace(spec, options=None)
+    with caplog.at_level("DEBUG", "torchmux.options"):
+        resolved = resolve(spec, mode=mode)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"mode={mode!r} changes nothing: {resolved.name} has no use for it"
+    ]
+    compiled = resolved.compile(torch.fx.symbolic_trace(torch.nn.ReLU()), [torch.ones(1)], training=False)
+    assert compiled.report.notes == [record.getMessage() for record in caplog.records]
+    assert "mode" not in seen[0]
+    with pytest.raises(InvalidOption, match=r"no modes?\b"):
+        resolve(spec, mode="max-autotun")
+    if backend != "torch":
+        with pytest.raises(InvalidOption, match="Did you mean 'max-autotune'"):
+            resolve(spec, mode="max-autotun")
+
+
+def test_the_options_of_a_mode_without_a_use(own_catalog):
+    assert torchmux.list_mode_options("reduce-overhead", "eager") == {}
+    with pytest.raises(InvalidOption, match="Did you mean 'reduce-overhead'"):
+        torchmux.list_mode_options("reduce-overhed", "eager")
 
 
 def test_what_the_caller_changes_later_does_not_reach_the_backend():

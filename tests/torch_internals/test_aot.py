@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from torchmux import torch_internals as ti
@@ -31,3 +32,38 @@ def test_kept_buffers() -> None:
         TracingContext.get().fw_metadata = Metadata()
         ti.keep_saved_buffers()
         assert TracingContext.get().fw_metadata.bw_donated_idxs == []
+
+
+@checks("ask_torch_for_constants")
+def test_asking_for_constants() -> None:
+    ti.ask_torch_for_constants(frozenset({"zf7"}))  # nothing is being captured
+    from torch._dynamo.exc import TensorifyScalarRestartAnalysis
+    from torch._guards import CompileContext, CompileId
+
+    with torch._guards.compile_context(CompileContext(CompileId(frame_id=0, frame_compile_id=0))):
+        with pytest.raises(TensorifyScalarRestartAnalysis):
+            ti.ask_torch_for_constants(frozenset({"zf7"}))
+        ti.ask_torch_for_constants(frozenset({"zf7"}))  # asked before
+    assert ti.floats_needed(TensorifyScalarRestartAnalysis()) == {"zf7"}
+
+
+@checks("compiled_function", "Returns", "keeps_graph")
+def test_the_function_that_records_gradients() -> None:
+    gm = torch.fx.symbolic_trace(lambda x, y: (y.add_(1), x.sin().t()[1:], x.t()))
+    mode = ti.new_fake_mode()
+    kept = []
+    with ti.tracing_context(mode):
+        assert ti.compiled_function() is None
+        x = torch.ones(3, 2, requires_grad=True)
+        fakes = [mode.from_tensor(x), mode.from_tensor(torch.ones(2))]
+        compiled = ti.aot_autograd()(gm, fakes, fw_compiler=lambda g, inputs: g.forward)
+        function = ti.compiled_function()
+        backward = function.backward
+        function.backward = staticmethod(lambda *args: (kept.append(ti.keeps_graph()), backward(*args))[1])
+        returns = ti.Returns(function)
+    assert returns.inputs_changed == {1}
+    assert returns.first_base - returns.first_result == 3
+    result = compiled(x, torch.ones(2))[1]
+    result.sum().backward(retain_graph=True)
+    result.sum().backward()
+    assert kept == [True, False]

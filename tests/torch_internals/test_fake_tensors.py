@@ -100,3 +100,13 @@ def test_floats() -> None:
     assert ti.floats_needed(ValueError()) is None
     assert ti.floats_needed(TensorifyScalarRestartAnalysis()) == {"zf7"}
     assert TensorifyState.empty()
+
+
+@checks("correct")
+def test_dtypes_of_real_kernels() -> None:
+    mode = ti.correct(ti.fake_tensor_mode(symbolic=False))
+    assert ti.correct(mode) is mode
+    with mode:
+        x, weight = torch.ones(4, 3, dtype=torch.bfloat16), torch.ones(3)
+        results = torch.ops.aten._native_batch_norm_legit.no_stats(x, weight, weight, True, 0.1, 1e-5)
+    assert [result.dtype for result in results] == [torch.bfloat16, torch.float32, torch.float32]

@@ -19,6 +19,17 @@ def test_functorch() -> None:
     assert not ti.is_functorch_active()
 
 
+@checks("is_batched")
+def test_batched_gradients() -> None:
+    seen = []
+    x = torch.ones(2, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda gradient: seen.append(ti.is_batched(gradient)))
+    torch.autograd.grad(y, x, torch.eye(2), is_grads_batched=True, retain_graph=True)
+    torch.autograd.grad(y, x, torch.ones(2))
+    assert seen == [True, False]
+
+
 @checks("beneath_functionalization")
 def test_functionalization() -> None:
     def changes_and_adds(x: torch.Tensor) -> torch.Tensor:

@@ -82,3 +82,10 @@ def test_dispatch_mode() -> None:
     with Mode():
         torch.ones(2).sin()
     assert seen[-1] is SIN
+
+
+@checks("is_forward_ad_active")
+def test_forward_mode() -> None:
+    assert not ti.is_forward_ad_active()
+    with torch.autograd.forward_ad.dual_level():
+        assert ti.is_forward_ad_active()

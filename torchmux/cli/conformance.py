@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
+from torchmux.registry.report import counts_in_words
 from torchmux.registry.resolve import usable_spec
 
 from .screen import console, show
@@ -38,6 +39,11 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("backend", nargs="?", metavar="NAME", help="the backend; not needed with --requirements")
     parser.add_argument("--level", choices=("quick", "full"), default="quick", help="quick (minutes) or full (hours)")
+    parser.add_argument(
+        "--frontend",
+        choices=("torchmux", "torch"),
+        help="what captures programs: torchmux.compile, or torch.compile with the published backend torchmux_NAME",
+    )
     parser.add_argument("--case", action="append", metavar="PATTERN", help="only ids that match, such as 'semantics/*'")
     parser.add_argument("--shard", metavar="I/N", default="1/1", help="run part I of N of the cases")
     parser.add_argument("--workers", type=int, default=1, help="number of parallel processes (1)")
@@ -85,7 +91,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not names:
         print(f"torchmux: no case matches {' or '.join(patterns)}; --list shows all cases", file=sys.stderr)
         return 2
-    key = report.key(backend, arguments.level, described.fingerprint())
+    frontend = arguments.frontend or requirements.frontend
+    key = report.key(backend, arguments.level, described.fingerprint(), frontend)
     try:
         journal = runner.Journal(Path(arguments.resume) if arguments.resume else None, key)
     except runner.OtherRun as error:
@@ -98,13 +105,14 @@ def run(arguments: argparse.Namespace) -> int:
             backend=backend,
             level=arguments.level,
             requirements=arguments.requirements,
+            frontend=frontend,
             seconds=requirements.seconds,
             workers=arguments.workers,
             journal=journal,
             progress=lambda result: progress(1, result),
         )
     whole = None if arguments.case else len(found)
-    run_data = report.to_json(backend, arguments.level, described.fingerprint(), results, whole)
+    run_data = report.to_json(backend, arguments.level, described.fingerprint(), results, whole, frontend)
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(run_data, indent=1))
     if arguments.junit:
@@ -114,6 +122,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.reproducers:
         _write_reproducers(Path(arguments.reproducers), results)
     show(*(_failure_line(result) for result in results if result.outcome.is_failure), _table(report.summary(results)))
+    if told := counts_in_words(report.kinds(results)):
+        show(f"operators of all cases: {told}")
     return int(any(result.outcome.is_failure for result in results))
 
 

@@ -34,7 +34,9 @@ def add_to(commands: Any) -> None:
         "if any result is wrong. Nothing is downloaded.",
     )
     parser.add_argument("--models", nargs="+", choices=_NAMES, default=_NAMES, metavar="MODEL", help=", ".join(_NAMES))
-    parser.add_argument("--backends", nargs="+", metavar="BACKEND", help="use these instead of all available ones")
+    parser.add_argument(
+        "--backends", nargs="+", metavar="BACKEND", help="use these, separated by spaces or commas, instead of all"
+    )
     size = parser.add_mutually_exclusive_group()
     size.add_argument(
         "--full-size", dest="size", action="store_const", const="full", help="base sizes; takes a long time"
@@ -55,9 +57,10 @@ def run(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 1
-    for name in arguments.backends or ():
+    asked_for = [name for text in arguments.backends or () for name in text.split(",") if name]
+    for name in asked_for:
         torchmux.lookup_backend(name)
-    backends, left_out = _backends(arguments.backends)
+    backends, left_out = _backends(asked_for)
     starts: dict[str, float] = {}
     trials = list(_trials(arguments.models, backends, arguments.size, starts))
     show(_table(trials), "", *_notes(trials, starts, left_out))
@@ -137,7 +140,7 @@ def _table(trials: list[Trial]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("model")
     table.add_column("backend")
-    for title in ("compile s", "speed-up", "error", "of eager's", "its share", "breaks"):
+    for title in ("compile s", "speed-up", "error", "of eager's", "own code", "libraries", "torch", "breaks"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("result")
     previous = None
@@ -152,11 +155,22 @@ def _table(trials: list[Trial]) -> Table:
             _number(trial.speedup, ".2f"),
             _number(trial.error, ".1e"),
             _number(_ratio(trial), ".1f"),
-            _number(trial.share, ".0%"),
+            *_kinds(trial),
             str(trial.breaks) if trial.graphs or trial.breaks else "-",
             Text(trial.outcome, style=_STYLES[trial.outcome]),
         )
     return table
+
+
+def _kinds(trial: Trial) -> tuple[str, str, str]:
+    """The shares of own code, library kernels, and what was left to torch."""
+    shares = trial.shares
+    if not shares:
+        return "-", "-", "-"
+    left = _number(shares.get("torch", 0.0), ".0%")
+    if "untold" in shares:  # some of what is neither left to torch nor told apart
+        return "?", "?", left
+    return _number(shares.get("own", 0.0), ".0%"), _number(shares.get("library", 0.0), ".0%"), left
 
 
 def _ratio(trial: Trial) -> float:
@@ -179,7 +193,16 @@ def _notes(trials: list[Trial], starts: dict[str, float], left_out: list[str]) -
         "error: largest difference from the same model in float64, relative to the largest value; of eager's: the same "
         f"as a multiple of eager's own error. More than {TOLERANCE:g} is wrong."
     )
-    yield "its share: share of operators that the backend ran itself; torch ran the others."
+    yield (
+        "own code, libraries, torch: share of operators, over all calls, that are the backend's own code, kernels of a "
+        "library that it calls, and left to torch. ?: the backend does not tell own code from libraries."
+    )
+    libraries: dict[str, dict[str, None]] = {}
+    for trial in trials:
+        libraries.setdefault(trial.backend, {}).update(dict.fromkeys(trial.libraries))
+    for backend, names in libraries.items():
+        if names:
+            yield f"libraries that {backend} calls: {', '.join(names)}."
     if starts:
         times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in starts.items())
         yield f"Time to start each compiler, once per process and not included in the table: {times}."

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 import torchmux
+from torchmux.registry.names import did_you_mean
 
 from .screen import show
 
@@ -64,7 +65,10 @@ def run(arguments: argparse.Namespace) -> int:
     except torchmux.TorchmuxError:
         raise
     except Exception as error:
-        print(f"torchmux: {name} raised {type(error).__name__} on these inputs: {error}", file=sys.stderr)
+        print(
+            f"torchmux: {name} raised {type(error).__name__} on these inputs: {error}{_hint(error, inputs)}",
+            file=sys.stderr,
+        )
         return 1
     show(_summary(explanation), "", _graphs(explanation))
     for record in explanation.break_reasons:
@@ -75,6 +79,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.guards:
         show("", "guards:", *(f"  {guard}" for guard in explanation.out_guards))
     return 0
+
+
+def _hint(error: Exception, inputs: list[Any]) -> str:
+    """The way out for a call with too few inputs."""
+    if isinstance(error, TypeError) and re.search(r"missing \d+ required", str(error)):
+        return f". The call had {_count(len(inputs), 'input')}; give one --input SHAPE for each, such as --input 2x3."
+    return ""
 
 
 def _target(text: str) -> tuple[str, str]:
@@ -109,7 +120,10 @@ def _load(module: str, name: str) -> Any:
     """The callable that a target names."""
     found: Any = _import(module)
     for part in name.split("."):
-        found = getattr(found, part)
+        try:
+            found = getattr(found, part)
+        except AttributeError as error:
+            raise AttributeError(f"{error}.{did_you_mean(part, dir(found))}") from None
     import torch
 
     if isinstance(found, type) and issubclass(found, torch.nn.Module):

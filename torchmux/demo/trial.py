@@ -20,6 +20,7 @@ from typing import Any, Literal
 import torch
 
 import torchmux
+from torchmux.registry.report import Kind
 
 from .models import ModelFamily, Size
 
@@ -41,8 +42,8 @@ class Trial:
     """The result of one model on one backend; numbers that were not reached are missing.
 
     ``compile_seconds`` is the time to the first result, with empty caches.  ``error`` is the largest difference from
-    float64 relative to the largest value, ``eager_error`` the same for eager.  ``share`` is the part of the operators
-    that the backend ran itself.
+    float64 relative to the largest value, ``eager_error`` the same for eager.  ``shares`` are the parts of the
+    operators that are own code of the backend, library kernels that it calls (``libraries``), and left to torch.
     """
 
     model: str
@@ -53,7 +54,8 @@ class Trial:
     speedup: float = math.nan
     error: float = math.nan
     eager_error: float = math.nan
-    share: float = math.nan
+    shares: Mapping[Kind, float] = field(default_factory=dict)
+    libraries: tuple[str, ...] = ()
     graphs: int = 0
     breaks: int = 0
 
@@ -149,7 +151,8 @@ def _run(subject: Subject, backend: str) -> Trial:
         speedup=_speedup(lambda: model(**inputs), lambda: compiled(**inputs)),
         error=error,
         eager_error=subject.eager_error,
-        share=report.share,
+        shares=report.shares,
+        libraries=tuple(dict.fromkeys(p.library or "?" for p in report.library_calls)),
         graphs=report.graph_count,
         breaks=report.break_count,
     )

@@ -9,6 +9,7 @@ The map, by topic:
 * ``frame_hook``: the PEP 523 hook in C, its answers and the entries that it keeps
 * ``guards``: what torch checks in C++
 * ``fake_tensors``: tensors without data, and the fake mode of a compilation
+* ``fake_results``: operators whose fake results have other dtypes than their real ones
 * ``shape_env``: symbolic sizes and what is known of them
 * ``modes``: grad mode, autocast, dispatch and function modes, default devices
 * ``operators``: overloads, schemas, kernels by dispatch key
@@ -29,11 +30,15 @@ from __future__ import annotations
 
 # ruff: noqa: F401 - what is imported here is what the package offers
 from .aot import (
+    Returns,
     aot_autograd,
+    ask_torch_for_constants,
+    compiled_function,
     floats_needed,
     functorch_config,
     inputs_are_mutated,
     keep_saved_buffers,
+    keeps_graph,
     min_cut_partition,
 )
 from .c_functions import (
@@ -47,6 +52,7 @@ from .c_functions import (
     log_api_usage_once,
     tracing_questions,
 )
+from .fake_results import correct
 from .fake_tensors import (
     active_fake_mode,
     fake_tensor_errors,
@@ -69,7 +75,7 @@ from .frame_hook import (
     set_code_exec_strategy,
     set_eval_frame,
 )
-from .functorch import beneath_functionalization, is_functorch_active
+from .functorch import beneath_functionalization, is_batched, is_functorch_active
 from .guards import GlobalStateGuard, TensorGuards
 from .higher_order import random_wrappers, tag_checkpoint, while_loop
 from .memory import addresses_equal, end_allocating_to_pool, share_storage, storage_use_count
@@ -81,6 +87,7 @@ from .modes import (
     default_devices,
     disable_autocast,
     is_any_autocast_enabled,
+    is_forward_ad_active,
     python_dispatcher,
     set_grad_enabled,
     switches,

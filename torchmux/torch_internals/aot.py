@@ -56,3 +56,56 @@ def floats_needed(error: BaseException) -> frozenset[str] | None:
     names = frozenset(state.TensorifyState.force_specializations)
     state.TensorifyState.clear()
     return names
+
+
+def ask_torch_for_constants(symbols: frozenset[str]) -> None:
+    """Have torch's own frontend, if it is capturing, start again with these floats as constants that it guards.
+
+    Raises:
+        TensorifyScalarRestartAnalysis: torch's frontend catches it.
+    """
+    from torch._guards import CompileContext
+
+    dynamo = sys.modules.get("torch._dynamo.symbolic_convert")
+    if dynamo is None or CompileContext.current_compile_id() is None:
+        return
+    if symbols <= dynamo.TensorifyState.force_specializations:
+        return  # they were constants in this attempt: another one would end here too
+    for symbol in symbols:
+        dynamo.TensorifyState.specialize(symbol)
+    raise dynamo.TensorifyScalarRestartAnalysis
+
+
+def compiled_function() -> Any:
+    """The ``autograd.Function`` that AOTAutograd made last in this tracing context; None for an inference graph."""
+    from torch._guards import TracingContext
+    from torch.autograd import Function
+
+    context = TracingContext.try_get()
+    if context is None or context.fw_metadata is None:
+        return None
+    made = (cls for cls in reversed(Function.__subclasses__()) if vars(cls).get("metadata") is context.fw_metadata)
+    return next(made, None)
+
+
+class Returns:
+    """What the function of :func:`compiled_function` returns, and so has gradients of: positions in its results.
+
+    They are the new contents of changed inputs, the results of the graph, and tensors of which some results are views.
+    """
+
+    def __init__(self, function: Any) -> None:
+        known = function.metadata
+        self.inputs_changed = frozenset(i for i, info in enumerate(known.input_info) if info.mutates_data)
+        self.first_result = known.num_mutated_inp_runtime_indices
+        self.first_base = self.first_result + known.num_outputs
+        views = ("alias_of_intermediate", "alias_of_intermediate_save_as_output")
+        kinds = [(p, info.output_type.name, info.base_idx) for p, info in enumerate(known.output_info)]
+        self.view_of_base = {base: position for position, kind, base in kinds if kind in views}
+
+
+def keeps_graph() -> bool:
+    """Whether the backward pass that runs in this thread may run again (``retain_graph``)."""
+    import torch
+
+    return torch._C._autograd._get_current_graph_task_keep_graph()

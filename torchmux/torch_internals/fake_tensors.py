@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from .fake_results import correct
 from .shape_env import located_shape_env
 
 
@@ -25,14 +26,14 @@ def fake_tensor_mode(
     if symbolic:
         shape_env = located_shape_env()(allow_scalar_outputs=scalars, allow_dynamic_output_shape_ops=dynamic_outputs)
         shape_env.where = where
-    return FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=False)
+    return correct(FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=False))
 
 
 def new_fake_mode() -> Any:
     """A FakeTensorMode without symbolic sizes, for graphs that come without one."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    return FakeTensorMode(allow_non_fake_inputs=True)
+    return correct(FakeTensorMode(allow_non_fake_inputs=True))
 
 
 def plain_fake(mode: Any, tensor: torch.Tensor) -> Any:

@@ -12,6 +12,13 @@ def is_functorch_active() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
+def is_batched(value: Any) -> bool:
+    """Whether a tensor stands for many, as the gradients of ``torch.autograd.grad(..., is_grads_batched=True)`` do."""
+    return isinstance(value, torch.Tensor) and (
+        torch._C._functorch.is_batchedtensor(value) or torch._C._functorch.is_legacy_batchedtensor(value)
+    )
+
+
 def beneath_functionalization(op: Any, args: Any, kwargs: Any) -> Any:
     """Inside of ``torch.func.functionalize``: call ``op``, which changes nothing, as functionalization would call it.
 

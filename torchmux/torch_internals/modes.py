@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 
 set_grad_enabled = torch._C._set_grad_enabled
@@ -18,6 +19,11 @@ python_dispatcher = torch._C._EnablePythonDispatcher
 without_torch_function = (torch._C.DisableTorchFunctionSubclass, torch._C.DisableTorchFunction)
 count_function_modes = torch._C._len_torch_function_stack
 count_dispatch_modes = torch._C._len_torch_dispatch_stack
+
+
+def is_forward_ad_active() -> bool:
+    """Whether the program is inside of ``torch.autograd.forward_ad.dual_level``, where tensors may have tangents."""
+    return forward_ad._current_level >= 0
 
 
 def default_devices() -> tuple[Any, ...] | None:

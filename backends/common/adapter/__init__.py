@@ -6,6 +6,7 @@
 * ``graphs``: small surgery on a part before it is handed over: copied, frozen, its constants made inputs,
 * ``constants``: parameters as constants of the code, watched for writes,
 * ``results``, ``binding``: inputs and outputs in torch's memory, with the strides of eager,
+* ``bugs``: a compiler's refusal told from a bug of the adapter,
 * ``check``: what a runtime computes compared with torch, and the nodes to blame found.
 
 The cache's side of an adapter is ``..cache.code_or_refusal``.

@@ -16,8 +16,10 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node, map_arg
 
 from torchmux import torch_internals as internals
+from torchmux.registry.errors import GraphRefused
 
 from ..pipeline.partition import takes_element
+from .bugs import raise_mistake
 from .graphs import alone, elements_in_use
 from .results import hint_of
 
@@ -30,7 +32,7 @@ _ALONE = {torch.float32: 1e-4, torch.float64: 1e-10, torch.float16: 5e-3, torch.
 Run = Callable[..., Sequence[Any]]
 
 
-class Differs(RuntimeError):
+class Differs(GraphRefused):
     """The compiled part does not compute what torch computes, and no single operator is to blame."""
 
 
@@ -230,6 +232,7 @@ class _Alone:
         try:
             got = self._compile(single)(*inputs)
         except Exception as error:
+            raise_mistake(error)
             return _told(error, self._runtime)
         if all(_close(a, b, _ALONE) for a, b in zip(got, wanted, strict=True)):
             return None

@@ -52,6 +52,10 @@ class Watched:
         return Told(self.run).cache_hit
 
     @property
+    def library_calls(self) -> Mapping[str, str] | None:
+        return Told(self.run).library_calls
+
+    @property
     def notes(self) -> Sequence[str]:
         return Told(self.run).notes
 

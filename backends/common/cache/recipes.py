@@ -31,6 +31,7 @@ from torchmux.registry.spec import CompiledPart, CompileRequest
 from ..pipeline import aliasing, lines
 from ..pipeline.implementation import Told
 from ..pipeline.partition import Part, Partition
+from ..pipeline.promises import promise_of
 from .cache import ArtifactCache, describe, text_key
 from .listing import ATOMS, Unknown, called, found, operator_of_torch, packed, unpacked
 
@@ -236,13 +237,15 @@ def _encode(
             for node in step.outputs:
                 number[node] = len(number)
         else:
-            steps.append([called(step.target), packed(step.args, number), packed(step.kwargs, number)])
+            told = [called(step.target), packed(step.args, number), packed(step.kwargs, number)]
+            steps.append([*told, promise_of(step.meta.get("val"))])
             number[step] = len(number)
     if sum(len(constant["data"]) for _, constant in constants) > MOST_CONSTANT_BYTES:
         raise Unknown("there are large constants")
     output = next(n for n in reversed(gm.graph.nodes) if n.op == "output")
     placements = [
-        [p.node, p.op, p.placed_on, p.reason, origin] for p, origin in zip(report.placements, origins, strict=True)
+        [p.node, p.op, p.placed_on, p.reason, p.kind, p.library, origin]
+        for p, origin in zip(report.placements, origins, strict=True)
     ]
     return {
         "inputs": inputs,
@@ -297,15 +300,16 @@ def follow(
             compiled[id(steps[-1])] = run
             values += outputs
         else:
-            name, args, kwargs = step
+            name, args, kwargs, promise = step
             node = graph.call_function(found(name), unpacked(args, values), unpacked(kwargs, values))
+            node.meta["promise"] = promise
             steps.append(node)
             values.append(node)
     graph.output(unpacked(kept["outputs"], values))
     places = [lines.line_of(node) for node in captured.graph.nodes]
     report.placements += [
-        Placement(node, op, on, reason, places[origin] if origin is not None else None)
-        for node, op, on, reason, origin in kept["placements"]
+        Placement(node, op, on, reason, places[origin] if origin is not None else None, kind, library)
+        for node, op, on, reason, kind, library, origin in kept["placements"]
     ]
     report.partitions += kept["partitions"]
     holder = torch.nn.Module()

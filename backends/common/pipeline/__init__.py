@@ -5,12 +5,15 @@
 * ``lines``: the user's line of each node, noted before tracing loses it,
 * ``aot``: the captured graph traced to functional ATen graphs, by ``make_fx`` or by torch's AOTAutograd,
 * ``tangents``: backward graphs that come when gradients do, for the gradients that there are,
+* ``derivatives``: what compiled code cannot be differentiated for, which torch computes from the captured graph,
+* ``overlap``: writes to tensors that overlap themselves, which leave the graph to torch,
 * ``decompose``: which operators are taken apart while tracing, and which stay whole,
 * ``parts``: one ATen graph compiled; it calls the modules from here on,
 * ``simplify``, ``floats``, ``symbols``: the graph made easier: dead writes, floats as tensors, arithmetic on sizes,
 * ``aliasing``: which nodes are views, share memory or write, and views among the results split off,
 * ``partition``: the nodes that the backend supports, in as few parts as there can be,
 * ``assemble``: a part as a graph of its own, and everything as one function again,
+* ``promises``: what torch's operators return, held against what the trace says of it,
 * ``placing``: where each operator ended up, for the report, for ``strict`` and for the log,
 * ``runtime``: what surrounds compiled code in a call.
 """

@@ -21,8 +21,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torchmux import torch_internals as internals
 from torchmux.torch_internals.symbolic_tensors import SymbolicTensors
 
-from . import aliasing, simplify
+from . import aliasing, overlap, simplify
 from .decompose import Table, drop_dead_code, honest_batch_norm, kept_whole
+from .derivatives import Derivatives, Joint
 from .tangents import Backward, Tangents
 
 # Called with a functional ATen graph, its fake inputs and whether it is the backward graph; returns the code for it.
@@ -31,6 +32,10 @@ Lower = Callable[[GraphModule, Sequence[Any], bool], Callable[..., Sequence[Any]
 
 class NeedsAutograd(Exception):
     """The short way cannot be right for this graph; the message says why."""
+
+
+class StaysInTorch(Exception):
+    """No functional graph can be right for this graph; the message says why."""
 
 
 @dataclass
@@ -50,7 +55,7 @@ def fake_inputs(gm: GraphModule, example_inputs: Sequence[Any]) -> tuple[Any, li
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     values = [n.meta.get("example_value", example) for n, example in zip(placeholders, example_inputs, strict=True)]
     modes = [v.fake_mode for v in values if internals.is_fake(v)]
-    mode = modes[0] if modes else internals.active_fake_mode() or internals.new_fake_mode()
+    mode = internals.correct(modes[0] if modes else internals.active_fake_mode() or internals.new_fake_mode())
     return mode, [
         mode.from_tensor(v) if isinstance(v, torch.Tensor) and not internals.is_fake(v) else v for v in values
     ]
@@ -63,6 +68,7 @@ def trace_inference(
 
     Raises:
         NeedsAutograd: mutation and aliasing meet, so that only AOTAutograd gets it right.
+        StaysInTorch: not even AOTAutograd does.
     """
     table = {**{op: function for op, function in table.items() if op not in whole}, **honest_batch_norm()}
     with _tracing(mode):
@@ -81,6 +87,8 @@ def trace_inference(
     if not any(aliasing.writes(n) for n in traced.graph.nodes):
         return Traced(traced, mutates=False)
 
+    if overlap.is_written_to(traced):
+        raise StaysInTorch(overlap.REASON)
     if [_geometry(f) for f in inputs] != shapes:
         raise NeedsAutograd("an input's sizes, strides or storage are changed in place")
     if _any_alias(inputs, results):
@@ -114,16 +122,21 @@ class _KeepingWhole(Interpreter):
 
 
 def through_autograd(
-    gm: GraphModule, fakes: Sequence[Any], table: Table, lower: Lower, *, training: bool
+    gm: GraphModule, fakes: Sequence[Any], table: Table, lower: Lower, *, training: bool, strict: bool = False
 ) -> Callable[..., Sequence[Any]]:
     """Compile ``gm`` through AOTAutograd: split into forward and backward, recomputation by minimum cut.
 
     Returns a function of the graph's flat inputs that takes part in autograd.  The graphs reach ``lower`` decomposed
     by ``table``; memory of the forward pass is never given away, so that backward may run twice where eager may.
     It must run in the tracing context of the fake inputs; :func:`internals.inputs_are_mutated` then tells the rest.
+
+    Raises:
+        StaysInTorch: AOTAutograd would get it wrong.
     """
+    if overlap.may_be_written_to(gm, fakes):
+        raise StaysInTorch(overlap.REASON)
     aot = internals.aot_autograd()
-    tangents = Tangents()
+    tangents, joint = Tangents(), Joint()
 
     def compiler(backward: bool) -> Callable[[GraphModule, Sequence[Any]], Any]:
         def compile_one(part: GraphModule, inputs: Sequence[Any]) -> Any:
@@ -148,10 +161,12 @@ def through_autograd(
             fw_compiler=compiler(False),
             bw_compiler=compiler(True),
             inference_compiler=compiler(False),
-            partition_fn=tangents.counted(internals.min_cut_partition()),
+            partition_fn=tangents.counted(joint.noticed(internals.min_cut_partition())),
             decompositions=table,
         )
         internals.keep_saved_buffers()
+        if joint.is_known:
+            compiled = Derivatives(compiled, gm, fakes, joint, strict=strict)
         return tangents.watched(compiled)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from torch.fx import Graph, GraphModule, Node
 
 from .partition import Part, Partition
+from .promises import Promise, keeper, promise_of
 
 
 def extract(part: Part, gm: GraphModule) -> GraphModule:
@@ -64,9 +65,14 @@ def assemble(gm: GraphModule, split: Partition, compiled: Mapping[int, Callable[
     for node in gm.graph.nodes:
         if node.op in ("placeholder", "get_attr"):
             copied[node] = graph.node_copy(node)
+    # What the graph returns, another compiled graph may take: what forward saves for backward.
+    believed = {v for part in split.parts for v in part.inputs} | set(output.all_input_nodes)
     for number, step in enumerate(split.steps):
         if isinstance(step, Node):
             copied[step] = graph.node_copy(step, copied.__getitem__)
+            promise = promise_for(step)
+            if step in believed and promise is not None:
+                copied[step] = graph.call_function(keeper(promise, str(step.target)), (copied[step],))
             continue
         function = _named(compiled[id(step)], f"part_{number}")
         call = graph.call_function(function, tuple(copied[v] for v in inputs_of(step)))
@@ -74,6 +80,12 @@ def assemble(gm: GraphModule, split: Partition, compiled: Mapping[int, Callable[
             copied[node] = graph.call_function(operator.getitem, (call, position))
     graph.output(_copy(output.args[0], copied))
     return GraphModule(gm, graph).forward
+
+
+def promise_for(step: Node) -> Promise | None:
+    """What the trace says of the result of an operator; a recipe has kept it, or a fake tensor says it."""
+    kept: Promise | None = step.meta.get("promise")
+    return kept or promise_of(step.meta.get("val"))
 
 
 def _copy(values: Sequence[Any], copied: Mapping[Node, Node]) -> tuple[Any, ...]:

@@ -125,6 +125,10 @@ class Told:
         return bool(getattr(self.run, "cache_hit", False))
 
     @property
+    def library_calls(self) -> Mapping[str, str] | None:
+        return getattr(self.run, "library_calls", None)
+
+    @property
     def notes(self) -> Sequence[str]:
         return getattr(self.run, "notes", ())
 

@@ -16,12 +16,13 @@ from torch.fx import GraphModule, Node
 
 from torchmux.registry.errors import GraphRefused, InvalidSpec, NodesRefused, TorchmuxError
 from torchmux.registry.spec import CompileRequest
+from torchmux.stages import stage
 
 from . import aliasing, decompose, floats, simplify, symbols
 from .assemble import assemble, extract, inputs_of
 from .implementation import Implementation, Told
 from .partition import Part, Partition, partition, takes_element
-from .placing import Placing, failure
+from .placing import Placing, compiler_error
 
 _CHECKS = ("_assert", "sym_constrain_range")
 
@@ -31,11 +32,21 @@ Keep = Callable[[GraphModule, Partition, Mapping[int, Run]], None]
 
 
 @dataclass
+class _Placed:
+    """One part: its nodes by their names in the graph that the backend got, its code, and why torch runs it, if so."""
+
+    nodes: dict[str, Node]
+    run: Run
+    reason: str | None = None
+    compiler_error: bool = False
+
+
+@dataclass
 class _Attempt:
     """What came of compiling the parts of one split."""
 
     compiled: dict[int, Run] = field(default_factory=dict)  # by id(part)
-    placed: list[tuple[list[Node], str | None, Run]] = field(default_factory=list)  # nodes, why not compiled, code
+    placed: list[_Placed] = field(default_factory=list)
     refused: dict[Node, str] = field(default_factory=dict)
 
 
@@ -92,18 +103,28 @@ class Compiler:
             if not attempt.refused:
                 break
             refused.update(attempt.refused)
-        report, backend = self.placing.report, self.placing.report.backend
+        report = self.placing.report
         for step in split.steps:
             if isinstance(step, Node) and step in refused:
-                self.placing.place([step], "eager", refused[step])
-        for nodes, reason, run in attempt.placed:
-            placements = self.placing.place(nodes, backend if reason is None else "eager", reason)
-            Told(run).follow(report, placements)
-        report.partitions += sum(reason is None for _, reason, _ in attempt.placed)
+                self.placing.leave([step], refused[step])
+        for placed in attempt.placed:
+            self._place(placed)
+        report.partitions += sum(placed.reason is None for placed in attempt.placed)
         if keep is not None:
             keep(gm, split, attempt.compiled)
         self.tell_of(attempt.compiled)
         return assemble(gm, split, attempt.compiled)
+
+    def _place(self, placed: _Placed) -> None:
+        told, nodes = Told(placed.run), list(placed.nodes.values())
+        if placed.reason is not None:
+            placements = self.placing.leave(nodes, placed.reason, compiler_error=placed.compiler_error)
+        else:
+            calls = told.library_calls
+            if calls is not None:
+                calls = {placed.nodes[name].name: called for name, called in calls.items() if name in placed.nodes}
+            placements = self.placing.place(nodes, calls)
+        told.follow(self.placing.report, placements)
 
     def tell_of(self, compiled: Mapping[int, Run]) -> None:
         """Report on the code of all parts.
@@ -127,10 +148,11 @@ class Compiler:
         taken = inputs_of(part)
         static = tuple(i for i, v in enumerate(taken) if v in constants)
         request = dataclasses.replace(self.request, phase=phase, static_inputs=static)
-        nodes = [n for n in part.nodes if takes_element(n) is None]
-        reason = None
+        nodes = {name: node for name, node in copies.items() if takes_element(node) is None}
         try:
-            run = self.implementation.compile(module, [constants.get(v, v.meta.get("val")) for v in taken], request)
+            with stage("compiler"):
+                run = self.implementation.compile(module, [constants.get(v, v.meta.get("val")) for v in taken], request)
+            placed = _Placed(nodes, run)
         except NodesRefused as refusal:
             unknown = sorted(refusal.reasons.keys() - copies.keys())
             if unknown or not refusal.reasons:
@@ -141,14 +163,14 @@ class Compiler:
             attempt.refused.update((_maker(copies[name]), why) for name, why in refusal.reasons.items())
             return
         except GraphRefused as refusal:
-            reason, run = str(refusal), extract(part, gm).forward
+            placed = _Placed(nodes, extract(part, gm).forward, str(refusal))
         except TorchmuxError:
             raise
         except Exception as error:
             self.placing.check_failure(error, self.operators)
-            reason, run = failure(error), extract(part, gm).forward
-        attempt.placed.append((nodes, reason, run))
-        attempt.compiled[id(part)] = run
+            placed = _Placed(nodes, extract(part, gm).forward, compiler_error(error), compiler_error=True)
+        attempt.placed.append(placed)
+        attempt.compiled[id(part)] = placed.run
 
 
 def _maker(node: Node) -> Node:

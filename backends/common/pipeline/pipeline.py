@@ -2,13 +2,13 @@
 
 ``captured graph -> AOT split -> decomposition -> partition by supports(node) -> compile each part -> one callable``.
 
-What a node of the report can be: run by the backend, or run by torch for a reason that is told.
+What a node of the report can be: the backend's own code, a library kernel that it calls, or run by torch for a reason
+that is told.
 """
 
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,16 +20,20 @@ from torchmux import torch_internals as internals
 from torchmux.registry.errors import GraphRefused, NodesRefused, TorchmuxError
 from torchmux.registry.report import GraphReport
 from torchmux.registry.spec import BackendSpec, CompiledGraph, CompileRequest
+from torchmux.stages import collecting, stage
 
 from ..cache import recipes
 from ..cache.cache import ArtifactCache, default_cache
 from . import aliasing, aot, lines
 from .assemble import assemble
+from .derivatives import eager_with_tangents
 from .implementation import Implementation, Told, as_backend
 from .partition import Partition
 from .parts import Compiler, Keep, Run
-from .placing import Placing, failure, operators_of
+from .placing import Placing, compiler_error, failure, operators_of
 from .runtime import Compiled, eager_when_overlap_differs, without_autocast
+
+_CHANGED_IN_PLACE = "modified by an inplace operation"  # in what autograd says
 
 
 def compile_graph(
@@ -57,7 +61,6 @@ def compile_graph(
         FallbackRefused: ``request.strict`` and some node would not run in the backend.
         CompilationFailed: ``request.strict`` and the backend, or tracing for it, raised.
     """
-    start = time.perf_counter()
     training = training or (aot.changes_grad_mode(gm) and any(_requires_grad(v) for v in example_inputs))
     report = GraphReport(spec.name, phase="training" if training else "inference")
     work = _Work(
@@ -66,19 +69,19 @@ def compile_graph(
         list(example_inputs),
         request,
         training,
-        Placing(report, strict=request.strict),
+        Placing(report, spec, strict=request.strict),
     )
     lines.attach(gm)
     reason = _refusal(spec, gm, training)
-    if reason is not None:
-        run = work.run_captured(reason)
-    elif spec.graph == "torch":
-        run = work.compile_captured()
-    else:
-        run = work.compile_aten()
-    report.compile_seconds = time.perf_counter() - start
+    with collecting(report.seconds, "AOT"):
+        if reason is not None:
+            run = work.run_captured(reason)
+        elif spec.graph == "torch":
+            run = work.compile_captured()
+        else:
+            run = work.compile_aten()
     work.placing.tell()
-    return Compiled(run, report)
+    return Compiled(run if spec.graph == "torch" else eager_with_tangents(run, gm, strict=bool(request.strict)), report)
 
 
 def _refusal(spec: BackendSpec, gm: GraphModule, training: bool) -> str | None:
@@ -123,23 +126,35 @@ class _Work:
                 # Parts of a torch-level graph may write to what other parts read: it is compiled whole or not.
                 return self.run_captured(f"{node.name}: {answer}")
         try:
-            run = self.implementation.compile(self.gm, self.example_inputs, self.request)
+            with stage("compiler"):
+                run = self.implementation.compile(self.gm, self.example_inputs, self.request)
         except (GraphRefused, NodesRefused) as refusal:
             return self.run_captured(str(refusal))
         except TorchmuxError:
             raise
         except Exception as error:
-            self.placing.check_failure(error, len(nodes))
-            return self.run_captured(failure(error))
-        self.placing.place(nodes, report.backend)
+            return self._run_failed(error)
+        self.placing.place(nodes, Told(run).library_calls)
         report.partitions = 1
         report.output_code += Told(run).output_code
+        self.placing.check_strict()
         return run
 
-    def run_captured(self, reason: str) -> Run:
-        """Leave the whole captured graph to torch."""
+    def _run_failed(self, error: Exception) -> Run:
+        """Leave the captured graph to torch, since the backend, or tracing for it, has raised what it should not.
+
+        Raises:
+            FloatsNeeded, CompilationFailed: torch must not run it; see :meth:`Placing.check_failure`.
+        """
+        if isinstance(error, tuple(internals.fake_tensor_errors().values())):
+            return self.run_captured(f"torch cannot trace it: {failure(error)}")
+        self.placing.check_failure(error, len(operators_of(self.gm.graph.nodes)))
+        return self.run_captured(compiler_error(error), failed=True)
+
+    def run_captured(self, reason: str, *, failed: bool = False) -> Run:
+        """Leave the whole captured graph to torch; ``failed`` if nobody meant to."""
         self.placing.forget()
-        self.placing.place(operators_of(self.gm.graph.nodes), "eager", reason)
+        self.placing.leave(operators_of(self.gm.graph.nodes), reason, compiler_error=failed)
         self.placing.check_strict()
         return self.gm.forward
 
@@ -149,11 +164,17 @@ class _Work:
         """Trace the captured graph to ATen, and compile what comes out."""
         try:
             return self._trace_and_compile()
+        except (GraphRefused, NodesRefused) as refusal:
+            return self.run_captured(str(refusal))
         except TorchmuxError:
             raise
+        except aot.StaysInTorch as why:
+            return self.run_captured(str(why))
         except Exception as error:
-            self.placing.check_failure(error, len(operators_of(self.gm.graph.nodes)))
-            return self.run_captured(failure(error))
+            if isinstance(error, RuntimeError) and _CHANGED_IN_PLACE in str(error):
+                # The trace runs the backward pass; what autograd refuses there, it refuses in the program as well.
+                return self.run_captured("autograd refuses its backward pass: what it needs is changed in place")
+            return self._run_failed(error)
 
     def _trace_and_compile(self) -> Run:
         if self.training or self.implementation.restore is None:
@@ -168,7 +189,8 @@ class _Work:
         """The code that an earlier process made of this very graph, if all of it is still there."""
         if content is None or self.implementation.restore is None:
             return None
-        found = recipes.follow(content, self.gm, self.implementation.restore, self.placing.report)
+        with stage("load"):
+            found = recipes.follow(content, self.gm, self.implementation.restore, self.placing.report)
         if found is None:
             return None
         gm, split, compiled = found
@@ -200,19 +222,21 @@ class _Work:
                 run = without_autocast(self.compiler.compile(traced.gm, "inference", static, keep))
                 if not traced.mutates:
                     return run
-                return eager_when_overlap_differs(run, self.gm, self.example_inputs, strict=self.request.strict)
+                return eager_when_overlap_differs(run, self.gm, self.example_inputs, strict=bool(self.request.strict))
 
         def lower(part: GraphModule, inputs: Sequence[Any], backward: bool) -> Callable[..., Sequence[Any]]:
             if not backward:
                 return self.compiler.compile(part, "forward" if self.training else "inference", {})
-            run = self.compiler.compile(part, "backward", {})
+            # Most are compiled when they first run, far from the capture.
+            with collecting(self.placing.report.seconds, "AOT"):
+                run = self.compiler.compile(part, "backward", {})
             if self.placing.is_told:  # most are compiled at their first run, after the rest was reported
                 self.placing.tell()
             return run
 
-        run = aot.through_autograd(gm, fakes, table, lower, training=self.training)
+        run = aot.through_autograd(gm, fakes, table, lower, training=self.training, strict=bool(self.request.strict))
         if not internals.inputs_are_mutated():
             return run
         if aliasing.sharing(fakes) != aliasing.sharing(self.example_inputs):
-            raise RuntimeError("the graph changes inputs that overlap in memory, but the capture does not show this")
-        return eager_when_overlap_differs(run, self.gm, self.example_inputs, strict=self.request.strict)
+            raise GraphRefused("the graph changes inputs that overlap in memory, but the capture does not show this")
+        return eager_when_overlap_differs(run, self.gm, self.example_inputs, strict=bool(self.request.strict))

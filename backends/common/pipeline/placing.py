@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from torch.fx import Node
 
 from torchmux import torch_internals as internals
+from torchmux.config import config
 from torchmux.registry.errors import CompilationFailed, FallbackRefused, FloatsNeeded
-from torchmux.registry.report import GraphReport, Placement, operator_name
+from torchmux.registry.plain import kind_told
+from torchmux.registry.report import GraphReport, Placement, Strict, libraries_in_words, operator_name
+from torchmux.registry.spec import BackendSpec
 
 from . import lines
 from .partition import takes_element
@@ -24,11 +28,13 @@ class Placing:
 
     Args:
         report: of the backend that was asked for.
-        strict: whether torch may run nothing.
+        spec: that backend's.
+        strict: whether torch, and with ``"own"`` a library as well, may run nothing.
     """
 
-    def __init__(self, report: GraphReport, *, strict: bool) -> None:
+    def __init__(self, report: GraphReport, spec: BackendSpec, *, strict: Strict) -> None:
         self.report = report
+        self.spec = spec
         self.strict = strict
         self.origins: list[int | None] = []
         self._told: int | None = None  # how many placements have been reported
@@ -38,10 +44,22 @@ class Placing:
         """Whether the user was told already; what is placed now comes from a graph that compiles when it first runs."""
         return self._told is not None
 
-    def place(self, nodes: Sequence[Node], placed_on: str, reason: str | None = None) -> list[Placement]:
-        """Note that ``nodes`` run on ``placed_on``."""
+    def place(self, nodes: Sequence[Node], library_calls: Mapping[str, str] | None) -> list[Placement]:
+        """Note that the backend runs ``nodes``; ``library_calls`` is what its code tells of them, by name."""
+        backend = self.report.backend
+        return self._add(
+            nodes, [{"placed_on": backend, **kind_told(node.name, self.spec, library_calls)} for node in nodes]
+        )
+
+    def leave(self, nodes: Sequence[Node], reason: str, *, compiler_error: bool = False) -> list[Placement]:
+        """Note that torch runs ``nodes``."""
+        told = {"placed_on": "eager", "reason": reason, "kind": "torch", "compiler_error": compiler_error}
+        return self._add(nodes, [told] * len(nodes))
+
+    def _add(self, nodes: Sequence[Node], told: Sequence[dict[str, Any]]) -> list[Placement]:
         placements = [
-            Placement(node.name, operator_name(node), placed_on, reason, lines.line_of(node)) for node in nodes
+            Placement(node.name, operator_name(node), where=lines.line_of(node), **what)
+            for node, what in zip(nodes, told, strict=True)
         ]
         self.report.placements += placements
         self.origins += map(lines.origin_of, nodes)
@@ -54,13 +72,21 @@ class Placing:
 
     def check_strict(self) -> None:
         """Raises:
-        FallbackRefused: torch runs something, and that is not allowed.
+        FallbackRefused: torch, or a library, runs something, and that is not allowed.
         """
-        if self.strict and self.report.fallbacks:
+        report = self.report
+        if self.strict and report.fallbacks:
             raise FallbackRefused(
-                f"strict=True, and {self.report.backend} would leave {len(self.report.fallbacks)} of "
-                f"{len(self.report.placements)} operators to torch: {_describe(self.report.fallbacks)}. "
+                f"strict={self.strict!r}, and {report.backend} would leave {len(report.fallbacks)} of "
+                f"{len(report.placements)} operators to torch: {_describe(report.fallbacks)}. "
                 f"Call without strict to let torch run them, or choose a backend that supports them."
+            )
+        if forbidden := report.forbidden(self.strict):
+            untold = any(p.kind == "untold" for p in forbidden)
+            which = "which it does not tell from its own code" if untold else libraries_in_words(forbidden)
+            raise FallbackRefused(
+                f"strict='own', and {report.backend} would call library kernels for {len(forbidden)} of "
+                f"{len(report.placements)} operators: {which}. strict=True allows them, and leaves nothing to torch."
             )
 
     def check_failure(self, error: Exception, operators: int) -> None:
@@ -68,7 +94,7 @@ class Placing:
 
         Raises:
             FloatsNeeded: the graph is to be captured again, with some floats as constants.
-            CompilationFailed: torch must not run it.
+            CompilationFailed: torch must not run it, or ``config.fail_on_compiler_errors`` is set.
         """
         if (symbols := internals.floats_needed(error)) is not None:
             raise FloatsNeeded(self.report.backend, symbols) from None
@@ -76,6 +102,12 @@ class Placing:
             raise CompilationFailed(
                 f"{self.report.backend} failed to compile a graph of {operators} operators: "
                 f"{failure(error)}. Call without strict to let torch run it."
+            ) from error
+        if config.fail_on_compiler_errors:
+            raise CompilationFailed(
+                f"{self.report.backend} failed to compile a graph of {operators} operators: {failure(error)}. "
+                "torchmux.config.fail_on_compiler_errors is set; without it, torch runs the graph and the report says "
+                "so."
             ) from error
         log.debug("%s raised while compiling", self.report.backend, exc_info=error)
 
@@ -98,6 +130,14 @@ class Placing:
 def operators_of(graph: Sequence[Node]) -> list[Node]:
     """The nodes of a torch-level graph that a report counts."""
     return [n for n in graph if n.op.startswith("call_") and takes_element(n) is None]
+
+
+def compiler_error(error: BaseException) -> str:
+    """The reason of a fallback that the backend did not mean: a bug of a compiler, or a machine that lacks something.
+
+    What a compiler cannot take, it refuses with an error for that (``NodesRefused``, ``GraphRefused``).
+    """
+    return f"compiler error: {failure(error)}"
 
 
 def failure(error: BaseException) -> str:

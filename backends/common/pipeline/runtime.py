@@ -41,7 +41,7 @@ def without_autocast(run: Callable[..., Sequence[Any]]) -> Callable[..., Sequenc
 
 
 def in_torch(captured: Any, message: str, *, strict: bool) -> Callable[..., Sequence[Any]]:
-    """Code for the calls that a compiled part does not take; ``message`` says which, and each is logged.
+    """Code for the calls that a compiled part does not take; ``message`` says which, and the log has it as well.
 
     Raises:
         FallbackRefused: on such a call, if ``strict``.

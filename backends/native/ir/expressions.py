@@ -65,14 +65,16 @@ class Node:
     * ``load`` (attr: buffer and index; an optional argument is the condition under which memory may be read, the
       value is 0 otherwise),
     * ``cast``, ``round`` (attr: the half-precision type whose precision the value takes),
-    * ``check`` (attr: a size and whether negative values count from the end): the argument, verified to be an index,
+    * ``check`` (attr: a size, whether negative values count from the end, and the number of the fault to report): the
+      argument, verified to be an index,
     * anything else is an operation of ``operation_table.py`` on the arguments.
     """
 
-    __slots__ = ("_cost", "_free", "_loads", "args", "attr", "dtype", "number", "op")
+    __slots__ = ("_cost", "_free", "_loads", "args", "attr", "depth", "dtype", "number", "op")
 
     def __init__(self, op: str, args: tuple[Node, ...], dtype: torch.dtype, attr: Any, number: int) -> None:
         self.op, self.args, self.dtype, self.attr, self.number = op, args, dtype, attr, number
+        self.depth: int = 1 + max((a.depth for a in args), default=0)
         self._free: frozenset[Var] | None = None
         self._loads: tuple[tuple[Buffer, Index], ...] | None = None
         self._cost: int | None = None

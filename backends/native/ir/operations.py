@@ -62,6 +62,8 @@ def cast(node: Node, dtype: torch.dtype) -> Node:
             return const(node.attr, dtype)
     if dtype is torch.bool:
         return compare("ne", node, const(0, node.dtype))
+    if node.op == "const" and isinstance(node.attr, float) and not is_float(dtype):
+        raise Unsupported(f"{node.attr} as an integer, which has no defined value")
     return make("cast", (node,), dtype)
 
 
@@ -176,9 +178,12 @@ def masked(condition: Node, value: Node, other: Node) -> Node:
     return where(condition, rewrite(value, guard, memo), other)
 
 
-def check(node: Node, extent: Index, *, wrap: bool) -> Node:
-    """``node`` as an index below ``extent``, verified when it runs; negative ones count from the end if ``wrap``."""
+def check(node: Node, extent: Index, *, wrap: bool, fault: int) -> Node:
+    """``node`` as an index below ``extent``, verified when it runs; negative ones count from the end if ``wrap``.
+
+    ``fault`` is the number of what is reported (:mod:`..faults`).
+    """
     node = cast(node, torch.int64)
     if node.op in ("const", "index") and index.not_negative(node.attr) and index.less(node.attr, extent):
         return node
-    return make("check", (node,), torch.int64, (extent, wrap))
+    return make("check", (node,), torch.int64, (extent, wrap, fault))

@@ -67,6 +67,15 @@ class Call:
         return {b for b in self.results if b is not None}
 
 
+@dataclass(frozen=True)
+class Need:
+    """A size that must not be 0 in any call; ``error``, a builtin exception, and ``words`` are what eager raises."""
+
+    size: Index
+    error: str
+    words: str
+
+
 class Step(Protocol):
     """Whatever a program is made of besides statements; ``origins`` are the nodes of the graph that it computes."""
 
@@ -97,6 +106,7 @@ class Program:
         self.constants: dict[str, Any] = {}  # the name of a buffer: the attribute of the graph that it is
         self.frozen: dict[Buffer, str] = {}  # those whose values are not part of the code: their attributes
         self.packs: dict[Hashable, Buffer] = {}  # what a target makes of constants when the code is loaded
+        self.needs: list[Need] = []
         self.current: Any = None  # the FX node that is being lowered
         self.lays_out_images = False  # whether convolutions choose the order of dimensions in memory
 
@@ -118,6 +128,18 @@ class Program:
     def stored(self, buffer: Buffer) -> Value:
         """The value that is a whole buffer."""
         return Value(buffer.sizes, buffer.dtype, None, Place(buffer, buffer.strides, 0))
+
+    def need(self, size: Index, error: str, words: str) -> None:
+        """Refuse calls in which ``size`` is 0 as eager refuses them.
+
+        Raises:
+            Unsupported: it is 0 in all of them, which torch's operator says best.
+        """
+        if type(size) is int:
+            if size == 0:
+                raise ops.Unsupported(words)
+        elif not index.less(0, size):
+            self.needs.append(Need(size, error, words))
 
     # --- statements -----------------------------------------------------------------------------------------------
 

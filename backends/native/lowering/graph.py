@@ -37,6 +37,10 @@ SUPPORTED = (
 )
 
 
+LONGEST_CHAIN = 48
+"""A value is stored once so many operators lead to it since memory was read, because walks of expressions recur."""
+
+
 class SymbolicSizes:
     """Sizes of torch's symbolic shapes as index expressions; collects the symbols that come up."""
 
@@ -92,6 +96,7 @@ class _Lowering:
         self.size = SymbolicSizes()
         self.env: dict[Node, Any] = {}
         self.refused: dict[str, str] = {}
+        self.chain: dict[Node, int] = {}  # how many operators lead to a node since memory was read
 
     def run(self) -> Program:
         # Images that the caller sees have torch's layout; if there are many, as in training, this determines the rest.
@@ -210,6 +215,7 @@ class _Lowering:
         if any(n not in self.env for n in node.all_input_nodes):
             raise Unsupported("an operand was not lowered")
         if node.target is operator.getitem:
+            self.chain[node] = self.chain.get(node.args[0], 0)
             return self.env[node.args[0]][node.args[1]]
         if isinstance(node.meta.get("val"), (torch.SymInt, int)):
             return self.size(node.meta["val"])
@@ -226,7 +232,20 @@ class _Lowering:
         result = found(ctx, *args, **kwargs)
         self._check_operations(result, before)
         self._keep(node, result)
+        self._cut(node, result)
         return result
+
+    def _cut(self, node: Node, result: Any) -> None:
+        """Put a value at the end of a long chain into memory."""
+        values = [v for v in (result if isinstance(result, (list, tuple)) else [result]) if isinstance(v, Value)]
+        if all(v.place is not None for v in values):
+            return
+        length = 1 + max((self.chain.get(n, 0) for n in node.all_input_nodes), default=0)
+        if length >= LONGEST_CHAIN * (2 if node.target in _VIEWS else 1):  # a view may repeat what is stored once
+            for value in values:
+                self.program.realize(value)
+            return
+        self.chain[node] = length
 
     def _check_operations(self, result: Any, before: int) -> None:
         """Raise if the target cannot compute what a lowering has made, and the operands did not need already."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from .. import faults
 from ..ir import index, operations as ops
 from ..ir.expressions import Node
 from ..ir.operations import Unsupported
@@ -14,9 +15,9 @@ from ..ir.values import Value, broadcast
 from .registry import Context, aten, lowers
 
 
-def checked(node: Node, extent: Any, *, wrap: bool) -> index.Index:
-    """An element of a tensor as an index, verified."""
-    return index.data(ops.check(node, extent, wrap=wrap))
+def checked(node: Node, extent: Any, fault: str, dim: int = 0) -> index.Index:
+    """An element of a tensor as an index, verified; ``fault`` names what is raised otherwise, of dimension ``dim``."""
+    return index.data(ops.check(node, extent, wrap=fault in ("index", "flat"), fault=faults.number(fault, dim)))
 
 
 def _not_empty(a: Value) -> None:
@@ -30,7 +31,7 @@ def _embedding(ctx: Context, weight: Value, at: Value, *options: Any) -> Value:
     ctx.keep(weight)
 
     def element(i: Any) -> Node:
-        row = checked(at.at(i[:-1]), weight.sizes[0], wrap=False)
+        row = checked(at.at(i[:-1]), weight.sizes[0], "row")
         return weight.at((row, i[-1]))
 
     return Value(ctx.sizes(), weight.dtype, element)
@@ -45,10 +46,10 @@ def _index_select(ctx: Context, a: Value, dim: int, at: Value) -> Value:
     ctx.keep(a)
     flat = at if at.rank else at.unsqueeze(0)
     if scalar:
-        return Value((), a.dtype, lambda i: a.at((checked(flat.at((0,)), 1, wrap=False),)))
+        return Value((), a.dtype, lambda i: a.at((checked(flat.at((0,)), 1, "row"),)))
 
     def element(i: Any) -> Node:
-        return a.at((*i[:dim], checked(flat.at((i[dim],)), a.sizes[dim], wrap=False), *i[dim + 1 :]))
+        return a.at((*i[:dim], checked(flat.at((i[dim],)), a.sizes[dim], "slice" if dim else "row"), *i[dim + 1 :]))
 
     return Value(ctx.sizes(), a.dtype, element)
 
@@ -60,9 +61,10 @@ def _gather(ctx: Context, a: Value, dim: int, at: Value, *, sparse_grad: bool = 
     dim %= a.rank
     _not_empty(a)
     ctx.keep(a)
+    fault = faults.of_program(ctx.node) or "element"
 
     def element(i: Any) -> Node:
-        return a.at((*i[:dim], checked(at.at(i), a.sizes[dim], wrap=False), *i[dim + 1 :]))
+        return a.at((*i[:dim], checked(at.at(i), a.sizes[dim], fault, dim), *i[dim + 1 :]))
 
     return Value(ctx.sizes(), a.dtype, element)
 
@@ -78,6 +80,7 @@ def _index(ctx: Context, a: Value, indices: Sequence[Any]) -> Value:
     rank = tensors[0].rank
     dims = [d for d, _ in given]
     # Indexed dimensions next to each other are replaced in place, others go to the front.
+    fault = faults.of_program(ctx.node) or "index"
     first = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
     rest = [d for d in range(a.rank) if d not in dims]
 
@@ -87,8 +90,8 @@ def _index(ctx: Context, a: Value, indices: Sequence[Any]) -> Value:
         full: list[Any] = [0] * a.rank
         for d, at in zip(rest, plain, strict=True):
             full[d] = at
-        for d, tensor in zip(dims, tensors, strict=True):
-            full[d] = checked(tensor.at(shared), a.sizes[d], wrap=True)
+        for nth, (d, tensor) in enumerate(zip(dims, tensors, strict=True)):  # eager counts the indices
+            full[d] = checked(tensor.at(shared), a.sizes[d], fault, nth)
         return a.at(tuple(full))
 
     return Value(ctx.sizes(), a.dtype, element)

@@ -8,6 +8,7 @@ import torch
 
 from ..ir import index, operations as ops
 from ..ir.expressions import Node, compute_type
+from ..ir.index import Index
 from ..ir.operations import binary, const
 from ..ir.values import Value
 from .pointwise import rsqrt
@@ -84,13 +85,24 @@ def _batch_statistics(ctx: Context, a: Value, eps: float) -> tuple[Value, Value,
     return tuple(v.view((a.sizes[1],)) for v in (mean, variance, scale))  # type: ignore[return-value]
 
 
-def _moved(old: Value, new: Value, momentum: float, factor: Any) -> Value:
-    """``(1 - momentum) * old + momentum * factor * new``."""
+def _unbiased(variance: Value, count: Index) -> Value:
+    """The variance of a sample of ``count`` elements, which may be symbolic; nan for one element."""
+
+    def element(at: Any) -> Node:
+        node = variance.at(at)
+        sum_of_squares = binary("mul", node, const(count, node.dtype))
+        return binary("div", sum_of_squares, const(count - 1, node.dtype))
+
+    return Value(variance.sizes, variance.dtype, element)
+
+
+def _moved(old: Value, new: Value, momentum: float) -> Value:
+    """``(1 - momentum) * old + momentum * new``."""
 
     def element(at: Any) -> Node:
         kept = ops.cast(old.at(at), compute_type(old.dtype))
         fresh = ops.cast(new.at(at), kept.dtype)
-        part = binary("mul", fresh, const(momentum * factor, kept.dtype))
+        part = binary("mul", fresh, const(momentum, kept.dtype))
         return binary("add", binary("mul", kept, const(1 - momentum, kept.dtype)), part)
 
     return Value(old.sizes, old.dtype, element)
@@ -113,18 +125,15 @@ def _batch_norm_training(
         copies = [Value(v.sizes, v.dtype, v.at) for v in (running_mean, running_variance)]
         return result, empty, empty, *copies
     count = index.product(s for d, s in enumerate(a.sizes) if d != 1)
-    if type(count) is not int:
-        raise ops.Unsupported("batch statistics over a symbolic number of elements")
     mean, variance, scale = _batch_statistics(ctx, a, eps)
     grow = [_per_channel(v, a) for v in (mean, scale, weight, bias)]
     result = _affine(a, grow[0], grow[1], grow[2], grow[3], ctx.val[0].dtype)  # type: ignore[arg-type]
-    unbiased = count / (count - 1) if count > 1 else float("nan")
     return (
         result,
         _as(mean, ctx.val[1].dtype),
         _as(scale, ctx.val[2].dtype),
-        _moved(running_mean, mean, momentum, 1),
-        _moved(running_variance, variance, momentum, unbiased),
+        _moved(running_mean, mean, momentum),
+        _moved(running_variance, _unbiased(variance, count), momentum),
     )
 
 

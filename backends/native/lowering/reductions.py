@@ -70,9 +70,24 @@ def _as(value: Value, dtype: torch.dtype) -> Value:
     return Value(value.sizes, dtype, lambda at: ops.cast(value.at(at), dtype))
 
 
-def _extremum(kind: str) -> Any:
+_NO_DIM = "Expected reduction dim to be specified for input.numel() == 0."
+_WITH_DIM = "Specify the reduction dim with the 'dim' argument."
+
+
+def _need_elements(ctx: Context, name: str, a: Value, dims: Any) -> None:
+    """An extremum over nothing has no value: calls that would take one raise what eager raises."""
+    for dim in [dims] if isinstance(dims, int) else dims:
+        words = f"{name}(): Expected reduction dim {dim} to have non-zero size."
+        ctx.program.need(a.sizes[dim] if a.rank else 1, "IndexError", words)
+
+
+def _extremum(kind: str, name: str) -> Any:
     def lower(ctx: Context, a: Value, dims: Any = None, keepdim: bool = False) -> Value:
         chosen = dims_of(dims, a.rank)
+        if dims is None or dims == []:
+            ctx.program.need(a.numel, "RuntimeError", f"{name}(): {_NO_DIM} {_WITH_DIM}")
+        else:
+            _need_elements(ctx, name, a, dims)
         if a.dtype is torch.bool:
             return reduce(ctx, "any" if kind == "max" else "all", a, chosen, keepdim, torch.bool)
         return reduce(ctx, kind, a, chosen, keepdim, a.dtype)
@@ -80,8 +95,10 @@ def _extremum(kind: str) -> Any:
     return lower
 
 
-lowers(aten.amax.default, aten.max.default)(_extremum("max"))
-lowers(aten.amin.default, aten.min.default)(_extremum("min"))
+lowers(aten.amax.default)(_extremum("max", "amax"))
+lowers(aten.max.default)(_extremum("max", "max"))
+lowers(aten.amin.default)(_extremum("min", "amin"))
+lowers(aten.min.default)(_extremum("min", "min"))
 
 
 def _as_number(node: Node) -> Node:
@@ -93,6 +110,7 @@ def _with_index(kind: str) -> Any:
         if a.rank == 0:
             return Value((), a.dtype, a.at), scalar(0, torch.int64)
         dims = dims_of(dim, a.rank)
+        _need_elements(ctx, kind, a, dims)
         ctx.keep(a)
         if a.dtype is torch.bool:
             values = ctx.program.reduce("any" if kind == "max" else "all", a, dims, a.dtype, lambda node: node)
@@ -113,9 +131,11 @@ def _arg(kind: str) -> Any:
         if a.rank == 0:
             return scalar(0, torch.int64)
         if dim is None:
+            ctx.program.need(a.numel, "IndexError", f"{kind}(): {_NO_DIM}")
             flat = ctx.program.reduce(kind, a.view((a.numel,)), [0], torch.int64, _as_number)
             return flat.view(ctx.sizes())
         dims = dims_of(dim, a.rank)
+        _need_elements(ctx, kind, a, dims)
         return drop(ctx.program.reduce(kind, a, dims, torch.int64, _as_number), dims, keepdim)
 
     return lower
@@ -155,9 +175,15 @@ def moments(ctx: Context, a: Value, dims: list[int], correction: Any) -> tuple[V
     squares = ctx.program.reduce("sum", Value(a.sizes, dtype, squared), dims, dtype, lambda node: node)
     if type(count) is int and isinstance(correction, (int, float)):
         return mean, divided(squares, max(count - correction, 0.0))
-    if not isinstance(correction, (int, float)) or correction > 1:
-        raise Unsupported("a variance whose degrees of freedom may not be positive")  # sizes that change are 2 or more
-    return mean, divided(squares, count - correction)
+    if not isinstance(correction, (int, float)) or correction != int(correction):
+        raise Unsupported("a variance whose degrees of freedom are no whole number")
+
+    def variance(at: Any) -> Node:
+        node = squares.at(at)
+        left = binary("sub", const(count, torch.int64), const(int(correction), torch.int64))
+        return binary("div", node, ops.cast(binary("maximum", left, const(0, torch.int64)), node.dtype))
+
+    return mean, Value(squares.sizes, squares.dtype, variance)
 
 
 def _variance(root: bool, with_mean: bool) -> Any:
@@ -288,6 +314,15 @@ def _vector_norm(
     if order != 0 and all(type(a.sizes[d]) is int and a.sizes[d] == 1 for d in chosen):
         # Of one number each: roots of powers would only round it.
         return drop(Value(a.sizes, ctx.dtype, lambda at: unary("abs", ops.cast(a.at(at), computed))), chosen, keepdim)
+    if order < 0 or order == math.inf:
+        for d in chosen:
+            where_empty = (
+                f"on the dimension {d}because this dimension is empty"
+                if dims is not None
+                else "on an empty tensor because"
+            )
+            words = f"linalg.vector_norm cannot compute the {order} norm {where_empty}"
+            ctx.program.need(a.sizes[d], "RuntimeError", f"{words} and the operation does not have an identity")
     if order in (math.inf, -math.inf):
         result = fold("max" if order > 0 else "min", lambda n: n)
     elif order == 0:

@@ -73,7 +73,7 @@ def _along(op: Any, adds: bool) -> Any:
             return _chosen(a, dim, at, values, adds)
 
         def place(i: Indices) -> list[Index]:
-            return [*i[:dim], checked(at.at(i), a.sizes[dim], wrap=False), *i[dim + 1 :]]
+            return [*i[:dim], checked(at.at(i), a.sizes[dim], "element", dim), *i[dim + 1 :]]
 
         return _scattered(ctx, a, values, place, [dim], adds=adds)
 
@@ -90,7 +90,7 @@ def _covers(a: Value, at: Value, dim: int) -> bool:
 def _chosen(a: Value, dim: int, at: Value, values: Value, adds: bool) -> Value:
     def element(i: Indices) -> Node:
         only = (*i[:dim], 0, *i[dim + 1 :])
-        here = ops.from_index(checked(at.at(only), a.sizes[dim], wrap=False))
+        here = ops.from_index(checked(at.at(only), a.sizes[dim], "element", dim))
         old, new = a.at(i), ops.cast(values.at(only), a.dtype)
         return where(compare("eq", here, ops.from_index(i[dim])), binary("add", old, new) if adds else new, old)
 
@@ -121,8 +121,8 @@ def _index_put(ctx: Context, a: Value, indices: Sequence[Any], values: Value, ac
         full: list[Index] = [0] * a.rank
         for d, at in zip(rest, (*i[:first], *i[first + rank :]), strict=True):
             full[d] = at
-        for d, tensor in zip(dims, tensors, strict=True):
-            full[d] = checked(tensor.at(i[first : first + rank]), a.sizes[d], wrap=True)
+        for nth, (d, tensor) in enumerate(zip(dims, tensors, strict=True)):  # eager counts the indices
+            full[d] = checked(tensor.at(i[first : first + rank]), a.sizes[d], "index", nth)
         return full
 
     return _scattered(ctx, a, source, place, range(first, first + rank), adds=accumulate)
@@ -142,7 +142,11 @@ def _into_rows(op: Any, adds: bool) -> Any:
             values = Value(whole.sizes, a.dtype, lambda i: binary("mul", whole.at(i), const(alpha, whole.at(i).dtype)))
 
         def place(i: Indices) -> list[Index]:
-            return [*i[:dim], checked(flat.at((i[dim],)), a.sizes[dim], wrap=False), *i[dim + 1 :]]
+            return [
+                *i[:dim],
+                checked(flat.at((i[dim],)), a.sizes[dim], "element" if adds else "copy", dim),
+                *i[dim + 1 :],
+            ]
 
         return _scattered(ctx, a, values, place, [dim], adds=adds)
 

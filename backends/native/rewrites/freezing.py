@@ -26,6 +26,9 @@ PREFIX = "_frozen_"
 _MOST_BYTES = 1 << 20
 """A folded value may be larger than what it is computed from up to this size."""
 
+STANDS_FOR = "torchmux_stands_for"
+"""In ``meta`` of a node that was made of several: their names."""
+
 _aten = torch.ops.aten
 
 
@@ -175,7 +178,7 @@ def _take_along(gm: GraphModule) -> None:
         if not _is_convolution(node) or not is_frozen(str(node.args[1].target)):
             continue
         x, weight, bias, stride, padding, dilation, _, _, groups = node.args
-        last, other = node, None
+        last, other, names = node, None, [node.name]
         user = _only_user(last)
         if user is not None and user.target is _aten.add.Tensor and not user.kwargs:
             rest = user.args[0] if user.args[1] is last else user.args[1]
@@ -183,14 +186,16 @@ def _take_along(gm: GraphModule) -> None:
                 # Of two convolutions that are added, the one that runs last adds.
                 if not (_is_convolution(rest) and order[rest] > order[node] and _only_user(rest) is user):
                     last, other = user, rest
+                    names.append(user.name)
         user = _only_user(last)
         relu = user is not None and user.target is _aten.relu.default
         if relu:
             assert user is not None
             last = user
+            names.append(user.name)
         with gm.graph.inserting_before(last):
             new = gm.graph.call_function(CONVOLUTION, (x, weight, bias, other, stride, padding, dilation, groups, relu))
-        new.meta = dict(last.meta)
+        new.meta = {**last.meta, STANDS_FOR: names}
         order[new] = order[last]
         last.replace_all_uses_with(new)
 

@@ -15,7 +15,7 @@ from torchmux.config import config
 
 from ..ir.expressions import Buffer
 from ..ir.index import Index
-from ..ir.program import Call, Program, TensorRef
+from ..ir.program import Call, Need, Program, TensorRef
 from . import memory
 from .kernel import Kernel
 from .memory import Arena
@@ -39,6 +39,13 @@ class FitInput:
     """An input that lies otherwise than the code expects is copied."""
 
     buffer: Buffer
+
+
+@dataclass(frozen=True)
+class Require:
+    """A size of this call must not be 0, or eager would raise."""
+
+    need: Need
 
 
 @dataclass(frozen=True)
@@ -89,7 +96,7 @@ class Return:
     results: list[TensorRef | Index]
 
 
-HostStep = ReadSize | FitInput | MakeArena | Allocate | Launch | CallOperator | Release | Return
+HostStep = ReadSize | Require | FitInput | MakeArena | Allocate | Launch | CallOperator | Release | Return
 
 
 @dataclass
@@ -165,6 +172,7 @@ class _Planner:
     def run(self) -> Host:
         steps = self.host.steps
         steps += [ReadSize(name, at, dim) for name, (at, dim) in self.program.symbols.items()]
+        steps += [Require(need) for need in self.program.needs]
         used = set().union(*self.uses, set())
         steps += [FitInput(b) for b in self.program.inputs if isinstance(b, Buffer) and b in used]
         steps.append(MakeArena(self.host.arena.size))

@@ -20,6 +20,8 @@ from ..ir.index import Index, Var
 
 MOST_STATEMENTS = 48
 MOST_BUFFERS = 40
+DEEPEST = 160
+"""What a kernel computes without reading memory is at most so many operations deep: what prints it recurs."""
 _LEAST_PART = 8
 
 
@@ -237,12 +239,24 @@ def fuse(first: Kernel, second: Kernel, shared_writers: set[Buffer]) -> Kernel:
         raise NotFused("the kernel would have too many statements")
     if len(first.reads | first.writes | second.reads | second.writes) > MOST_BUFFERS:
         raise NotFused("the kernel would touch too many buffers")
+    if _depth(first, second) > DEEPEST:
+        raise NotFused("the kernel would compute too deep an expression")
     if (first.writes & shared_writers) & second.reads:
         raise NotFused("the value that is read was assembled from several parts")
     a, b, space, inner = _common_space(first, second)
     _check_reads(a, b)
     members = sorted([*a.members, *b.members], key=lambda m: m.at)
     return Kernel(space, inner, members)
+
+
+def _depth(first: Kernel, second: Kernel) -> int:
+    """How deep the expressions are when what a kernel computes stands where it is read."""
+    depth: dict[Buffer, int] = {}
+    for member in sorted([*first.members, *second.members], key=lambda m: m.at):
+        statement = member.statement
+        below = max((depth.get(b, 0) for b in statement.reads), default=0)
+        depth[statement.target] = statement.value.depth + below
+    return max(depth.values())
 
 
 def _common_space(first: Kernel, second: Kernel) -> tuple[Kernel, Kernel, tuple[Var, ...], frozenset[Var]]:

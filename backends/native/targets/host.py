@@ -26,6 +26,7 @@ from ..schedule.host import (
     MakeArena,
     ReadSize,
     Release,
+    Require,
     Return,
 )
 
@@ -48,6 +49,8 @@ class HostPrinter(ABC):
             case ReadSize(name, at, dim):
                 source = self.parameters[at]
                 return [f"{name} = {source if dim is None else f'{source}.shape[{dim}]'}"]
+            case Require(need):
+                return [f"if {text_of(need.size)} == 0:", f"    raise {need.error}({need.words!r})"]
             case FitInput(buffer):
                 return self._fit(buffer)
             case MakeArena(size):
@@ -93,8 +96,19 @@ class HostPrinter(ABC):
             lines = [f"result = {text}"]
         for n, buffer in enumerate(step.kept):
             if buffer is not None:
-                lines.append(f"{buffer.name} = fit(result[{n}], {tuple_of(buffer.strides)})")
+                lines += _taken(buffer, f"result[{n}]", op.name())
         return [*lines, "del result"]
+
+
+def _taken(buffer: Buffer, result: str, operator: str) -> list[str]:
+    """``result`` of an operator as ``buffer``: what torch has traced is no more than a promise of its kernel."""
+    name, sizes = buffer.name, tuple_of(buffer.sizes)
+    return [
+        f"{name} = {result}",
+        f"if {name}.dtype is not {buffer.dtype} or {name}.shape != {sizes}:",
+        f"    {name} = brought({name}, {buffer.dtype}, {sizes}, {operator!r})",
+        f"{name} = fit({name}, {tuple_of(buffer.strides)})",
+    ]
 
 
 def allocation(buffer: Buffer) -> str:

@@ -32,7 +32,7 @@ import torch
 from ..ir.expressions import Buffer
 from ..ir.forms import Forms
 from ..ir.index import Index
-from ..ir.program import Program
+from ..ir.program import Call, Program
 from ..ir.values import Value
 from ..options import NativeOptions
 from ..schedule import stages
@@ -127,6 +127,10 @@ class Target(ABC, Forms):
         """
 
     # --- what is said and tuned -----------------------------------------------------------------------------------
+
+    def library_of(self, item: Any) -> str | None:
+        """The library kernel that computes an item of a selected program, as reports name it; None for own code."""
+        return str(item.op) if isinstance(item, Call) else None
 
     def hints(self, program: Program, schedule: Schedule, weights: Collection[int]) -> list[str]:
         """What ``TORCHMUX_LOGS=perf_hints`` says of this target alone; ``weights`` are the inputs that might be

@@ -13,6 +13,8 @@ import tvm
 from tvm import relax, tirx
 from tvm.target import codegen
 
+from torchmux.registry.errors import GraphRefused
+
 from .. import machine
 from ..options import TvmOptions
 from ..relax import mathlib
@@ -40,7 +42,7 @@ def target_of(options: TvmOptions, device: torch.device) -> tvm.target.Target:
     if options.target is not None:
         found = tvm.target.Target(json.loads(options.target))
         if (found.kind.name == "cuda") != (device.type == "cuda"):
-            raise RuntimeError(f"the tensors are on {device}, but the option 'target' is {options.target}")
+            raise GraphRefused(f"the tensors are on {device}, but the option 'target' is {options.target}")
         return tvm.target.Target(found, host=_host()) if device.type == "cuda" else found
     if device.type == "cuda":
         found = tvm.target.Target.from_device(machine.device_of(device))

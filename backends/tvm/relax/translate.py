@@ -24,6 +24,7 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from torchmux import torch_internals as internals
 from torchmux.registry.errors import NodesRefused
 
+from ...common.adapter.bugs import raise_mistake
 from ...common.pipeline import aliasing
 from ...common.pipeline.partition import takes_element
 from .. import compat
@@ -49,14 +50,15 @@ def converters() -> frozenset[str]:
 class Translated:
     """``module`` has one function, ``main``, from the tensors of ``inputs`` to a tuple as ``outputs`` says.
 
-    If there are ``sizes``, their values come first, as one shape.  ``library_calls`` counts calls of torch's kernels.
+    If there are ``sizes``, their values come first, as one shape.  ``library_calls`` names the nodes that
+    torch's kernels compute, and these.
     """
 
     module: tvm.IRModule
     inputs: list[Layout]
     outputs: list[Layout]
     sizes: list[Source]
-    library_calls: int
+    library_calls: dict[str, str]
 
 
 def translate(gm: GraphModule, *, use_library: bool) -> Translated:
@@ -76,7 +78,7 @@ class Translator(ExportedProgramImporter):
         super().__init__()
         self.gm = gm
         self.use_library = use_library
-        self.library_calls = 0
+        self.library_calls: dict[str, str] = {}
         self._analyzer = compat.Analyzer()
         self.block_builder = relax.BlockBuilder()
         self._roots = aliasing.roots(gm.graph)
@@ -131,6 +133,7 @@ class Translator(ExportedProgramImporter):
             made = self._made(node)
             self._check(node, made)
         except Exception as error:  # whatever TVM raises for what it does not know
+            raise_mistake(error)
             # Elements stay with the operator that makes the tuple.
             blamed = takes_element(node) or node
             self._refused[blamed.name] = f"TVM's importer: {_short(error)}"
@@ -194,7 +197,7 @@ class Translator(ExportedProgramImporter):
 
         arguments = [library.encode(a, given) for a in node.args]
         keywords = {k: library.encode(v, given) for k, v in node.kwargs.items()}
-        self.library_calls += 1
+        self.library_calls[node.name] = str(node.target)
         value = node.meta["val"]
         if node.target in library.INTO:
             text = library.recipe(node.target, arguments, keywords, [None], [None], sized=bool(sizes))

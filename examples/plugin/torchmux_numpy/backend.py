@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -57,6 +58,12 @@ class NumpyBackend:
         """A callable on flat inputs; every node passed :meth:`supports`, and the options are checked."""
         precise = request.options.matmul_precision == "float64"
         nodes = list(gm.graph.nodes)
+        # A tensor that the program makes of numbers is an attribute of the graph's module.
+        constants = {
+            node: functools.reduce(getattr, node.target.split("."), gm).detach().numpy()
+            for node in nodes
+            if node.op == "get_attr"
+        }
         orders = [
             value.meta["val"].dim_order() if isinstance(value, torch.fx.Node) else () for value in nodes[-1].args[0]
         ]
@@ -68,6 +75,8 @@ class NumpyBackend:
                 if node.op == "placeholder":
                     value = next(remaining)
                     values[node] = value.detach().numpy() if isinstance(value, torch.Tensor) else value
+                elif node.op == "get_attr":
+                    values[node] = constants[node]
                 elif node.op == "call_function":
                     # A result without dimensions would become a numpy scalar.
                     values[node] = np.asarray(TABLE[node.target](*map_arg(node.args, values.get), precise))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from ..closed import kind
 from ..sources import Source
@@ -13,6 +14,8 @@ from .guard import Guard, always_checked
 
 if TYPE_CHECKING:
     from ..loader import Loader
+
+_BY_VALUE = frozenset({int, bool, str, bytes, type(None), torch.dtype, torch.device, torch.layout})
 
 
 @kind
@@ -95,18 +98,48 @@ class KeyTypes(Guard):
     is_watched = always_checked
 
 
-@kind
-class SameKeys(Guard):
-    """The keys of a dictionary are these very objects, in this order."""
+class Same:
+    """Stands for an object in comparisons, which are by identity."""
 
-    keys: tuple
+    __slots__ = ("obj",)
+
+    def __init__(self, obj: Any) -> None:
+        self.obj = obj
+
+    def __hash__(self) -> int:
+        return object.__hash__(self.obj)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.obj is other.obj
+
+
+def face(key: Any) -> Any:
+    """What tells a constant key from all others: 1, True and 1.0 are equal, and so are 0.0 and -0.0."""
+    cls = type(key)
+    if cls is tuple:
+        return cls, *map(face, key)
+    if cls is float or cls is complex:
+        return cls, repr(key)
+    return (cls, key) if cls in _BY_VALUE else Same(key)
+
+
+def faces(keys: Any, positions: tuple[int, ...]) -> tuple:
+    """What tells the keys at these positions from all others."""
+    return tuple(face(keys[position]) for position in positions)
+
+
+@kind
+class KeysAt(Guard):
+    """Of a list of keys or elements, those at these positions are these, to the bit or the very objects."""
+
+    positions: tuple[int, ...]
+    faces: tuple
 
     def condition(self, value: str, out: Loader) -> str:
-        keys = out.const(self.keys)
-        return f"all(map({out.const(operator)}.is_, {value}, {keys}))"
+        return f"{out.const(faces)}({value}, {out.const(self.positions)}) == {out.const(self.faces)}"
 
     def words(self) -> str:
-        return "has the same keys"
+        return "are the same"
 
     is_watched = always_checked
 
@@ -151,14 +184,16 @@ class HasKeyFrom(Guard):
 
 @kind
 class SameElements(Guard):
-    """A set has these elements; ``base`` is the builtin class behind it."""
+    """A set has these elements, all of them constants; ``base`` is the builtin class behind it."""
 
     base: type
     elements: frozenset
 
     def condition(self, value: str, out: Loader) -> str:
-        elements = out.const(self.elements)
-        return f"{out.const(self.base)}.__eq__({value}, {elements}) is True"
+        if all(type(element) is str for element in self.elements):  # which equals nothing but another one
+            return f"{out.const(self.base)}.__eq__({value}, {out.const(self.elements)}) is True"
+        elements = out.const(frozenset(map(face, self.elements)))
+        return f"frozenset(map({out.const(face)}, {out.const(self.base)}.__iter__({value}))) == {elements}"
 
     def words(self) -> str:
         return "has the same elements"

@@ -30,13 +30,13 @@ class IsInt64(Guard):
 
 @kind
 class IsFinite(Guard):
-    """A float that is neither infinite nor nan."""
+    """A float that is neither infinite nor nan, and not zero, whose sign is lost in algebra."""
 
     def condition(self, value: str, out: Loader) -> str:
-        return f"type({value}) is float and {value} - {value} == 0.0"
+        return f"type({value}) is float and {value} - {value} == 0.0 != {value}"
 
     def words(self) -> str:
-        return "is a finite float"
+        return "is a finite float other than zero"
 
     def is_watched(self, objects: StableObjects, value: Any) -> bool:
         return is_scalar(value)

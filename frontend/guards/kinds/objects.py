@@ -130,7 +130,8 @@ class NoOwnAttribute(Guard):
     def words(self) -> str:
         return f"has no attribute {self.name}"
 
-    is_watched = always_checked
+    def is_watched(self, objects: StableObjects, value: Any) -> bool:
+        return isinstance(value, type) and objects.notes_class(value)
 
 
 @kind

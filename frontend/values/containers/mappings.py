@@ -10,8 +10,8 @@ import collections
 from typing import TYPE_CHECKING, Any
 
 from ...breaks import C_FUNCTION, NOT_REBUILDABLE, OPERATION, GraphBreak
-from ...guards.kinds.containers import HasKey, HasKeyFrom, Keys, KeyTypes, Length, NotEmpty, SameKeys
-from ...guards.sources import Attr, DictKey, Item, RawItem, Source
+from ...guards.kinds.containers import HasKey, HasKeyFrom, Keys, KeysAt, KeyTypes, NotEmpty, RawLength, faces
+from ...guards.sources import Attr, Element, Elements, Item, ItemOf, RawItem, Source
 from ..base import Lazy, Raised, Value
 from ..builtin_methods import builtin_method, call_builtin_method
 from ..constants import ConstValue
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...trace.tracer import FrameWriter, Tracer
 
 NONE, TRUE = ConstValue(None), ConstValue(True)
-_CONST_KEYS = (str, int, bool, float, type(None))
+_CONST_KEYS = (str, int, bool, type(None))
 
 
 class DictValue(Value):
@@ -57,15 +57,19 @@ class DictValue(Value):
             return
         self._keys_guarded = True
         assert self.source is not None
-        keys = tuple(self.obj)
+        base: Any = self._base()
+        keys = tuple(base.__iter__(self.obj))
+        if not all(type(key) in _CONST_KEYS for key in keys):
+            tr.guards.add(RawLength(self.source, base, len(keys)))
+            # the others are objects that have been read from their positions
+            positions = tuple(i for i, key in enumerate(keys) if tr.is_fixed_key(key))
+            if positions:
+                tr.guards.add(KeysAt(Elements(self.source, base), positions, faces(keys, positions)))
+            return
         if any(type(key) is not str for key in keys):
-            kinds = tuple(map(type, keys))  # 1, True and 1.0 are equal
+            kinds = tuple(map(type, keys))  # 1 and True are equal
             tr.guards.add(KeyTypes(self.source, kinds))
-        if all(type(key) in _CONST_KEYS for key in keys):
-            tr.guards.add(Keys(self.source, keys))
-        else:
-            tr.guards.add(Length(self.source, len(keys), "keys"))
-            tr.guards.add(SameKeys(self.source, keys))
+        tr.guards.add(Keys(self.source, keys))
 
     def lookup(self, tr: Tracer, key: Value) -> Value | None:
         """The element under ``key``, or None; guards presence or absence of this key only."""
@@ -468,12 +472,16 @@ def wrap_dict(tr: Tracer, obj: dict, source: Source | None, raw: bool = False) -
         tr.guards.type_is(source, type(obj))
     entries: dict[Any, tuple[Value, Any]] = {}
     base = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
+    makes_items = raw or type(obj) is collections.defaultdict  # where there are none, if it is read as usual
     for position, (key, element) in enumerate(base.items(obj)):
-        if source is None:
-            key_source = element_source = None
-        else:
-            key_source = DictKey(source, position)
-            element_source = RawItem(source, base, key) if raw else Item(source, key)
+        key_source: Source | None = None
+        element_source: Source | None = None
+        if source is not None:
+            key_source = Element(source, base, position)
+            if not tr.is_fixed_key(key):
+                element_source = ItemOf(source, base, key_source)
+            else:
+                element_source = RawItem(source, base, key) if makes_items else Item(source, key)
         key_value = tr.wrap_key(key, key_source)
         entries[key_value.hash_key(tr)] = (key_value, Lazy(element, element_source))
     value = DictValue(entries, source, base if raw else type(obj), obj)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import operator
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,16 +12,18 @@ import torch
 
 from ...guards.kinds.containers import Length
 from ...guards.sources import Item, Source
-from ..base import Lazy, Raised, Value
+from ..base import MISSING, Lazy, Raised, Value
 from ..builtin_methods import builtin_method, call_builtin_method
 from ..constants import ConstValue
-from ..descriptors import class_attribute
+from ..descriptors import bind_class_attribute, class_attribute
 from .iteration import IteratorValue, SequenceIterator
 
 if TYPE_CHECKING:
     from ...trace.tracer import FrameWriter, Tracer
 
 NONE, LAST = ConstValue(None), ConstValue(-1)
+
+_FIELD: Any = type(collections.namedtuple("_", "field").field)  # type: ignore[attr-defined]
 
 
 class SequenceValue(Value):
@@ -336,12 +340,17 @@ class TupleValue(SequenceValue):
 
     def getattr(self, tr: Tracer, name: str) -> Value:
         fields = getattr(self.cls, "_fields", None) or _structseq_fields(self.cls)
+        if name in fields and (raw := tr.static_lookup(self.cls, name)) is not MISSING:
+            tr.guard_lookup(self.cls, name, raw)
+            if not isinstance(raw, (_FIELD, types.MemberDescriptorType)):
+                return bind_class_attribute(tr, self, self.cls, name, raw)
         if name in fields:
             return self.at(tr, fields.index(name))
         if self.cls not in (tuple, torch.Size):
             found = class_attribute(tr, self, self.cls, name)
             if found is not None:
                 return found
+            tr.guard_lookup(self.cls, name, MISSING)
         return builtin_method(tr, self, name)
 
     def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -6,12 +6,13 @@ same operations.
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...breaks import C_FUNCTION, NOT_REBUILDABLE, OPERATION, GraphBreak
-from ...guards.kinds.containers import SameElements, SetOrder
-from ...guards.sources import Source
+from ...guards.kinds.containers import KeysAt, RawLength, SameElements, SetOrder, faces
+from ...guards.sources import Element, Elements, Source
 from ..base import MISSING, Raised, Value
 from ..builtin_methods import builtin_method, call_builtin_method
 from ..constants import ConstValue
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ...trace.tracer import FrameWriter, Tracer
 
 NONE = ConstValue(None)
+_UNIQUE = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)  # guarded by identity anywhere
 _ALGEBRA = ("union", "intersection", "difference", "symmetric_difference")
 
 
@@ -279,15 +281,23 @@ def make_set(tr: Tracer, given: Value, cls: type) -> SetValue:
 
 
 def wrap_set(tr: Tracer, obj: Any, source: Source | None, raw: bool = False) -> SetValue:
-    """An existing set or frozenset, guarded as a whole; with ``raw`` its class may override methods, to be bypassed."""
+    """An existing set or frozenset, guarded element by element; with ``raw`` methods of its class are bypassed."""
     base = _base(type(obj))
+    elements = list(base.__iter__(obj))
+    fixed = tuple(i for i, element in enumerate(elements) if tr.is_fixed_key(element) or isinstance(element, _UNIQUE))
     if source is not None:
         tr.guards.type_is(source, type(obj))
-        contents = frozenset(base.__iter__(obj))
-        tr.guards.add(SameElements(source, base, contents))
+        if len(fixed) == len(elements):
+            tr.guards.add(SameElements(source, base, frozenset(elements)))
+        else:
+            tr.guards.add(RawLength(source, base, len(elements)))
+            if fixed:
+                tr.guards.add(KeysAt(Elements(source, base), fixed, faces(elements, fixed)))
     entries: dict[Any, Value] = {}
-    for element in base.__iter__(obj):
-        value = tr.wrap_key(element, None)
+    for position, element in enumerate(elements):
+        # an object is read from where it is, so that it is known for the one that the program finds elsewhere
+        path = None if source is None or position in fixed else Element(source, base, position)
+        value = tr.wrap_key(element, path)
         entries[value.hash_key(tr)] = value
     mirror = base.copy(obj) if source is None and _is_plain(entries) else None
     return SetValue(entries, source, base if raw else type(obj), obj, mirror)

@@ -32,6 +32,7 @@ def backend(request) -> str:
     return request.param
 
 
+@pytest.mark.usefixtures("compiler_errors_fall_back")
 def test_a_compiler_that_raises(capture, backend: str, monkeypatch, tmp_path) -> None:
     _, module, function = COMPILERS[backend]
 

@@ -218,6 +218,7 @@ def test_what_is_not_finite_in_one_result_only_is_a_difference() -> None:
         assert _difference(got, wanted, False)
 
 
+@pytest.mark.usefixtures("compiler_errors_fall_back")
 def test_a_compiler_that_raises_is_reported(capture, monkeypatch) -> None:
     from torchmux.backends.openvino import runtime
 
@@ -229,7 +230,7 @@ def test_a_compiler_that_raises_is_reported(capture, monkeypatch) -> None:
     monkeypatch.setattr(runtime, "compile_model", broken)
     with config.patch(cache_enabled=False):
         compiled = captured.compile("openvino")
-        assert {p.reason for p in compiled.report.fallbacks} == {"RuntimeError: the compiler gave up"}
+        assert {p.reason for p in compiled.report.fallbacks} == {"compiler error: RuntimeError: the compiler gave up"}
         with pytest.raises(CompilationFailed, match="the compiler gave up"):
             captured.compile("openvino", strict=True)
 

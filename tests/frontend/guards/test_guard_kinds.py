@@ -20,18 +20,19 @@ from torchmux.frontend.guards.check import CompiledGuards, evaluate
 from torchmux.frontend.guards.closed import all_kinds, kind
 from torchmux.frontend.guards.filter import filter_guards
 from torchmux.frontend.guards.guards import GuardSet, ShapeCondition, ShapePart
-from torchmux.frontend.guards.kinds.classes import ClassMethodIs, NotInClasses
+from torchmux.frontend.guards.kinds.classes import ClassFinds, ClassMethodIs, DerivesAsBefore, IsSubclass, NotInClasses
 from torchmux.frontend.guards.kinds.containers import (
     HasKey,
     HasKeyFrom,
     Keys,
+    KeysAt,
     KeyTypes,
     Length,
     NotEmpty,
     RawLength,
     SameElements,
-    SameKeys,
     SetOrder,
+    face,
 )
 from torchmux.frontend.guards.kinds.equality import (
     BuiltinPartEquals,
@@ -160,7 +161,8 @@ EXAMPLES = [
     (BuiltinPartEquals(x, float, 0.0), type("F", (float,), {})(0.0), type("F", (float,), {})(-0.0),
      "_c0.hex(x) == _c1", "== 0.0"),
     (IsInt64(x), -(1 << 63), 1 << 63, f"type(x) is int and {-(1 << 63)} <= x < {1 << 63}", "is an int of 64 bits"),
-    (IsFinite(x), 1.5, math.inf, "type(x) is float and x - x == 0.0", "is a finite float"),
+    (IsFinite(x), 1.5, math.inf, "type(x) is float and x - x == 0.0 != x",
+     "is a finite float other than zero"),
     (AtLeast(x, 2), 2, 1, "x >= 2", ">= 2"),
     (AtMost(x, 2), 2, 3, "x <= 2", "<= 2"),
     (Length(x, 2), [1, 2], [1], "len(x) == 2", "has length 2"),
@@ -171,19 +173,23 @@ EXAMPLES = [
     (Keys(x, ("a", "b")), {"a": 1, "b": 2}, {"b": 2, "a": 1}, "tuple(x) == _c0", "has the keys ['a', 'b']"),
     (Keys(x, ("a",), "attributes"), {"a": 1}, {}, "tuple(x) == _c0", "has the same attributes"),
     (KeyTypes(x, (int,)), {1: 1}, {True: 1}, "tuple(map(type, x)) == _c0", "has keys of the same types"),
-    (SameKeys(x, (A, KEY)), {A: 1, KEY: 1}, {A: 1, EQUAL_KEY: 1}, "all(map(_c1.is_, x, _c0))",
-     "has the same keys"),
+    (KeysAt(x, (1,), (face(0.0),)), [A, 0.0], [A, -0.0], "_c0(x, _c1) == _c2", "are the same"),
     (HasKey(x, dict, "a", True, "'a'"), {"a": 1}, {}, "_c1.__contains__(x, _c0) is True", "has a key 'a'"),
     (HasKey(x, dict, "a", False, "'a'"), {}, {"a": 1}, "_c1.__contains__(x, _c0) is False", "has no key 'a'"),
     (HasKeyFrom(Item(x, 0), dict, Item(x, 1), True, "k"), ({A: 1}, A), ({A: 1}, B),
      "_c0.__contains__(v1, v2) is True", "has a key k"),
-    (SameElements(x, set, frozenset({1})), {1}, {1, 2}, "_c1.__eq__(x, _c0) is True", "has the same elements"),
+    (SameElements(x, set, frozenset({"a"})), {"a"}, {"a", "b"}, "_c0.__eq__(x, _c1) is True", "has the same elements"),
+    (SameElements(x, set, frozenset({1})), {1}, {True}, "frozenset(map(_c1, _c2.__iter__(x))) == _c0",
+     "has the same elements"),
     (SetOrder(x, set, (1, 2)), {1, 2}, {1, 3}, "tuple(_c1.__iter__(x)) == _c0", "has its elements in the same order"),
     (StandsAt(x, 0), iter([1, 2]), _advanced(iter([1, 2])), "(x.__reduce__()[2:] or (None,))[0] == _c0",
      "stands at 0"),
     (IsStrict(x, True), zip([], strict=True), zip([], strict=False), "(len(x.__reduce__()) > 2) is True", "is strict"),
     (ItemsLeft(x, 1), iter({1: 1}), iter({}), "_c0(x) == 1", "has 1 items left"),
     (ClassMethodIs(x, "made", Base.made.__func__), Base, Other, "x.made.__func__ is _c0", "has the same made"),
+    (ClassFinds(x, "limit", len), Base, Other, "_c0(x, 'limit') is _c1", "has the same limit"),
+    (DerivesAsBefore(x, Base.__mro__), Base, Other, "x.__mro__ == _c0", "derives from the same classes"),
+    (IsSubclass(x, Base, True), Base, int, "issubclass(x, _c0) is True", "counts as Base"),
     (NotInClasses(x, "extra"), Base, Other, "all('extra' not in c.__dict__ for c in x.__mro__)", "has no extra"),
     (MethodNameIs(x, "append"), [].append, [].extend, "x.__name__ == 'append'", "is method append"),
     (Returns(x, 3), lambda: 3, lambda: 4, "x() == _c0", "returns 3"),
@@ -208,7 +214,7 @@ IDS = [f"{type(guard).__name__}-{number}" for number, (guard, *_) in enumerate(E
 
 # What a snapshot may stand in for.  Each of these has a case in test_snapshots or below that changes it under a
 # snapshot; every other kind says ``always_checked``.
-WATCHED = {
+WATCHED = {ClassFinds, DerivesAsBefore, NoOwnAttribute,
     TypeIs, Is, SameObject, AttributeIs, NoAttribute, NotInDict, IsSingleton, EqualsLiteral, IsNaN, EqualsFloat,
     EqualsComplex, EqualsObject, IsInt64, IsFinite, AtLeast, AtMost, Length, Keys, NoHooks, Unregistered,
 }  # fmt: skip

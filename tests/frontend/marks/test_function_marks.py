@@ -296,5 +296,5 @@ def test_substitute_checks_parameters():
      torchmux.disallow_in_graph, torchmux.substitute_in_graph],
 )  # fmt: skip
 def test_markers_take_callables(mark):
-    with pytest.raises(TypeError, match="takes a callable, not a int"):
+    with pytest.raises(TypeError, match="takes a callable, not an int"):
         mark(3)

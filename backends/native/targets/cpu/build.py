@@ -29,6 +29,10 @@ FLAGS = [
     "-fno-exceptions",
     "-fno-rtti",
     "-ffp-contract=off",
+    # Integers of a program wrap around, as torch's do.
+    "-fwrapv",
+    # A slot of the arena holds values of one type, then of another, and all are read through plain pointers.
+    "-fno-strict-aliasing",
     "-Wno-psabi",
     "-w",
 ]

@@ -65,9 +65,9 @@ class _Printer:
         arguments = [f"{NAMES[b.dtype]}* {name}" for b, name in self.buffers.items()] + [f"i64 {s}" for s in sizes]
         verifies = any("check(" in line for line in lines)
         if verifies:
-            arguments.append("i32* bad")
+            arguments.append("i64* bad")
         body = f"({', '.join(arguments)}) {{\n" + "\n".join(lines) + "\n}\n"
-        return Function(body, tuple(self.buffers), (*sizes, *(["&bad"] if verifies else [])))
+        return Function(body, tuple(self.buffers), (*sizes, *(["bad"] if verifies else [])))
 
     def _free_sizes(self) -> set[str]:
         found: set[str] = set()

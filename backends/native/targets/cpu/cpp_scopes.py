@@ -176,9 +176,9 @@ class Writer:
         if op == "round":
             return f"round_{NAMES[node.attr]}({args[0]})"
         if op == "check":
-            extent, wrap = node.attr
+            extent, wrap, fault = node.attr
             lanes = self.lanes if vector else "All()"
-            return f"check({args[0]}, {self.index(extent)}, {'true' if wrap else 'false'}, bad, {lanes})"
+            return f"check({args[0]}, {self.index(extent)}, {'true' if wrap else 'false'}, {fault}, bad, {lanes})"
         if op == "where" and vector and not self.is_vector(node.args[0]):
             return f"({self.name(node.args[0])} ? {args[1]} : {args[2]})"
         spelling = OPERATIONS[op].cpp
@@ -189,12 +189,14 @@ class Writer:
 
     def _cast(self, source: torch.dtype, target: torch.dtype, text: str, vector: bool) -> str:
         kind = register_type(target, vector)
+        # torch converts floats to small integers through larger ones; beyond these C++ leaves the value open.
+        small = {torch.int8: "i32", torch.int16: "i32", torch.uint8: "i64"} if source.is_floating_point else {}
         if not vector:
-            return f"({kind}){text}"
+            return f"({kind})({small[target]}){text}" if target in small else f"({kind}){text}"
         if source is torch.bool:
             return f"convert<{kind}>({text} & 1)"
-        if source.is_floating_point and target in (torch.int8, torch.uint8, torch.int16):
-            return f"convert<{kind}>(convert<i64v>({text}))"
+        if target in small:
+            return f"convert<{kind}>(convert<{small[target]}v>({text}))"
         return f"convert<{kind}>({text})"
 
     def _load(self, node: Node, vector: bool) -> str:

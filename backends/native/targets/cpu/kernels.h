@@ -60,7 +60,7 @@ template <class To, class V> INLINE To convert(V v) { return __builtin_convertve
     auto h = split<FromH>(v); return join<To##v>(__builtin_convertvector(h.low, ToH), __builtin_convertvector(h.high, ToH)); }
 BY_HALVES(f64, f32, f64h, f32h) BY_HALVES(f32, f64, f32h, f64h) BY_HALVES(i64, i32, i64h, i32h)
 BY_HALVES(i32, i64, i32h, i64h) BY_HALVES(f64, i64, f64h, i64h) BY_HALVES(i64, f64, i64h, f64h)
-BY_HALVES(f32, i64, f32h, i64h) BY_HALVES(i64, f32, i64h, f32h)
+BY_HALVES(f32, i64, f32h, i64h) BY_HALVES(i64, f32, i64h, f32h) BY_HALVES(i32, f64, i32h, f64h)
 INLINE mask as_mask(mask m) { return m; }
 #define AS_MASK(W) INLINE mask as_mask(W##v m) { return convert<mask>(m); }
 AS_MASK(i8) AS_MASK(i16) AS_MASK(i64)
@@ -391,11 +391,14 @@ template <bool most, class V, class M> INLINE void better(Best<V>& best, V x, i6
   best.value = sel(wins, x, best.value);
   best.at = sel(wins, at, best.at);
 }
+template <class V, class T> INLINE One<T> lane(Best<V> best, int i, T first) { return {(T)best.value[i], best.at[i]}; }
 template <bool most, class V> INLINE auto best_of(Best<V> best) {
-  typedef __typeof__(best.value[0] + best.value[0]) Sum;
-  One<Sum> one = {best.value[0], best.at[0]};
-  for (int i = 1; i < LANES; i++)
-    if (beats((Sum)best.value[i], best.at[i], one.value, one.at, most)) one = {best.value[i], best.at[i]};
+  auto first = best.value[0];  // of the type of an element, also where sums of two are an int
+  auto one = lane(best, 0, first);
+  for (int i = 1; i < LANES; i++) {
+    auto other = lane(best, i, first);
+    if (beats(other.value, other.at, one.value, one.at, most)) one = other;
+  }
   return one;
 }
 #define MOST_THREADS 256
@@ -449,14 +452,16 @@ template <class F> INLINE void fold_sweep(i64 from, i64 to, F body) {
   if (at < to) body(at, Some{(int)(to - at)}, 0);
 }
 
-// --- verified indices: a bad one is reported, and 0 is read instead -------------------------------------------------------------------------------------------------
-INLINE i64 check(i64 at, i64 size, bool wrap, i32* bad, All) {
-  if (wrap && at < 0) at += size;
-  if ((u64)at >= (u64)size) { __atomic_store_n(bad, 1, __ATOMIC_RELAXED); return 0; }
-  return at;
+// --- verified indices: 0 is read instead of a bad one, which is reported: what is wrong, the index, the size ------------
+INLINE i64 check(i64 at, i64 size, bool wrap, i64 fault, i64* bad, All) {
+  i64 found = wrap && at < 0 ? at + size : at;
+  if ((u64)found < (u64)size) return found;
+  i64 none = 0;
+  if (__atomic_compare_exchange_n(bad, &none, fault, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) { bad[1] = at; bad[2] = size; }
+  return 0;
 }
-template <class M> INLINE i64v check(i64v at, i64 size, bool wrap, i32* bad, M m) {
-  for (int i = 0; i < LANES; i++) at[i] = i < m.n ? check(at[i], size, wrap, bad, All()) : 0;
+template <class M> INLINE i64v check(i64v at, i64 size, bool wrap, i64 fault, i64* bad, M m) {
+  for (int i = 0; i < LANES; i++) at[i] = i < m.n ? check(at[i], size, wrap, fault, bad, All()) : 0;
   return at;
 }
 
@@ -474,6 +479,15 @@ INLINE void gemm(const char* a, const char* b, const int* m, const int* n, const
 // out = x @ y in row-major order: the library's column-major order computes the transposed product of swapped operands.
 template <class T>
 static void product(T* out, const T* x, i64 lx, bool tx, const T* y, i64 ly, bool ty, i64 m, i64 n, i64 k, i64 batch, i64 sx, i64 sy) {
+  if (m > 0x7fffffff || n > 0x7fffffff || k > 0x7fffffff || lx > 0x7fffffff || ly > 0x7fffffff) {
+    // More than the library's interface can say, of symbolic sizes: plain loops, which are right.
+    for (i64 b = 0; b < batch; b++) for (i64 i = 0; i < m; i++) for (i64 j = 0; j < n; j++) {
+      f64 sum = 0;
+      for (i64 l = 0; l < k; l++) sum += (f64)x[b * sx + (tx ? l * lx + i : i * lx + l)] * (f64)y[b * sy + (ty ? j * ly + l : l * ly + j)];
+      out[(b * m + i) * n + j] = (T)sum;
+    }
+    return;
+  }
   i64 least_x = tx ? m : k, least_y = ty ? k : n;
   int M = m, N = n, K = k, LX = lx > least_x ? lx : least_x, LY = ly > least_y ? ly : least_y;
   auto some = [&](i64 from, i64 to) {

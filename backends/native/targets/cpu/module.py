@@ -34,6 +34,9 @@ from .source import Source
 MOST_ON_STACK = 16 * 1024
 """Temporary buffers of up to this many bytes in total are on the stack, which saves an allocation in each call."""
 
+REPORTED = 3
+"""The numbers that tell of a bad index (:func:`~...faults.fault`)."""
+
 
 def assemble(program: Program, host: Host, options: NativeOptions, *, timed: bool) -> Module:
     """Print everything; if ``timed``, with code that adds up the seconds of each step in ``spent``."""
@@ -50,6 +53,7 @@ class _Assembler:
         self.own_products = options.matmul != "library"  # those of the library have a rival
         self.products: list[Shape] = []
         self.symbols = list(program.symbols)
+        self.verifying: set[int] = set()  # the launches that may report a fault
         self.functions: dict[str, str] = {}
         self.function_comments: dict[str, list[str]] = {}
         size = host.arena.size
@@ -97,7 +101,7 @@ class _Assembler:
     # --- C++ ------------------------------------------------------------------------------------------------------
 
     def _segment(self, launch: Launch) -> str:
-        lines = [f'extern "C" i64 run{launch.number}(char** at, char* arena, const i64* sizes) {{', "  i32 bad = 0;"]
+        lines = [f'extern "C" i64 run{launch.number}(char** at, char* arena, const i64* sizes) {{']
         lines += [f"  const i64 {name} = sizes[{n}];" for n, name in enumerate(self.symbols)]
         if self.arena_on_stack:
             lines.append(f"  alignas(64) char own[{self.host.arena.size}];")
@@ -116,7 +120,13 @@ class _Assembler:
                     kind, at = NAMES[buffer.dtype], _text(self.host.arena.offsets[buffer])
                     lines.append(f"  {kind}* {buffer.name} = ({kind}*)(arena + {at});")
             lines += self._timed(self._call(step)) if self.timed else [f"  {self._call(step)}"]
-        return "\n".join([*lines, "  return bad;", "}\n"])
+        if not any("bad);" in line for line in lines):
+            return "\n".join([*lines, "  return 0;", "}\n"])
+        self.verifying.add(launch.number)
+        # What was found goes where the addresses came from.
+        told = ["  i64* told = (i64*)at;", f"  for (int i = 0; i < {REPORTED}; i++) told[i] = bad[i];"]
+        lines.insert(1, f"  i64 bad[{REPORTED}] = {{}};")
+        return "\n".join([*lines, "  if (!bad[0]) return 0;", *told, "  return 1;", "}\n"])
 
     def _timed(self, call: str) -> list[str]:
         at = len(self.timers)
@@ -184,12 +194,17 @@ class _CtypesHost(HostPrinter):
         symbols = self.module.symbols
         # Sizes and other integers, which may be negative, follow the addresses in one table.
         entries = [f"{b.name}.data_ptr()" for b in launch.tensors] + symbols
+        verifies = launch.number in self.module.verifying
+        if verifies:
+            entries += ["0"] * (REPORTED - len(entries))
         lines = [f"table = array('q', ({', '.join(entries)}{',' if len(entries) == 1 else ''}))"]
         at, sizes = "table.buffer_info()[0]", "None"
         if symbols:
             lines.append(f"at = {at}")
             at, sizes = "at", f"at + {8 * len(launch.tensors)}"
-        return [*lines, f"if run{launch.number}({at}, arena_at, {sizes}):", "    bad_index()"]
+        if not verifies:
+            return [*lines, f"run{launch.number}({at}, arena_at, {sizes})"]
+        return [*lines, f"if run{launch.number}({at}, arena_at, {sizes}):", f"    raise fault(table[:{REPORTED}])"]
 
 
 def _convolution(step: TiledConvolution) -> str:

@@ -15,6 +15,7 @@ import torch
 from ...ir.expressions import Buffer
 from ...ir.products import Attention, Convolution, Product
 from ...ir.program import Call, Program, TensorRef
+from ...rewrites.attention_operator import ATTENTION
 from ..torch_calls import call_of
 from .build import has_gemm
 from .choosing_convolutions import Shape, is_own_faster
@@ -56,6 +57,15 @@ def select(program: Program, *, own_convolutions: bool) -> None:
     program.items = [_selected(program, item, own_convolutions) for item in program.items]
 
 
+def library_of(item: Any) -> str | None:
+    """The library kernel behind a step that is no plain call of one."""
+    if isinstance(item, Product) and not isinstance(item, PackedProduct):
+        return "BLAS gemm"  # gemm.h may turn out to be faster when the code is loaded
+    if isinstance(item, Call) and item.op is ATTENTION:
+        return "aten._scaled_dot_product_flash_attention_for_cpu"
+    return None
+
+
 def _selected(program: Program, item: Any, own_convolutions: bool) -> Any:
     if isinstance(item, Product):
         return _product(program, item)
@@ -66,11 +76,23 @@ def _selected(program: Program, item: Any, own_convolutions: bool) -> Any:
     return item
 
 
+LARGEST_INT = 2**31 - 1
+
+
 def _product(program: Program, step: Product) -> Product | Call:
-    if not is_multiplied_here(step.target.dtype):
+    if not is_multiplied_here(step.target.dtype) or not fits_blas(step):
         return call_of(step)
     packed = _packed_matrix(program, step)
     return step if packed is None else PackedProduct(**_fields(step), packed=packed)
+
+
+def fits_blas(step: Product) -> bool:
+    """Whether the library's interface, whose sizes have 32 bits, can be told of the operands, as far as is known here.
+
+    ``product`` of ``kernels.h`` looks again, at the sizes of a call.
+    """
+    sizes = (step.m, step.n, step.k, *step.left.strides[-2:], *step.right.strides[-2:])
+    return all(type(s) is not int or s <= LARGEST_INT for s in sizes)
 
 
 def _packed_matrix(program: Program, step: Product) -> Buffer | None:

@@ -77,6 +77,9 @@ class Cpu(Target):
     def finishes_convolutions(self) -> bool:
         return torch.backends.mkldnn.is_available()
 
+    def library_of(self, item: Any) -> str | None:
+        return selection.library_of(item) or super().library_of(item)
+
     def attends(self, query: torch.Tensor, scores: int) -> bool:
         if query.dtype not in _ATTENDS or scores < SMALLEST_ATTENTION:
             return False

@@ -86,7 +86,7 @@ class _TritonHost(HostPrinter):
             call = f"launch({name}, {text_of(kernel.programs)}, {', '.join(given)}, BLOCK={kernel.block})"
             lines += self._timed(call) if self.timed else [call]
         if any(self.kernels[id(step)].verifies for step in launch.steps):
-            lines += ["if bad.item():", "    bad_index()"]
+            lines += ["if bad.item():", "    raise fault((1, 0, 0))"]
         return lines
 
     def _tensor(self, buffer: Buffer) -> list[str]:

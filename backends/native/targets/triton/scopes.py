@@ -157,7 +157,7 @@ class Writer:
             return f"{stored(self.name(node.args[0]), node.dtype, node.attr)}.to(tl.float32)"
         if node.op == "check":
             self.verifies = True
-            extent, wrap = node.attr
+            extent, wrap, _ = node.attr
             inside = "inside" if self.varies(node) else "True"
             return f"fn.check({self.name(node.args[0])}, {self.index(extent)}, {wrap}, bad, {inside})"
         spelling = OPERATIONS[node.op].triton

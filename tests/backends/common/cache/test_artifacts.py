@@ -62,6 +62,7 @@ def archive(comment, **entries):
             "a name that save_cache_artifacts does not use",
         ),
     ],
+    ids=["nonsense", "another_archive", "another_name"],  # an archive holds the time at which it is made
 )
 def test_something_else(folders, saved, message):
     with config.patch(cache_dir=folders[1]), pytest.raises(InvalidArtifacts, match=message):

@@ -103,12 +103,14 @@ def test_an_element_that_is_refused_takes_its_tuple_along(capture) -> None:
     assert [(p.op, p.reason) for p in compiled.report.fallbacks] == [("aten.max.dim", "no pairs")]
 
 
+@pytest.mark.usefixtures("compiler_errors_fall_back")
 def test_a_part_that_fails_to_compile_runs_in_torch(capture, caplog) -> None:
     fake, x = Fake(refused="cos", failing="exp"), torch.randn(4)
     captured = capture(chain, x)
     compiled = captured.compile(spec(fake))
     assert torch.equal(captured.run(compiled, x), chain(x))
-    assert "ValueError: cannot do exp" in {p.reason for p in compiled.report.fallbacks}
+    assert "compiler error: ValueError: cannot do exp" in {p.reason for p in compiled.report.fallbacks}
+    assert [p.op for p in compiled.report.compiler_errors] == ["aten.exp.default"]
     assert compiled.report.partitions == 2
     assert "cannot do exp" in caplog.text
     with pytest.raises(CompilationFailed, match="cannot do exp") as raised:

@@ -208,8 +208,9 @@ def _compare(calls: Calls, dtype: torch.dtype, backward: bool, outcome: Outcome)
     report = compiled.report
     for placement in report.fallbacks:
         outcome.fallbacks[placement.op] = outcome.fallbacks.get(placement.op, 0) + 1
-    for note in report.notes:
-        for name in re.findall(r"aten\.\S+?(?=,| \(|$)", note):
+    for placement in report.library_calls:
+        name = str(placement.library)
+        if name.startswith("aten."):
             outcome.calls[name] = outcome.calls.get(name, 0) + 1
     outcome.share = min(outcome.share, report.share)
     if len(got) != len(wanted):

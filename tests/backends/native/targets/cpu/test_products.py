@@ -9,7 +9,11 @@ import pytest
 import torch
 
 import torchmux
+from torchmux.backends.native.ir.expressions import Buffer
+from torchmux.backends.native.ir.products import Product
+from torchmux.backends.native.ir.program import TensorRef
 from torchmux.backends.native.targets.cpu import build, choosing
+from torchmux.backends.native.targets.cpu.selection import fits_blas
 from torchmux.config import config
 
 from ...conftest import Check
@@ -149,3 +153,16 @@ def test_what_is_clearly_faster_is_chosen() -> None:
         patch.setattr(choosing.time, "perf_counter", lambda: next(times))
         patch.setattr(choosing.time, "thread_time", lambda: next(times))
         assert choosing._measured({1: lambda: None, 2: lambda: None}) == 1
+
+
+def test_sizes_beyond_32_bits_are_left_to_torch() -> None:
+    buffers = [Buffer(f"b{n}", torch.float32, (2, 2), (2, 1), torch.device("cpu")) for n in range(3)]
+
+    def product(stride: int, m: int) -> Product:
+        left = TensorRef(buffers[0], (m, 2), (stride, 1), 0)
+        return Product(buffers[2], left, TensorRef(buffers[1], (2, 2), (2, 1), 0))
+
+    assert fits_blas(product(2, 2))
+    assert fits_blas(product(2**31 - 1, 2))
+    assert not fits_blas(product(2**31, 2))
+    assert not fits_blas(product(2, 2**31))

@@ -1,0 +1,117 @@
+"""What captures the programs of a case: torchmux's frontend, or torch's with a published backend behind it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+
+import torchmux
+from torchmux.registry import published
+from torchmux.registry.report import GraphReport
+
+Name = Literal["torchmux", "torch"]
+NAMES: tuple[Name, ...] = get_args(Name)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where the operators of a compiled function ran, those that were left to torch by operator and reason."""
+
+    graphs: int
+    operators: int
+    left: Counter[tuple[str, str]]
+    kinds: dict[Any, float]
+
+
+class OurFrontend:
+    """``torchmux.compile``."""
+
+    def compile(self, function: Any, backend: Any, keywords: Mapping[str, Any]) -> Any:
+        return torchmux.compile(function, backend=backend, **keywords)
+
+    def reset(self) -> None:
+        torchmux.reset()
+
+    def reports(self, compiled: Any) -> Sequence[GraphReport]:
+        """What became of each graph of a compiled function."""
+        return [graph.report for graph in torchmux.report(compiled).graphs]
+
+    def placed(self, compiled: Any) -> Placed:
+        """What its calls ran: calls past a limit, which the backend would run otherwise, count as left to torch."""
+        report = torchmux.report(compiled)
+        left = Counter((p.op, p.reason or "") for p in report.fallbacks)
+        past = {(c.name, why): n for c in report.calls for why, n in c.eager.items() if why.endswith(" reached")}
+        left.update(past)
+        return Placed(report.graph_count, len(report.placements) + sum(past.values()), left, dict(report.kinds))
+
+    def why_nothing(self, compiled: Any) -> str:
+        """The first graph break in words; empty if there was none."""
+        breaks = torchmux.report(compiled).breaks
+        return breaks[0].message().splitlines()[0] if breaks else ""
+
+    def cause(self, error: BaseException) -> BaseException:
+        """What the backend raised, if that is what ``error`` says."""
+        return error
+
+
+class TorchFrontend:
+    """``torch.compile`` with the backend's published function.
+
+    Without ``published``, a name is one of torch's own: a case that ``eager`` fails there is no fault of a backend.
+    """
+
+    def __init__(self, *, published: bool = True) -> None:
+        self._published = published
+        self._reports: list[tuple[Any, list[GraphReport]]] = []
+
+    def compile(self, function: Any, backend: Any, keywords: Mapping[str, Any]) -> Any:
+        reports: list[GraphReport] = []
+        if isinstance(backend, str) and self._published:
+            backend = _reporting(getattr(published, backend), reports)
+        given = {name: value for name, value in keywords.items() if name != "strict"}
+        if keywords.get("strict"):
+            raise ValueError("torch.compile has no strict")
+        compiled = torch.compile(function, backend=backend, **given)
+        self._reports.append((compiled, reports))
+        return compiled
+
+    def reset(self) -> None:
+        torch.compiler.reset()
+
+    def reports(self, compiled: Any) -> Sequence[GraphReport]:
+        return next(reports for other, reports in self._reports if other is compiled)
+
+    def placed(self, compiled: Any) -> Placed:
+        reports = self.reports(compiled)
+        kinds = Counter[str]()
+        for report in reports:
+            kinds.update(report.kinds)
+        left = Counter((p.op, p.reason or "") for report in reports for p in report.fallbacks)
+        return Placed(len(reports), sum(len(report.placements) for report in reports), left, dict(kinds))
+
+    def why_nothing(self, compiled: Any) -> str:
+        return ""
+
+    def cause(self, error: BaseException) -> BaseException:
+        return getattr(error, "inner_exception", error)
+
+
+Frontend = OurFrontend | TorchFrontend
+
+
+def frontend(name: Name) -> Frontend:
+    """The frontend with this name."""
+    return TorchFrontend() if name == "torch" else OurFrontend()
+
+
+def _reporting(function: Any, reports: list[GraphReport]) -> Any:
+    def compile_graph(gm: Any, example_inputs: Sequence[Any], **keywords: Any) -> Any:
+        compiled = function(gm, example_inputs, **keywords)
+        reports.append(compiled.report)
+        return compiled
+
+    return compile_graph

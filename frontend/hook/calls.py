@@ -1,0 +1,44 @@
+"""Calls of functions under a compiled callable: which ran compiled code, and which ran in eager, and why."""
+
+from __future__ import annotations
+
+import types
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..bytecode.resume import resume_origin
+
+DISABLED = "torchmux.disable"
+GENERATOR = "a generator or coroutine, each step of which runs in eager"
+LEFT_TO_EAGER = "too few operators for a graph"
+LOOP = "a loop that is left to eager"
+REST = "the rest of it after a graph break, which cannot be resumed"
+
+
+class Frame(NamedTuple):
+    """A function of the program, or the rest of one after graph breaks.
+
+    It is told by names and numbers: what keeps a report must not keep code.  ``resumed`` are the raw instructions at
+    which it goes on, one for each break; the function itself has none.
+    """
+
+    function: str
+    place: str
+    resumed: tuple[int, ...] = ()
+
+
+def frame_of(code: types.CodeType) -> Frame:
+    """What a code object stands for, which may be a resume function."""
+    resumed: list[int] = []
+    while (origin := resume_origin(code)) is not None:
+        code, index = origin
+        resumed.insert(0, index)
+    return Frame(code.co_qualname, f"{code.co_filename}:{code.co_firstlineno}", tuple(resumed))
+
+
+@dataclass
+class EagerCalls:
+    """Calls of a frame that ran in eager for one reason; ``operators`` of each, where a trace has counted them."""
+
+    calls: int = 0
+    operators: int | None = None

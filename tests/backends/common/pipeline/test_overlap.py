@@ -1,0 +1,126 @@
+"""Writes to tensors that overlap themselves do, or refuse with the words, what they do in eager.
+
+Programs are combinations of a tensor and an operator that writes to it; each runs twice under each backend.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import torchmux
+from torchmux.backends.common.pipeline.overlap import is_overlapping
+
+TENSORS = {
+    "one element": lambda: torch.zeros(1).expand(4),
+    "rows": lambda: torch.arange(3.0).expand(2, 3),
+    "columns": lambda: torch.arange(3.0)[:, None].expand(3, 2),
+    "nothing repeated": lambda: torch.arange(3.0)[:, None].expand(3, 1),
+    "windows": lambda: torch.as_strided(torch.arange(6.0), (3, 3), (1, 1)),
+    "stride 0": lambda: torch.as_strided(torch.arange(6.0), (2, 3), (0, 1)),
+    "gaps": lambda: torch.arange(6.0)[::2],
+    "recorded": lambda: (torch.arange(3.0, requires_grad=True) * 1).expand(2, 3),
+}
+
+
+def ones(x):
+    return torch.ones(x.shape)
+
+
+FIRST = torch.tensor([0])
+WRITES = {
+    "fill": lambda x: x.fill_(3),
+    "zero": lambda x: x.zero_(),
+    "add": lambda x: x.add_(1),
+    "mul": lambda x: x.mul_(2),
+    "copy": lambda x: x.copy_(ones(x)),
+    "setitem": lambda x: x.__setitem__(0, 5.0),
+    "a part": lambda x: x[:1].add_(1),
+    "a row": lambda x: x[0].fill_(7),
+    "clamp": lambda x: x.clamp_(0, 1),
+    "masked": lambda x: x.masked_fill_(x > 0, 2.0),
+    "uniform": lambda x: x.uniform_(),
+    "bernoulli": lambda x: x.bernoulli_(0.5),
+    "index_fill": lambda x: x.index_fill_(0, FIRST, 1.0),
+    "index_add": lambda x: x.index_add_(0, FIRST, torch.ones(1, *x.shape[1:])),
+    "index_put": lambda x: x.index_put_((FIRST,), torch.tensor(1.0)),
+    "scatter": lambda x: x.scatter_(0, torch.zeros(x.shape, dtype=torch.long), 1.0),
+    "lerp": lambda x: x.lerp_(ones(x), 0.5),
+    "cumsum": lambda x: x.cumsum_(0),
+    "out": lambda x: torch.add(ones(x), 1, out=x),
+    "foreach": lambda x: torch._foreach_add_([x], 1),
+    "a view": lambda x: (x.t() if x.dim() == 2 else x).fill_(1),
+    "detached": lambda x: x.detach().fill_(2),
+    "read before and after": lambda x: (x + 1, x.fill_(1), x * 2)[2],
+    "a copy": lambda x: x.clone().fill_(3),
+}
+
+
+def inner_fill(x):
+    x.expand(4).fill_(3)
+    return x * 2
+
+
+def inner_part(x):
+    y = torch.cat([x, x, x])
+    y.as_strided((2, 2), (1, 1))[0].fill_(7)
+    return y
+
+
+def inner_refused(x):
+    y = x * 1
+    y.expand(4)[:2].add_(1)
+    return y
+
+
+def inner_result(x):
+    y = (x * 1).expand(4)
+    y.fill_(3)
+    return y.sum()
+
+
+INNER = (inner_fill, inner_part, inner_refused, inner_result)
+
+
+def outcome(f, x):
+    torch.manual_seed(0)
+    try:
+        result = f(x)
+    except RuntimeError as error:
+        return type(error), str(error)
+    told = result.tolist() if isinstance(result, torch.Tensor) else None
+    return told, x.tolist(), result is x
+
+
+def check(f, backend, make, name):
+    torchmux.reset()
+    compiled = torchmux.compile(f, backend=backend)
+    for _ in range(2):
+        assert outcome(compiled, make()) == outcome(f, make()), name
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+@pytest.mark.parametrize("tensor", TENSORS)
+def test_writes_to_an_argument(tensor, backend):
+    for name, write in WRITES.items():
+        check(write, backend, TENSORS[tensor], name)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("f", INNER)
+def test_writes_to_a_tensor_of_the_graph(f, requires_grad, backend):
+    check(f, backend, lambda: torch.ones(1, requires_grad=requires_grad) * 1, f.__name__)
+
+
+def test_the_report_says_why():
+    compiled = torchmux.compile(lambda x: x.fill_(3), backend="native")
+    compiled(torch.zeros(1).expand(4))
+    assert "several elements lie in one place" in str(torchmux.report(compiled))
+
+
+def test_what_overlaps():
+    base = torch.zeros(4, 6)
+    assert not any(map(is_overlapping, (base, base.t(), base[::2, 1::3], base[:, None], torch.zeros(0).expand(3, 0))))
+    windows = base.as_strided((3, 3), (1, 1)), base.as_strided((2, 2), (3, 0)), base.as_strided((3, 4), (3, 1))
+    assert all(map(is_overlapping, windows))

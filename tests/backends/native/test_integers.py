@@ -1,0 +1,140 @@
+"""Integer arithmetic at the limits of each type: bit for bit as eager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import torchmux
+
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+DTYPES = (torch.bool, *INTEGERS)
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+def limits(dtype: torch.dtype) -> torch.Tensor:
+    """The values where arithmetic goes wrong, each many times, so that vectors and their remainders see all."""
+    if dtype is torch.bool:
+        return torch.tensor([True, False] * 11)
+    info = torch.iinfo(dtype)
+    found = {info.min, info.min + 1, info.max, info.max - 1, info.max // 2, info.min // 2, -1, -2, -7, 0, 1, 2, 3, 7}
+    return torch.tensor(sorted(v for v in found if info.min <= v <= info.max), dtype=dtype).repeat(2)
+
+
+BINARY: dict[str, Callable[..., Any]] = {
+    **{n: getattr(torch, n) for n in ("add", "sub", "mul", "maximum", "minimum", "bitwise_and", "bitwise_or")},
+    **{n: getattr(torch, n) for n in ("bitwise_xor", "lt", "le", "eq", "ne", "logical_and", "logical_xor", "fmax")},
+    "add with alpha": lambda a, b: torch.add(a, b, alpha=3),
+    "sub with alpha": lambda a, b: torch.sub(a, b, alpha=-3),
+    "addcmul": lambda a, b: torch.addcmul(a, a, b, value=2),
+    "bitwise_left_shift": torch.bitwise_left_shift,
+    "bitwise_right_shift": torch.bitwise_right_shift,
+    "pow": lambda a, b: torch.pow(a, b & 7),
+    "floor_divide": lambda a, b: torch.floor_divide(a, torch.where((b == 0) | (b == -1), 5, b)),
+    "trunc divide": lambda a, b: torch.div(a, torch.where((b == 0) | (b == -1), 5, b), rounding_mode="trunc"),
+    "remainder": lambda a, b: torch.remainder(a, torch.where((b == 0) | (b == -1), 5, b)),
+    "fmod": lambda a, b: torch.fmod(a, torch.where((b == 0) | (b == -1), 5, b)),
+    "div": torch.div,
+    "where": lambda a, b: torch.where(a > b, a + b, a - b),
+    "compare sums": lambda a, b: a + b > a,
+    "clamp": lambda a, b: torch.clamp(a * b, -3, 100),
+}
+UNARY: dict[str, Callable[..., Any]] = {
+    **{n: getattr(torch, n) for n in ("neg", "abs", "sign", "square", "bitwise_not", "logical_not", "sgn", "ceil")},
+    "abs of abs less one": lambda a: torch.abs(torch.abs(a) - 1),
+    "negative of neg": lambda a: -a < 0,
+    "rsub": lambda a: 1 - a,
+    "plus one is more": lambda a: a + 1 > a,
+    "times two over two": lambda a: (a * 2) // 2,
+    **{f"over {n}": lambda a, n=n: a // n for n in (1, 2, 3, 7, 100)},
+    **{f"over minus {n}": lambda a, n=n: a // -n for n in (2, 7)},
+    **{f"modulo {n}": lambda a, n=n: a % n for n in (1, 2, 7, 100)},
+    "modulo minus 7": lambda a: a % -7,
+    "trunc by 7": lambda a: torch.div(a, 7, rounding_mode="trunc"),
+    **{f"power {n}": lambda a, n=n: a**n for n in (0, 1, 2, 3, 4, 5, 9)},
+    **{f"shifted by {n}": lambda a, n=n: (a << n, a >> n) for n in (0, 1, 7, 8, 31, 63, 64, 100)},
+    "sum": lambda a: (a.sum(), a.sum(dtype=a.dtype)),
+    "prod": lambda a: (a.prod(), a.prod(dtype=a.dtype)),
+    "cumsum": lambda a: (a.cumsum(0), a.cumsum(0, dtype=a.dtype)),
+    "cumprod": lambda a: a.cumprod(0),
+    "extrema": lambda a: (a.max(), a.min(), a.amax(0), a.argmax(), a.argmin()),
+    "any": lambda a: (a.any(), a.all()),
+    "mean": lambda a: a.float().mean(),
+    **{f"to {d}": lambda a, d=d: a.to(d) for d in (*DTYPES, *FLOATS)},
+    **{f"sum as {d}": lambda a, d=d: (a + 1).to(d) * 2 for d in INTEGERS},
+}
+
+
+def outcome(function: Callable[..., Any], *args: Any) -> Any:
+    try:
+        result = function(*args)
+        return list(result) if isinstance(result, tuple) else [result]
+    except Exception as error:
+        return type(error)
+
+
+def compare(function: Callable[..., Any], *args: torch.Tensor) -> str | None:
+    """What differs between native and eager, if anything does."""
+    torchmux.reset()
+    eager = outcome(function, *args)
+    got = outcome(torchmux.compile(function, backend="native", dynamic=False), *args)
+    if isinstance(eager, type) or isinstance(got, type):
+        return None if eager is got else f"{got} and not {eager}"
+    for a, b in zip(got, eager, strict=True):
+        if a.dtype is not b.dtype or not torch.equal(a.nan_to_num(7), b.nan_to_num(7)):
+            return f"{a} and not {b}"
+    return None
+
+
+def _joined(functions: dict[str, Callable[..., Any]], *args: torch.Tensor) -> None:
+    """All functions that eager has in one graph; then, if something differs, each by itself, to name it."""
+    possible = [f for f in functions.values() if not isinstance(outcome(f, *args), type)]
+
+    def program(*given):
+        return tuple(r for f in possible for r in _flat(f(*given)))
+
+    if compare(program, *args) is not None:
+        found = {name: why for name, f in functions.items() if (why := compare(f, *args)) is not None}
+        raise AssertionError(found or "only all of it together")
+
+
+def _flat(result: Any) -> tuple[Any, ...]:
+    return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_one_operand(dtype: torch.dtype) -> None:
+    _joined(UNARY, limits(dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_two_operands(dtype: torch.dtype) -> None:
+    values = limits(dtype)
+    count = len(values) // 2
+    _joined(BINARY, values[:count, None].expand(count, count).reshape(-1), values[:count].repeat(count))
+
+
+@pytest.mark.parametrize("other", INTEGERS, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_two_types(dtype: torch.dtype, other: torch.dtype) -> None:
+    if dtype is other:
+        pytest.skip("of one type")
+    a, b = limits(dtype), limits(other)
+    chosen = {n: BINARY[n] for n in ("add", "sub", "mul", "maximum", "lt", "eq", "bitwise_xor", "where")}
+    _joined(chosen, a[:, None].expand(len(a), len(b)).reshape(-1), b.repeat(len(a)))
+
+
+NUMBERS = [0.0, -0.0, 0.5, -0.5, 1.9, -1.9, 127.0, 128.0, -129.0, 255.0, 256.0, 300.7, -300.7]
+NUMBERS += [32768.0, 65535.9, 70000.0]
+NUMBERS += [2.0**31, -(2.0**31), 2.0**31 + 512, 2.0**32, 2.0**53, 2.0**62, 2.0**63, -(2.0**63), 1e19, -1e19, 1e30]
+NUMBERS += [float("inf"), -float("inf"), float("nan")]
+
+
+@pytest.mark.parametrize("source", FLOATS, ids=str)
+def test_conversion_of_floats(source: torch.dtype) -> None:
+    """What no integer of the type is near to has no defined value: there native has eager's, or leaves it to torch."""
+    values = torch.tensor(NUMBERS, dtype=torch.float64).to(source).repeat(3)
+    _joined({str(d): lambda x, d=d: x.to(d) for d in DTYPES}, values)

@@ -1,0 +1,137 @@
+"""Statistics in half precision with symbolic sizes: what went wrong together is tried in all combinations."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import torchmux
+from torchmux.torch_internals import fake_results, new_fake_mode
+
+LAYERS: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "batch norm 1d": (lambda: nn.BatchNorm1d(6), (6,)),
+    "batch norm of sequences": (lambda: nn.BatchNorm1d(6), (6, 5)),
+    "batch norm 2d": (lambda: nn.BatchNorm2d(6), (6, 4, 5)),
+    "batch norm 3d": (lambda: nn.BatchNorm3d(6), (6, 2, 3, 4)),
+    "batch norm without weight": (lambda: nn.BatchNorm1d(6, affine=False), (6,)),
+    "batch norm without statistics": (lambda: nn.BatchNorm2d(6, track_running_stats=False), (6, 4, 5)),
+    "instance norm": (lambda: nn.InstanceNorm2d(6, affine=True), (6, 4, 5)),
+    "instance norm with statistics": (lambda: nn.InstanceNorm1d(6, track_running_stats=True), (6, 9)),
+    "group norm": (lambda: nn.GroupNorm(3, 6), (6, 7)),
+    "layer norm": (lambda: nn.LayerNorm(6), (5, 6)),
+    "layer norm without weight": (lambda: nn.LayerNorm(6, elementwise_affine=False), (6,)),
+    "variance": (lambda: _Function(lambda x: x - x.var(0)), (6,)),
+    "deviation": (lambda: _Function(lambda x: x / (1 + x.std(-1, keepdim=True))), (6,)),
+    "mean": (lambda: _Function(lambda x: x * x.mean((0, 1))), (6,)),
+    "softmax": (lambda: _Function(lambda x: x.softmax(0)), (6,)),
+    "log softmax": (lambda: _Function(lambda x: x.log_softmax(0)), (6,)),
+}
+QUICK = ("batch norm 1d", "group norm", "variance")
+KINDS = ("bfloat16", "float16", "mixed bfloat16", "mixed float16", "autocast", "float32")
+
+
+class _Function(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+def _run(layer: Any, sizes: tuple[int, ...], rows: int, kind: str, training: bool, compile_: Any) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    made = layer()
+    for parameter in made.parameters():
+        nn.init.normal_(parameter)
+    features = sizes[0] if len(sizes) > 1 and not isinstance(made, nn.LayerNorm) else sizes[-1]
+    model = nn.Sequential(made, nn.GELU()) if kind != "autocast" else _Between(made, features, sizes)
+    dtype = getattr(torch, kind.rpartition(" ")[2], torch.float32)
+    if kind in ("bfloat16", "float16"):
+        model.to(dtype)
+    model.train(training)
+    compiled = compile_(model)
+    found = []
+    for count in (rows, rows + 3):
+        x = torch.randn(count, *sizes).to(dtype).requires_grad_(training)
+        cast = torch.autocast("cpu", torch.bfloat16) if kind == "autocast" else contextlib.nullcontext()
+        with cast, torch.set_grad_enabled(training):
+            result = compiled(x)
+        found.append(result.detach())
+        if training:
+            (result.float() * torch.linspace(-1, 1, result.numel()).reshape(result.shape)).sum().backward()
+            found.append(x.grad)
+    found += [p.grad for p in model.parameters() if p.grad is not None]
+    return [*found, *(b.detach().clone() for b in model.buffers())]
+
+
+class _Between(nn.Module):
+    """A layer after a product that autocast computes in half precision, and before one."""
+
+    def __init__(self, layer: nn.Module, features: int, sizes: tuple[int, ...]) -> None:
+        super().__init__()
+        self.layer = layer
+        self.linear = nn.Linear(sizes[-1], sizes[-1])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.gelu(self.layer(self.linear(x)))
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in LAYERS])
+def test_statistics(name: str, kind: str, training: bool) -> None:
+    layer, sizes = LAYERS[name]
+    for dynamic in (True,) if kind == "float32" else (True, False):
+        torchmux.reset()
+        eager = _run(layer, sizes, 4, kind, training, lambda m: m)
+        compiling = functools.partial(torchmux.compile, backend="native", dynamic=dynamic)
+        got = _run(layer, sizes, 4, kind, training, compiling)
+        for n, (a, b) in enumerate(zip(got, eager, strict=True)):
+            assert a.dtype is b.dtype and a.shape == b.shape, n
+            assert a.isfinite().all() == b.isfinite().all(), n
+            if not b.is_floating_point():
+                assert torch.equal(a, b)
+                continue
+            unit = 1e-4 if kind == "float32" else 6e-2
+            scale = max(float(b.double().abs().max()), 1.0)
+            assert float((a.double() - b.double()).abs().max()) <= unit * scale, (n, dynamic)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_variance_of_a_few(rows: int) -> None:
+    """What is left of the degrees of freedom may be 0, and is never negative."""
+    for correction in (0, 1, 2, 3):
+        compiled = torchmux.compile(lambda x, c=correction: x.var(0, correction=c), backend="native", dynamic=True)
+        for n in (7, rows):
+            x = torch.arange(3.0 * n).reshape(n, 3)
+            torch.testing.assert_close(compiled(x), x.var(0, correction=correction), equal_nan=True)
+
+
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("mixed", [False, True])
+def test_fake_results_have_the_dtypes_of_real_ones(half: torch.dtype, mixed: bool) -> None:
+    aten = torch.ops.aten
+    x = torch.randn(4, 8, 3).to(half)
+    w = torch.ones(8, dtype=torch.float32 if mixed else half)
+    own = {
+        aten.native_layer_norm.default: (x.mT.contiguous(), [8], w, w, 1e-5),
+        aten.native_group_norm.default: (x, w, w, 4, 8, 3, 2, 1e-5),
+        aten.native_batch_norm_backward.default: (x, x, None, w, w, w, w, True, 1e-5, [True] * 3),
+        aten._native_batch_norm_legit.no_stats: (x, w, w, True, 0.1, 1e-5),
+        aten._native_batch_norm_legit_no_training.default: (x, w, w, w, w, 0.1, 1e-5),
+    }
+    for op in fake_results.RULES:
+        flags = (True, 0.1, 1e-5) if any(a.name == "training" for a in op._schema.arguments) else (0.1, 1e-5)
+        args = own.get(op, (x, w, w, w.clone(), w.clone(), *flags))
+        real = op(*args)
+        mode = new_fake_mode()
+        with mode:
+            fake = op(*(mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in args))
+        said = [(t.dtype, t.shape, t.stride()) for t in fake]
+        assert said == [(t.dtype, t.shape, t.stride()) for t in real], op

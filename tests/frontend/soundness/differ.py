@@ -1,0 +1,106 @@
+"""Asks a question before and after a change, compiled and in eager, each in a world of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+import torchmux
+
+from .worlds import WORLDS, World
+
+_PRELUDE = {"torch": torch, "math": math, "types": types}
+_PLAIN = (int, float, complex, str, bytes, bool, type(None))
+
+
+def combinations() -> list[tuple[World, str, str]]:
+    """Every question of every world with every change of it."""
+    return [(w, question, change) for w in WORLDS for question in w.questions for change in w.changes]
+
+
+def sample(count: int, seed: int) -> list[tuple[World, str, str]]:
+    """So many combinations: all questions and all changes of each world as evenly as chance has it."""
+    chance = random.Random(seed)
+    each: list[tuple[World, str, str]] = []
+    for w in WORLDS:
+        pairs = [(w, question, change) for question in w.questions for change in w.changes]
+        chance.shuffle(pairs)
+        each.append(pairs)  # type: ignore[arg-type]
+    # in turn, so that a world of few combinations is there as a whole
+    turns: list[Any] = []
+    while len(turns) < count and any(each):
+        turns.extend(pairs.pop() for pairs in each if pairs)
+    return turns[:count]
+
+
+def difference(world: World, question: str, change: str) -> str:
+    """How compiled and eager differ; nothing if they do not."""
+    asked, compiled_one = _Asked(world, question, None), _Asked(world, question, torchmux.compile)
+    try:
+        for moment, step in (
+            ("before", ""),
+            ("before, again", ""),
+            *((f"after {s}", s) for s in change.split("; again; ")),
+            ("again", ""),
+        ):
+            asked.change(step)
+            compiled_one.change(step)
+            want, got = asked.answer(), compiled_one.answer()
+            if want != got:
+                return f"{world.name}: {question} {moment} ({change}): eager {want}, compiled {got}"
+    finally:
+        if world.undo:
+            exec(world.undo, asked.namespace)
+    return ""
+
+
+class _Asked:
+    """A world of its own with a function that asks, compiled or not."""
+
+    def __init__(self, world: World, question: str, compile_: Any) -> None:
+        self.namespace: dict[str, Any] = {"__name__": "soundness_world", **_PRELUDE}
+        exec(compile(world.text, f"<{world.name}>", "exec"), self.namespace)
+        exec(compile(f"def asks(x):\n    return x + 1, ({question})", f"<{world.name}>", "exec"), self.namespace)
+        function = self.namespace["asks"]
+        self.asks = function if compile_ is None else compile_(function, backend="eager")
+
+    def change(self, change: str) -> None:
+        with contextlib.suppress(Exception):
+            exec(change, self.namespace)
+
+    def answer(self) -> tuple:
+        """What the question gives or raises, and the state in which it leaves what it was about."""
+        try:
+            answer = _look(self.asks(torch.zeros(1))[1])
+        except Exception as error:
+            answer = type(error).__name__
+        return answer, _look(self.namespace.get("d"))
+
+
+def _look(answer: Any) -> Any:
+    """What can be compared between worlds."""
+    if isinstance(answer, torch.Tensor):
+        return "tensor", answer.dtype, repr(answer.tolist())
+    if type(answer) in _PLAIN:
+        return type(answer).__name__, repr(answer)
+    if isinstance(answer, dict | types.MappingProxyType):
+        return type(answer).__name__, [(_look(k), _look(v)) for k, v in dict.items(dict(answer))]
+    if isinstance(answer, set | frozenset):
+        return type(answer).__name__, sorted(repr(_look(element)) for element in answer)
+    if isinstance(answer, list | tuple):
+        return type(answer).__name__, [_look(element) for element in answer]
+    return type(answer).__name__
+
+
+@contextlib.contextmanager
+def fresh() -> Iterator[None]:
+    """Nothing that was compiled before has a say."""
+    torchmux.reset()
+    yield
+    torchmux.reset()

@@ -1,0 +1,60 @@
+"""A compiled function answers as eager does after what an answer was read from has changed.
+
+The slow test takes new seeds by itself.  A failure names the world, the question and the change.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+import torchmux
+
+from .differ import combinations, difference, sample
+
+_IN_CI = 720
+_SHARDS = 24
+
+
+@pytest.mark.parametrize("shard", range(_SHARDS))
+def test_what_an_answer_was_read_from_changes(shard: int) -> None:
+    found = []
+    for combination in sample(_IN_CI, seed=1)[shard::_SHARDS]:
+        torchmux.reset()
+        found.append(difference(*combination))
+    assert [each for each in found if each] == []
+
+
+@pytest.mark.slow
+def test_what_an_answer_was_read_from_changes_at_random() -> None:
+    seed = int(time.time())
+    found = []
+    for combination in sample(6_000, seed):
+        torchmux.reset()
+        found.append(difference(*combination))
+    assert [each for each in found if each] == [], f"seed {seed}"
+
+
+def test_there_are_many() -> None:
+    assert len(combinations()) > 50_000
+
+
+def test_a_difference_is_found() -> None:
+    """The harness sees it when a compiled function answers with what was so before."""
+    from . import differ
+
+    class Stale:
+        def __init__(self, function: object, backend: str) -> None:
+            self.function, self.answer = function, None
+
+        def __call__(self, x: object) -> object:
+            self.answer = self.answer or self.function(x)  # type: ignore[operator]
+            return self.answer
+
+    kept, differ.torchmux.compile = torchmux.compile, Stale
+    try:
+        (world,) = [w for w in differ.WORLDS if w.name == "instance"]
+        assert "o.mine = 66" in difference(world, "o.mine", "o.mine = 66")
+    finally:
+        differ.torchmux.compile = kept

@@ -1,0 +1,92 @@
+"""Operators whose real results on the CPU have another dtype than torch's fake ones, and the fake mode that knows.
+
+What is traced says of each tensor what it is, and generated code reads memory as that.  So an operator that is said to
+make bfloat16, and makes float32, is read as something else by whoever believes it.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+_aten = torch.ops.aten
+_HALF = (torch.bfloat16, torch.float16)
+
+Dtypes = Mapping[int, torch.dtype]
+"""The true dtypes of some results, by their positions."""
+
+
+def correct(mode: Any) -> Any:
+    """Make a FakeTensorMode, also one of torch's own, answer with the dtypes of the real kernels.
+
+    Its class stays what it is: torch looks up the rules of its higher-order operators by the class of the mode.
+    """
+    if "dispatch" not in vars(mode):
+        mode.dispatch = functools.partial(_dispatch, weakref.ref(mode))
+    return mode
+
+
+def _dispatch(reference: weakref.ref[Any], func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+    mode: Any = reference()
+    result = type(mode).dispatch(mode, func, types, args, kwargs or {})
+    rule = RULES.get(func)
+    return result if rule is None else _with_dtypes(mode, result, rule(args))
+
+
+def _with_dtypes(mode: Any, result: Any, dtypes: Dtypes) -> Any:
+    wrong = [at for at, dtype in dtypes.items() if result[at] is not None and result[at].dtype is not dtype]
+    if not wrong:
+        return result
+    with mode:
+        made = {at: torch.empty_like(result[at], dtype=dtypes[at]) for at in wrong}
+    return tuple(made.get(at, value) for at, value in enumerate(result))
+
+
+def _mixed(args: Sequence[Any]) -> bool:
+    """Whether the first argument is in half precision on the CPU and another tensor is in float32."""
+    first, *others = (t for t in tree_leaves(args) if isinstance(t, torch.Tensor))
+    if first.device.type != "cpu" or first.dtype not in _HALF:
+        return False
+    return any(t.dtype is torch.float32 for t in others)
+
+
+def _statistics(first: int) -> Callable[[Sequence[Any]], Dtypes]:
+    """Mean and inverse deviation, at ``first`` and after it, stay in float32 if a weight or a statistic is."""
+    return lambda args: dict.fromkeys((first, first + 1), torch.float32) if _mixed(args) else {}
+
+
+def _with_running(at: int) -> Callable[[Sequence[Any]], Dtypes]:
+    """As :func:`_statistics`, with new running statistics at ``at``, which have the dtype of the old ones."""
+    statistics = _statistics(1)
+
+    def rule(args: Sequence[Any]) -> Dtypes:
+        if args[0].device.type != "cpu":
+            return {}
+        return {**statistics(args), at: args[3].dtype, at + 1: args[4].dtype}
+
+    return rule
+
+
+RULES: dict[Any, Callable[[Sequence[Any]], Dtypes]] = {
+    **dict.fromkeys(
+        (
+            _aten.native_batch_norm.default,
+            _aten._native_batch_norm_legit.default,
+            _aten._native_batch_norm_legit.no_stats,
+            _aten._native_batch_norm_legit_no_training.default,
+            _aten._batch_norm_with_update.default,
+            _aten._batch_norm_no_update.default,
+            _aten.native_batch_norm_backward.default,
+            _aten.native_layer_norm.default,
+            _aten.native_group_norm.default,
+        ),
+        _statistics(1),
+    ),
+    _aten._native_batch_norm_legit_functional.default: _with_running(3),
+    _aten._batch_norm_with_update_functional.default: _with_running(4),
+}
