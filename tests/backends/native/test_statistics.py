@@ -49,9 +49,8 @@ def _run(layer: Any, sizes: tuple[int, ...], rows: int, kind: str, training: boo
     made = layer()
     for parameter in made.parameters():
         nn.init.normal_(parameter)
-    features = sizes[0] if len(sizes) > 1 and not isinstance(made, nn.LayerNorm) else sizes[-1]
-    model = nn.Sequential(made, nn.GELU()) if kind != "autocast" else _Between(made, features, sizes)
-    dtype = getattr(torch, kind.rpartition(" ")[2], torch.float32)
+    model = nn.Sequential(made, nn.GELU()) if kind != "autocast" else _Between(made, sizes[-1])
+    dtype = torch.float32 if kind == "autocast" else getattr(torch, kind.rpartition(" ")[2])
     if kind in ("bfloat16", "float16"):
         model.to(dtype)
     model.train(training)
@@ -73,10 +72,10 @@ def _run(layer: Any, sizes: tuple[int, ...], rows: int, kind: str, training: boo
 class _Between(nn.Module):
     """A layer after a product that autocast computes in half precision, and before one."""
 
-    def __init__(self, layer: nn.Module, features: int, sizes: tuple[int, ...]) -> None:
+    def __init__(self, layer: nn.Module, features: int) -> None:
         super().__init__()
         self.layer = layer
-        self.linear = nn.Linear(sizes[-1], sizes[-1])
+        self.linear = nn.Linear(features, features)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return nn.functional.gelu(self.layer(self.linear(x)))

@@ -240,7 +240,9 @@ def test_what_printers_write_themselves(target: str) -> None:
                 torch.float32,
                 lambda i: ops.masked(_below(i[0], 5), a.at((i[0] + 32,)), ops.const(7.0, torch.float32)),
             ),
-            Value((LENGTH,), torch.float32, lambda i: a.at((index.data(ops.check(at.at(i), LENGTH, wrap=True)),))),
+            Value(
+                (LENGTH,), torch.float32, lambda i: a.at((index.data(ops.check(at.at(i), LENGTH, wrap=True, fault=1)),))
+            ),
             Value((LENGTH,), torch.bfloat16, lambda i: ops.round_to(a.at(i), torch.bfloat16)),
             Value((LENGTH,), torch.float16, lambda i: ops.round_to(a.at(i), torch.float16)),
         ]

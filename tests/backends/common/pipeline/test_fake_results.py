@@ -1,0 +1,126 @@
+"""torch's fake results held against its real ones: dtypes, sizes and strides, on torch's own samples.
+
+The quick part looks at half precision, where they differ most; ``-m slow`` at all dtypes that an operator takes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map_only
+
+from torchmux.conformance import opinfo
+from torchmux.torch_internals import new_fake_mode
+
+DTYPES = (
+    torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.int16, torch.int8,
+    torch.uint8, torch.bool, torch.complex64,
+)  # fmt: skip
+SAMPLES = 4
+
+
+class _Compare(TorchDispatchMode):
+    """Runs each ATen operator of a program on real tensors and on fake ones, and notes what differs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[str, set[str]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        fake = _faked(func, args, kwargs)
+        real = func(*args, **kwargs)
+        if fake is not None and not func._schema.is_mutable:
+            difference = _difference(tree_flatten(fake)[0], tree_flatten(real)[0])
+            if difference:
+                self.found.setdefault(str(func), set()).add(difference)
+        return real
+
+
+def _faked(func: Any, args: Any, kwargs: Any) -> Any:
+    mode = new_fake_mode()
+    try:
+        given = tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
+        with mode:
+            return func(*given[0], **given[1])
+    except Exception:
+        return None  # depends on data, or has no fake kernel: nothing is believed
+
+
+def _difference(fake: list[Any], real: list[Any]) -> str:
+    for a, b in zip(fake, real, strict=True):
+        if not isinstance(b, torch.Tensor) or not isinstance(a, torch.Tensor) or b.layout is not torch.strided:
+            continue
+        if a.dtype is not b.dtype:
+            return "dtype"
+        if a.shape != b.shape:
+            return "sizes"
+        if b.numel() and any(s > 1 and x != y for s, x, y in zip(b.shape, a.stride(), b.stride(), strict=True)):
+            return "strides"
+    return ""
+
+
+def differences(operator: opinfo.Operator, dtypes: tuple[torch.dtype, ...]) -> dict[str, set[str]]:
+    """What differs, by ATen operator."""
+    found: dict[str, set[str]] = {}
+    for dtype in dtypes:
+        if dtype not in operator.dtypes:
+            continue
+        torch.manual_seed(0)
+        for sample in _samples(operator, dtype, dtype in operator.backward_dtypes):
+            compare = _Compare()
+            try:
+                with compare:
+                    _backward(operator.call(sample.input, *sample.args, **sample.kwargs))
+            except Exception:
+                pass
+            for name, what in compare.found.items():
+                found.setdefault(name, set()).update(what)
+    return found
+
+
+def _backward(result: Any) -> None:
+    tensors = [t for t in tree_flatten(result)[0] if isinstance(t, torch.Tensor) and t.requires_grad]
+    if tensors:
+        torch.autograd.backward(tensors, [torch.ones_like(t) for t in tensors])
+
+
+def _samples(operator: opinfo.Operator, dtype: torch.dtype, requires_grad: bool) -> Iterator[opinfo.Sample]:
+    try:
+        yield from operator.samples(dtype, "cpu", requires_grad=requires_grad, count=SAMPLES)
+    except Exception:
+        return  # some generators of samples need more than this machine has
+
+
+KNOWN: dict[str, set[str]] = {
+    "aten._embedding_bag_forward_only.default": {"sizes"},  # of what only a backward pass would read
+}
+"""What torch's fake kernels say wrongly of others: native looks at each result, converts and copies."""
+
+OPERATORS = [o.name for o in opinfo.operators() if o.name not in opinfo.UNDEFINED]
+
+
+def _is_quick(name: str) -> bool:
+    return "norm" in name or zlib.crc32(name.encode()) % 12 == 0
+
+
+@pytest.mark.parametrize("name", [n for n in OPERATORS if _is_quick(n)])
+def test_half_precision(name: str) -> None:
+    _check(name, (torch.bfloat16, torch.float16))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPERATORS)
+def test_all_dtypes(name: str) -> None:
+    _check(name, DTYPES)
+
+
+def _check(name: str, dtypes: tuple[torch.dtype, ...]) -> None:
+    found = differences(opinfo.operator(name), dtypes)
+    unknown = {op: what - KNOWN.get(op, set()) for op, what in found.items()}
+    assert not {op: what for op, what in unknown.items() if what}
