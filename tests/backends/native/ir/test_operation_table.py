@@ -270,6 +270,10 @@ def test_what_printers_write_themselves(target: str) -> None:
         torch.testing.assert_close(got, wanted, rtol=0, atol=1e-5 if got is results[6] else 0)
 
 
+def _verified(at: Node) -> index.Index:
+    return index.data(ops.check(at, LENGTH, wrap=True, fault=1))
+
+
 def _below(at: Any, bound: int) -> Node:
     return ops.compare("lt", ops.from_index(at), ops.from_index(bound))
 
