@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 import torchmux
+from torchmux.quoting import quoted
 
 from . import literals
 from .case import Case, Trial
@@ -61,7 +62,7 @@ def program(
         given.append(f"device={requirements.device!r}")
     defaults = Case.__dataclass_fields__
     given += [f"{field}={value!r}" for field, value in (fields or {}).items() if value != defaults[field].default]
-    head = "\n".join(textwrap.fill(line, 118) for line in title.strip().splitlines())
+    head = "\n".join(textwrap.fill(quoted(line, 2000), 118) for line in title.strip().splitlines())
     return (
         f'"""{head}\n\nExits with 1 while the backend fails.\n"""\n\n{body.strip()}\n\n\n'
         'if __name__ == "__main__":\n    from torchmux.conformance.reproducer import check\n\n'

@@ -94,7 +94,11 @@ def compile(
         ),
     )
     ask_for(model)
-    return _wrap(model, session)
+    arguments = {
+        "backend": _chosen(backend), "fullgraph": fullgraph, "dynamic": dynamic, "mode": mode, "options": options,
+        "strict": strict,
+    }  # fmt: skip
+    return _wrap(model, session, arguments)
 
 
 def _guard_filter(options: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, Callable | None]:
@@ -143,10 +147,10 @@ def _owner(model: Any) -> Any:
     return getattr(original, "__code__", original)
 
 
-def _wrap(model: Any, session: Session) -> Any:
+def _wrap(model: Any, session: Session, arguments: Mapping[str, Any]) -> Any:
     if isinstance(model, torch.nn.Module):
         return compiled_module(original_of(model), session)
-    return compiled_function(original_of(model), session)
+    return compiled_function(original_of(model), session, arguments)
 
 
 def _record(compiled: Any) -> Record:

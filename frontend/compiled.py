@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import functools
+import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -83,8 +84,46 @@ def _raise_pending(record: Record) -> None:
         raise error
 
 
-def compiled_function(fn: Callable, session: Session) -> Callable:
-    """A function that runs captured code of ``fn``."""
+class CompiledFunction(functools.partial):
+    """What ``compile()`` returns for a function: calls it, is a method in a class, and can be pickled.
+
+    A pickled one is the function and the arguments of ``compile()``, which compiles it again where it is loaded.  It
+    derives from ``partial`` because no class written in Python is called as fast.
+    """
+
+    _torchmux_arguments: Mapping[str, Any]
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        original = self._torchmux_original  # type: ignore[attr-defined]
+        name = getattr(original, "__qualname__", "")
+        found: Any = sys.modules.get(getattr(original, "__module__", None) or "")
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is self:
+            return name  # a decorator has put it in the place of the function
+        return _compiled_again, (original, dict(self._torchmux_arguments))
+
+    def __copy__(self) -> CompiledFunction:
+        return self
+
+    def __deepcopy__(self, memo: dict) -> CompiledFunction:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<compiled {self._torchmux_original!r}>"  # type: ignore[attr-defined]
+
+
+def _compiled_again(fn: Callable, arguments: Mapping[str, Any]) -> Any:
+    from .api import compile
+
+    return compile(fn, **arguments)
+
+
+def compiled_function(fn: Callable, session: Session, arguments: Mapping[str, Any]) -> CompiledFunction:
+    """A function that runs captured code of ``fn``; ``arguments`` are those of ``compile()``."""
     owner = getattr(fn, "__self__", None)
     record = Record(owner if isinstance(owner, torch.nn.Module) else None)
     callback, number, calls = session.callback, session.bucket, record.calls
@@ -115,14 +154,20 @@ def compiled_function(fn: Callable, session: Session) -> Callable:
             if record.must_raise is not None:
                 _raise_pending(record)
 
-    compiled._torchmux_original = fn  # type: ignore[attr-defined]
-    compiled._torchmux_wrapper_id = id(compiled)  # type: ignore[attr-defined]
     # torch's own frontend must not trace into this; it runs a function with this mark unchanged
     compiled._torchdynamo_disable = True  # type: ignore[attr-defined]
     ti.set_code_exec_strategy(compiled.__code__, _AS_IT_IS)  # type: ignore[attr-defined]
-    compiled._torchmux_record = record  # type: ignore[attr-defined]
-    compiled._torchmux_session = session  # type: ignore[attr-defined]
-    return compiled
+    made = CompiledFunction(compiled)
+    functools.update_wrapper(made, fn)
+    vars(made).update(
+        _torchmux_original=fn,
+        _torchmux_wrapper_id=id(made),
+        _torchmux_record=record,
+        _torchmux_session=session,
+        _torchmux_arguments=arguments,
+        _torchdynamo_disable=True,
+    )
+    return made
 
 
 class CompiledModule(torch.nn.Module):

@@ -28,6 +28,7 @@ WIDEST = 10  # modules of one import circle
 SHARED = {
     "torchmux.config",
     "torchmux.logs",
+    "torchmux.quoting",
     "torchmux.stages",
     "torchmux.version",
     "torchmux.torch_internals",

@@ -3,14 +3,19 @@
 ``torchmux.config`` is the only :class:`Config` of the process.  Like torch's own settings, all threads share its
 values: other threads see a ``patch`` in one thread while it lasts.  Each change is atomic.
 
-The environment sets the initial values: ``TORCHMUX_RECOMPILE_LIMIT=2``, ``TORCHMUX_SUPPRESS_ERRORS=1``.
+The environment sets the initial values: ``TORCHMUX_RECOMPILE_LIMIT=2``, ``TORCHMUX_SUPPRESS_ERRORS=1``.  Importing
+this touches no disk: the cache folder is determined when it is asked for.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import difflib
 import os
+import shutil
+import stat
+import tempfile
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
@@ -26,7 +31,29 @@ def _default_cache_dir() -> Path:
     if chosen:
         return Path(chosen).expanduser()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "torchmux"
+    try:
+        return Path(base).expanduser() / "torchmux"
+    except RuntimeError:  # there is no home folder
+        return _cache_without_home()
+
+
+def _cache_without_home() -> Path:
+    """A folder of this user among the temporary files; one that lasts as long as the process if that is not private."""
+    own = os.geteuid()
+    folder = Path(tempfile.gettempdir()) / f"torchmux-cache-{own}"
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = os.lstat(folder)
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == own and not stat.S_IMODE(found.st_mode) & 0o077:
+            return folder
+    brief = Path(tempfile.mkdtemp(prefix="torchmux-cache-"))
+    atexit.register(shutil.rmtree, brief, ignore_errors=True)
+    warnings.warn(
+        f"There is no home folder, and {folder} is not a private folder of yours: compiled code is kept in {brief} "
+        "until the process ends. Set TORCHMUX_CACHE_DIR to keep it.",
+        stacklevel=4,
+    )
+    return brief
 
 
 @dataclass
@@ -80,8 +107,15 @@ class Config:
     cache_enabled: bool = True
     """Keep compiled artifacts on disk."""
 
-    cache_dir: Path = field(default_factory=_default_cache_dir)
-    """Where compiled artifacts are kept: ``TORCHMUX_CACHE_DIR``, or ``torchmux`` in the user's cache folder."""
+    cache_dir: Path = field(init=False)
+    """Where compiled artifacts are kept: ``TORCHMUX_CACHE_DIR``, or ``torchmux`` in the user's cache folder; without a
+    home folder, a private folder among the temporary files."""
+
+    cache_size_limit: int = 4 * 1024**3
+    """How many bytes the files in ``cache_dir`` may take together; the least recently used are removed first."""
+
+    compiler_timeout_s: int = 300
+    """How many seconds the C++ compiler may take for each megabyte of source, begun ones included."""
 
     def __post_init__(self) -> None:
         for name in _NAMES:
@@ -94,6 +128,16 @@ class Config:
         for variable in os.environ:
             if variable.startswith(_PREFIX):
                 _check_variable(variable.removeprefix(_PREFIX).lower())
+
+    def __getattr__(self, name: str) -> Any:
+        """The cache folder when it is asked for first; other settings are always there."""
+        if name == "cache_dir":
+            with _LOCK:
+                if name not in vars(self):
+                    self.cache_dir = _default_cache_dir()
+                return vars(self)[name]
+        _check_name(name)
+        raise AttributeError(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         _check_name(name)

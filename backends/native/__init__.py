@@ -10,8 +10,9 @@ A graph passes through these modules in order:
 * the target plans the loops of each kernel, prints, builds and loads: ``targets/cpu`` C++, ``targets/triton`` Triton,
 * ``inspect`` tells a reader what was done.
 
-The root holds what ties these together and knows no target: ``compiler`` with the artifact cache (``artifact``),
-``generate``, ``tuning``, ``runtime`` for what came out, ``faults`` for what it raises, ``options``, and ``devices``.
+The root holds what ties these together and knows no target: ``compiler`` with the artifact cache, ``artifact`` for
+traces, ``generate``, ``tuning``, ``runtime`` for what came out, ``faults`` for what it raises, ``options``, and
+``devices``.
 
 Importing this package imports none of these modules.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal
 
@@ -13,11 +14,15 @@ from torchmux.registry.errors import NodesRefused
 from torchmux.registry.spec import CompileRequest
 
 from ..common.adapter.constants import Watched
-from ..common.cache.cache import default_cache, graph_key
+from ..common.cache import code_or_refusal
+from ..common.cache.cache import default_cache
+from ..common.cache.keys import graph_key
 from . import artifact, faults, fingerprint, targets
 from .devices import device_of
 from .options import NativeOptions
-from .runtime import NativeFunction, loaded
+from .runtime import MissingConstant, NativeFunction, loaded
+
+log = logging.getLogger("torchmux.cache")
 
 
 class Native:
@@ -77,38 +82,70 @@ class Native:
     ) -> NativeFunction:
         target = _target_of(gm)
         # The values of frozen tensors are not part of the key: the code does not depend on them.
-        key = graph_key(gm, self._fingerprint, target, options, _is_timed(), tuple(constants), faults.of_graph(gm))
+        # What was measured for so many threads is in the code.
+        told = target, options, _is_timed(), tuple(constants), torch.get_num_threads(), faults.of_graph(gm)
+        key = graph_key(gm, self._fingerprint, *told)
         gm = _prepared(gm, target, options, {at: value.detach() for at, value in constants.items()})
         cache = default_cache()
         stored = cache.load(key) if cache is not None else None
-        payload = stored
-        if payload is None:
-            payload = _make(gm, target, options, weights)
-            if cache is not None:
-                cache.store(key, payload)
-        refused = artifact.refusal_in(payload)
-        if refused is not None:
-            nodes = list(gm.graph.nodes)
-            raise NodesRefused({nodes[at].name: reason for at, reason in refused.items()})
-        run = loaded(payload, lambda name: getattr(gm, name), cache_hit=stored is not None)
-        run.library_calls = _by_name(run.library_positions, gm)
-        return _named(run, payload, key)
+        if stored is not None:
+            found = _usable(key, stored, lambda name: getattr(gm, name))
+            if found is not None:
+                return _accepted(found, gm)
+        payload = _make(gm, target, options, weights)
+        if cache is not None:
+            cache.store(key, payload)
+        return _accepted(_run_or_refusal(key, payload, lambda name: getattr(gm, name), cache_hit=False), gm)
 
     def restore(self, key: str, constants: Mapping[str, torch.Tensor]) -> NativeFunction | None:
         """The code that :meth:`compile` filed under ``key``, if it is still there; ``constants`` are the graph's."""
         cache = default_cache()
         payload = cache.load(key) if cache is not None else None
-        if payload is None or artifact.refusal_in(payload) is not None:
+        if payload is None:
             return None
-        if not all(name in constants for name in artifact.code_in(payload)[0]["constants"]):
-            return None  # some are made when the graph is frozen
-        return _named(loaded(payload, constants.__getitem__, cache_hit=True), payload, key)
+        run = _usable(key, payload, lambda name: constants.get(name))
+        return run if isinstance(run, NativeFunction) else None
 
 
-def _named(run: NativeFunction, payload: bytes, key: str) -> NativeFunction:
-    """``run`` with its name in the cache; writes its trace if requested."""
+_Refused = dict[int, str]
+_Constant = Callable[[str], torch.Tensor | None]
+
+
+def _usable(key: str, payload: bytes, constant: _Constant) -> NativeFunction | _Refused | None:
+    """What an entry of the cache stands for; one that does not load is dropped, and None is the answer."""
+    try:
+        return _run_or_refusal(key, payload, constant, cache_hit=True)
+    except (MissingConstant, MemoryError):
+        return None
+    except Exception as error:  # whatever a file may hold that is not what it should be
+        log.warning("the cached artifact %s does not load and will be rebuilt: %s", key, error)
+        if (cache := default_cache()) is not None:
+            cache.drop(key)
+        return None
+
+
+def _accepted(found: NativeFunction | _Refused, gm: GraphModule) -> NativeFunction:
+    """The code.
+
+    Raises:
+        NodesRefused: it is a refusal.
+    """
+    if isinstance(found, NativeFunction):
+        found.library_calls = _by_name(found.library_positions, gm)
+        return found
+    nodes = list(gm.graph.nodes)
+    raise NodesRefused({nodes[at].name: reason for at, reason in found.items()})
+
+
+def _run_or_refusal(key: str, payload: bytes, constant: _Constant, *, cache_hit: bool) -> NativeFunction | _Refused:
+    """The code of an artifact with its name in the cache, and its trace written if one was asked for; or the nodes that
+    are refused, by position."""
+    code = code_or_refusal.code_in(payload)
+    if code is None:
+        return code_or_refusal.refusal_in(payload) or {}
+    run = loaded(code, constant, cache_hit=cache_hit)
     run.artifact = key
-    if (folder := artifact.write_trace(payload, key)) is not None:
+    if (folder := artifact.write_trace(code.head, key)) is not None:
         run.notes.append(f"native wrote a trace to {folder}")
     return run
 

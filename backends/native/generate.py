@@ -13,8 +13,8 @@ from torchmux.config import config
 from torchmux.registry.errors import GraphRefused, NodesRefused
 from torchmux.stages import stage
 
+from ..common.cache import code_or_refusal
 from ..common.pipeline.decompose import core_aten
-from . import artifact
 from .inspect import hints
 from .ir import expressions
 from .ir.operations import Unsupported
@@ -66,7 +66,7 @@ def generate(
                 traced = tracing.files(gm, program, plan, made, fusions, options)
         except NodesRefused as refusal:
             reasons = {n: refusal.reasons.get(node.name) for n, node in enumerate(gm.graph.nodes)}
-            return artifact.of_refusal({n: reason for n, reason in reasons.items() if reason is not None})
+            return code_or_refusal.of_refusal({n: reason for n, reason in reasons.items() if reason is not None})
         except Unsupported as why:  # of what comes in or goes out, which is no node's
             raise GraphRefused(f"native: {why}") from why
         finally:
@@ -89,7 +89,7 @@ def generate(
     }
     with stage("compiler"):
         built = target.build(made, options)
-    return artifact.of_code(head, built)
+    return code_or_refusal.of_code(head, built)
 
 
 def _library_calls(program: Program, target: Target, gm: GraphModule) -> list[tuple[int, str]]:

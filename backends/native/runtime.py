@@ -13,8 +13,9 @@ import torch
 from torchmux import logs
 from torchmux.stages import stage
 
+from ..common.cache.code_or_refusal import Code
 from ..common.pipeline.promises import brought
-from . import artifact, faults, targets
+from . import faults, targets
 
 
 def fit(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
@@ -103,12 +104,24 @@ class NativeFunction:
         logs.emit("kernel_times", f"{sum(spent) * 1e3:.4f} ms in {len(steps)} steps", "\n".join(lines))
 
 
-def loaded(payload: bytes, constant: Callable[[str], torch.Tensor], *, cache_hit: bool) -> NativeFunction:
-    """The function of an artifact that holds code; ``constant`` finds the graph's tensors by name."""
-    head, built = artifact.code_in(payload)
+class MissingConstant(LookupError):
+    """The graph has no such tensor."""
+
+
+def loaded(code: Code, constant: Callable[[str], torch.Tensor | None], *, cache_hit: bool) -> NativeFunction:
+    """The function of an artifact that holds code; ``constant`` finds the graph's tensors by name.
+
+    Raises:
+        MissingConstant: a tensor is missing; some are made when the graph is frozen.
+    """
+    head = code.head
     for kind in ("fusion", "perf_hints"):
         if head[kind]:
             logs.emit(kind, "native", "\n".join(head[kind]))
-    constants = {name: constant(name).detach() for name in head["constants"]}
+    constants = {}
+    for name in head["constants"]:
+        if (tensor := constant(name)) is None:
+            raise MissingConstant(name)
+        constants[name] = tensor.detach()
     with stage("load"):
-        return NativeFunction(head, built, constants, cache_hit=cache_hit)
+        return NativeFunction(head, code.code, constants, cache_hit=cache_hit)

@@ -13,7 +13,7 @@ from torch.fx import GraphModule
 from torchmux import torch_internals as internals
 
 from ..common.adapter.results import hint_of
-from . import artifact
+from ..common.cache.code_or_refusal import Code, code_in, of_code
 from .generate import generate
 from .options import NativeOptions
 from .runtime import NativeFunction, loaded
@@ -40,18 +40,18 @@ def variants(target: Target, options: NativeOptions) -> list[NativeOptions]:
 
 def tune(gm: GraphModule, target: Target, options: NativeOptions, *, timed: bool) -> bytes:
     """The artifact of the fastest way to compile ``gm``; ways that come to the same code count once."""
-    found: dict[tuple[str, str], tuple[NativeOptions, bytes]] = {}
+    found: dict[tuple[str, str], tuple[NativeOptions, Code]] = {}
     for variant in variants(target, options):
         made = generate(gm, target, variant, timed=timed)
-        if artifact.refusal_in(made) is not None:
+        code = code_in(made)
+        if code is None:
             return made
-        head, _ = artifact.code_in(made)
-        found.setdefault((head["code"], repr(head["own"])), (variant, made))
+        found.setdefault((code.head["code"], repr(code.head["own"])), (variant, code))
     ways = list(found.values())
     inputs = _inputs(gm)
     if len(ways) == 1 or inputs is None:
-        return ways[0][1]
-    runs = [loaded(made, lambda name: getattr(gm, name), cache_hit=False) for _, made in ways]
+        return of_code(ways[0][1].head, ways[0][1].code)
+    runs = [loaded(code, lambda name: getattr(gm, name), cache_hit=False) for _, code in ways]
     seconds = _least_times(runs, inputs, target)
     best = min(range(len(ways)), key=seconds.__getitem__)
     if seconds[best] > seconds[0] * (1 - _WORTH):
@@ -100,14 +100,13 @@ def _least_times(runs: Sequence[NativeFunction], inputs: Sequence[Any], target: 
     return least
 
 
-def _told(made: bytes, ways: Sequence[NativeOptions], seconds: Sequence[float], best: int) -> bytes:
+def _told(code: Code, ways: Sequence[NativeOptions], seconds: Sequence[float], best: int) -> bytes:
     """The artifact with a note of what was measured."""
-    head, library = artifact.code_in(made)
     usual = ways[0]
     words = []
     for at, (way, taken) in enumerate(zip(ways, seconds, strict=True)):
         changed = [f.name for f in dataclasses.fields(way) if getattr(way, f.name) != getattr(usual, f.name)]
         name = ", ".join(f"{name}={getattr(way, name)!r}" for name in changed) or "the defaults"
         words.append(f"{name} {taken * 1e3:.3f} ms{' (kept)' if at == best else ''}")
-    head["notes"].append("native tried several ways to compile this graph: " + "; ".join(words))
-    return artifact.of_code(head, library)
+    code.head["notes"].append("native tried several ways to compile this graph: " + "; ".join(words))
+    return of_code(code.head, code.code)

@@ -24,7 +24,7 @@ from ..common.adapter.constants import watched
 from ..common.adapter.graphs import alone, copy_graph, held_names, lift_constants, outputs
 from ..common.adapter.results import Result
 from ..common.cache import code_or_refusal
-from ..common.cache.cache import graph_key
+from ..common.cache.keys import graph_key
 from ..common.pipeline.partition import takes_element
 from . import devices, fingerprint, operators as onnx_operators
 from .options import OnnxrtOptions

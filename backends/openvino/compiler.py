@@ -23,7 +23,8 @@ from ..common.adapter.constants import watched
 from ..common.adapter.graphs import copy_graph, freeze, outputs
 from ..common.adapter.results import Result
 from ..common.cache import listing
-from ..common.cache.cache import ArtifactCache, default_cache, graph_key
+from ..common.cache.cache import ArtifactCache, default_cache
+from ..common.cache.keys import graph_key
 from ..common.pipeline.runtime import in_torch
 from . import fingerprint, integers, operators, runtime
 from .options import OpenvinoOptions

@@ -18,7 +18,8 @@ from torchmux import torch_internals as internals
 
 from ..common.adapter.bugs import raise_mistake
 from ..common.adapter.graphs import alone, copy_graph, elements_in_use, values_in_use
-from ..common.cache.cache import default_cache, describe, text_key
+from ..common.cache.cache import default_cache
+from ..common.cache.keys import describe, text_key
 from ..common.pipeline import aliasing
 from .integers import is_long
 from .runtime import borrowed, compile_model

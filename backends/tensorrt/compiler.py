@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal
@@ -16,11 +17,14 @@ from torchmux.registry.spec import CompileRequest
 from ..common.adapter.constants import Watched, watched
 from ..common.adapter.graphs import copy_graph, freeze, outputs
 from ..common.adapter.results import Result
-from ..common.cache.cache import default_cache, graph_key
+from ..common.cache.cache import ArtifactCache, default_cache
+from ..common.cache.keys import graph_key
 from ..common.pipeline.runtime import in_torch
 from . import engine, fingerprint, operators
 from .options import TensorrtOptions
 from .settings import Profile, input_for, profile_of, settings_for
+
+log = logging.getLogger("torchmux.cache")
 
 _NOT_TAKEN = "a dynamic dimension is outside the engine's profile (mark_dynamic's max, or largest_size)"
 
@@ -84,19 +88,32 @@ class TensorRT:
                 raise NodesRefused(refused)
             cache = default_cache()
             key = graph_key(gm, request.fingerprint or self._fingerprint, engine.gpu(), options, profiles)
-            stored = cache.load(key) if cache is not None else None
-            if stored is not None:
-                built = engine.Engine.from_bytes(stored)
-            else:
+            name = f"torchmux_{key[:12]}"
+            module = _kept(cache, key, lambda built: engine.load(built, gm, name, settings))
+            hit = module is not None
+            if module is None:
                 inputs = [input_for(placeholders[p], profiles[p]) for p in kept]
                 built = engine.build(copy_graph(gm), inputs, settings)
                 if cache is not None:
                     cache.store(key, built.to_bytes())
-            module = engine.load(built, gm, f"torchmux_{key[:12]}", settings)
+                module = engine.load(built, gm, name, settings)
         otherwise = in_torch(untouched, _NOT_TAKEN, strict=bool(request.strict))
         return TensorrtFunction(
-            module, kept, results, {p: f for p, f in profiles.items() if f is not None}, otherwise, stored is not None
+            module, kept, results, {p: f for p, f in profiles.items() if f is not None}, otherwise, hit
         )
+
+
+def _kept(cache: ArtifactCache | None, key: str, load: Callable[[engine.Engine], Any]) -> Any:
+    """What ``load`` makes of an engine in the cache; None if there is none, or it does not load and was dropped."""
+    stored = cache.load(key) if cache is not None else None
+    if cache is None or stored is None:
+        return None
+    try:
+        return load(engine.Engine.from_bytes(stored))
+    except (ValueError, RuntimeError) as error:
+        log.warning("the cached engine %s does not load; it is built again: %s", key, error)
+        cache.drop(key)
+        return None
 
 
 class TensorrtFunction:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.fx import GraphModule
+
+from ..common.cache.code_or_refusal import code_in, of_code
 
 
 @dataclass(frozen=True)
@@ -21,13 +22,24 @@ class Engine:
     requires_output_allocator: bool
 
     def to_bytes(self) -> bytes:
-        fields = (self.serialized, self.input_names, self.output_names, self.requires_output_allocator)
-        return pickle.dumps(fields)
+        names = {"inputs": self.input_names, "outputs": self.output_names}
+        return of_code({**names, "requires_output_allocator": self.requires_output_allocator}, self.serialized)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Engine:
-        """The inverse of :meth:`to_bytes`; ``content`` comes from the artifact cache, which is the user's own."""
-        return cls(*pickle.loads(content))
+        """The inverse of :meth:`to_bytes`.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        code = code_in(content)
+        try:
+            assert code is not None
+            told = code.head
+            names = tuple(map(str, told["inputs"])), tuple(map(str, told["outputs"]))
+            return cls(code.code, *names, bool(told["requires_output_allocator"]))
+        except (AssertionError, LookupError, TypeError) as error:
+            raise ValueError(f"an artifact of TensorRT lacks a part: {error}") from error
 
 
 def build(gm: GraphModule, inputs: Sequence[Any], settings: Any) -> Engine:

@@ -21,7 +21,7 @@ from torchmux.stages import stage
 from ..common.adapter.bugs import raise_mistake
 from ..common.adapter.graphs import copy_graph, held_names, lift_constants
 from ..common.cache import code_or_refusal
-from ..common.cache.cache import graph_key, text_key
+from ..common.cache.keys import graph_key, text_key
 from ..common.cache.versions import processor
 from . import fingerprint, machine
 from .options import TvmOptions

@@ -10,12 +10,13 @@ from typing import Any
 import torch
 
 from torchmux.config import config
+from torchmux.quoting import is_name, quoted
 from torchmux.version import __version__
 
 log = logging.getLogger("torchmux")
 
 _PROGRAM = '''\
-"""{backend} fails to compile this graph.  Written by torchmux {version}, torch {torch_version}."""
+"""{name} fails to compile this graph.  Written by torchmux {version}, torch {torch_version}."""
 
 import torch
 
@@ -43,6 +44,7 @@ def write(backend: str, gm: Any, text: str, inputs: list) -> tuple[Path, bool] |
     # parts of the graph are separate graphs, or it uses what only a capture of the original program provides
     runs = not any(word in text for word in ("self.", "_enter_autocast"))
     program = _PROGRAM.format(
+        name=quoted(backend),
         backend=backend,
         version=__version__,
         torch_version=torch.__version__,
@@ -57,7 +59,7 @@ def write(backend: str, gm: Any, text: str, inputs: list) -> tuple[Path, bool] |
     path = folder / f"{_safe(backend)}-{hashlib.sha256(program.encode()).hexdigest()[:12]}.py"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.write_text(program)
+        path.write_text(program, encoding="utf-8")
     except OSError as error:
         log.warning("cannot write %s: %s", path, error)
         return None
@@ -81,7 +83,11 @@ def _imports(gm: Any) -> list[str]:
         if name in _KNOWN_NAMES:
             lines.append(_KNOWN_NAMES[name])
         elif name != "torch" and (module := getattr(value, "__module__", None)):
-            lines.append(f"from {module} import {value.__name__} as {name}")
+            own = getattr(value, "__name__", "")
+            if not (is_name(module) and is_name(own)):
+                lines.append(f"# {quoted(name)} is {quoted(own)} of {quoted(module)}, which cannot be imported")
+            else:
+                lines.append(f"from {module} import {own} as {name}")
     return lines
 
 

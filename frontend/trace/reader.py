@@ -183,6 +183,9 @@ class Reader(Tracer):
             return PythonModuleValue(obj, source)
         if cls is functools.partial:
             return self._wrap_partial(obj, source)
+        if isinstance(obj, functools.partial) and (made_from := compiled_here(obj)) is not None:
+            self._identity(obj, source)
+            return self.wrap(made_from[1], source and Attr(source, made_from[0]))
         if isinstance(obj, functools._lru_cache_wrapper):
             self._identity(obj, source)
             return CachedFunctionValue(obj, source)

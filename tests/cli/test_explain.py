@@ -108,9 +108,16 @@ def test_missing_inputs(program, capsys, inputs):
         ("program_to_explain.py:absent", "has no attribute 'absent'"),
         ("program_to_explain.py:whol", "Did you mean 'whole'?"),
         ("program_to_explain.py:number", "it is 3 (int), which cannot be called"),
+        ("raises.py:f", "cannot load raises.py:f: ZeroDivisionError: division by zero"),
+        ("ends.py:f", "cannot load ends.py:f: SystemExit: enough"),
+        ("broken.py:f", "cannot load broken.py:f: SyntaxError: invalid syntax (broken.py, line 1)"),
+        ("raises:f", "cannot load raises:f: ZeroDivisionError"),
     ],
 )
-def test_no_such_thing(program, capsys, target, message):
+def test_no_such_thing(program, tmp_path, capsys, target, message):
+    (tmp_path / "raises.py").write_text("1 / 0\n")
+    (tmp_path / "ends.py").write_text("raise SystemExit('enough\\nof this')\n")
+    (tmp_path / "broken.py").write_text("def f(:\n")
     assert main(["explain", target]) == 2
     assert message in capsys.readouterr().err
 

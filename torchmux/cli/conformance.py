@@ -15,10 +15,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
+import torchmux
 from torchmux.registry.report import counts_in_words
 from torchmux.registry.resolve import usable_spec
 
-from .screen import console, show
+from .files import check_writable
+from .screen import console, in_a_line, show
 
 if TYPE_CHECKING:
     from torchmux.conformance.outcome import Result
@@ -69,10 +71,26 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.backend and not arguments.requirements:
         print("torchmux: no backend given; pass its name, or --requirements MODULE:CLASS", file=sys.stderr)
         return 2
+    try:
+        check_writable(arguments.json, arguments.junit, arguments.html, arguments.resume)
+        others = _others(arguments.compare)
+        if arguments.reproducers:
+            Path(arguments.reproducers).mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        print(f"torchmux: {error}", file=sys.stderr)
+        return 2
     from torchmux.conformance import collect, page, report, runner
     from torchmux.conformance.requirements import requirements_from
 
-    requirements = requirements_from(arguments.requirements, arguments.backend)
+    try:
+        requirements = requirements_from(arguments.requirements, arguments.backend)
+    except torchmux.TorchmuxError:
+        raise
+    except (Exception, SystemExit) as error:  # importing a program runs it
+        print(
+            f"torchmux: cannot load {arguments.requirements or arguments.backend}: {in_a_line(error)}", file=sys.stderr
+        )
+        return 2
     backend = requirements.backend
     described = usable_spec(backend)
     try:
@@ -118,7 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.junit:
         Path(arguments.junit).write_text(report.to_junit(backend, results))
     if arguments.html:
-        Path(arguments.html).write_text(page.html([*_others(arguments.compare), run_data]))
+        Path(arguments.html).write_text(page.html([*others, run_data]))
     if arguments.reproducers:
         _write_reproducers(Path(arguments.reproducers), results)
     show(*(_failure_line(result) for result in results if result.outcome.is_failure), _table(report.summary(results)))
@@ -132,7 +150,6 @@ def _others(paths: Sequence[str] | None) -> list[dict[str, Any]]:
 
 
 def _write_reproducers(folder: Path, results: Sequence[Result]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     for result in results:
         if script := result.details.get("reproducer"):
             (folder / f"{result.case.replace('/', '.')}.py").write_text(script)

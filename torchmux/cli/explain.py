@@ -18,7 +18,7 @@ from rich.text import Text
 import torchmux
 from torchmux.registry.names import did_you_mean
 
-from .screen import show
+from .screen import in_a_line, one_line, show
 
 _DESCRIPTION = """\
 Capture a function or a module, run it once with the eager backend, and show the captured graphs and what broke them.
@@ -55,8 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     module, name = arguments.target
     try:
         function = _load(module, name)
-    except (ImportError, OSError, AttributeError, TypeError) as error:
-        print(f"torchmux: cannot load {module}:{name}: {error}", file=sys.stderr)
+    except (Exception, SystemExit) as error:  # importing a program runs it
+        print(f"torchmux: cannot load {module}:{name}: {in_a_line(error)}", file=sys.stderr)
         return 2
     torch.manual_seed(0)
     inputs = [_tensor(shape, dtype) for shape, dtype in arguments.inputs]
@@ -65,10 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
     except torchmux.TorchmuxError:
         raise
     except Exception as error:
-        print(
-            f"torchmux: {name} raised {type(error).__name__} on these inputs: {error}{_hint(error, inputs)}",
-            file=sys.stderr,
-        )
+        told = f"{one_line(error)}{_hint(error, inputs)}"
+        print(f"torchmux: {name} raised {type(error).__name__} on these inputs: {told}", file=sys.stderr)
         return 1
     show(_summary(explanation), "", _graphs(explanation))
     for record in explanation.break_reasons:
@@ -147,7 +145,11 @@ def _import(module: str) -> ModuleType:
     assert spec is not None and spec.loader is not None
     loaded = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = loaded
-    spec.loader.exec_module(loaded)
+    try:
+        spec.loader.exec_module(loaded)
+    except BaseException:
+        del sys.modules[path.stem]
+        raise
     return loaded
 
 

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import torchmux
 
-from . import backends, breaks, conformance, demo, explain, minify
+from . import backends, breaks, cache, conformance, demo, explain, minify
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status is 0 for success, 1 for a failure, and 2 for incorrect usage."""
+    """Run one command; the exit status is 0 for success, 1 for a failure, 2 for incorrect usage, 130 for Ctrl-C."""
     arguments = _parser().parse_args(argv)
     try:
         status: int = arguments.run(arguments)
@@ -33,10 +33,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="torchmux", description="One front door for every PyTorch compiler.")
+    parser = argparse.ArgumentParser(
+        prog="torchmux",
+        description="One front door for every PyTorch compiler.",
+        epilog="Exit status: 0 for success; 1 for a failure, which is what a command finds; 2 for incorrect usage, "
+        "such as an unknown name, a program that cannot be imported, or a file that cannot be written; 130 for Ctrl-C.",
+    )
     parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (backends, explain, breaks, demo, conformance, minify):
+    for command in (backends, explain, breaks, demo, conformance, minify, cache):
         command.add_to(commands)
     return parser
 

@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torchmux
 from torchmux.registry.resolve import usable_spec
 
-from .screen import console, show
+from .files import check_writable
+from .screen import console, in_a_line, show
 
 if TYPE_CHECKING:
     from torchmux.conformance.case import Case
@@ -47,15 +49,33 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.backend and not arguments.requirements:
         print("torchmux: no backend given; pass --backend NAME, or --requirements MODULE:CLASS", file=sys.stderr)
         return 2
+    try:
+        check_writable(arguments.output)
+    except OSError as error:
+        print(f"torchmux: {error}", file=sys.stderr)
+        return 2
     from torchmux.conformance import minify
     from torchmux.conformance.requirements import requirements_from
 
-    requirements = requirements_from(arguments.requirements, arguments.backend)
+    try:
+        requirements = requirements_from(arguments.requirements, arguments.backend)
+    except torchmux.TorchmuxError:
+        raise
+    except (Exception, SystemExit) as error:  # importing a program runs it
+        print(
+            f"torchmux: cannot load {arguments.requirements or arguments.backend}: {in_a_line(error)}", file=sys.stderr
+        )
+        return 2
     usable_spec(requirements.backend)
     try:
         case = _case(arguments)
-    except (KeyError, ImportError, AttributeError, OSError, ValueError) as error:
+    except torchmux.TorchmuxError:
+        raise
+    except (KeyError, ValueError) as error:
         print(f"torchmux: {error.args[0] if error.args else error}", file=sys.stderr)
+        return 2
+    except (Exception, SystemExit) as error:  # importing a program runs it
+        print(f"torchmux: cannot load {arguments.what}: {in_a_line(error)}", file=sys.stderr)
         return 2
     said = console(stderr=True)
     try:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 # Wider than any output line, so that nothing is cut or wrapped in a file.
 _UNLIMITED = 4000
+_LONGEST = 500
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -17,6 +18,18 @@ def console(*, stderr: bool = False) -> Console:
     if not made.is_terminal:
         made = Console(stderr=stderr, highlight=False, soft_wrap=False, width=_UNLIMITED)
     return made
+
+
+def in_a_line(error: BaseException) -> str:
+    """An exception in one line: what it is, and what it says."""
+    text = one_line(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def one_line(said: object) -> str:
+    """The beginning of a text, without line breaks."""
+    text = " ".join(str(said).split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
 
 def show(*renderables: RenderableType) -> None:

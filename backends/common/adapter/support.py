@@ -22,7 +22,8 @@ from torch.fx import Node
 
 from torchmux import torch_internals as internals
 
-from ..cache.cache import default_cache, text_key
+from ..cache.cache import default_cache
+from ..cache.keys import text_key
 from ..pipeline import aliasing
 from ..pipeline.decompose import can_stay_whole, is_random
 from .graphs import values_in_use

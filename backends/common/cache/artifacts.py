@@ -1,19 +1,26 @@
 """The artifacts of this process as bytes, for another process or machine.
 
-Artifacts run as code: load them only from sources whose code you would run.
+Artifacts run as code: load them only from sources whose code you would run.  The digest in them reveals damage, not
+forgery.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
 import zipfile
+from collections.abc import Iterable
 
+from torchmux.config import config
 from torchmux.registry.errors import TorchmuxError
 
-from .cache import default_cache, used_keys
+from .cache import ArtifactCache, default_cache, used_keys
 
-_FORMAT = "torchmux-artifacts-1"
+_MAGIC = b"torchmux-artifacts-2\n"
+_DIGEST = hashlib.sha256
+_HEAD = len(_MAGIC) + _DIGEST().digest_size
+_NAME = re.compile(r"[0-9a-f]{64}")
 
 
 class InvalidArtifacts(TorchmuxError):
@@ -26,17 +33,20 @@ def save_cache_artifacts() -> tuple[bytes, list[str]] | None:
     None if there is nothing, or caching is off.
     """
     cache = default_cache()
-    if cache is None:
-        return None
-    found = {key: payload for key in used_keys(cache) if (payload := cache.load(key)) is not None}
+    return None if cache is None else packed(cache, used_keys(cache))
+
+
+def packed(cache: ArtifactCache, keys: Iterable[str]) -> tuple[bytes, list[str]] | None:
+    """Those of ``keys`` that a cache has: the bytes and the names; None if there are none."""
+    found = {key: payload for key in keys if (payload := cache.load(key)) is not None}
     if not found:
         return None
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", compression=zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        archive.comment = _FORMAT.encode()
         for key, payload in sorted(found.items()):
             archive.writestr(key, payload)
-    return target.getvalue(), sorted(found)
+    content = target.getvalue()
+    return _MAGIC + _DIGEST(content).digest() + content, sorted(found)
 
 
 def load_cache_artifacts(serialized: bytes) -> list[str] | None:
@@ -45,20 +55,46 @@ def load_cache_artifacts(serialized: bytes) -> list[str] | None:
     An artifact is used where graph, options, versions and hardware are the same as where it was made.
 
     Raises:
-        InvalidArtifacts: they are damaged or something else; nothing is kept then.
+        InvalidArtifacts: they are damaged or something else, or larger than ``config.cache_size_limit`` when they are
+            unpacked; nothing is kept then.
     """
     cache = default_cache()
     if cache is None:
         return None
-    try:
-        with zipfile.ZipFile(io.BytesIO(serialized)) as archive:
-            if archive.comment != _FORMAT.encode():
-                raise InvalidArtifacts("These bytes are an archive that save_cache_artifacts did not write.")
-            found = {name: archive.read(name) for name in archive.namelist()}
-    except zipfile.BadZipFile as error:
-        raise InvalidArtifacts(f"These bytes were not written by save_cache_artifacts: {error}.") from error
-    if not all(re.fullmatch(r"[0-9a-f]{64}", name) for name in found):
-        raise InvalidArtifacts("An artifact has a name that save_cache_artifacts does not use.")
+    found = _unpacked(serialized)
     for key, payload in found.items():
         cache.store(key, payload)
     return sorted(found)
+
+
+def _unpacked(serialized: bytes) -> dict[str, bytes]:
+    if not isinstance(serialized, (bytes, bytearray, memoryview)):
+        raise InvalidArtifacts(f"Artifacts are bytes, not {type(serialized).__name__}.")
+    whole = bytes(serialized)
+    content = whole[_HEAD:]
+    if whole[: len(_MAGIC)] != _MAGIC:
+        raise InvalidArtifacts("These bytes were not written by save_cache_artifacts of this version.")
+    if whole[len(_MAGIC) : _HEAD] != _DIGEST(content).digest():
+        raise InvalidArtifacts("These artifacts are damaged: their digest differs.")
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            entries = archive.infolist()
+            _check(entries)
+            return {entry.filename: archive.read(entry) for entry in entries}
+    except TorchmuxError:
+        raise
+    except Exception as error:  # forged bytes can make zipfile raise anything
+        raise InvalidArtifacts(f"These bytes were not written by save_cache_artifacts: {error}.") from error
+
+
+def _check(entries: list[zipfile.ZipInfo]) -> None:
+    """Look at what an archive says that it holds; no more than it says is unpacked."""
+    if not all(_NAME.fullmatch(entry.filename) for entry in entries):
+        raise InvalidArtifacts("An artifact has a name that save_cache_artifacts does not use.")
+    if len({entry.filename for entry in entries}) < len(entries):
+        raise InvalidArtifacts("Two artifacts have the same name.")
+    size = sum(entry.file_size for entry in entries)
+    if size > config.cache_size_limit:
+        raise InvalidArtifacts(
+            f"These artifacts take {size} bytes, more than config.cache_size_limit={config.cache_size_limit}."
+        )

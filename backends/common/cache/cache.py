@@ -1,47 +1,47 @@
 """The artifact cache: compiled artifacts of every backend in one folder, by content.
 
-An entry's name is a hash of everything that determines it: the graph with every argument, constants, what is known
-about the inputs, options, the backend's fingerprint, and the versions of torch, Python and torchmux.  An entry is
-written to a temporary file and renamed, so another process sees all of it or nothing.  It starts with a checksum of its
-name and content, so a damaged or misplaced entry is detected, dropped and rebuilt.  A cached shared object is code: the
-folder must belong only to the user (mode 0700), and any other folder is refused.
+An entry's name is a hash of everything that determines it (``keys``).  An entry is written to a temporary file and
+renamed, so another process sees all of it or nothing.  It starts with a checksum of its name and content, so a damaged
+or misplaced entry is detected, dropped and rebuilt.
+
+A cached shared object is code.  The folder must belong only to the user (mode 0700), and any other folder is refused.
+Whoever could once write to a folder may have left something in it, so each entry is checked as well: through the open
+descriptor, it must be a regular file of the user's that nobody else may write to.
+
+This module imports no torch: the command line uses it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import logging
 import os
+import secrets
+import shutil
 import stat
-import sys
-import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-import torch
-from torch.fx import GraphModule, Node
-
-from torchmux import torch_internals as internals
 from torchmux.config import config
 from torchmux.registry.errors import TorchmuxError
-from torchmux.version import __version__
 
 log = logging.getLogger("torchmux.cache")
-
-DEFAULT_LIMIT = 4 * 1024**3
-"""Bytes that all entries may take together; the least recently used go first."""
 
 _MAGIC = b"tmx2"
 _DIGEST = hashlib.sha256
 _SIZE = _DIGEST().digest_size
 _PARTIAL = ".partial-"
-
+_BESIDE = ("failed", "reproducers", "traces")
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# A pipe that somebody has put there must not make a reader wait.
+_ENTRY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _used: dict[Path, set[str]] = {}  # folder -> the entries that this process has read or written
 _allowance: dict[Path, int] = {}  # folder -> bytes that this process may still write before it measures the folder
+_told: set[tuple[Path, str]] = set()  # what was warned of
 
 
 class UnsafeCache(TorchmuxError):
@@ -51,40 +51,39 @@ class UnsafeCache(TorchmuxError):
 class ArtifactCache:
     """A folder of artifacts.
 
-    ``limit`` is the size in bytes that it is kept under, give or take what processes write before they measure it
-    again.  Failing to write (a full disk, a read-only folder) is logged and otherwise ignored: the artifact is used,
-    and made again next time.
+    All files are kept under ``limit`` bytes together, by default ``config.cache_size_limit``, give or take what
+    processes write before they measure them again; files in the folders ``beside`` count too.  Failing to read or to
+    write (a full disk, a folder without permission) is logged and otherwise ignored: the artifact is made again.
     """
 
-    def __init__(self, folder: Path, limit: int = DEFAULT_LIMIT) -> None:
+    def __init__(self, folder: Path, limit: int | None = None, beside: Sequence[Path] = ()) -> None:
         self.folder = folder
-        self.limit = limit
+        self.limit = config.cache_size_limit if limit is None else limit
+        self.beside = tuple(beside)
 
     def load(self, key: str) -> bytes | None:
-        """The artifact, or None if there is none or it is damaged.
+        """The artifact, or None if there is none, it cannot be read, is damaged or somebody else's.
 
         Raises:
             UnsafeCache: the folder belongs to someone else, or others may write to it.
         """
-        if not self.folder.exists():
-            return None
-        self._check_private()
-        path = self._path(key)
         try:
-            content = path.read_bytes()
+            content = self._read(key)
         except FileNotFoundError:
             return None
         except OSError as error:
-            log.warning("cannot read the cached artifact %s: %s", path, error)
+            self._warn_once("read", "cannot read artifacts in %s; they are made again: %s", self.folder, error)
+            return None
+        if content is None:
             return None
         head = len(_MAGIC) + _SIZE
         payload = content[head:]
         if content[: len(_MAGIC)] != _MAGIC or content[len(_MAGIC) : head] != _checksum(key, payload):
-            log.warning("the cached artifact %s is damaged and will be rebuilt", path)
-            path.unlink(missing_ok=True)
+            log.warning("the cached artifact %s is damaged and will be rebuilt", self._path(key))
+            self.drop(key)
             return None
         with contextlib.suppress(OSError):
-            os.utime(path)  # recently used
+            os.utime(self._path(key))  # recently used
         _used.setdefault(self.folder, set()).add(key)
         return payload
 
@@ -96,38 +95,91 @@ class ArtifactCache:
         """
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._check_private()
-            path = self._path(key)
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            handle, partial = tempfile.mkstemp(prefix=_PARTIAL, dir=path.parent)
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(_MAGIC + _checksum(key, payload))
-                    file.write(payload)
-                os.replace(partial, path)
-                _used.setdefault(self.folder, set()).add(key)
-            except BaseException:
-                Path(partial).unlink(missing_ok=True)
-                raise
+            with self._opened() as folder:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(key[:2], 0o700, dir_fd=folder)
+                with _opened_shelf(key, folder) as shelf:
+                    _write(shelf, key[2:], _MAGIC + _checksum(key, payload), payload)
+            _used.setdefault(self.folder, set()).add(key)
             self._trim_when_due(len(payload))
         except OSError as error:
-            log.warning("cannot store an artifact in %s: %s", self.folder, error)
+            self._warn_once("write", "cannot keep an artifact in %s: %s", self.folder, error)
+
+    def drop(self, key: str) -> None:
+        """Remove an entry, if it is there."""
+        with contextlib.suppress(OSError):
+            self._path(key).unlink(missing_ok=True)
+
+    def entries(self) -> dict[str, os.stat_result]:
+        """The names of all entries, and what the file system knows of them."""
+        return {
+            path.parent.name + path.name: found
+            for path, found in _files(self.folder)
+            if path.parent.parent == self.folder and not path.name.startswith(_PARTIAL)
+        }
+
+    def clear(self) -> tuple[int, int]:
+        """Remove everything; how many files that were, and their bytes.
+
+        Raises:
+            OSError: something cannot be removed.
+        """
+        count = size = 0
+        for folder in (self.folder, *self.beside):
+            for _, found in _files(folder):
+                count, size = count + 1, size + found.st_size
+            if folder.is_symlink() or folder.exists():
+                shutil.rmtree(folder)
+        _used.pop(self.folder, None)
+        _allowance.pop(self.folder, None)
+        return count, size
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / key[2:]
 
-    def _check_private(self) -> None:
-        found = os.stat(self.folder)
-        if found.st_uid != os.getuid():
+    def _read(self, key: str) -> bytes | None:
+        with self._opened() as folder, _opened_shelf(key, folder) as shelf:
+            try:
+                entry = os.open(key[2:], _ENTRY, dir_fd=shelf)
+            except OSError as error:
+                if error.errno != errno.ELOOP:
+                    raise
+                entry = None  # a link
+            if entry is not None:
+                with open(entry, "rb") as file:
+                    if _is_own(os.fstat(entry), stat.S_ISREG):
+                        return file.read()
+        log.warning("the cached artifact %s is not a file of yours alone; it is made again", self._path(key))
+        self.drop(key)
+        return None
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[int]:
+        """A descriptor of the folder, which is looked at through it."""
+        handle = os.open(self.folder, _FOLDER)
+        try:
+            self._check_private(os.fstat(handle))
+            yield handle
+        finally:
+            os.close(handle)
+
+    def _check_private(self, found: os.stat_result) -> None:
+        if found.st_uid != os.geteuid():
             raise UnsafeCache(
-                f"The cache folder {self.folder} belongs to user {found.st_uid}, not to you ({os.getuid()}); its "
+                f"The cache folder {self.folder} belongs to user {found.st_uid}, not to you ({os.geteuid()}); its "
                 f"contents run as code, so it is not used. Set TORCHMUX_CACHE_DIR to a folder of your own."
             )
         if stat.S_IMODE(found.st_mode) & 0o077:
             raise UnsafeCache(
                 f"The cache folder {self.folder} is open to other users (mode {stat.S_IMODE(found.st_mode):04o}); its "
-                f"contents run as code, so it is not used. Run: chmod 700 {self.folder}"
+                f"contents run as code, so it is not used. Remove the folder, or move it away: others may have "
+                f"written to it, and changing its mode does not undo that."
             )
+
+    def _warn_once(self, what: str, message: str, *args: object) -> None:
+        if (self.folder, what) not in _told:
+            _told.add((self.folder, what))
+            log.warning(message, *args)
 
     def _trim_when_due(self, written: int) -> None:
         """Trim at a process's first entry, and when it has written what was left.
@@ -141,17 +193,18 @@ class ArtifactCache:
         _allowance[self.folder] = left
 
     def _trim(self) -> int:
-        """Remove the least recently used entries, and what crashed writers left more than an hour ago.
+        """Remove the least recently used files, and what crashed writers left more than an hour ago.
 
         Returns the bytes that stay.
         """
         entries = []
-        for path, found in self._files():
-            if path.name.startswith(_PARTIAL):
-                if time.time() - found.st_mtime > 3600:
-                    path.unlink(missing_ok=True)
-            else:
-                entries.append((found.st_mtime, found.st_size, path))
+        for folder in (self.folder, *self.beside):
+            for path, found in _files(folder):
+                if path.name.startswith(_PARTIAL):
+                    if time.time() - found.st_mtime > 3600:
+                        path.unlink(missing_ok=True)
+                else:
+                    entries.append((found.st_mtime, found.st_size, path))
         total = sum(size for _, size, _ in entries)
         for _, size, path in sorted(entries, key=lambda e: e[0]):
             if total <= self.limit:
@@ -160,12 +213,48 @@ class ArtifactCache:
             total -= size
         return total
 
-    def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
-        for folder, _, names in os.walk(self.folder):
-            for name in names:
-                path = Path(folder) / name
-                with contextlib.suppress(FileNotFoundError):  # another process trims too
-                    yield path, path.stat()
+
+@contextlib.contextmanager
+def _opened_shelf(key: str, folder: int) -> Iterator[int]:
+    """A descriptor of the folder in which the entry ``key`` lies.
+
+    Raises:
+        PermissionError: it is not the user's alone.
+    """
+    shelf = os.open(key[:2], _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+    try:
+        if not _is_own(os.fstat(shelf), stat.S_ISDIR):
+            raise PermissionError(f"its folder {key[:2]} is not yours alone")
+        yield shelf
+    finally:
+        os.close(shelf)
+
+
+def _is_own(found: os.stat_result, kind: object) -> bool:
+    """Whether it is of this kind, the user's, and nobody else may write to it."""
+    return kind(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022  # type: ignore[operator]
+
+
+def _write(shelf: int, name: str, *content: bytes) -> None:
+    """Put a file into a folder at once: others see all of it or nothing."""
+    partial = f"{_PARTIAL}{secrets.token_hex(8)}"
+    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=shelf)
+    try:
+        with open(handle, "wb") as file:
+            file.writelines(content)
+        os.replace(partial, name, src_dir_fd=shelf, dst_dir_fd=shelf)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(partial, dir_fd=shelf)
+        raise
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    for inside, _, names in os.walk(folder):
+        for name in names:
+            path = Path(inside) / name
+            with contextlib.suppress(FileNotFoundError):  # another process trims too
+                yield path, path.lstat()
 
 
 def _checksum(key: str, payload: bytes) -> bytes:
@@ -178,84 +267,10 @@ def default_cache() -> ArtifactCache | None:
     """The cache that ``torchmux.config`` selects, or None if caching is off."""
     if not config.cache_enabled:
         return None
-    return ArtifactCache(Path(config.cache_dir) / "artifacts")
+    folder = Path(config.cache_dir)
+    return ArtifactCache(folder / "artifacts", beside=[folder / name for name in _BESIDE])
 
 
 def used_keys(cache: ArtifactCache) -> list[str]:
     """The names of the entries that this process has read from or written to the folder of ``cache``."""
     return sorted(_used.get(cache.folder, ()))
-
-
-def graph_key(gm: GraphModule, fingerprint: str, *more: object) -> str:
-    """The name of what is compiled from ``gm``: a hexadecimal hash.
-
-    ``more`` is anything else that determines the artifact, by its ``repr``.  Values of inputs do not count, what is
-    known of them (``meta["val"]``) does, and so does the range of each symbol, since code for a number that is never
-    negative is not code for one that may be; tensors that the graph holds count by content.
-    """
-    digest = _DIGEST()
-    versions = (__version__, torch.__version__, sys.version_info[:2], fingerprint)
-    for text in _graph_text(gm, (versions, *more)):
-        digest.update(text.encode())
-        digest.update(b"\n")
-    for name in sorted({str(n.target) for n in gm.graph.nodes if n.op == "get_attr"}):
-        digest.update(_content(getattr(gm, name)))
-    return digest.hexdigest()
-
-
-def text_key(*values: object) -> str:
-    """The name of an artifact that is determined by the ``repr`` of some values and the versions of the software."""
-    digest = _DIGEST(repr((__version__, torch.__version__, sys.version_info[:2], *values)).encode())
-    return digest.hexdigest()
-
-
-def _graph_text(gm: GraphModule, head: Sequence[object]) -> Iterable[str]:
-    yield repr(head)
-    yield repr(_ranges(gm))
-    number: dict[Node, int] = {}
-    for node in gm.graph.nodes:
-        number[node] = len(number)
-        # Names of nodes are left out, so that equal graphs are equal however they were named.
-        args, kwargs = torch.fx.map_arg((node.args, dict(node.kwargs)), lambda n: _Reference(number[n]))
-        target = node.target if node.op in ("call_function", "call_method", "get_attr") else ""
-        yield f"{node.op} {target} {args!r} {kwargs!r} {describe(node.meta.get('val'))}"
-
-
-def _ranges(gm: GraphModule) -> list[tuple[str, str]]:
-    """What each symbol may be, as far as the shape environment knows."""
-    found: dict[str, str] = {}
-    for node in gm.graph.nodes:
-        value = node.meta.get("val")
-        for part in value if isinstance(value, (tuple, list)) else (value,):
-            for size in (*part.shape, *part.stride()) if isinstance(part, torch.Tensor) else (part,):
-                if isinstance(size, torch.SymInt):
-                    found.update(internals.ranges_of(size))
-    return sorted(found.items())
-
-
-class _Reference:
-    """Stands for a node among arguments."""
-
-    def __init__(self, position: int) -> None:
-        self.position = position
-
-    def __repr__(self) -> str:
-        return f"%{self.position}"
-
-
-def describe(value: Any) -> str:
-    """What is known of a fake or real tensor (dtype, sizes, strides, device), a number, or a tuple of these."""
-    if isinstance(value, torch.Tensor):
-        # Through str, a symbolic size shows its expression and decides nothing.
-        shape, stride = (",".join(map(str, v)) for v in (value.shape, value.stride()))
-        return f"{value.dtype}[{shape}]({stride})+{value.storage_offset()}@{value.device}"
-    if isinstance(value, (tuple, list)):
-        return "(" + ";".join(map(describe, value)) + ")"
-    return f"{type(value).__name__} {value}"
-
-
-def _content(tensor: torch.Tensor) -> bytes:
-    data = tensor.detach().cpu().contiguous()
-    digest = _DIGEST(describe(data).encode())
-    digest.update(data.reshape(-1).view(torch.uint8).numpy().tobytes() if data.numel() else b"")
-    return digest.digest()

@@ -32,7 +32,8 @@ from ..pipeline import aliasing, lines
 from ..pipeline.implementation import Told
 from ..pipeline.partition import Part, Partition
 from ..pipeline.promises import promise_of
-from .cache import ArtifactCache, describe, text_key
+from .cache import ArtifactCache
+from .keys import describe, text_key
 from .listing import ATOMS, Unknown, called, found, operator_of_torch, packed, unpacked
 
 log = logging.getLogger("torchmux.cache")
@@ -105,6 +106,7 @@ def _settings() -> str:
             backends.cpu.get_cpu_capability(),
             torch.get_default_dtype(),
             torch.get_float32_matmul_precision(),
+            torch.get_num_threads(),  # code that was chosen by measuring depends on it
             torch.is_grad_enabled(),
             torch.is_inference_mode_enabled(),
             torch.are_deterministic_algorithms_enabled(),

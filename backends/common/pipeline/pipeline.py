@@ -183,14 +183,22 @@ class _Work:
         cache = default_cache() if key is not None else None
         if cache is None or key is None:
             return self._trace(None)
-        return self._follow_recipe(cache.load(key)) or self._trace(functools.partial(self._keep_recipe, cache, key))
+        return self._follow_recipe(cache, key) or self._trace(functools.partial(self._keep_recipe, cache, key))
 
-    def _follow_recipe(self, content: bytes | None) -> Run | None:
+    def _follow_recipe(self, cache: ArtifactCache, key: str) -> Run | None:
         """The code that an earlier process made of this very graph, if all of it is still there."""
+        content = cache.load(key)
         if content is None or self.implementation.restore is None:
             return None
-        with stage("load"):
-            found = recipes.follow(content, self.gm, self.implementation.restore, self.placing.report)
+        try:
+            with stage("load"):
+                found = recipes.follow(content, self.gm, self.implementation.restore, self.placing.report)
+        except TorchmuxError:
+            raise
+        except Exception as error:  # a file may hold anything
+            recipes.log.warning("the recipe %s cannot be followed and will be rebuilt: %s", key, error)
+            cache.drop(key)
+            return None
         if found is None:
             return None
         gm, split, compiled = found

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
+from torchmux.quoting import quoted
+
 from ...common.pipeline.lines import line_of
 from ...common.pipeline.symbols import is_symbolic
 from ..ir.expressions import Buffer
@@ -76,14 +78,15 @@ def _step(step: Any) -> _Box:
     else:
         origins = step.origins
         kind = "product" if isinstance(step, (Product, Convolution, Attention)) else "call"
-        title = f"torch: {step.op}" if isinstance(step, Call) else _title(step)
+        title = f"torch: {quoted(step.op)}" if isinstance(step, Call) else _title(step)
     names: dict[str, None] = {}
     hints: dict[str, None] = {}
     for node in origins:
         if node is None or is_symbolic(node):
             continue
-        names[str(node.target).removeprefix("aten.")] = None
-        hints[f"{node.target} at {line_of(node)}" if line_of(node) else str(node.target)] = None
+        names[quoted(str(node.target).removeprefix("aten."))] = None
+        line = line_of(node)
+        hints[f"{quoted(node.target)} at {quoted(line)}" if line else quoted(node.target)] = None
     shown = list(names)
     if len(shown) > _MOST_LINES:
         shown = [*shown[:_MOST_LINES], f"and {len(names) - _MOST_LINES} more"]

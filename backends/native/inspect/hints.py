@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from torchmux.quoting import quoted
+
 from ...common.pipeline.lines import line_of
 from ..ir.expressions import Buffer
 from ..ir.program import Call
@@ -28,11 +30,16 @@ def _named(kernel: Any) -> str:
     operators: dict[str, str | None] = {}
     for member in kernel.members:
         for node in member.statement.origins:
-            operators.setdefault(str(node.target), line_of(node))
+            operators.setdefault(quoted(node.target), _line(node))
     words = list(operators)[:_MOST]
     more = f" and {len(operators) - _MOST} more" if len(operators) > _MOST else ""
     line = next((line for line in operators.values() if line), None)
     return f"{kernel.name} ({', '.join(words)}{more}{f' at {line}' if line else ''})"
+
+
+def _line(node: Any) -> str | None:
+    line = line_of(node)
+    return None if line is None else quoted(line)
 
 
 def performance(plan: Schedule, of_target: Sequence[str]) -> list[str]:
@@ -44,7 +51,7 @@ def _calls(plan: Schedule) -> list[str]:
     places: dict[str, list[str | None]] = {}
     for step in plan.steps:
         if isinstance(step, Call):
-            places.setdefault(str(step.op), []).append(next(map(line_of, step.origins), None))
+            places.setdefault(quoted(step.op), []).append(next(map(_line, step.origins), None))
     found = []
     for op, lines in places.items():
         known = list(dict.fromkeys(line for line in lines if line))

@@ -9,8 +9,8 @@ import torch
 from torch.fx import GraphModule, Node
 
 from torchmux import torch_internals as internals
+from torchmux.registry.errors import NodesRefused
 
-from ...common.adapter.refusal import NodesRefused
 from ..devices import device_of
 from ..ir import index
 from ..ir.expressions import operators_in

@@ -29,7 +29,8 @@ from tvm import tirx
 
 from torchmux import logs
 
-from ...common.cache.cache import default_cache, text_key
+from ...common.cache.cache import default_cache
+from ...common.cache.keys import text_key
 from .. import fingerprint
 
 log = logging.getLogger("torchmux.tvm")

@@ -20,6 +20,6 @@ def test_each_module_is_on_the_map(room: str) -> None:
     entries = re.findall(r"^\* .*(?:\n  .*)*", text, re.MULTILINE)
     named = {name for entry in entries for name in re.findall(r"``(\w+)``", entry)}
     modules = {p.stem for p in folder.glob("*.py")} | {p.parent.name for p in folder.glob("*/__init__.py")}
-    modules -= {"__init__", "options", *({"refusal"} if room == "common/adapter" else ())}
+    modules -= {"__init__", "options"}
     assert sorted(modules - named) == []
     assert not [n for entry in entries for n in re.findall(r"^\* ``(\w+)``", entry) if n not in modules | {"options"}]

@@ -104,7 +104,7 @@ def test_no_folder_can_be_made(capture, caplog, tmp_path) -> None:
 def test_a_folder_that_others_may_write_to(capture, tmp_path) -> None:
     compile_and_check(capture, tmp_path)
     (tmp_path / "artifacts").chmod(0o777)
-    with config.patch(cache_dir=tmp_path), pytest.raises(UnsafeCache, match="is open to other users.*chmod 700"):
+    with config.patch(cache_dir=tmp_path), pytest.raises(UnsafeCache, match="is open to other users.*move it away"):
         capture(function, X).compile("native", strict=True)
 
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 import torchmux
 from torchmux.backends.common.pipeline import aot
-from torchmux.backends.native import artifact, generate, tuning
+from torchmux.backends.native import tuning
 from torchmux.backends.native.options import MODES, NativeOptions
 from torchmux.config import config
 from torchmux.registry import InvalidOption, list_mode_options, list_options, resolve
@@ -226,11 +226,3 @@ def test_generated_code_names_lines_of_the_program(capture, tmp_path) -> None:
     line = network.__code__.co_firstlineno
     assert f"test_options.py:{line + 1}" in code(report)
     assert f"test_options.py:{line + 2}" in code(report)
-
-
-def test_what_an_artifact_is() -> None:
-    assert artifact.refusal_in(artifact.of_refusal({3: "no"})) == {3: "no"}
-    made = artifact.of_code({"a": [1]}, b"\n\x00")
-    assert artifact.refusal_in(made) is None
-    assert artifact.code_in(made) == ({"a": [1]}, b"\n\x00")
-    assert generate.decompositions()

@@ -98,7 +98,8 @@ def test_a_process_that_ends(tmp_path):
 
 TWO = """
 import sys, torch, torchmux
-from torchmux.backends.common.cache.cache import default_cache, text_key
+from torchmux.backends.common.cache.cache import default_cache
+from torchmux.backends.common.cache.keys import text_key
 net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
 with torch.no_grad():
     for p in net.parameters():

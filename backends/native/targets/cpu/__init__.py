@@ -9,9 +9,9 @@ When a graph is compiled, in this order:
   kernels, whose expressions are in ``cpp_scopes``, on top of ``kernels.h``,
 * ``source`` is the text, whole or in pieces, ``build`` runs the compiler that ``toolchain`` finds.
 
-When it is loaded: ``loading``, with ``packing`` for constant weights, ``choosing`` for what is measured then
-(``gemm.h`` has the kernels that compete with the library's products, ``convolution.h`` with its convolutions), and
-``attention_kernel``.
+When it is loaded: ``loading``, with ``libraries`` for shared objects, ``packing`` for constant weights, ``choosing``
+for what is measured then (``gemm.h`` has the kernels that compete with the library's products, ``convolution.h`` with
+its convolutions), and ``attention_kernel``.
 
 Importing this package imports none of that.
 """

@@ -1,4 +1,4 @@
-"""From C++ source to a loaded shared object."""
+"""From C++ source to a shared object."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import contextlib
 import ctypes
 import functools
 import os
+import shlex
+import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ import torch
 from torchmux.config import config
 from torchmux.registry.errors import BackendUnavailable, CompilationFailed
 
+from ....common.cache.scratch import scratch_folder
 from .toolchain import compiler_command, probe
 
 FLAGS = [
@@ -38,6 +42,8 @@ FLAGS = [
 ]
 HEADER = Path(__file__).parent / "kernels.h"
 LIBRARY = "libtorch_cpu.so"
+ANSWER_SECONDS = 10
+"""How long a compiler may take to say its version."""
 
 
 def compile_source(*pieces: str, optimize: str = "O2") -> bytes:
@@ -45,12 +51,17 @@ def compile_source(*pieces: str, optimize: str = "O2") -> bytes:
 
     Raises:
         BackendUnavailable: there is no compiler.
-        CompilationFailed: the compiler failed; the message says where the source was left.
+        CompilationFailed: the compiler failed, or took longer than it may; the message says where the source was left.
     """
     command = compiler_command()
     if command is None:
         raise BackendUnavailable(f"native cannot compile: {probe().reason}.")
-    with _scratch_folder() as folder:
+    if not _answers(tuple(command)):
+        raise CompilationFailed(
+            f"native: the C++ compiler {shlex.join(command)!r} did not answer to --version within {ANSWER_SECONDS} s. "
+            f"Set CXX to a compiler that works."
+        )
+    with _scratch() as folder:
         # The library is named as a dependency by an empty one of the same name: linking with it takes ten times longer
         # than compiling, and it is loaded already when the object is.
         empty = ["-shared", "-nostdlib", "-x", "c", os.devnull, f"-Wl,-soname,{LIBRARY}", "-o", LIBRARY]
@@ -59,52 +70,97 @@ def compile_source(*pieces: str, optimize: str = "O2") -> bytes:
             _write(folder / f"graph{at}.cpp", source.encode())
             flags = [f"-{optimize}", *FLAGS, f"-I{HEADER.parent}"]
             steps.append(([*command, *flags, "-c", f"graph{at}.cpp", "-o", f"graph{at}.o"], source))
-        _run([*steps, ([*command, *empty], "")], folder)
+        limit = config.compiler_timeout_s * (1 + sum(map(len, pieces)) // 1_000_000)
+        deadline = time.monotonic() + limit
+        _run([*steps, ([*command, *empty], "")], folder, deadline)
         objects = [f"graph{at}.o" for at in range(len(pieces))]
         linked = ["-shared", "-nostdlib", *objects, "-Wl,--no-as-needed", f"./{LIBRARY}", "-o", "graph.so"]
-        _run([([*command, *linked], "")], folder)
+        _run([([*command, *linked], "")], folder, deadline)
         return (folder / "graph.so").read_bytes()
 
 
-def _run(steps: Sequence[tuple[list[str], str]], folder: Path) -> None:
+@functools.cache
+def _answers(command: tuple[str, ...]) -> bool:
+    """Whether a compiler says its version: one that hangs is noticed before it is given work, and once."""
+    try:
+        process = _start([*command, "--version"], None)
+    except OSError:
+        return True  # to run it will fail in the same way, and say more
+    try:
+        process.communicate(timeout=ANSWER_SECONDS)
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        _end(process)
+    return True
+
+
+def _start(command: Sequence[str], folder: Path | None) -> subprocess.Popen[bytes]:
+    """A command in a process group of its own, with its temporary files in ``folder``."""
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env=None if folder is None else {**os.environ, "TMPDIR": str(folder)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        process_group=0,
+    )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a command that still runs, and what it has started."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def _run(steps: Sequence[tuple[list[str], str]], folder: Path, deadline: float) -> None:
     """Run commands at the same time, each with the source that it compiles.
 
     Raises:
-        CompilationFailed: one of them failed; the others are ended.
+        CompilationFailed: one of them failed, or was not ready at the deadline; the others are ended.
     """
     running: list[subprocess.Popen[bytes]] = []
     try:
         for command, _ in steps:
             try:
-                running.append(subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE))
+                running.append(_start(command, folder))
             except OSError as error:
                 raise _cannot_run(command, error) from error
         for process, (command, source) in zip(running, steps, strict=True):
-            _, errors = process.communicate()
+            try:
+                _, errors = process.communicate(timeout=max(0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                raise CompilationFailed(
+                    f"native: the C++ compiler {command[0]!r} took longer than it may; "
+                    f"config.compiler_timeout_s={config.compiler_timeout_s} is the limit.{_left(source)}"
+                ) from None
             if process.returncode:
                 text = errors.decode(errors="replace").strip()
                 raise CompilationFailed(
                     f"native: the C++ compiler {command[0]!r} failed (exit status {process.returncode}): "
-                    f"{text[:1500]}{_leave(source) if source else ''}"
+                    f"{text[:1500]}{_left(source)}"
                 )
     finally:
         for process in running:
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
+            _end(process)
 
 
 def _cannot_run(command: list[str], error: OSError) -> CompilationFailed:
     return CompilationFailed(f"native could not run the C++ compiler {command[0]!r}: {error}")
 
 
-def _leave(source: str) -> str:
+def _left(source: str) -> str:
     """Keep the source so that a failure can be investigated; returns a sentence that says where."""
+    if not source:
+        return ""
     try:
         folder = Path(config.cache_dir) / "failed"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(suffix=".cpp", dir=folder)
-        with os.fdopen(handle, "w") as file:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(source)
     except OSError:
         return ""
@@ -112,13 +168,14 @@ def _leave(source: str) -> str:
 
 
 @contextlib.contextmanager
-def _scratch_folder() -> Iterator[Path]:
-    try:
-        made = tempfile.TemporaryDirectory(prefix="torchmux-")
-    except OSError as error:
-        raise CompilationFailed(_no_room(error)) from error
-    with made as name:
-        yield Path(name)
+def _scratch() -> Iterator[Path]:
+    """:func:`scratch_folder`, with an error that says what to do."""
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = stack.enter_context(scratch_folder())
+        except OSError as error:
+            raise CompilationFailed(_no_room(error)) from error
+        yield folder
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -135,17 +192,8 @@ def _no_room(error: OSError) -> str:
     )
 
 
-def load(content: bytes) -> Any:
-    """The library of what :func:`compile_source` returned; the file can go once it is loaded."""
-    _torch_library()
-    with _scratch_folder() as folder:
-        path = folder / "graph.so"
-        _write(path, content)
-        return ctypes.CDLL(str(path))
-
-
 @functools.cache
-def _torch_library() -> Any:
+def torch_library() -> Any:
     """torch's own library, loaded already; what is missing of it decides what can be generated."""
     return ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / LIBRARY))
 
@@ -153,4 +201,4 @@ def _torch_library() -> Any:
 @functools.cache
 def has_gemm() -> bool:
     """Whether torch's library exports the matrix product of BLAS."""
-    return hasattr(_torch_library(), "sgemm_") and hasattr(_torch_library(), "dgemm_")
+    return hasattr(torch_library(), "sgemm_") and hasattr(torch_library(), "dgemm_")

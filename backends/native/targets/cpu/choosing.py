@@ -17,7 +17,8 @@ import torch
 
 from torchmux import torch_internals as internals
 
-from ....common.cache.cache import default_cache, text_key
+from ....common.cache.cache import default_cache
+from ....common.cache.keys import text_key
 from ... import fingerprint
 from ...ir.index import Index
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from . import build, packing
+from . import build, libraries, packing
 from .choosing import fastest
 
 BY_LIBRARY, BY_TILES = 1, 2
@@ -104,7 +104,7 @@ def _own(pixels: int) -> tuple[Any, Any]:
     # The same for all numbers of pixels that are divided into the same tiles, of 14 pixels at most or of 6.
     alike = tuple(-(-pixels // -(-pixels // most)) for most in (14, 6))
     if alike not in _libraries:
-        library = build.load(build.compile_source(_SOURCE % pixels))
+        library = libraries.load(build.compile_source(_SOURCE % pixels))
         function = library.convolve
         function.argtypes = (*(ctypes.c_void_p,) * 5, *(ctypes.c_int64,) * 13, ctypes.c_bool)
         function.restype = None

@@ -9,15 +9,15 @@ from typing import Any
 import torch
 
 from ..loaded import Loaded
-from . import build
+from .libraries import load as load_library
 
 
 def load(own: Mapping[str, Any], built: bytes, constants: Mapping[str, torch.Tensor]) -> Loaded:
     """The functions of a library, and the weights that they want packed; see :data:`..loaded.Loader`."""
     if own["attends"]:
         from . import attention_kernel  # noqa: F401  # which registers the operators
-    library = build.load(built) if built else None
-    names: dict[str, Any] = {"library": library}  # kept alive with the functions
+    library: Any = load_library(built) if built else None
+    names: dict[str, Any] = {}
     if own["packs"]:
         from . import packing
 
@@ -27,7 +27,7 @@ def load(own: Mapping[str, Any], built: bytes, constants: Mapping[str, torch.Ten
 
         choosing.choose(own["products"], library)
     for at in range(own["launches"]):
-        function = getattr(library, f"run{at}")
+        function = library[f"run{at}"]  # which the library does not keep, so that it goes with the last of them
         function.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
         function.restype = ctypes.c_int64
         names[f"run{at}"] = function

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from torchmux.quoting import quoted
+
 from ....common.pipeline.lines import line_of
 from ...ir import index
 from ...ir.expressions import Buffer
@@ -148,7 +150,7 @@ class _Assembler:
         comments = self.function_comments.setdefault(name, [])
         for node in nest.origins:
             line = line_of(node)
-            text = f"// {node.target}" + (f" at {line}" if line else "")
+            text = f"// {quoted(node.target)}" + (f" at {quoted(line)}" if line else "")
             if text not in comments:
                 comments.append(text)
         return name

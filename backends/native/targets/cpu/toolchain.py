@@ -35,12 +35,13 @@ def probe() -> Availability:
 
 
 def fingerprint() -> str:
-    """The compiler, and the processor that it compiles for."""
+    """The compiler, every program that its command names (``ccache g++``) included, and the processor."""
     digest = hashlib.sha256()
     command = compiler_command() or []
     digest.update(" ".join(command).encode())
-    for word in command[:1]:
-        found = os.stat(os.path.realpath(shutil.which(word) or word))
-        digest.update(f"{found.st_size} {found.st_mtime_ns}".encode())
+    for word in command:
+        if (program := shutil.which(word)) is not None:
+            found = os.stat(os.path.realpath(program))
+            digest.update(f"{found.st_size} {found.st_mtime_ns}".encode())
     digest.update(processor().encode())
     return digest.hexdigest()

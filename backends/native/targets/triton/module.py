@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....common.adapter.refusal import NodesRefused
+from torchmux.quoting import quoted
+from torchmux.registry.errors import NodesRefused
+
 from ....common.pipeline.lines import line_of
 from ...ir.expressions import Buffer
 from ...ir.index import Index
@@ -112,7 +114,7 @@ class _TritonHost(HostPrinter):
         comments = self.comments.setdefault(name, [])
         for node in step.origins:
             line = line_of(node)
-            text = f"# {node.target}" + (f" at {line}" if line else "") + "\n"
+            text = f"# {quoted(node.target)}" + (f" at {quoted(line)}" if line else "") + "\n"
             if text not in comments:
                 comments.append(text)
         return name

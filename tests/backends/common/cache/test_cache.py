@@ -11,7 +11,8 @@ import torch
 from torch.fx import symbolic_trace
 
 from torchmux.backends.common.cache import cache as cache_module
-from torchmux.backends.common.cache.cache import ArtifactCache, UnsafeCache, default_cache, graph_key
+from torchmux.backends.common.cache.cache import ArtifactCache, UnsafeCache, default_cache
+from torchmux.backends.common.cache.keys import graph_key
 from torchmux.config import config
 
 
@@ -50,21 +51,21 @@ def test_a_damaged_entry_is_dropped(cache, damage, caplog) -> None:
 def test_a_folder_open_to_others_is_refused(cache) -> None:
     cache.store(KEY, b"x")
     cache.folder.chmod(0o770)
-    with pytest.raises(UnsafeCache, match="chmod 700"):
+    with pytest.raises(UnsafeCache, match="Remove the folder, or move it away"):
         cache.load(KEY)
-    with pytest.raises(UnsafeCache, match="chmod 700"):
+    with pytest.raises(UnsafeCache, match="Remove the folder, or move it away"):
         cache.store(KEY, b"y")
 
 
 def test_a_folder_of_someone_else_is_refused(cache, monkeypatch) -> None:
     cache.store(KEY, b"x")
-    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(UnsafeCache, match="belongs to user"):
         cache.load(KEY)
 
 
 def test_a_full_disk_costs_only_the_entry(cache, monkeypatch, caplog) -> None:
-    def full(source, target):
+    def full(source, target, **folders):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
@@ -173,3 +174,71 @@ def test_the_cache_can_be_switched_off(tmp_path: Path) -> None:
         assert default_cache().folder == tmp_path / "artifacts"
         with config.patch(cache_enabled=False):
             assert default_cache() is None
+
+
+# --- what somebody else may have left there ---------------------------------------------------------------------------
+
+
+def as_link(cache: ArtifactCache, path: Path) -> None:
+    elsewhere = cache.folder.parent / "elsewhere"
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+
+
+def as_folder(cache: ArtifactCache, path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def as_pipe(cache: ArtifactCache, path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path, 0o600)
+
+
+PLANTED = {
+    "a link": as_link,
+    "a folder": as_folder,
+    "a pipe": as_pipe,
+    "open to the group": lambda cache, path: path.chmod(0o660),
+    "open to all": lambda cache, path: path.chmod(0o602),
+    "of somebody else": lambda cache, path: os.chown(path, 54321, -1),
+    "on a shelf of somebody else": lambda cache, path: os.chown(path.parent, 54321, -1),
+    "on a shelf that is open": lambda cache, path: path.parent.chmod(0o777),
+}
+
+
+ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [pytest.param(plant, id=name, marks=[ONLY_ROOT] * ("somebody" in name)) for name, plant in PLANTED.items()],
+)
+def test_what_is_not_a_file_of_the_users_alone_is_not_read(cache, plant, caplog) -> None:
+    cache.store(KEY, b"code")
+    plant(cache, entry(cache))
+    assert cache.load(KEY) is None
+    assert len(caplog.records) == 1
+
+
+def test_reading_fails_with_one_warning(cache, caplog, monkeypatch) -> None:
+    cache.store(KEY, b"code")
+    for number in (5, 13, 24, 36, 116):  # EIO, EACCES, EMFILE, ENAMETOOLONG, ESTALE
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", lambda *args, number=number, **more: (_ for _ in ()).throw(OSError(number, "no")))
+            assert cache.load(KEY) is None
+    assert len(caplog.records) == 1
+    assert cache.load(KEY) == b"code"
+
+
+def test_other_files_in_the_cache_folder_count(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(cache_module, "_allowance", {})
+    with config.patch(cache_dir=tmp_path, cache_size_limit=5000):
+        for name in ("failed", "reproducers", "traces"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "old").write_bytes(bytes(2000))
+            os.utime(tmp_path / name / "old", (1000, 1000))
+        default_cache().store(KEY, bytes(2500))
+        left = [path for path in tmp_path.rglob("old") if path.exists()]
+        assert len(left) == 1
+        assert default_cache().load(KEY) == bytes(2500)

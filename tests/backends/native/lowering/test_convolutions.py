@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from torchmux.backends.native.targets.cpu import build, packing
+from torchmux.backends.native.targets.cpu import build, libraries, packing
 
 
 def network(x, first, second, third):
@@ -65,7 +65,7 @@ def _own_convolution(x, addend, weight, bias, stride, padding, relu):
     values = {"pixels": count * height * width, "count": count, "height": height, "width": width, "n": n}
     values |= {"rows": x.shape[2], "columns": x.shape[3], "channels": channels, "ky": ky, "kx": kx}
     values |= {"sy": stride[0], "sx": stride[1], "py": padding[0], "px": padding[1]}
-    library = build.load(build.compile_source(SOURCE % values))
+    library = libraries.load(build.compile_source(SOURCE % values))
     library.convolve.argtypes = (*(ctypes.c_void_p,) * 4, ctypes.c_int64)
     packed = packing.weight_by(library, weight)
     x, out = (t.contiguous(memory_format=torch.channels_last).clone() for t in (x, addend))

@@ -9,7 +9,7 @@ import shutil
 import pytest
 import torch
 
-from torchmux.backends.native.targets.cpu import build
+from torchmux.backends.native.targets.cpu import build, libraries
 
 SOURCE = """#include "kernels.h"
 extern "C" void widen_all(const u16* from, f32* to, i64 n) {
@@ -37,7 +37,7 @@ def test_each_half_and_what_lies_between(compiler: str, march: str, monkeypatch)
     monkeypatch.setattr(
         build, "FLAGS", [f"-march={march}" if flag.startswith("-march") else flag for flag in build.FLAGS]
     )
-    library = build.load(build.compile_source(SOURCE))
+    library = libraries.load(build.compile_source(SOURCE))
     halves = torch.arange(65536, dtype=torch.int32).to(torch.uint16)
     known = halves.view(torch.float16).float()
     # Each half, what is in the middle of two, and the floats beside it; what overflows and what is lost.

@@ -12,7 +12,7 @@ import torchmux
 from torchmux.backends.native.ir.expressions import Buffer
 from torchmux.backends.native.ir.products import Product
 from torchmux.backends.native.ir.program import TensorRef
-from torchmux.backends.native.targets.cpu import build, choosing
+from torchmux.backends.native.targets.cpu import build, choosing, libraries
 from torchmux.backends.native.targets.cpu.selection import fits_blas
 from torchmux.config import config
 
@@ -92,7 +92,7 @@ def test_narrower_vectors(march: str, monkeypatch) -> None:
         pytest.skip("needs AVX2")
     flags = [f"-march={march}" if flag.startswith("-march") else flag for flag in build.FLAGS]
     monkeypatch.setattr(build, "FLAGS", flags)
-    library = build.load(build.compile_source('#include "kernels.h"\n#include "gemm.h"\n'))
+    library = libraries.load(build.compile_source('#include "kernels.h"\n#include "gemm.h"\n'))
     address, size = ctypes.c_void_p, ctypes.c_int64
     library.tiled_product.argtypes = (address, address, size, size, address, *(size,) * 8)
     for m, n, k in [(131, 97, 193), (4, 7, 5), (64, 48, 192)]:

@@ -1,0 +1,53 @@
+"""Processes of the program, with a cache and temporary files of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("program.py")
+
+
+@pytest.fixture
+def temporary(tmp_path: Path) -> Path:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def start(tmp_path: Path, temporary: Path) -> Callable[..., subprocess.Popen]:
+    """``start(count, NAME=value, ...)`` starts the program; ``before`` is a command that runs it."""
+
+    def begin(count: int = 3, before: tuple[str, ...] = (), **environment: str) -> subprocess.Popen:
+        given = {"TORCHMUX_CACHE_DIR": str(tmp_path / "cache"), "TMPDIR": str(temporary), "OMP_NUM_THREADS": "1"}
+        return subprocess.Popen(
+            [*before, sys.executable, str(PROGRAM), str(count)],
+            env={**os.environ, **given, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return begin
+
+
+@pytest.fixture
+def finish() -> Callable[[subprocess.Popen], str]:
+    """``finish(process)`` waits, looks that nothing was wrong, and returns what it said on stderr."""
+
+    def end(process: subprocess.Popen) -> str:
+        out, errors = process.communicate(timeout=540)
+        assert process.returncode == 0, errors
+        told = json.loads(out.splitlines()[-1])
+        assert told["checked"] > 0
+        assert told["wrong"] == 0, told
+        return errors
+
+    return end

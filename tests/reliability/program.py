@@ -1,0 +1,43 @@
+"""A program that compiles functions one after the other and compares each with eager.
+
+    python tests/reliability/program.py [FUNCTIONS]
+
+Prints a line when it begins to compile, and in the end how many results it looked at and how many were wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import torch
+
+import torchmux
+
+
+def function(number: int):
+    """One of as many functions as anybody wants; each is a kernel of its own."""
+    scale = number + 0.5
+
+    def f(x):
+        return torch.softmax(x * scale, -1).cumsum(0) + number
+
+    return f
+
+
+def check(count: int, backend: str = "native") -> tuple[int, int]:
+    """Compile and call ``count`` functions; how many results there are and how many are not eager's."""
+    wrong = 0
+    x = torch.linspace(-1, 1, 81).reshape(9, 9)
+    for number in range(count):
+        f = function(number)
+        with torch.no_grad():
+            found, wanted = torchmux.compile(f, backend=backend)(x), f(x)
+        wrong += not torch.allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    return count, wrong
+
+
+if __name__ == "__main__":
+    print("begins", flush=True)
+    checked, wrong = check(int(sys.argv[1]) if len(sys.argv) > 1 else 3)
+    print(json.dumps({"checked": checked, "wrong": wrong}), flush=True)

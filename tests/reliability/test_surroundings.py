@@ -1,0 +1,110 @@
+"""Where a program runs: without a home folder, without room, on folders that are not what they should be."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+
+def can_mount() -> bool:
+    return os.geteuid() == 0 and subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode == 0
+
+
+mounts = pytest.mark.skipif(not can_mount(), reason="only root can mount folders")
+ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+
+
+def on_tmpfs(folder, options: str) -> tuple[str, ...]:
+    """A command that runs another with ``folder`` as a file system of its own."""
+    folder.mkdir(exist_ok=True)
+    return "unshare", "-m", "sh", "-c", f'mount -t tmpfs -o {options} tmpfs {folder} && exec "$@"', "sh"
+
+
+def test_import_touches_no_disk(run_python, tmp_path):
+    """Nor does it ask where the cache is."""
+    code = (
+        "import os, pathlib\n"
+        "def no(*args, **more): raise AssertionError('the disk was touched')\n"
+        "for name in ('mkdir', 'makedirs', 'chmod'): setattr(os, name, no)\n"
+        "pathlib.Path.expanduser = no\n"
+        "import torchmux\n"
+        "assert 'cache_dir' not in vars(torchmux.config)\n"
+        "print('fine')"
+    )
+    assert run_python(code) == "fine\n"
+
+
+@ONLY_ROOT
+@pytest.mark.parametrize("taken", [False, True], ids=["free", "taken by somebody else"])
+def test_without_a_home_folder(tmp_path, taken):
+    """A user that the system does not know, as in containers."""
+    if not shutil.which("setpriv"):
+        pytest.skip("needs setpriv")
+    place = tmp_path / "place"
+    place.mkdir()
+    place.chmod(0o777)
+    for parent in tmp_path.parents[:-2]:
+        parent.chmod(parent.stat().st_mode | 0o011)
+    tmp_path.chmod(0o711)
+    own = place / "torchmux-cache-54321"
+    if taken:
+        own.mkdir(mode=0o777)
+    dropped = ("HOME", "XDG_CACHE_HOME", "TORCHMUX_CACHE_DIR")
+    environment = {k: v for k, v in os.environ.items() if k not in dropped}
+    code = (
+        "import os, stat, torchmux; folder = torchmux.config.cache_dir; found = os.stat(folder)\n"
+        "assert found.st_uid == 54321 and stat.S_IMODE(found.st_mode) == 0o700\n"
+        "from torchmux.backends.common.cache.cache import default_cache\n"
+        "default_cache().store('ab' * 32, b'x'); assert default_cache().load('ab' * 32) == b'x'; print(folder)"
+    )
+    done = subprocess.run(
+        ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", sys.executable, "-c", code],
+        env={**environment, "TMPDIR": str(place), "PYTHONDONTWRITEBYTECODE": "1"},
+        cwd=place,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (done.stdout.strip() == str(own)) is not taken
+    assert ("not a private folder of yours" in done.stderr) is taken
+    assert [path.name for path in place.iterdir()] == ["torchmux-cache-54321"]
+
+
+@mounts
+def test_temporary_files_that_cannot_run(start, finish, temporary):
+    """A noexec file system: the code is loaded from memory."""
+    errors = finish(start(3, before=on_tmpfs(temporary, "noexec")))
+    assert "torch runs" not in errors
+    assert "cannot load" not in errors
+
+
+@mounts
+def test_no_room_in_the_cache(start, finish, tmp_path):
+    """The code is used, and there is one warning."""
+    errors = finish(start(3, before=on_tmpfs(tmp_path / "cache", "mode=700,size=16k")))
+    assert errors.count("No space left on device") == 1
+
+
+@mounts
+def test_no_room_for_temporary_files(start, temporary):
+    """Nothing can be compiled, and the error says why."""
+    out, errors = start(1, before=on_tmpfs(temporary, "mode=700,size=16k")).communicate(timeout=240)
+    assert "CompilationFailed" in errors
+    assert "No space left on device" in errors
+    assert out == "begins\n"
+
+
+@ONLY_ROOT
+def test_entries_that_somebody_else_planted(start, finish, tmp_path):
+    """The folder was open once: what was put there meanwhile is not run, whatever the folder's mode is now."""
+    finish(start(1))
+    entries = [path for path in (tmp_path / "cache" / "artifacts").rglob("*") if path.is_file()]
+    for path in entries:
+        os.chown(path, 54321, 54321)
+    errors = finish(start(1))
+    assert errors.count("is not a file of yours alone") >= 1
+    assert all(path.stat().st_uid == os.geteuid() for path in entries)

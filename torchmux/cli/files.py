@@ -1,0 +1,24 @@
+"""Files that a command is told to write: looked at before the work that they are for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def check_writable(*files: str | None) -> None:
+    """Look whether files can be written; those that are there stay as they are.
+
+    Raises:
+        OSError: one cannot be.
+    """
+    for file in files:
+        if not file:
+            continue
+        path = Path(file)
+        if path.is_dir():
+            raise IsADirectoryError(f"{file} is a folder")
+        if not path.parent.is_dir():
+            raise FileNotFoundError(f"there is no folder {path.parent}")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise PermissionError(f"{file} cannot be written")
