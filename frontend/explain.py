@@ -145,7 +145,8 @@ class Report:
                 found[kind] = found.get(kind, 0) + number * (entry.calls or (0 if self.compiled_calls else 1))
         if left := sum(each.left for each in self.calls):
             found["torch"] = found.get("torch", 0) + left
-        return {kind: found[kind] for kind in KINDS if found.get(kind)}
+        whole = {kind: round(number) if number == round(number) else number for kind, number in found.items()}
+        return {kind: whole[kind] for kind in KINDS if whole.get(kind)}
 
     @property
     def shares(self) -> dict[Kind, float]:

@@ -14,7 +14,7 @@ import torch
 from torchmux import torch_internals as ti
 from torchmux.config import config
 from torchmux.registry import resolve
-from torchmux.registry.errors import FallbackRefused, TorchmuxError, Unsupported
+from torchmux.registry.errors import CompilationFailed, FallbackRefused, TorchmuxError, Unsupported
 
 from .. import breaks, logs
 from ..breaks import GraphBreak
@@ -255,5 +255,11 @@ def _internal_error(
         stop.reason = f"an exception of the program was lost: {error.value.describe()}"
     if session.fullgraph:
         raise Unsupported(f"{session.asked}, but {breaks.record(stop).message()}") from error
+    if config.fail_on_compiler_errors:
+        raise CompilationFailed(
+            f"The frontend failed to capture {logs.place(code)}. {breaks.record(stop).message()}\n"
+            "torchmux.config.fail_on_compiler_errors is set; without it, the function runs in eager and the report "
+            "says so."
+        ) from error
     log.warning("%s runs in eager: %s", code.co_qualname, breaks.record(stop).message(), exc_info=error)
     return _whole_frame_break(session, state, code, stop, record)

@@ -12,6 +12,7 @@ import torch
 
 import torchmux
 from torchmux.frontend.default_backend import DefaultBackend
+from torchmux.frontend.hook import frames
 from torchmux.registry import standing
 from torchmux.registry.errors import CompilationFailed, FallbackRefused, InvalidOption
 from torchmux.registry.report import check_strict_value
@@ -366,3 +367,19 @@ def test_compiler_errors_fail_tests_and_are_told_otherwise(graph):
     report = torchmux.report(compiled)
     assert report.shares == {"torch": 1.0} and report.compiler_errors == report.placements
     assert {p.reason for p in report.compiler_errors} == {"compiler error: KeyError: 'lost'"}
+
+
+def test_errors_of_the_frontend_fail_tests_and_are_told_otherwise(monkeypatch, caplog):
+    def capture(*args, **kwargs):
+        raise ZeroDivisionError("lost")
+
+    monkeypatch.setattr(frames, "capture", capture)
+    with pytest.raises(CompilationFailed, match="failed to capture .*program.*\n?.*ZeroDivisionError: lost"):
+        torchmux.compile(program, backend="eager")(torch.ones(2))
+    with torchmux.config.patch(fail_on_compiler_errors=False), caplog.at_level(logging.WARNING, "torchmux"):
+        compiled = torchmux.compile(program, backend="eager")
+        torch.testing.assert_close(compiled(torch.ones(2)), program(torch.ones(2)))
+    report = torchmux.report(compiled)
+    assert "program runs in eager" in caplog.text and [entry.kind for entry in report.breaks] == ["TM000"]
+    assert report.shares == {"torch": 1.0}
+    assert report.calls[0].eager == {"nothing of it could be captured (TM000)": 1}
