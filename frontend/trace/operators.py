@@ -16,6 +16,7 @@ from torchmux import torch_internals as ti
 
 from .. import breaks
 from ..breaks import GraphBreak
+from ..guards.sources import Attr, Const
 from ..values.base import MISSING, Raised, Value
 from ..values.constants import ConstValue, SymValue, operand, sym_result
 from ..values.containers.deques import DequeValue
@@ -73,9 +74,16 @@ class Operators(Tracer):
 
     def _fold_binary(self, function: Callable, symbol: str, left: Value, right: Value) -> Value:
         a, b = left.const(self), right.const(self)
+        self._guard_member(a)
+        self._guard_member(b)
         if symbol in ("**", "<<") and isinstance(a, int) and isinstance(b, int) and abs(b) > 10_000:
             raise GraphBreak(breaks.OPERATION, f"{a} {symbol} {b} is too large to compute during compilation")
         return self.fold(function, [a, b], {})
+
+    def _guard_member(self, operand: Any) -> None:
+        """A member of an enumeration of the program's takes part in arithmetic with its value."""
+        if isinstance(operand, enum.Enum) and not self.is_settled_class(type(operand)):
+            self.guards.equals(Attr(Const(operand, str(operand)), "_value_"), operand._value_)
 
     def _symbolic(self, function: Callable, left: Value, right: Value) -> Value | None:
         if not all(
@@ -404,10 +412,15 @@ class Operators(Tracer):
                 self.guard_bases(own)
                 found = cls in own.__mro__
             else:
+                asks = self.static_lookup(type(cls), "__subclasscheck__")
+                self.guard_lookup(type(cls), "__subclasscheck__", asks)
+                if isinstance(asks, types.FunctionType) and not self.is_settled_function(asks):
+                    # isinstance() may have kept an answer that issubclass() would not give any more
+                    raise GraphBreak(breaks.OPERATION, f"isinstance(..., {cls.__qualname__})")
                 found = self.is_subclass(own, cls)
         except TypeError as error:
             raise Raised(self.exception(error)) from None
-        if not found and isinstance(value, ObjectValue):
+        if isinstance(value, ObjectValue) and (not found or type(cls) is not type):
             value.refuse_other_class(self)
         return found
 

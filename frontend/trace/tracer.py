@@ -227,6 +227,9 @@ class Reading(Protocol):
     def is_fixed_key(self, key: Any) -> bool:
         """Whether a key is a constant, or a tuple of constants."""
 
+    def is_plain_namedtuple(self, cls: type) -> bool:
+        """Whether a class is that of a named tuple, which does as tuples do; guarded."""
+
     def wrap_storage(self, obj: Any, source: Source | None) -> Value | None:
         """The builtin contents of an object whose class derives from a builtin class."""
 

@@ -151,6 +151,7 @@ class ClassValue(RealValue):
         custom = tr.static_lookup(meta, "__getattr__")
         if meta is not type:
             tr.guard_lookup(meta, "__getattr__", custom)
+            tr.guard_lookup(self.obj, name, MISSING)
         if isinstance(custom, types.FunctionType):
             return tr.wrap(custom, None).call(tr, [self, ConstValue(name)], {})
         if tr.is_settled_class(self.obj):
@@ -267,6 +268,8 @@ class ClassValue(RealValue):
 
     def _namedtuple(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         cls = self.obj
+        if not tr.is_plain_namedtuple(cls):
+            raise GraphBreak(OPERATION, f"creating a {cls.__qualname__}, which has methods of tuples of its own")
         new = tr.static_lookup(cls, "__new__")
         new = new.__func__ if isinstance(new, staticmethod) else new
         if new.__code__.co_filename.startswith("<string>") or new.__code__.co_filename.startswith("<collections"):

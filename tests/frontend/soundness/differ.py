@@ -39,9 +39,9 @@ def sample(count: int, seed: int) -> list[tuple[World, str, str]]:
     return turns[:count]
 
 
-def difference(world: World, question: str, change: str) -> str:
+def difference(world: World, question: str, change: str, backend: str = "eager") -> str:
     """How compiled and eager differ; nothing if they do not."""
-    asked, compiled_one = _Asked(world, question, None), _Asked(world, question, torchmux.compile)
+    asked, compiled_one = _Asked(world, question, ""), _Asked(world, question, backend)
     try:
         for moment, step in (
             ("before", ""),
@@ -63,12 +63,12 @@ def difference(world: World, question: str, change: str) -> str:
 class _Asked:
     """A world of its own with a function that asks, compiled or not."""
 
-    def __init__(self, world: World, question: str, compile_: Any) -> None:
+    def __init__(self, world: World, question: str, backend: str) -> None:
         self.namespace: dict[str, Any] = {"__name__": "soundness_world", **_PRELUDE}
         exec(compile(world.text, f"<{world.name}>", "exec"), self.namespace)
         exec(compile(f"def asks(x):\n    return x + 1, ({question})", f"<{world.name}>", "exec"), self.namespace)
         function = self.namespace["asks"]
-        self.asks = function if compile_ is None else compile_(function, backend="eager")
+        self.asks = torchmux.compile(function, backend=backend) if backend else function
 
     def change(self, change: str) -> None:
         with contextlib.suppress(Exception):
