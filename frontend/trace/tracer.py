@@ -425,6 +425,7 @@ class FrameWriter(Protocol):
     late: list[str]  # those behind the side effects
     direct: set[Value]  # on the stack and nowhere else
     unseen: set[Value]  # iterators of ours that the program cannot look at
+    resumes: bool  # whether the rest of the frame runs afterwards
 
     def value(self, value: Value) -> str:
         """The expression that is this value behind the graph; one object stays one object."""
