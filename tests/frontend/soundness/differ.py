@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import random
+import threading
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +17,7 @@ import torchmux
 from .worlds import WORLDS, World
 
 _PRELUDE = {"torch": torch, "math": math, "types": types}
+_ELSEWHERE = "in another thread"  # of a change: where the question is asked after it
 _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 
 
@@ -64,6 +66,7 @@ class _Asked:
     """A world of its own with a function that asks, compiled or not."""
 
     def __init__(self, world: World, question: str, backend: str) -> None:
+        self.elsewhere = False
         self.namespace: dict[str, Any] = {"__name__": "soundness_world", **_PRELUDE}
         exec(compile(world.text, f"<{world.name}>", "exec"), self.namespace)
         exec(compile(f"def asks(x):\n    return x + 1, ({question})", f"<{world.name}>", "exec"), self.namespace)
@@ -71,11 +74,22 @@ class _Asked:
         self.asks = torchmux.compile(function, backend=backend) if backend else function
 
     def change(self, change: str) -> None:
+        change, found, _ = change.partition(_ELSEWHERE)
+        self.elsewhere = bool(found)
         with contextlib.suppress(Exception):
             exec(change, self.namespace)
 
     def answer(self) -> tuple:
         """What the question gives or raises, and the state in which it leaves what it was about."""
+        if not self.elsewhere:
+            return self._answer()
+        found: list[tuple] = []
+        thread = threading.Thread(target=lambda: found.append(self._answer()))
+        thread.start()
+        thread.join()
+        return found[0]
+
+    def _answer(self) -> tuple:
         try:
             answer = _look(self.asks(torch.zeros(1))[1])
         except Exception as error:
@@ -94,7 +108,10 @@ def _look(answer: Any) -> Any:
     if isinstance(answer, set | frozenset):
         return type(answer).__name__, sorted(repr(_look(element)) for element in answer)
     if isinstance(answer, list | tuple):
-        return type(answer).__name__, [_look(element) for element in answer]
+        tensors = [element for element in answer if isinstance(element, torch.Tensor)]
+        memory = [each.untyped_storage().data_ptr() for each in tensors]
+        shared = [memory.index(each) for each in memory]  # the first one with the same memory
+        return type(answer).__name__, [_look(element) for element in answer], shared
     return type(answer).__name__
 
 
