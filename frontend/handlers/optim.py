@@ -53,10 +53,10 @@ def _by_numbers_in_a_tensor(function: Any, combine: Any, add: Any) -> None:
         if len(args) != 4 or not isinstance(args[3], TensorValue):
             return tr.emit("call_function", function, list(args), kwargs)
         tensors, first, second, factors = args
-        inner = tr.emit("call_function", combine, [first, second], {})
         by = ListValue(tr.emit("call_method", "detach", [factors], {}).unpack(tr))
-        scaled = tr.emit("call_function", torch._foreach_mul, [inner, by], {})
-        return tr.emit("call_function", add, [tensors, scaled], {})
+        scaled = tr.emit("call_function", torch._foreach_mul, [first, by], {})  # in torch's order, for the same result
+        inner = tr.emit("call_function", combine, [scaled, second], {})
+        return tr.emit("call_function", add, [tensors, inner], {})
 
     handles(function)(answer)
 
@@ -65,6 +65,18 @@ _by_numbers_in_a_tensor(torch._foreach_addcdiv, torch._foreach_div, torch._forea
 _by_numbers_in_a_tensor(torch._foreach_addcdiv_, torch._foreach_div, torch._foreach_add_)
 _by_numbers_in_a_tensor(torch._foreach_addcmul, torch._foreach_mul, torch._foreach_add)
 _by_numbers_in_a_tensor(torch._foreach_addcmul_, torch._foreach_mul, torch._foreach_add_)
+
+
+@handles(ti.number_of_optimizer())
+def number(tr: Tracer, value: Value) -> Value:
+    """A count of steps in the precision of a Python float, which is what eager computes with.
+
+    Not so for operators on lists of tensors: torch cannot make some of them functional if the types differ.
+    """
+    in_lists = tr.frame is not None and tr.frame.code.co_name.startswith("_multi_tensor")
+    if in_lists or not isinstance(value, TensorValue) or value.fake(tr).dtype is not torch.float32:
+        return value
+    return tr.emit("call_method", "double", [value], {})
 
 
 @handles(ti.group_tensors_by_device_and_dtype)

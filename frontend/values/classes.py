@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import C_FUNCTION, DISABLED, OPERATION, GraphBreak
-from ..guards.kinds.objects import NoAttribute
+from ..guards.kinds.objects import Is, NoAttribute
 from ..guards.sources import Attr, Const, Referent, Source
 from .base import MISSING, Raised, Value
 from .constants import ConstValue
@@ -111,7 +111,11 @@ class ClassValue(RealValue):
         if isinstance(raw, staticmethod):
             return tr.wrap(raw.__func__, source)
         if isinstance(raw, (types.ClassMethodDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType)):
-            return tr.wrap(getattr(cls, name), None)
+            found = getattr(cls, name)
+            tr.guard_lookup(cls, name, raw)
+            if issubclass(cls, torch.Tensor):  # which programs do patch
+                tr.guards.add(Is(source, found))
+            return tr.wrap(found, None)
         if isinstance(raw, property) or hasattr(type(raw), "__get__"):
             getter = tr.static_lookup(type(raw), "__get__")
             if isinstance(getter, types.FunctionType):

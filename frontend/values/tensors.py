@@ -62,6 +62,11 @@ _TENSOR_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 _FOUND = {cls: {n: raw for base in cls.__mro__[::-1] for n, raw in vars(base).items()} for cls in _TENSOR_CLASSES}
 
 
+def _times(tr: Tracer, value: Value, by: Value) -> Value:
+    """``value`` times a factor of ``add`` and its like that is in a tensor: it is needed, but not in Python."""
+    return tr.emit("call_function", operator.mul, [value, tr.emit("call_method", "detach", [by], {})], {})
+
+
 def is_plain_tensor(obj: Any) -> bool:
     return type(obj) in _TENSOR_CLASSES
 
@@ -218,10 +223,11 @@ class TensorValue(GraphValue):
             )
         plain = name.rstrip("_")
         if plain in _WITH_VALUE and isinstance(kwargs.get("value"), TensorValue):
-            inner = tr.emit("call_function", _WITH_VALUE[plain], args, {})
-            return self._scaled(tr, name.replace(plain, "add"), inner, kwargs["value"])
+            first, *rest = args  # in torch's order, for the same result
+            inner = tr.emit("call_function", _WITH_VALUE[plain], [_times(tr, first, kwargs["value"]), *rest], {})
+            return tr.emit("call_method", name.replace(plain, "add"), [self, inner], {})
         if plain in ("add", "sub") and isinstance(kwargs.get("alpha"), TensorValue):
-            return self._scaled(tr, name, args[0], kwargs["alpha"])
+            return tr.emit("call_method", name, [self, _times(tr, args[0], kwargs["alpha"])], {})
         if name == "type" and not args and not kwargs:
             return ConstValue(self.example.type())
         if name in ("__setitem__", "__getitem__", "__delitem__"):
@@ -231,11 +237,6 @@ class TensorValue(GraphValue):
         if name == "__iter__":
             return self.iter(tr)
         return tr.emit("call_method", name, [self, *args], kwargs)
-
-    def _scaled(self, tr: Tracer, name: str, other: Value, by: Value) -> Value:
-        """``add`` and its like by a multiple that is in a tensor: its value is needed, but not in Python."""
-        scaled = tr.emit("call_function", operator.mul, [other, tr.emit("call_method", "detach", [by], {})], {})
-        return tr.emit("call_method", name, [self, scaled], {})
 
     def _already_requires_grad(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> bool:
         wanted = args[0].const(tr) if args else kwargs["requires_grad"].const(tr) if kwargs else True

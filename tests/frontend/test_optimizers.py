@@ -7,7 +7,8 @@ from torch import nn
 from .worlds import BACKENDS, check_graphs, check_same, feature, features_of
 
 STEPS = 5
-# Under any compiler torch.optim computes with the count of steps as a float32 tensor, where eager takes its number.
+# With a learning rate that is a tensor, and with lists of tensors, torch.optim computes with the count of steps as a
+# float32 tensor under any compiler, where eager takes its number.
 STEP_IN_FLOAT32 = 1e-5
 
 
@@ -76,12 +77,12 @@ def sgd_with_nesterov():
     yield from steps_compiled(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, foreach=True))
 
 
-@feature(close=STEP_IN_FLOAT32)
+@feature()
 def adam():
     yield from steps_compiled(lambda p: torch.optim.Adam(p, lr=0.01))
 
 
-@feature(close=STEP_IN_FLOAT32)
+@feature()
 def adam_one_by_one():
     yield from steps_compiled(lambda p: torch.optim.Adam(p, lr=0.01, foreach=False, weight_decay=0.1, amsgrad=True))
 
@@ -91,7 +92,7 @@ def adam_capturable():
     yield from steps_compiled(lambda p: torch.optim.Adam(p, lr=torch.tensor(0.01), foreach=False, capturable=False))
 
 
-@feature(close=STEP_IN_FLOAT32)
+@feature()
 def adamw():
     yield from steps_compiled(lambda p: torch.optim.AdamW(p, lr=0.01))
 
@@ -106,22 +107,22 @@ def bound_step():
     yield from bound_step_compiled(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9))
 
 
-@feature(close=STEP_IN_FLOAT32)
+@feature()
 def bound_step_of_adam():
     yield from bound_step_compiled(lambda p: torch.optim.Adam(p, lr=0.1))
 
 
-@feature(close=STEP_IN_FLOAT32)
+@feature()
 def other_optimizers():
     yield from steps_compiled(lambda p: torch.optim.RMSprop(p, lr=0.01, momentum=0.5))
 
 
-@feature(close=STEP_IN_FLOAT32)
+@feature()
 def adagrad():
     yield from steps_compiled(lambda p: torch.optim.Adagrad(p, lr=0.01))
 
 
-@feature(close=STEP_IN_FLOAT32)
+@feature()
 def parameter_groups():
     def make(parameters):
         first, second, *others = parameters
@@ -148,7 +149,7 @@ def learning_rate_is_a_tensor():
     yield from steps_compiled(lambda p: torch.optim.SGD(p, lr=torch.tensor(0.1)), change)
 
 
-@feature(close=STEP_IN_FLOAT32)
+@feature()
 def scheduler():
     module = model()
     optimizer = torch.optim.Adam(module.parameters(), lr=0.1)
@@ -171,12 +172,12 @@ def training_step_with_sgd():
     yield from training_compiled(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9))
 
 
-@feature(close=STEP_IN_FLOAT32)
+@feature()
 def training_step_with_adam():
     yield from training_compiled(lambda p: torch.optim.Adam(p, lr=0.01))
 
 
-@feature(close=STEP_IN_FLOAT32)
+@feature()
 def training_step_with_clipping():
     def clip(module):
         torch.nn.utils.clip_grad_norm_(module.parameters(), 0.1)
@@ -238,7 +239,7 @@ def gradients_set_to_zero():
         yield [p.grad for p in module.parameters()]
 
 
-@feature(close=STEP_IN_FLOAT32)
+@feature()
 def step_with_a_missing_gradient():
     module = model()
     optimizer = torch.optim.Adam(module.parameters(), lr=0.1)

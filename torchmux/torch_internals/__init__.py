@@ -112,7 +112,7 @@ from .operators import (
     python_registrations,
     run_kernel,
 )
-from .python_library import broadcast_dims, calls_forward_alone, distribution_checks, pytree
+from .python_library import broadcast_dims, calls_forward_alone, distribution_checks, number_of_optimizer, pytree
 from .shape_env import (
     dim_bounds,
     dim_kinds,
