@@ -44,6 +44,25 @@ class Returns(Guard):
 
 
 @kind
+class AutocastDtypeIs(Guard):
+    """Outside every ``torch.autocast``, a device has this dtype; the source is ``torch.get_autocast_dtype``.
+
+    torch's own guard of the global state compares the dtype only for devices whose autocast is on.
+    """
+
+    device: str
+    dtype: Any
+
+    def condition(self, value: str, out: Loader) -> str:
+        return f"{value}({self.device!r}) is {out.const(self.dtype)}"
+
+    def words(self) -> str:
+        return f"returns {self.dtype} for {self.device}"
+
+    is_watched = always_checked
+
+
+@kind
 class Dispatches(Guard):
     """What looks up the implementation of a generic function finds this one for a class."""
 
