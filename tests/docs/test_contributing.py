@@ -164,3 +164,8 @@ def test_only_these_modules_of_the_frontend_ask_for_the_version_of_python():
         "frontend/values/functions.py",
         "frontend/values/objects.py",
     }
+
+
+def test_the_readme_lists_every_document():
+    listed = re.search(r"^    docs/ +((?:.+\n)+)", (ROOT / "README.md").read_text(), re.MULTILINE)[1]
+    assert sorted(re.findall(r"[\w-]+\.md", listed)) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))

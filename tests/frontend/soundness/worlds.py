@@ -1,9 +1,9 @@
 # ruff: noqa: E501 - a line is a program
-"""Worlds whose questions have answers that can change: what a program asks, and how the answer becomes another.
+"""Worlds: programs whose state changes between two calls of a compiled function.
 
-A world is the text that makes it, the questions (expressions) that a compiled function asks in it, and the changes
-(statements) that come between two calls.  Every question can meet every change of its world, because which change an
-answer depends on is what nobody may guess.  A change of a class that is not the world's own is undone by its pair.
+A world has a text that sets it up, questions (expressions that a compiled function evaluates), and changes (statements
+that run between two calls).  Every question is combined with every change of its world, so that no author has to guess
+which change affects which answer.  ``undo`` restores whatever outlives the world.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class World:
-    """Questions and changes of one subject; ``undo`` puts back what outlives the world."""
+    """The questions and changes of one subject; ``undo`` restores what outlives the world."""
 
     name: str
     text: str
