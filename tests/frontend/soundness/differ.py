@@ -28,14 +28,14 @@ def combinations() -> list[tuple[World, str, str]]:
 
 
 def sample(count: int, seed: int) -> list[tuple[World, str, str]]:
-    """So many combinations: all questions and all changes of each world as evenly as chance has it."""
+    """A random sample of ``count`` combinations, which treats worlds equally."""
     chance = random.Random(seed)
     each: list[tuple[World, str, str]] = []
     for w in WORLDS:
         pairs = [(w, question, change) for question in w.questions for change in w.changes]
         chance.shuffle(pairs)
         each.append(pairs)  # type: ignore[arg-type]
-    # in turn, so that a world of few combinations is there as a whole
+    # in turn, so that small worlds are included as a whole
     turns: list[Any] = []
     while len(turns) < count and any(each):
         turns.extend(pairs.pop() for pairs in each if pairs)
@@ -43,7 +43,7 @@ def sample(count: int, seed: int) -> list[tuple[World, str, str]]:
 
 
 def difference(world: World, question: str, change: str, backend: str = "eager") -> str:
-    """How compiled and eager differ; nothing if they do not."""
+    """How compiled and eager differ; empty if they agree."""
     asked, compiled_one = _Asked(world, question, ""), _Asked(world, question, backend)
     try:
         for moment, step in (
@@ -66,7 +66,7 @@ def difference(world: World, question: str, change: str, backend: str = "eager")
 
 
 class _Asked:
-    """A world of its own with a function that asks, compiled or not."""
+    """A separate instance of a world, with a function that asks its question, compiled or not."""
 
     def __init__(self, world: World, question: str, backend: str) -> None:
         self.elsewhere = False
@@ -83,7 +83,7 @@ class _Asked:
             exec(change, self.namespace)
 
     def answer(self) -> tuple:
-        """What the question gives or raises, and the state in which it leaves what it was about."""
+        """The value or exception of the question, and the state of ``d`` after it."""
         if not self.elsewhere:
             return self._answer()
         found: list[tuple] = []
@@ -101,7 +101,7 @@ class _Asked:
 
 
 def _look(answer: Any) -> Any:
-    """What can be compared between worlds."""
+    """A form of an answer that can be compared between instances of a world."""
     if isinstance(answer, torch.Tensor):
         return "tensor", answer.dtype, repr(answer.tolist())
     if type(answer) in _PLAIN:
@@ -127,7 +127,7 @@ def _rounded(answer: Any) -> Any:
 
 @contextlib.contextmanager
 def fresh() -> Iterator[None]:
-    """Nothing that was compiled before has a say."""
+    """Discard all compiled code, before and after."""
     torchmux.reset()
     yield
     torchmux.reset()
