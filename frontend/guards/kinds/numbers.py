@@ -30,13 +30,8 @@ class IsInt64(Guard):
 
 
 @kind
-<<<<<<< HEAD
 class FitsFloat32(Guard):
     """A float other than zero, whose sign is lost in algebra, that is no larger than any float32."""
-=======
-class IsFinite(Guard):
-    """A float that is neither infinite nor nan nor zero; symbolic algebra loses the sign of zero."""
->>>>>>> main
 
     def condition(self, value: str, out: Loader) -> str:
         return f"type({value}) is float and {-LARGEST_FLOAT32} <= {value} <= {LARGEST_FLOAT32} and {value} != 0.0"

@@ -453,12 +453,8 @@ SETTLED = [
     (equals(of("number"), 3), True), (equals(of("sizes"), (1, 2)), False), (Length(of("sizes"), 2), True),
     (Length(of("names"), 1), False), (Keys(of("table"), ("a",)), True), (NoHooks(x), True), (NoHooks(of("lin")), False),
     (Unregistered(x, "none"), True), (HasKey(of("table"), dict, "a", True, "a"), False),
-<<<<<<< HEAD
-    (Returns(Const(len, "len"), 3), False), (IsInt64(of("number")), True), (FitsFloat32(of("number")), True),
-=======
     (AutocastDtypeIs(Const(torch.get_autocast_dtype, "d"), "cpu", torch.bfloat16), False),
-    (Returns(Const(len, "len"), 3), False), (IsInt64(of("number")), True), (IsFinite(of("number")), True),
->>>>>>> main
+    (Returns(Const(len, "len"), 3), False), (IsInt64(of("number")), True), (FitsFloat32(of("number")), True),
 ]  # fmt: skip
 
 
