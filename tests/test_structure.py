@@ -62,7 +62,7 @@ LAYERS = (
     ("trace",),
     ("capture", "hook.eager_policy"),
     ("hook",),
-    ("api", "compiled", "explain", "export"),
+    ("api", "callee", "compiled", "explain", "export"),
 )
 
 

@@ -53,10 +53,10 @@ def _by_numbers_in_a_tensor(function: Any, combine: Any, add: Any) -> None:
         if len(args) != 4 or not isinstance(args[3], TensorValue):
             return tr.emit("call_function", function, list(args), kwargs)
         tensors, first, second, factors = args
+        inner = tr.emit("call_function", combine, [first, second], {})
         by = ListValue(tr.emit("call_method", "detach", [factors], {}).unpack(tr))
-        scaled = tr.emit("call_function", torch._foreach_mul, [first, by], {})  # in torch's order, for the same result
-        inner = tr.emit("call_function", combine, [scaled, second], {})
-        return tr.emit("call_function", add, [tensors, inner], {})
+        scaled = tr.emit("call_function", torch._foreach_mul, [inner, by], {})
+        return tr.emit("call_function", add, [tensors, scaled], {})
 
     handles(function)(answer)
 

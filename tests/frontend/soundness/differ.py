@@ -15,6 +15,7 @@ import torch
 
 import torchmux
 
+from . import worlds_of_numbers  # noqa: F401 - it adds its worlds
 from .worlds import WORLDS, World
 
 _PRELUDE = {"torch": torch, "math": math, "types": types}
