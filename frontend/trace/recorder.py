@@ -29,6 +29,7 @@ from ..values.containers.sequences import ListValue, TupleValue
 from ..values.tensors import TensorValue, is_plain_tensor
 from .overlap import on_one_storage, overlaps_in_part
 from .tracer import OpenRegion
+from .with_numbers import with_numbers
 
 USER_STACK = "torchmux_user_stack"  # in a node's meta: ((file, line, function), ...), innermost first
 
@@ -52,6 +53,7 @@ class GraphRecorder(SymbolicNumbers):
         self.switches_grad = False
         self.switched_on: Any = None  # where gradients were first switched on in a graph that began without them
         self.op_count = 0
+        self.reads_numbers = False
         self._is_empty = True  # no node yet but inputs
         self._last_placeholder: Any = None
         self._placeholder_names: dict[str, int] = {}  # how often each was wanted
@@ -115,6 +117,8 @@ class GraphRecorder(SymbolicNumbers):
 
     def emit(self, kind: str, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Record one operator (``kind`` is ``call_function`` or ``call_method``) and say what it returns."""
+        if self.reads_numbers and (found := with_numbers(self, kind, target, args, kwargs)) is not None:
+            return found
         fx_args = tuple(a.arg(self) for a in args)
         fx_kwargs = {k: v.arg(self) for k, v in kwargs.items()}
         if self.region is not None:  # ahead of the operator, which may write to them
