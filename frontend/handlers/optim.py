@@ -9,6 +9,8 @@ import torch
 
 from torchmux import torch_internals as ti
 
+from .. import breaks
+from ..breaks import GraphBreak
 from ..capture.attempts import StateChanged
 from ..values.base import Value
 from ..values.constants import ConstValue
@@ -60,6 +62,20 @@ def _by_numbers_in_a_tensor(function: Any) -> None:
 
 for _function in (torch._foreach_addcdiv, torch._foreach_addcdiv_, torch._foreach_addcmul, torch._foreach_addcmul_):
     _by_numbers_in_a_tensor(_function)
+
+
+def _whole_step(function: Any) -> None:
+    """``torch._fused_adam_`` and its like: a step in one operator, which no tracer of operators takes apart."""
+
+    def answer(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
+        raise GraphBreak(breaks.NO_FAKE, f"{function.__name__}, a step in one operator (fused=True)")
+
+    handles(function)(answer)
+
+
+for _name in ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_"):
+    if hasattr(torch, _name):
+        _whole_step(getattr(torch, _name))
 
 
 @handles(ti.group_tensors_by_device_and_dtype)

@@ -471,8 +471,8 @@ def rnn(x, m):
     return m(x)
 
 
-@feature(
-    close=1e-6, inputs=lambda: (torch.randn(2, 3, 4), nn.LSTM(4, 5, num_layers=2, batch_first=True, bidirectional=True))
+@feature(  # a compiler takes the layer apart, which torch computes in one piece
+    close=1e-5, exact=("eager",), inputs=lambda: (torch.randn(2, 3, 4), nn.LSTM(4, 5, num_layers=2, batch_first=True, bidirectional=True))
 )
 def lstm(x, m):
     y, (h, c) = m(x)
