@@ -54,7 +54,8 @@ def _by_numbers_in_a_tensor(function: Any) -> None:
 
     def answer(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
         if len(args) == 4 and isinstance(args[3], TensorValue):
-            args = (*args[:3], ListValue([number_of(tr, factor) for factor in args[3].unpack(tr)]))
+            factors = [factor for factor in args[3].unpack(tr) if isinstance(factor, TensorValue)]
+            args = (*args[:3], ListValue([number_of(tr, factor) for factor in factors]))
         return tr.emit("call_function", function, list(args), kwargs)
 
     handles(function)(answer)

@@ -33,6 +33,7 @@ TRUE, FALSE, HALF = ConstValue(True), ConstValue(False), ConstValue(0.5)
 def is_compiling(tr: Tracer) -> Value:
     # Optimizers would compute otherwise than in eager: counts of steps in float32, and without checks.  But what they
     # ask of recorded CUDA graphs is not known here.
+    assert tr.frame is not None
     return ConstValue(not in_optimizer(tr) or tr.frame.code.co_name.endswith("graph_capture_health_check"))
 
 

@@ -101,7 +101,8 @@ def foreach(name: str, tensors: list, *lists: Any) -> Any:
     results = []
     for tensor, *operands, number in zip(tensors, *lists, strict=True):
         if operands:
-            results.append(add_product(name, tensor, *operands, number))
+            first, second = operands
+            results.append(add_product(name, tensor, first, second, number))
         else:
             results.append(getattr(tensor, name)(beside(number, tensor)))
     return None if name.endswith("_") else results

@@ -70,7 +70,7 @@ def _as_list(tr: Tracer, tensor: TensorValue) -> Value:
 
 def in_optimizer(tr: Tracer) -> bool:
     """Whether what is traced is torch's code of optimizers."""
-    return str(tr.frame.namespace.get("__name__")).startswith("torch.optim.")
+    return tr.frame is not None and str(tr.frame.namespace.get("__name__")).startswith("torch.optim.")
 
 
 def number_of(tr: Tracer, tensor: TensorValue) -> Value:

@@ -105,14 +105,13 @@ def check(name, options, whole, backend):
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_steps_are_as_in_eager(name):
-    for options in programs(name):
+    for options in (*list(programs(name))[:5], OPTIONS[name][0]):
         check(name, options, False, "eager")
 
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_training_is_as_in_eager(name):
-    for options in list(programs(name))[:3]:
-        check(name, options, True, "eager")
+    check(name, {}, True, "eager")
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "native"])

@@ -472,7 +472,9 @@ def rnn(x, m):
 
 
 @feature(  # a compiler takes the layer apart, which torch computes in one piece
-    close=1e-5, exact=("eager",), inputs=lambda: (torch.randn(2, 3, 4), nn.LSTM(4, 5, num_layers=2, batch_first=True, bidirectional=True))
+    close=1e-5,
+    exact=("eager",),
+    inputs=lambda: (torch.randn(2, 3, 4), nn.LSTM(4, 5, num_layers=2, batch_first=True, bidirectional=True)),
 )
 def lstm(x, m):
     y, (h, c) = m(x)
