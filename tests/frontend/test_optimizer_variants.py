@@ -34,7 +34,7 @@ OPTIONS = {
 WAYS = ({}, {"foreach": True}, {"foreach": False}, {"capturable": True})
 FUSED = {"Adam", "AdamW", "SGD", "Adagrad"}
 WITHOUT_CAPTURABLE = {"Adagrad", "SGD", "Adafactor"}
-BRANCHES = {"RAdam", "ASGD"}  # ask for the count of steps: each parameter's update has graphs of its own
+BRANCHES = {"RAdam", "ASGD", "Adafactor"}  # ask for the count of steps: each parameter's update has graphs of its own
 
 
 def programs(name):
