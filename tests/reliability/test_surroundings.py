@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -38,18 +40,22 @@ def test_import_touches_no_disk(run_python, tmp_path):
     assert run_python(code) == "fine\n"
 
 
+@pytest.fixture
+def public_folder():
+    """A folder that every user can reach; each process of pytest closes its own folders to others again."""
+    folder = Path(tempfile.mkdtemp(prefix="tests-of-torchmux-"))
+    folder.chmod(0o777)
+    yield folder
+    shutil.rmtree(folder)
+
+
 @ONLY_ROOT
 @pytest.mark.parametrize("taken", [False, True], ids=["free", "taken by somebody else"])
-def test_without_a_home_folder(tmp_path, taken):
-    """A user that the system does not know, as in containers."""
+def test_without_a_home_folder(public_folder, taken):
+    """A user without an entry in the system's database, as in containers."""
     if not shutil.which("setpriv"):
         pytest.skip("needs setpriv")
-    place = tmp_path / "place"
-    place.mkdir()
-    place.chmod(0o777)
-    for parent in tmp_path.parents[:-2]:
-        parent.chmod(parent.stat().st_mode | 0o011)
-    tmp_path.chmod(0o711)
+    place = public_folder
     own = place / "torchmux-cache-54321"
     if taken:
         own.mkdir(mode=0o777)
