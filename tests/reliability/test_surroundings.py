@@ -1,4 +1,4 @@
-"""Where a program runs: without a home folder, without room, on folders that are not what they should be."""
+"""Unusual surroundings: no home folder, full disks, ``noexec``, entries that another user planted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def can_mount() -> bool:
 
 
 mounts = pytest.mark.skipif(not can_mount(), reason="only root can mount folders")
-ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 
 def on_tmpfs(folder, options: str) -> tuple[str, ...]:
@@ -27,7 +27,7 @@ def on_tmpfs(folder, options: str) -> tuple[str, ...]:
 
 
 def test_import_touches_no_disk(run_python, tmp_path):
-    """Nor does it ask where the cache is."""
+    """Nor is the cache folder determined."""
     code = (
         "import os, pathlib\n"
         "def no(*args, **more): raise AssertionError('the disk was touched')\n"
@@ -50,7 +50,7 @@ def public_folder():
 
 
 @ONLY_ROOT
-@pytest.mark.parametrize("taken", [False, True], ids=["free", "taken by somebody else"])
+@pytest.mark.parametrize("taken", [False, True], ids=["free", "taken by another user"])
 def test_without_a_home_folder(public_folder, taken):
     """A user without an entry in the system's database, as in containers."""
     if not shutil.which("setpriv"):
@@ -82,7 +82,7 @@ def test_without_a_home_folder(public_folder, taken):
 
 @mounts
 def test_temporary_files_that_cannot_run(start, finish, temporary):
-    """A noexec file system: the code is loaded from memory."""
+    """On a ``noexec`` file system, code is loaded from memory."""
     errors = finish(start(3, before=on_tmpfs(temporary, "noexec")))
     assert "torch runs" not in errors
     assert "cannot load" not in errors
@@ -90,14 +90,14 @@ def test_temporary_files_that_cannot_run(start, finish, temporary):
 
 @mounts
 def test_no_room_in_the_cache(start, finish, tmp_path):
-    """The code is used, and there is one warning."""
+    """The code is used without the cache, and there is one warning."""
     errors = finish(start(3, before=on_tmpfs(tmp_path / "cache", "mode=700,size=16k")))
     assert errors.count("No space left on device") == 1
 
 
 @mounts
 def test_no_room_for_temporary_files(start, temporary):
-    """Nothing can be compiled, and the error says why."""
+    """Compilation fails, and the error says why."""
     out, errors = start(1, before=on_tmpfs(temporary, "mode=700,size=16k")).communicate(timeout=240)
     assert "CompilationFailed" in errors
     assert "No space left on device" in errors
@@ -105,8 +105,8 @@ def test_no_room_for_temporary_files(start, temporary):
 
 
 @ONLY_ROOT
-def test_entries_that_somebody_else_planted(start, finish, tmp_path):
-    """The folder was open once: what was put there meanwhile is not run, whatever the folder's mode is now."""
+def test_entries_that_another_user_planted(start, finish, tmp_path):
+    """Entries of another user are not run even if the folder is private by now."""
     finish(start(1))
     entries = [path for path in (tmp_path / "cache" / "artifacts").rglob("*") if path.is_file()]
     for path in entries:
