@@ -1,7 +1,7 @@
-"""Where Inductor keeps the code that it compiles: beside the artifacts, in a folder of the user's own.
+"""The folder in which Inductor keeps compiled code: a private one beside the artifacts.
 
-By default, torch uses a folder in the shared temporary folder, under a name that anybody can guess and create first, and
-then runs the code in it.  It creates the folder when its tracer is imported, which a capture may cause with any backend.
+By default, torch uses a folder in the shared temporary folder and runs the code in it.  Its name is predictable, so
+another user can create it first.  torch creates it when its tracer is imported, which any capture may cause.
 """
 
 from __future__ import annotations

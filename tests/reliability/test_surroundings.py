@@ -114,3 +114,23 @@ def test_entries_that_another_user_planted(start, finish, tmp_path):
     errors = finish(start(1))
     assert errors.count("is not a file of yours alone") >= 1
     assert all(path.stat().st_uid == os.geteuid() for path in entries)
+
+
+def test_inductor_does_not_use_the_shared_temporary_folder(run_python, tmp_path):
+    """Nor does any capture leave torch's folder there; a value that the user set stays."""
+    temporary = tmp_path / "empty"
+    temporary.mkdir()
+    code = (
+        "import os, tempfile\n"
+        f"tempfile.tempdir = {str(temporary)!r}\n"
+        "chosen = os.environ.pop('TORCHINDUCTOR_CACHE_DIR', None)\n"
+        "import torch, torchmux\n"
+        f"torchmux.config.cache_dir = {str(tmp_path / 'cache')!r}\n"
+        "with torch.no_grad(): torchmux.compile(lambda x: x.softmax(-1), backend='aot_eager')(torch.ones(3))\n"
+        "print(os.environ['TORCHINDUCTOR_CACHE_DIR'], oct(os.stat(os.environ['TORCHINDUCTOR_CACHE_DIR']).st_mode))\n"
+        "os.environ['TORCHINDUCTOR_CACHE_DIR'] = 'mine'\n"
+        "torchmux.compile(lambda x: x + 1, backend='eager')(torch.ones(3))\n"
+        "print(os.environ['TORCHINDUCTOR_CACHE_DIR'])\n"
+    )
+    assert run_python(code).split() == [str(tmp_path / "cache" / "inductor"), "0o40700", "mine"]
+    assert os.listdir(temporary) == []
