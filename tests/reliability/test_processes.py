@@ -12,7 +12,7 @@ import pytest
 from tests.tiers import slow_but
 
 
-@pytest.mark.parametrize("kills", slow_but([2, 100], 2))
+@pytest.mark.parametrize("kills", slow_but([2, 40, 60], 2))
 def test_kills(kills, start, finish, tmp_path, temporary):
     """Killed or interrupted at random moments: the cache stays right, and the next process removes the leftovers."""
     numbers = random.Random(kills)
