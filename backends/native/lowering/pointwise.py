@@ -49,7 +49,9 @@ def _identity_for_integers(op: str) -> Callable[[Node], Node]:
 
 
 def _abs(x: Node) -> Node:
-    return x if x.dtype in (torch.bool, torch.uint8) else unary("abs", x)
+    if x.dtype is torch.bool:
+        raise Unsupported("the absolute value of bools, which torch refuses")
+    return x if x.dtype is torch.uint8 else unary("abs", x)
 
 
 def _is(test: str) -> Callable[[Node], Node]:
@@ -133,12 +135,18 @@ def _both(name: str, overloads: str) -> list[Any]:
     return [getattr(packet, o) for o in overloads.split() if hasattr(packet, o)]
 
 
+def _refuse_bools(*operands: Any) -> None:
+    if any(isinstance(o, bool) or (isinstance(o, Value) and o.dtype is torch.bool) for o in operands):
+        raise Unsupported("subtraction of bools, which torch refuses")
+
+
 def _add(op: str) -> Callable[..., Value]:
     def lower(ctx: Context, a: Any, b: Any, alpha: Any = 1) -> Value:
+        if op == "sub":
+            _refuse_bools(a, b)
+
         def element(x: Node, y: Node) -> Node:
             if x.dtype is torch.bool:
-                if op == "sub":
-                    raise Unsupported("subtraction of bools")
                 return binary("or", x, y)
             return binary(op, x, y if alpha == 1 else binary("mul", _like(y, alpha), y))
 
@@ -153,6 +161,7 @@ lowers(*_both("sub", "Tensor Scalar"))(_add("sub"))
 
 @lowers(*_both("rsub", "Tensor Scalar"))
 def _rsub(ctx: Context, a: Any, b: Any, alpha: Any = 1) -> Value:
+    _refuse_bools(a, b)
     return elementwise(ctx, lambda x, y: binary("sub", y, binary("mul", _like(x, alpha), x)), a, b)
 
 
