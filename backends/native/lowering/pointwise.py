@@ -54,6 +54,20 @@ def _abs(x: Node) -> Node:
     return x if x.dtype is torch.uint8 else unary("abs", x)
 
 
+def _far_out(x: Node, near: Node) -> Node:
+    """``near``, an inverse hyperbolic function of positive numbers, and where its squares overflow a logarithm."""
+    far = binary("add", unary("log", x), _like(x, math.log(2)))
+    return where(compare("gt", x, _like(x, 2.0**30)), far, near)
+
+
+def _asinh(x: Node) -> Node:
+    return where(
+        compare("gt", unary("abs", x), _like(x, 2.0**30)),
+        binary("copysign", _far_out(unary("abs", x), x), x),
+        unary("asinh", x),
+    )
+
+
 def _is(test: str) -> Callable[[Node], Node]:
     def element(x: Node) -> Node:
         if not ops.is_float(x.dtype):
@@ -69,12 +83,14 @@ def _is(test: str) -> Callable[[Node], Node]:
 
 _PLAIN = (
     "exp", "expm1", "exp2", "log", "log1p", "log2", "log10", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan",
-    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma",
+    "sinh", "cosh", "tanh", "atanh", "erf", "erfc", "lgamma",
 )  # fmt: skip
 
 _FUNCTIONS: dict[str, Callable[[Node], Node]] = {
     **{name: functools.partial(unary, name) for name in _PLAIN},
     "neg": functools.partial(unary, "neg"),
+    "asinh": _asinh,
+    "acosh": lambda x: _far_out(x, unary("acosh", x)),
     "abs": _abs,
     "reciprocal": reciprocal,
     "rsqrt": rsqrt,
@@ -190,7 +206,9 @@ def floor_divide(x: Node, y: Node) -> Node:
     )
     plain = binary("div", x, y)
     floor = where(compare("ne", quotient, zero), floor, binary("copysign", zero, plain))
-    return where(compare("eq", y, zero), plain, floor)
+    # The remainder is not a number where the quotient is too large for it.
+    large = binary("and", compare("ne", rest, rest), compare("lt", unary("abs", x), _like(x, math.inf)))
+    return where(binary("or", compare("eq", y, zero), large), plain, floor)
 
 
 def _remainder(x: Node, y: Node) -> Node:
@@ -247,8 +265,17 @@ def _extremum(name: str) -> Callable[..., Value]:
 
 lowers(aten.maximum.default)(_extremum("maximum"))
 lowers(aten.minimum.default)(_extremum("minimum"))
-for _name in ("atan2", "hypot", "nextafter"):
+for _name in ("atan2", "hypot"):
     lowers(getattr(aten, _name).default)(_plain(_name))
+
+
+@lowers(aten.nextafter.default)
+def _nextafter(ctx: Context, a: Value, b: Value) -> Value:
+    if ctx.dtype not in (torch.float32, torch.float64):
+        raise Unsupported("the next number in half precision, which is computed in float32")
+    return elementwise(ctx, functools.partial(binary, "nextafter"), a, b)
+
+
 lowers(*_both("copysign", "Tensor Scalar"))(_plain("copysign"))
 
 
@@ -256,7 +283,7 @@ def _ignoring_nan(name: str) -> Callable[..., Value]:
     def element(x: Node, y: Node) -> Node:
         if not ops.is_float(x.dtype):
             return binary("or" if name == "maximum" else "and", x, y) if x.dtype is torch.bool else binary(name, x, y)
-        return where(compare("ne", y, y), x, where(compare("ne", x, x), y, binary(name, x, y)))
+        return where(compare("ne", y, y), x, where(compare("ne", x, x), y, binary(name, y, x)))
 
     return lambda ctx, a, b: elementwise(ctx, element, a, b)
 
@@ -288,6 +315,8 @@ def power(x: Node, exponent: Any) -> Node:
 def _pow_scalar(ctx: Context, a: Value, exponent: Any) -> Value:
     if not isinstance(exponent, (int, float)):
         raise Unsupported("a symbolic exponent")
+    if a.dtype is torch.float16 and abs(exponent) == 0.5:  # in float16 alone torch takes no root
+        return elementwise(ctx, lambda x: binary("pow", x, _like(x, exponent)), a)
     return elementwise(ctx, lambda x: power(x, exponent), a)
 
 
@@ -342,20 +371,25 @@ def _clamp(ctx: Context, a: Value, low: Any = None, high: Any = None) -> Value:
     def element(x: Node, *nodes: Node) -> Node:
         rest = list(nodes)
         if low is not None:
-            x = binary("maximum", x, rest.pop(0))
-        return binary("minimum", x, rest.pop(0)) if high is not None else x
+            x = bounded("maximum", x, rest.pop(0), low)
+        return bounded("minimum", x, rest.pop(0), high) if high is not None else x
 
     return elementwise(ctx, element, a, *bounds)
 
 
+def bounded(op: str, x: Node, bound: Node, given: Any = None) -> Node:
+    """``x`` and a bound of it: of two zeros eager takes ``x`` if the bound is a number, and else the bound."""
+    return binary(op, x, bound) if isinstance(given, Value) else binary(op, bound, x)
+
+
 @lowers(*_both("clamp_min", "default Tensor"))
 def _clamp_min(ctx: Context, a: Value, low: Any) -> Value:
-    return elementwise(ctx, lambda x, y: binary("maximum", x, y), a, low)
+    return elementwise(ctx, lambda x, y: bounded("maximum", x, y, low), a, low)
 
 
 @lowers(*_both("clamp_max", "default Tensor"))
 def _clamp_max(ctx: Context, a: Value, high: Any) -> Value:
-    return elementwise(ctx, lambda x, y: binary("minimum", x, y), a, high)
+    return elementwise(ctx, lambda x, y: bounded("minimum", x, y, high), a, high)
 
 
 @lowers(aten.addcmul.default)
@@ -368,7 +402,7 @@ def _addcmul(ctx: Context, a: Value, b: Value, c: Value, value: Any = 1) -> Valu
 @lowers(aten.addcdiv.default)
 def _addcdiv(ctx: Context, a: Value, b: Value, c: Value, value: Any = 1) -> Value:
     return elementwise(
-        ctx, lambda x, y, z: binary("add", x, binary("mul", _like(x, value), binary("div", y, z))), a, b, c
+        ctx, lambda x, y, z: binary("add", x, binary("div", binary("mul", _like(x, value), y), z)), a, b, c
     )
 
 
