@@ -283,7 +283,9 @@ def made_up(gm: GraphModule, example_inputs: Sequence[Any], integers: int = 2, s
 
 
 def _number(value: Any) -> Any:
-    return internals.possible_value(value) if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else value
+    return (
+        internals.possible_value(value) if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else value
+    )
 
 
 def _numbers(sizes: Sequence[Any]) -> list[Any]:

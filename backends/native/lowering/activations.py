@@ -95,6 +95,33 @@ def _hardtanh_backward(ctx: Context, grad: Value, a: Value, low: Any, high: Any)
     return elementwise(ctx, element, grad, a)
 
 
+@lowers(aten.elu_backward.default)
+def _elu_backward(
+    ctx: Context, grad: Value, alpha: Any, scale: Any, input_scale: Any, is_result: bool, a: Value
+) -> Value:
+    """What is not a number has no slope, as in eager, and not the slope of positive numbers."""
+
+    def element(g: Node, x: Node) -> Node:
+        low = _scaled(g, input_scale)
+        if is_result:
+            low = binary("mul", low, _plus(x, alpha * scale))
+        else:
+            low = binary("mul", _scaled(low, alpha * scale), unary("exp", _scaled(x, input_scale)))
+        return where(compare("gt", x, _num(x, 0)), _scaled(g, scale), low)
+
+    return elementwise(ctx, element, grad, a)
+
+
+@lowers(aten.hardswish_backward.default)
+def _hardswish_backward(ctx: Context, grad: Value, a: Value) -> Value:
+    def element(g: Node, x: Node) -> Node:
+        between = binary("mul", g, _plus(binary("div", x, _num(x, 3)), 0.5))
+        high = where(compare("ge", x, _num(x, 3)), g, between)
+        return where(compare("le", x, _num(x, -3)), _num(g, 0), high)
+
+    return elementwise(ctx, element, grad, a)
+
+
 @lowers(aten.softshrink.default)
 def _softshrink(ctx: Context, a: Value, threshold: Any = 0.5) -> Value:
     def element(x: Node) -> Node:

@@ -280,12 +280,19 @@ lowers(*_both("copysign", "Tensor Scalar"))(_plain("copysign"))
 
 
 def _ignoring_nan(name: str) -> Callable[..., Value]:
-    def element(x: Node, y: Node) -> Node:
-        if not ops.is_float(x.dtype):
-            return binary("or" if name == "maximum" else "and", x, y) if x.dtype is torch.bool else binary(name, x, y)
-        return where(compare("ne", y, y), x, where(compare("ne", x, x), y, binary(name, y, x)))
+    def lower(ctx: Context, a: Any, b: Any) -> Value:
+        def element(x: Node, y: Node) -> Node:
+            if not ops.is_float(x.dtype):
+                return (
+                    binary("or" if name == "maximum" else "and", x, y) if x.dtype is torch.bool else binary(name, x, y)
+                )
+            # Of two zeros eager takes the first, and in bfloat16 the second.
+            best = binary(name, x, y) if ctx.dtype is torch.bfloat16 else binary(name, y, x)
+            return where(compare("ne", y, y), x, where(compare("ne", x, x), y, best))
 
-    return lambda ctx, a, b: elementwise(ctx, element, a, b)
+        return elementwise(ctx, element, a, b)
+
+    return lower
 
 
 lowers(aten.fmax.default)(_ignoring_nan("maximum"))
