@@ -86,10 +86,10 @@ def _raise_pending(record: Record) -> None:
 
 
 class CompiledFunction(functools.partial):
-    """What ``compile()`` returns for a function: calls it, is a method in a class, and can be pickled.
+    """The result of ``compile()`` for a function: callable, a method when it is in a class, and picklable.
 
-    A pickled one is the function and the arguments of ``compile()``, which compiles it again where it is loaded.  It
-    derives from ``partial`` because no class written in Python is called as fast.
+    Pickling stores the function and the arguments of ``compile()``; unpickling compiles it again.  The class derives
+    from ``partial`` because calls of a class written in Python are slower.
     """
 
     _torchmux_arguments: Mapping[str, Any]
@@ -104,7 +104,7 @@ class CompiledFunction(functools.partial):
         for part in name.split("."):
             found = getattr(found, part, None)
         if found is self:
-            return name  # a decorator has put it in the place of the function
+            return name  # a decorator replaced the function by this
         return _compiled_again, (original, dict(self._torchmux_arguments))
 
     def __copy__(self) -> CompiledFunction:

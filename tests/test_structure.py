@@ -29,6 +29,8 @@ SHARED = {
     "torchmux.config",
     "torchmux.logs",
     "torchmux.quoting",
+    "torchmux.scratch",
+    "torchmux.inductor_folder",
     "torchmux.stages",
     "torchmux.version",
     "torchmux.torch_internals",

@@ -17,6 +17,7 @@ from ..values.base import Raised, Value
 from ..values.constants import ConstValue, SymValue
 from ..values.containers.sequences import TupleValue
 from ..values.contexts import GRAD_CLASSES, UNKNOWN_GRAD, AutocastValue, GradModeValue, NullContextValue
+from ..values.scalars import in_optimizer
 from ..values.tensors import TensorValue
 from .table import constructs, handles
 
@@ -32,7 +33,10 @@ TRUE, FALSE, HALF = ConstValue(True), ConstValue(False), ConstValue(0.5)
 
 @handles(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
 def is_compiling(tr: Tracer) -> Value:
-    return TRUE
+    # Optimizers would compute otherwise than in eager: counts of steps in float32, and without checks.  But what they
+    # ask of recorded CUDA graphs is not known here.
+    assert tr.frame is not None
+    return ConstValue(not in_optimizer(tr) or tr.frame.code.co_name.endswith("graph_capture_health_check"))
 
 
 @handles(

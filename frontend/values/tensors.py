@@ -17,7 +17,7 @@ from .constants import ConstValue
 from .containers.iteration import SequenceIterator
 from .containers.sequences import TupleValue
 from .descriptors import bind_class_attribute
-from .scalars import READS, read_number
+from .scalars import READS, number_of, read_number
 from .tensor_indexing import select_symbolic
 
 if TYPE_CHECKING:
@@ -55,16 +55,12 @@ _SHAPE_METHODS = frozenset(
     {"size", "stride", "numel", "nelement", "storage_offset", "sym_size", "sym_numel", "__len__"}
 )
 
-_WITH_VALUE = {"addcdiv": operator.truediv, "addcmul": operator.mul}
+# The factor of each that is a number, and may be given as a tensor of one element: its value is needed, not in Python.
+_FACTORS = {"addcdiv": "value", "addcmul": "value", "add": "alpha", "sub": "alpha"}
 
 _TENSOR_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 # What their objects find in them, by name, before a program has changed anything.
 _FOUND = {cls: {n: raw for base in cls.__mro__[::-1] for n, raw in vars(base).items()} for cls in _TENSOR_CLASSES}
-
-
-def _times(tr: Tracer, value: Value, by: Value) -> Value:
-    """``value`` times a factor of ``add`` and its like that is in a tensor: it is needed, but not in Python."""
-    return tr.emit("call_function", operator.mul, [value, tr.emit("call_method", "detach", [by], {})], {})
 
 
 def is_plain_tensor(obj: Any) -> bool:
@@ -222,12 +218,9 @@ class TensorValue(GraphValue):
                 OPERATION, f"Tensor.{name} changes the shape, strides or autograd state of input {self.describe()}"
             )
         plain = name.rstrip("_")
-        if plain in _WITH_VALUE and isinstance(kwargs.get("value"), TensorValue):
-            first, *rest = args  # in torch's order, for the same result
-            inner = tr.emit("call_function", _WITH_VALUE[plain], [_times(tr, first, kwargs["value"]), *rest], {})
-            return tr.emit("call_method", name.replace(plain, "add"), [self, inner], {})
-        if plain in ("add", "sub") and isinstance(kwargs.get("alpha"), TensorValue):
-            return tr.emit("call_method", name, [self, _times(tr, args[0], kwargs["alpha"])], {})
+        factor = _FACTORS.get(plain, "")
+        if isinstance(kwargs.get(factor), TensorValue):
+            kwargs = {**kwargs, factor: number_of(tr, kwargs[factor])}  # type: ignore[arg-type]
         if name == "type" and not args and not kwargs:
             return ConstValue(self.example.type())
         if name in ("__setitem__", "__getitem__", "__delitem__"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import torch
 
 from torchmux import torch_internals as ti
@@ -38,13 +36,6 @@ def test_distribution_checks() -> None:
         assert check(torch.tensor([True, False]), "") is False
     newer = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15)
     assert len(ti.distribution_checks()) == 1 or not newer
-
-
-@checks("number_of_optimizer")
-def test_number_of_optimizer() -> None:
-    number = ti.number_of_optimizer()
-    assert number(torch.tensor(2.0)) == 2.0 and isinstance(number(torch.tensor(2.0)), float)
-    assert vars(sys.modules[torch.optim.Adam.__module__])["_get_value"] is number
 
 
 @checks("pytree", "broadcast_dims")

@@ -112,7 +112,7 @@ from .operators import (
     python_registrations,
     run_kernel,
 )
-from .python_library import broadcast_dims, calls_forward_alone, distribution_checks, number_of_optimizer, pytree
+from .python_library import broadcast_dims, calls_forward_alone, distribution_checks, pytree
 from .shape_env import (
     dim_bounds,
     dim_kinds,
@@ -121,6 +121,7 @@ from .shape_env import (
     is_never_negative,
     local_guard_source,
     new_unbacked_symbols,
+    possible_value,
     printed_source,
     ranges_of,
     rebuild_symbolic,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import torch
@@ -14,11 +13,6 @@ def calls_forward_alone(graph_module: torch.fx.GraphModule) -> bool:
     cls = type(graph_module)
     wrapped = vars(cls).get("_wrapped_call")
     return wrapped is not None and wrapped.cls_call is None and cls.__call__.__module__ == "torch.fx.graph_module"
-
-
-def number_of_optimizer() -> Any:
-    """What gives ``torch.optim`` a count as a number: its item in eager, and under a compiler the tensor itself."""
-    return importlib.import_module("torch.optim.optimizer")._get_value  # torch.optim deletes its attribute
 
 
 def distribution_checks() -> tuple[Any, ...]:
