@@ -61,6 +61,9 @@ class Operators(Tracer):
             return self._fold_binary(function, symbol, left, right)
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
             if not isinstance(left, ObjectValue) and not isinstance(right, ObjectValue):
+                for side, asked in ((left, name), (right, reflected)):
+                    if isinstance(side, TensorValue):
+                        side.guard_operator(self, asked)
                 return self.emit("call_function", function, [operand(left), operand(right)], {})
         if isinstance(left, SymValue) or isinstance(right, SymValue):
             found = self._symbolic(function, left, right)
@@ -159,6 +162,7 @@ class Operators(Tracer):
     def _inplace(self, symbol: str, left: Value, right: Value) -> Value:
         function, name = INPLACE[symbol]
         if isinstance(left, TensorValue):
+            left.guard_operator(self, name)
             return self.emit("call_function", function, [left, operand(right)], {})
         if isinstance(left, ListValue) and symbol == "+=":
             left.call_method(self, "extend", [right], {})
@@ -223,6 +227,7 @@ class Operators(Tracer):
     def unary(self, symbol: str, value: Value) -> Value:
         function, name = UNARY[symbol]
         if isinstance(value, TensorValue):
+            value.guard_operator(self, name)
             return self.emit("call_function", function, [value], {})
         if isinstance(value, SymValue) and (symbol == "~" or value.pytype() is bool):
             return self.fold(function, [value.const(self)], {})  # symbolic integers have no bits
@@ -248,6 +253,9 @@ class Operators(Tracer):
         objects = isinstance(left, ObjectValue) or isinstance(right, ObjectValue)
         if not objects and (isinstance(left, TensorValue) or isinstance(right, TensorValue)):
             other = right if isinstance(left, TensorValue) else left
+            for side, asked in ((left, name), (right, reflected)):
+                if isinstance(side, TensorValue):
+                    side.guard_operator(self, asked)
             if symbol in ("==", "!=") and not _comparable_with_tensor(other):
                 return ConstValue(symbol == "!=")
             return self.emit("call_function", function, [left, right], {})
@@ -404,6 +412,8 @@ class Operators(Tracer):
                 self.guard_bases(own)
                 found = cls in own.__mro__
             else:
+                if getattr(cls, "_is_protocol", False) and cls not in own.__mro__:
+                    raise GraphBreak(breaks.OPERATION, f"isinstance() with protocol {cls.__qualname__}")
                 found = self.is_subclass(own, cls)
         except TypeError as error:
             raise Raised(self.exception(error)) from None
