@@ -315,6 +315,8 @@ class Operators(Tracer):
         left, right = _behind_proxy(left), _behind_proxy(right)
         if left is right:
             return True
+        if isinstance(left, ConstValue) and isinstance(right, ConstValue) and left.value != left.value:
+            raise GraphBreak(breaks.OPERATION, "nan in a container: which nan it is decides what is found")
         if isinstance(left, (TensorValue, ObjectValue)) or isinstance(right, (TensorValue, ObjectValue)):
             return self.compare("==", left, right).truth(self)
         if isinstance(left, SymValue) or isinstance(right, SymValue):
