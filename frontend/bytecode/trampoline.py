@@ -22,8 +22,8 @@ from .resume import GENERATOR_FLAGS, check_function, stack_names
 def return_trampoline(code, frame_fn, args, home=None):
     """Code with the signature of ``code`` that returns ``frame_fn(*args)``.
 
-    ``args`` is a list of ("local", name) for the value of an argument and ("cell", name) for a cell itself.  ``home`` is
-    ``(globals, note)`` of what was captured: with other globals, the code calls ``note()`` and runs as it stands.
+    ``args`` is a list of ("local", name) for the value of an argument and ("cell", name) for a cell itself.
+    ``home`` is ``(globals, note)`` of what was captured: in other globals the code calls ``note()`` and runs as it is.
     """
     check_function(code)
     builder = Builder((code.co_firstlineno, code.co_firstlineno, None, None))

@@ -15,7 +15,15 @@ from torchmux import torch_internals as ti
 from torchmux.registry.errors import CompilationFailed, FloatsNeeded
 
 from .. import breaks
-from ..bytecode import break_trampoline, eager_trampoline, live_locals, loop_exits, parameters, reads_globals, return_trampoline
+from ..bytecode import (
+    break_trampoline,
+    eager_trampoline,
+    live_locals,
+    loop_exits,
+    parameters,
+    reads_globals,
+    return_trampoline,
+)
 from ..guards.check import CompiledGuards
 from ..guards.filter import filter_guards
 from ..guards.sources import Local
@@ -131,9 +139,7 @@ def before_loop(tr: Trace, state: CodeState, stop: Stop, compile_graph: Callable
         captured, frame_fn, arguments, stack, names = _up_to_break(tr, state, compile_graph)
         cuts = loop_exits(program, stop.eager_loop, tr.break_index, names)
         before = frame_fn, arguments, stack, names
-        captured.code = eager_trampoline(
-            code, before, tr.break_index, cuts, resumes, bool(tr.expectations), _home(tr)
-        )
+        captured.code = eager_trampoline(code, before, tr.break_index, cuts, resumes, bool(tr.expectations), _home(tr))
     captured.broke = breaks.record(stop.broke)
     captured.in_eager = LOOP
     return captured

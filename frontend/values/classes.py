@@ -247,7 +247,7 @@ class ClassValue(RealValue):
             raise GraphBreak(OPERATION, f"creating a {cls.__qualname__} in the compiled function")
         finalizer = tr.static_lookup(cls, "__del__")
         if finalizer is not MISSING:
-            stop = GraphBreak(OPERATION, f"creating a {cls.__qualname__}, whose __del__ runs as its last reference goes")
+            stop = GraphBreak(OPERATION, f"creating a {cls.__qualname__}, whose __del__ runs with its last reference")
             stop.whole_frame = True  # made code holds its arguments longer
             raise stop
         tr.guard_lookup(cls, "__del__", MISSING)

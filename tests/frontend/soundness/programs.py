@@ -76,7 +76,7 @@ def _observe(program: Program, compile_: Callable) -> list[Any]:
         "__name__": "program", "torch": torch, "F": torch.nn.functional, "nn": torch.nn, "math": math, "types": types,
         "sys": sys, "os": os, "C": compile_, "ob": ob,
     }  # fmt: skip
-    exec(compile(program.text, f"<{program.name}>", "exec"), names)
+    exec(compile(program.text, f"<{program.name}>", "exec", dont_inherit=True), names)
     if "ob(" in program.text:
         return seen
     f, args = compile_(names["f"]), lambda: names.get("args", lambda: (torch.ones(2),))()

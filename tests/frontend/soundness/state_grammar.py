@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - a line is a program
 """Random programs over state: what is read, how it is used, and what changes between two calls.
 
 A program reads several states of different kinds in one function, so that guards of one kind meet those of others, and
@@ -89,6 +90,8 @@ def program(seed: int) -> Program:
     chance.shuffle(reads)
     body = chance.choice(_BODIES)
     for place in range(3):
-        body = body.replace("{%d}" % place, reads[place])
-    changes = [chance.choice(state.changes).replace("{i}", str(number)) for number, state in chance.choices(states, k=5)]
+        body = body.replace(f"{{{place}}}", reads[place])
+    changes = [
+        chance.choice(state.changes).replace("{i}", str(number)) for number, state in chance.choices(states, k=5)
+    ]
     return Program(f"{_HELPERS}\n{made}\ndef f(x):\n{body}\n", tuple(changes))

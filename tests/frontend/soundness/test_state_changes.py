@@ -19,7 +19,7 @@ from .state_grammar import Program, program
 
 def _run(each: Program, backend: str | None) -> list[Any]:
     names: dict[str, Any] = {"__name__": "state", "torch": torch, "math": math, "types": types}
-    exec(compile(each.text, "<state>", "exec"), names)
+    exec(compile(each.text, "<state>", "exec", dont_inherit=True), names)
     f = names["f"] if backend is None else torchmux.compile(names["f"], backend=backend)
     seen = []
     for change in ("", "", *each.changes, ""):
