@@ -114,7 +114,7 @@ def _stop_before(tr: Trace, broke: GraphBreak, fullgraph: bool) -> Stop:
     """
     broke.is_error = fullgraph or tr.breaks_are_errors
     if tr.put_off and not broke.is_error:
-        raise ClassNeeded("the graph breaks after a class statement that was put off") from broke
+        raise ClassNeeded("the graph breaks after a postponed class statement") from broke
     if tr.texts and not (broke.is_error or broke.whole_frame):
         raise NothingExpected("the graph breaks after a text that only an assumed branch reads") from broke
     known = tr.assumptions.stop

@@ -26,6 +26,7 @@ from ..values.containers.sets import SetValue
 from ..values.exceptions import ExceptionValue
 from ..values.instance_dict import InstanceDictValue
 from ..values.objects import ObjectValue
+from ..values.scalars import ReadNumber
 from ..values.tensors import TensorValue
 from ..values.texts import DataText
 from .operator_table import BINARY, COMPARE, INPLACE, UNARY
@@ -65,6 +66,8 @@ class Operators(Tracer):
                     if isinstance(side, TensorValue):
                         side.guard_operator(self, asked)
                 return self.emit("call_function", function, [operand(left), operand(right)], {})
+        if isinstance(left, ReadNumber) or isinstance(right, ReadNumber):
+            return self.emit("call_function", function, [left, right], {})
         if isinstance(left, SymValue) or isinstance(right, SymValue):
             found = self._symbolic(function, left, right)
             if found is not None:
@@ -228,6 +231,7 @@ class Operators(Tracer):
         function, name = UNARY[symbol]
         if isinstance(value, TensorValue):
             value.guard_operator(self, name)
+        if isinstance(value, (TensorValue, ReadNumber)):
             return self.emit("call_function", function, [value], {})
         if isinstance(value, SymValue) and (symbol == "~" or value.pytype() is bool):
             return self.fold(function, [value.const(self)], {})  # symbolic integers have no bits
@@ -250,6 +254,9 @@ class Operators(Tracer):
 
     def compare(self, symbol: str, left: Value, right: Value) -> Value:
         function, name, reflected = COMPARE[symbol]
+        for value in (left, right):
+            if isinstance(value, ReadNumber):
+                raise GraphBreak(breaks.DATA_DEPENDENT_BRANCH, f"a comparison of {value.describe()}")
         objects = isinstance(left, ObjectValue) or isinstance(right, ObjectValue)
         if not objects and (isinstance(left, TensorValue) or isinstance(right, TensorValue)):
             other = right if isinstance(left, TensorValue) else left

@@ -125,6 +125,7 @@ class Recording(Protocol):
     real_inputs: dict[Node, Any]  # the tensors and numbers of this call
     static_inputs: set[Node]  # parameters and buffers
     op_count: int
+    reads_numbers: bool  # from tensors, see ``values.scalars.ReadNumber``
     fake_mode: Any
     grad_enabled: Any  # a bool, or ``contexts.UNKNOWN_GRAD``
     initial_grad: bool

@@ -1,4 +1,4 @@
-"""Guards on numbers that a graph takes as symbols."""
+"""Guards on numbers that are symbolic in the graph."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class IsInt64(Guard):
 
 @kind
 class IsFinite(Guard):
-    """A float that is neither infinite nor nan, and not zero, whose sign is lost in algebra."""
+    """A float that is neither infinite nor nan nor zero; symbolic algebra loses the sign of zero."""
 
     def condition(self, value: str, out: Loader) -> str:
         return f"type({value}) is float and {value} - {value} == 0.0 != {value}"

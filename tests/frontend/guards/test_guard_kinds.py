@@ -46,7 +46,7 @@ from torchmux.frontend.guards.kinds.equality import (
     equals,
 )
 from torchmux.frontend.guards.kinds.frames import BranchesAsExpected, NoExceptionHandled
-from torchmux.frontend.guards.kinds.functions import Dispatches, FunctionGives, MethodNameIs, Returns
+from torchmux.frontend.guards.kinds.functions import AutocastDtypeIs, Dispatches, FunctionGives, MethodNameIs, Returns
 from torchmux.frontend.guards.kinds.guard import Guard, always_checked
 from torchmux.frontend.guards.kinds.iterators import IsStrict, ItemsLeft, StandsAt
 from torchmux.frontend.guards.kinds.modules import NoGlobalHooks, NoHooks, RegistersNothingBut, Unregistered
@@ -193,6 +193,8 @@ EXAMPLES = [
     (NotInClasses(x, "extra"), Base, Other, "all('extra' not in c.__dict__ for c in x.__mro__)", "has no extra"),
     (MethodNameIs(x, "append"), [].append, [].extend, "x.__name__ == 'append'", "is method append"),
     (Returns(x, 3), lambda: 3, lambda: 4, "x() == _c0", "returns 3"),
+    (AutocastDtypeIs(x, "cpu", torch.half), lambda device: torch.half, lambda device: torch.bfloat16,
+     "x('cpu') is _c0", "returns torch.float16 for cpu"),
     (Dispatches(x, int, len), lambda cls: len, lambda cls: abs, "x(_c0) is _c1", "finds the same for int"),
     (FunctionGives(x, operator.neg, -3, "is three"), 3, 4, "_c0(x) == _c1", "is three"),
     (NoHooks(x), LIN, _hooked(), "not (x._forward_hooks or x._forward_pre_hooks or x._backward_hooks or "
@@ -450,6 +452,7 @@ SETTLED = [
     (equals(of("number"), 3), True), (equals(of("sizes"), (1, 2)), False), (Length(of("sizes"), 2), True),
     (Length(of("names"), 1), False), (Keys(of("table"), ("a",)), True), (NoHooks(x), True), (NoHooks(of("lin")), False),
     (Unregistered(x, "none"), True), (HasKey(of("table"), dict, "a", True, "a"), False),
+    (AutocastDtypeIs(Const(torch.get_autocast_dtype, "d"), "cpu", torch.bfloat16), False),
     (Returns(Const(len, "len"), 3), False), (IsInt64(of("number")), True), (IsFinite(of("number")), True),
 ]  # fmt: skip
 

@@ -25,14 +25,14 @@ def combinations() -> list[tuple[World, str, str]]:
 
 
 def sample(count: int, seed: int) -> list[tuple[World, str, str]]:
-    """So many combinations: all questions and all changes of each world as evenly as chance has it."""
+    """A random sample of ``count`` combinations, which treats worlds equally."""
     chance = random.Random(seed)
     each: list[tuple[World, str, str]] = []
     for w in WORLDS:
         pairs = [(w, question, change) for question in w.questions for change in w.changes]
         chance.shuffle(pairs)
         each.append(pairs)  # type: ignore[arg-type]
-    # in turn, so that a world of few combinations is there as a whole
+    # in turn, so that small worlds are included as a whole
     turns: list[Any] = []
     while len(turns) < count and any(each):
         turns.extend(pairs.pop() for pairs in each if pairs)
@@ -40,7 +40,7 @@ def sample(count: int, seed: int) -> list[tuple[World, str, str]]:
 
 
 def difference(world: World, question: str, change: str) -> str:
-    """How compiled and eager differ; nothing if they do not."""
+    """How compiled and eager differ; empty if they agree."""
     asked, compiled_one = _Asked(world, question, None), _Asked(world, question, torchmux.compile)
     try:
         for moment, step in (
@@ -61,7 +61,7 @@ def difference(world: World, question: str, change: str) -> str:
 
 
 class _Asked:
-    """A world of its own with a function that asks, compiled or not."""
+    """A separate instance of a world, with a function that asks its question, compiled or not."""
 
     def __init__(self, world: World, question: str, compile_: Any) -> None:
         self.namespace: dict[str, Any] = {"__name__": "soundness_world", **_PRELUDE}
@@ -75,7 +75,7 @@ class _Asked:
             exec(change, self.namespace)
 
     def answer(self) -> tuple:
-        """What the question gives or raises, and the state in which it leaves what it was about."""
+        """The value or exception of the question, and the state of ``d`` after it."""
         try:
             answer = _look(self.asks(torch.zeros(1))[1])
         except Exception as error:
@@ -84,7 +84,7 @@ class _Asked:
 
 
 def _look(answer: Any) -> Any:
-    """What can be compared between worlds."""
+    """A form of an answer that can be compared between instances of a world."""
     if isinstance(answer, torch.Tensor):
         return "tensor", answer.dtype, repr(answer.tolist())
     if type(answer) in _PLAIN:
@@ -100,7 +100,7 @@ def _look(answer: Any) -> Any:
 
 @contextlib.contextmanager
 def fresh() -> Iterator[None]:
-    """Nothing that was compiled before has a say."""
+    """Discard all compiled code, before and after."""
     torchmux.reset()
     yield
     torchmux.reset()

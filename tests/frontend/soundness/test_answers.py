@@ -1,6 +1,6 @@
-"""A compiled function answers as eager does after what an answer was read from has changed.
+"""A compiled function gives the same answers as eager after the state that it read has changed.
 
-The slow test takes new seeds by itself.  A failure names the world, the question and the change.
+The slow test uses a new seed in each run.  A failure names the world, the question and the change.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def test_there_are_many() -> None:
 
 
 def test_a_difference_is_found() -> None:
-    """The harness sees it when a compiled function answers with what was so before."""
+    """The harness detects a compiled function that returns an outdated answer."""
     from . import differ
 
     class Stale:

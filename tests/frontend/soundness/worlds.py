@@ -1,9 +1,9 @@
 # ruff: noqa: E501 - a line is a program
-"""Worlds whose questions have answers that can change: what a program asks, and how the answer becomes another.
+"""Worlds: programs whose state changes between two calls of a compiled function.
 
-A world is the text that makes it, the questions (expressions) that a compiled function asks in it, and the changes
-(statements) that come between two calls.  Every question can meet every change of its world, because which change an
-answer depends on is what nobody may guess.  A change of a class that is not the world's own is undone by its pair.
+A world has a text that sets it up, questions (expressions that a compiled function evaluates), and changes (statements
+that run between two calls).  Every question is combined with every change of its world, so that no author has to guess
+which change affects which answer.  ``undo`` restores whatever outlives the world.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class World:
-    """Questions and changes of one subject; ``undo`` puts back what outlives the world."""
+    """The questions and changes of one subject; ``undo`` restores what outlives the world."""
 
     name: str
     text: str
@@ -453,3 +453,110 @@ world(
     _FLOAT_QUESTIONS,
     "\n".join((*(f"n = 3.5; again; n = {v}" for v in _SPECIAL), *(f"n = m = 4.5; again; n = m = {v}" for v in _SPECIAL), "n = -2.5; again; m = 2.5; n = 2.5")),
 )  # fmt: skip
+
+# --- settings of the process -----------------------------------------------------------------------------------------
+
+# torch keeps these in C++ for the whole process, so a change sets a value: both programs of a comparison make it.
+world(
+    "autocast",
+    """
+def auto(**more):
+    with torch.autocast("cpu", **more):
+        return torch.ones(2, 2) @ torch.ones(2, 2)
+def asked_inside(**more):
+    with torch.autocast("cpu", **more):
+        return str(torch.get_autocast_dtype("cpu")), str(torch.get_autocast_dtype("cuda"))
+""",
+    """
+    auto()
+    auto(enabled=False)
+    auto(dtype=torch.bfloat16), str(torch.get_autocast_dtype("cpu"))
+    asked_inside()
+    asked_inside(dtype=torch.float16)
+    asked_inside(enabled=False)
+    str(torch.get_autocast_dtype("cpu")), str(torch.get_autocast_dtype(device_type="cuda"))
+    str(torch.get_autocast_dtype("xpu"))
+    torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda"), torch.is_autocast_cache_enabled()
+    torch.ones(2, 2) @ torch.ones(2, 2)
+    torch.get_autocast_dtype("no device")
+    torch.is_autocast_enabled("no device")
+    torch.get_autocast_dtype(3)
+    """,
+    """
+    torch.set_autocast_dtype("cpu", torch.float16)
+    torch.set_autocast_dtype("cpu", torch.float16); again; torch.set_autocast_dtype("cpu", torch.bfloat16)
+    torch.set_autocast_dtype("cuda", torch.bfloat16)
+    torch.set_autocast_dtype("xpu", torch.bfloat16)
+    torch.set_autocast_enabled("cpu", True); again; torch.set_autocast_dtype("cpu", torch.float16)
+    torch.set_autocast_enabled("cuda", True)
+    torch.set_autocast_cache_enabled(False)
+    """,
+    """
+for device, dtype in ("cpu", torch.bfloat16), ("cuda", torch.float16), ("xpu", torch.float16):
+    torch.set_autocast_enabled(device, False)
+    torch.set_autocast_dtype(device, dtype)
+torch.set_autocast_cache_enabled(True)
+""",
+)
+world(
+    "process",
+    """
+import os, sys
+os.environ["SOUNDNESS"] = "1"
+""",
+    """
+    str(torch.get_default_dtype()), torch.ones(2), torch.tensor(1.5), torch.full((1,), 2.0)
+    str(torch.get_default_device()), torch.ones(2).device.type, torch.arange(3).device.type
+    torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.get_deterministic_debug_mode()
+    torch.get_num_threads()
+    torch.get_float32_matmul_precision()
+    torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_anomaly_enabled()
+    torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic, torch.backends.cudnn.enabled
+    torch.backends.mkldnn.enabled, torch.backends.mkldnn.deterministic, torch.backends.mha.get_fastpath_enabled()
+    torch.backends.cuda.flash_sdp_enabled(), torch.backends.cuda.math_sdp_enabled()
+    torch.is_warn_always_enabled()
+    torch.__future__.get_overwrite_module_params_on_conversion()
+    os.environ["SOUNDNESS"], os.environ.get("SOUNDNESS", "0"), os.getenv("SOUNDNESS")
+    "SOUNDNESS" in os.environ
+    sys.getrecursionlimit()
+    """,
+    """
+    torch.set_default_dtype(torch.float64)
+    torch.set_default_device("meta")
+    torch.set_default_device("meta"); again; torch.set_default_device("cpu")
+    torch.use_deterministic_algorithms(True)
+    torch.use_deterministic_algorithms(True, warn_only=True); again; torch.use_deterministic_algorithms(True)
+    torch.set_num_threads(3)
+    torch.set_float32_matmul_precision("high")
+    torch.set_grad_enabled(False)
+    torch.autograd.set_detect_anomaly(True)
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.deterministic = True
+    torch.backends.mkldnn.set_flags(False)
+    torch.backends.mha.set_fastpath_enabled(False)
+    torch.backends.cuda.enable_flash_sdp(False)
+    torch.set_warn_always(True)
+    torch.__future__.set_overwrite_module_params_on_conversion(True)
+    os.environ["SOUNDNESS"] = "2"
+    os.environ.pop("SOUNDNESS", None)
+    sys.setrecursionlimit(2000)
+    """,
+    """
+torch.set_default_dtype(torch.float32)
+torch.set_default_device(None)
+torch.use_deterministic_algorithms(False)
+torch.set_num_threads(1)
+torch.set_float32_matmul_precision("highest")
+torch.set_grad_enabled(True)
+torch.autograd.set_detect_anomaly(False)
+torch.backends.cudnn.benchmark = torch.backends.cudnn.deterministic = False
+torch.backends.mkldnn.set_flags(True)
+torch.backends.mha.set_fastpath_enabled(True)
+torch.backends.cuda.enable_flash_sdp(True)
+torch.set_warn_always(False)
+torch.__future__.set_overwrite_module_params_on_conversion(False)
+os.environ.pop("SOUNDNESS", None)
+sys.setrecursionlimit(1000)
+""",
+)
