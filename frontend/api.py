@@ -84,7 +84,7 @@ def compile(
     resolved = DefaultBackend(settings, model) if chosen is None else resolve(chosen, **settings)
     session = session_for(
         _owner(model),
-        (resolved.key, fullgraph, dynamic, guard_filter),
+        (resolved.key, fullgraph, dynamic, guard_filter, id(getattr(original_of(model), "__globals__", None))),
         lambda: open_session(
             compile_graph_with(resolved),
             fullgraph=fullgraph,
@@ -140,7 +140,7 @@ def _owner(model: Any) -> Any:
     """What ``compile()`` calls must have in common, besides equal settings, to share compiled code.
 
     A function is identified by its code, so a lambda that a loop creates repeatedly is compiled once; its closure is
-    guarded.
+    guarded.  Its globals, which no check sees, are part of the settings.
     """
     original = original_of(model)
     return getattr(original, "__code__", original)

@@ -276,7 +276,7 @@ def _outside(function: Any) -> None:
     handles(function)(refuse)
 
 
-for _function in (breakpoint, print, input, open, eval, exec, compile):
+for _function in (breakpoint, print, input, open, eval, exec, compile, sys.getrefcount):
     _outside(_function)
 
 

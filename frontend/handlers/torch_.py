@@ -11,7 +11,7 @@ from torchmux import torch_internals as ti
 
 from .. import breaks
 from ..breaks import GraphBreak
-from ..guards.kinds.functions import AutocastDtypeIs
+from ..guards.kinds.functions import AutocastDtypeIs, Returns
 from ..guards.sources import Const
 from ..values.base import Raised, Value
 from ..values.constants import ConstValue, SymValue
@@ -97,12 +97,20 @@ def _asked(tr: Tracer, function: Any, *args: Value, **kwargs: Value) -> Any:
 for _function in (
     torch.is_inference_mode_enabled, torch.get_default_dtype, torch.are_deterministic_algorithms_enabled,
     torch.get_num_threads, torch.cuda.is_available, torch.cuda.device_count, torch.is_autocast_enabled,
-    torch.is_autocast_cache_enabled, torch.get_float32_matmul_precision,
+    torch.is_autocast_cache_enabled,
     torch.amp.is_autocast_available, torch.is_deterministic_algorithms_warn_only_enabled,
     torch.cuda.is_bf16_supported, torch.backends.mps.is_available, torch.promote_types, torch.can_cast,
     ti.custom_device_name,
 ):  # fmt: skip
     _question(_function)
+
+
+@handles(torch.get_float32_matmul_precision)
+def get_float32_matmul_precision(tr: Tracer) -> Value:
+    """The global-state guard only tells the highest precision from the others."""
+    ask = torch.get_float32_matmul_precision
+    tr.guards.add(Returns(Const(ask, "torch.get_float32_matmul_precision"), ask()))
+    return ConstValue(ask())
 
 
 def _method_question(function: Any, name: str) -> None:

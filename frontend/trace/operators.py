@@ -63,6 +63,9 @@ class Operators(Tracer):
             return self._fold_binary(function, symbol, left, right)
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
             if not isinstance(left, ObjectValue) and not isinstance(right, ObjectValue):
+                for side, asked in ((left, name), (right, reflected)):
+                    if isinstance(side, TensorValue):
+                        side.guard_operator(self, asked)
                 return self.emit("call_function", function, [operand(left), operand(right)], {})
         if isinstance(left, ReadNumber) or isinstance(right, ReadNumber):
             return self.emit("call_function", function, [left, right], {})
@@ -170,6 +173,7 @@ class Operators(Tracer):
     def _inplace(self, symbol: str, left: Value, right: Value) -> Value:
         function, name = INPLACE[symbol]
         if isinstance(left, TensorValue):
+            left.guard_operator(self, name)
             return self.emit("call_function", function, [left, operand(right)], {})
         if isinstance(left, ListValue) and symbol == "+=":
             left.call_method(self, "extend", [right], {})
@@ -233,6 +237,8 @@ class Operators(Tracer):
 
     def unary(self, symbol: str, value: Value) -> Value:
         function, name = UNARY[symbol]
+        if isinstance(value, TensorValue):
+            value.guard_operator(self, name)
         if isinstance(value, (TensorValue, ReadNumber)):
             return self.emit("call_function", function, [value], {})
         if isinstance(value, SymValue) and (symbol == "~" or value.pytype() is bool):
@@ -262,6 +268,9 @@ class Operators(Tracer):
         objects = isinstance(left, ObjectValue) or isinstance(right, ObjectValue)
         if not objects and (isinstance(left, TensorValue) or isinstance(right, TensorValue)):
             other = right if isinstance(left, TensorValue) else left
+            for side, asked in ((left, name), (right, reflected)):
+                if isinstance(side, TensorValue):
+                    side.guard_operator(self, asked)
             if symbol in ("==", "!=") and not _comparable_with_tensor(other):
                 return ConstValue(symbol == "!=")
             return self.emit("call_function", function, [left, right], {})
@@ -321,6 +330,8 @@ class Operators(Tracer):
         left, right = _behind_proxy(left), _behind_proxy(right)
         if left is right:
             return True
+        if isinstance(left, ConstValue) and isinstance(right, ConstValue) and left.value != left.value:
+            raise GraphBreak(breaks.OPERATION, "nan in a container: which nan it is decides what is found")
         if isinstance(left, (TensorValue, ObjectValue)) or isinstance(right, (TensorValue, ObjectValue)):
             return self.compare("==", left, right).truth(self)
         if isinstance(left, SymValue) or isinstance(right, SymValue):
@@ -418,6 +429,8 @@ class Operators(Tracer):
                 self.guard_bases(own)
                 found = cls in own.__mro__
             else:
+                if getattr(cls, "_is_protocol", False) and cls not in own.__mro__:
+                    raise GraphBreak(breaks.OPERATION, f"isinstance() with protocol {cls.__qualname__}")
                 asks = self.static_lookup(type(cls), "__subclasscheck__")
                 self.guard_lookup(type(cls), "__subclasscheck__", asks)
                 if isinstance(asks, types.FunctionType) and not self.is_settled_function(asks):

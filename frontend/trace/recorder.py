@@ -27,7 +27,7 @@ from ..values.base import Value
 from ..values.constants import ConstValue, SymValue, sym_result
 from ..values.containers.sequences import ListValue, TupleValue
 from ..values.tensors import TensorValue, is_plain_tensor
-from .overlap import on_one_storage, overlaps_in_part
+from .overlap import on_one_storage, overlaps_in_part, overlaps_itself
 from .tracer import OpenRegion
 from .with_numbers import with_numbers
 
@@ -141,6 +141,9 @@ class GraphRecorder(SymbolicNumbers):
                     if overlaps_in_part(result, (*fake_args, *fake_kwargs.values())):
                         words = f"{_operator_name(target)} reads part of the memory that it writes"
                         raise GraphBreak(breaks.OPERATOR_FAILED, words)
+                    if overlaps_itself(result) and _operator_name(target).rpartition(".")[2] not in ("fill_", "zero_"):
+                        words = f"{_operator_name(target)} writes to elements that share their memory"
+                        raise GraphBreak(breaks.OPERATION, words)
                     self._guard_no_leaf(result)
                     self.create_node(kind, target, fx_args, fx_kwargs).meta["example_value"] = result
                     self.op_count += 1

@@ -250,6 +250,12 @@ class ClassValue(RealValue):
             return self._namedtuple(tr, args, kwargs)
         if issubclass(cls, (torch.Tensor, torch.autograd.Function)):
             raise GraphBreak(OPERATION, f"creating a {cls.__qualname__} in the compiled function")
+        finalizer = tr.static_lookup(cls, "__del__")
+        if finalizer is not MISSING:
+            stop = GraphBreak(OPERATION, f"creating a {cls.__qualname__}, whose __del__ runs with its last reference")
+            stop.whole_frame = True  # made code holds its arguments longer
+            raise stop
+        tr.guard_lookup(cls, "__del__", MISSING)
         new = tr.static_lookup(cls, "__new__")
         tr.guard_lookup(cls, "__new__", new)
         new = new.__func__ if isinstance(new, staticmethod) else new
@@ -338,6 +344,11 @@ class PythonModuleValue(RealValue):
     def getattr(self, tr: Tracer, name: str) -> Value:
         module = self.obj
         namespace = module.__dict__
+        if type(module) is not types.ModuleType and not tr.is_settled_class(type(module)):
+            raw = tr.static_lookup(type(module), name)
+            own = isinstance(tr.static_lookup(type(module), "__getattribute__"), types.FunctionType)
+            if own or (raw is not MISSING and tr.is_data_descriptor(raw)):
+                raise GraphBreak(OPERATION, f"attribute {name!r} of {self.describe()}, whose class computes it")
         written = tr.effects.global_value(namespace, name)
         if written is not None:
             return written

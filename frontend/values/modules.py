@@ -148,6 +148,9 @@ class NNModuleValue(ObjectValue):
         if own.get("_compiled_call_impl") is not None:
             raise GraphBreak(OPERATION, f"{self.describe()} was compiled in place by Module.compile")
         if any(own.get(table) for table in HOOKS) or any(getattr(nn_module, table) for table in _GLOBAL_HOOKS):
+            if own.get("_forward_hooks_always_called") or nn_module._global_forward_hooks_always_called:
+                # torch's own code calls them only where it is not compiled
+                raise GraphBreak(OPERATION, f"{self.describe()} has forward hooks that are always called")
             return tr.wrap(_CALL_IMPL, None).call(tr, [self, *args], kwargs)
         if self.source is not None:
             tr.guards.add(NoHooks(self.source))
