@@ -3,6 +3,7 @@
 * ``pipeline``: :func:`~.pipeline.compile_graph`, which the registry calls, and what happens to a captured graph,
 * ``implementation``: the contract's optional members filled in; the only module that looks for them,
 * ``lines``: the user's line of each node, noted before tracing loses it,
+* ``region_casts``: weights that autocast casts once for a region, as inputs of the graph,
 * ``aot``: the captured graph traced to functional ATen graphs, by ``make_fx`` or by torch's AOTAutograd,
 * ``tangents``: backward graphs that come when gradients do, for the gradients that there are,
 * ``derivatives``: what compiled code cannot be differentiated for, which torch computes from the captured graph,
