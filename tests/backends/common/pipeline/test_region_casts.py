@@ -236,7 +236,7 @@ def test_one_cast_for_many_calls():
         with torch.profiler.profile(record_shapes=True) as profile:
             for _ in range(count):
                 compiled(torch.ones(2, 5))
-        return sum(e.name == "aten::_to_copy" and e.input_shapes[0] == [4, 5] for e in profile.events())
+        return sum(e.name == "aten::copy_" and e.input_shapes[0] == [4, 5] for e in profile.events())
 
     with torch.autocast("cpu", dtype=torch.bfloat16):
         compiled(torch.ones(2, 5))
