@@ -11,6 +11,7 @@ not come from torch, tensor subclasses, autocast, modes of the program.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import functools
 import hashlib
 import json
@@ -25,7 +26,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.immutable_collections import immutable_list
 
 from torchmux import logs, torch_internals as internals
-from torchmux.registry.report import GraphReport, Placement
+from torchmux.registry.report import Crossing, GraphReport, Placement
 from torchmux.registry.spec import CompiledPart, CompileRequest
 
 from ..pipeline import aliasing, lines
@@ -204,20 +205,25 @@ def keep(
 ) -> None:
     """File how ``gm``, a traced graph, is put together; ``origins`` number the captured node of each placement."""
     try:
-        content = _encode(gm, split, compiled, report, origins)
+        content = encode(gm, split, compiled, report, origins)
     except Unknown as why:
         log.debug("a graph for %s is traced each time: %s", report.backend, why)
         return
     cache.store(key, json.dumps(content).encode())
 
 
-def _encode(
+def encode(
     gm: GraphModule,
     split: Partition,
     compiled: Mapping[int, Callable[..., Any]],
     report: GraphReport,
     origins: Sequence[int | None],
 ) -> dict[str, Any]:
+    """What :func:`keep` files, for JSON.
+
+    Raises:
+        Unknown: it cannot be described exactly.
+    """
     number: dict[Node, int] = {}
     inputs = 0
     constants: list[Any] = []
@@ -246,7 +252,7 @@ def _encode(
         raise Unknown("there are large constants")
     output = next(n for n in reversed(gm.graph.nodes) if n.op == "output")
     placements = [
-        [p.node, p.op, p.placed_on, p.reason, p.kind, p.library, origin]
+        [p.node, p.op, p.placed_on, p.reason, p.kind, p.library, p.pin, origin]
         for p, origin in zip(report.placements, origins, strict=True)
     ]
     return {
@@ -256,6 +262,7 @@ def _encode(
         "outputs": packed(output.args[0], number),
         "placements": placements,
         "partitions": report.partitions,
+        "crossings": [dataclasses.astuple(crossing) for crossing in report.crossings],
     }
 
 
@@ -310,10 +317,11 @@ def follow(
     graph.output(unpacked(kept["outputs"], values))
     places = [lines.line_of(node) for node in captured.graph.nodes]
     report.placements += [
-        Placement(node, op, on, reason, places[origin] if origin is not None else None, kind, library)
-        for node, op, on, reason, kind, library, origin in kept["placements"]
+        Placement(node, op, on, reason, places[origin] if origin is not None else None, kind, library, pin=pin)
+        for node, op, on, reason, kind, library, pin, origin in kept["placements"]
     ]
     report.partitions += kept["partitions"]
+    report.crossings += [Crossing(*crossing) for crossing in kept["crossings"]]
     holder = torch.nn.Module()
     for name, tensor in constants.items():
         setattr(holder, name, tensor)

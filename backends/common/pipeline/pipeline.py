@@ -113,7 +113,7 @@ class _Work:
     @functools.cached_property
     def compiler(self) -> Compiler:
         operators = len(operators_of(self.gm.graph.nodes))
-        return Compiler(self.implementation, self.request, self.placing, operators)
+        return (self.implementation.compiler or Compiler)(self.implementation, self.request, self.placing, operators)
 
     # --- the captured graph itself --------------------------------------------------------------------------------
 
