@@ -20,6 +20,7 @@ from torchmux.registry.pins import PIN, pins_of
 from torchmux.registry.report import Strict
 from torchmux.registry.resolve import ResolvedBackend, resolve
 from torchmux.registry.spec import ANY, BackendSpec, CompiledGraph
+from torchmux.stages import collecting
 
 from .members import Members, members
 from .split import TeamCompiler
@@ -55,10 +56,10 @@ class ResolvedChain(ResolvedBackend):
                 break
             del chain[0]
         pinned = {name: _pinned(name, self) for name in sorted(pins - {member.name for member in chain})}
-        symbolic = any(
-            isinstance(n.meta.get("example_value"), torch.SymInt) for n in gm.graph.find_nodes(op="placeholder")
-        )
-        team = Team(chain, pinned, training=training, symbolic=symbolic)
+        symbolic = any(_is_symbolic(n.meta.get("example_value")) for n in gm.graph.find_nodes(op="placeholder"))
+        seconds: dict[str, float] = {}
+        with collecting(seconds, "AOT"):
+            team = Team(chain, pinned, training=training, symbolic=symbolic)
         compiler = functools.partial(TeamCompiler, team=team, notes=(*self.notes, *tried))
         request = self.request(
             options={
@@ -71,7 +72,10 @@ class ResolvedChain(ResolvedBackend):
             static_inputs=static_inputs,
         )
         implementation = team.implementation(compiler)
-        return compile_graph(implementation, self.spec, gm, example_inputs, request, training=training)
+        compiled = compile_graph(implementation, self.spec, gm, example_inputs, request, training=training)
+        spent = compiled.report.seconds
+        spent.update((stage, spent.get(stage, 0.0) + more) for stage, more in seconds.items())
+        return compiled
 
     def _whole(
         self, member: ResolvedBackend, gm: Any, inputs: Sequence[Any], training: bool, static_inputs: tuple[int, ...]
@@ -127,6 +131,11 @@ def _resolved(found: Members, mode: str | None, dynamic: bool | None, strict: St
         dtypes=(ANY,),
     )
     return ResolvedChain(name, spec, None, mode, dynamic, strict, members=found.usable, notes=found.notes)
+
+
+def _is_symbolic(value: Any) -> bool:
+    sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
+    return any(isinstance(size, torch.SymInt) for size in sizes)
 
 
 def _pinned(name: str, chain: ResolvedChain) -> ResolvedBackend | BackendUnavailable:

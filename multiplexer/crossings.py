@@ -11,7 +11,9 @@ from collections.abc import Sequence
 import torch
 from torch.fx import Node
 
-from torchmux.backends.common.pipeline.partition import Part, Partition
+from torchmux.backends.common.pipeline.aliasing import is_view
+from torchmux.backends.common.pipeline.partition import Part, Partition, takes_element
+from torchmux.backends.common.pipeline.parts import is_glue
 from torchmux.registry.report import Crossing
 
 TORCH = "eager"
@@ -20,15 +22,29 @@ TORCH = "eager"
 def crossings_of(split: Partition, names: Sequence[str]) -> list[Crossing]:
     """The values that cross, by who makes and who reads them; ``names`` are those of the takers, from 1."""
     owner: dict[Node, tuple[int, str]] = {}
+    loose: set[Node] = set()  # what computes nothing where it stands: whoever reads it reads what it shows
     for number, step in enumerate(split.steps):
         if isinstance(step, Part):
             owner.update((node, (number, names[step.taker - 1])) for node in step.nodes)
         else:
             owner[step] = (-1, TORCH)
+            if is_view(step) or is_glue(step) or takes_element(step) is not None:
+                loose.add(step)
+
+    def readers_of(node: Node) -> set[tuple[int, str]]:
+        found = set()
+        for user in node.users:
+            if user in loose:
+                found |= readers_of(user)
+            elif user in owner:
+                found.add(owner[user])
+        return found
+
     found: dict[tuple[str, str], list[Node]] = {}
     for node, made in owner.items():
-        readers = {owner[user] for user in node.users if user in owner and owner[user] != made}
-        for _, reader in sorted(readers):
+        if node in loose:
+            continue
+        for _, reader in sorted(readers_of(node) - {made}):
             found.setdefault((made[1], reader), []).append(node)
     return [_crossing(made_by, read_by, values) for (made_by, read_by), values in found.items()]
 

@@ -83,13 +83,12 @@ def _name(backend: Any) -> str:
     """The name of a member."""
     if backend is None or isinstance(backend, (list, tuple)):
         raise InvalidSpec(f"A member of a chain is a backend, not {kind(backend)}.")
-    try:
-        name = known_spec(backend).name
-    except BackendUnavailable:  # it is retired, or its plugin is broken
-        name = normalize(backend) if isinstance(backend, str) else backend.name
-    if name == AUTO:
+    if isinstance(backend, str) and normalize(backend) == AUTO:
         raise InvalidSpec("auto is no member of a chain: it measures backends, and chains of them, itself.")
-    return name
+    try:
+        return known_spec(backend).name
+    except BackendUnavailable:  # it is retired, or its plugin is broken
+        return normalize(backend) if isinstance(backend, str) else str(backend.name)
 
 
 def _by_member(names: Sequence[str], mode: str | None, options: Any) -> Mapping[str, Any]:

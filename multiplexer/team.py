@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
 from torch.fx import GraphModule, Node
 
+from torchmux import torch_internals as internals
 from torchmux.backends.common.cache import recipes
 from torchmux.backends.common.cache.keys import describe
 from torchmux.backends.common.cache.listing import Unknown
@@ -190,8 +192,20 @@ def _member(resolved: ResolvedBackend, *, training: bool, symbolic: bool) -> Mem
         excluded = f"{spec.name} does not support training"
     elif symbolic and not spec.dynamic_shapes:
         excluded = f"{spec.name} does not support symbolic sizes"
+    if spec.graph == "torch":
+        implementation = dataclasses.replace(implementation, compile=_on_its_own(implementation.compile))
     level = None if spec.graph == "torch" or excluded else lower.level_of(implementation, training=training)
     return Member(resolved, implementation, level, excluded)
+
+
+def _on_its_own(compile: Callable[..., Any]) -> Callable[..., Any]:
+    """``compile`` outside of the compilation that surrounds it: such a member may have a differentiation of its own."""
+
+    def compile_part(gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> Any:
+        with internals.without_modes(), internals.tracing_context(lower.mode_of(gm)):
+            return compile(gm, example_inputs, request)
+
+    return compile_part
 
 
 def _not_asked(*args: Any) -> Any:

@@ -71,7 +71,7 @@ def lowered(gm: GraphModule, level: Level) -> GraphModule:
     for position, node in enumerate(gm.graph.nodes):
         node.meta[_CARRIER] = {**node.meta.get(_CARRIER, {}), _MADE_FROM: position}
     values = [node.meta["val"] for node in placeholders]
-    mode = _mode_of(gm)
+    mode = mode_of(gm)
     real = {str(node.target): getattr(gm, str(node.target)) for node in held}
     names = list(real)
     fakes = [mode.from_tensor(tensor, static_shapes=True) for tensor in real.values()]
@@ -116,7 +116,8 @@ class _Held(Interpreter):
         return self.given[str(target)]
 
 
-def _mode_of(gm: GraphModule) -> Any:
+def mode_of(gm: GraphModule) -> Any:
+    """The fake mode of the values in an ATen graph."""
     for node in gm.graph.nodes:
         found = node.meta.get("val")
         for value in found if isinstance(found, (tuple, list)) else (found,):
