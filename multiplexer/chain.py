@@ -14,9 +14,9 @@ import torch
 from torchmux.backends.common.adapter.graphs import copy_graph
 from torchmux.backends.common.pipeline.pipeline import compile_graph
 from torchmux.config import config
+from torchmux.registry.contract import PIN, pins_of
 from torchmux.registry.errors import BackendUnavailable, CompilationFailed, FallbackRefused
 from torchmux.registry.options import as_keywords
-from torchmux.registry.pins import PIN, pins_of
 from torchmux.registry.report import Strict
 from torchmux.registry.resolve import ResolvedBackend, resolve
 from torchmux.registry.spec import ANY, BackendSpec, CompiledGraph

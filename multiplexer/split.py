@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from torch.fx import Graph, GraphModule, Node
 
@@ -89,7 +89,6 @@ class TeamCompiler(Compiler):
 
     team: Any = None
     notes: tuple[str, ...] = ()
-    phases_noted: ClassVar[tuple[str, ...]] = ("inference", "forward")
 
     def __post_init__(self) -> None:
         self.placing.report.members = self.team.names
@@ -115,7 +114,9 @@ class TeamCompiler(Compiler):
     def note(self, split: Partition) -> None:
         self.placing.report.crossings += crossings_of(split, self.team.names)
 
-    def compile_part(self, part: Part, gm: GraphModule, phase: Any, constants: dict[Node, Any], attempt: Attempt) -> None:
+    def compile_part(
+        self, part: Part, gm: GraphModule, phase: Any, constants: dict[Node, Any], attempt: Attempt
+    ) -> None:
         member: Member = self.team.members[part.taker - 1]
         module = extract(part, gm)
         copies = {n.name: maker(o) for n, o in zip(calls_of(module), part.nodes, strict=True)}
@@ -139,9 +140,9 @@ class TeamCompiler(Compiler):
         kept: list[Any] = []
         run = compiler.compile(low, phase, static, lambda *made: kept.append(made))
         origin = _origins(low, module, copies)
-        if placing.report.fallbacks:
+        if left := [p for p in placing.report.placements if not placing.report.is_requested(p)]:
             self._check_failures(placing.report)
-            return refuse({origin.get(p.node, ""): str(p.reason) for p in placing.report.fallbacks})
+            return refuse({origin.get(p.node, ""): str(p.reason) for p in left})
         artifact = self.team.artifact(member, *kept[-1]) if member.implementation.restore is not None else None
         choice = attempt.choice
         assert isinstance(choice, MemberChoice)

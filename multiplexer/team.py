@@ -18,7 +18,7 @@ from torchmux.backends.common.cache.keys import describe
 from torchmux.backends.common.cache.listing import Unknown
 from torchmux.backends.common.pipeline import lines, lower
 from torchmux.backends.common.pipeline.assemble import assemble
-from torchmux.backends.common.pipeline.implementation import Implementation, Told, as_backend
+from torchmux.backends.common.pipeline.implementation import Implementation, Several, Told, as_backend
 from torchmux.backends.common.pipeline.partition import Partition, takes_element
 from torchmux.backends.common.pipeline.parts import Run, calls_of, is_glue
 from torchmux.backends.common.pipeline.placing import failure
@@ -125,10 +125,10 @@ class Team:
         first = [i for i, member in enumerate(self.members) if member.name == pin]
         return first + [i for i in range(self.open) if i not in first]
 
-    def implementation(self, compiler: Any) -> Implementation:
+    def implementation(self, compiler: Any) -> Several:
         """The team as the pipeline sees it; ``compiler`` makes what compiles its graphs."""
         can_restore = any(member.implementation.restore is not None for member in self.members)
-        return Implementation(
+        return Several(
             supports=lambda node: True,
             compile=_not_asked,
             rewrite=self._rewrite,

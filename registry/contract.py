@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
 
 
+PIN = "torchmux_pin"
+"""The entry of a captured node's ``meta`` that holds the name of the backend that the program wants for it, if any."""
+
+
+def pins_of(gm: GraphModule) -> set[str]:
+    """The backends that nodes of a captured graph are pinned to."""
+    return {node.meta[PIN] for node in gm.graph.nodes if PIN in node.meta}
+
+
 @dataclass(frozen=True)
 class CompileRequest:
     """Everything besides the graph that a backend may want to know."""

@@ -14,6 +14,7 @@ from torchmux.wording import kind, require, shown
 from . import standing
 from .availability import availability
 from .catalog import CATALOG
+from .contract import pins_of
 from .discovery import REPAIR
 from .errors import (
     BackendUnavailable,
@@ -29,7 +30,6 @@ from .info import retirement, rows
 from .loading import import_attribute, import_path, load_implementation
 from .names import did_you_mean, listed
 from .options import TORCH_MODES, FreeOptions, TorchOptions, build_options, fresh_copy
-from .pins import pins_of
 from .plain import compile_plain, left_to_torch
 from .report import Strict, check_strict_value
 from .spec import Backend, BackendSpec, CompiledGraph, CompileRequest, Tombstone
@@ -204,8 +204,8 @@ def known_spec(backend: Any) -> BackendSpec:
     if is_implementation(backend):
         return describe(backend)
     raise InvalidSpec(
-        f"backend must be a name, a BackendSpec, a function (gm, example_inputs, **options), a list of these or None, not "
-        f"{kind(backend)}."
+        "backend must be a name, a BackendSpec, a function (gm, example_inputs, **options), a list of these or None, "
+        f"not {kind(backend)}."
     )
 
 

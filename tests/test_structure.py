@@ -49,6 +49,7 @@ LAYERS = (
     (
         "breaks",
         "logs",
+        "regions",
         "unwrap",
         "bytecode",
         "polyfills",

@@ -31,7 +31,13 @@ class Implementation:
     decompositions: Callable[[], Table]
     keep_whole: Callable[[], frozenset[Any]]
     restore: Callable[[str, Mapping[str, torch.Tensor]], CompiledPart | None] | None  # None: nothing can be restored
-    compiler: Callable[..., Any] | None = None  # compiles ATen graphs instead of ``parts.Compiler``
+
+
+@dataclass(frozen=True)
+class Several(Implementation):
+    """Several implementations as one; ``compiler`` stands for ``parts.Compiler``."""
+
+    compiler: Callable[..., Any]
 
 
 def as_backend(found: Any, spec: BackendSpec) -> Implementation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from torchmux.registry.pins import PIN
+from torchmux.registry.contract import PIN
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx import Graph, GraphModule, Interpreter, Node
+from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from torchmux import torch_internals as internals
@@ -169,5 +169,3 @@ def _form(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return str(value)
     return value.dtype, str(value.device), tuple(map(str, value.shape)), tuple(map(str, value.stride()))
-
-

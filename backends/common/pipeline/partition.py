@@ -1,9 +1,9 @@
 """Splits a graph into parts that a backend, or one of several, compiles, in linear time.
 
-Every node has a *taker*: 0 is torch, which runs nodes one by one, and the others compile.  Every node gets a *level*: the
-largest number of steps from a higher taker to a lower one on a path to it.  All nodes of one taker and one level form
-one part.  A path from such a part through another taker's nodes and back would go down at least once, which would raise
-the level.  Collapsing a part therefore creates no cycle, and running level by level, the takers of each in order,
+Every node has a *taker*: 0 is torch, which runs nodes one by one, and the others compile.  Every node gets a *level*:
+the largest number of steps from a higher taker to a lower one on a path to it.  All nodes of one taker and one level
+form one part.  A path from such a part through another taker's nodes and back would go down at least once, which would
+raise the level.  Collapsing a part therefore creates no cycle, and running level by level, the takers of each in order,
 respects every dependency.  For a single backend no split has fewer parts, because the longest alternation of supported
 and unsupported nodes needs that many.
 
@@ -94,7 +94,7 @@ def _takers(nodes: Iterable[Node], taker: Callable[[Node], int]) -> dict[Node, i
     for node in nodes:
         source = takes_element(node)
         made_here = source is not None and source.op.startswith("call_")
-        found = takers.get(source, 0) if made_here else int(taker(node))  # type: ignore[arg-type]
+        found = takers.get(source, 0) if made_here else int(taker(node))
         if found:
             takers[node] = found
     return takers

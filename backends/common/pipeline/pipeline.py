@@ -27,7 +27,7 @@ from ..cache.cache import ArtifactCache, default_cache
 from . import aliasing, aot, lines
 from .assemble import assemble
 from .derivatives import eager_with_tangents
-from .implementation import Implementation, Told, as_backend
+from .implementation import Implementation, Several, Told, as_backend
 from .partition import Partition
 from .parts import Compiler, Keep, Run
 from .placing import Placing, compiler_error, failure, operators_of
@@ -113,7 +113,8 @@ class _Work:
     @functools.cached_property
     def compiler(self) -> Compiler:
         operators = len(operators_of(self.gm.graph.nodes))
-        return (self.implementation.compiler or Compiler)(self.implementation, self.request, self.placing, operators)
+        compiler = self.implementation.compiler if isinstance(self.implementation, Several) else Compiler
+        return compiler(self.implementation, self.request, self.placing, operators)
 
     # --- the captured graph itself --------------------------------------------------------------------------------
 
