@@ -12,10 +12,8 @@ import torchmux
 
 AVAILABLE = set(torchmux.list_backends())
 CHAINS = [
-    pytest.param(
-        chain.split(), marks=pytest.mark.skipif(not AVAILABLE.issuperset(chain.split()), reason="not installed")
-    )
-    for chain in ("openvino native", "onnxrt native", "onnxrt tvm", "native openvino", "openvino eager")
+    pytest.param(chain, marks=pytest.mark.skipif(not AVAILABLE.issuperset(chain), reason="not installed"))
+    for chain in map(str.split, ("openvino native", "onnxrt native", "onnxrt tvm", "native openvino", "openvino eager"))
 ]
 
 

@@ -58,9 +58,19 @@ def recipe_key(gm: GraphModule, example_inputs: Sequence[Any], request: CompileR
 
 
 def _key(gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> str:
-    text: list[str] = [sources_digest(Path(__file__).parents[2]), _settings(), repr(sorted(logs.enabled()))]
+    text: list[str] = [sources_digest(Path(__file__).parents[2]), settings(), repr(sorted(logs.enabled()))]
     asked = (request.backend, request.fingerprint, request.options, request.mode, request.strict, request.static_inputs)
     text.append(repr(asked))
+    return text_key("recipe", *text, *described_graph(gm, example_inputs))
+
+
+def described_graph(gm: GraphModule, example_inputs: Sequence[Any]) -> list[str]:
+    """A captured graph with all arguments and what is known of its inputs, as texts that differ for different ones.
+
+    Raises:
+        Unknown: it cannot be described exactly.
+    """
+    text: list[str] = []
     number: dict[Node, int] = {}
     fakes = []
     for node in gm.graph.nodes:
@@ -76,7 +86,7 @@ def _key(gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest
         else:
             raise Unknown(f"a node of kind {node.op}")
     text.append(repr(aliasing.sharing(fakes)))
-    return text_key("recipe", *text)
+    return text
 
 
 @functools.cache
@@ -89,7 +99,7 @@ def sources_digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _settings() -> str:
+def settings() -> str:
     """The global settings of torch that decide what an operator consists of."""
     if internals.is_any_autocast_enabled():
         raise Unknown("autocast is active")
@@ -153,7 +163,7 @@ def _bytes(tensor: torch.Tensor) -> bytes:
     return data.view(torch.uint8).numpy().tobytes() if data.numel() else b""
 
 
-def _function(target: Any) -> str:
+def name_of_function(target: Any) -> str:
     """The name of a function or operator of torch's own, by which it is found again."""
     if isinstance(target, internals.OpOverload):
         return operator_of_torch(target)
@@ -164,14 +174,18 @@ def _function(target: Any) -> str:
     return f"{module}.{name}"
 
 
-def _method(name: str) -> str:
+def name_of_method(name: str) -> str:
     method = getattr(torch.Tensor, name, None)
     if (getattr(method, "__module__", None) or "torch").partition(".")[0] not in _OWN:
         raise Unknown(f"Tensor.{name} was replaced")
     return name
 
 
-_NAMERS: dict[str, Callable[[Any], str]] = {"call_function": _function, "call_method": _method, "output": str}
+_NAMERS: dict[str, Callable[[Any], str]] = {
+    "call_function": name_of_function,
+    "call_method": name_of_method,
+    "output": str,
+}
 
 
 def _told(value: Any, number: dict[Node, int]) -> str:
