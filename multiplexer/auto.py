@@ -91,17 +91,12 @@ class Chosen:
             placements=place_all(gm.graph, EAGER, None, "library", "torch"),
             notes=["auto has not decided yet; eager runs the graph meanwhile"],
         )
-        self._report = self._eager
+        self.report = self._eager  # of what runs now
 
     def __call__(self, *args: Any) -> Sequence[Any]:
         if self._pending:
             self._switch(args)
         return self._run(*args)
-
-    @property
-    def report(self) -> GraphReport:
-        """Of what runs now."""
-        return self._report
 
     @property
     def decision(self) -> Decision | None:
@@ -140,12 +135,11 @@ class Chosen:
                 log.warning("auto: %s", lost[-1])
                 continue
             compiled.report.notes += [*_told(decision, source), *lost]
-            self._run, self._report = compiled, compiled.report
+            self._run, self.report = compiled, compiled.report
             return
         if self._request.strict:
-            raise FallbackRefused(
-                f"strict={self._request.strict!r}, and auto has no candidate but eager: {'; '.join(_told(decision, source))}"
-            )
+            told = "; ".join(_told(decision, source))
+            raise FallbackRefused(f"strict={self._request.strict!r}, and auto has no candidate but eager: {told}")
         self._eager.notes[:] = [*_told(decision, source), *lost]
 
     def _compiled(self, backend: str, options: dict[str, Any], inputs: Sequence[Any]) -> CompiledGraph:

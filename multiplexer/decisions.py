@@ -29,7 +29,7 @@ class Row:
     candidate: str
     backend: str
     options: dict[str, Any]
-    verdict: str  # chosen, tie, slower, wrong, lost, partial, excluded
+    verdict: str  # chosen, tie, unsettled, slower, wrong, lost, partial, excluded
     reason: str = ""
     compile_seconds: float | None = None
     milliseconds: float | None = None
@@ -54,7 +54,7 @@ class Decision:
     @property
     def ranking(self) -> list[Row]:
         """The candidates that may run, best first."""
-        usable = [row for row in self.rows if row.verdict in ("chosen", "tie", "slower")]
+        usable = [row for row in self.rows if row.verdict in ("chosen", "tie", "unsettled", "slower")]
         return sorted(usable, key=lambda row: (row.verdict != "chosen", row.milliseconds or 0.0))
 
     def table(self) -> list[str]:

@@ -22,6 +22,9 @@ log = logging.getLogger("torchmux")
 TURN_S = 0.02
 """How long a turn of one candidate takes, about."""
 
+FOR_TIMES = 0.3
+"""The share of the budget that is kept for timing."""
+
 PAUSE_S = 0.05
 """Between turns: the threads of some runtimes spin for that long after a call."""
 
@@ -51,6 +54,7 @@ class Measurement:
         """Measure, and choose.  A candidate that is lost costs itself only."""
         began = time.monotonic()
         self.ends = began + self.budget
+        self.admission_ends = began + self.budget * (1 - FOR_TIMES)
         with scratch_folder() as folder, contextlib.ExitStack() as stack:
             self.folder = folder
             self.parcel.save(folder / "parcel")
@@ -64,7 +68,7 @@ class Measurement:
     def _admit(self, candidate: Candidate, number: int, stack: contextlib.ExitStack) -> None:
         """Start a candidate's process, have it compile and run, and have the referee judge what comes out."""
         row = self.rows[candidate.name]
-        if time.monotonic() > self.ends and candidate.backend != EAGER:
+        if time.monotonic() > self.admission_ends and candidate.backend != EAGER:
             row.verdict, row.reason = "lost", "the budget was spent before its turn"
             return
         process = stack.enter_context(Process(self.folder, f"worker{number}", self.memory))
@@ -87,7 +91,7 @@ class Measurement:
         if candidate.backend == EAGER:
             self.referee = process
             process.ask("reference", time.monotonic() + START_S + self.budget)
-        answer = process.ask("compile", max(self.ends, time.monotonic() + 1.0))
+        answer = process.ask("compile", max(self.admission_ends, time.monotonic() + 1.0))
         row = self.rows[candidate.name]
         row.compile_seconds, row.share = answer["seconds"], answer["share"]
         if not answer["share"] and candidate.backend != EAGER:
@@ -96,7 +100,7 @@ class Measurement:
 
     def _judge(self, process: Process, candidate: Candidate, number: int) -> None:
         results = self.folder / f"results{number}"
-        until = max(self.ends, time.monotonic() + 1.0)
+        until = max(self.admission_ends, time.monotonic() + 1.0)
         process.ask("results", until, to=str(results))
         verdict = self.referee.ask("judge", time.monotonic() + START_S, of=str(results))
         results.unlink()
@@ -137,10 +141,11 @@ class Measurement:
                 row.verdict = "slower"
         chosen, reason = self._choice(ranked)
         for name in ranked:
-            self.rows[name].verdict = "chosen" if name == chosen else "tie"
+            ties = self.times[name].median <= self.times[ranked[0]].median * (1 + TIE)
+            self.rows[name].verdict = "chosen" if name == chosen else "tie" if ties else "unsettled"
         for name in self.rows:
             row = self.rows[name]
-            if row.verdict == "slower" and ranked:
+            if row.verdict in ("slower", "unsettled"):
                 row.reason = f"{self.times[name].median / self.times[chosen].median:.2f} times the time of {chosen}"
         rows = sorted(self.rows.values(), key=_order)
         rows += [Row(name, name, {}, "excluded", why) for name, why in self.field.excluded.items()]

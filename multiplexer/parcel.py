@@ -120,7 +120,7 @@ def pack(
         elif node.op == "call_method":
             target = name_of_method(node.target)
         elif node.op == "get_attr":
-            held[target] = getattr(gm, target, None)  # type: ignore[assignment]
+            held[target] = getattr(gm, target, None)
             if not isinstance(held[target], torch.Tensor):
                 raise Unknown("it has graphs inside")
         elif node.op != "output":

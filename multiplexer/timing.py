@@ -17,7 +17,7 @@ ERROR = 0.05
 TIE = 0.02
 """Candidates that differ by less than this share of their time tie."""
 
-FEWEST, MOST = 5, 60
+FEWEST, MOST = 8, 60
 """Turns before a candidate may leave, and at most."""
 
 
@@ -49,7 +49,6 @@ def compare(measured: Mapping[str, Times], left: Sequence[str]) -> tuple[str, li
     slower, open_ = [], []
     # Each look at the data, and each candidate, takes its part of the error.
     looks = max(1, MOST - FEWEST) * max(1, len(left) - 1)
-    z = statistics.NormalDist().inv_cdf(1 - ERROR / looks)
     for name in left:
         if name == best:
             continue
@@ -58,11 +57,24 @@ def compare(measured: Mapping[str, Times], left: Sequence[str]) -> tuple[str, li
             open_.append(name)
             continue
         mean, error = statistics.fmean(ratios), statistics.stdev(ratios) / math.sqrt(len(ratios))
-        if mean - z * error > 0:
+        times = _student(1 - ERROR / looks, len(ratios) - 1)
+        if mean - times * error > 0:
             slower.append(name)
-        elif mean + z * error > math.log1p(TIE):
+        elif mean + times * error > math.log1p(TIE):
             open_.append(name)
     return best, slower, open_
+
+
+def _student(share: float, freedom: int) -> float:
+    """The quantile of Student's distribution, from that of the normal one; it is nearly exact from 7 degrees on."""
+    z = statistics.NormalDist().inv_cdf(share)
+    n = float(freedom)
+    return (
+        z
+        + (z**3 + z) / (4 * n)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * n**3)
+    )
 
 
 def race(

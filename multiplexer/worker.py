@@ -1,7 +1,7 @@
 """The process of one candidate: it compiles, runs and times one graph, and may die of it.
 
-``python -m torchmux.multiplexer.worker`` reads lines of JSON and answers each with one.  The worker of eager is also the
-referee: it judges what the others have computed, so that no backend shares a process with its judge.
+``python -m torchmux.multiplexer.worker`` reads lines of JSON and answers each with one.  The worker of eager is also
+the referee: it judges what the others have computed, so that no backend shares a process with its judge.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def decided(options, function=steps, x=None, **more):
     x = torch.randn(64) if x is None else x
     compiled = torchmux.compile(function, backend="auto", options={"wait": True, **options}, **more)
     torch.testing.assert_close(compiled(x), function(x))
-    (captured,) = [entry for entry in torchmux.report(compiled).graphs]
+    (captured,) = torchmux.report(compiled).graphs
     return compiled, captured.report
 
 
