@@ -114,10 +114,10 @@ class ResolvedBackend:
     def _compile(
         self, gm: Any, example_inputs: Sequence[Any], training: bool, static_inputs: tuple[int, ...]
     ) -> CompiledGraph:
-        if pins_of(gm) - {self.name}:
-            chain: ResolvedBackend = import_attribute(_WITH_PINS, self.spec)(self)
-            return chain.compile(gm, example_inputs, training=training, static_inputs=static_inputs)
         implementation = load_implementation(self.spec)
+        if pins_of(gm) - {self.name}:
+            chain: ResolvedBackend = import_path(_WITH_PINS)(self)
+            return chain.compile(gm, example_inputs, training=training, static_inputs=static_inputs)
         note = _unused_mode(self.spec, self.mode, implementation)
         request = self.request(
             mode=None if note else self.mode,

@@ -44,6 +44,7 @@ def decided(options, function=steps, x=None, **more):
     return compiled, captured.report
 
 
+@pytest.mark.slow
 def test_none_is_chosen_that_should_not_be(bad) -> None:
     names = bad(
         "good", "wrong", "wrong_elsewhere", "crashing", "crashing_later", "raising", "leaking", "printing", "changing",
@@ -58,7 +59,7 @@ def test_none_is_chosen_that_should_not_be(bad) -> None:
         r"wrong_elsewhere on inputs like those of the call",
         r"crashing its process died \(signal 11\)",
         r"crashing_later its process died \(signal 11\)",
-        r"raising .*ValueError: no such loop",
+        r"raising .*raised ValueError.*no such loop",
         r"leaking it takes too much memory",
         r"printing it prints: I am the fastest",
         r"changing it changes torch's default dtype",

@@ -142,6 +142,11 @@ class Told:
         return getattr(self.run, "notes", ())
 
     @property
+    def report(self) -> GraphReport | None:
+        found = getattr(self.run, "report", None)
+        return found if isinstance(found, GraphReport) else None
+
+    @property
     def output_code(self) -> list[str]:
         return output_code_of(self.run)
 
