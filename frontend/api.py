@@ -13,12 +13,12 @@ from torchmux.registry.names import class_with_article, listed
 from torchmux.registry.report import Strict
 from torchmux.wording import kind, require, shown
 
+from .callee import with_frame
 from .capture.backend_call import compile_graph_with
 from .compiled import call, compiled_function, compiled_module
 from .default_backend import DefaultBackend
 from .explain import Explainer, Explanation, Report, explanation_of, report_of
 from .hook.frames import open_session
-from .hook.library import ask_for
 from .hook.session import Record, Session, reset as forget_everything, session_for
 from .marks import function_marks  # noqa: F401 - the markers' handlers enter the tables
 from .marks.placement import Placement
@@ -102,7 +102,6 @@ def compile(
             placement=placed,
         ),
     )
-    ask_for(model)
     arguments = {
         "backend": _chosen(backend), "fullgraph": fullgraph, "dynamic": dynamic, "mode": mode, "options": options,
         "strict": strict, "placement": placement,
@@ -189,7 +188,7 @@ def explain(fn: Any, *inputs: Never, backend: Any = "eager", dynamic: bool | Non
     if inputs:
         raise TypeError("explain() takes only the function. Its result takes the inputs: explain(f)(x).")
     resolved = resolve(backend, dynamic=dynamic)
-    original = original_of(fn)
+    original = with_frame(original_of(fn))
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         session = open_session(

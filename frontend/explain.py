@@ -153,11 +153,12 @@ class Report:
 
     @property
     def share(self) -> float:
-        """The share of operators that all calls together left to the backend, from 0 to 1; nan if it was never called.
+        """The share of operators that all calls together left to the backend, from 0 to 1.
 
-        Calls that ran in eager count, with as many operators as compiled calls of the same function have.
+        Calls that ran in eager count, with as many operators as compiled calls of the same function have.  It is nan
+        where there is nothing to take a share of: nothing was called, or graph breaks left nothing that was counted.
         """
-        if not self.runs and not self.graphs:
+        if not self.kinds and (not self.runs or self.breaks):
             return math.nan
         return 1.0 - self.shares.get("torch", 0.0)
 

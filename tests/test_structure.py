@@ -29,6 +29,8 @@ SHARED = {
     "torchmux.config",
     "torchmux.logs",
     "torchmux.quoting",
+    "torchmux.scratch",
+    "torchmux.inductor_folder",
     "torchmux.stages",
     "torchmux.version",
     "torchmux.torch_internals",
@@ -64,7 +66,7 @@ LAYERS = (
     ("trace",),
     ("capture", "hook.eager_policy"),
     ("hook",),
-    ("api", "compiled", "explain", "export"),
+    ("api", "callee", "compiled", "explain", "export"),
 )
 
 

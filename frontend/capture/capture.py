@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from torchmux.config import config
+from torchmux.inductor_folder import choose_inductor_folder
 from torchmux.stages import collecting
 from torchmux.torch_internals.tracer_stand_in import tracer_stand_in
 
@@ -74,6 +75,7 @@ def capture(
         finally:
             tr.let_go()
 
+    choose_inductor_folder()
     with collecting(seconds, "capture"), tracer_stand_in():
         captured = attempts.run(state.assumptions, attempt, logs.place(frame.f_code), state.remember)
     captured.capture_seconds = seconds["capture"]
@@ -119,7 +121,7 @@ def _stop_before(tr: Trace, broke: GraphBreak, fullgraph: bool) -> Stop:
     """
     broke.is_error = fullgraph or tr.breaks_are_errors
     if tr.put_off and not broke.is_error:
-        raise ClassNeeded("the graph breaks after a class statement that was put off") from broke
+        raise ClassNeeded("the graph breaks after a postponed class statement") from broke
     if tr.texts and not (broke.is_error or broke.whole_frame):
         raise NothingExpected("the graph breaks after a text that only an assumed branch reads") from broke
     known = tr.assumptions.stop

@@ -73,7 +73,7 @@ def _up_to_break(
 ) -> tuple[Captured, Callable, list[tuple[str, str]], list[bool], list[str]]:
     """The capture of what comes before the break: its function, its arguments, and the stack and locals it leaves."""
     root, index = tr.root, tr.break_index
-    out = Output(tr)
+    out = Output(tr, resumes=True)
     if tr.expectations:
         out.check = Check(tr, out, state, ends=False)
     stack = [value is NULL for value in root.stack]

@@ -1,4 +1,4 @@
-"""Calls of functions under a compiled callable: which ran compiled code, and which ran in eager, and why."""
+"""Calls of functions under a compiled callable: which ran compiled code, which ran in eager, and why."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ REST = "the rest of it after a graph break, which cannot be resumed"
 class Frame(NamedTuple):
     """A function of the program, or the rest of one after graph breaks.
 
-    It is told by names and numbers: what keeps a report must not keep code.  ``resumed`` are the raw instructions at
-    which it goes on, one for each break; the function itself has none.
+    Names and numbers identify it, so that a report keeps no code object alive.  ``resumed`` has the raw instruction at
+    which execution resumes after each break; it is empty for the function itself.
     """
 
     function: str
@@ -28,7 +28,7 @@ class Frame(NamedTuple):
 
 
 def frame_of(code: types.CodeType) -> Frame:
-    """What a code object stands for, which may be a resume function."""
+    """The frame of a code object, which may be that of a resume function."""
     resumed: list[int] = []
     while (origin := resume_origin(code)) is not None:
         code, index = origin
@@ -38,7 +38,7 @@ def frame_of(code: types.CodeType) -> Frame:
 
 @dataclass
 class EagerCalls:
-    """Calls of a frame that ran in eager for one reason; ``operators`` of each, where a trace has counted them."""
+    """Calls of a frame that ran in eager for one reason; ``operators`` is the count per call, if a trace has it."""
 
     calls: int = 0
     operators: int | None = None

@@ -135,7 +135,7 @@ class Session:
 
     def with_backend(self, backend: Any) -> Session:
         """The session that takes this one's place while ``set_stance`` forces a backend."""
-        resolved = resolve(backend, dynamic=self.dynamic)
+        resolved = resolve(backend, dynamic=self.dynamic, strict=self.strict)
         with shared.lock:
             if resolved.key not in self._forced:
                 self._forced[resolved.key] = Session(
@@ -145,6 +145,8 @@ class Session:
                     dynamic=self.dynamic,
                     guard_filter=self.guard_filter,
                     placement=self.placement,
+                    strict=self.strict,
+                    asked=self.asked,
                 )
             return self._forced[resolved.key]
 

@@ -16,6 +16,7 @@ from torchmux import torch_internals as ti
 
 from .. import breaks
 from ..breaks import GraphBreak
+from ..guards.sources import Attr, Const
 from ..values.base import MISSING, Raised, Value
 from ..values.constants import ConstValue, SymValue, operand, sym_result
 from ..values.containers.deques import DequeValue
@@ -26,6 +27,7 @@ from ..values.containers.sets import SetValue
 from ..values.exceptions import ExceptionValue
 from ..values.instance_dict import InstanceDictValue
 from ..values.objects import ObjectValue
+from ..values.scalars import ReadNumber
 from ..values.tensors import TensorValue
 from ..values.texts import DataText
 from .operator_table import BINARY, COMPARE, INPLACE, UNARY
@@ -62,6 +64,8 @@ class Operators(Tracer):
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
             if not isinstance(left, ObjectValue) and not isinstance(right, ObjectValue):
                 return self.emit("call_function", function, [operand(left), operand(right)], {})
+        if isinstance(left, ReadNumber) or isinstance(right, ReadNumber):
+            return self.emit("call_function", function, [left, right], {})
         if isinstance(left, SymValue) or isinstance(right, SymValue):
             found = self._symbolic(function, left, right)
             if found is not None:
@@ -73,9 +77,16 @@ class Operators(Tracer):
 
     def _fold_binary(self, function: Callable, symbol: str, left: Value, right: Value) -> Value:
         a, b = left.const(self), right.const(self)
+        self._guard_member(a)
+        self._guard_member(b)
         if symbol in ("**", "<<") and isinstance(a, int) and isinstance(b, int) and abs(b) > 10_000:
             raise GraphBreak(breaks.OPERATION, f"{a} {symbol} {b} is too large to compute during compilation")
         return self.fold(function, [a, b], {})
+
+    def _guard_member(self, operand: Any) -> None:
+        """A member of an enumeration of the program's takes part in arithmetic with its value."""
+        if isinstance(operand, enum.Enum) and not self.is_settled_class(type(operand)):
+            self.guards.equals(Attr(Const(operand, str(operand)), "_value_"), operand._value_)
 
     def _symbolic(self, function: Callable, left: Value, right: Value) -> Value | None:
         if not all(
@@ -222,7 +233,7 @@ class Operators(Tracer):
 
     def unary(self, symbol: str, value: Value) -> Value:
         function, name = UNARY[symbol]
-        if isinstance(value, TensorValue):
+        if isinstance(value, (TensorValue, ReadNumber)):
             return self.emit("call_function", function, [value], {})
         if isinstance(value, SymValue) and (symbol == "~" or value.pytype() is bool):
             return self.fold(function, [value.const(self)], {})  # symbolic integers have no bits
@@ -245,6 +256,9 @@ class Operators(Tracer):
 
     def compare(self, symbol: str, left: Value, right: Value) -> Value:
         function, name, reflected = COMPARE[symbol]
+        for value in (left, right):
+            if isinstance(value, ReadNumber):
+                raise GraphBreak(breaks.DATA_DEPENDENT_BRANCH, f"a comparison of {value.describe()}")
         objects = isinstance(left, ObjectValue) or isinstance(right, ObjectValue)
         if not objects and (isinstance(left, TensorValue) or isinstance(right, TensorValue)):
             other = right if isinstance(left, TensorValue) else left
@@ -404,10 +418,15 @@ class Operators(Tracer):
                 self.guard_bases(own)
                 found = cls in own.__mro__
             else:
+                asks = self.static_lookup(type(cls), "__subclasscheck__")
+                self.guard_lookup(type(cls), "__subclasscheck__", asks)
+                if isinstance(asks, types.FunctionType) and not self.is_settled_function(asks):
+                    # isinstance() may have kept an answer that issubclass() would not give any more
+                    raise GraphBreak(breaks.OPERATION, f"isinstance(..., {cls.__qualname__})")
                 found = self.is_subclass(own, cls)
         except TypeError as error:
             raise Raised(self.exception(error)) from None
-        if not found and isinstance(value, ObjectValue):
+        if isinstance(value, ObjectValue) and (not found or type(cls) is not type):
             value.refuse_other_class(self)
         return found
 

@@ -147,7 +147,7 @@ class Reader(Tracer):
             return wrap_module(self, obj, source)
         if cls is list:
             return wrap_list(self, obj, source)
-        if cls is tuple or cls is torch.Size or (isinstance(obj, tuple) and self._is_plain_namedtuple(cls)):
+        if cls is tuple or cls is torch.Size or (isinstance(obj, tuple) and self.is_plain_namedtuple(cls)):
             return wrap_tuple(self, obj, source)
         if cls in _MAPPINGS:
             return wrap_dict(self, obj, source)
@@ -158,7 +158,7 @@ class Reader(Tracer):
             return ConstValue(obj, source)
         return self._wrap_rare(obj, cls, source)
 
-    def _is_plain_namedtuple(self, cls: type) -> bool:
+    def is_plain_namedtuple(self, cls: type) -> bool:
         """Whether a class is that of a named tuple, which does as tuples do."""
         if not hasattr(cls, "_fields"):
             return False

@@ -51,7 +51,7 @@ from .recorder import GraphRecorder
 from .tracer import ActiveFrame, Meaning
 
 _POLYFILL_GLOBALS = {id(module.__dict__) for module in polyfills.MODULES}
-_POLYFILL_FILES = {module.__file__ for module in polyfills.MODULES}
+_POLYFILL_FILES = {breaks.NO_LINE, *(module.__file__ for module in polyfills.MODULES)}
 _MAX_UNROLLED = 100_000
 
 
@@ -299,7 +299,7 @@ class Trace(GraphRecorder, Reader, Operators):
         locals_ = bind(self, function, args, kwargs)
         frame = Frame(self, code, function.globals, locals_, function.closure, parent=self.frame)
         if flags & inspect.CO_GENERATOR:
-            return GeneratorValue(frame)
+            return GeneratorValue(frame, (function, args, kwargs))
         return frame.run()
 
     def meaning_of(self, obj: Any) -> Meaning | None:

@@ -125,6 +125,7 @@ class Recording(Protocol):
     real_inputs: dict[Node, Any]  # the tensors and numbers of this call
     static_inputs: set[Node]  # parameters and buffers
     op_count: int
+    reads_numbers: bool  # from tensors, see ``values.scalars.ReadNumber``
     fake_mode: Any
     grad_enabled: Any  # a bool, or ``contexts.UNKNOWN_GRAD``
     initial_grad: bool
@@ -226,6 +227,9 @@ class Reading(Protocol):
 
     def is_fixed_key(self, key: Any) -> bool:
         """Whether a key is a constant, or a tuple of constants."""
+
+    def is_plain_namedtuple(self, cls: type) -> bool:
+        """Whether a class is that of a named tuple, which does as tuples do; guarded."""
 
     def wrap_storage(self, obj: Any, source: Source | None) -> Value | None:
         """The builtin contents of an object whose class derives from a builtin class."""
@@ -424,6 +428,7 @@ class FrameWriter(Protocol):
     late: list[str]  # those behind the side effects
     direct: set[Value]  # on the stack and nowhere else
     unseen: set[Value]  # iterators of ours that the program cannot look at
+    resumes: bool  # whether the rest of the frame runs afterwards
 
     def value(self, value: Value) -> str:
         """The expression that is this value behind the graph; one object stays one object."""

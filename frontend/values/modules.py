@@ -147,7 +147,12 @@ class NNModuleValue(ObjectValue):
         of_fx = isinstance(self.obj, torch.fx.GraphModule) and ti.calls_forward_alone(self.obj)
         if raw_call is not _WRAPPED_CALL_IMPL and not of_fx:
             return bind_class_attribute(tr, self, self.cls, "__call__", raw_call).call(tr, args, kwargs)
+        impl = tr.static_lookup(self.cls, "_call_impl")
+        tr.guard_lookup(self.cls, "_call_impl", impl)
+        tr.guard_class_attribute(nn_module.Module, "_call_impl", nn_module.Module._call_impl)
         own = self.obj.__dict__
+        if impl is not _CALL_IMPL and not of_fx:
+            return bind_class_attribute(tr, self, self.cls, "_call_impl", impl).call(tr, args, kwargs)
         if isinstance(self.obj, LazyModuleMixin) and "_initialize_hook" in own:
             self._initialize_lazy(tr, args, kwargs)
         if own.get("_compiled_call_impl") is not None:

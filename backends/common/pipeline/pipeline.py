@@ -190,7 +190,7 @@ class _Work:
         return self._follow_recipe(cache, key) or self._trace(functools.partial(self._keep_recipe, cache, key))
 
     def _follow_recipe(self, cache: ArtifactCache, key: str) -> Run | None:
-        """The code that an earlier process made of this very graph, if all of it is still there."""
+        """The code that an earlier process compiled for the same graph, if all of it is still in the cache."""
         content = cache.load(key)
         if content is None or self.implementation.restore is None:
             return None
@@ -199,7 +199,7 @@ class _Work:
                 found = recipes.follow(content, self.gm, self.implementation.restore, self.placing.report)
         except TorchmuxError:
             raise
-        except Exception as error:  # a file may hold anything
+        except Exception as error:  # the content may be anything
             recipes.log.warning("the recipe %s cannot be followed and will be rebuilt: %s", key, error)
             cache.drop(key)
             return None
