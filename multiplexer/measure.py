@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from torchmux.backends.common.cache.scratch import scratch_folder
+from torchmux.scratch import scratch_folder
 
 from .candidates import EAGER, Candidate, Field
 from .decisions import Decision, Row, machine
