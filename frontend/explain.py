@@ -201,6 +201,9 @@ def _about(entry: GraphEntry) -> list[str]:
     ]
     if called := libraries_in_words(report.library_calls):
         lines.append(f"    library kernels: {called}")
+    if report.members and report.placements:
+        lines.append("    " + ", ".join(f"{share:.1%} on {name}" for name, share in report.shares.items()))
+    lines.extend(f"    crossing: {crossing}" for crossing in report.crossings)
     lines.extend(f"    note: {note}" for note in report.notes)
     for fallback in report.fallbacks:
         where = f" at {fallback.where}" if fallback.where else ""

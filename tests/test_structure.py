@@ -40,7 +40,8 @@ MAY_IMPORT = {
     "torchmux.registry": SHARED,
     "torchmux.frontend": SHARED | {"torchmux.registry"},
     "torchmux.backends": SHARED | {"torchmux.registry"},
-    "torchmux.multiplexer": SHARED | {"torchmux.registry"},
+    # It works on backends through the registry, and with what they share.
+    "torchmux.multiplexer": SHARED | {"torchmux.registry", "torchmux.backends.common", "torchmux.conformance.judging"},
 }
 
 # The frontend's layers, lowest first: a module imports its own layer and those below it.  A folder stands for all its
@@ -49,6 +50,7 @@ LAYERS = (
     (
         "breaks",
         "logs",
+        "regions",
         "unwrap",
         "bytecode",
         "polyfills",

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchmux import torch_internals as ti
+from torchmux.registry.errors import TorchmuxError
 
 from .. import breaks
 from ..breaks import GraphBreak
 from ..guards.kinds.functions import AutocastDtypeIs, Returns
 from ..guards.sources import Const
+from ..regions import use_backend
 from ..values.base import Raised, Value
 from ..values.constants import ConstValue, SymValue
 from ..values.containers.sequences import TupleValue
-from ..values.contexts import GRAD_CLASSES, UNKNOWN_GRAD, AutocastValue, GradModeValue, NullContextValue
+from ..values.contexts import GRAD_CLASSES, UNKNOWN_GRAD, AutocastValue, GradModeValue, NullContextValue, RegionValue
 from ..values.scalars import in_optimizer
 from ..values.tensors import TensorValue
 from .table import constructs, handles
@@ -255,6 +257,16 @@ def _guard_autocast_dtype(tr: Tracer, device: str, dtype: torch.dtype) -> None:
 def nullcontext(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     result = (args or list(kwargs.values()) or [NONE])[0]
     return NullContextValue(cls, result, [result])
+
+
+@constructs(use_backend)
+def region(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    try:
+        return RegionValue(
+            use_backend(*(a.const(tr) for a in args), **{k: v.const(tr) for k, v in kwargs.items()}).name
+        )
+    except (TorchmuxError, TypeError) as error:
+        raise Raised(tr.exception(error)) from None
 
 
 @constructs(torch.autograd.profiler.record_function)

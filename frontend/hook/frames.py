@@ -116,6 +116,7 @@ def _captured(session: Session, state: CodeState, frame: Any, record: Any, compi
                 automatic=config.automatic_dynamic_shapes and config.assume_static_by_default,
                 fullgraph=session.fullgraph,
                 guard_filter=session.guard_filter,
+                placement=session.placement(),
                 asked_for=session.fullgraph or library.is_root(),
             )
     except LeftToEager as little:

@@ -12,6 +12,7 @@ import torch.fx
 from torch.fx.node import map_arg
 
 from torchmux import torch_internals as ti
+from torchmux.registry.contract import PIN
 from torchmux.torch_internals.symbolic_tensors import SymbolicTensors
 
 from .. import breaks
@@ -53,6 +54,7 @@ class GraphRecorder(SymbolicNumbers):
         self.begin_grad = self.graph_grad = self.initial_grad  # of the graph: where it begins, where it has come to
         self.switches_grad = False
         self.switched_on: Any = None  # where gradients were first switched on in a graph that began without them
+        self.pins: list[str] = []  # the backends of the regions that the trace is in, outermost first
         self.op_count = 0
         self.reads_numbers = False
         self._is_empty = True  # no node yet but inputs
@@ -183,6 +185,8 @@ class GraphRecorder(SymbolicNumbers):
             self._is_empty = False
         node = self.graph.create_node(kind, target, args, kwargs)
         node.meta["source_line"], node.meta[USER_STACK] = self.user_place()
+        if self.pins:
+            node.meta[PIN] = self.pins[-1]
         return node
 
     @contextlib.contextmanager

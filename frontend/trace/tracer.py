@@ -9,7 +9,7 @@ implements it and that sees the others through this file.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -347,6 +347,8 @@ class Running(Protocol):
     effects: Effects
     unfinished: dict[Value, None]  # generators that are suspended where they have to clean up
     active_contexts: list[Any]  # ``contexts.ContextValue``, outermost first
+    pins: list[str]  # the backends of the regions that the trace is in, outermost first
+    placement: Mapping[int, str]  # the backends that modules are pinned to, by id
     swapped: set[Value]  # tables of modules that functional_call has filled with other tensors
     switches: GlobalSwitches
     breaks_are_errors: bool

@@ -132,6 +132,16 @@ class NNModuleValue(ObjectValue):
         self.set_plain(tr, name, value)
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        pin = tr.placement.get(id(self.obj))
+        if pin is None:
+            return self._call(tr, args, kwargs)
+        tr.pins.append(pin)
+        try:
+            return self._call(tr, args, kwargs)
+        finally:
+            tr.pins.pop()
+
+    def _call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         raw_call = tr.static_lookup(self.cls, "__call__")
         tr.guard_class_attribute(self.cls, "__call__", raw_call)
         of_fx = isinstance(self.obj, torch.fx.GraphModule) and ti.calls_forward_alone(self.obj)

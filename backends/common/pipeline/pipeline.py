@@ -27,7 +27,7 @@ from ..cache.cache import ArtifactCache, default_cache
 from . import aliasing, aot, lines, region_casts
 from .assemble import assemble
 from .derivatives import eager_with_tangents
-from .implementation import Implementation, Told, as_backend
+from .implementation import Implementation, Several, Told, as_backend
 from .partition import Partition
 from .parts import Compiler, Keep, Run
 from .placing import Placing, compiler_error, failure, operators_of
@@ -80,8 +80,11 @@ def compile_graph(
             run = work.compile_captured()
         else:
             run = work.compile_in_region()
-    work.placing.tell()
     work.example_inputs = []  # what compiles a backward pass later must not keep the first batch alive
+    if spec.graph == "torch" and Told(run).report is not None:
+        told: Any = run  # its own report knows better what ran where
+        return told
+    work.placing.tell()
     return Compiled(run, report)
 
 
@@ -114,7 +117,8 @@ class _Work:
     @functools.cached_property
     def compiler(self) -> Compiler:
         operators = len(operators_of(self.gm.graph.nodes))
-        return Compiler(self.implementation, self.request, self.placing, operators)
+        compiler = self.implementation.compiler if isinstance(self.implementation, Several) else Compiler
+        return compiler(self.implementation, self.request, self.placing, operators)
 
     # --- the captured graph itself --------------------------------------------------------------------------------
 
