@@ -13,6 +13,7 @@ import torch
 
 from torchmux import torch_internals as ti
 
+from .callee import with_frame
 from .capture.tracebacks import tidy
 from .hook.calls import FORCED, Frame, frame_of
 from .hook.session import Record, Session
@@ -85,10 +86,10 @@ def _raise_pending(record: Record) -> None:
 
 
 class CompiledFunction(functools.partial):
-    """What ``compile()`` returns for a function: calls it, is a method in a class, and can be pickled.
+    """The result of ``compile()`` for a function: callable, a method when it is in a class, and picklable.
 
-    A pickled one is the function and the arguments of ``compile()``, which compiles it again where it is loaded.  It
-    derives from ``partial`` because no class written in Python is called as fast.
+    Pickling stores the function and the arguments of ``compile()``; unpickling compiles it again.  The class derives
+    from ``partial`` because calls of a class written in Python are slower.
     """
 
     _torchmux_arguments: Mapping[str, Any]
@@ -103,7 +104,7 @@ class CompiledFunction(functools.partial):
         for part in name.split("."):
             found = getattr(found, part, None)
         if found is self:
-            return name  # a decorator has put it in the place of the function
+            return name  # a decorator replaced the function by this
         return _compiled_again, (original, dict(self._torchmux_arguments))
 
     def __copy__(self) -> CompiledFunction:
@@ -126,13 +127,13 @@ def compiled_function(fn: Callable, session: Session, arguments: Mapping[str, An
     """A function that runs captured code of ``fn``; ``arguments`` are those of ``compile()``."""
     owner = getattr(fn, "__self__", None)
     record = Record(owner if isinstance(owner, torch.nn.Module) else None)
-    callback, number, calls = session.callback, session.bucket, record.calls
+    callback, number, calls, called = session.callback, session.bucket, record.calls, with_frame(fn)
 
     @functools.wraps(fn)
     def compiled(*args: Any, **kwargs: Any) -> Any:
         if stance_state.current is not DEFAULT:
             try:
-                return call(session, record, fn, args, kwargs)
+                return call(session, record, called, args, kwargs)
             except BaseException as error:
                 tidy(error)
                 raise
@@ -142,7 +143,7 @@ def compiled_function(fn: Callable, session: Session, arguments: Mapping[str, An
             calls[0] += 1
             bucket = set_bucket(number)
             previous = set_eval_frame(callback)
-            return fn(*args, **kwargs)
+            return called(*args, **kwargs)
         except BaseException as error:
             record.must_raise = None
             tidy(error)
@@ -179,6 +180,7 @@ class CompiledModule(torch.nn.Module):
     """
 
     _torchmux_original: torch.nn.Module
+    _torchmux_called: Any
     _torchmux_record: Record
     _torchmux_session: Session
 
@@ -188,7 +190,7 @@ class CompiledModule(torch.nn.Module):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         cls = type(self)
         try:
-            return call(cls._torchmux_session, cls._torchmux_record, cls._torchmux_original, args, kwargs)
+            return call(cls._torchmux_session, cls._torchmux_record, cls._torchmux_called, args, kwargs)
         except BaseException as error:
             tidy(error)
             raise
@@ -218,6 +220,7 @@ def compiled_module(module: torch.nn.Module, session: Session) -> torch.nn.Modul
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,
         "_torchmux_original": module,
+        "_torchmux_called": staticmethod(with_frame(module)),
         "_torchmux_record": Record(module),
         "_torchmux_session": session,
     }

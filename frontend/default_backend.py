@@ -1,6 +1,6 @@
 """The backend of a ``compile()`` call that names none.
 
-It is chosen by device, which a function shows only when it is called.
+The device decides.  The device of a function is known only when the function is called.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class DefaultBackend:
 
     Args:
         settings: the other arguments of :func:`torchmux.registry.resolve`.
-        model: what is compiled; its parameters and buffers show a device.
+        model: what is compiled; its parameters and buffers determine the expected device.
 
     Raises:
-        TorchmuxError: as :func:`torchmux.registry.resolve`, for the device that is expected.
+        TorchmuxError: as :func:`torchmux.registry.resolve`, for the expected device.
     """
 
     def __init__(self, settings: Mapping[str, Any], model: Any) -> None:
@@ -40,7 +40,7 @@ class DefaultBackend:
 
     @property
     def key(self) -> Hashable:
-        """Equal for calls that choose alike."""
+        """Equal for calls that choose the same backend."""
         return ("default", self._expected.key)
 
     def for_inputs(self, inputs: Sequence[Any]) -> ResolvedBackend:
@@ -57,6 +57,6 @@ class DefaultBackend:
 
 
 def _device_of(values: Iterable[Any]) -> str | None:
-    """The kind of device of some tensors: an accelerator, if one is among them; None if there is no tensor."""
+    """The device type of some tensors: an accelerator if there is one, None if there is no tensor."""
     kinds = dict.fromkeys(value.device.type for value in values if isinstance(value, torch.Tensor))
     return next((kind for kind in kinds if kind not in ("cpu", "meta")), next(iter(kinds), None))

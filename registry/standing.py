@@ -1,6 +1,7 @@
-"""What the published conformance results say of a backend, and in which order backends are preferred.
+"""The published conformance results of a backend, and the order in which backends are preferred.
 
-The default backend is the first in this order that runs here and takes the device; ``list_backends()`` has it, too.
+The default backend is the first in this order that runs here and supports the device.  ``list_backends()`` has the same
+order.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _UNDECLARED = ("mismatch", "crash", "timeout", "xpass")
 
 @dataclass(frozen=True)
 class Standing:
-    """The outcome of a published run: how many cases ran, and how many of them failed without being declared."""
+    """The outcome of a published run: the number of cases, and of failures that the backend does not declare."""
 
     cases: int
     failures: int
@@ -40,7 +41,7 @@ def _published() -> tuple[dict[str, Any], ...]:
 
 
 def standing(backend: str, device: str = "cpu") -> Standing | None:
-    """What is published of a backend that comes with torchmux; None if nothing is, or not for this device."""
+    """The published results of a backend that comes with torchmux; None if there are none for this device."""
     for run in _published():
         if run["backend"] == backend and (device == "cpu" or run["environment"].get("gpu")):
             totals = run["totals"]
@@ -49,13 +50,13 @@ def standing(backend: str, device: str = "cpu") -> Standing | None:
 
 
 def preference(row: Any, device: str = "cpu") -> tuple[int, int, str]:
-    """A key that sorts backends, best first: those with undeclared failures in conformance last, then by priority."""
+    """A sort key, best backend first: undeclared conformance failures come last, then priority decides."""
     found = standing(row.name, device) if row.distribution == "torchmux" else None
     return (int(found is not None and found.failures > 0), -row.priority, row.name)
 
 
 def takes(row: Any, device: str) -> bool:
-    """Whether the description of a backend names a device."""
+    """Whether a backend supports a device, as its description says."""
     return ANY in row.devices or device in row.devices
 
 

@@ -1,9 +1,10 @@
-"""What all tests share: a cache of their own, a catalog that is put back, and other interpreters to run things in."""
+"""What all tests share: seeds, a cache of their own, a catalog that is put back, and other interpreters."""
 
 from __future__ import annotations
 
 import gc
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -86,7 +87,22 @@ def run_python(tmp_path: Path) -> RunPython:
     return run
 
 
+def _seed() -> None:
+    """The same random numbers in every run; a test that wants others draws from a generator of its own."""
+    import torch
+
+    random.seed(0)
+    torch.manual_seed(0)
+
+
+def pytest_make_collect_report(collector: pytest.Collector) -> None:
+    """Tensors that a test module draws when it is imported do not depend on which modules come before it."""
+    if isinstance(collector, pytest.Module):
+        _seed()
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    _seed()  # ahead of all fixtures
     if item.get_closest_marker("gpu"):
         import torch
 

@@ -29,6 +29,8 @@ SHARED = {
     "torchmux.config",
     "torchmux.logs",
     "torchmux.quoting",
+    "torchmux.scratch",
+    "torchmux.inductor_folder",
     "torchmux.stages",
     "torchmux.version",
     "torchmux.torch_internals",
@@ -38,7 +40,8 @@ MAY_IMPORT = {
     "torchmux.registry": SHARED,
     "torchmux.frontend": SHARED | {"torchmux.registry"},
     "torchmux.backends": SHARED | {"torchmux.registry"},
-    "torchmux.multiplexer": SHARED | {"torchmux.registry"},
+    # It works on backends through the registry, and with what they share.
+    "torchmux.multiplexer": SHARED | {"torchmux.registry", "torchmux.backends.common", "torchmux.conformance.judging"},
 }
 
 # The frontend's layers, lowest first: a module imports its own layer and those below it.  A folder stands for all its
@@ -47,6 +50,7 @@ LAYERS = (
     (
         "breaks",
         "logs",
+        "regions",
         "unwrap",
         "bytecode",
         "polyfills",
@@ -62,7 +66,7 @@ LAYERS = (
     ("trace",),
     ("capture", "hook.eager_policy"),
     ("hook",),
-    ("api", "compiled", "explain", "export"),
+    ("api", "callee", "compiled", "explain", "export"),
 )
 
 

@@ -4,7 +4,7 @@
 values: other threads see a ``patch`` in one thread while it lasts.  Each change is atomic.
 
 The environment sets the initial values: ``TORCHMUX_RECOMPILE_LIMIT=2``, ``TORCHMUX_SUPPRESS_ERRORS=1``.  Importing
-this touches no disk: the cache folder is determined when it is asked for.
+this module touches no disk: the cache folder is determined at its first use.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import atexit
 import contextlib
 import difflib
 import os
-import shutil
 import stat
 import tempfile
 import threading
@@ -23,6 +22,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from .scratch import scratch_folder
 from .wording import kind, require, shown
 
 
@@ -38,7 +38,7 @@ def _default_cache_dir() -> Path:
 
 
 def _cache_without_home() -> Path:
-    """A folder of this user among the temporary files; one that lasts as long as the process if that is not private."""
+    """A private folder among the temporary files; if its name is taken, one that is removed when the process ends."""
     own = os.geteuid()
     folder = Path(tempfile.gettempdir()) / f"torchmux-cache-{own}"
     with contextlib.suppress(OSError):
@@ -46,14 +46,15 @@ def _cache_without_home() -> Path:
         found = os.lstat(folder)
         if stat.S_ISDIR(found.st_mode) and found.st_uid == own and not stat.S_IMODE(found.st_mode) & 0o077:
             return folder
-    brief = Path(tempfile.mkdtemp(prefix="torchmux-cache-"))
-    atexit.register(shutil.rmtree, brief, ignore_errors=True)
+    with contextlib.ExitStack() as stack:
+        short_lived = stack.enter_context(scratch_folder())
+        atexit.register(stack.pop_all().close)
     warnings.warn(
-        f"There is no home folder, and {folder} is not a private folder of yours: compiled code is kept in {brief} "
-        "until the process ends. Set TORCHMUX_CACHE_DIR to keep it.",
+        f"There is no home folder, and {folder} is not a private folder of yours. Compiled code is kept in "
+        f"{short_lived} until the process ends. Set TORCHMUX_CACHE_DIR to keep it longer.",
         stacklevel=4,
     )
-    return brief
+    return short_lived
 
 
 @dataclass
@@ -115,7 +116,7 @@ class Config:
     """How many bytes the files in ``cache_dir`` may take together; the least recently used are removed first."""
 
     compiler_timeout_s: int = 300
-    """How many seconds the C++ compiler may take for each megabyte of source, begun ones included."""
+    """How many seconds the C++ compiler may take per megabyte of source, rounded up."""
 
     def __post_init__(self) -> None:
         for name in _NAMES:
@@ -130,7 +131,7 @@ class Config:
                 _check_variable(variable.removeprefix(_PREFIX).lower())
 
     def __getattr__(self, name: str) -> Any:
-        """The cache folder when it is asked for first; other settings are always there."""
+        """Determine the cache folder at its first use; all other settings are set from the start."""
         if name == "cache_dir":
             with _LOCK:
                 if name not in vars(self):

@@ -1,8 +1,8 @@
-"""The only way in which text of the user's program enters code, pages or scripts that torchmux writes.
+"""Quotes names of the user's program in the code, pages and scripts that torchmux writes; nothing else may insert them.
 
-Names of files, functions, modules and operators are the user's, and may hold anything: a line break ends a comment,
-``??/`` is a backslash to some C++ compilers, a backslash at the end of a line joins the next one to it, and U+2028 ends
-a line in JavaScript.
+Names of files, functions, modules and operators may contain anything.  A line break ends a comment, ``??/`` is a
+backslash to some C++ compilers, a backslash at the end of a line continues the line, and U+2028 ends a line in
+JavaScript.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 import keyword
 
 MOST = 300
-"""Characters of a name that are shown; what is longer loses its middle."""
+"""The most characters of a name that are shown; longer names lose their middle."""
 
-# These can end a comment or a docstring, or begin what does.  Pages escape HTML besides.
+# These can end a comment or a docstring.  Pages also escape HTML.
 _SPECIAL = frozenset('\\?*"')
 
 
 def quoted(text: object, most: int = MOST) -> str:
-    """``text`` as a part of one line, which any comment or docstring of generated code may hold.
+    """``text`` in a form that is safe inside one line of any comment or docstring.
 
-    Letters, digits and most punctuation stay as they are.  Everything else becomes ``\\x..``, ``\\u....`` or
-    ``\\U........``, so a backslash is always followed by one of these and never ends the text.
+    Letters, digits and most punctuation stay.  Everything else becomes ``\\x..``, ``\\u....`` or ``\\U........``, so
+    no backslash ends the text.
     """
     whole = str(text)
     if len(whole) > most:
@@ -37,5 +37,5 @@ def _escaped(character: str) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether ``text`` is a Python name, dots allowed: code may then contain it as it is."""
+    """Whether ``text`` is a Python name, possibly dotted, so that code may contain it unquoted."""
     return all(part.isidentifier() and not keyword.iskeyword(part) for part in text.split("."))

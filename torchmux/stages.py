@@ -1,8 +1,8 @@
-"""Where the seconds of a compilation go, by stage.
+"""How long each stage of a compilation takes.
 
-``with collecting(seconds, "aot"):`` opens a clock whose time goes to the stage ``aot``; ``with stage("compiler"):``
-inside of it stops that one while it lasts.  No second counts twice, so the stages add up to the whole.  Each thread has
-clocks of its own; without one, :func:`stage` does nothing.
+``with collecting(seconds, "aot"):`` starts a clock for the stage ``aot``.  ``with stage("compiler"):`` inside it counts
+the time of its block for the stage ``compiler`` instead.  No second counts twice, so the stages add up to the whole.
+Each thread has its own clock; without one, :func:`stage` does nothing.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ import time
 from collections.abc import Iterator
 
 STAGES = ("capture", "AOT", "lowering", "code", "compiler", "load")
-"""In the order in which a graph passes them.
+"""The stages, in the order in which a graph passes through them.
 
 * ``capture``: the frontend follows the bytecode, and writes guards and code.
-* ``AOT``: the graph is traced to ATen operators, differentiated, decomposed, and split among backend and torch.
-* ``lowering``: the backend translates a part to its own form, and optimizes it there.
+* ``AOT``: the graph is traced to ATen operators, differentiated, decomposed, and split between backend and torch.
+* ``lowering``: the backend translates a part to its own representation, and optimizes it.
 * ``code``: the backend fuses, plans and prints code.
-* ``compiler``: a compiler or runtime makes machine code or a plan of it; all of a backend that tells no stages.
-* ``load``: what was compiled is loaded, from the cache as well.
+* ``compiler``: a compiler or runtime makes machine code or an execution plan.  A backend that reports no stages spends
+  all its time here.
+* ``load``: compiled code is loaded, just built or from the cache.
 """
 
 
@@ -31,7 +32,7 @@ class _Clock(threading.local):
         self.since = 0.0
 
     def switch(self, seconds: dict[str, float] | None, stage: str) -> None:
-        """Book the time since the last switch, and run for another stage."""
+        """Count the time since the last switch for the current stage, and continue with another."""
         now = time.perf_counter()
         if self.seconds is not None:
             self.seconds[self.stage] = self.seconds.get(self.stage, 0.0) + now - self.since
@@ -43,7 +44,7 @@ _clock = _Clock()
 
 @contextlib.contextmanager
 def collecting(seconds: dict[str, float], stage: str) -> Iterator[None]:
-    """Add the time of the block to ``seconds``: to ``stage``, unless a stage inside of it takes it."""
+    """Add the time of the block to ``seconds[stage]``, less the time of stages inside it."""
     found = _clock.seconds, _clock.stage
     _clock.switch(seconds, stage)
     try:
@@ -54,7 +55,7 @@ def collecting(seconds: dict[str, float], stage: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def stage(name: str) -> Iterator[None]:
-    """Book the time of the block to another stage of what is being compiled."""
+    """Count the time of the block for another stage of the current compilation."""
     if _clock.seconds is None:
         yield
         return
@@ -63,7 +64,7 @@ def stage(name: str) -> Iterator[None]:
 
 
 def in_words(seconds: dict[str, float]) -> str:
-    """``capture 0.02 s, compiler 0.81 s``: the stages in order; those that took no time are left out."""
+    """``capture 0.020 s, compiler 0.810 s``: the stages in order, without those that took no time."""
     order = {name: at for at, name in enumerate(STAGES)}
     known = sorted(seconds.items(), key=lambda item: order.get(item[0], len(order)))
     return ", ".join(f"{name} {spent:.3f} s" for name, spent in known if spent >= 0.0005)

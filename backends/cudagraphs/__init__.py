@@ -10,6 +10,11 @@ Importing this package imports nothing of ``torch.cuda``.
 
 from __future__ import annotations
 
+import ast
+import functools
+import importlib.metadata
+import importlib.util
+import sys
 from pathlib import Path
 
 from torchmux.registry.spec import ANY, Availability, BackendSpec
@@ -20,16 +25,29 @@ _DRIVER = Path("/proc/driver/nvidia/version")
 
 
 def probe() -> Availability:
-    """Whether an NVIDIA driver is loaded (asks the kernel) and torch was built for it."""
+    """Whether an NVIDIA driver is loaded (asks the kernel) and torch was built for CUDA; imports no torch."""
     if not _DRIVER.exists():
         return Availability(False, "cudagraphs needs an NVIDIA GPU with its driver, and none is loaded on this machine")
-    import torch
-
-    if torch.version.cuda is None:
-        return Availability(False, f"cudagraphs needs a CUDA build of torch, and torch {torch.__version__} is not one")
-    if not torch.cuda.is_available():
+    torch = sys.modules.get("torch")
+    if _cuda_version() is None:
+        version = importlib.metadata.version("torch")
+        return Availability(False, f"cudagraphs needs a CUDA build of torch, and torch {version} is not one")
+    if torch is not None and not torch.cuda.is_available():
         return Availability(False, "an NVIDIA driver is loaded, but torch.cuda finds no GPU that it can use")
     return Availability(True)
+
+
+@functools.cache
+def _cuda_version() -> str | None:
+    """The version of CUDA that torch was built for, read from its ``version.py``: importing torch takes seconds."""
+    found = importlib.util.find_spec("torch")
+    if found is None or found.origin is None:
+        return None
+    for line in ast.parse(Path(found.origin).with_name("version.py").read_text(encoding="utf-8")).body:
+        targets = [line.target] if isinstance(line, ast.AnnAssign) else getattr(line, "targets", [])
+        if any(isinstance(name, ast.Name) and name.id == "cuda" for name in targets):
+            return ast.literal_eval(line.value)  # type: ignore[attr-defined]
+    return None
 
 
 SPEC = BackendSpec(

@@ -1,4 +1,4 @@
-"""The files of a trace, which an artifact holds until its code is loaded."""
+"""Writes the files of a trace, which an artifact carries, when its code is loaded."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Native:
     ) -> NativeFunction:
         target = _target_of(gm)
         # The values of frozen tensors are not part of the key: the code does not depend on them.
-        # What was measured for so many threads is in the code.
+        # The code depends on measurements, and these on the number of threads.
         told = target, options, _is_timed(), tuple(constants), torch.get_num_threads(), faults.of_graph(gm)
         key = graph_key(gm, self._fingerprint, *told)
         gm = _prepared(gm, target, options, {at: value.detach() for at, value in constants.items()})
@@ -112,12 +112,12 @@ _Constant = Callable[[str], torch.Tensor | None]
 
 
 def _usable(key: str, payload: bytes, constant: _Constant) -> NativeFunction | _Refused | None:
-    """What an entry of the cache stands for; one that does not load is dropped, and None is the answer."""
+    """The function or the refusal in a cache entry; None if it does not load, and then the entry is dropped."""
     try:
         return _run_or_refusal(key, payload, constant, cache_hit=True)
     except (MissingConstant, MemoryError):
         return None
-    except Exception as error:  # whatever a file may hold that is not what it should be
+    except Exception as error:  # the content may be anything
         log.warning("the cached artifact %s does not load and will be rebuilt: %s", key, error)
         if (cache := default_cache()) is not None:
             cache.drop(key)
@@ -125,7 +125,7 @@ def _usable(key: str, payload: bytes, constant: _Constant) -> NativeFunction | _
 
 
 def _accepted(found: NativeFunction | _Refused, gm: GraphModule) -> NativeFunction:
-    """The code.
+    """``found``, if it is code.
 
     Raises:
         NodesRefused: it is a refusal.
@@ -138,8 +138,8 @@ def _accepted(found: NativeFunction | _Refused, gm: GraphModule) -> NativeFuncti
 
 
 def _run_or_refusal(key: str, payload: bytes, constant: _Constant, *, cache_hit: bool) -> NativeFunction | _Refused:
-    """The code of an artifact with its name in the cache, and its trace written if one was asked for; or the nodes that
-    are refused, by position."""
+    """The function in an artifact, after writing the trace that it asks for; or the reasons why nodes are refused, by
+    position."""
     code = code_or_refusal.code_in(payload)
     if code is None:
         return code_or_refusal.refusal_in(payload) or {}

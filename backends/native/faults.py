@@ -1,7 +1,7 @@
-"""What a compiled graph raises where eager raises: the same type of exception, in the same words.
+"""Exceptions of compiled graphs, which have the type and the text of eager's.
 
-Code that verifies an index reports the number of a fault, the index and the size of the dimension.  The faults are
-those of torch's operators on the CPU.
+Code that checks an index reports the number of a fault, the index and the size of the dimension.  The faults are those
+of torch's operators on the CPU.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ FAULTS: dict[str, tuple[type[Exception], str]] = {
 }
 _NAMES = list(FAULTS)
 
-# What torch takes apart into reading where data says, and what such an operator raises; by name, since what a node
-# remembers may be a copy.
+# Operators that torch decomposes into indexing, and the fault that each raises.  The keys are names, because the
+# operator that a node remembers may be a copy.
 _COMPOSED = {
     "aten.take.default": "flat",
     "aten.nll_loss_nd.default": "target",
@@ -39,22 +39,22 @@ _COMPOSED = {
 
 
 def of_program(node: Node) -> str | None:
-    """The fault of what the program calls, if ``node`` is a part of that and would raise something else."""
+    """The fault of the operator that the program called, if ``node`` is a part of it and would raise another."""
     return _COMPOSED.get(str(node.meta.get("original_aten")))
 
 
 def of_graph(gm: GraphModule) -> str:
-    """All that :func:`of_program` says of a graph, which its text does not show."""
+    """What :func:`of_program` returns for the nodes of a graph; the text of the graph does not show it."""
     return repr([(n, fault) for n, node in enumerate(gm.graph.nodes) if (fault := of_program(node)) is not None])
 
 
 def number(name: str, dim: int) -> int:
-    """The fault ``name`` in dimension ``dim`` as code reports it: never 0."""
+    """The number by which code reports the fault ``name`` in dimension ``dim``; never 0."""
     return 1 + _NAMES.index(name) + len(_NAMES) * dim
 
 
 def fault(found: Sequence[int]) -> Exception:
-    """The exception for what code reports: the number of a fault, the index, the size."""
+    """The exception for the number of a fault, the index and the size that code has reported."""
     code, at, size = found
     dim, name = divmod(code - 1, len(_NAMES))
     kind, words = FAULTS[_NAMES[name]]

@@ -105,14 +105,14 @@ class NativeFunction:
 
 
 class MissingConstant(LookupError):
-    """The graph has no such tensor."""
+    """The graph lacks a tensor that an artifact needs."""
 
 
 def loaded(code: Code, constant: Callable[[str], torch.Tensor | None], *, cache_hit: bool) -> NativeFunction:
     """The function of an artifact that holds code; ``constant`` finds the graph's tensors by name.
 
     Raises:
-        MissingConstant: a tensor is missing; some are made when the graph is frozen.
+        MissingConstant: a tensor is missing; freezing a graph creates some.
     """
     head = code.head
     for kind in ("fusion", "perf_hints"):

@@ -104,14 +104,14 @@ class TensorRT:
 
 
 def _kept(cache: ArtifactCache | None, key: str, load: Callable[[engine.Engine], Any]) -> Any:
-    """What ``load`` makes of an engine in the cache; None if there is none, or it does not load and was dropped."""
+    """The result of ``load`` for the cached engine; None if there is none, or if it does not load and was dropped."""
     stored = cache.load(key) if cache is not None else None
     if cache is None or stored is None:
         return None
     try:
         return load(engine.Engine.from_bytes(stored))
     except (ValueError, RuntimeError) as error:
-        log.warning("the cached engine %s does not load; it is built again: %s", key, error)
+        log.warning("the cached engine %s does not load and will be rebuilt: %s", key, error)
         cache.drop(key)
         return None
 

@@ -30,7 +30,7 @@ class Engine:
         """The inverse of :meth:`to_bytes`.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: ``content`` is not an engine.
         """
         code = code_in(content)
         try:

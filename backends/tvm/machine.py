@@ -11,13 +11,14 @@ import functools
 import importlib
 import importlib.util
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
 import tvm_ffi
 from tvm_ffi.libinfo import load_lib_ctypes
+
+from torchmux.scratch import scratch_folder
 
 from .relax import library
 
@@ -71,8 +72,8 @@ def from_bytes(content: bytes, device: torch.device) -> Any:
         device_of(device)
     else:
         _load_runtime()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "part.so"
+    with scratch_folder() as folder:
+        path = folder / "part.so"
         path.write_bytes(content)
         return tvm_ffi.load_module(path)
 

@@ -157,6 +157,25 @@ def embeddings(trial: Trial) -> Any:
 
 
 @case("training")
+def tied_weights(trial: Trial) -> Any:
+    """The gradient of a parameter that two layers share is the sum of both, and both see each step of an optimizer."""
+    torch.manual_seed(0)
+    model = trial.module(torch.nn.Sequential(torch.nn.Embedding(10, 4), torch.nn.Tanh(), torch.nn.Linear(4, 10)))
+    model[2].weight = model[0].weight
+    words, optimizer = (
+        torch.tensor([[1, 2, 2], [0, 9, 1]], device=trial.device),
+        torch.optim.SGD(model.parameters(), 0.1),
+    )
+    compiled, results = trial.compile(model), []
+    for _ in range(3):
+        results.append(compiled(words))
+        optimizer.zero_grad()
+        results[-1].square().mean().backward()
+        optimizer.step()
+    return results, model[2].weight is model[0].weight, _gradients(model), list(model.parameters())
+
+
+@case("training")
 def tensors_in_the_program(trial: Trial) -> Any:
     """Tensors that the function creates from numbers are constants, also in training."""
     x, weight = trial.tensor(2, 3, requires_grad=True), trial.tensor(3, 2, requires_grad=True)

@@ -3,6 +3,16 @@
 Nothing outside this package depends on the CPython version.  Raw instructions (``parse``) go through the
 version's table into one set of micro-ops (``normalize``), which the interpreter follows.  Captured code becomes a code
 object again through trampolines and resume functions.
+
+* ``tables``: what differs between CPython versions.
+* ``instruction``: raw instructions, with their exception handlers, read from a code object.
+* ``normalize``: raw instructions as micro-ops.
+* ``effects``: what each micro-op does to the stack, and the shape of the stack before it.
+* ``liveness``, ``loops``, ``parameters``: which locals may still be read, where loops are, the parameters of a code.
+* ``build``: the instruction sequences of which generated code consists.
+* ``trampoline``: the code that replaces a frame; ``resume``: the code that continues after a graph break.
+* ``assemble``: instructions as a code object, with its exception table; ``locations``: its table of source lines.
+* ``identity``: a cache keyed by the code object itself, not by its value.
 """
 
 from .assemble import assemble
@@ -13,7 +23,7 @@ from .loops import loop_ends, loop_exits
 from .normalize import NULL_BELOW_CALLABLE, Op, Program, normalize
 from .parameters import parameters
 from .resume import resume_code, resume_origin
-from .trampoline import break_trampoline, eager_trampoline, return_trampoline
+from .trampoline import break_trampoline, eager_trampoline, reads_globals, return_trampoline
 
 __all__ = [
     "NULL_BELOW_CALLABLE",
@@ -35,6 +45,7 @@ __all__ = [
     "parse",
     "pops_pushes",
     "reads_frame",
+    "reads_globals",
     "resume_code",
     "resume_origin",
     "return_trampoline",

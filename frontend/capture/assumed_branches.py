@@ -1,11 +1,11 @@
-"""Graphs that take a branch for granted, and the calls in which it goes the other way.
+"""Graphs that assume the outcome of a branch, and calls in which the branch goes the other way.
 
-A graph returns the conditions that its trace took for granted (``trace.expectations``).  Where one does not hold, or
-the graph itself fails, nothing that the graph did is kept: the call runs in eager from its beginning, and raises the
-program's own exception from the program's own lines.
+A graph returns the conditions that its trace assumed (``trace.expectations``).  If one of them is false, or the graph
+fails, its results are discarded: the call runs in eager from the beginning, and raises the program's own exception from
+the program's own lines.
 
 This is equivalent only if the graph has no side effects.  Side effects in Python always come after the graph, and small
-buffers of modules that the graph writes are restored.  A graph that writes to other inputs, or does not run only on the
+module buffers that the graph writes are restored.  A graph that writes to other inputs, or does not run only on the
 CPU, gets no assumed branches.
 """
 
@@ -51,7 +51,7 @@ _NORMALIZERS = tuple(
 def leaves_no_trace(tr: Tracer) -> bool:
     """Whether the recorded graph has no effect besides its results, or its writes can be undone.
 
-    Put back are small buffers of modules, as those of batch norms: ``tr.put_back``, in the order of the inputs.
+    The small module buffers to restore, such as those of batch norms, are in ``tr.put_back``, in input order.
     """
     inputs = {node: node.meta["example_value"] for node, _ in tr.inputs}
     found: set[Any] = set()
@@ -97,7 +97,7 @@ def _renorms(node: Any) -> bool:
 
 
 def _running_statistics(node: Any) -> list[Any]:
-    """What a batch or instance norm writes to, though it does not look like it."""
+    """The running statistics that a batch or instance norm updates, although its schema declares no write."""
     training = [node.kwargs[name] for name in ("training", "use_input_stats") if name in node.kwargs]
     if [*node.args[5:6], *training][:1] == [False]:
         return []

@@ -1,8 +1,8 @@
-"""Attempts to capture a frame: what each takes for granted, why it starts again, and the one loop that makes them.
+"""Attempts to capture a frame: what each one assumes, why it starts again, and the loop that makes them.
 
-A trace never rolls back.  Where it finds that its assumptions do not hold, because a size has to be symbolic, say, or
-because the graph breaks, it is thrown away, and the next attempt begins under the assumptions that this leads to.
-``TORCHMUX_LOGS=attempts`` prints a line for each.
+A trace never rolls back.  If one of its assumptions turns out wrong, for example because a size has to be symbolic or
+because the graph breaks, the trace is discarded, and the next attempt begins with corrected assumptions.
+``TORCHMUX_LOGS=attempts`` prints a line for each attempt.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Any, TypeVar
 from .. import breaks, logs
 from ..breaks import GraphBreak
 
-MOST = 64  # attempts at one capture; each cached function that has to run first takes one
+MOST = 64  # attempts per capture; each cached function that has to run first costs one
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Where an attempt ends, because the graph of an earlier one broke there."""
+    """Where an attempt ends, because an earlier attempt found a graph break there."""
 
     step: int  # of the root frame, counted in raw instructions
     broke: GraphBreak
-    # The first raw instruction of a loop around the break, if that is left to eager.  Then ``step`` is where the loop
-    # begins, or 0 if the frame begins inside of it.
+    # The first raw instruction of a loop around the break, if the loop is left to eager.  ``step`` is then where the
+    # loop begins, or 0 if the frame begins inside it.
     eager_loop: int | None = None
 
     def __str__(self) -> str:
@@ -35,21 +35,21 @@ class Stop:
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What an attempt takes for granted."""
+    """What an attempt assumes."""
 
     symbolic: bool = False  # whether a size or number is symbolic, so that there is a ShapeEnv
     may_expect: bool = True  # branches that only raise are assumed not to be taken (assumed_branches.py)
     may_put_off: bool = True  # class statements wait until the class is needed (values/local_classes.py)
-    floats: frozenset[str] = frozenset()  # where the floats come from that are constants because a backend needs that
-    ran: int = 0  # how often code of the program had to run for real before
+    floats: frozenset[str] = frozenset()  # sources of floats that the backend needs as constants
+    ran: int = 0  # how often the program's own code had to run before
     stop: Stop | None = None
 
     def instead(self, **changes: Any) -> Assumptions:
-        """These, but for ``changes``; under others another break may come first, so none is known yet."""
+        """A copy with ``changes`` and without ``stop``: under other assumptions, another break may come first."""
         return replace(self, stop=None, **changes)
 
     def changes(self, after: Assumptions) -> str:
-        """In words, what is another assumption in ``after``."""
+        """The assumptions that differ in ``after``, in words."""
         pairs = [(field.name, getattr(self, field.name), getattr(after, field.name)) for field in fields(self)]
         return ", ".join(f"{name}: {_words(old)} -> {_words(new)}" for name, old, new in pairs if old != new)
 
@@ -64,9 +64,9 @@ def _words(value: Any) -> str:
 
 
 class Restart(Exception):
-    """Ends an attempt; ``next`` gives the assumptions of the one that follows.
+    """Ends an attempt; ``next`` returns the assumptions of the following one.
 
-    What is ``for_good`` holds for all calls of the code, and later captures begin with it.
+    If ``for_good`` is set, the change applies to all calls of the code, and later captures begin with it.
     """
 
     for_good = False
@@ -80,7 +80,7 @@ class Restart(Exception):
 
 
 class BreakFound(Restart):
-    """The graph breaks: the next attempt ends at that instruction, and has nothing of it in its graph."""
+    """The graph breaks: the next attempt ends before that instruction."""
 
     def __init__(self, stop: Stop) -> None:
         broke = stop.broke
@@ -115,30 +115,30 @@ class FloatsAreConstants(Restart):
 
 
 class StateChanged(Restart):
-    """Code of the program had to run for real, which may have changed what the trace has read."""
+    """The program's own code had to run, which may have changed values that the trace has read."""
 
     def next(self, assumptions: Assumptions) -> Assumptions:
         return assumptions.instead(ran=assumptions.ran + 1)
 
 
 class NothingExpected(Restart):
-    """A graph with assumed branches will not do in this capture; they break the graph now."""
+    """This capture cannot use assumed branches; such branches now break the graph."""
 
     def next(self, assumptions: Assumptions) -> Assumptions:
         return assumptions.instead(may_expect=False)
 
 
 class TextNeeded(NothingExpected):
-    """A text that only an assumed branch was expected to read lives on."""
+    """A string that only an assumed branch was expected to read is used elsewhere."""
 
     for_good = True
 
     def __init__(self) -> None:
-        super().__init__("a text with the value of a tensor in it lives on")
+        super().__init__("a string that contains the value of a tensor is used outside of an assumed branch")
 
 
 class ClassNeeded(Restart):
-    """A class statement that was put off has to run; such statements break the graph now."""
+    """A postponed class statement has to run; such statements now break the graph."""
 
     for_good = True
 
@@ -152,13 +152,13 @@ class ClassNeeded(Restart):
 def run(
     first: Assumptions, attempt: Callable[[Assumptions], Result], frame: str, remember: Callable[[Restart], None]
 ) -> Result:
-    """The result of the first attempt that comes to an end, beginning with ``attempt(first)``.
+    """Return the result of the first attempt that succeeds, beginning with ``attempt(first)``.
 
-    ``frame`` is what is captured, for messages; ``remember`` is told each reason to start again.
+    ``frame`` names the captured frame in messages.  ``remember`` is called with each reason to start again.
 
     Raises:
-        GraphBreak: ``MOST`` attempts have led nowhere.
-        RuntimeError: an attempt would be repeated under the same assumptions, which is a defect of the tracer.
+        GraphBreak: all ``MOST`` attempts started again.
+        RuntimeError: an attempt would repeat with the same assumptions, which is a bug in the tracer.
     """
     assumptions, reason = first, ""
     for number in range(1, MOST + 1):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from torchmux.config import config
+from torchmux.inductor_folder import choose_inductor_folder
 from torchmux.stages import collecting
 from torchmux.torch_internals.tracer_stand_in import tracer_stand_in
 
@@ -35,13 +37,15 @@ def capture(
     automatic: bool,
     fullgraph: bool,
     guard_filter: Callable | None,
+    placement: Mapping[int, str] = MappingProxyType({}),
     asked_for: bool = True,
 ) -> Captured:
     """Capture ``frame`` and compile its graph.
 
     ``compile_graph(gm, example_inputs, training, static_inputs)`` is the backend; ``asked_for`` says that its
-    user wants a graph of just this frame.  Raises GraphBreak when nothing of the frame can be captured, or, with
-    ``fullgraph``, at the first break; LeftToEager where it had better run in eager.
+    user wants a graph of just this frame; ``placement`` pins modules, by id, to backends.  Raises GraphBreak when
+    nothing of the frame can be captured, or, with ``fullgraph``, at the first break; LeftToEager where it had better
+    run in eager.
     """
     seconds: dict[str, float] = {}
     seen = dict(state.seen)
@@ -57,7 +61,7 @@ def capture(
             dynamic_outputs=fullgraph or config.capture_dynamic_output_shape_ops,
             fixed=assumptions.floats,
         )
-        tr, result, stop = _trace(frame, dims, assumptions, fullgraph)
+        tr, result, stop = _trace(frame, dims, assumptions, fullgraph, placement)
         tr.guard_filter = guard_filter
         try:
             if result is not None:
@@ -71,6 +75,7 @@ def capture(
         finally:
             tr.let_go()
 
+    choose_inductor_folder()
     with collecting(seconds, "capture"), tracer_stand_in():
         captured = attempts.run(state.assumptions, attempt, logs.place(frame.f_code), state.remember)
     captured.capture_seconds = seconds["capture"]
@@ -81,7 +86,7 @@ def capture(
 
 
 def _trace(
-    frame: Any, dims: DynamicDims, assumptions: Assumptions, fullgraph: bool
+    frame: Any, dims: DynamicDims, assumptions: Assumptions, fullgraph: bool, placement: Mapping[int, str]
 ) -> tuple[Trace, Value | None, Stop | None]:
     """The trace of one attempt, and the frame's result, or where the trace has stopped.
 
@@ -92,7 +97,9 @@ def _trace(
         # a frame of the program takes several of the interpreter's own
         sys.setrecursionlimit(limit + _EXTRA_RECURSION)
         try:
-            tr = Trace(frame.f_code, frame.f_locals, frame.f_globals, frame.closure or (), dims, assumptions, limit)
+            tr = Trace(
+                frame.f_code, frame.f_locals, frame.f_globals, frame.closure or (), dims, assumptions, limit, placement
+            )
             try:
                 result, stop = tr.run(), assumptions.stop
             except GraphBreak as broke:
@@ -114,7 +121,7 @@ def _stop_before(tr: Trace, broke: GraphBreak, fullgraph: bool) -> Stop:
     """
     broke.is_error = fullgraph or tr.breaks_are_errors
     if tr.put_off and not broke.is_error:
-        raise ClassNeeded("the graph breaks after a class statement that was put off") from broke
+        raise ClassNeeded("the graph breaks after a postponed class statement") from broke
     if tr.texts and not (broke.is_error or broke.whole_frame):
         raise NothingExpected("the graph breaks after a text that only an assumed branch reads") from broke
     known = tr.assumptions.stop

@@ -12,11 +12,13 @@ from torchmux import torch_internals as ti
 
 from .. import breaks
 from ..breaks import GraphBreak
+from ..sizes import read_numbers
 from ..trace import expectations
 from ..values.base import Raised, Value
 from ..values.constants import ConstValue, SymValue
 from ..values.containers.sequences import TupleValue
 from ..values.objects import ObjectValue
+from ..values.scalars import ReadNumber
 from ..values.tensors import TensorValue
 from .resolve import polyfill_of
 from .table import FUNCTIONS, handles
@@ -90,7 +92,7 @@ def _is_algebraic(value: Value) -> bool:
     return isinstance(value, SymValue) or (math.isfinite(value.real()) and value.real() != 0)
 
 
-def _extreme(builtin: Any, symbolic: Any) -> None:
+def _extreme(builtin: Any, symbolic: Any, read: Any) -> None:
     def numbers(values: list[Value]) -> bool:
         kinds = {value.pytype() for value in values}
         return len(kinds) == 1 and kinds <= {int, float} and any(isinstance(value, SymValue) for value in values)
@@ -106,6 +108,8 @@ def _extreme(builtin: Any, symbolic: Any) -> None:
     def answer(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
         if not kwargs:
             values = args[0].unpack(tr) if len(args) == 1 else list(args)
+            if len(values) > 1 and any(isinstance(value, ReadNumber) for value in values):
+                return tr.emit("call_function", read, values, {})
             if len(values) > 1 and numbers(values):
                 return of_numbers(tr, values)
             if len(args) == 1:
@@ -123,8 +127,8 @@ def _extreme(builtin: Any, symbolic: Any) -> None:
     handles(symbolic)(of_two)
 
 
-_extreme(min, torch.sym_min)
-_extreme(max, torch.sym_max)
+_extreme(min, torch.sym_min, read_numbers.least)
+_extreme(max, torch.sym_max, read_numbers.greatest)
 
 
 @handles(torch.sym_not)

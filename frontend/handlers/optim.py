@@ -9,12 +9,15 @@ import torch
 
 from torchmux import torch_internals as ti
 
+from .. import breaks
+from ..breaks import GraphBreak
 from ..capture.attempts import StateChanged
 from ..values.base import Value
 from ..values.constants import ConstValue
 from ..values.containers.mappings import DictValue
 from ..values.containers.sequences import ListValue, TupleValue
 from ..values.functions import wrap_function
+from ..values.scalars import number_of
 from ..values.tensors import TensorValue
 from .classify import patched_by_torch
 from .table import handles
@@ -46,25 +49,34 @@ def _initialized(function: Any) -> None:
     handles(function)(init_group)
 
 
-def _by_numbers_in_a_tensor(function: Any, combine: Any, add: Any) -> None:
+def _by_numbers_in_a_tensor(function: Any) -> None:
     """``torch._foreach_addcdiv`` and its like, whose factors may be the elements of a tensor instead of numbers."""
 
     def answer(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
-        if len(args) != 4 or not isinstance(args[3], TensorValue):
-            return tr.emit("call_function", function, list(args), kwargs)
-        tensors, first, second, factors = args
-        inner = tr.emit("call_function", combine, [first, second], {})
-        by = ListValue(tr.emit("call_method", "detach", [factors], {}).unpack(tr))
-        scaled = tr.emit("call_function", torch._foreach_mul, [inner, by], {})
-        return tr.emit("call_function", add, [tensors, scaled], {})
+        if len(args) == 4 and isinstance(args[3], TensorValue):
+            factors = [factor for factor in args[3].unpack(tr) if isinstance(factor, TensorValue)]
+            args = (*args[:3], ListValue([number_of(tr, factor) for factor in factors]))
+        return tr.emit("call_function", function, list(args), kwargs)
 
     handles(function)(answer)
 
 
-_by_numbers_in_a_tensor(torch._foreach_addcdiv, torch._foreach_div, torch._foreach_add)
-_by_numbers_in_a_tensor(torch._foreach_addcdiv_, torch._foreach_div, torch._foreach_add_)
-_by_numbers_in_a_tensor(torch._foreach_addcmul, torch._foreach_mul, torch._foreach_add)
-_by_numbers_in_a_tensor(torch._foreach_addcmul_, torch._foreach_mul, torch._foreach_add_)
+for _function in (torch._foreach_addcdiv, torch._foreach_addcdiv_, torch._foreach_addcmul, torch._foreach_addcmul_):
+    _by_numbers_in_a_tensor(_function)
+
+
+def _whole_step(function: Any) -> None:
+    """``torch._fused_adam_`` and its like: a step in one operator, which no tracer of operators takes apart."""
+
+    def answer(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
+        raise GraphBreak(breaks.NO_FAKE, f"{function.__name__}, a step in one operator (fused=True)")
+
+    handles(function)(answer)
+
+
+for _name in ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_"):
+    if hasattr(torch, _name):
+        _whole_step(getattr(torch, _name))
 
 
 @handles(ti.group_tensors_by_device_and_dtype)

@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchmux import torch_internals as ti
+from torchmux.registry.errors import TorchmuxError
 
 from .. import breaks
 from ..breaks import GraphBreak
+from ..guards.kinds.functions import AutocastDtypeIs, Returns
+from ..guards.sources import Const
+from ..regions import use_backend
 from ..values.base import Raised, Value
 from ..values.constants import ConstValue, SymValue
 from ..values.containers.sequences import TupleValue
-from ..values.contexts import GRAD_CLASSES, UNKNOWN_GRAD, AutocastValue, GradModeValue, NullContextValue
+from ..values.contexts import GRAD_CLASSES, UNKNOWN_GRAD, AutocastValue, GradModeValue, NullContextValue, RegionValue
+from ..values.scalars import in_optimizer
 from ..values.tensors import TensorValue
 from .table import constructs, handles
 
@@ -30,7 +35,10 @@ TRUE, FALSE, HALF = ConstValue(True), ConstValue(False), ConstValue(0.5)
 
 @handles(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
 def is_compiling(tr: Tracer) -> Value:
-    return TRUE
+    # Optimizers would compute otherwise than in eager: counts of steps in float32, and without checks.  But what they
+    # ask of recorded CUDA graphs is not known here.
+    assert tr.frame is not None
+    return ConstValue(not in_optimizer(tr) or tr.frame.code.co_name.endswith("graph_capture_health_check"))
 
 
 @handles(
@@ -73,21 +81,38 @@ def is_grad_enabled(tr: Tracer) -> Value:
 
 def _question(function: Any) -> None:
     def answer(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
-        return tr.lift(function(*(a.const(tr) for a in args), **{k: v.const(tr) for k, v in kwargs.items()}))
+        return tr.lift(_asked(tr, function, *args, **kwargs))
 
     handles(function)(answer)
+
+
+def _asked(tr: Tracer, function: Any, *args: Value, **kwargs: Value) -> Any:
+    """What a function of torch returns for these constants; its errors are raised in the program."""
+    given, named = [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()}
+    try:
+        return function(*given, **named)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise Raised(tr.exception(error)) from None
 
 
 # Their answers are covered by the global-state guard, or cannot change while the process lives.
 for _function in (
     torch.is_inference_mode_enabled, torch.get_default_dtype, torch.are_deterministic_algorithms_enabled,
     torch.get_num_threads, torch.cuda.is_available, torch.cuda.device_count, torch.is_autocast_enabled,
-    torch.get_autocast_dtype, torch.is_autocast_cache_enabled, torch.get_float32_matmul_precision,
+    torch.is_autocast_cache_enabled,
     torch.amp.is_autocast_available, torch.is_deterministic_algorithms_warn_only_enabled,
     torch.cuda.is_bf16_supported, torch.backends.mps.is_available, torch.promote_types, torch.can_cast,
     ti.custom_device_name,
 ):  # fmt: skip
     _question(_function)
+
+
+@handles(torch.get_float32_matmul_precision)
+def get_float32_matmul_precision(tr: Tracer) -> Value:
+    """The global-state guard only tells the highest precision from the others."""
+    ask = torch.get_float32_matmul_precision
+    tr.guards.add(Returns(Const(ask, "torch.get_float32_matmul_precision"), ask()))
+    return ConstValue(ask())
 
 
 def _method_question(function: Any, name: str) -> None:
@@ -206,19 +231,42 @@ def c_set_grad_enabled(tr: Tracer, mode: Value) -> Value:
 @constructs(torch.autocast, torch.amp.autocast_mode.autocast)
 def autocast(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     names = ("device_type", "dtype", "enabled", "cache_enabled")
-    given: dict[str, Any] = {n: a.const(tr) for n, a in zip(names, args, strict=False)}
-    given.update({k: v.const(tr) for k, v in kwargs.items()})
-    try:
-        real = torch.autocast(**given)
-    except (RuntimeError, ValueError, TypeError) as error:
-        raise Raised(tr.exception(error)) from None
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    real = _asked(tr, torch.autocast, **given)
+    if "dtype" not in given or given["dtype"].const(tr) is None:
+        _guard_autocast_dtype(tr, real.device, real.fast_dtype)
     return AutocastValue(cls, (real.device, real.fast_dtype, real._enabled, real._cache_enabled))
+
+
+@handles(torch.get_autocast_dtype)
+def get_autocast_dtype(tr: Tracer, device_type: Value) -> Value:
+    dtype = _asked(tr, torch.get_autocast_dtype, device_type)
+    _guard_autocast_dtype(tr, device_type.const(tr), dtype)
+    return ConstValue(dtype)
+
+
+def _guard_autocast_dtype(tr: Tracer, device: str, dtype: torch.dtype) -> None:
+    """The dtype was read; if no region of the program set it, it is a setting of the process."""
+    regions = [context for context in tr.active_contexts if isinstance(context, AutocastValue)]
+    if not any(region.arguments[0] == device for region in regions):
+        source = Const(torch.get_autocast_dtype, "torch.get_autocast_dtype")
+        tr.guards.add(AutocastDtypeIs(source, device, dtype))
 
 
 @constructs(contextlib.nullcontext)
 def nullcontext(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     result = (args or list(kwargs.values()) or [NONE])[0]
     return NullContextValue(cls, result, [result])
+
+
+@constructs(use_backend)
+def region(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    try:
+        return RegionValue(
+            use_backend(*(a.const(tr) for a in args), **{k: v.const(tr) for k, v in kwargs.items()}).name
+        )
+    except (TorchmuxError, TypeError) as error:
+        raise Raised(tr.exception(error)) from None
 
 
 @constructs(torch.autograd.profiler.record_function)

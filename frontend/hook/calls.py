@@ -1,4 +1,4 @@
-"""Calls of functions under a compiled callable: which ran compiled code, and which ran in eager, and why."""
+"""Calls of functions under a compiled callable: which ran compiled code, which ran in eager, and why."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ LEFT_TO_EAGER = "too few operators for a graph"
 LOOP = "a loop that is left to eager"
 FORCED = "the stance 'force_eager'"
 FIRST_CALL = "the stance 'eager_then_compile'"
+OTHER_GLOBALS = "its code was compiled for a function of other globals"
 REST = "the rest of it after a graph break, which cannot be resumed"
 
 WITH_CALLEES = (FORCED, FIRST_CALL)  # why a call runs in eager with all that it calls
@@ -22,8 +23,8 @@ WITH_CALLEES = (FORCED, FIRST_CALL)  # why a call runs in eager with all that it
 class Frame(NamedTuple):
     """A function of the program, or the rest of one after graph breaks.
 
-    It is told by names and numbers: what keeps a report must not keep code.  ``resumed`` are the raw instructions at
-    which it goes on, one for each break; the function itself has none.
+    Names and numbers identify it, so that a report keeps no code object alive.  ``resumed`` has the raw instruction at
+    which execution resumes after each break; it is empty for the function itself.
     """
 
     function: str
@@ -32,7 +33,7 @@ class Frame(NamedTuple):
 
 
 def frame_of(code: types.CodeType) -> Frame:
-    """What a code object stands for, which may be a resume function."""
+    """The frame of a code object, which may be that of a resume function."""
     resumed: list[int] = []
     while (origin := resume_origin(code)) is not None:
         code, index = origin
@@ -42,7 +43,7 @@ def frame_of(code: types.CodeType) -> Frame:
 
 @dataclass
 class EagerCalls:
-    """Calls of a frame that ran in eager for one reason; ``operators`` of each, where a trace has counted them."""
+    """Calls of a frame that ran in eager for one reason; ``operators`` is the count per call, if a trace has it."""
 
     calls: int = 0
     operators: int | None = None

@@ -12,6 +12,7 @@ import torch.fx
 from torch.fx.node import map_arg
 
 from torchmux import torch_internals as ti
+from torchmux.registry.contract import PIN
 from torchmux.torch_internals.symbolic_tensors import SymbolicTensors
 
 from .. import breaks
@@ -24,14 +25,16 @@ from ..sizes.dynamic import DynamicDims
 from ..sizes.shape_env import ShapeSource, symbolic_context
 from ..sizes.symbolic import SymbolicNumbers
 from ..values.base import Value
-from ..values.constants import ConstValue, sym_result
+from ..values.constants import ConstValue, SymValue, sym_result
 from ..values.containers.sequences import ListValue, TupleValue
 from ..values.tensors import TensorValue, is_plain_tensor
-from .overlap import on_one_storage, overlaps_in_part
+from .overlap import on_one_storage, overlaps_in_part, overlaps_itself
 from .tracer import OpenRegion
+from .with_numbers import with_numbers
 
 USER_STACK = "torchmux_user_stack"  # in a node's meta: ((file, line, function), ...), innermost first
 
+_POWERS = (operator.pow, operator.ipow, torch.pow, "pow", "pow_", "__pow__", "__ipow__")
 _FAKE_ERRORS: dict[str, Any] = {}  # name -> exception class
 
 
@@ -51,7 +54,9 @@ class GraphRecorder(SymbolicNumbers):
         self.begin_grad = self.graph_grad = self.initial_grad  # of the graph: where it begins, where it has come to
         self.switches_grad = False
         self.switched_on: Any = None  # where gradients were first switched on in a graph that began without them
+        self.pins: list[str] = []  # the backends of the regions that the trace is in, outermost first
         self.op_count = 0
+        self.reads_numbers = False
         self._is_empty = True  # no node yet but inputs
         self._last_placeholder: Any = None
         self._placeholder_names: dict[str, int] = {}  # how often each was wanted
@@ -115,6 +120,10 @@ class GraphRecorder(SymbolicNumbers):
 
     def emit(self, kind: str, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Record one operator (``kind`` is ``call_function`` or ``call_method``) and say what it returns."""
+        if self.reads_numbers and (found := with_numbers(self, kind, target, args, kwargs)) is not None:
+            return found
+        if self.symbolic and target in _POWERS and len(args) == 2:
+            args = [args[0], self._exponent(*args)]
         fx_args = tuple(a.arg(self) for a in args)
         fx_kwargs = {k: v.arg(self) for k, v in kwargs.items()}
         if self.region is not None:  # ahead of the operator, which may write to them
@@ -134,6 +143,9 @@ class GraphRecorder(SymbolicNumbers):
                     if overlaps_in_part(result, (*fake_args, *fake_kwargs.values())):
                         words = f"{_operator_name(target)} reads part of the memory that it writes"
                         raise GraphBreak(breaks.OPERATOR_FAILED, words)
+                    if overlaps_itself(result) and _operator_name(target).rpartition(".")[2] not in ("fill_", "zero_"):
+                        words = f"{_operator_name(target)} writes to elements that share their memory"
+                        raise GraphBreak(breaks.OPERATION, words)
                     self._guard_no_leaf(result)
                     self.create_node(kind, target, fx_args, fx_kwargs).meta["example_value"] = result
                     self.op_count += 1
@@ -145,6 +157,13 @@ class GraphRecorder(SymbolicNumbers):
         self.note_new_symbols(node, _operator_name(target))
         self.op_count += 1
         return self.wrap_result(result, node)
+
+    def _exponent(self, base: Value, exponent: Value) -> Value:
+        """A constant where autograd compares the exponent with zero, which it cannot do with a symbolic integer."""
+        is_symbolic = isinstance(exponent, SymValue) and exponent.pytype() is int
+        if is_symbolic and isinstance(base, TensorValue) and base.example.requires_grad:
+            return ConstValue(exponent.const(self))
+        return exponent
 
     def _guard_no_leaf(self, written: torch.Tensor) -> None:
         """Eager changes no leaf that requires a gradient, nor its views, and no other guard distinguishes leaves."""
@@ -166,6 +185,8 @@ class GraphRecorder(SymbolicNumbers):
             self._is_empty = False
         node = self.graph.create_node(kind, target, args, kwargs)
         node.meta["source_line"], node.meta[USER_STACK] = self.user_place()
+        if self.pins:
+            node.meta[PIN] = self.pins[-1]
         return node
 
     @contextlib.contextmanager

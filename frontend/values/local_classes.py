@@ -65,7 +65,7 @@ class LocalClassValue(Value):
         return self.metaclass
 
     def rebuild(self, out: FrameWriter) -> str:
-        raise ClassNeeded("a class whose statement was put off lives on")
+        raise ClassNeeded("a class whose statement was postponed is needed")
 
 
 def _is_plain(base: Any) -> bool:

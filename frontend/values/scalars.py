@@ -1,19 +1,23 @@
-"""Numbers read from tensors: symbols whose value depends on data, if this is enabled."""
+"""Numbers read from tensors: symbols whose value depends on data, if this is enabled.
+
+An optimizer reads its counts of steps in each step, and computes with them.  Those numbers stay in the graph.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..breaks import TENSOR_TO_PYTHON, GraphBreak
+from ..breaks import DATA_DEPENDENT_BRANCH, REGION, TENSOR_TO_PYTHON, GraphBreak
 from ..capture.attempts import NeedsShapeEnv
-from .base import Value
+from ..sizes import read_numbers
+from .base import GraphValue, Value
 from .constants import ConstValue
 from .containers.sequences import ListValue
 
 if TYPE_CHECKING:
-    from ..trace.tracer import Tracer
+    from ..trace.tracer import FrameWriter, Tracer
     from .tensors import TensorValue
 
 READS = frozenset({"item", "tolist", "__int__", "__float__", "__index__"})
@@ -22,6 +26,8 @@ _LONGEST_LIST = 1024
 
 def read_number(tr: Tracer, tensor: TensorValue, name: str) -> Value:
     """``tensor.item()`` and its relatives."""
+    if name == "item" and in_optimizer(tr) and tr.region is None and tensor.example.is_floating_point():
+        return number_of(tr, tensor)
     if not tr.dims.scalars:
         raise GraphBreak(
             TENSOR_TO_PYTHON,
@@ -57,3 +63,65 @@ def _as_list(tr: Tracer, tensor: TensorValue) -> Value:
             TENSOR_TO_PYTHON, f"Tensor.tolist on {tensor.describe()}, which has more than {_LONGEST_LIST} items"
         )
     return ListValue([_as_list(tr, row) for row in rows])  # type: ignore[arg-type]
+
+
+# --- numbers of optimizers ----------------------------------------------------------------------------------------
+
+
+def in_optimizer(tr: Tracer) -> bool:
+    """Whether what is traced is torch's code of optimizers."""
+    return tr.frame is not None and str(tr.frame.namespace.get("__name__")).startswith("torch.optim.")
+
+
+def number_of(tr: Tracer, tensor: TensorValue) -> Value:
+    """The number in a tensor of floats, which stays in the graph."""
+    if tensor.example.numel() != 1 or not tensor.example.is_floating_point():
+        raise GraphBreak(TENSOR_TO_PYTHON, f"Tensor.item on {tensor.describe()}")
+    tr.reads_numbers = True
+    return ReadNumber.of(tr.emit("call_function", read_numbers.read, [tensor], {}))
+
+
+class ReadNumber(GraphValue):
+    """A float that the graph reads from a tensor, and what it computes from such floats.
+
+    ``example`` is the tensor that it is for whoever traces the graph (:mod:`..sizes.read_numbers`).
+    """
+
+    __slots__ = ("example",)
+
+    def __init__(self, node: Any, example: Any) -> None:
+        self.node = node
+        self.example = example
+        self.source = None
+
+    @classmethod
+    def of(cls, carrier: Value) -> ReadNumber:
+        """The number that is recorded as a tensor."""
+        assert carrier.pytype() is torch.Tensor
+        return cls(carrier.node, carrier.example)  # type: ignore[attr-defined]
+
+    def pytype(self) -> type:
+        return float
+
+    def describe(self) -> str:
+        return f"number {self.node.name}, read from a tensor"
+
+    def carrier(self) -> TensorValue:
+        """What operators are recorded with in its place."""
+        from .tensors import TensorValue
+
+        return TensorValue(self.node, self.example)
+
+    def const(self, tr: Tracer) -> Any:
+        raise GraphBreak(TENSOR_TO_PYTHON, f"the value of {self.describe()} is needed in Python")
+
+    def truth(self, tr: Tracer) -> bool:
+        raise GraphBreak(DATA_DEPENDENT_BRANCH, f"the branch depends on {self.describe()}")
+
+    def rebuild(self, out: FrameWriter) -> str:
+        tr = out.tr
+        if self.node.graph is not tr.main:
+            raise GraphBreak(REGION, f"{self.describe()} outlives the region that read it")
+        node = tr.create_node("call_function", read_numbers.held, (self.node,), {})
+        node.meta["example_value"] = self.example
+        return out.graph_output(ReadNumber(node, self.example).carrier()) + ".item()"

@@ -17,7 +17,7 @@ from .constants import ConstValue
 from .containers.iteration import SequenceIterator
 from .containers.sequences import TupleValue
 from .descriptors import bind_class_attribute
-from .scalars import READS, read_number
+from .scalars import READS, number_of, read_number
 from .tensor_indexing import select_symbolic
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ _SHAPE_METHODS = frozenset(
     {"size", "stride", "numel", "nelement", "storage_offset", "sym_size", "sym_numel", "__len__"}
 )
 
-_WITH_VALUE = {"addcdiv": operator.truediv, "addcmul": operator.mul}
+# The factor of each that is a number, and may be given as a tensor of one element: its value is needed, not in Python.
+_FACTORS = {"addcdiv": "value", "addcmul": "value", "add": "alpha", "sub": "alpha"}
 
 _TENSOR_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 # What their objects find in them, by name, before a program has changed anything.
@@ -135,6 +136,8 @@ class TensorValue(GraphValue):
             return tr.lift(self.cls)
         if name == "grad_fn":
             if self.example.grad_fn is None:
+                if self.is_input and self.source is not None and self.example.requires_grad:
+                    tr.guards.add(PropertyEquals(self.source, "is_leaf", True))
                 return ConstValue(None)
             raise GraphBreak(OPERATION, f"grad_fn of {self.describe()}")
         if name in ("__dict__", "_backward_hooks", "_base", "_version"):
@@ -149,6 +152,13 @@ class TensorValue(GraphValue):
             message = f"'{self.cls.__name__}' object has no attribute '{name}'"
             raise Raised(tr.make_exception(AttributeError, message))
         return TensorMethodValue(self, name)
+
+    def guard_operator(self, tr: Tracer, name: str) -> None:
+        """Python's syntax goes on finding torch's own special method in the class."""
+        raw = tr.static_lookup(self.cls, name)
+        if raw is not _FOUND[self.cls].get(name, MISSING):
+            raise GraphBreak(OPERATION, f"{name} of {self.describe()}, which the program has replaced")
+        self._guard_class(tr, name, raw)
 
     def _guard_class(self, tr: Tracer, name: str, raw: Any) -> None:
         """The class of the tensor goes on having under a name what torch has put there."""
@@ -217,11 +227,9 @@ class TensorValue(GraphValue):
                 OPERATION, f"Tensor.{name} changes the shape, strides or autograd state of input {self.describe()}"
             )
         plain = name.rstrip("_")
-        if plain in _WITH_VALUE and isinstance(kwargs.get("value"), TensorValue):
-            inner = tr.emit("call_function", _WITH_VALUE[plain], args, {})
-            return self._scaled(tr, name.replace(plain, "add"), inner, kwargs["value"])
-        if plain in ("add", "sub") and isinstance(kwargs.get("alpha"), TensorValue):
-            return self._scaled(tr, name, args[0], kwargs["alpha"])
+        factor = _FACTORS.get(plain, "")
+        if isinstance(kwargs.get(factor), TensorValue):
+            kwargs = {**kwargs, factor: number_of(tr, kwargs[factor])}  # type: ignore[arg-type]
         if name == "type" and not args and not kwargs:
             return ConstValue(self.example.type())
         if name in ("__setitem__", "__getitem__", "__delitem__"):
@@ -231,11 +239,6 @@ class TensorValue(GraphValue):
         if name == "__iter__":
             return self.iter(tr)
         return tr.emit("call_method", name, [self, *args], kwargs)
-
-    def _scaled(self, tr: Tracer, name: str, other: Value, by: Value) -> Value:
-        """``add`` and its like by a multiple that is in a tensor: its value is needed, but not in Python."""
-        scaled = tr.emit("call_function", operator.mul, [other, tr.emit("call_method", "detach", [by], {})], {})
-        return tr.emit("call_method", name, [self, scaled], {})
 
     def _already_requires_grad(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> bool:
         wanted = args[0].const(tr) if args else kwargs["requires_grad"].const(tr) if kwargs else True
@@ -272,20 +275,24 @@ class TensorValue(GraphValue):
         raise GraphBreak(TENSOR_TO_PYTHON, f"Tensor.{name} on {self.describe()}")
 
     def length(self, tr: Tracer) -> Value:
+        self.guard_operator(tr, "__len__")
         return self._shape_method(tr, "__len__", [])
 
     def getitem(self, tr: Tracer, key: Value) -> Value:
+        self.guard_operator(tr, "__getitem__")
         if tr.symbolic and (selected := select_symbolic(tr, self, self.example.dim(), key)) is not None:
             return selected
         return tr.emit("call_function", operator.getitem, [self, key], {})
 
     def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
+        self.guard_operator(tr, "__setitem__")
         tr.emit("call_function", operator.setitem, [self, key, value], {})
 
     def contains(self, tr: Tracer, item: Value) -> Value:
         raise GraphBreak(TENSOR_TO_PYTHON, f"membership in {self.describe()}")
 
     def iter(self, tr: Tracer) -> Value:
+        self.guard_operator(tr, "__iter__")
         return SequenceIterator(self.unpack(tr))
 
     def unpack(self, tr: Tracer) -> list[Value]:

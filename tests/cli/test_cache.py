@@ -71,7 +71,7 @@ def test_export_and_import(capsys, tmp_path):
     ("arguments", "status", "message"),
     [
         (["import", "absent"], 2, "cannot import the cache"),
-        (["import", __file__], 1, "not what save_cache_artifacts"),
+        (["import", __file__], 1, "were not written by save_cache_artifacts"),
         (["export", "/no/such/folder/file"], 2, "there is no folder /no/such/folder"),
         (["export", "/"], 2, "is a folder"),
     ],

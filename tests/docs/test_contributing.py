@@ -142,3 +142,30 @@ def test_folders_and_files_that_the_page_names_exist():
     text = BLOCK.sub("", PAGE)
     for path in re.findall(r"`((?:[\w.]+/)+[\w.]*)`", text) + re.findall(r"\]\(([^)#:]+)\)", text):
         assert path in made or (ROOT / path).exists(), path
+
+
+def test_the_answers_to_where_something_is_exist():
+    rows = [line.split("|")[1:-1] for line in section(r"Where is \.\.\.\?").splitlines() if line.startswith("| ")][2:]
+    assert 20 <= len(rows) <= 32
+    for question, answer in rows:
+        paths = re.findall(r"`([^`]+)`", answer)
+        assert question.strip().endswith("?") and paths
+        for path in paths:
+            assert (ROOT / path).exists(), path
+
+
+def test_only_these_modules_of_the_frontend_ask_for_the_version_of_python():
+    """The recipe for a new version counts them; the tables hold the rest."""
+    found = {str(p.relative_to(ROOT)) for p in (ROOT / "frontend").rglob("*.py") if "version_info" in p.read_text()}
+    assert found == {
+        "frontend/bytecode/tables/__init__.py",
+        "frontend/guards/write_watch.py",
+        "frontend/polyfills/builtins_.py",
+        "frontend/values/functions.py",
+        "frontend/values/objects.py",
+    }
+
+
+def test_the_readme_lists_every_document():
+    listed = re.search(r"^    docs/ +((?:.+\n)+)", (ROOT / "README.md").read_text(), re.MULTILINE)[1]
+    assert sorted(re.findall(r"[\w-]+\.md", listed)) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))

@@ -7,8 +7,8 @@ from torch import nn
 from .worlds import BACKENDS, check_graphs, check_same, feature, features_of
 
 STEPS = 5
-# Under any compiler torch.optim computes with the count of steps as a float32 tensor, where eager takes its number.
-STEP_IN_FLOAT32 = 1e-5
+# A compiler computes with the count of steps in a tensor, where eager and its backend compute with Python's numbers.
+COMPILED = {"close": 1e-5, "exact": ("eager",)}
 
 
 def model():
@@ -76,27 +76,27 @@ def sgd_with_nesterov():
     yield from steps_compiled(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, foreach=True))
 
 
-@feature(close=STEP_IN_FLOAT32)
+@feature(**COMPILED)
 def adam():
     yield from steps_compiled(lambda p: torch.optim.Adam(p, lr=0.01))
 
 
-@feature(close=STEP_IN_FLOAT32)
+@feature(**COMPILED)
 def adam_one_by_one():
     yield from steps_compiled(lambda p: torch.optim.Adam(p, lr=0.01, foreach=False, weight_decay=0.1, amsgrad=True))
 
 
-@feature(close=STEP_IN_FLOAT32)
+@feature(**COMPILED)
 def adam_capturable():
     yield from steps_compiled(lambda p: torch.optim.Adam(p, lr=torch.tensor(0.01), foreach=False, capturable=False))
 
 
-@feature(close=STEP_IN_FLOAT32)
+@feature(**COMPILED)
 def adamw():
     yield from steps_compiled(lambda p: torch.optim.AdamW(p, lr=0.01))
 
 
-@feature(close=STEP_IN_FLOAT32)
+@feature(**COMPILED)
 def adamw_foreach():
     yield from steps_compiled(lambda p: torch.optim.AdamW(p, lr=0.01, foreach=True))
 
@@ -106,22 +106,22 @@ def bound_step():
     yield from bound_step_compiled(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9))
 
 
-@feature(close=STEP_IN_FLOAT32)
+@feature(**COMPILED)
 def bound_step_of_adam():
     yield from bound_step_compiled(lambda p: torch.optim.Adam(p, lr=0.1))
 
 
-@feature(close=STEP_IN_FLOAT32)
+@feature(**COMPILED)
 def other_optimizers():
     yield from steps_compiled(lambda p: torch.optim.RMSprop(p, lr=0.01, momentum=0.5))
 
 
-@feature(close=STEP_IN_FLOAT32)
+@feature(**COMPILED)
 def adagrad():
     yield from steps_compiled(lambda p: torch.optim.Adagrad(p, lr=0.01))
 
 
-@feature(close=STEP_IN_FLOAT32)
+@feature(**COMPILED)
 def parameter_groups():
     def make(parameters):
         first, second, *others = parameters
@@ -140,7 +140,7 @@ def learning_rate_is_changed():
     yield from steps_compiled(lambda p: torch.optim.SGD(p, lr=0.1), change)
 
 
-@feature(close=1e-6)
+@feature(**COMPILED)
 def learning_rate_is_a_tensor():
     def change(optimizer, step):
         optimizer.param_groups[0]["lr"].mul_(0.5)
@@ -148,7 +148,7 @@ def learning_rate_is_a_tensor():
     yield from steps_compiled(lambda p: torch.optim.SGD(p, lr=torch.tensor(0.1)), change)
 
 
-@feature(close=STEP_IN_FLOAT32)
+@feature(**COMPILED)
 def scheduler():
     module = model()
     optimizer = torch.optim.Adam(module.parameters(), lr=0.1)
@@ -171,12 +171,12 @@ def training_step_with_sgd():
     yield from training_compiled(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9))
 
 
-@feature(close=STEP_IN_FLOAT32)
+@feature(**COMPILED)
 def training_step_with_adam():
     yield from training_compiled(lambda p: torch.optim.Adam(p, lr=0.01))
 
 
-@feature(close=STEP_IN_FLOAT32)
+@feature(**COMPILED)
 def training_step_with_clipping():
     def clip(module):
         torch.nn.utils.clip_grad_norm_(module.parameters(), 0.1)
@@ -238,7 +238,7 @@ def gradients_set_to_zero():
         yield [p.grad for p in module.parameters()]
 
 
-@feature(close=STEP_IN_FLOAT32)
+@feature(**COMPILED)
 def step_with_a_missing_gradient():
     module = model()
     optimizer = torch.optim.Adam(module.parameters(), lr=0.1)

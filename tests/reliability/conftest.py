@@ -1,4 +1,4 @@
-"""Processes of the program, with a cache and temporary files of their own."""
+"""Starts the program in processes with their own cache and temporary folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def temporary(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(tmp_path: Path, temporary: Path) -> Callable[..., subprocess.Popen]:
-    """``start(count, NAME=value, ...)`` starts the program; ``before`` is a command that runs it."""
+    """``start(count, NAME=value, ...)`` starts the program; ``before`` is a command that runs another."""
 
     def begin(count: int = 3, before: tuple[str, ...] = (), **environment: str) -> subprocess.Popen:
         given = {"TORCHMUX_CACHE_DIR": str(tmp_path / "cache"), "TMPDIR": str(temporary), "OMP_NUM_THREADS": "1"}
@@ -40,7 +40,7 @@ def start(tmp_path: Path, temporary: Path) -> Callable[..., subprocess.Popen]:
 
 @pytest.fixture
 def finish() -> Callable[[subprocess.Popen], str]:
-    """``finish(process)`` waits, looks that nothing was wrong, and returns what it said on stderr."""
+    """``finish(process)`` waits, checks that no result was wrong, and returns the process's stderr."""
 
     def end(process: subprocess.Popen) -> str:
         out, errors = process.communicate(timeout=540)

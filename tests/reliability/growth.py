@@ -1,9 +1,9 @@
-"""What one more model costs in memory and in mappings once it is dropped, and what equal models share.
+"""Measures how much memory and how many mappings a process keeps of a model that was compiled and dropped.
 
     python tests/reliability/growth.py [MODELS]
 
-Compiles MODELS (5,000) different functions with ``native``, from a cache that has them all, calls each and drops it;
-prints the growth of the process for each thousand, and the mean growth of a model behind the first tenth.
+Compiles MODELS (default 5,000) models with ``native``, calls each and drops it.  Prints the size of the process after
+each thousand, and the mean growth per model after the first tenth.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import torch
 import torchmux
 
 KINDS = 40
-"""Different graphs; the models are these in turn, each compiled anew."""
+"""The number of different graphs; model n has graph n modulo KINDS, and each model is compiled anew."""
 
 
 def resident() -> int:
-    """Bytes of this process that are in memory."""
+    """The resident memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
 def mappings() -> int:
-    """Pieces of memory that this process has mapped; Linux allows some 65,000."""
+    """The number of memory mappings of this process; Linux allows about 65,000."""
     return len(Path("/proc/self/maps").read_text().splitlines())
 
 
@@ -38,7 +38,7 @@ def model(kind: int) -> torch.nn.Module:
 
 
 def run(count: int) -> dict[str, float]:
-    """Compile, call and drop ``count`` models; the growth of each in bytes and in mappings."""
+    """Compile, call and drop ``count`` models; returns the mean growth in bytes and mappings."""
     at: list[tuple[int, int]] = []
     for number in range(count):
         x = torch.ones(number % KINDS + 2, 8)

@@ -1,8 +1,8 @@
-"""A program that compiles functions one after the other and compares each with eager.
+"""A program that compiles functions one after another and compares each with eager.
 
     python tests/reliability/program.py [FUNCTIONS]
 
-Prints a line when it begins to compile, and in the end how many results it looked at and how many were wrong.
+Prints a line before it begins to compile, and at the end the number of results compared and of wrong ones.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torchmux
 
 
 def function(number: int):
-    """One of as many functions as anybody wants; each is a kernel of its own."""
+    """Function ``number`` of an endless series; each needs a kernel of its own."""
     scale = number + 0.5
 
     def f(x):
@@ -26,7 +26,7 @@ def function(number: int):
 
 
 def check(count: int, backend: str = "native") -> tuple[int, int]:
-    """Compile and call ``count`` functions; how many results there are and how many are not eager's."""
+    """Compile and call ``count`` functions; returns the number of results and of those that differ from eager's."""
     wrong = 0
     x = torch.linspace(-1, 1, 81).reshape(9, 9)
     for number in range(count):

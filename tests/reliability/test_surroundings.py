@@ -1,4 +1,4 @@
-"""Where a program runs: without a home folder, without room, on folders that are not what they should be."""
+"""Unusual surroundings: no home folder, full disks, ``noexec``, entries that another user planted."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +17,7 @@ def can_mount() -> bool:
 
 
 mounts = pytest.mark.skipif(not can_mount(), reason="only root can mount folders")
-ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 
 def on_tmpfs(folder, options: str) -> tuple[str, ...]:
@@ -25,7 +27,7 @@ def on_tmpfs(folder, options: str) -> tuple[str, ...]:
 
 
 def test_import_touches_no_disk(run_python, tmp_path):
-    """Nor does it ask where the cache is."""
+    """Nor is the cache folder determined."""
     code = (
         "import os, pathlib\n"
         "def no(*args, **more): raise AssertionError('the disk was touched')\n"
@@ -38,18 +40,22 @@ def test_import_touches_no_disk(run_python, tmp_path):
     assert run_python(code) == "fine\n"
 
 
+@pytest.fixture
+def public_folder():
+    """A folder that every user can reach; each process of pytest closes its own folders to others again."""
+    folder = Path(tempfile.mkdtemp(prefix="tests-of-torchmux-"))
+    folder.chmod(0o777)
+    yield folder
+    shutil.rmtree(folder)
+
+
 @ONLY_ROOT
-@pytest.mark.parametrize("taken", [False, True], ids=["free", "taken by somebody else"])
-def test_without_a_home_folder(tmp_path, taken):
-    """A user that the system does not know, as in containers."""
+@pytest.mark.parametrize("taken", [False, True], ids=["free", "taken by another user"])
+def test_without_a_home_folder(public_folder, taken):
+    """A user without an entry in the system's database, as in containers."""
     if not shutil.which("setpriv"):
         pytest.skip("needs setpriv")
-    place = tmp_path / "place"
-    place.mkdir()
-    place.chmod(0o777)
-    for parent in tmp_path.parents[:-2]:
-        parent.chmod(parent.stat().st_mode | 0o011)
-    tmp_path.chmod(0o711)
+    place = public_folder
     own = place / "torchmux-cache-54321"
     if taken:
         own.mkdir(mode=0o777)
@@ -76,7 +82,7 @@ def test_without_a_home_folder(tmp_path, taken):
 
 @mounts
 def test_temporary_files_that_cannot_run(start, finish, temporary):
-    """A noexec file system: the code is loaded from memory."""
+    """On a ``noexec`` file system, code is loaded from memory."""
     errors = finish(start(3, before=on_tmpfs(temporary, "noexec")))
     assert "torch runs" not in errors
     assert "cannot load" not in errors
@@ -84,14 +90,14 @@ def test_temporary_files_that_cannot_run(start, finish, temporary):
 
 @mounts
 def test_no_room_in_the_cache(start, finish, tmp_path):
-    """The code is used, and there is one warning."""
+    """The code is used without the cache, and there is one warning."""
     errors = finish(start(3, before=on_tmpfs(tmp_path / "cache", "mode=700,size=16k")))
     assert errors.count("No space left on device") == 1
 
 
 @mounts
 def test_no_room_for_temporary_files(start, temporary):
-    """Nothing can be compiled, and the error says why."""
+    """Compilation fails, and the error says why."""
     out, errors = start(1, before=on_tmpfs(temporary, "mode=700,size=16k")).communicate(timeout=240)
     assert "CompilationFailed" in errors
     assert "No space left on device" in errors
@@ -99,8 +105,8 @@ def test_no_room_for_temporary_files(start, temporary):
 
 
 @ONLY_ROOT
-def test_entries_that_somebody_else_planted(start, finish, tmp_path):
-    """The folder was open once: what was put there meanwhile is not run, whatever the folder's mode is now."""
+def test_entries_that_another_user_planted(start, finish, tmp_path):
+    """Entries of another user are not run even if the folder is private by now."""
     finish(start(1))
     entries = [path for path in (tmp_path / "cache" / "artifacts").rglob("*") if path.is_file()]
     for path in entries:
@@ -108,3 +114,23 @@ def test_entries_that_somebody_else_planted(start, finish, tmp_path):
     errors = finish(start(1))
     assert errors.count("is not a file of yours alone") >= 1
     assert all(path.stat().st_uid == os.geteuid() for path in entries)
+
+
+def test_inductor_does_not_use_the_shared_temporary_folder(run_python, tmp_path):
+    """Nor does any capture leave torch's folder there; a value that the user set stays."""
+    temporary = tmp_path / "empty"
+    temporary.mkdir()
+    code = (
+        "import os, tempfile\n"
+        f"tempfile.tempdir = {str(temporary)!r}\n"
+        "chosen = os.environ.pop('TORCHINDUCTOR_CACHE_DIR', None)\n"
+        "import torch, torchmux\n"
+        f"torchmux.config.cache_dir = {str(tmp_path / 'cache')!r}\n"
+        "with torch.no_grad(): torchmux.compile(lambda x: x.softmax(-1), backend='aot_eager')(torch.ones(3))\n"
+        "print(os.environ['TORCHINDUCTOR_CACHE_DIR'], oct(os.stat(os.environ['TORCHINDUCTOR_CACHE_DIR']).st_mode))\n"
+        "os.environ['TORCHINDUCTOR_CACHE_DIR'] = 'mine'\n"
+        "torchmux.compile(lambda x: x + 1, backend='eager')(torch.ones(3))\n"
+        "print(os.environ['TORCHINDUCTOR_CACHE_DIR'])\n"
+    )
+    assert run_python(code).split() == [str(tmp_path / "cache" / "inductor"), "0o40700", "mine"]
+    assert os.listdir(temporary) == []

@@ -1,4 +1,4 @@
-"""Threads that call the same and different compiled functions, with shapes that change and resets in between."""
+"""Threads that call compiled functions with changing shapes, while one of them resets torchmux."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``torchmux cache``: what the artifact cache holds, and how to empty it or take it elsewhere."""
+"""``torchmux cache``: shows, empties, exports and imports the artifact cache."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from torchmux.backends.common.cache.cache import ArtifactCache
 
 _DESCRIPTION = """\
-Show, empty, export or import the artifact cache. What it holds is run as code: import only what you would run.
+Show, empty, export or import the artifact cache. Artifacts run as code: import only files whose code you would run.
 
-Exit status: 0 for success; 1 if caching is off, the folder is not yours alone, or a file is not what export wrote;
-2 for incorrect usage, a file that cannot be read or written included.
+Exit status: 0 for success; 1 if caching is off, the folder is open to others, or a file was not written by export;
+2 for incorrect usage, or a file that cannot be read or written.
 """
 
 
@@ -39,10 +39,10 @@ def add_to(commands: Any) -> None:
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     about = {
-        "info": "where it is, how much it holds, and whether it is safe",
-        "clear": "remove all that it holds",
+        "info": "show its folder, its size, and whether the folder is private",
+        "clear": "remove all files in it",
         "export": "write all artifacts to a file",
-        "import": "add the artifacts of such a file",
+        "import": "add the artifacts in a file that export wrote",
     }
     for name, text in about.items():
         action = actions.add_parser(name, help=text, description=text.capitalize() + ".")
@@ -53,10 +53,10 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do it.
+    """Run one action.
 
     Raises:
-        TorchmuxError: the folder is not safe, or a file is not what ``export`` wrote.
+        TorchmuxError: the folder is open to others, or a file was not written by ``export``.
     """
     from torchmux.backends.common.cache.cache import default_cache
 
@@ -124,7 +124,7 @@ def _is_safe(folder: Path) -> bool:
     try:
         found = folder.stat()
     except FileNotFoundError:
-        return True  # it is made when it is needed
+        return True  # it is created, private, with the first artifact
     return found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o077
 
 

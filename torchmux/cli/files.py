@@ -1,4 +1,4 @@
-"""Files that a command is told to write: looked at before the work that they are for."""
+"""Checks of output files before the work whose results they are for."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 
 def check_writable(*files: str | None) -> None:
-    """Look whether files can be written; those that are there stay as they are.
+    """Check that files can be written, without changing them.
 
     Raises:
-        OSError: one cannot be.
+        OSError: one of them cannot be written.
     """
     for file in files:
         if not file:

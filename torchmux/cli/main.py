@@ -36,8 +36,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="torchmux",
         description="One front door for every PyTorch compiler.",
-        epilog="Exit status: 0 for success; 1 for a failure, which is what a command finds; 2 for incorrect usage, "
-        "such as an unknown name, a program that cannot be imported, or a file that cannot be written; 130 for Ctrl-C.",
+        epilog="Exit status: 0 for success; 1 for a failure that the command found, or a backend that is unknown or "
+        "cannot run here; 2 for incorrect usage, such as a program that cannot be imported or a file that cannot be "
+        "written; 130 for Ctrl-C.",
     )
     parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)

@@ -21,13 +21,13 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def in_a_line(error: BaseException) -> str:
-    """An exception in one line: what it is, and what it says."""
+    """The type and the message of an exception, in one line."""
     text = one_line(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def one_line(said: object) -> str:
-    """The beginning of a text, without line breaks."""
+    """A text without line breaks, cut to a few hundred characters."""
     text = " ".join(str(said).split())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 

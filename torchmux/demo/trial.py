@@ -11,7 +11,6 @@ import copy
 import math
 import os
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ import torch
 
 import torchmux
 from torchmux.registry.report import Kind
+from torchmux.scratch import scratch_folder
 
 from .models import ModelFamily, Size
 
@@ -120,7 +120,7 @@ def start(backend: str) -> float:
 @contextlib.contextmanager
 def empty_caches() -> Iterator[None]:
     """A block in which compilers find no earlier results and leave none behind."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+    with scratch_folder() as folder:
         found = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(folder, "inductor")
         try:

@@ -121,6 +121,7 @@ from .shape_env import (
     is_never_negative,
     local_guard_source,
     new_unbacked_symbols,
+    possible_value,
     printed_source,
     ranges_of,
     rebuild_symbolic,

@@ -1,4 +1,5 @@
-"""Operators whose real results on the CPU have another dtype than torch's fake ones, and the fake mode that knows.
+"""Operators whose real results on the CPU have other dtypes or strides than torch's fake ones, and the fake mode that
+knows.
 
 What is traced says of each tensor what it is, and generated code reads memory as that.  So an operator that is said to
 make bfloat16, and makes float32, is read as something else by whoever believes it.
@@ -35,7 +36,35 @@ def _dispatch(reference: weakref.ref[Any], func: Any, types: Any, args: Sequence
     mode: Any = reference()
     result = type(mode).dispatch(mode, func, types, args, kwargs or {})
     rule = RULES.get(func)
-    return result if rule is None else _with_dtypes(mode, result, rule(args))
+    if rule is not None:
+        result = _with_dtypes(mode, result, rule(args))
+    if func in BATCH_NORMS:
+        return _in_usual_layout(mode, result)
+    return _rolled(mode, args, result) if func is _aten.roll.default else result
+
+
+def _rolled(mode: Any, args: Sequence[Any], result: Any) -> Any:
+    """Parts put together, which are an image if what they are parts of is; torch's fake is never one."""
+    from torch._prims_common import suggest_memory_format
+
+    layout = suggest_memory_format(args[0])
+    if layout is torch.contiguous_format or len(args) < 3 or not args[2] or result.device.type != "cpu":
+        return result
+    with mode:
+        return torch.empty_like(result, memory_format=layout)
+
+
+def _in_usual_layout(mode: Any, result: Any) -> Any:
+    """The first result in the order of an image or in the usual one; torch's fake has the order of the input."""
+    first = result[0]
+    if first is None or first.device.type != "cpu" or first.is_contiguous():
+        return result
+    images = {4: torch.channels_last, 5: torch.channels_last_3d}.get(first.dim())
+    if images is not None and first.is_contiguous(memory_format=images):
+        return result
+    with mode:
+        made = torch.empty_like(first, memory_format=torch.contiguous_format)
+    return (made, *result[1:])
 
 
 def _with_dtypes(mode: Any, result: Any, dtypes: Dtypes) -> Any:
@@ -71,6 +100,20 @@ def _with_running(at: int) -> Callable[[Sequence[Any]], Dtypes]:
 
     return rule
 
+
+BATCH_NORMS = frozenset(
+    (
+        _aten.native_batch_norm.default,
+        _aten._native_batch_norm_legit.default,
+        _aten._native_batch_norm_legit.no_stats,
+        _aten._native_batch_norm_legit_no_training.default,
+        _aten._native_batch_norm_legit_functional.default,
+        _aten._batch_norm_with_update.default,
+        _aten._batch_norm_with_update_functional.default,
+        _aten._batch_norm_no_update.default,
+        _aten.native_batch_norm_backward.default,
+    )
+)
 
 RULES: dict[Any, Callable[[Sequence[Any]], Dtypes]] = {
     **dict.fromkeys(

@@ -110,6 +110,28 @@ def size_range(size: Any) -> tuple[int, int, int | None]:
     return int(bounds.lower), int(node.hint), None if bounds.upper == int_oo else int(bounds.upper)
 
 
+def possible_value(number: Any) -> Any:
+    """What a symbolic number was in the first call; of one that depends on data, a value that it may have."""
+    from torch.utils._sympy.numbers import int_oo
+
+    node = number.node
+    if node.hint is not None:
+        return node.hint
+    env = node.shape_env
+    known = env.backed_var_to_val if hasattr(env, "backed_var_to_val") else env.var_to_val
+
+    def value(symbol: Any) -> Any:
+        if symbol in known:
+            return int(known[symbol])
+        if not symbol.is_integer:
+            return 1.5
+        bounds = env.bound_sympy(symbol)
+        least = 3 if bounds.lower == -int_oo else max(int(bounds.lower), 3)
+        return least if bounds.upper == int_oo else min(least, int(bounds.upper))
+
+    return rebuild_symbolic(node.expr, {s: value(s) for s in node.expr.free_symbols})
+
+
 def symbolic_math() -> dict[Any, Any]:
     """Functions of ``math`` and what computes them on symbolic numbers."""
     names = ("sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "log2")

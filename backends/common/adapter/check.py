@@ -21,7 +21,6 @@ from torchmux.registry.errors import GraphRefused
 from ..pipeline.partition import takes_element
 from .bugs import raise_mistake
 from .graphs import alone, elements_in_use
-from .results import hint_of
 
 log = logging.getLogger("torchmux.check")
 
@@ -246,8 +245,8 @@ def _description(node: Node) -> str:
     def told(value: Node) -> str:
         made = value.meta["val"]
         if not isinstance(made, torch.Tensor):
-            return f"{type(made).__name__} {hint_of(made)}"
-        return f"{made.dtype} {[hint_of(s) for s in made.shape]} {[hint_of(s) for s in made.stride()]} {made.device}"
+            return f"{type(made).__name__} {_number(made)}"
+        return f"{made.dtype} {_numbers(made.shape)} {_numbers(made.stride())} {made.device}"
 
     return str((node.target, map_arg(node.args, told), map_arg(dict(node.kwargs), told), elements_in_use(node)))
 
@@ -255,7 +254,7 @@ def _description(node: Node) -> str:
 def made_up(gm: GraphModule, example_inputs: Sequence[Any], integers: int = 2, scale: float = 2.0) -> list[Any]:
     """Inputs for ``gm``: the real ones where they are known, otherwise small numbers from a separate generator.
 
-    A symbolic size is what it was in the first call.
+    A symbolic size is what it was in the first call, one that depends on data is what it may be.
 
     Vectors are positive, since variances are vectors; integers are less than ``integers``, since they may be indices.
     ``scale`` is about how many times larger a matrix makes what it is multiplied with.
@@ -268,9 +267,9 @@ def made_up(gm: GraphModule, example_inputs: Sequence[Any], integers: int = 2, s
             continue
         value = node.meta["val"]
         if not isinstance(value, torch.Tensor):
-            found.append(hint_of(value))
+            found.append(_number(value))
             continue
-        shape, stride = [hint_of(s) for s in value.shape], [hint_of(s) for s in value.stride()]
+        shape, stride = _numbers(value.shape), _numbers(value.stride())
         made = torch.empty_strided(shape, stride, dtype=value.dtype, device=value.device)
         if not value.dtype.is_floating_point:
             numbers = torch.randint(0, 2 if value.dtype is torch.bool else integers, shape, generator=generator)
@@ -282,6 +281,16 @@ def made_up(gm: GraphModule, example_inputs: Sequence[Any], integers: int = 2, s
             numbers = torch.randn(shape, generator=generator) / math.sqrt(max(terms, 1)) * scale
         found.append(_filled(made, numbers))
     return found
+
+
+def _number(value: Any) -> Any:
+    return (
+        internals.possible_value(value) if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else value
+    )
+
+
+def _numbers(sizes: Sequence[Any]) -> list[Any]:
+    return [_number(s) for s in sizes]
 
 
 def _filled(made: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:

@@ -1,12 +1,12 @@
-"""What an adapter of another runtime asks of a node before it asks the runtime: the refusals that they have in common.
+"""Refusals that adapters of other runtimes have in common, checked before the runtime is asked about a node.
 
-A runtime that computes by its own kernels, in memory of its own, differs from torch in the same few ways whoever wrote
-it.  Each way is a rule here, with a name; an adapter makes one :class:`Common` of them, says in it what its runtime
-takes, and for a rule that it does without, why.  ``tests/backends/adapters/test_common_refusals.py`` has a node for
-each rule, and asks every adapter.
+A runtime with its own kernels and its own memory differs from torch in a few ways that are the same for every runtime.
+Each difference is a named rule here.  An adapter creates one :class:`Common`, which says what its runtime supports, and
+gives a reason for each rule that the runtime does not need.  ``tests/backends/adapters/test_common_refusals.py`` has a
+node for each rule, and tries it with every adapter.
 
-``native`` and ``cudagraphs`` have no need of these: the one knows torch's meaning of each operator, the other runs
-torch's own kernels.
+``native`` and ``cudagraphs`` do not need these rules: ``native`` implements torch's meaning of each operator, and
+``cudagraphs`` runs torch's own kernels.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..pipeline import aliasing
 from ..pipeline.decompose import can_stay_whole, is_random
 from .graphs import values_in_use
 
-# --- which operators there are ----------------------------------------------------------------------------------------
+# --- operators by name ----------------------------------------------------------------------------------------
 
 
 def operators_named(names: Iterable[str]) -> list[Any]:
@@ -41,7 +41,7 @@ def operators_named(names: Iterable[str]) -> list[Any]:
 
 
 def whole(names: Iterable[str], is_known: Callable[[Any], bool]) -> frozenset[Any]:
-    """For ``keep_whole``: those of the named composite operators that a runtime knows, and that can stay whole."""
+    """For ``keep_whole``: the named composite operators that the runtime knows and that can stay whole."""
     return frozenset(op for op in operators_named(names) if is_known(op) and can_stay_whole(op))
 
 
@@ -64,7 +64,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 # --- how runtimes differ from torch -----------------------------------------------------------------------------------
 
-# The argument that says whether a random operator draws at all, and the value with which it does not.
+# The argument that decides whether a random operator draws numbers, and the value with which it draws none.
 _DETERMINISTIC_IF: Mapping[str, tuple[str, Any]] = {
     "aten::scaled_dot_product_attention": ("dropout_p", 0.0),
     "aten::_scaled_dot_product_flash_attention_for_cpu": ("dropout_p", 0.0),
@@ -74,7 +74,7 @@ _DETERMINISTIC_IF: Mapping[str, tuple[str, Any]] = {
 
 
 def draws_nothing(node: Node) -> bool:
-    """Whether ``node``, a call of a random operator, has the arguments with which that draws no number."""
+    """Whether ``node``, a call of a random operator, draws no numbers with its arguments."""
     rule = _DETERMINISTIC_IF.get(node.target.name())
     if rule is None:
         return False
@@ -103,7 +103,7 @@ _REMAINDERS = frozenset(
 def rounds_down(node: Node) -> bool:
     """Whether ``node`` is a remainder of floats, or their quotient rounded down.
 
-    The formulas that exporters have for these are wrong where a number is infinite, and right for all integers.
+    Exporters' formulas for these are right for integers, but wrong for infinite numbers.
     """
     op = node.target.overloadpacket
     if op not in _REMAINDERS or (op is torch.ops.aten.div and node.kwargs.get("rounding_mode") != "floor"):
@@ -115,9 +115,9 @@ TRAPS = "an integer is divided by a value that may be 0, where torch raises, or 
 
 
 def may_trap(node: Node) -> bool:
-    """Whether ``node`` divides integers by something else than a number that is neither 0 nor -1.
+    """Whether ``node`` divides integers by a tensor, by 0 or by -1.
 
-    x86 ends the process with a signal at a division by zero, and where the quotient of the lowest number does not fit.
+    On x86, a division by zero ends the process with a signal, and so does dividing the lowest number by -1.
     """
     if node.target.overloadpacket not in _REMAINDERS or node.meta["val"].is_floating_point():
         return False
@@ -127,9 +127,8 @@ def may_trap(node: Node) -> bool:
 def compares_numbers(node: Node, *, lowest_is_finite: bool = False) -> bool:
     """Whether ``node`` picks or orders floats by their size.
 
-    Runtimes compare as a processor does, where nan is neither larger nor smaller than anything; for torch it is the
-    largest and the smallest.  ``lowest_is_finite``: for the runtime no maximum is less than the lowest finite
-    number either.
+    Runtimes compare as processors do: nan is neither larger nor smaller than any number.  In torch, nan wins every
+    maximum and minimum.  ``lowest_is_finite``: the runtime's maximum is never less than the lowest finite number.
     """
     if node.target.overloadpacket not in _ORDERS:
         return False
@@ -140,9 +139,9 @@ def compares_numbers(node: Node, *, lowest_is_finite: bool = False) -> bool:
 
 
 def _only_shifts(node: Node, argument: Node, lowest_is_finite: bool) -> bool:
-    """Whether ``node`` is the maximum that a softmax takes off first, where a nan shows in the difference anyway.
+    """Whether ``node`` is the maximum that a softmax subtracts first; a nan appears in the difference anyway.
 
-    A softmax that gives zeros where all is minus infinity asks the maximum for that, and takes off zero there.
+    A softmax that returns zeros for rows of minus infinity compares the maximum with it, and subtracts zero there.
     """
     aten = torch.ops.aten
 
@@ -187,7 +186,7 @@ ABOUT_OPERATORS: Mapping[str, tuple[Callable[[Node, Common], bool], str]] = {
         "{runtime}'s remainder of floats differs from torch where a number is infinite",
     ),
 }
-"""The rules about what an operator does: whether one applies to a node, and the reason that users read."""
+"""The rules about operators: whether a rule applies to a node, and the reason that users read."""
 
 ABOUT_VALUES: Mapping[str, str] = {
     "numbers": "a float or bool that is known only at run time would lose precision as an input of {runtime}",
@@ -195,7 +194,7 @@ ABOUT_VALUES: Mapping[str, str] = {
     "dtypes": "{runtime} has no operators on {dtype}",
     "empty": "{runtime}'s operators do not support tensors without elements",
 }
-"""The rules about what goes into a node and comes out.  ``numbers`` and ``dtypes`` cover bools, complex numbers too."""
+"""The rules about the inputs and results of a node, with the reasons that users read."""
 
 RULES = (*ABOUT_OPERATORS, *ABOUT_VALUES)
 
@@ -206,11 +205,11 @@ class Common:
 
     Args:
         runtime: its name in reasons.
-        dtypes: those that it computes in as torch does.
-        of_dtype: why a tensor of a node is refused for its dtype all the same, in the adapter's own words, or why one
-            outside of ``dtypes`` is not, with ``True``; empty where ``dtypes`` decides.
-        words: reasons in the adapter's own words, by the rule.
-        lacks: the rules that the adapter does not need, each with the reason in one line.
+        dtypes: the dtypes in which it computes as torch does.
+        of_dtype: the adapter's own decision about the dtype of a tensor of a node: a reason refuses it, ``True``
+            accepts it, and an empty string leaves the decision to ``dtypes``.
+        words: the adapter's own reasons, by rule.
+        lacks: the rules that the adapter does not need, each with a one-line reason.
         compares_as_torch: operators whose comparisons treat nan as torch does.
         lowest_is_finite: whether its maximum is never less than the lowest finite number.
     """
@@ -224,14 +223,14 @@ class Common:
     lowest_is_finite: bool = False
 
     def about_operator(self, node: Node) -> str:
-        """Why the runtime cannot have what ``node``, a call of an ``OpOverload``, does; empty if it may."""
+        """Why the runtime is not given the operator of ``node``, an ``OpOverload``; empty if it is."""
         for rule, (applies, _) in ABOUT_OPERATORS.items():
             if rule not in self.lacks and applies(node, self):
                 return self.reason(rule)
         return ""
 
     def about_values(self, node: Node) -> str:
-        """Why the runtime cannot have what goes into ``node`` or comes out and is used; empty if it may."""
+        """Why the runtime is not given the inputs or used results of ``node``; empty if it is."""
         for value in values_in_use(node):
             if isinstance(value, (torch.SymFloat, torch.SymBool)) and "numbers" not in self.lacks:
                 return self.reason("numbers")
@@ -240,7 +239,7 @@ class Common:
         return ""
 
     def reason(self, rule: str, **told: Any) -> str:
-        """What users read of a rule."""
+        """The reason that users read for a rule."""
         usual = ABOUT_VALUES[rule] if rule in ABOUT_VALUES else ABOUT_OPERATORS[rule][1]
         return self.words.get(rule, usual).format(runtime=self.runtime, **told)
 
@@ -260,5 +259,5 @@ NOT_AN_OPERATOR = "not an ATen operator"
 
 
 def is_operator(node: Node) -> bool:
-    """Whether ``node`` calls an ``OpOverload``, which the rules need to know."""
+    """Whether ``node`` calls an ``OpOverload``; the rules apply to nothing else."""
     return isinstance(node.target, internals.OpOverload)

@@ -1,9 +1,8 @@
 """Compiled code on disk, filed under all that it depends on.
 
 * ``versions``: what a backend compiles with and for, as part of a key,
-* ``keys``: the names of artifacts: hashes over all that determines them,
+* ``keys``: the names of artifacts: hashes of everything that determines them,
 * ``cache``: the store of bytes: atomic, checked, private to its owner,
-* ``scratch``: temporary folders that do not outlive the process that made them,
 * ``code_or_refusal``: what is filed of one compiled part: its code, or which of its nodes the compiler refuses,
 * ``recipes``: what is filed of a whole captured graph, so that a later process need not trace it,
 * ``listing``: operators and arguments as JSON, of which recipes are made,

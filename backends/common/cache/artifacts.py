@@ -24,20 +24,20 @@ _NAME = re.compile(r"[0-9a-f]{64}")
 
 
 class InvalidArtifacts(TorchmuxError):
-    """Bytes that ``save_cache_artifacts`` has not made, or that were damaged since."""
+    """These bytes were not written by ``save_cache_artifacts``, or they are damaged."""
 
 
 def save_cache_artifacts() -> tuple[bytes, list[str]] | None:
-    """What compiled in this process used of the artifact cache: the bytes and the names of the artifacts.
+    """The artifacts that this process has used, as bytes, and their names.
 
-    None if there is nothing, or caching is off.
+    None if there are none, or if caching is off.
     """
     cache = default_cache()
     return None if cache is None else packed(cache, used_keys(cache))
 
 
 def packed(cache: ArtifactCache, keys: Iterable[str]) -> tuple[bytes, list[str]] | None:
-    """Those of ``keys`` that a cache has: the bytes and the names; None if there are none."""
+    """The entries ``keys`` of a cache as bytes, and the names of those that exist; None if none exists."""
     found = {key: payload for key in keys if (payload := cache.load(key)) is not None}
     if not found:
         return None
@@ -50,13 +50,13 @@ def packed(cache: ArtifactCache, keys: Iterable[str]) -> tuple[bytes, list[str]]
 
 
 def load_cache_artifacts(serialized: bytes) -> list[str] | None:
-    """Put saved artifacts into the cache of this machine; their names, or None if caching is off.
+    """Store saved artifacts in this machine's cache; returns their names, or None if caching is off.
 
-    An artifact is used where graph, options, versions and hardware are the same as where it was made.
+    An artifact is used where graph, options, versions and hardware are those that it was compiled for.
 
     Raises:
-        InvalidArtifacts: they are damaged or something else, or larger than ``config.cache_size_limit`` when they are
-            unpacked; nothing is kept then.
+        InvalidArtifacts: the bytes are damaged, were not written by :func:`save_cache_artifacts`, or take more than
+            ``config.cache_size_limit`` unpacked.  Nothing is stored then.
     """
     cache = default_cache()
     if cache is None:
@@ -88,7 +88,7 @@ def _unpacked(serialized: bytes) -> dict[str, bytes]:
 
 
 def _check(entries: list[zipfile.ZipInfo]) -> None:
-    """Look at what an archive says that it holds; no more than it says is unpacked."""
+    """Check the directory of an archive; ``zipfile`` unpacks no more than the directory says."""
     if not all(_NAME.fullmatch(entry.filename) for entry in entries):
         raise InvalidArtifacts("An artifact has a name that save_cache_artifacts does not use.")
     if len({entry.filename for entry in entries}) < len(entries):

@@ -4,9 +4,10 @@ An entry's name is a hash of everything that determines it (``keys``).  An entry
 renamed, so another process sees all of it or nothing.  It starts with a checksum of its name and content, so a damaged
 or misplaced entry is detected, dropped and rebuilt.
 
-A cached shared object is code.  The folder must belong only to the user (mode 0700), and any other folder is refused.
-Whoever could once write to a folder may have left something in it, so each entry is checked as well: through the open
-descriptor, it must be a regular file of the user's that nobody else may write to.
+A cached shared object is code.  The folder must belong to the user and be closed to others (mode 0700); any other
+folder is refused.  Someone who could write to the folder in the past may have left files in it, so each entry is
+checked too, through its open descriptor: it must be a regular file that belongs to the user and that only the user may
+write to.
 
 This module imports no torch: the command line uses it.
 """
@@ -26,6 +27,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from torchmux.config import config
+from torchmux.inductor_folder import NAME as INDUCTOR
 from torchmux.registry.errors import TorchmuxError
 
 log = logging.getLogger("torchmux.cache")
@@ -34,14 +36,14 @@ _MAGIC = b"tmx2"
 _DIGEST = hashlib.sha256
 _SIZE = _DIGEST().digest_size
 _PARTIAL = ".partial-"
-_BESIDE = ("failed", "reproducers", "traces")
+_BESIDE = ("failed", "reproducers", "traces", INDUCTOR)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# A pipe that somebody has put there must not make a reader wait.
+# Not blocking, because opening a pipe would wait for a writer.
 _ENTRY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
-_used: dict[Path, set[str]] = {}  # folder -> the entries that this process has read or written
-_allowance: dict[Path, int] = {}  # folder -> bytes that this process may still write before it measures the folder
-_told: set[tuple[Path, str]] = set()  # what was warned of
+_used: dict[Path, set[str]] = {}  # folder -> entries that this process has read or written
+_allowance: dict[Path, int] = {}  # folder -> bytes that this process may write before it measures the folder again
+_warned: set[tuple[Path, str]] = set()  # folders and kinds of failure that were warned of
 
 
 class UnsafeCache(TorchmuxError):
@@ -51,9 +53,9 @@ class UnsafeCache(TorchmuxError):
 class ArtifactCache:
     """A folder of artifacts.
 
-    All files are kept under ``limit`` bytes together, by default ``config.cache_size_limit``, give or take what
-    processes write before they measure them again; files in the folders ``beside`` count too.  Failing to read or to
-    write (a full disk, a folder without permission) is logged and otherwise ignored: the artifact is made again.
+    Together, its files and those of the folders ``beside`` take at most ``limit`` bytes, by default
+    ``config.cache_size_limit``, plus what processes write between two measurements.  If an entry cannot be read or
+    written (full disk, no permission), one warning is logged and the artifact is compiled without the cache.
     """
 
     def __init__(self, folder: Path, limit: int | None = None, beside: Sequence[Path] = ()) -> None:
@@ -62,7 +64,7 @@ class ArtifactCache:
         self.beside = tuple(beside)
 
     def load(self, key: str) -> bytes | None:
-        """The artifact, or None if there is none, it cannot be read, is damaged or somebody else's.
+        """The artifact; None if it is missing, unreadable, damaged, or another user's.
 
         Raises:
             UnsafeCache: the folder belongs to someone else, or others may write to it.
@@ -72,7 +74,7 @@ class ArtifactCache:
         except FileNotFoundError:
             return None
         except OSError as error:
-            self._warn_once("read", "cannot read artifacts in %s; they are made again: %s", self.folder, error)
+            self._warn_once("read", "cannot read artifacts in %s; they will be rebuilt: %s", self.folder, error)
             return None
         if content is None:
             return None
@@ -88,7 +90,7 @@ class ArtifactCache:
         return payload
 
     def store(self, key: str, payload: bytes) -> None:
-        """Keep an artifact; an entry of that name is replaced.
+        """Store an artifact; an entry of the same name is replaced.
 
         Raises:
             UnsafeCache: as :meth:`load`.
@@ -103,7 +105,7 @@ class ArtifactCache:
             _used.setdefault(self.folder, set()).add(key)
             self._trim_when_due(len(payload))
         except OSError as error:
-            self._warn_once("write", "cannot keep an artifact in %s: %s", self.folder, error)
+            self._warn_once("write", "cannot store an artifact in %s: %s", self.folder, error)
 
     def drop(self, key: str) -> None:
         """Remove an entry, if it is there."""
@@ -111,7 +113,7 @@ class ArtifactCache:
             self._path(key).unlink(missing_ok=True)
 
     def entries(self) -> dict[str, os.stat_result]:
-        """The names of all entries, and what the file system knows of them."""
+        """The names of all entries, and their status in the file system."""
         return {
             path.parent.name + path.name: found
             for path, found in _files(self.folder)
@@ -119,10 +121,10 @@ class ArtifactCache:
         }
 
     def clear(self) -> tuple[int, int]:
-        """Remove everything; how many files that were, and their bytes.
+        """Remove all files, also those of the folders ``beside``; returns their number and bytes.
 
         Raises:
-            OSError: something cannot be removed.
+            OSError: a file cannot be removed.
         """
         count = size = 0
         for folder in (self.folder, *self.beside):
@@ -149,13 +151,13 @@ class ArtifactCache:
                 with open(entry, "rb") as file:
                     if _is_own(os.fstat(entry), stat.S_ISREG):
                         return file.read()
-        log.warning("the cached artifact %s is not a file of yours alone; it is made again", self._path(key))
+        log.warning("the cached artifact %s is not a file of yours alone and will be rebuilt", self._path(key))
         self.drop(key)
         return None
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:
-        """A descriptor of the folder, which is looked at through it."""
+        """A descriptor of the folder, through which the folder is checked."""
         handle = os.open(self.folder, _FOLDER)
         try:
             self._check_private(os.fstat(handle))
@@ -177,15 +179,15 @@ class ArtifactCache:
             )
 
     def _warn_once(self, what: str, message: str, *args: object) -> None:
-        if (self.folder, what) not in _told:
-            _told.add((self.folder, what))
+        if (self.folder, what) not in _warned:
+            _warned.add((self.folder, what))
             log.warning(message, *args)
 
     def _trim_when_due(self, written: int) -> None:
-        """Trim at a process's first entry, and when it has written what was left.
+        """Trim after the first entry that a process writes, and whenever its allowance is used up.
 
-        Measuring the folder looks at each of its files, thousands after some time, so not every entry can.  Half of
-        what is left is for other processes, which write without being seen.
+        Measuring the folder visits each of its files, which may be thousands, so it does not happen for every entry.
+        The allowance is half of the free room; the other half is for other processes.
         """
         left = _allowance.get(self.folder, 0) - written
         if left < 0:
@@ -193,9 +195,9 @@ class ArtifactCache:
         _allowance[self.folder] = left
 
     def _trim(self) -> int:
-        """Remove the least recently used files, and what crashed writers left more than an hour ago.
+        """Remove the least recently used files, and partial files older than an hour, which crashed writers left.
 
-        Returns the bytes that stay.
+        Returns the bytes that remain.
         """
         entries = []
         for folder in (self.folder, *self.beside):
@@ -219,24 +221,24 @@ def _opened_shelf(key: str, folder: int) -> Iterator[int]:
     """A descriptor of the folder in which the entry ``key`` lies.
 
     Raises:
-        PermissionError: it is not the user's alone.
+        PermissionError: other users may write to that folder.
     """
     shelf = os.open(key[:2], _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
     try:
         if not _is_own(os.fstat(shelf), stat.S_ISDIR):
-            raise PermissionError(f"its folder {key[:2]} is not yours alone")
+            raise PermissionError(f"others may write to its folder {key[:2]}")
         yield shelf
     finally:
         os.close(shelf)
 
 
 def _is_own(found: os.stat_result, kind: object) -> bool:
-    """Whether it is of this kind, the user's, and nobody else may write to it."""
+    """Whether a file has this kind, belongs to the user, and only the user may write to it."""
     return kind(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022  # type: ignore[operator]
 
 
 def _write(shelf: int, name: str, *content: bytes) -> None:
-    """Put a file into a folder at once: others see all of it or nothing."""
+    """Create or replace a file atomically: readers see all of it or nothing."""
     partial = f"{_PARTIAL}{secrets.token_hex(8)}"
     handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=shelf)
     try:

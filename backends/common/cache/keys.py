@@ -1,6 +1,6 @@
-"""The names of artifacts: hashes over all that determines them.
+"""The names of artifacts: hashes of everything that determines them.
 
-An entry's name tells the graph with every argument, constants, what is known of the inputs, options, the backend's
+A name covers the graph with all arguments, its constants, what is known of its inputs, the options, the backend's
 fingerprint, and the versions of torch, Python and torchmux.
 """
 
@@ -21,11 +21,11 @@ _DIGEST = hashlib.sha256
 
 
 def graph_key(gm: GraphModule, fingerprint: str, *more: object) -> str:
-    """The name of what is compiled from ``gm``: a hexadecimal hash.
+    """The name of the artifact compiled from ``gm``: a hexadecimal hash.
 
-    ``more`` is anything else that determines the artifact, by its ``repr``.  Values of inputs do not count, what is
-    known of them (``meta["val"]``) does, and so does the range of each symbol, since code for a number that is never
-    negative is not code for one that may be; tensors that the graph holds count by content.
+    ``more`` is anything else that determines the artifact, by its ``repr``.  The name covers what is known of inputs
+    (``meta["val"]``), not their values; the range of each symbol, because code for a size that is never negative may be
+    wrong for one that can be; and the content of tensors that the graph holds.
     """
     digest = _DIGEST()
     versions = (__version__, torch.__version__, sys.version_info[:2], fingerprint)
@@ -56,7 +56,7 @@ def _graph_text(gm: GraphModule, head: Sequence[object]) -> Iterable[str]:
 
 
 def _ranges(gm: GraphModule) -> list[tuple[str, str]]:
-    """What each symbol may be, as far as the shape environment knows."""
+    """The range of each symbol, as far as the shape environment knows it."""
     found: dict[str, str] = {}
     for node in gm.graph.nodes:
         value = node.meta.get("val")

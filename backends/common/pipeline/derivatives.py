@@ -30,7 +30,7 @@ _TANGENTS = "an input has a tangent (forward-mode differentiation)"
 
 
 def has_tangent(values: Sequence[Any]) -> bool:
-    """Whether one of these is a dual tensor of the active ``forward_ad.dual_level``."""
+    """Whether any of these is a dual tensor of the active ``forward_ad.dual_level``."""
     return any(
         isinstance(v, torch.Tensor)
         and (v.is_floating_point() or v.is_complex())
@@ -40,7 +40,7 @@ def has_tangent(values: Sequence[Any]) -> bool:
 
 
 def eager_with_tangents(run: Run, captured: GraphModule, *, strict: bool) -> Run:
-    """``run``, or the captured graph for a call of which an input has a tangent.
+    """A function that calls ``run``, or the captured graph if an input has a tangent.
 
     Raises:
         FallbackRefused: on such a call, if ``strict``.
@@ -54,7 +54,7 @@ def eager_with_tangents(run: Run, captured: GraphModule, *, strict: bool) -> Run
 
 
 class Joint:
-    """What must be known of the joint graph of forward and backward, before it is split."""
+    """Facts about the joint graph of forward and backward, collected before it is split."""
 
     def __init__(self) -> None:
         self.used: frozenset[int] = frozenset()  # inputs whose contents gradients depend on
@@ -62,7 +62,7 @@ class Joint:
         self.is_known = False
 
     def noticed(self, split: Callable[..., Any]) -> Callable[..., Any]:
-        """The partitioner ``split``, which looks at the graph first."""
+        """The partitioner ``split``, wrapped so that it examines the graph first."""
 
         def noticing(joint: GraphModule, inputs: Any, *, num_fwd_outputs: int, **settings: Any) -> Any:
             self._look(joint, num_fwd_outputs)
@@ -85,7 +85,7 @@ class Joint:
 
 
 def _read(node: Node) -> Sequence[Node]:
-    """The inputs on whose contents the results depend; a batch norm that trains only updates its statistics."""
+    """The inputs whose contents the results depend on; a training batch norm only updates its statistics."""
     if not isinstance(node.target, internals.OpOverload) or "batch_norm" not in node.target.__name__:
         return node.all_input_nodes
     names = [argument.name for argument in internals.operator_schema(node.target).arguments]
@@ -100,7 +100,7 @@ def _is_random(node: Node) -> bool:
 
 
 class Derivatives:
-    """A graph that AOTAutograd compiled, and whose backward pass torch computes where it is to be differentiated."""
+    """A graph compiled by AOTAutograd; torch computes its backward pass if that is differentiated in turn."""
 
     def __init__(
         self, forward: Run, captured: GraphModule, example_inputs: Sequence[Any], joint: Joint, *, strict: bool
@@ -129,7 +129,7 @@ class Derivatives:
             self._now.inputs = None
 
     def _watch(self, function: Any) -> None:
-        """Put what this class does around the two passes of AOTAutograd's function."""
+        """Wrap both passes of AOTAutograd's function."""
         forward, backward, now = function.forward, function.backward, self._now
         keeps_graph = internals.keeps_graph
 
@@ -257,7 +257,7 @@ def _unboxed(gradients: Sequence[Any]) -> Sequence[Any]:
 
 
 def _versions(values: Sequence[Any]) -> list[int] | None:
-    """How often each tensor has been written to; None if one does not count."""
+    """How often each tensor has been written to; None if a tensor does not count its writes."""
     try:
         return [v._version if isinstance(v, torch.Tensor) else 0 for v in values]
     except RuntimeError:
@@ -265,7 +265,7 @@ def _versions(values: Sequence[Any]) -> list[int] | None:
 
 
 def _stand_in(tensor: torch.Tensor, is_changed: bool) -> torch.Tensor:
-    """A tensor up to which autograd computes; what the graph writes to is a copy."""
+    """A tensor at which autograd stops; a copy if the graph writes to it."""
     if is_changed:
         return tensor.clone()
     return tensor.view_as(tensor) if tensor.requires_grad else tensor

@@ -1,8 +1,8 @@
-"""Writes to tensors of which several elements lie in one place, as in ``x.expand(4).fill_(1)``.
+"""Writes to tensors whose elements overlap in memory, as in ``x.expand(4).fill_(1)``.
 
-Some of them are allowed in eager, and what they leave behind depends on how the elements overlap.  Functionalization
-takes each element for a place of its own: it adds the copies up, or chooses one.  A graph that writes to such a tensor
-therefore stays in torch, which also raises eager's error where eager refuses the write.
+Eager allows some of these writes, and their result depends on how the elements overlap.  Functionalization treats each
+element as separate memory: it adds up the copies, or chooses one.  A graph that writes to such a tensor therefore runs
+in torch, which also raises eager's error if eager refuses the write.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ REASON = "the graph writes to a tensor of which several elements lie in one plac
 
 
 def is_overlapping(value: Any) -> bool:
-    """Whether elements of this tensor may lie in one place; of symbolic sizes those of this call count."""
+    """Whether elements of this tensor may overlap; symbolic sizes have the values of this call."""
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return False
     sizes, strides = [_now(n) for n in value.shape], [_now(n) for n in value.stride()]
     if None in sizes or None in strides or 0 in sizes:
-        return False  # how far it reaches is known to nobody, and a new tensor has such a size
+        return False  # an unbacked size belongs to a new tensor, which does not overlap itself
     reach = 0
     for stride, size in sorted((stride, size) for size, stride in zip(sizes, strides, strict=True) if size > 1):
         if stride <= reach:
@@ -63,14 +63,14 @@ def _shows_overlap(node: Node) -> bool:
 
 
 def _shown(node: Node) -> Node | None:
-    """What ``node`` is a view of; an operator that writes returns what it has written to."""
+    """The base of the view ``node``; an operator that writes returns its target."""
     if (base := aliasing.viewed(node)) is not None:
         return base
     return next(iter(_written(node)), None) if aliasing.writes(node) else None
 
 
 def may_be_written_to(gm: GraphModule, inputs: Sequence[Any]) -> bool:
-    """Whether something was written to memory that some tensor of a captured graph shows with an overlap."""
+    """Whether a tensor of a captured graph that overlaps itself has been written to."""
     values = [n.meta.get("example_value") for n in gm.graph.nodes if n.op != "output"]
     return any(is_overlapping(v) and _version(v) > 0 for v in [*inputs, *values])
 

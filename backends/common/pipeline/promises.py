@@ -1,7 +1,8 @@
-"""What a traced graph says of the results of torch's operators, held against what the operators return.
+"""The results of torch's operators, compared with what the traced graph says about them.
 
-Fake tensors say dtypes and sizes that generated code believes.  Where torch's kernel returns something else, that code
-would read memory as what it is not; so whatever goes from an operator to a compiled part is looked at once.
+Generated code relies on the dtypes and sizes of fake tensors.  If a kernel of torch returned another dtype or size,
+that code would misread memory.  Each tensor that goes from an operator of torch to a compiled part is
+therefore checked.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from torchmux.registry.errors import CompilationFailed
 log = logging.getLogger("torchmux.fallback")
 
 Promise = list[Any]
-"""A dtype's name and the sizes, None for a symbolic one: what JSON can hold."""
+"""The name of a dtype and the sizes, None for a symbolic one, as JSON can represent them."""
 
 
 def promise_of(value: Any) -> Promise | None:
-    """What ``value``, a fake tensor, says of the real one; None for anything else."""
+    """The dtype and sizes that ``value``, a fake tensor, promises; None for anything but tensors."""
     if not isinstance(value, torch.Tensor):
         return None
     return [str(value.dtype).removeprefix("torch."), [s if type(s) is int else None for s in value.shape]]
 
 
 def keeper(promise: Promise, name: str) -> Any:
-    """A function that returns the tensor that it gets, in the promised form."""
+    """A function that returns its argument, a tensor, converted to what was promised."""
     dtype: torch.dtype = getattr(torch, promise[0])
     sizes = promise[1]
     static = None if None in sizes else torch.Size(sizes)
@@ -47,15 +48,15 @@ def _fits(found: Sequence[int], promised: Sequence[int | None]) -> bool:
 
 
 def brought(value: torch.Tensor, dtype: torch.dtype, sizes: Sequence[Any], name: str) -> torch.Tensor:
-    """``value`` converted to ``dtype``, which is logged.
+    """``value`` converted to ``dtype``; a conversion is logged.
 
     Raises:
-        CompilationFailed: it has other sizes.
+        CompilationFailed: ``value`` has other sizes than promised.
     """
     if tuple(value.shape) != tuple(sizes):
         raise CompilationFailed(
             f"torch's {name} returned a tensor of sizes {tuple(value.shape)} where the trace says {tuple(sizes)}; code "
-            "that was compiled for the one cannot take the other."
+            "that was compiled for the latter cannot run on the former."
         )
     if value.dtype is not dtype:
         log.warning("torch's %s returned %s where the trace says %s: converted", name, value.dtype, dtype)

@@ -8,7 +8,7 @@ from typing import Any
 from ..ir.expressions import Node
 from ..ir.operations import Unsupported, binary, compare, const, unary, where
 from ..ir.values import Value
-from .pointwise import sigmoid
+from .pointwise import bounded, sigmoid
 from .registry import Context, aten, elementwise, lowers
 
 
@@ -26,7 +26,7 @@ def _plus(x: Node, value: float) -> Node:
 
 @lowers(aten.relu.default)
 def _relu(ctx: Context, a: Value) -> Value:
-    return elementwise(ctx, lambda x: binary("maximum", x, _num(x, 0)), a)
+    return elementwise(ctx, lambda x: bounded("maximum", x, _num(x, 0)), a)
 
 
 @lowers(aten.silu.default)
@@ -78,7 +78,58 @@ def _threshold(ctx: Context, a: Value, threshold: Any, value: Any) -> Value:
 
 @lowers(aten.hardtanh.default)
 def _hardtanh(ctx: Context, a: Value, low: Any = -1, high: Any = 1) -> Value:
-    return elementwise(ctx, lambda x: binary("minimum", binary("maximum", x, _num(x, low)), _num(x, high)), a)
+    def element(x: Node) -> Node:
+        return bounded("minimum", bounded("maximum", x, _num(x, low)), _num(x, high))
+
+    return elementwise(ctx, element, a)
+
+
+@lowers(aten.hardtanh_backward.default)
+def _hardtanh_backward(ctx: Context, grad: Value, a: Value, low: Any, high: Any) -> Value:
+    """Zero where ``a`` is not a number, which torch's decomposition forgets."""
+
+    def element(g: Node, x: Node) -> Node:
+        inside = binary("and", compare("gt", x, _num(x, low)), compare("lt", x, _num(x, high)))
+        return where(inside, g, _num(g, 0))
+
+    return elementwise(ctx, element, grad, a)
+
+
+@lowers(aten.elu_backward.default)
+def _elu_backward(
+    ctx: Context, grad: Value, alpha: Any, scale: Any, input_scale: Any, is_result: bool, a: Value
+) -> Value:
+    """What is not a number has no slope, as in eager, and not the slope of positive numbers."""
+
+    def element(g: Node, x: Node) -> Node:
+        low = _scaled(g, input_scale)
+        if is_result:
+            low = binary("mul", low, _plus(x, alpha * scale))
+        else:
+            low = binary("mul", _scaled(low, alpha * scale), unary("exp", _scaled(x, input_scale)))
+        return where(compare("gt", x, _num(x, 0)), _scaled(g, scale), low)
+
+    return elementwise(ctx, element, grad, a)
+
+
+@lowers(aten.hardswish_backward.default)
+def _hardswish_backward(ctx: Context, grad: Value, a: Value) -> Value:
+    def element(g: Node, x: Node) -> Node:
+        between = binary("mul", g, _plus(binary("div", x, _num(x, 3)), 0.5))
+        high = where(compare("ge", x, _num(x, 3)), g, between)
+        return where(compare("le", x, _num(x, -3)), _num(g, 0), high)
+
+    return elementwise(ctx, element, grad, a)
+
+
+@lowers(aten.softshrink.default)
+def _softshrink(ctx: Context, a: Value, threshold: Any = 0.5) -> Value:
+    def element(x: Node) -> Node:
+        low = where(compare("lt", x, _num(x, -threshold)), _plus(x, threshold), _num(x, 0))
+        shrunk = where(compare("gt", x, _num(x, threshold)), _plus(x, -threshold), low)
+        return where(compare("ne", x, x), x, shrunk)
+
+    return elementwise(ctx, element, a)
 
 
 @lowers(aten.leaky_relu.default)
@@ -130,7 +181,7 @@ def _log_sigmoid(ctx: Context, a: Value) -> Any:
 
 @lowers(aten.sigmoid_backward.default)
 def _sigmoid_backward(ctx: Context, grad: Value, out: Value) -> Value:
-    return elementwise(ctx, lambda g, y: binary("mul", g, binary("mul", binary("sub", _num(y, 1), y), y)), grad, out)
+    return elementwise(ctx, lambda g, y: binary("mul", binary("mul", g, binary("sub", _num(y, 1), y)), y), grad, out)
 
 
 @lowers(aten.tanh_backward.default)

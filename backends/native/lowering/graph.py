@@ -230,6 +230,8 @@ class _Lowering:
             return calls.call(ctx, node.target, args, kwargs)
         before = len(self.program.items)
         result = found(ctx, *args, **kwargs)
+        for value in _values(result):
+            value.at(value.variables())  # an element that cannot be computed says so here, and not to a later node
         self._check_operations(result, before)
         self._keep(node, result)
         self._cut(node, result)
@@ -237,7 +239,7 @@ class _Lowering:
 
     def _cut(self, node: Node, result: Any) -> None:
         """Put a value at the end of a long chain into memory."""
-        values = [v for v in (result if isinstance(result, (list, tuple)) else [result]) if isinstance(v, Value)]
+        values = _values(result)
         if all(v.place is not None for v in values):
             return
         length = 1 + max((self.chain.get(n, 0) for n in node.all_input_nodes), default=0)
@@ -252,8 +254,7 @@ class _Lowering:
         lacks = self.program.forms.lacks()
         if not lacks:
             return
-        values = [v for v in (result if isinstance(result, (list, tuple)) else [result]) if isinstance(v, Value)]
-        made = [v.at(v.variables()) for v in values]
+        made = [v.at(v.variables()) for v in _values(result)]
         made += [item.value for item in self.program.items[before:] if hasattr(item, "value")]
         for node in made:
             for part in operators_in(node):
@@ -274,6 +275,10 @@ class _Lowering:
     def _is_worth(self, value: Value) -> bool:
         node = value.at(value.variables())
         return node.cost > KEEP_COST or len(node.loads) > 1
+
+
+def _values(result: Any) -> list[Value]:
+    return [v for v in (result if isinstance(result, (list, tuple)) else [result]) if isinstance(v, Value)]
 
 
 def _times_used(node: Node) -> int:
@@ -352,6 +357,8 @@ def why_not(node: Node) -> str | None:
         return "a symbolic number that is not a size"
     if not calls.is_known(node.target):
         return f"native has no lowering for {node.target}"
+    if any(type(arg) is int and not -(2**63) <= arg < 2**63 for arg in node.args):
+        return "an integer beyond 64 bits, which eager refuses"
     try:
         _check_dtypes(node)
     except Unsupported as why:

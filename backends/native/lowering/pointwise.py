@@ -49,7 +49,23 @@ def _identity_for_integers(op: str) -> Callable[[Node], Node]:
 
 
 def _abs(x: Node) -> Node:
-    return x if x.dtype in (torch.bool, torch.uint8) else unary("abs", x)
+    if x.dtype is torch.bool:
+        raise Unsupported("the absolute value of bools, which torch refuses")
+    return x if x.dtype is torch.uint8 else unary("abs", x)
+
+
+def _far_out(x: Node, near: Node) -> Node:
+    """``near``, an inverse hyperbolic function of positive numbers, and where its squares overflow a logarithm."""
+    far = binary("add", unary("log", x), _like(x, math.log(2)))
+    return where(compare("gt", x, _like(x, 2.0**30)), far, near)
+
+
+def _asinh(x: Node) -> Node:
+    return where(
+        compare("gt", unary("abs", x), _like(x, 2.0**30)),
+        binary("copysign", _far_out(unary("abs", x), x), x),
+        unary("asinh", x),
+    )
 
 
 def _is(test: str) -> Callable[[Node], Node]:
@@ -67,12 +83,14 @@ def _is(test: str) -> Callable[[Node], Node]:
 
 _PLAIN = (
     "exp", "expm1", "exp2", "log", "log1p", "log2", "log10", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan",
-    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma",
+    "sinh", "cosh", "tanh", "atanh", "erf", "erfc", "lgamma",
 )  # fmt: skip
 
 _FUNCTIONS: dict[str, Callable[[Node], Node]] = {
     **{name: functools.partial(unary, name) for name in _PLAIN},
     "neg": functools.partial(unary, "neg"),
+    "asinh": _asinh,
+    "acosh": lambda x: _far_out(x, unary("acosh", x)),
     "abs": _abs,
     "reciprocal": reciprocal,
     "rsqrt": rsqrt,
@@ -133,12 +151,18 @@ def _both(name: str, overloads: str) -> list[Any]:
     return [getattr(packet, o) for o in overloads.split() if hasattr(packet, o)]
 
 
+def _refuse_bools(*operands: Any) -> None:
+    if any(isinstance(o, bool) or (isinstance(o, Value) and o.dtype is torch.bool) for o in operands):
+        raise Unsupported("subtraction of bools, which torch refuses")
+
+
 def _add(op: str) -> Callable[..., Value]:
     def lower(ctx: Context, a: Any, b: Any, alpha: Any = 1) -> Value:
+        if op == "sub":
+            _refuse_bools(a, b)
+
         def element(x: Node, y: Node) -> Node:
             if x.dtype is torch.bool:
-                if op == "sub":
-                    raise Unsupported("subtraction of bools")
                 return binary("or", x, y)
             return binary(op, x, y if alpha == 1 else binary("mul", _like(y, alpha), y))
 
@@ -153,6 +177,7 @@ lowers(*_both("sub", "Tensor Scalar"))(_add("sub"))
 
 @lowers(*_both("rsub", "Tensor Scalar"))
 def _rsub(ctx: Context, a: Any, b: Any, alpha: Any = 1) -> Value:
+    _refuse_bools(a, b)
     return elementwise(ctx, lambda x, y: binary("sub", y, binary("mul", _like(x, alpha), x)), a, b)
 
 
@@ -181,7 +206,9 @@ def floor_divide(x: Node, y: Node) -> Node:
     )
     plain = binary("div", x, y)
     floor = where(compare("ne", quotient, zero), floor, binary("copysign", zero, plain))
-    return where(compare("eq", y, zero), plain, floor)
+    # The remainder is not a number where the quotient is too large for it.
+    large = binary("and", compare("ne", rest, rest), compare("lt", unary("abs", x), _like(x, math.inf)))
+    return where(binary("or", compare("eq", y, zero), large), plain, floor)
 
 
 def _remainder(x: Node, y: Node) -> Node:
@@ -238,18 +265,34 @@ def _extremum(name: str) -> Callable[..., Value]:
 
 lowers(aten.maximum.default)(_extremum("maximum"))
 lowers(aten.minimum.default)(_extremum("minimum"))
-for _name in ("atan2", "hypot", "nextafter"):
+for _name in ("atan2", "hypot"):
     lowers(getattr(aten, _name).default)(_plain(_name))
+
+
+@lowers(aten.nextafter.default)
+def _nextafter(ctx: Context, a: Value, b: Value) -> Value:
+    if ctx.dtype not in (torch.float32, torch.float64):
+        raise Unsupported("the next number in half precision, which is computed in float32")
+    return elementwise(ctx, functools.partial(binary, "nextafter"), a, b)
+
+
 lowers(*_both("copysign", "Tensor Scalar"))(_plain("copysign"))
 
 
 def _ignoring_nan(name: str) -> Callable[..., Value]:
-    def element(x: Node, y: Node) -> Node:
-        if not ops.is_float(x.dtype):
-            return binary("or" if name == "maximum" else "and", x, y) if x.dtype is torch.bool else binary(name, x, y)
-        return where(compare("ne", y, y), x, where(compare("ne", x, x), y, binary(name, x, y)))
+    def lower(ctx: Context, a: Any, b: Any) -> Value:
+        def element(x: Node, y: Node) -> Node:
+            if not ops.is_float(x.dtype):
+                return (
+                    binary("or" if name == "maximum" else "and", x, y) if x.dtype is torch.bool else binary(name, x, y)
+                )
+            # Of two zeros eager takes the first, and in bfloat16 the second.
+            best = binary(name, x, y) if ctx.dtype is torch.bfloat16 else binary(name, y, x)
+            return where(compare("ne", y, y), x, where(compare("ne", x, x), y, best))
 
-    return lambda ctx, a, b: elementwise(ctx, element, a, b)
+        return elementwise(ctx, element, a, b)
+
+    return lower
 
 
 lowers(aten.fmax.default)(_ignoring_nan("maximum"))
@@ -279,6 +322,8 @@ def power(x: Node, exponent: Any) -> Node:
 def _pow_scalar(ctx: Context, a: Value, exponent: Any) -> Value:
     if not isinstance(exponent, (int, float)):
         raise Unsupported("a symbolic exponent")
+    if a.dtype is torch.float16 and abs(exponent) == 0.5:  # in float16 alone torch takes no root
+        return elementwise(ctx, lambda x: binary("pow", x, _like(x, exponent)), a)
     return elementwise(ctx, lambda x: power(x, exponent), a)
 
 
@@ -333,20 +378,25 @@ def _clamp(ctx: Context, a: Value, low: Any = None, high: Any = None) -> Value:
     def element(x: Node, *nodes: Node) -> Node:
         rest = list(nodes)
         if low is not None:
-            x = binary("maximum", x, rest.pop(0))
-        return binary("minimum", x, rest.pop(0)) if high is not None else x
+            x = bounded("maximum", x, rest.pop(0), low)
+        return bounded("minimum", x, rest.pop(0), high) if high is not None else x
 
     return elementwise(ctx, element, a, *bounds)
 
 
+def bounded(op: str, x: Node, bound: Node, given: Any = None) -> Node:
+    """``x`` and a bound of it: of two zeros eager takes ``x`` if the bound is a number, and else the bound."""
+    return binary(op, x, bound) if isinstance(given, Value) else binary(op, bound, x)
+
+
 @lowers(*_both("clamp_min", "default Tensor"))
 def _clamp_min(ctx: Context, a: Value, low: Any) -> Value:
-    return elementwise(ctx, lambda x, y: binary("maximum", x, y), a, low)
+    return elementwise(ctx, lambda x, y: bounded("maximum", x, y, low), a, low)
 
 
 @lowers(*_both("clamp_max", "default Tensor"))
 def _clamp_max(ctx: Context, a: Value, high: Any) -> Value:
-    return elementwise(ctx, lambda x, y: binary("minimum", x, y), a, high)
+    return elementwise(ctx, lambda x, y: bounded("minimum", x, y, high), a, high)
 
 
 @lowers(aten.addcmul.default)
@@ -359,7 +409,7 @@ def _addcmul(ctx: Context, a: Value, b: Value, c: Value, value: Any = 1) -> Valu
 @lowers(aten.addcdiv.default)
 def _addcdiv(ctx: Context, a: Value, b: Value, c: Value, value: Any = 1) -> Value:
     return elementwise(
-        ctx, lambda x, y, z: binary("add", x, binary("mul", _like(x, value), binary("div", y, z))), a, b, c
+        ctx, lambda x, y, z: binary("add", x, binary("div", binary("mul", _like(x, value), y), z)), a, b, c
     )
 
 

@@ -24,6 +24,8 @@ def drop(value: Value, dims: list[int], keep: bool) -> Value:
 
 def reduce(ctx: Context, kind: str, a: Value, dims: list[int], keep: bool, dtype: torch.dtype) -> Value:
     """``kind`` over ``dims`` of ``a`` converted to ``dtype``."""
+    if dtype is torch.bool:  # asked for by name: sums and products of truth values
+        kind = {"sum": "any", "prod": "all"}.get(kind, kind)
     if not dims:
         return Value(a.sizes, dtype, lambda at: ops.cast(a.at(at), dtype))
     reduced = ctx.program.reduce(kind, a, dims, dtype, lambda node: ops.cast(node, dtype))
@@ -128,6 +130,8 @@ lowers(aten.min.dim)(_with_index("min"))
 
 def _arg(kind: str) -> Any:
     def lower(ctx: Context, a: Value, dim: Any = None, keepdim: bool = False) -> Value:
+        if a.dtype is torch.bool:
+            raise Unsupported("the position of an extremum among bools, which torch refuses")
         if a.rank == 0:
             return scalar(0, torch.int64)
         if dim is None:
@@ -309,6 +313,8 @@ def _vector_norm(
     def fold(kind: str, element: Any) -> Value:
         return ctx.program.reduce(kind, a, chosen, computed, lambda n: element(unary("abs", ops.cast(n, computed))))
 
+    if not isinstance(order, (int, float)):
+        raise Unsupported("a norm whose order is symbolic")
     if not chosen or not ctx.dtype.is_floating_point:
         raise Unsupported("the norm of a scalar")
     if order != 0 and all(type(a.sizes[d]) is int and a.sizes[d] == 1 for d in chosen):

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ..ir import operations as ops
+from ..ir.operations import Unsupported
 from ..ir.ordered_loops import Scan, loops
 from ..ir.values import Place, Value
 from .pointwise import converted
@@ -15,6 +16,8 @@ from .registry import Context, aten, lowers
 
 def _cumulative(op: str) -> Any:
     def lower(ctx: Context, a: Value, dim: int, *, dtype: Any = None) -> Value:
+        if ctx.dtype is torch.bool:
+            raise Unsupported("running sums and products as bools, which torch refuses")
         a = converted(a, ctx.dtype)
         if a.rank == 0 or any(type(s) is int and s == 0 for s in a.sizes):
             return a

@@ -141,12 +141,10 @@ def _into_rows(op: Any, adds: bool) -> Any:
             whole = values
             values = Value(whole.sizes, a.dtype, lambda i: binary("mul", whole.at(i), const(alpha, whole.at(i).dtype)))
 
+        fault = "copy" if not adds else "row" if a.rank == 1 else "element"
+
         def place(i: Indices) -> list[Index]:
-            return [
-                *i[:dim],
-                checked(flat.at((i[dim],)), a.sizes[dim], "element" if adds else "copy", dim),
-                *i[dim + 1 :],
-            ]
+            return [*i[:dim], checked(flat.at((i[dim],)), a.sizes[dim], fault, dim), *i[dim + 1 :]]
 
         return _scattered(ctx, a, values, place, [dim], adds=adds)
 

@@ -1,13 +1,14 @@
-"""The machines that are compiled for: one :class:`~.target.Target` for each, found by the device of a graph.
+"""The machines that native compiles for: one :class:`~.target.Target` each, found by the device of a graph.
 
-* ``target`` is what a target answers and does; whatever stands outside of this package knows that alone,
-* ``loaded`` is what its code is in a process that runs it,
+* ``target`` is the interface of a target; modules outside of this package use nothing else,
+* ``loaded`` is its code in a process that runs it,
 * ``host`` prints the Python function that runs a graph, from neutral steps,
 * ``torch_calls`` gives products, convolutions and attention to torch's own operators, which any device has,
 * ``cpu`` prints C++, ``triton`` prints Triton.
 
-Each target has two doors, since a process that finds what it needs in the artifact cache imports no compiler: a class,
-and the function that loads what the class has built.  Importing this package imports neither.
+Each target has two entry points: a class that compiles, and a function that loads what the class has built.  A process
+that finds everything in the artifact cache uses only the second, and imports no compiler.  Importing this package
+imports neither.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Doors:
-    """Where a target stands: ``compiles`` is its class, ``loads`` its :data:`~.loaded.Loader`."""
+    """The entry points of a target: ``compiles`` is its class, ``loads`` its :data:`~.loaded.Loader`."""
 
     compiles: str
     loads: str

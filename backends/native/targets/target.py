@@ -1,7 +1,7 @@
 """The boundary between the compiler and the machines that it compiles for.
 
-The compiler captures, rewrites, lowers, fuses and plans the host; that is the same everywhere.  A :class:`Target` does
-the rest.  In the order in which a graph passes:
+The compiler rewrites and lowers a graph, fuses kernels, and plans the host side; that is the same for every target.  A
+:class:`Target` does the rest, in the order in which a graph passes:
 
 1. ``lacks``, ``attends``, ``finishes_convolutions``, ``takes_matrix``, ``order_of_images``, ``padded_strides``
    (:class:`~..ir.forms.Forms`) are asked while the graph is rewritten and lowered: which abstract operations the target
@@ -106,7 +106,7 @@ class Target(ABC, Forms):
         """
 
     def plan_loops(self, kernel: Kernel, needed: set[Buffer]) -> LoopNest:
-        """Arrange the loops of ``kernel``; ``needed`` are the buffers of it that something else reads."""
+        """Arrange the loops of ``kernel``; ``needed`` are its buffers that something else reads."""
         return stages.plan(kernel, needed, self.scratch_bytes)
 
     @abstractmethod
@@ -119,10 +119,10 @@ class Target(ABC, Forms):
 
     @abstractmethod
     def build(self, module: Module, options: NativeOptions) -> bytes:
-        """What is kept of the code besides the text of the module; may be empty.
+        """The built code, which is stored beside the text of the module; may be empty.
 
         Raises:
-            BackendUnavailable: the compiler that this takes is missing.
+            BackendUnavailable: the compiler is missing.
             CompilationFailed: it failed.
         """
 
@@ -133,8 +133,7 @@ class Target(ABC, Forms):
         return str(item.op) if isinstance(item, Call) else None
 
     def hints(self, program: Program, schedule: Schedule, weights: Collection[int]) -> list[str]:
-        """What ``TORCHMUX_LOGS=perf_hints`` says of this target alone; ``weights`` are the inputs that might be
-        frozen."""
+        """This target's hints for ``TORCHMUX_LOGS=perf_hints``; ``weights`` are inputs that could be frozen."""
         return []
 
     def variants(self, options: NativeOptions) -> list[dict[str, Any]]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +12,7 @@ from tvm import relax, tirx
 from tvm.target import codegen
 
 from torchmux.registry.errors import GraphRefused
+from torchmux.scratch import scratch_folder
 
 from .. import machine
 from ..options import TvmOptions
@@ -138,7 +137,7 @@ def _pipeline(target: tvm.target.Target, search: tuning.Tuning | None) -> Any:
 
 def to_bytes(executable: Any) -> bytes:
     """The executable as a shared library."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "part.so"
-        executable.export_library(str(path))
+    with scratch_folder() as folder:
+        path = folder / "part.so"
+        executable.export_library(str(path), workspace_dir=str(folder))
         return path.read_bytes()

@@ -15,7 +15,6 @@ import queue
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -28,6 +27,7 @@ import tvm
 from tvm import tirx
 
 from torchmux import logs
+from torchmux.scratch import scratch_folder
 
 from ...common.cache.cache import default_cache
 from ...common.cache.keys import text_key
@@ -159,15 +159,16 @@ class Tuning:
             "disabled": self.disabled,
             "kernels": [{"plain": k.plain, "own": k.own} for k in kernels],
         }
-        environment = {**os.environ, "TVM_NUM_THREADS": str(torch.get_num_threads())}
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "task.json"
+        with scratch_folder() as folder:
+            # The tuner is killed in the end, and its temporary files go with the folder.
+            own = {"TVM_NUM_THREADS": str(torch.get_num_threads()), "TMPDIR": str(folder)}
+            path = folder / "task.json"
             path.write_text(json.dumps(task), encoding="utf-8")
             command = [sys.executable, "-P", str(_SCRIPT), str(path)]
-            errors = Path(folder) / "errors.txt"
+            errors = folder / "errors.txt"
             with errors.open("wb") as file:
                 process = subprocess.Popen(
-                    command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=file, text=True
+                    command, cwd=folder, env={**os.environ, **own}, stdout=subprocess.PIPE, stderr=file, text=True
                 )
             events: queue.Queue[dict[str, Any] | None] = queue.Queue()
             reader = threading.Thread(target=_read, args=(process.stdout, events), daemon=True)

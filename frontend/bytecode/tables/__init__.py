@@ -1,7 +1,8 @@
 """One module per CPython version: everything that differs between them is data in one of these tables.
 
-``CURRENT`` is the table of the running interpreter.  Supporting a new CPython means adding a module here; it must
-define what ``py311`` defines, and nothing else in this package (or outside it) asks for the version.
+``CURRENT`` is the table of the running interpreter.  Supporting a new CPython means adding a module here, which defines
+what ``py311`` defines; ``CONTRIBUTING.md`` has the steps.  Nothing else that reads or writes bytecode asks for the
+version.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Guards on what a class has that only its bases or its metaclass tell."""
+"""Guards on a class that involve its bases or its metaclass."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ClassMethodIs(Guard):
 
 @kind
 class NotInClasses(Guard):
-    """Neither a class nor one of its bases has a name, which its metaclass may have."""
+    """Neither a class nor any of its bases defines a name; its metaclass may."""
 
     name: str
 
@@ -46,7 +46,7 @@ class NotInClasses(Guard):
 
 
 def finds(cls: type, name: str) -> Any:
-    """What the classes that a class derives from have under a name, before Python binds it; None for nothing."""
+    """The attribute that a class or its bases define under a name, before Python binds it; None if they do not."""
     for base in cls.__mro__:
         if name in base.__dict__:
             return base.__dict__[name]
@@ -55,7 +55,7 @@ def finds(cls: type, name: str) -> Any:
 
 @kind
 class ClassFinds(Guard):
-    """A class or one of its bases has this very object under a name, whatever reading the attribute would give."""
+    """A class or one of its bases defines this very object under a name, whatever reading the attribute returns."""
 
     name: str
     raw: Any
@@ -88,7 +88,7 @@ class DerivesAsBefore(Guard):
 
 @kind
 class IsSubclass(Guard):
-    """Another class, which may decide that by itself, counts a class among its own, or does not."""
+    """``issubclass`` gives this answer for a class and another one, which may define ``__subclasscheck__``."""
 
     cls: type
     holds: bool

@@ -53,7 +53,7 @@ class RawLength(Guard):
 
 @kind
 class NotEmpty(Guard):
-    """A dictionary has a key, or none."""
+    """A dictionary has any key at all, or none."""
 
     holds: bool
 
@@ -99,7 +99,7 @@ class KeyTypes(Guard):
 
 
 class Same:
-    """Stands for an object in comparisons, which are by identity."""
+    """Wraps an object so that comparisons are by identity."""
 
     __slots__ = ("obj",)
 
@@ -114,7 +114,7 @@ class Same:
 
 
 def face(key: Any) -> Any:
-    """What tells a constant key from all others: 1, True and 1.0 are equal, and so are 0.0 and -0.0."""
+    """What distinguishes a constant key from all others: 1, True and 1.0 are equal, and so are 0.0 and -0.0."""
     cls = type(key)
     if cls is tuple:
         return cls, *map(face, key)
@@ -124,13 +124,13 @@ def face(key: Any) -> Any:
 
 
 def faces(keys: Any, positions: tuple[int, ...]) -> tuple:
-    """What tells the keys at these positions from all others."""
+    """What distinguishes the keys at these positions from all others."""
     return tuple(face(keys[position]) for position in positions)
 
 
 @kind
 class KeysAt(Guard):
-    """Of a list of keys or elements, those at these positions are these, to the bit or the very objects."""
+    """A list of keys or elements has these at these positions: the same objects, or constants equal to the bit."""
 
     positions: tuple[int, ...]
     faces: tuple
@@ -165,7 +165,7 @@ class HasKey(Guard):
 
 @kind
 class HasKeyFrom(Guard):
-    """The same for the object that another source leads to."""
+    """A dictionary has the object of another source as a key, or does not."""
 
     base: type
     key: Source
@@ -203,7 +203,7 @@ class SameElements(Guard):
 
 @kind
 class SetOrder(Guard):
-    """A set gives its elements in this order."""
+    """A set iterates over its elements in this order."""
 
     base: type
     elements: tuple

@@ -1,4 +1,4 @@
-"""Guards on the call itself: the exception that its caller handles, and what became of expected branches."""
+"""Guards on the call itself: the exception that its caller handles, and the branches that it is expected to take."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NoExceptionHandled(Guard):
 
 @kind
 class BranchesAsExpected(Guard):
-    """What was compiled under expectations is still expected; the source is what runs calls again."""
+    """The code's assumed branches are still assumed; the source is the object that runs calls again in eager."""
 
     def condition(self, value: str, out: Loader) -> str:
         return f"{value}.holds"

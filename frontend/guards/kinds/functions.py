@@ -1,4 +1,4 @@
-"""Guards on what functions give: of the program's, of torch's and of ours."""
+"""Guards on the results of functions: of the program, of torch and of torchmux."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @kind
 class MethodNameIs(Guard):
-    """A bound method of a builtin class is the one of this name."""
+    """A bound method of a builtin class has this name."""
 
     name: str
 
@@ -30,7 +30,7 @@ class MethodNameIs(Guard):
 
 @kind
 class Returns(Guard):
-    """A function without parameters, a switch of torch's, returns this."""
+    """A function of torch without parameters, which reads a setting, returns this."""
 
     result: Any
 
@@ -44,8 +44,27 @@ class Returns(Guard):
 
 
 @kind
+class AutocastDtypeIs(Guard):
+    """Outside every ``torch.autocast``, a device has this dtype; the source is ``torch.get_autocast_dtype``.
+
+    torch's own guard of the global state compares the dtype only for devices whose autocast is on.
+    """
+
+    device: str
+    dtype: Any
+
+    def condition(self, value: str, out: Loader) -> str:
+        return f"{value}({self.device!r}) is {out.const(self.dtype)}"
+
+    def words(self) -> str:
+        return f"returns {self.dtype} for {self.device}"
+
+    is_watched = always_checked
+
+
+@kind
 class Dispatches(Guard):
-    """What looks up the implementation of a generic function finds this one for a class."""
+    """A generic function dispatches a class to this implementation; the source is its ``dispatch``."""
 
     cls: type
     found: Any
@@ -62,7 +81,7 @@ class Dispatches(Guard):
 
 @kind
 class FunctionGives(Guard):
-    """A function of ours, called with the value, returns what it returned."""
+    """A function of torchmux returns this for the value."""
 
     function: Callable
     result: Any

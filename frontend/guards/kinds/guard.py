@@ -1,4 +1,4 @@
-"""What a guard is: one thing that a trace took for granted about the value of a source."""
+"""What a guard is: one assumption of a trace about the value of a source."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Guard(Member):
     """Holds as long as the program would do what was compiled.
 
     A kind is a subclass declared with :func:`~..closed.kind`.  It defines ``condition``, ``words`` and
-    ``is_watched``, and has a field for whatever else it depends on.  Further sources among the fields are loaded by
-    ``condition`` itself.
+    ``is_watched``, and has a field for everything else that it depends on.  ``condition`` loads further sources among
+    the fields itself.
     """
 
     ANSWERS: ClassVar = ("condition", "words", "is_watched")
@@ -33,18 +33,18 @@ class Guard(Member):
         raise NotImplementedError
 
     def words(self) -> str:
-        """What a person reads behind the words of the source."""
+        """The words that a user reads after those of the source, such as ``has length 3``."""
         raise NotImplementedError
 
     def is_watched(self, objects: StableObjects, value: Any) -> bool:
         """Whether a guard that holds for ``value`` now holds until ``objects`` sees a write.
 
-        Every source of the guard is known to lead to the same value until then.  A wrong yes is a wrong result.
+        Until then, every source of the guard leads to the same value.  A wrong ``True`` is a wrong result.
         """
         raise NotImplementedError
 
     def text(self, out: Loader) -> str:
-        """The condition, with what it needs loaded."""
+        """The condition, after loading the source."""
         return self.condition(out.load(self.source), out)
 
     def sources(self) -> list[Source]:
@@ -57,11 +57,11 @@ class Guard(Member):
 
 
 def always_checked(self: Guard, objects: StableObjects, value: Any) -> bool:
-    """The answer of a guard that no watch can stand in for."""
+    """The answer of a guard that no watch can replace."""
     return False
 
 
 def short(obj: Any) -> str:
-    """An object's name, or what it prints as, cut off."""
+    """The name of an object, or its shortened ``repr``."""
     name = getattr(obj, "__qualname__", None) or repr(obj)
     return str(name)[:80]

@@ -1,4 +1,4 @@
-"""Guards on builtin iterators that were made before the call: where they stand, and how they were made."""
+"""Guards on builtin iterators that exist before the call: their position, and how they were created."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @kind
 class StandsAt(Guard):
-    """An iterator over a sequence stands at this position, as ``__reduce__`` tells it."""
+    """An iterator over a sequence is at this position, as ``__reduce__`` reports it."""
 
     position: int | None
 
@@ -29,7 +29,7 @@ class StandsAt(Guard):
 
 @kind
 class IsStrict(Guard):
-    """A ``zip`` was made with ``strict=True``, or without."""
+    """A ``zip`` was created with ``strict=True``, or without."""
 
     strict: bool
 

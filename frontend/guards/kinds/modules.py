@@ -28,7 +28,7 @@ class NoHooks(Guard):
 
 @kind
 class NoGlobalHooks(Guard):
-    """The module ``torch.nn.modules.module`` has no hooks for all modules in these of its tables."""
+    """These tables of ``torch.nn.modules.module``, which hold hooks for all modules, are empty."""
 
     tables: tuple[str, ...]
 
@@ -59,7 +59,7 @@ class Unregistered(Guard):
 
 @kind
 class RegistersNothingBut(Guard):
-    """A name is no parameter and no submodule of a module; whether it is a buffer is as before."""
+    """A name is neither a parameter nor a submodule of a module; whether it is a buffer has not changed."""
 
     name: str
     is_buffer: bool

@@ -103,7 +103,7 @@ class NoAttribute(Guard):
 
 @kind
 class NotInDict(Guard):
-    """A namespace, which is a dictionary, has nothing under a name."""
+    """A namespace, which is a dictionary, does not have a name."""
 
     name: str
     what: str = field(default="", compare=False)
@@ -120,7 +120,7 @@ class NotInDict(Guard):
 
 @kind
 class NoOwnAttribute(Guard):
-    """An object's ``__dict__`` has nothing under a name."""
+    """The ``__dict__`` of an object does not have a name."""
 
     name: str
 

@@ -1,4 +1,4 @@
-"""Guards on tensors beyond their metadata, which the one check of all tensors does not look at."""
+"""Guards on properties of tensors that torch's check of tensors does not cover."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PropertyEquals(Guard):
 
 @kind
 class Strides(Guard):
-    """A tensor has these strides, those of dimensions of size one included."""
+    """A tensor has these strides, including those of dimensions of size one."""
 
     strides: tuple[int, ...]
 

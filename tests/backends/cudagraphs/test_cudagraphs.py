@@ -80,6 +80,16 @@ def test_it_says_why_it_is_not_available():
         torchmux.compile(torch.nn.Linear(2, 2), backend="cudagraphs")(torch.ones(1, 2))
 
 
+def test_it_asks_for_a_build_with_cuda_without_importing_torch(run_python):
+    """As on a machine with a driver: listing backends must not import torch there."""
+    code = (
+        "import pathlib, sys\nfrom torchmux.backends import cudagraphs\n"
+        f"cudagraphs._DRIVER = pathlib.Path({__file__!r})\nprint(cudagraphs.probe().ok, 'torch' in sys.modules)\n"
+        "import torch\nprint(cudagraphs._cuda_version() == torch.version.cuda)\n"
+    )
+    assert run_python(code).split() == [str(torch.version.cuda is not None), "False", "True"]
+
+
 def test_options_are_checked():
     with pytest.raises(InvalidOption, match="must be at least 1"):
         cudagraphs.CudagraphsOptions(warmup=0)

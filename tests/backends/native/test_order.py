@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -37,13 +39,20 @@ def test_writing_where_data_says(check) -> None:
     assert report.kinds.keys() == {"own"}  # no kernel of torch is called
 
 
-def test_an_index_out_of_range_is_not_written_to(capture) -> None:
-    captured = capture(
-        lambda x, at, y: x.index_add(0, at, y), torch.zeros(3, 4), torch.tensor([1, 2]), torch.ones(2, 4)
-    )
+@pytest.mark.parametrize("rest", [(), (4,)], ids=["numbers", "rows"])
+def test_an_index_out_of_range_is_not_written_to(capture, rest) -> None:
+    def function(x, at, y):
+        return x.index_add(0, at, y)
+
+    x, y = torch.zeros(3, *rest), torch.ones(2, *rest)
+    captured = capture(function, x, torch.tensor([1, 2]), y)
     compiled = captured.compile("native", strict=True)
-    with pytest.raises(IndexError, match="index out of range"):
-        captured.run(compiled, torch.zeros(3, 4), torch.tensor([1, 3]), torch.ones(2, 4))
+    for at in ([1, 3], [1, -1]):
+        with pytest.raises((IndexError, RuntimeError)) as eager:
+            function(x, torch.tensor(at), y)
+        with pytest.raises(eager.type, match=re.escape(str(eager.value))):
+            captured.run(compiled, x, torch.tensor(at), y)
+        assert not x.any()
 
 
 def test_symbolic_sizes_of_several_factors(check) -> None:

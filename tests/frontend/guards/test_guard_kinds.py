@@ -46,11 +46,11 @@ from torchmux.frontend.guards.kinds.equality import (
     equals,
 )
 from torchmux.frontend.guards.kinds.frames import BranchesAsExpected, NoExceptionHandled
-from torchmux.frontend.guards.kinds.functions import Dispatches, FunctionGives, MethodNameIs, Returns
+from torchmux.frontend.guards.kinds.functions import AutocastDtypeIs, Dispatches, FunctionGives, MethodNameIs, Returns
 from torchmux.frontend.guards.kinds.guard import Guard, always_checked
 from torchmux.frontend.guards.kinds.iterators import IsStrict, ItemsLeft, StandsAt
 from torchmux.frontend.guards.kinds.modules import NoGlobalHooks, NoHooks, RegistersNothingBut, Unregistered
-from torchmux.frontend.guards.kinds.numbers import AtLeast, AtMost, IsFinite, IsInt64
+from torchmux.frontend.guards.kinds.numbers import LARGEST_FLOAT32, AtLeast, AtMost, FitsFloat32, IsInt64
 from torchmux.frontend.guards.kinds.objects import (
     AttributeIs,
     Is,
@@ -161,8 +161,9 @@ EXAMPLES = [
     (BuiltinPartEquals(x, float, 0.0), type("F", (float,), {})(0.0), type("F", (float,), {})(-0.0),
      "_c0.hex(x) == _c1", "== 0.0"),
     (IsInt64(x), -(1 << 63), 1 << 63, f"type(x) is int and {-(1 << 63)} <= x < {1 << 63}", "is an int of 64 bits"),
-    (IsFinite(x), 1.5, math.inf, "type(x) is float and x - x == 0.0 != x",
-     "is a finite float other than zero"),
+    (FitsFloat32(x), 1.5, math.inf,
+     f"type(x) is float and {-LARGEST_FLOAT32} <= x <= {LARGEST_FLOAT32} and x != 0.0",
+     "is a float other than zero, in the range of float32"),
     (AtLeast(x, 2), 2, 1, "x >= 2", ">= 2"),
     (AtMost(x, 2), 2, 3, "x <= 2", "<= 2"),
     (Length(x, 2), [1, 2], [1], "len(x) == 2", "has length 2"),
@@ -193,6 +194,8 @@ EXAMPLES = [
     (NotInClasses(x, "extra"), Base, Other, "all('extra' not in c.__dict__ for c in x.__mro__)", "has no extra"),
     (MethodNameIs(x, "append"), [].append, [].extend, "x.__name__ == 'append'", "is method append"),
     (Returns(x, 3), lambda: 3, lambda: 4, "x() == _c0", "returns 3"),
+    (AutocastDtypeIs(x, "cpu", torch.half), lambda device: torch.half, lambda device: torch.bfloat16,
+     "x('cpu') is _c0", "returns torch.float16 for cpu"),
     (Dispatches(x, int, len), lambda cls: len, lambda cls: abs, "x(_c0) is _c1", "finds the same for int"),
     (FunctionGives(x, operator.neg, -3, "is three"), 3, 4, "_c0(x) == _c1", "is three"),
     (NoHooks(x), LIN, _hooked(), "not (x._forward_hooks or x._forward_pre_hooks or x._backward_hooks or "
@@ -216,7 +219,7 @@ IDS = [f"{type(guard).__name__}-{number}" for number, (guard, *_) in enumerate(E
 # snapshot; every other kind says ``always_checked``.
 WATCHED = {ClassFinds, DerivesAsBefore, NoOwnAttribute,
     TypeIs, Is, SameObject, AttributeIs, NoAttribute, NotInDict, IsSingleton, EqualsLiteral, IsNaN, EqualsFloat,
-    EqualsComplex, EqualsObject, IsInt64, IsFinite, AtLeast, AtMost, Length, Keys, NoHooks, Unregistered,
+    EqualsComplex, EqualsObject, IsInt64, FitsFloat32, AtLeast, AtMost, Length, Keys, NoHooks, Unregistered,
 }  # fmt: skip
 
 
@@ -450,7 +453,8 @@ SETTLED = [
     (equals(of("number"), 3), True), (equals(of("sizes"), (1, 2)), False), (Length(of("sizes"), 2), True),
     (Length(of("names"), 1), False), (Keys(of("table"), ("a",)), True), (NoHooks(x), True), (NoHooks(of("lin")), False),
     (Unregistered(x, "none"), True), (HasKey(of("table"), dict, "a", True, "a"), False),
-    (Returns(Const(len, "len"), 3), False), (IsInt64(of("number")), True), (IsFinite(of("number")), True),
+    (AutocastDtypeIs(Const(torch.get_autocast_dtype, "d"), "cpu", torch.bfloat16), False),
+    (Returns(Const(len, "len"), 3), False), (IsInt64(of("number")), True), (FitsFloat32(of("number")), True),
 ]  # fmt: skip
 
 

@@ -19,8 +19,8 @@ import torch
 
 from torchmux.config import config
 from torchmux.registry.errors import BackendUnavailable, CompilationFailed
+from torchmux.scratch import scratch_folder
 
-from ....common.cache.scratch import scratch_folder
 from .toolchain import compiler_command, probe
 
 FLAGS = [

@@ -1,4 +1,4 @@
-"""Shared objects in this process: equal ones are loaded once, and unloaded when nothing refers to them any more."""
+"""Shared objects of this process: equal ones are loaded once, and unloaded with the last reference to them."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from torchmux.registry.errors import CompilationFailed
+from torchmux.scratch import scratch_folder
 
-from ....common.cache.scratch import scratch_folder
 from .build import torch_library
 
 _loaded: weakref.WeakValueDictionary[bytes, Library] = weakref.WeakValueDictionary()
 _lock = threading.Lock()
-_noexec: set[str] = set()  # temporary folders from which nothing may be loaded
+_noexec: set[str] = set()  # temporary folders on file systems mounted noexec
 
 
 class Library(ctypes.CDLL):
-    """A loaded shared object; its functions keep it."""
+    """A loaded shared object; each of its functions holds a reference to it."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
-        # A process may have some 65,000 mappings, and each object takes five.
+        # Linux allows a process about 65,000 mappings, and each object takes five.
         weakref.finalize(self, _ctypes.dlclose, self._handle).atexit = False
 
 
 def load(content: bytes) -> Library:
-    """The library of what :func:`.build.compile_source` returned; its file is gone once it is loaded.
+    """The library in the bytes that :func:`.build.compile_source` returned; its file is deleted after loading.
 
     Raises:
-        CompilationFailed: the system does not load it, or there is no room for it.
+        CompilationFailed: the system cannot load it, or the temporary folder is full.
     """
     key = hashlib.sha256(content).digest()
     with _lock:
@@ -67,10 +67,10 @@ def _load(content: bytes) -> Library:
 
 @contextlib.contextmanager
 def _in_memory(content: bytes, folder: Path) -> Iterator[Path]:
-    """A file that is in no file system, under a name in ``folder``: for temporary folders that are mounted noexec.
+    """A file in memory, through a link in ``folder``: for temporary folders that are mounted noexec.
 
-    A library that is loaded under the name of another is taken for that one, and descriptors are used again, so the
-    name is one that no other has.
+    The loader identifies libraries by path, and numbers of descriptors are reused, so the link gives the path a unique
+    name.
     """
     handle = os.memfd_create("torchmux", os.MFD_CLOEXEC)
     try:

@@ -27,7 +27,7 @@ def load(own: Mapping[str, Any], built: bytes, constants: Mapping[str, torch.Ten
 
         choosing.choose(own["products"], library)
     for at in range(own["launches"]):
-        function = library[f"run{at}"]  # which the library does not keep, so that it goes with the last of them
+        function = library[f"run{at}"]  # indexing, so that the library holds no reference to the function
         function.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
         function.restype = ctypes.c_int64
         names[f"run{at}"] = function

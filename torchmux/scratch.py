@@ -1,7 +1,7 @@
-"""Temporary folders that go with the process that made them, however it ended.
+"""Temporary folders that are removed even if the process that made them was killed.
 
-A folder is locked as long as its process lives.  A process that makes its first one removes those of its user that
-nobody holds a lock on: what was left by processes that were killed.
+A process holds a lock on each of its folders.  Before it makes its first one, it removes the folders of its user that
+no process has locked: leftovers of killed processes.  Everything in torchmux that needs a temporary folder uses this.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def scratch_folder() -> Iterator[Path]:
     try:
         yield folder
     finally:
-        # What the block started may still write when it was interrupted; the next process removes that.
+        # Processes that the block started may still write here after an interrupt; the next process removes that.
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
 
@@ -41,12 +41,12 @@ def _made() -> tuple[Path, int]:
         lock = _locked(folder)
         if lock is not None and folder.exists():
             return folder, lock
-        if lock is not None:  # another process was faster, and took it for one that was left
+        if lock is not None:  # another process removed the folder before it was locked
             os.close(lock)
 
 
 def _locked(folder: Path) -> int | None:
-    """A descriptor that holds the lock of a folder; None if somebody else has it, or the folder is gone."""
+    """A descriptor that holds the lock of a folder; None if another process has it, or the folder is gone."""
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -61,7 +61,7 @@ def _locked(folder: Path) -> int | None:
 
 @functools.cache
 def _purge(folder: str) -> None:
-    """Remove what was left in a folder; once in a process."""
+    """Remove the leftovers in a folder, once per process."""
     with contextlib.suppress(OSError), os.scandir(folder) as found:
         for entry in found:
             if not entry.name.startswith(_PREFIX):
