@@ -32,5 +32,6 @@ def test_every_field_is_on_the_page(cls):
 def test_kinds_stages_and_reasons_are_on_the_page():
     assert [kind for kind in KINDS if f"`{kind}`" not in PAGE] == []
     assert [stage for stage in STAGES if f"| `{stage}` |" not in PAGE] == []
-    reasons = [getattr(calls, name) for name in ("DISABLED", "GENERATOR", "LEFT_TO_EAGER", "LOOP", "OTHER_GLOBALS", "REST")]
+    names = ("DISABLED", "GENERATOR", "LEFT_TO_EAGER", "LOOP", "OTHER_GLOBALS", "REST")
+    reasons = [getattr(calls, name) for name in names]
     assert [reason for reason in reasons if f"`{reason}`" not in PAGE] == []
