@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,6 +23,9 @@ class Captured:
     # Runs in place of the frame's code; the C hook takes it over.  It refers to what it runs, and the garbage collector
     # does not see into code: kept here, it would close a cycle that never goes.
     code: types.CodeType | None
+    # The same code for as long as the C hook has it.
+    kept: Callable[[], types.CodeType | None] = lambda: None
+    made_by: int = field(default_factory=threading.get_ident)
     guards: CompiledGuards | None = None
     graph: Any = None  # GraphModule, if there were operators
     compiled: Any = None  # the backend's callable

@@ -129,6 +129,9 @@ class Reader(Tracer):
         return ConstValue(obj, source)
 
     def _wrap_new(self, obj: Any, cls: type, source: Source | None) -> Value:
+        if type(cls).__getattribute__ is not type.__getattribute__:
+            what = f"an object of {type.__repr__(cls)}, whose metaclass has a __getattribute__"
+            raise GraphBreak(breaks.OPERATION, what)
         if isinstance(self.static_lookup(cls, "__getattribute__"), types.FunctionType) and not issubclass(
             cls, (torch.Tensor, torch.nn.Module, BaseException, type)
         ):
