@@ -13,14 +13,15 @@ from torchmux.registry.names import class_with_article, listed
 from torchmux.registry.report import Strict
 from torchmux.wording import kind, require, shown
 
+from .callee import with_frame
 from .capture.backend_call import compile_graph_with
 from .compiled import call, compiled_function, compiled_module
 from .default_backend import DefaultBackend
 from .explain import Explainer, Explanation, Report, explanation_of, report_of
 from .hook.frames import open_session
-from .hook.library import ask_for
 from .hook.session import Record, Session, reset as forget_everything, session_for
 from .marks import function_marks  # noqa: F401 - the markers' handlers enter the tables
+from .marks.placement import Placement
 from .unwrap import original_of, without_torch_compile
 
 
@@ -34,14 +35,16 @@ def compile(
     options: Mapping[str, Any] | None = None,
     disable: bool = False,
     strict: Strict = False,
+    placement: Mapping[str, str] | None = None,
     **others: Never,
 ) -> Any:
     """Compile a function, method or ``nn.Module``; also a decorator, with or without arguments.
 
     ``backend`` is a name from :func:`torchmux.list_backends`, a :class:`torchmux.BackendSpec`, a callable
-    ``(gm, example_inputs, **options)``, or None for the default: the best one here for the device of the model's
-    parameters or, where there are none, of the call's tensors (:func:`torchmux.get_default_backend`).  Capture and
-    compilation happen at the first call, and again when a guard fails.
+    ``(gm, example_inputs, **options)``, a list of these, or None for the default: the best one here for the device of
+    the model's parameters or, where there are none, of the call's tensors (:func:`torchmux.get_default_backend`).  A
+    list is a chain: each part of a graph goes to the first member that takes it.  Capture and compilation happen at the
+    first call, and again when a guard fails.
 
     * ``fullgraph``: a graph break raises an :class:`~torchmux.Unsupported` error that points at the user's line.
     * ``dynamic``: None makes a size symbolic after it changes, True immediately, and False never.
@@ -51,7 +54,11 @@ def compile(
     * ``strict``: True raises a :class:`~torchmux.FallbackRefused` error for an operator that would be left to torch,
       and for a call that would run in eager since a recompile limit is reached; ``"own"`` also for an operator that a
       library kernel would compute (or might, where the backend does not tell).
+    * ``placement``: paths of submodules (patterns such as ``"encoder.*"``; the first that matches counts) and the
+      backends that they are pinned to, as ``torchmux.use_backend`` does for a block.
     * ``disable``: return ``model`` unchanged.
+
+    The options of a chain are by member: ``options={"openvino": {...}}``.
 
     Raises UnknownBackend, BackendUnavailable and InvalidOption at once; at the first call, Unsupported,
     FallbackRefused and CompilationFailed.  Raises TypeError for any other keyword argument.
@@ -69,7 +76,7 @@ def compile(
         def decorate(fn: Any) -> Any:
             return compile(
                 fn, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options, disable=disable,
-                strict=strict,
+                strict=strict, placement=placement,
             )  # fmt: skip
 
         return decorate
@@ -82,21 +89,29 @@ def compile(
     chosen = _chosen(backend)
     settings: dict[str, Any] = {"mode": mode, "options": own, "dynamic": dynamic, "strict": strict}
     resolved = DefaultBackend(settings, model) if chosen is None else resolve(chosen, **settings)
+    placed = Placement(placement or {}, original_of(model))
     session = session_for(
         _owner(model),
-        (resolved.key, fullgraph, dynamic, guard_filter),
+        (
+            resolved.key,
+            fullgraph,
+            dynamic,
+            guard_filter,
+            placed.key,
+            id(getattr(original_of(model), "__globals__", None)),
+        ),
         lambda: open_session(
             compile_graph_with(resolved),
             fullgraph=fullgraph,
             dynamic=dynamic,
             guard_filter=guard_filter,
             strict=strict,
+            placement=placed,
         ),
     )
-    ask_for(model)
     arguments = {
         "backend": _chosen(backend), "fullgraph": fullgraph, "dynamic": dynamic, "mode": mode, "options": options,
-        "strict": strict,
+        "strict": strict, "placement": placement,
     }  # fmt: skip
     return _wrap(model, session, arguments)
 
@@ -141,7 +156,7 @@ def _owner(model: Any) -> Any:
     """What ``compile()`` calls must have in common, besides equal settings, to share compiled code.
 
     A function is identified by its code, so a lambda that a loop creates repeatedly is compiled once; its closure is
-    guarded.
+    guarded.  Its globals, which no check sees, are part of the settings.
     """
     original = original_of(model)
     return getattr(original, "__code__", original)
@@ -180,7 +195,7 @@ def explain(fn: Any, *inputs: Never, backend: Any = "eager", dynamic: bool | Non
     if inputs:
         raise TypeError("explain() takes only the function. Its result takes the inputs: explain(f)(x).")
     resolved = resolve(backend, dynamic=dynamic)
-    original = original_of(fn)
+    original = with_frame(original_of(fn))
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         session = open_session(

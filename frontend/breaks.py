@@ -165,6 +165,10 @@ NO_FAKE = "TM016"
 REGION = "TM017"
 
 
+NO_LINE = "<torchmux call>"
+"""The file of a function that stands in for C code (:mod:`torchmux.frontend.callee`): no line of the program."""
+
+
 class GraphBreak(Exception):
     """Ends the graph at the instruction being traced; raised inside the tracer.
 

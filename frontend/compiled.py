@@ -13,6 +13,7 @@ import torch
 
 from torchmux import torch_internals as ti
 
+from .callee import with_frame
 from .capture.tracebacks import tidy
 from .hook.calls import Frame, frame_of
 from .hook.session import Record, Session
@@ -126,13 +127,13 @@ def compiled_function(fn: Callable, session: Session, arguments: Mapping[str, An
     """A function that runs captured code of ``fn``; ``arguments`` are those of ``compile()``."""
     owner = getattr(fn, "__self__", None)
     record = Record(owner if isinstance(owner, torch.nn.Module) else None)
-    callback, number, calls = session.callback, session.bucket, record.calls
+    callback, number, calls, called = session.callback, session.bucket, record.calls, with_frame(fn)
 
     @functools.wraps(fn)
     def compiled(*args: Any, **kwargs: Any) -> Any:
         if stance_state.current is not DEFAULT:
             try:
-                return call(session, record, fn, args, kwargs)
+                return call(session, record, called, args, kwargs)
             except BaseException as error:
                 tidy(error)
                 raise
@@ -142,7 +143,7 @@ def compiled_function(fn: Callable, session: Session, arguments: Mapping[str, An
             calls[0] += 1
             bucket = set_bucket(number)
             previous = set_eval_frame(callback)
-            return fn(*args, **kwargs)
+            return called(*args, **kwargs)
         except BaseException as error:
             record.must_raise = None
             tidy(error)
@@ -179,6 +180,7 @@ class CompiledModule(torch.nn.Module):
     """
 
     _torchmux_original: torch.nn.Module
+    _torchmux_called: Any
     _torchmux_record: Record
     _torchmux_session: Session
 
@@ -188,7 +190,7 @@ class CompiledModule(torch.nn.Module):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         cls = type(self)
         try:
-            return call(cls._torchmux_session, cls._torchmux_record, cls._torchmux_original, args, kwargs)
+            return call(cls._torchmux_session, cls._torchmux_record, cls._torchmux_called, args, kwargs)
         except BaseException as error:
             tidy(error)
             raise
@@ -218,6 +220,7 @@ def compiled_module(module: torch.nn.Module, session: Session) -> torch.nn.Modul
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,
         "_torchmux_original": module,
+        "_torchmux_called": staticmethod(with_frame(module)),
         "_torchmux_record": Record(module),
         "_torchmux_session": session,
     }

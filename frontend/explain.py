@@ -153,11 +153,12 @@ class Report:
 
     @property
     def share(self) -> float:
-        """The share of operators that all calls together left to the backend, from 0 to 1; nan if it was never called.
+        """The share of operators that all calls together left to the backend, from 0 to 1.
 
-        Calls that ran in eager count, with as many operators as compiled calls of the same function have.
+        Calls that ran in eager count, with as many operators as compiled calls of the same function have.  It is nan
+        where there is nothing to take a share of: nothing was called, or graph breaks left nothing that was counted.
         """
-        if not self.runs and not self.graphs:
+        if not self.kinds and (not self.runs or self.breaks):
             return math.nan
         return 1.0 - self.shares.get("torch", 0.0)
 
@@ -200,6 +201,9 @@ def _about(entry: GraphEntry) -> list[str]:
     ]
     if called := libraries_in_words(report.library_calls):
         lines.append(f"    library kernels: {called}")
+    if report.members and report.placements:
+        lines.append("    " + ", ".join(f"{share:.1%} on {name}" for name, share in report.shares.items()))
+    lines.extend(f"    crossing: {crossing}" for crossing in report.crossings)
     lines.extend(f"    note: {note}" for note in report.notes)
     for fallback in report.fallbacks:
         where = f" at {fallback.where}" if fallback.where else ""

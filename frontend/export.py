@@ -13,6 +13,7 @@ from torchmux import torch_internals as ti
 from torchmux.registry.errors import Unsupported
 from torchmux.registry.names import class_with_article
 
+from .callee import with_frame
 from .capture.captured import Captured
 from .capture.tracebacks import tidy
 from .compiled import call
@@ -91,13 +92,15 @@ def export(fn: Any, *, dynamic: bool | None = None) -> Callable[..., Exported]:
     if not callable(original):
         raise TypeError(f"export() takes a function, a method or an nn.Module, not {class_with_article(fn)}")
 
+    called = with_frame(original)
+
     def run(*args: Any, **kwargs: Any) -> Exported:
         session = open_session(_as_captured, fullgraph=True, dynamic=dynamic, asked="export() requires one graph")
         record = Record()
         in_spec = ti.pytree.tree_flatten((args, kwargs))[1]
         outer, asked.exporting = asked.exporting, True
         try:
-            result = call(session, record, original, args, kwargs)
+            result = call(session, record, called, args, kwargs)
         except BaseException as error:
             tidy(error)
             raise
@@ -112,6 +115,6 @@ def export(fn: Any, *, dynamic: bool | None = None) -> Callable[..., Exported]:
                 f"captured, only the functions that it calls: export the function that contains the operators."
             )
         session.frozen = True
-        return Exported(original, session, graphs[0], in_spec, result)
+        return Exported(called, session, graphs[0], in_spec, result)
 
     return run

@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
 
 
+PIN = "torchmux_pin"
+"""The entry of a captured node's ``meta`` that holds the name of the backend that the program wants for it, if any."""
+
+
+def pins_of(gm: GraphModule) -> set[str]:
+    """The backends that nodes of a captured graph are pinned to."""
+    return {node.meta[PIN] for node in gm.graph.nodes if PIN in node.meta}
+
+
 @dataclass(frozen=True)
 class CompileRequest:
     """Everything besides the graph that a backend may want to know."""
@@ -158,8 +167,9 @@ class CompiledPartExtras(Protocol):
     callable is one or a method of one; else none."""
 
     report: GraphReport
-    """For a plain function with ``graph="torch"``: what ran where, instead of a report that puts every operator on the
-    backend.  Without it, that report.  What objects with ``supports`` and ``compile`` return is not asked for it."""
+    """With ``graph="torch"``: what ran where, instead of a report that puts every operator on the backend.  It is read
+    whenever somebody asks for it, so it may change.  Without it, that report.  With ``graph="aten"`` it is not asked
+    for."""
 
     def follow(self, report: GraphReport, placements: list[Placement]) -> None:
         """Take the report and the part's placements in it, to correct them when a call shows something else.

@@ -95,6 +95,12 @@ def _load(key: SameObject) -> Any:
     return found
 
 
+def import_path(path: str) -> Any:
+    """What ``"module:attribute"`` names among torchmux's own modules."""
+    module, _, attribute = path.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
 def import_attribute(path: str, spec: BackendSpec) -> Any:
     """Import ``"module:attribute"`` for ``spec``; errors as in :func:`load_implementation`."""
     module_name, _, attribute = path.partition(":")

@@ -51,7 +51,7 @@ def compile_plain(
         if (refusal := _refusal(spec, example_inputs, training)) is not None:
             raise GraphRefused(refusal)
         with collecting(report.seconds, "compiler"):
-            compiled = function(gm, list(example_inputs), **_keywords(request))
+            compiled = function(gm, list(example_inputs), **keywords_of(request))
     except GraphRefused as refused:
         return left_to_torch(spec, gm, request, refused, training=training)
     if not callable(compiled):
@@ -112,7 +112,8 @@ def left_to_torch(
     return PlainGraph(gm, report)
 
 
-def _keywords(request: CompileRequest) -> dict[str, Any]:
+def keywords_of(request: CompileRequest) -> dict[str, Any]:
+    """The options and the mode as a plain function gets them."""
     if not isinstance(request.options, TorchOptions):
         return as_keywords(request.options)
     # As torch.compile does: the two keywords are omitted if the user gave none.

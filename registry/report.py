@@ -54,6 +54,7 @@ class Placement:
     ``placed_on`` is a backend name or ``"eager"``; ``reason`` is set if that is not the requested backend.
     ``where`` is the user's source line (``file:line``) when it is known.  ``library`` names the library kernel if the
     ``kind`` is that.  ``compiler_error`` says that the reason is an exception that the backend did not mean to raise.
+    ``pin`` is the backend that the program wants for this node, if it wants one.
     """
 
     node: str
@@ -64,6 +65,7 @@ class Placement:
     kind: Kind = "own"
     library: str | None = None
     compiler_error: bool = False
+    pin: str | None = None
 
 
 def counts(placements: Iterable[tuple[Kind, int]]) -> dict[Kind, int]:
@@ -86,13 +88,32 @@ def libraries_in_words(placements: Iterable[Placement]) -> str:
     return ", ".join(f"{name} ({times})" if times > 1 else name for name, times in names.items())
 
 
+@dataclass(frozen=True)
+class Crossing:
+    """The values that one compiled part makes and another reads, or torch: how many from one backend to the other.
+
+    ``bytes`` are those of the sizes that are known.  ``scattered`` values are not contiguous; runtimes copy these.
+    """
+
+    made_by: str
+    read_by: str
+    values: int
+    bytes: int
+    scattered: int
+
+    def __str__(self) -> str:
+        copies = f", {self.scattered} of them not contiguous" if self.scattered else ""
+        plural = "value" if self.values == 1 else "values"
+        return f"{self.values} {plural} ({self.bytes} bytes) from {self.made_by} to {self.read_by}{copies}"
+
+
 @dataclass
 class GraphReport:
-    """The result of handing one captured graph to one backend.
+    """The result of handing one captured graph to one backend, or to a chain of several.
 
     ``phase`` is ``"inference"`` or ``"training"``; ``seconds`` are wall-clock, by stage
     (:data:`torchmux.stages.STAGES`).  For a training graph the placements cover the forward and the backward
-    graph.
+    graph.  ``members`` are the backends of a chain, and ``crossings`` tell what passes between them and torch.
     """
 
     backend: str
@@ -104,6 +125,8 @@ class GraphReport:
     cache_hits: int = 0
     notes: list[str] = field(default_factory=list)
     output_code: list[str] = field(default_factory=list)  # the code of each part, if the backend exposes it
+    members: tuple[str, ...] = ()
+    crossings: list[Crossing] = field(default_factory=list)
 
     @property
     def compile_seconds(self) -> float:
@@ -112,12 +135,16 @@ class GraphReport:
 
     @property
     def fallbacks(self) -> list[Placement]:
-        """The placements that are not on the requested backend."""
-        return [p for p in self.placements if p.placed_on != self.backend]
+        """The placements that are not on a requested backend, or not on the one that the program pins them to."""
+        return [p for p in self.placements if not self.is_requested(p) or (p.pin and p.pin != p.placed_on)]
+
+    def is_requested(self, placement: Placement) -> bool:
+        """Whether the backend, or a member of the chain, runs a placement."""
+        return placement.placed_on == self.backend or placement.placed_on in self.members
 
     def kind_of(self, placement: Placement) -> Kind:
         """What a placement of this report is."""
-        return placement.kind if placement.placed_on == self.backend else "torch"
+        return placement.kind if self.is_requested(placement) else "torch"
 
     @property
     def kinds(self) -> dict[Kind, int]:
@@ -143,10 +170,16 @@ class GraphReport:
 
     @property
     def share(self) -> float:
-        """Share of nodes, from 0 to 1, that the backend itself runs (1.0 for an empty graph)."""
+        """Share of nodes, from 0 to 1, that the backend or chain itself runs (1.0 for an empty graph)."""
         if not self.placements:
             return 1.0
-        return 1.0 - len(self.fallbacks) / len(self.placements)
+        return sum(map(self.is_requested, self.placements)) / len(self.placements)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The share of nodes that each backend runs, and ``eager``."""
+        found = Counter(p.placed_on for p in self.placements)
+        return {name: number / len(self.placements) for name, number in found.most_common()}
 
 
 def place_all(

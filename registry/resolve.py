@@ -14,6 +14,7 @@ from torchmux.wording import kind, require, shown
 from . import standing
 from .availability import availability
 from .catalog import CATALOG
+from .contract import pins_of
 from .discovery import REPAIR
 from .errors import (
     BackendUnavailable,
@@ -26,7 +27,7 @@ from .errors import (
 )
 from .identity import frozen
 from .info import retirement, rows
-from .loading import import_attribute, load_implementation
+from .loading import import_attribute, import_path, load_implementation
 from .names import did_you_mean, listed
 from .options import TORCH_MODES, FreeOptions, TorchOptions, build_options, fresh_copy
 from .plain import compile_plain, left_to_torch
@@ -34,8 +35,10 @@ from .report import Strict, check_strict_value
 from .spec import Backend, BackendSpec, CompiledGraph, CompileRequest, Tombstone
 from .validate import check_spec, describe, is_implementation, keyword_names
 
-# A string, so that the registry does not import the backends.
+# Strings, so that the registry imports neither the backends nor the multiplexer.
 _PIPELINE = "torchmux.backends.common.pipeline.pipeline:compile_graph"
+_CHAIN = "torchmux.multiplexer.chain:resolve_chain"
+_WITH_PINS = "torchmux.multiplexer.chain:with_pins"
 
 log = logging.getLogger("torchmux.options")
 
@@ -93,25 +96,8 @@ class ResolvedBackend:
             FallbackRefused: under ``strict``, the backend would not run all of the graph.
             CompilationFailed: the backend raised another exception, which is chained.
         """
-        implementation = load_implementation(self.spec)
         try:
-            note = _unused_mode(self.spec, self.mode, implementation)
-            request = self.request(
-                mode=None if note else self.mode,
-                phase="forward" if training else "inference",
-                static_inputs=tuple(static_inputs),
-            )
-            if self.spec.graph == "torch" and not isinstance(implementation, Backend):
-                compile_graph = compile_plain
-            else:
-                compile_graph = import_attribute(_PIPELINE, self.spec)
-            try:
-                compiled = compile_graph(implementation, self.spec, gm, example_inputs, request, training=training)
-            except GraphRefused as refused:  # from another member than compile, which the pipeline asks
-                compiled = left_to_torch(self.spec, gm, request, refused, training=training)
-            if note:
-                compiled.report.notes.append(note)
-            return compiled
+            return self._compile(gm, example_inputs, training, tuple(static_inputs))
         except TorchmuxError:
             raise
         except Exception as error:
@@ -125,9 +111,34 @@ class ResolvedBackend:
                 f"{error}. The cause is chained below; backend='eager' runs the same graph without a compiler."
             ) from error
 
+    def _compile(
+        self, gm: Any, example_inputs: Sequence[Any], training: bool, static_inputs: tuple[int, ...]
+    ) -> CompiledGraph:
+        implementation = load_implementation(self.spec)
+        if pins_of(gm) - {self.name}:
+            chain: ResolvedBackend = import_path(_WITH_PINS)(self)
+            return chain.compile(gm, example_inputs, training=training, static_inputs=static_inputs)
+        note = _unused_mode(self.spec, self.mode, implementation)
+        request = self.request(
+            mode=None if note else self.mode,
+            phase="forward" if training else "inference",
+            static_inputs=static_inputs,
+        )
+        if self.spec.graph == "torch" and not isinstance(implementation, Backend):
+            compile_graph = compile_plain
+        else:
+            compile_graph = import_attribute(_PIPELINE, self.spec)
+        try:
+            compiled = compile_graph(implementation, self.spec, gm, example_inputs, request, training=training)
+        except GraphRefused as refused:  # from another member than compile, which the pipeline asks
+            compiled = left_to_torch(self.spec, gm, request, refused, training=training)
+        if note:
+            compiled.report.notes.append(note)
+        return compiled
+
 
 def resolve(
-    backend: str | BackendSpec | Callable[..., Any] | None,
+    backend: str | BackendSpec | Callable[..., Any] | Sequence[Any] | None,
     *,
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
@@ -138,7 +149,8 @@ def resolve(
     """Find a backend and check everything that can be checked without a graph.
 
     ``backend`` is a name, a :class:`BackendSpec`, an implementation, or ``None`` for the best usable backend that takes
-    ``device``: the first in the order of :func:`.standing.preference`.
+    ``device``: the first in the order of :func:`.standing.preference`.  A list or tuple of backends is a chain, whose
+    ``options`` are by member.
 
     Raises:
         UnknownBackend: no such name.
@@ -151,6 +163,11 @@ def resolve(
     require(dynamic, (bool, type(None)), "dynamic")
     strict = check_strict_value(strict)
     why = ""
+    if isinstance(backend, (list, tuple)):
+        chain: ResolvedBackend = import_path(_CHAIN)(
+            backend, mode=mode, options=options, dynamic=dynamic, strict=strict
+        )
+        return chain
     if backend is None:
         spec, why = _best(device)
     else:
@@ -187,8 +204,8 @@ def known_spec(backend: Any) -> BackendSpec:
     if is_implementation(backend):
         return describe(backend)
     raise InvalidSpec(
-        f"backend must be a name, a BackendSpec, a function (gm, example_inputs, **options) or None, not "
-        f"{kind(backend)}."
+        "backend must be a name, a BackendSpec, a function (gm, example_inputs, **options), a list of these or None, "
+        f"not {kind(backend)}."
     )
 
 

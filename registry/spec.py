@@ -77,6 +77,7 @@ class BackendSpec:
     dtypes: tuple[str, ...] = ("float32",)
     options: type | None = None  # a dataclass; None: the backend takes no options
     modes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # mode -> the options it stands for
+    tries: tuple[Mapping[str, Any], ...] = ()  # sets of options that ``auto`` measures besides the defaults
     fingerprint: Callable[[], str] = str
     priority: int = 0  # higher is preferred by ``backend=None``
     library: str = ""  # whose kernels its code calls for every operator, if it has no code of its own

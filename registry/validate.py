@@ -79,7 +79,7 @@ def check_spec(spec: BackendSpec, source: str) -> None:
     try:
         for text in spec.requires:
             parse_requirement(text)
-        for options in spec.modes.values():
+        for options in (*spec.modes.values(), *spec.tries):
             build_options(dataclasses.replace(spec, modes={}), None, options)
     except TorchmuxError as error:
         raise InvalidSpec(
@@ -180,6 +180,8 @@ def _problem(spec: BackendSpec) -> str | None:
         isinstance(name, str) and isinstance(options, Mapping) for name, options in spec.modes.items()
     ):
         return f"modes must map the name of each mode to a mapping of options, not {shown(spec.modes)}"
+    if not isinstance(spec.tries, tuple) or not all(isinstance(options, Mapping) for options in spec.tries):
+        return f"tries must be a tuple of mappings of options, not {shown(spec.tries)}"
     if not callable(spec.probe) or not callable(spec.fingerprint):
         return "probe and fingerprint must be functions"
     if spec.options is not None and not isinstance(spec.options, type):

@@ -39,7 +39,8 @@ MAY_IMPORT = {
     "torchmux.registry": SHARED,
     "torchmux.frontend": SHARED | {"torchmux.registry"},
     "torchmux.backends": SHARED | {"torchmux.registry"},
-    "torchmux.multiplexer": SHARED | {"torchmux.registry"},
+    # It works on backends through the registry, and with what they share.
+    "torchmux.multiplexer": SHARED | {"torchmux.registry", "torchmux.backends.common", "torchmux.conformance.judging"},
 }
 
 # The frontend's layers, lowest first: a module imports its own layer and those below it.  A folder stands for all its
@@ -48,6 +49,7 @@ LAYERS = (
     (
         "breaks",
         "logs",
+        "regions",
         "unwrap",
         "bytecode",
         "polyfills",
@@ -63,7 +65,7 @@ LAYERS = (
     ("trace",),
     ("capture", "hook.eager_policy"),
     ("hook",),
-    ("api", "compiled", "explain", "export"),
+    ("api", "callee", "compiled", "explain", "export"),
 )
 
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         mark_unbacked,
         maybe_mark_dynamic,
     )
+    from torchmux.frontend.regions import use_backend
     from torchmux.registry import (
         Availability,
         BackendConflict,
@@ -128,6 +129,7 @@ __all__ = [
     "skip_frame",
     "substitute_in_graph",
     "unregister_backend",
+    "use_backend",
 ]
 
 _HOMES = {
@@ -147,6 +149,7 @@ _HOMES = {
     ),
     "torchmux.frontend.marks.tensor_marks": ("mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic"),
     "torchmux.frontend.marks.stance": ("set_stance",),
+    "torchmux.frontend.regions": ("use_backend",),
     "torchmux.frontend.export": ("Exported", "export"),
     "torchmux.backends.common.cache.artifacts": ("load_cache_artifacts", "save_cache_artifacts"),
     "torchmux.registry": (

@@ -51,6 +51,7 @@ SPEC = BackendSpec(
     dtypes=("float32", "float64", "bfloat16", "float16", "int64", "int32", "int16", "int8", "uint8", "bool"),
     options=NativeOptions,
     modes=MODES,
+    tries=({"keep_scratch": True}, {"freeze": True}),
     fingerprint=fingerprint,
     priority=50,
 )

@@ -33,6 +33,7 @@ SPEC = BackendSpec(
     devices=("cpu", "cuda"),
     dtypes=("float32", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"),
     options=OnnxrtOptions,
+    tries=({"freeze": True},),
     fingerprint=fingerprint,
     priority=40,
 )

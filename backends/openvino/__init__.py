@@ -44,6 +44,7 @@ SPEC = BackendSpec(
     dtypes=("float32", "int64", "int32", "bool"),
     options=OpenvinoOptions,
     modes={"latency": {"performance_hint": "LATENCY"}, "throughput": {"performance_hint": "THROUGHPUT"}},
+    tries=({"freeze": True},),
     fingerprint=fingerprint,
     priority=45,
 )

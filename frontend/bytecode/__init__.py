@@ -23,7 +23,7 @@ from .loops import loop_ends, loop_exits
 from .normalize import NULL_BELOW_CALLABLE, Op, Program, normalize
 from .parameters import parameters
 from .resume import resume_code, resume_origin
-from .trampoline import break_trampoline, eager_trampoline, return_trampoline
+from .trampoline import break_trampoline, eager_trampoline, reads_globals, return_trampoline
 
 __all__ = [
     "NULL_BELOW_CALLABLE",
@@ -45,6 +45,7 @@ __all__ = [
     "parse",
     "pops_pushes",
     "reads_frame",
+    "reads_globals",
     "resume_code",
     "resume_origin",
     "return_trampoline",

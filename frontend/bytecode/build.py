@@ -56,6 +56,14 @@ class Builder:
         self.emit("RETURN_VALUE")
         jump.target = jump.argval = self.emit("NOP")
 
+    def jump_unless_globals(self, namespace):
+        """A jump, whose target is still to be set, that is taken where the globals are not ``namespace``."""
+        self.begin_call(lambda: self.emit("LOAD_CONST", globals))
+        self.end_call(0)
+        self.emit("LOAD_CONST", namespace)
+        self.emit("IS_OP", 0)
+        return self.emit(TABLE.JUMP_IF_FALSE)
+
     def load_cell(self, name):
         """Push the cell itself."""
         self.emit(TABLE.LOAD_CELL, CellName(name))

@@ -19,19 +19,20 @@ from .parameters import parameters
 from .resume import GENERATOR_FLAGS, check_function, stack_names
 
 
-def return_trampoline(code, frame_fn, args):
+def return_trampoline(code, frame_fn, args, home=None):
     """Code with the signature of ``code`` that returns ``frame_fn(*args)``.
 
     ``args`` is a list of ("local", name) for the value of an argument and ("cell", name) for a cell itself.
+    ``home`` is ``(globals, note)`` of what was captured: in other globals the code calls ``note()`` and runs as it is.
     """
     check_function(code)
     builder = Builder((code.co_firstlineno, code.co_firstlineno, None, None))
-    _call_frame(builder, code, frame_fn, args)
+    away = _call_frame(builder, code, frame_fn, args, home)
     builder.emit("RETURN_VALUE")
-    return _assemble(builder, code)
+    return _assemble(builder, code, away)
 
 
-def break_trampoline(code, frame_fn, args, index, stack, locals_, resumes, may_end=False):
+def break_trampoline(code, frame_fn, args, index, stack, locals_, resumes, may_end=False, home=None):
     """Code with the signature of ``code`` that runs the captured part up to raw instruction ``index``.
 
     ``frame_fn(*args)`` returns the stack's values (without the NULLs, which ``stack`` marks with True), bottom first,
@@ -49,7 +50,7 @@ def break_trampoline(code, frame_fn, args, index, stack, locals_, resumes, may_e
         raise ValueError(f"{code.co_qualname} handles an exception at instruction {index}")
     start = entry_index(program.instructions, index)
     builder = Builder(program.instructions[start].positions)
-    _call_frame(builder, code, frame_fn, args)
+    away = _call_frame(builder, code, frame_fn, args, home)
     if may_end:
         builder.return_if_first()
     _restore_state(builder, code, stack, locals_)
@@ -58,10 +59,10 @@ def break_trampoline(code, frame_fn, args, index, stack, locals_, resumes, may_e
         builder.enter(checked_loads(copies.values(), locals_), copies[start])
     else:
         _Break(builder, program, start, stack, locals_, resumes).write()
-    return _assemble(builder, code)
+    return _assemble(builder, code, away)
 
 
-def eager_trampoline(code, captured, index, cuts, resumes, may_end=False):
+def eager_trampoline(code, captured, index, cuts, resumes, may_end=False, home=None):
     """Code with the signature of ``code`` that runs a loop as it stands and goes on in resume functions behind it.
 
     ``captured`` is ``(frame_fn, args, stack, locals)``, as for ``break_trampoline``, like ``may_end``: the part up to
@@ -74,9 +75,10 @@ def eager_trampoline(code, captured, index, cuts, resumes, may_end=False):
     builder = Builder(program.instructions[start].positions)
     copies = copy_code(program.instructions, start, cuts)
     body = list(copies.values())
+    away = None
     if captured is not None:
         frame_fn, args, stack, locals_ = captured
-        _call_frame(builder, code, frame_fn, args)
+        away = _call_frame(builder, code, frame_fn, args, home)
         if may_end:
             builder.return_if_first()
         _restore_state(builder, code, stack, locals_)
@@ -88,7 +90,7 @@ def eager_trampoline(code, captured, index, cuts, resumes, may_end=False):
         builder.extend(body)
     else:
         builder.enter(body, copies[start])
-    return _assemble(builder, code)
+    return _assemble(builder, code, away)
 
 
 def _going_on(program, cut, resumes):
@@ -115,7 +117,9 @@ def _going_on(program, cut, resumes):
     return builder.instructions
 
 
-def _assemble(builder, code):
+def _assemble(builder, code, away=None):
+    if away is not None:
+        _run_as_it_stands(builder, code, *away)
     return assemble(builder.instructions, code, flags=code.co_flags & ~GENERATOR_FLAGS)
 
 
@@ -123,8 +127,32 @@ def _spill_names(stack, varnames):
     return stack_names(stack, varnames, "__spill_")
 
 
-def _call_frame(builder, code, frame_fn, args):
+def reads_globals(code):
+    """Whether it matters to this code in which globals it runs; a function that it makes gets them."""
+    return any(instruction.op in _GLOBAL_OPS for instruction in normalize(code).instructions)
+
+
+_GLOBAL_OPS = ("LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_NAME", "MAKE_FUNCTION")
+
+
+def _run_as_it_stands(builder, code, jump, note):
+    """What a function does that shares its code with the one that was captured, but not its globals."""
+    jump.target = jump.argval = builder.emit("NOP")
+    builder.begin_call(lambda: builder.emit("LOAD_CONST", note))
+    builder.end_call(0)
+    builder.emit("POP_TOP")
+    instructions = normalize(code).instructions
+    start = 1 + next(index for index, each in enumerate(instructions) if each.op == "RESUME")
+    copies = copy_code(instructions, start)
+    builder.enter(list(copies.values()), copies[start])
+
+
+def _call_frame(builder, code, frame_fn, args, home=None):
+    """Call the captured part; returns the jump to take in other globals than its own, and what to call there."""
     builder.prologue(code.co_cellvars, len(code.co_freevars))
+    away = None
+    if home is not None:
+        away = builder.jump_unless_globals(home[0]), home[1]
     builder.begin_call(lambda: builder.emit("LOAD_CONST", frame_fn))
     for kind, name in args:
         if kind == "cell":
@@ -134,6 +162,7 @@ def _call_frame(builder, code, frame_fn, args):
         else:
             builder.emit("LOAD_FAST", name)
     builder.end_call(len(args))
+    return away
 
 
 def _restore_state(builder, code, stack, locals_):

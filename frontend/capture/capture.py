@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from torchmux.config import config
@@ -35,13 +36,15 @@ def capture(
     automatic: bool,
     fullgraph: bool,
     guard_filter: Callable | None,
+    placement: Mapping[int, str] = MappingProxyType({}),
     asked_for: bool = True,
 ) -> Captured:
     """Capture ``frame`` and compile its graph.
 
     ``compile_graph(gm, example_inputs, training, static_inputs)`` is the backend; ``asked_for`` says that its
-    user wants a graph of just this frame.  Raises GraphBreak when nothing of the frame can be captured, or, with
-    ``fullgraph``, at the first break; LeftToEager where it had better run in eager.
+    user wants a graph of just this frame; ``placement`` pins modules, by id, to backends.  Raises GraphBreak when
+    nothing of the frame can be captured, or, with ``fullgraph``, at the first break; LeftToEager where it had better
+    run in eager.
     """
     seconds: dict[str, float] = {}
     seen = dict(state.seen)
@@ -57,7 +60,7 @@ def capture(
             dynamic_outputs=fullgraph or config.capture_dynamic_output_shape_ops,
             fixed=assumptions.floats,
         )
-        tr, result, stop = _trace(frame, dims, assumptions, fullgraph)
+        tr, result, stop = _trace(frame, dims, assumptions, fullgraph, placement)
         tr.guard_filter = guard_filter
         try:
             if result is not None:
@@ -81,7 +84,7 @@ def capture(
 
 
 def _trace(
-    frame: Any, dims: DynamicDims, assumptions: Assumptions, fullgraph: bool
+    frame: Any, dims: DynamicDims, assumptions: Assumptions, fullgraph: bool, placement: Mapping[int, str]
 ) -> tuple[Trace, Value | None, Stop | None]:
     """The trace of one attempt, and the frame's result, or where the trace has stopped.
 
@@ -92,7 +95,9 @@ def _trace(
         # a frame of the program takes several of the interpreter's own
         sys.setrecursionlimit(limit + _EXTRA_RECURSION)
         try:
-            tr = Trace(frame.f_code, frame.f_locals, frame.f_globals, frame.closure or (), dims, assumptions, limit)
+            tr = Trace(
+                frame.f_code, frame.f_locals, frame.f_globals, frame.closure or (), dims, assumptions, limit, placement
+            )
             try:
                 result, stop = tr.run(), assumptions.stop
             except GraphBreak as broke:

@@ -15,12 +15,20 @@ from torchmux import torch_internals as ti
 from torchmux.registry.errors import CompilationFailed, FloatsNeeded
 
 from .. import breaks
-from ..bytecode import break_trampoline, eager_trampoline, live_locals, loop_exits, parameters, return_trampoline
+from ..bytecode import (
+    break_trampoline,
+    eager_trampoline,
+    live_locals,
+    loop_exits,
+    parameters,
+    reads_globals,
+    return_trampoline,
+)
 from ..guards.check import CompiledGuards
 from ..guards.filter import filter_guards
 from ..guards.sources import Local
 from ..hook import eager_policy
-from ..hook.calls import LOOP, REST, frame_of
+from ..hook.calls import LOOP, OTHER_GLOBALS, REST, frame_of
 from ..hook.thread_state import this_thread
 from ..sizes.shape_env import add_shape_guards, check_constraints
 from ..trace.attention_switches import Switches
@@ -46,7 +54,7 @@ def at_return(tr: Trace, state: CodeState, result: Value, compile_graph: Callabl
     out.replay_effects()
     out.restore_state()
     captured, frame_fn = _compile(tr, out, text, compile_graph)
-    captured.code = return_trampoline(tr.code, frame_fn, list(out.arguments))
+    captured.code = return_trampoline(tr.code, frame_fn, list(out.arguments), _home(tr))
     return captured
 
 
@@ -63,9 +71,26 @@ def at_break(tr: Trace, state: CodeState, stop: Stop, compile_graph: Callable) -
 
     captured.in_eager = REST
     captured.code = break_trampoline(
-        tr.code, frame_fn, arguments, tr.break_index, stack, names, resumes, bool(tr.expectations)
+        tr.code, frame_fn, arguments, tr.break_index, stack, names, resumes, bool(tr.expectations), _home(tr)
     )
     return captured
+
+
+def _home(tr: Trace) -> tuple[dict, Callable[[], None]] | None:
+    """The globals that were captured, if the frame reads them, and what notes a call in others.
+
+    No check sees the globals of a frame, and functions may share their code.
+    """
+    code = tr.code
+    if not reads_globals(code):
+        return None
+
+    def note() -> None:
+        if (record := this_thread.owner) is not None:
+            record.note_eager(code, OTHER_GLOBALS)
+
+    ti.set_code_exec_strategy(note.__code__, ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.SKIP))
+    return tr.root.namespace, note
 
 
 def _up_to_break(
@@ -73,7 +98,7 @@ def _up_to_break(
 ) -> tuple[Captured, Callable, list[tuple[str, str]], list[bool], list[str]]:
     """The capture of what comes before the break: its function, its arguments, and the stack and locals it leaves."""
     root, index = tr.root, tr.break_index
-    out = Output(tr)
+    out = Output(tr, resumes=True)
     if tr.expectations:
         out.check = Check(tr, out, state, ends=False)
     stack = [value is NULL for value in root.stack]
@@ -114,7 +139,7 @@ def before_loop(tr: Trace, state: CodeState, stop: Stop, compile_graph: Callable
         captured, frame_fn, arguments, stack, names = _up_to_break(tr, state, compile_graph)
         cuts = loop_exits(program, stop.eager_loop, tr.break_index, names)
         before = frame_fn, arguments, stack, names
-        captured.code = eager_trampoline(code, before, tr.break_index, cuts, resumes, bool(tr.expectations))
+        captured.code = eager_trampoline(code, before, tr.break_index, cuts, resumes, bool(tr.expectations), _home(tr))
     captured.broke = breaks.record(stop.broke)
     captured.in_eager = LOOP
     return captured

@@ -18,7 +18,7 @@ from ..polyfills.tables import STANDS_FOR
 from ..trace.tracer import FrameWriter, Tracer
 from ..values.base import GraphValue, Value
 from ..values.constants import ConstValue
-from ..values.containers.iterators import advance
+from ..values.containers.iterators import GeneratorValue, advance
 from ..values.containers.sequences import ListValue
 from ..values.objects import ObjectValue
 from .assumed_branches import Check
@@ -30,8 +30,9 @@ _FEW_INPUTS = 4  # are loaded as fast one by one
 class Output(FrameWriter):
     """The function under construction: ``before`` runs before the graph, and ``after`` after it."""
 
-    def __init__(self, tr: Tracer) -> None:
+    def __init__(self, tr: Tracer, resumes: bool = False) -> None:
         self.tr = tr
+        self.resumes = resumes
         self.names = Names()
         self.before: list[str] = []
         self.after: list[str] = []
@@ -96,6 +97,8 @@ class Output(FrameWriter):
                 pending.extend(v for v in value.attrs.values() if isinstance(v, Value))
             elif isinstance(value, ListValue) and value.source is None:
                 pending.extend(value.unpack(self.tr))
+            elif isinstance(value, GeneratorValue) and value.frame.code.co_name == "<genexpr>":
+                pending.extend(v for v in value.made_by[1] if v not in visible)  # it has no name for its iterator
 
     def late_iterator(self, container: str, position: int) -> str:
         """A real iterator for the stack, made once the side effects have set the container right."""

@@ -132,5 +132,8 @@ class GuardSet:
         self.add(Is(source, obj))
 
     def equals(self, source: Source, value: Any) -> None:
-        """Same type and equal."""
+        """Same type and equal; a nan, which is equal to none, the same object, as containers look for that."""
+        if isinstance(value, float) and value != value:
+            self.is_object(source, value)
+            return
         self.add(equals(source, value))

@@ -276,7 +276,7 @@ def _outside(function: Any) -> None:
     handles(function)(refuse)
 
 
-for _function in (breakpoint, print, input, open, eval, exec, compile):
+for _function in (breakpoint, print, input, open, eval, exec, compile, sys.getrefcount):
     _outside(_function)
 
 
@@ -358,7 +358,7 @@ def container_new(tr: Tracer, cls: Value, *args: Value, **kwargs: Value) -> Valu
 def tuple_new(tr: Tracer, cls: Value, *items: Value) -> Value:
     values = items[0].unpack(tr) if items else []
     real = cls.real()
-    if real is tuple or hasattr(real, "_fields"):
+    if real is tuple or tr.is_plain_namedtuple(real):
         return TupleValue(values, cls=real)
     return ObjectValue(real, storage=TupleValue(values))
 

@@ -314,6 +314,7 @@ _TRACED_PARTS = (
     "torch.fx._pytree",  # flattens the arguments of exported programs
     "torch._higher_order_ops.associative_scan",  # a recursion in Python over torch.vmap
     "torchmux.frontend.polyfills",
+    "torchmux.conformance",  # its cases are programs, which the hook captures too
     "torch.cuda.amp",
 )
 

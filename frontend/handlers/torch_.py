@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchmux import torch_internals as ti
+from torchmux.registry.errors import TorchmuxError
 
 from .. import breaks
 from ..breaks import GraphBreak
-from ..guards.kinds.functions import AutocastDtypeIs
+from ..guards.kinds.functions import AutocastDtypeIs, Returns
 from ..guards.sources import Const
+from ..regions import use_backend
 from ..values.base import Raised, Value
 from ..values.constants import ConstValue, SymValue
 from ..values.containers.sequences import TupleValue
-from ..values.contexts import GRAD_CLASSES, UNKNOWN_GRAD, AutocastValue, GradModeValue, NullContextValue
+from ..values.contexts import GRAD_CLASSES, UNKNOWN_GRAD, AutocastValue, GradModeValue, NullContextValue, RegionValue
 from ..values.scalars import in_optimizer
 from ..values.tensors import TensorValue
 from .table import constructs, handles
@@ -97,12 +99,20 @@ def _asked(tr: Tracer, function: Any, *args: Value, **kwargs: Value) -> Any:
 for _function in (
     torch.is_inference_mode_enabled, torch.get_default_dtype, torch.are_deterministic_algorithms_enabled,
     torch.get_num_threads, torch.cuda.is_available, torch.cuda.device_count, torch.is_autocast_enabled,
-    torch.is_autocast_cache_enabled, torch.get_float32_matmul_precision,
+    torch.is_autocast_cache_enabled,
     torch.amp.is_autocast_available, torch.is_deterministic_algorithms_warn_only_enabled,
     torch.cuda.is_bf16_supported, torch.backends.mps.is_available, torch.promote_types, torch.can_cast,
     ti.custom_device_name,
 ):  # fmt: skip
     _question(_function)
+
+
+@handles(torch.get_float32_matmul_precision)
+def get_float32_matmul_precision(tr: Tracer) -> Value:
+    """The global-state guard only tells the highest precision from the others."""
+    ask = torch.get_float32_matmul_precision
+    tr.guards.add(Returns(Const(ask, "torch.get_float32_matmul_precision"), ask()))
+    return ConstValue(ask())
 
 
 def _method_question(function: Any, name: str) -> None:
@@ -247,6 +257,16 @@ def _guard_autocast_dtype(tr: Tracer, device: str, dtype: torch.dtype) -> None:
 def nullcontext(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     result = (args or list(kwargs.values()) or [NONE])[0]
     return NullContextValue(cls, result, [result])
+
+
+@constructs(use_backend)
+def region(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    try:
+        return RegionValue(
+            use_backend(*(a.const(tr) for a in args), **{k: v.const(tr) for k, v in kwargs.items()}).name
+        )
+    except (TorchmuxError, TypeError) as error:
+        raise Raised(tr.exception(error)) from None
 
 
 @constructs(torch.autograd.profiler.record_function)

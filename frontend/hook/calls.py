@@ -12,6 +12,7 @@ DISABLED = "torchmux.disable"
 GENERATOR = "a generator or coroutine, each step of which runs in eager"
 LEFT_TO_EAGER = "too few operators for a graph"
 LOOP = "a loop that is left to eager"
+OTHER_GLOBALS = "its code was compiled for a function of other globals"
 REST = "the rest of it after a graph break, which cannot be resumed"
 
 

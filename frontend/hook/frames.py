@@ -116,6 +116,7 @@ def _captured(session: Session, state: CodeState, frame: Any, record: Any, compi
                 automatic=config.automatic_dynamic_shapes and config.assume_static_by_default,
                 fullgraph=session.fullgraph,
                 guard_filter=session.guard_filter,
+                placement=session.placement(),
                 asked_for=session.fullgraph or library.is_root(),
             )
     except LeftToEager as little:
@@ -135,6 +136,10 @@ def _captured(session: Session, state: CodeState, frame: Any, record: Any, compi
         return _internal_error(session, state, code, error, record)
     if captured.broke is not None and isinstance(record, Record):
         record.breaks.setdefault(captured.broke)
+    if captured.broke is not None and session.strict and code.co_filename == breaks.NO_LINE:
+        raise FallbackRefused(
+            f"strict={session.strict!r}, but {code.co_name} would run in eager: {captured.broke.message()}"
+        )
     if captured.graph is None and captured.broke is None and not session.fullgraph:
         return SKIP_CALL  # no operator in it or in what it calls: nothing to gain
     if isinstance(record, Record) and captured.in_eager and captured.graph is None:
@@ -145,7 +150,7 @@ def _captured(session: Session, state: CodeState, frame: Any, record: Any, compi
 
 
 def _first_with_aot_eager(session: Session, state: CodeState, frame: Any, record: Any) -> Decision:
-    captured = _captured(session, state, frame, record, compile_graph_with(resolve("aot_eager")))
+    captured = _captured(session, state, frame, record, compile_graph_with(resolve("aot_eager", strict=session.strict)))
     return captured if isinstance(captured, Decision) else session.keep(captured, once=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import types
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import torch
@@ -104,12 +104,14 @@ class Session:
         dynamic: bool | None,
         guard_filter: Callable | None = None,
         strict: Strict = False,
+        placement: Callable[[], Mapping[int, str]] = dict,
         asked: str = "fullgraph=True",
     ) -> None:
         self.compile_graph = compile_graph
         self.fullgraph = fullgraph
         self.dynamic = dynamic
         self.guard_filter = guard_filter
+        self.placement = placement  # the backends that modules are pinned to, by id
         self.strict = strict  # whether a call must not run in eager for a limit
         self.asked = asked  # how the user said "fullgraph", for messages
         self.frozen = False  # what is compiled is all there will be
@@ -133,7 +135,7 @@ class Session:
 
     def with_backend(self, backend: Any) -> Session:
         """The session that takes this one's place while ``set_stance`` forces a backend."""
-        resolved = resolve(backend, dynamic=self.dynamic)
+        resolved = resolve(backend, dynamic=self.dynamic, strict=self.strict)
         with shared.lock:
             if resolved.key not in self._forced:
                 self._forced[resolved.key] = Session(
@@ -142,6 +144,9 @@ class Session:
                     fullgraph=self.fullgraph,
                     dynamic=self.dynamic,
                     guard_filter=self.guard_filter,
+                    placement=self.placement,
+                    strict=self.strict,
+                    asked=self.asked,
                 )
             return self._forced[resolved.key]
 

@@ -278,7 +278,13 @@ def match_class(frame: Frame, ins: Any) -> None:
     if not tr.is_instance(subject, real):
         frame.push(ConstValue(None))
         return
-    positional: list[str | None] = list(getattr(real, "__match_args__", ()))[: ins.arg]
+    positional: list[str | None] = []
+    if ins.arg:
+        try:
+            positional = [name.const(tr) for name in cls.getattr(tr, "__match_args__").unpack(tr)][: ins.arg]
+        except Raised as raised:
+            if not issubclass(raised.value.pytype(), AttributeError):
+                raise
     if ins.arg and not positional and real in _SELF_MATCHING:
         positional = [None]
     if len(positional) < ins.arg:

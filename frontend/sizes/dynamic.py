@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from ..guards.kinds.numbers import LARGEST_FLOAT32
 from ..guards.sources import Source
 from ..marks import tensor_marks
 from ..marks.tensor_marks import Mark, marks_of
@@ -83,7 +83,7 @@ class DynamicDims:
         previous = self.seen.get(key, number)
         changed = previous != number or type(previous) is not type(number)
         self.seen[key] = None if changed else number
-        if type(number) is float and (source.words() in self.fixed or not math.isfinite(number) or not number):
+        if type(number) is float and (source.words() in self.fixed or not 0 < abs(number) <= LARGEST_FLOAT32):
             return False
         if type(number) is int and not -_INT64 <= number < _INT64:
             return False

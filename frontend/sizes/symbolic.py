@@ -12,7 +12,7 @@ from torchmux import torch_internals as ti
 from .. import breaks
 from ..breaks import GraphBreak
 from ..capture.attempts import NeedsShapeEnv
-from ..guards.kinds.numbers import AtLeast, AtMost, IsFinite, IsInt64
+from ..guards.kinds.numbers import AtLeast, AtMost, FitsFloat32, IsInt64
 from ..guards.sources import Converted, Size, Source
 from ..marks.tensor_marks import Mark
 from ..trace.tracer import Tracer
@@ -120,8 +120,9 @@ class SymbolicNumbers(Tracer):
 
     def _float_input(self, number: float, source: Source) -> Value:
         """As torch passes floats to backends: a tensor without dimensions, whose item is the number."""
-        # Inf and nan are constants: what ShapeEnv takes for granted of numbers does not hold for them.
-        self.guards.add(IsFinite(source))
+        # Inf and nan are constants: what ShapeEnv takes for granted of numbers does not hold for them.  Graphs of ATen
+        # turn a number into a float32 tensor where it meets one, and torch refuses to do so with a larger number.
+        self.guards.add(FitsFloat32(source))
         shape_source = ShapeSource(f"t{len(self.shape_inputs)}")
         symbol = self._new_symbol(number, shape_source)
         sym = self.shape_env.create_symfloatnode(symbol, hint=number, source=shape_source)

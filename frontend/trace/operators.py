@@ -16,6 +16,7 @@ from torchmux import torch_internals as ti
 
 from .. import breaks
 from ..breaks import GraphBreak
+from ..guards.sources import Attr, Const
 from ..values.base import MISSING, Raised, Value
 from ..values.constants import ConstValue, SymValue, operand, sym_result
 from ..values.containers.deques import DequeValue
@@ -62,6 +63,9 @@ class Operators(Tracer):
             return self._fold_binary(function, symbol, left, right)
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
             if not isinstance(left, ObjectValue) and not isinstance(right, ObjectValue):
+                for side, asked in ((left, name), (right, reflected)):
+                    if isinstance(side, TensorValue):
+                        side.guard_operator(self, asked)
                 return self.emit("call_function", function, [operand(left), operand(right)], {})
         if isinstance(left, ReadNumber) or isinstance(right, ReadNumber):
             return self.emit("call_function", function, [left, right], {})
@@ -76,9 +80,16 @@ class Operators(Tracer):
 
     def _fold_binary(self, function: Callable, symbol: str, left: Value, right: Value) -> Value:
         a, b = left.const(self), right.const(self)
+        self._guard_member(a)
+        self._guard_member(b)
         if symbol in ("**", "<<") and isinstance(a, int) and isinstance(b, int) and abs(b) > 10_000:
             raise GraphBreak(breaks.OPERATION, f"{a} {symbol} {b} is too large to compute during compilation")
         return self.fold(function, [a, b], {})
+
+    def _guard_member(self, operand: Any) -> None:
+        """A member of an enumeration of the program's takes part in arithmetic with its value."""
+        if isinstance(operand, enum.Enum) and not self.is_settled_class(type(operand)):
+            self.guards.equals(Attr(Const(operand, str(operand)), "_value_"), operand._value_)
 
     def _symbolic(self, function: Callable, left: Value, right: Value) -> Value | None:
         if not all(
@@ -162,6 +173,7 @@ class Operators(Tracer):
     def _inplace(self, symbol: str, left: Value, right: Value) -> Value:
         function, name = INPLACE[symbol]
         if isinstance(left, TensorValue):
+            left.guard_operator(self, name)
             return self.emit("call_function", function, [left, operand(right)], {})
         if isinstance(left, ListValue) and symbol == "+=":
             left.call_method(self, "extend", [right], {})
@@ -225,6 +237,8 @@ class Operators(Tracer):
 
     def unary(self, symbol: str, value: Value) -> Value:
         function, name = UNARY[symbol]
+        if isinstance(value, TensorValue):
+            value.guard_operator(self, name)
         if isinstance(value, (TensorValue, ReadNumber)):
             return self.emit("call_function", function, [value], {})
         if isinstance(value, SymValue) and (symbol == "~" or value.pytype() is bool):
@@ -254,6 +268,9 @@ class Operators(Tracer):
         objects = isinstance(left, ObjectValue) or isinstance(right, ObjectValue)
         if not objects and (isinstance(left, TensorValue) or isinstance(right, TensorValue)):
             other = right if isinstance(left, TensorValue) else left
+            for side, asked in ((left, name), (right, reflected)):
+                if isinstance(side, TensorValue):
+                    side.guard_operator(self, asked)
             if symbol in ("==", "!=") and not _comparable_with_tensor(other):
                 return ConstValue(symbol == "!=")
             return self.emit("call_function", function, [left, right], {})
@@ -313,6 +330,8 @@ class Operators(Tracer):
         left, right = _behind_proxy(left), _behind_proxy(right)
         if left is right:
             return True
+        if isinstance(left, ConstValue) and isinstance(right, ConstValue) and left.value != left.value:
+            raise GraphBreak(breaks.OPERATION, "nan in a container: which nan it is decides what is found")
         if isinstance(left, (TensorValue, ObjectValue)) or isinstance(right, (TensorValue, ObjectValue)):
             return self.compare("==", left, right).truth(self)
         if isinstance(left, SymValue) or isinstance(right, SymValue):
@@ -410,10 +429,17 @@ class Operators(Tracer):
                 self.guard_bases(own)
                 found = cls in own.__mro__
             else:
+                if getattr(cls, "_is_protocol", False) and cls not in own.__mro__:
+                    raise GraphBreak(breaks.OPERATION, f"isinstance() with protocol {cls.__qualname__}")
+                asks = self.static_lookup(type(cls), "__subclasscheck__")
+                self.guard_lookup(type(cls), "__subclasscheck__", asks)
+                if isinstance(asks, types.FunctionType) and not self.is_settled_function(asks):
+                    # isinstance() may have kept an answer that issubclass() would not give any more
+                    raise GraphBreak(breaks.OPERATION, f"isinstance(..., {cls.__qualname__})")
                 found = self.is_subclass(own, cls)
         except TypeError as error:
             raise Raised(self.exception(error)) from None
-        if not found and isinstance(value, ObjectValue):
+        if isinstance(value, ObjectValue) and (not found or type(cls) is not type):
             value.refuse_other_class(self)
         return found
 

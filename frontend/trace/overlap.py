@@ -31,6 +31,15 @@ def overlaps_in_part(written: torch.Tensor, others: Iterable[Any]) -> bool:
     return False
 
 
+def overlaps_itself(written: torch.Tensor) -> bool:
+    """Whether several elements are certainly in one place, as in an expanded tensor: eager refuses to write to it."""
+    if written.layout is not torch.strided:
+        return False
+    return any(
+        _now(n) not in (None, 0, 1) and _now(s) == 0 for n, s in zip(written.shape, written.stride(), strict=True)
+    )
+
+
 def on_one_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two tensors show the same memory, wherever in it."""
     return a.layout is b.layout is torch.strided and a.untyped_storage()._cdata == b.untyped_storage()._cdata

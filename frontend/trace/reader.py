@@ -147,7 +147,7 @@ class Reader(Tracer):
             return wrap_module(self, obj, source)
         if cls is list:
             return wrap_list(self, obj, source)
-        if cls is tuple or cls is torch.Size or (isinstance(obj, tuple) and self._is_plain_namedtuple(cls)):
+        if cls is tuple or cls is torch.Size or (isinstance(obj, tuple) and self.is_plain_namedtuple(cls)):
             return wrap_tuple(self, obj, source)
         if cls in _MAPPINGS:
             return wrap_dict(self, obj, source)
@@ -158,7 +158,7 @@ class Reader(Tracer):
             return ConstValue(obj, source)
         return self._wrap_rare(obj, cls, source)
 
-    def _is_plain_namedtuple(self, cls: type) -> bool:
+    def is_plain_namedtuple(self, cls: type) -> bool:
         """Whether a class is that of a named tuple, which does as tuples do."""
         if not hasattr(cls, "_fields"):
             return False
@@ -432,7 +432,12 @@ class Reader(Tracer):
         cls = type(raw)
         found = _DATA_DESCRIPTOR.get(cls)
         if found is None:
-            found = _DATA_DESCRIPTOR[cls] = hasattr(cls, "__set__") or hasattr(cls, "__delete__")
+            found = hasattr(cls, "__set__") or hasattr(cls, "__delete__")
+            if self.is_settled_class(cls):
+                _DATA_DESCRIPTOR[cls] = found
+            else:  # the program's, which may become one
+                for name in ("__set__", "__delete__"):
+                    self.guard_lookup(cls, name, self.static_lookup(cls, name))
         return found
 
     def guard_class_attribute(self, cls: type, name: str, raw: Any) -> None:
@@ -551,6 +556,9 @@ class Reader(Tracer):
                 self.guards.is_object(Global(namespace, "__builtins__"), namespace["__builtins__"])
         found = getattr(builtins, name, MISSING)
         if found is MISSING:
+            where = Const(namespace, f"globals of {namespace.get('__name__')}")
+            self.guards.add(NotInDict(where, name))
+            self.guards.add(NoAttribute(Const(builtins, "builtins"), name))
             raise Raised(self.make_exception(NameError, f"name {name!r} is not defined"))
         key = (id(namespace), name)
         if key not in self._global_guards and not self.in_polyfill(frame.code):

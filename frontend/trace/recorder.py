@@ -12,6 +12,7 @@ import torch.fx
 from torch.fx.node import map_arg
 
 from torchmux import torch_internals as ti
+from torchmux.registry.contract import PIN
 from torchmux.torch_internals.symbolic_tensors import SymbolicTensors
 
 from .. import breaks
@@ -27,7 +28,7 @@ from ..values.base import Value
 from ..values.constants import ConstValue, SymValue, sym_result
 from ..values.containers.sequences import ListValue, TupleValue
 from ..values.tensors import TensorValue, is_plain_tensor
-from .overlap import on_one_storage, overlaps_in_part
+from .overlap import on_one_storage, overlaps_in_part, overlaps_itself
 from .tracer import OpenRegion
 from .with_numbers import with_numbers
 
@@ -53,6 +54,7 @@ class GraphRecorder(SymbolicNumbers):
         self.begin_grad = self.graph_grad = self.initial_grad  # of the graph: where it begins, where it has come to
         self.switches_grad = False
         self.switched_on: Any = None  # where gradients were first switched on in a graph that began without them
+        self.pins: list[str] = []  # the backends of the regions that the trace is in, outermost first
         self.op_count = 0
         self.reads_numbers = False
         self._is_empty = True  # no node yet but inputs
@@ -141,6 +143,9 @@ class GraphRecorder(SymbolicNumbers):
                     if overlaps_in_part(result, (*fake_args, *fake_kwargs.values())):
                         words = f"{_operator_name(target)} reads part of the memory that it writes"
                         raise GraphBreak(breaks.OPERATOR_FAILED, words)
+                    if overlaps_itself(result) and _operator_name(target).rpartition(".")[2] not in ("fill_", "zero_"):
+                        words = f"{_operator_name(target)} writes to elements that share their memory"
+                        raise GraphBreak(breaks.OPERATION, words)
                     self._guard_no_leaf(result)
                     self.create_node(kind, target, fx_args, fx_kwargs).meta["example_value"] = result
                     self.op_count += 1
@@ -180,6 +185,8 @@ class GraphRecorder(SymbolicNumbers):
             self._is_empty = False
         node = self.graph.create_node(kind, target, args, kwargs)
         node.meta["source_line"], node.meta[USER_STACK] = self.user_place()
+        if self.pins:
+            node.meta[PIN] = self.pins[-1]
         return node
 
     @contextlib.contextmanager

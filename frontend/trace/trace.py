@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import types
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from ..breaks import GraphBreak
 from ..bytecode import parameters, resume_origin
 from ..capture.attempts import Assumptions
 from ..guards.kinds.frames import NoExceptionHandled
+from ..guards.kinds.tensors import PropertyEquals
 from ..guards.sources import Cell, CellContents, Const, Local, Source
 from ..handlers import builtins_, classes, copying, numbers, numpy_, optim, torch_  # noqa: F401 - each fills the tables
 from ..handlers.resolve import meaning_of
@@ -26,7 +28,9 @@ from ..hook import interrupts
 from ..interpreter import Frame
 from ..interpreter.frame import StopAtBreak
 from ..marks.function_marks import asked
+from ..regions import regions, use_backend
 from ..sizes.dynamic import DynamicDims
+from ..unwrap import original_of
 from ..values.base import GraphValue, Raised, Value
 from ..values.cells import CellValue
 from ..values.classes import ClassValue
@@ -47,7 +51,7 @@ from .recorder import GraphRecorder
 from .tracer import ActiveFrame, Meaning
 
 _POLYFILL_GLOBALS = {id(module.__dict__) for module in polyfills.MODULES}
-_POLYFILL_FILES = {module.__file__ for module in polyfills.MODULES}
+_POLYFILL_FILES = {breaks.NO_LINE, *(module.__file__ for module in polyfills.MODULES)}
 _MAX_UNROLLED = 100_000
 
 
@@ -66,6 +70,7 @@ class Trace(GraphRecorder, Reader, Operators):
         dims: DynamicDims,
         assumptions: Assumptions,
         recursion_limit: int,
+        placement: Mapping[int, str],
     ) -> None:
         GraphRecorder.__init__(self, dims, assumptions.symbolic)
         Reader.__init__(self)
@@ -92,6 +97,8 @@ class Trace(GraphRecorder, Reader, Operators):
         self.switches = Switches()
         self.breaks_are_errors, self.exporting = asked.breaks_are_errors, asked.exporting
         self._arguments = self.frame_locals = frame_locals
+        self.placement = placement
+        self._enter_regions(frame_locals.get("self"))
         self._argument_names = _argument_names(code)
         self._forgotten: set[str] = set()
         self._meanings: dict[int, tuple[Meaning | None, Any]] = {}  # by id, beside the object that keeps it
@@ -115,6 +122,16 @@ class Trace(GraphRecorder, Reader, Operators):
                 cell.contents_source = Local(name)
                 cell.obj = types.CellType(self._arguments[name])
         return root
+
+    def _enter_regions(self, owner: Any) -> None:
+        """The pins that hold where the frame begins: of a region around it, and of the module whose method it is."""
+        if use_backend.used:
+            source = Const(regions, "torchmux.use_backend")
+            self.guards.add(PropertyEquals(source, "pin", regions.pin, f"is {regions.pin!r} around the call"))
+            if regions.pin is not None:
+                self.pins.append(regions.pin)
+        if (pin := self.placement.get(id(original_of(owner)))) is not None:
+            self.pins.append(pin)
 
     def let_go(self) -> None:
         """Drop the program's objects: a trace is part of circles, and weak references tell who is alive."""
@@ -282,7 +299,7 @@ class Trace(GraphRecorder, Reader, Operators):
         locals_ = bind(self, function, args, kwargs)
         frame = Frame(self, code, function.globals, locals_, function.closure, parent=self.frame)
         if flags & inspect.CO_GENERATOR:
-            return GeneratorValue(frame)
+            return GeneratorValue(frame, (function, args, kwargs))
         return frame.run()
 
     def meaning_of(self, obj: Any) -> Meaning | None:

@@ -9,7 +9,7 @@ implements it and that sees the others through this file.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -228,6 +228,9 @@ class Reading(Protocol):
     def is_fixed_key(self, key: Any) -> bool:
         """Whether a key is a constant, or a tuple of constants."""
 
+    def is_plain_namedtuple(self, cls: type) -> bool:
+        """Whether a class is that of a named tuple, which does as tuples do; guarded."""
+
     def wrap_storage(self, obj: Any, source: Source | None) -> Value | None:
         """The builtin contents of an object whose class derives from a builtin class."""
 
@@ -344,6 +347,8 @@ class Running(Protocol):
     effects: Effects
     unfinished: dict[Value, None]  # generators that are suspended where they have to clean up
     active_contexts: list[Any]  # ``contexts.ContextValue``, outermost first
+    pins: list[str]  # the backends of the regions that the trace is in, outermost first
+    placement: Mapping[int, str]  # the backends that modules are pinned to, by id
     swapped: set[Value]  # tables of modules that functional_call has filled with other tensors
     switches: GlobalSwitches
     breaks_are_errors: bool
@@ -423,6 +428,7 @@ class FrameWriter(Protocol):
     late: list[str]  # those behind the side effects
     direct: set[Value]  # on the stack and nowhere else
     unseen: set[Value]  # iterators of ours that the program cannot look at
+    resumes: bool  # whether the rest of the frame runs afterwards
 
     def value(self, value: Value) -> str:
         """The expression that is this value behind the graph; one object stays one object."""

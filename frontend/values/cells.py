@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
+from ..breaks import OPERATION, GraphBreak
 from ..guards.sources import Attr, Source
 from .base import Value
 
@@ -31,8 +32,8 @@ class CellValue(Value):
             source = self.contents_source or (Attr(self.source, "cell_contents") if self.source else None)
             try:
                 contents = self.obj.cell_contents
-            except ValueError:
-                return None
+            except ValueError:  # no check can see that it goes on being empty
+                raise GraphBreak(OPERATION, "a variable of an enclosing function that has no value") from None
             self.contents = tr.wrap(contents, source)
         return self.contents
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import C_FUNCTION, DISABLED, OPERATION, GraphBreak
-from ..guards.kinds.objects import NoAttribute
+from ..guards.kinds.objects import Is, NoAttribute
 from ..guards.sources import Attr, Const, Referent, Source
 from .base import MISSING, Raised, Value
 from .constants import ConstValue
@@ -111,7 +111,11 @@ class ClassValue(RealValue):
         if isinstance(raw, staticmethod):
             return tr.wrap(raw.__func__, source)
         if isinstance(raw, (types.ClassMethodDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType)):
-            return tr.wrap(getattr(cls, name), None)
+            found = getattr(cls, name)
+            tr.guard_lookup(cls, name, raw)
+            if issubclass(cls, torch.Tensor):  # which programs do patch
+                tr.guards.add(Is(source, found))
+            return tr.wrap(found, None)
         if isinstance(raw, property) or hasattr(type(raw), "__get__"):
             getter = tr.static_lookup(type(raw), "__get__")
             if isinstance(getter, types.FunctionType):
@@ -151,6 +155,7 @@ class ClassValue(RealValue):
         custom = tr.static_lookup(meta, "__getattr__")
         if meta is not type:
             tr.guard_lookup(meta, "__getattr__", custom)
+            tr.guard_lookup(self.obj, name, MISSING)
         if isinstance(custom, types.FunctionType):
             return tr.wrap(custom, None).call(tr, [self, ConstValue(name)], {})
         if tr.is_settled_class(self.obj):
@@ -245,6 +250,12 @@ class ClassValue(RealValue):
             return self._namedtuple(tr, args, kwargs)
         if issubclass(cls, (torch.Tensor, torch.autograd.Function)):
             raise GraphBreak(OPERATION, f"creating a {cls.__qualname__} in the compiled function")
+        finalizer = tr.static_lookup(cls, "__del__")
+        if finalizer is not MISSING:
+            stop = GraphBreak(OPERATION, f"creating a {cls.__qualname__}, whose __del__ runs with its last reference")
+            stop.whole_frame = True  # made code holds its arguments longer
+            raise stop
+        tr.guard_lookup(cls, "__del__", MISSING)
         new = tr.static_lookup(cls, "__new__")
         tr.guard_lookup(cls, "__new__", new)
         new = new.__func__ if isinstance(new, staticmethod) else new
@@ -267,6 +278,8 @@ class ClassValue(RealValue):
 
     def _namedtuple(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         cls = self.obj
+        if not tr.is_plain_namedtuple(cls):
+            raise GraphBreak(OPERATION, f"creating a {cls.__qualname__}, which has methods of tuples of its own")
         new = tr.static_lookup(cls, "__new__")
         new = new.__func__ if isinstance(new, staticmethod) else new
         if new.__code__.co_filename.startswith("<string>") or new.__code__.co_filename.startswith("<collections"):
@@ -331,6 +344,11 @@ class PythonModuleValue(RealValue):
     def getattr(self, tr: Tracer, name: str) -> Value:
         module = self.obj
         namespace = module.__dict__
+        if type(module) is not types.ModuleType and not tr.is_settled_class(type(module)):
+            raw = tr.static_lookup(type(module), name)
+            own = isinstance(tr.static_lookup(type(module), "__getattribute__"), types.FunctionType)
+            if own or (raw is not MISSING and tr.is_data_descriptor(raw)):
+                raise GraphBreak(OPERATION, f"attribute {name!r} of {self.describe()}, whose class computes it")
         written = tr.effects.global_value(namespace, name)
         if written is not None:
             return written

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 import operator
 import types
 from typing import TYPE_CHECKING, Any
@@ -149,6 +150,8 @@ class ConstValue(Value):
         return SequenceIterator([ConstValue(c) for c in self.value])
 
     def hash_key(self, tr: Tracer) -> Any:
+        if self.value != self.value and isinstance(self.value, (float, complex)):
+            raise GraphBreak(OPERATION, "nan as a key: which nan it is decides what is found")
         return self.value
 
     def arg(self, tr: Tracer) -> Any:
@@ -158,6 +161,8 @@ class ConstValue(Value):
         if isinstance(self.value, np.generic):
             # Arithmetic treats them as Python numbers (see operand), but a tensor made from one has its dtype.
             raise self.not_understood(f"a NumPy {type(self.value).__name__} as an argument of an operator")
+        if type(self.value) is complex and not _prints(self.value):
+            raise self.not_understood("a complex number whose text is another number")
         return self.value
 
     def rebuild(self, out: FrameWriter) -> str:
@@ -165,6 +170,13 @@ class ConstValue(Value):
         if type(value) in (int, str, bool, type(None), bytes):
             return repr(value)
         return out.names.const(value)
+
+
+def _prints(number: complex) -> bool:
+    """Whether the text of a graph holds a complex number: it is a sum, which loses the sign of a zero."""
+    real, imag = number.real, number.imag
+    negative_zero = "-0.0" in (repr(real), repr(imag)) or (real == 0 and imag < 0)
+    return math.isfinite(real) and math.isfinite(imag) and not negative_zero
 
 
 _NUMPY_NUMBERS = (np.float64, np.float32, np.int64, np.int32)

@@ -10,6 +10,7 @@ import torch
 
 from ..breaks import TORCH_STATE, GraphBreak
 from ..guards.sources import Attr, Source
+from ..regions import use_backend
 from .base import Value
 from .builtin_methods import BuiltinMethodValue
 from .constants import ConstValue
@@ -189,6 +190,46 @@ class NullContextValue(ContextValue):
         return out.shell(self, f"{out.names.const(self.cls)}({', '.join(map(out.value, self.arguments))})")
 
 
+class RegionValue(ContextValue):
+    """``torchmux.use_backend``: nodes that are made inside of it tell which backend the program wants for them."""
+
+    __slots__ = ("entered", "name")
+
+    def __init__(self, name: str, source: Source | None = None) -> None:
+        self.name = name
+        self.source = source
+        self.entered = 0
+
+    def pytype(self) -> type:
+        return use_backend
+
+    def enter(self, tr: Tracer) -> Value:
+        self.entered += 1
+        tr.pins.append(self.name)
+        return ConstValue(None)
+
+    def leave(self, tr: Tracer) -> None:
+        if not self.entered:
+            raise GraphBreak(TORCH_STATE, "leaving a region of torchmux.use_backend that was entered before the graph")
+        self.entered -= 1
+        tr.pins.pop()
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        return ConstValue(self.name) if name == "name" else super().getattr(tr, name)
+
+    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "__call__":
+            decorate = tr.lift(contextlib.ContextDecorator.__call__)
+            return decorate.call(tr, [self, *args], kwargs)
+        return super().call_method(tr, name, args, kwargs)
+
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self.call_method(tr, "__call__", args, kwargs)
+
+    def rebuild(self, out: FrameWriter) -> str:
+        return out.shell(self, f"{out.names.const(use_backend)}({self.name!r})")
+
+
 def wrap_context(tr: Tracer, obj: Any, source: Source | None) -> Value | None:
     """The value of an existing context manager object, if it is one of torch's."""
     cls = type(obj)
@@ -205,6 +246,10 @@ def wrap_context(tr: Tracer, obj: Any, source: Source | None) -> Value | None:
             values.append(getattr(obj, name))
             tr.guards_equal(source and Attr(source, name), values[-1])
         return AutocastValue(cls, tuple(values), source)
+    if cls is use_backend:
+        tr.guards_type(source, cls)
+        tr.guards_equal(source and Attr(source, "name"), obj.name)
+        return RegionValue(obj.name, source)
     if cls is torch.autograd.profiler.record_function:
         tr.guards_type(source, cls)
         return NullContextValue(cls, None, source=source)

@@ -91,6 +91,7 @@ def bind_class_attribute(tr: Tracer, owner: Value, cls: type, name: str, raw: An
     if isinstance(raw, (types.GetSetDescriptorType, types.MemberDescriptorType)):
         raise GraphBreak(OPERATION, f"attribute {name!r} of {owner.describe()}")
     getter = tr.static_lookup(type(raw), "__get__")
+    tr.guard_lookup(type(raw), "__get__", getter)
     source = Attr(Const(cls, cls.__qualname__), name)
     if isinstance(getter, types.FunctionType):
         holder = next(c for c in cls.__mro__ if name in c.__dict__)

@@ -79,7 +79,11 @@ class FunctionValue(Value):
         if name in self.attrs:
             return self.attrs[name]
         if name in ("__name__", "__qualname__"):
-            return ConstValue(getattr(self, name.strip("_")))
+            value = getattr(self, name.strip("_"))
+            if self.fn is not None and not tr.is_settled_function(self.fn):
+                value = getattr(self.fn, name)
+                tr.guards.equals(Attr(self.source or Const(self.fn, self.qualname), name), value)
+            return ConstValue(value)
         if name == "__defaults__":
             return TupleValue(list(self.defaults)) if self.defaults else ConstValue(None)
         if name == "__code__":

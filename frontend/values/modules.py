@@ -132,17 +132,35 @@ class NNModuleValue(ObjectValue):
         self.set_plain(tr, name, value)
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        pin = tr.placement.get(id(self.obj))
+        if pin is None:
+            return self._call(tr, args, kwargs)
+        tr.pins.append(pin)
+        try:
+            return self._call(tr, args, kwargs)
+        finally:
+            tr.pins.pop()
+
+    def _call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         raw_call = tr.static_lookup(self.cls, "__call__")
         tr.guard_class_attribute(self.cls, "__call__", raw_call)
         of_fx = isinstance(self.obj, torch.fx.GraphModule) and ti.calls_forward_alone(self.obj)
         if raw_call is not _WRAPPED_CALL_IMPL and not of_fx:
             return bind_class_attribute(tr, self, self.cls, "__call__", raw_call).call(tr, args, kwargs)
+        impl = tr.static_lookup(self.cls, "_call_impl")
+        tr.guard_lookup(self.cls, "_call_impl", impl)
+        tr.guard_class_attribute(nn_module.Module, "_call_impl", nn_module.Module._call_impl)
         own = self.obj.__dict__
+        if impl is not _CALL_IMPL and not of_fx:
+            return bind_class_attribute(tr, self, self.cls, "_call_impl", impl).call(tr, args, kwargs)
         if isinstance(self.obj, LazyModuleMixin) and "_initialize_hook" in own:
             self._initialize_lazy(tr, args, kwargs)
         if own.get("_compiled_call_impl") is not None:
             raise GraphBreak(OPERATION, f"{self.describe()} was compiled in place by Module.compile")
         if any(own.get(table) for table in HOOKS) or any(getattr(nn_module, table) for table in _GLOBAL_HOOKS):
+            if own.get("_forward_hooks_always_called") or nn_module._global_forward_hooks_always_called:
+                # torch's own code calls them only where it is not compiled
+                raise GraphBreak(OPERATION, f"{self.describe()} has forward hooks that are always called")
             return tr.wrap(_CALL_IMPL, None).call(tr, [self, *args], kwargs)
         if self.source is not None:
             tr.guards.add(NoHooks(self.source))

@@ -303,6 +303,8 @@ class ObjectValue(Value):
 
     def refuse_other_class(self, tr: Tracer) -> None:
         """Break for an object that may report a class other than its own, because ``isinstance`` would ask it."""
+        for name in ("__getattribute__", "__class__"):
+            tr.guard_lookup(self.cls, name, tr.static_lookup(self.cls, name))
         own_lookup = isinstance(tr.static_lookup(self.cls, "__getattribute__"), types.FunctionType)
         if own_lookup or tr.static_lookup(self.cls, "__class__") is not _CLASS:
             raise GraphBreak(OPERATION, f"isinstance() of {self.describe()}, which overrides its own class")

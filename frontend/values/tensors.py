@@ -136,6 +136,8 @@ class TensorValue(GraphValue):
             return tr.lift(self.cls)
         if name == "grad_fn":
             if self.example.grad_fn is None:
+                if self.is_input and self.source is not None and self.example.requires_grad:
+                    tr.guards.add(PropertyEquals(self.source, "is_leaf", True))
                 return ConstValue(None)
             raise GraphBreak(OPERATION, f"grad_fn of {self.describe()}")
         if name in ("__dict__", "_backward_hooks", "_base", "_version"):
@@ -150,6 +152,13 @@ class TensorValue(GraphValue):
             message = f"'{self.cls.__name__}' object has no attribute '{name}'"
             raise Raised(tr.make_exception(AttributeError, message))
         return TensorMethodValue(self, name)
+
+    def guard_operator(self, tr: Tracer, name: str) -> None:
+        """Python's syntax goes on finding torch's own special method in the class."""
+        raw = tr.static_lookup(self.cls, name)
+        if raw is not _FOUND[self.cls].get(name, MISSING):
+            raise GraphBreak(OPERATION, f"{name} of {self.describe()}, which the program has replaced")
+        self._guard_class(tr, name, raw)
 
     def _guard_class(self, tr: Tracer, name: str, raw: Any) -> None:
         """The class of the tensor goes on having under a name what torch has put there."""
@@ -266,20 +275,24 @@ class TensorValue(GraphValue):
         raise GraphBreak(TENSOR_TO_PYTHON, f"Tensor.{name} on {self.describe()}")
 
     def length(self, tr: Tracer) -> Value:
+        self.guard_operator(tr, "__len__")
         return self._shape_method(tr, "__len__", [])
 
     def getitem(self, tr: Tracer, key: Value) -> Value:
+        self.guard_operator(tr, "__getitem__")
         if tr.symbolic and (selected := select_symbolic(tr, self, self.example.dim(), key)) is not None:
             return selected
         return tr.emit("call_function", operator.getitem, [self, key], {})
 
     def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
+        self.guard_operator(tr, "__setitem__")
         tr.emit("call_function", operator.setitem, [self, key, value], {})
 
     def contains(self, tr: Tracer, item: Value) -> Value:
         raise GraphBreak(TENSOR_TO_PYTHON, f"membership in {self.describe()}")
 
     def iter(self, tr: Tracer) -> Value:
+        self.guard_operator(tr, "__iter__")
         return SequenceIterator(self.unpack(tr))
 
     def unpack(self, tr: Tracer) -> list[Value]:

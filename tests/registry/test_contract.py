@@ -126,7 +126,7 @@ def test_the_pipeline_has_a_default_for_each_member() -> None:
 
     assert {f.name for f in fields(Implementation)} == {*members(Backend), *members(BackendExtras)}
     told = {name for name in vars(Told) if not name.startswith("_")} - {"run"}
-    assert told == {*members(CompiledPartExtras)} - {"report"}  # of plain functions, in registry/plain.py
+    assert told == {*members(CompiledPartExtras)}
 
 
 def test_the_page_names_each_field_of_spec_and_request() -> None:

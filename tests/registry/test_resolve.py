@@ -279,7 +279,7 @@ def test_probe_is_asked_once(own_catalog):
     assert len(asked) == 2
 
 
-@pytest.mark.parametrize("backend", [3, ["eager"], dict, object()])
+@pytest.mark.parametrize("backend", [3, {"eager"}, dict, object()])
 def test_what_is_no_backend(backend):
     with pytest.raises(InvalidSpec, match="backend must be a name, a BackendSpec, a function"):
         resolve(backend)

@@ -11,6 +11,7 @@ not come from torch, tensor subclasses, autocast, modes of the program.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import functools
 import hashlib
 import json
@@ -25,7 +26,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.immutable_collections import immutable_list
 
 from torchmux import logs, torch_internals as internals
-from torchmux.registry.report import GraphReport, Placement
+from torchmux.registry.report import Crossing, GraphReport, Placement
 from torchmux.registry.spec import CompiledPart, CompileRequest
 
 from ..pipeline import aliasing, lines
@@ -57,9 +58,19 @@ def recipe_key(gm: GraphModule, example_inputs: Sequence[Any], request: CompileR
 
 
 def _key(gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> str:
-    text: list[str] = [sources_digest(Path(__file__).parents[2]), _settings(), repr(sorted(logs.enabled()))]
+    text: list[str] = [sources_digest(Path(__file__).parents[2]), settings(), repr(sorted(logs.enabled()))]
     asked = (request.backend, request.fingerprint, request.options, request.mode, request.strict, request.static_inputs)
     text.append(repr(asked))
+    return text_key("recipe", *text, *described_graph(gm, example_inputs))
+
+
+def described_graph(gm: GraphModule, example_inputs: Sequence[Any]) -> list[str]:
+    """A captured graph with all arguments and what is known of its inputs, as texts that differ for different ones.
+
+    Raises:
+        Unknown: it cannot be described exactly.
+    """
+    text: list[str] = []
     number: dict[Node, int] = {}
     fakes = []
     for node in gm.graph.nodes:
@@ -75,7 +86,7 @@ def _key(gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest
         else:
             raise Unknown(f"a node of kind {node.op}")
     text.append(repr(aliasing.sharing(fakes)))
-    return text_key("recipe", *text)
+    return text
 
 
 @functools.cache
@@ -88,7 +99,7 @@ def sources_digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _settings() -> str:
+def settings() -> str:
     """The global settings of torch that decide what an operator consists of."""
     if internals.is_any_autocast_enabled():
         raise Unknown("autocast is active")
@@ -152,7 +163,7 @@ def _bytes(tensor: torch.Tensor) -> bytes:
     return data.view(torch.uint8).numpy().tobytes() if data.numel() else b""
 
 
-def _function(target: Any) -> str:
+def name_of_function(target: Any) -> str:
     """The name of a function or operator of torch's own, by which it is found again."""
     if isinstance(target, internals.OpOverload):
         return operator_of_torch(target)
@@ -163,14 +174,18 @@ def _function(target: Any) -> str:
     return f"{module}.{name}"
 
 
-def _method(name: str) -> str:
+def name_of_method(name: str) -> str:
     method = getattr(torch.Tensor, name, None)
     if (getattr(method, "__module__", None) or "torch").partition(".")[0] not in _OWN:
         raise Unknown(f"Tensor.{name} was replaced")
     return name
 
 
-_NAMERS: dict[str, Callable[[Any], str]] = {"call_function": _function, "call_method": _method, "output": str}
+_NAMERS: dict[str, Callable[[Any], str]] = {
+    "call_function": name_of_function,
+    "call_method": name_of_method,
+    "output": str,
+}
 
 
 def _told(value: Any, number: dict[Node, int]) -> str:
@@ -204,20 +219,25 @@ def keep(
 ) -> None:
     """File how ``gm``, a traced graph, is put together; ``origins`` number the captured node of each placement."""
     try:
-        content = _encode(gm, split, compiled, report, origins)
+        content = encode(gm, split, compiled, report, origins)
     except Unknown as why:
         log.debug("a graph for %s is traced each time: %s", report.backend, why)
         return
     cache.store(key, json.dumps(content).encode())
 
 
-def _encode(
+def encode(
     gm: GraphModule,
     split: Partition,
     compiled: Mapping[int, Callable[..., Any]],
     report: GraphReport,
     origins: Sequence[int | None],
 ) -> dict[str, Any]:
+    """What :func:`keep` files, for JSON.
+
+    Raises:
+        Unknown: it cannot be described exactly.
+    """
     number: dict[Node, int] = {}
     inputs = 0
     constants: list[Any] = []
@@ -246,7 +266,7 @@ def _encode(
         raise Unknown("there are large constants")
     output = next(n for n in reversed(gm.graph.nodes) if n.op == "output")
     placements = [
-        [p.node, p.op, p.placed_on, p.reason, p.kind, p.library, origin]
+        [p.node, p.op, p.placed_on, p.reason, p.kind, p.library, p.pin, origin]
         for p, origin in zip(report.placements, origins, strict=True)
     ]
     return {
@@ -256,6 +276,7 @@ def _encode(
         "outputs": packed(output.args[0], number),
         "placements": placements,
         "partitions": report.partitions,
+        "crossings": [dataclasses.astuple(crossing) for crossing in report.crossings],
     }
 
 
@@ -310,10 +331,11 @@ def follow(
     graph.output(unpacked(kept["outputs"], values))
     places = [lines.line_of(node) for node in captured.graph.nodes]
     report.placements += [
-        Placement(node, op, on, reason, places[origin] if origin is not None else None, kind, library)
-        for node, op, on, reason, kind, library, origin in kept["placements"]
+        Placement(node, op, on, reason, places[origin] if origin is not None else None, kind, library, pin=pin)
+        for node, op, on, reason, kind, library, pin, origin in kept["placements"]
     ]
     report.partitions += kept["partitions"]
+    report.crossings += [Crossing(*crossing) for crossing in kept["crossings"]]
     holder = torch.nn.Module()
     for name, tensor in constants.items():
         setattr(holder, name, tensor)

@@ -72,7 +72,7 @@ def trace_inference(
         StaysInTorch: not even AOTAutograd does.
     """
     table = {**{op: function for op, function in table.items() if op not in whole}, **honest_batch_norm()}
-    with _tracing(mode):
+    with tracing(mode):
         # Aliases, so that an operator that changes a tensor's sizes does not change the capture's own tensors.
         inputs = [_alias(f) for f in fakes]
     shapes = [_geometry(f) for f in inputs]
@@ -82,7 +82,7 @@ def trace_inference(
         results[:] = Interpreter(gm).run(*args)
         return tuple(results)
 
-    with _tracing(mode), kept_whole(whole):
+    with tracing(mode), kept_whole(whole):
         traced = make_fx(run, decomposition_table=table)(*inputs)
     simplify.drop_detach_in_place(traced.graph)
     if not any(aliasing.writes(n) for n in traced.graph.nodes):
@@ -95,7 +95,7 @@ def trace_inference(
     if _any_alias(inputs, results):
         raise NeedsAutograd("the graph changes tensors in place and its outputs share memory")
 
-    with _tracing(mode), kept_whole(whole):
+    with tracing(mode), kept_whole(whole):
         inputs = [_alias(f) for f in fakes]
         again = _KeepingWhole(traced, whole)
         functional = torch.func.functionalize(lambda *args: again.run(*args), remove="mutations")
@@ -184,7 +184,8 @@ def changes_grad_mode(gm: GraphModule) -> bool:
 
 
 @contextlib.contextmanager
-def _tracing(mode: Any) -> Any:
+def tracing(mode: Any) -> Any:
+    """What ``make_fx`` works in here: below autograd, on fake tensors of ``mode``, with what nodes carry."""
     # Autocast is part of the capture: what is active around the call is active around this, and its casts are traced.
     with mode, torch.no_grad(), preserve_node_meta(), internals.below_autograd(), SymbolicTensors():
         yield

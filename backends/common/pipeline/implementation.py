@@ -14,7 +14,7 @@ from torch.fx import GraphModule, Node
 
 from torchmux import torch_internals as internals
 from torchmux.registry.errors import InvalidSpec
-from torchmux.registry.options import as_keywords
+from torchmux.registry.plain import keywords_of
 from torchmux.registry.report import GraphReport, Placement, output_code_of
 from torchmux.registry.spec import ANY, Backend, BackendSpec, CompiledPart, CompileRequest
 
@@ -33,8 +33,17 @@ class Implementation:
     restore: Callable[[str, Mapping[str, torch.Tensor]], CompiledPart | None] | None  # None: nothing can be restored
 
 
+@dataclass(frozen=True)
+class Several(Implementation):
+    """Several implementations as one; ``compiler`` stands for ``parts.Compiler``."""
+
+    compiler: Callable[..., Any]
+
+
 def as_backend(found: Any, spec: BackendSpec) -> Implementation:
     """What ``spec`` loads, with the contract's defaults for all that it does not say."""
+    if isinstance(found, Implementation):
+        return found
     rewrite, restore = getattr(found, "rewrite", None), getattr(found, "restore", None)
     table, whole = getattr(found, "decompositions", None), getattr(found, "keep_whole", None)
     full = isinstance(found, Backend)
@@ -67,7 +76,7 @@ def _core_table() -> Table:
 
 def _called(function: Callable[..., CompiledPart]) -> Callable[..., CompiledPart]:
     def compile(gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> CompiledPart:
-        return function(gm, example_inputs, **as_keywords(request.options))
+        return function(gm, example_inputs, **keywords_of(request))
 
     return compile
 
@@ -131,6 +140,11 @@ class Told:
     @property
     def notes(self) -> Sequence[str]:
         return getattr(self.run, "notes", ())
+
+    @property
+    def report(self) -> GraphReport | None:
+        found = getattr(self.run, "report", None)
+        return found if isinstance(found, GraphReport) else None
 
     @property
     def output_code(self) -> list[str]:

@@ -1,9 +1,11 @@
-"""Carries the user's source lines from a captured graph through tracing into ATen graphs."""
+"""Carries the user's source lines, and pins to backends, from a captured graph through tracing into ATen graphs."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
+
+from torchmux.registry.contract import PIN
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
@@ -21,6 +23,8 @@ def attach(gm: Any) -> None:
         if line is not None:
             told = {_KEY: line, _STACK: node.meta.get(_STACK, ()), _ORIGIN: position}
             node.meta[_CARRIER] = {**node.meta.get(_CARRIER, {}), **told}
+        if PIN in node.meta:
+            node.meta[_CARRIER] = {**node.meta.get(_CARRIER, {}), PIN: node.meta[PIN]}
 
 
 def line_of(node: Any) -> str | None:
@@ -29,6 +33,12 @@ def line_of(node: Any) -> str | None:
     if carried and _KEY in carried:
         return carried[_KEY]
     return _own_line(node)
+
+
+def pin_of(node: Any) -> str | None:
+    """The backend that the program, or ``placement=``, wants for what ``node`` comes from."""
+    carried = node.meta.get(_CARRIER, {}).get(PIN)
+    return carried if carried is not None else node.meta.get(PIN)
 
 
 def origin_of(node: Any) -> int | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
 from torchmux.registry.errors import GraphRefused, InvalidSpec, NodesRefused, TorchmuxError
 from torchmux.registry.spec import CompileRequest
@@ -32,7 +32,7 @@ Keep = Callable[[GraphModule, Partition, Mapping[int, Run]], None]
 
 
 @dataclass
-class _Placed:
+class Placed:
     """One part: its nodes by their names in the graph that the backend got, its code, and why torch runs it, if so."""
 
     nodes: dict[str, Node]
@@ -42,12 +42,40 @@ class _Placed:
 
 
 @dataclass
-class _Attempt:
+class Attempt:
     """What came of compiling the parts of one split."""
 
+    choice: Choice
     compiled: dict[int, Run] = field(default_factory=dict)  # by id(part)
-    placed: list[_Placed] = field(default_factory=list)
-    refused: dict[Node, str] = field(default_factory=dict)
+    placed: list[Placed] = field(default_factory=list)
+    refused: list[tuple[Node, int, str]] = field(default_factory=list)  # the node, who was to take it, and why not
+
+
+class Choice:
+    """Which nodes of a graph the backend takes, and why it does not take the others."""
+
+    def __init__(self, supports: Callable[[Node], Literal[True] | str]) -> None:
+        self._supports = supports
+        self._reasons: dict[Node, str] = {}
+
+    def taker(self, node: Node) -> int:
+        """Who compiles ``node``: 0 for torch."""
+        answer = self._reasons.get(node) or self._supports(node)
+        if answer is not True:
+            self._reasons[node] = answer
+        return int(answer is True)
+
+    def refuse(self, node: Node, taker: int, reason: str) -> None:
+        """``taker`` does not take ``node`` after all."""
+        self._reasons[node] = reason
+
+    def reason(self, node: Node) -> str | None:
+        """Why torch runs ``node``; None if it does not, or nobody was asked."""
+        return self._reasons.get(node)
+
+    def failed(self, node: Node) -> bool:
+        """Whether the reason is an exception that a backend did not mean to raise."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -81,41 +109,51 @@ class Compiler:
         placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
         written = {n.args[0] for n in gm.graph.nodes if _writes_back(n)}
         constants = {placeholders[p]: v for p, v in static.items() if placeholders[p] not in written}
-        refused: dict[Node, str] = {}
+        choice = self.choice(gm)
 
-        def supported(node: Node) -> bool:
-            if node in outside or _is_glue(node):
-                return False
-            answer = refused.get(node) or self.implementation.supports(node)
-            if answer is not True:
-                refused[node] = answer
-            return answer is True
+        def taker(node: Node) -> int:
+            return 0 if node in outside or is_glue(node) else choice.taker(node)
 
         def ordered(node: Node) -> bool:
             # A random operator that a backend takes draws nothing; one left to torch must draw in its turn.
-            return aliasing.writes(node) or (node in refused and decompose.is_random(node.target))
+            return aliasing.writes(node) or (choice.reason(node) is not None and decompose.is_random(node.target))
 
         while True:
-            split = partition(gm.graph, supported, trivial=aliasing.is_view, ordered=ordered, last=_writes_back)
-            attempt = _Attempt()
+            split = self.split(gm.graph, taker, ordered)
+            attempt = Attempt(choice)
             for part in split.parts:
-                self._compile_part(part, gm, phase, constants, attempt)
+                self.compile_part(part, gm, phase, constants, attempt)
             if not attempt.refused:
                 break
-            refused.update(attempt.refused)
+            for refused in attempt.refused:
+                choice.refuse(*refused)
         report = self.placing.report
         for step in split.steps:
-            if isinstance(step, Node) and step in refused:
-                self.placing.leave([step], refused[step])
+            if isinstance(step, Node) and (reason := choice.reason(step)) is not None:
+                self.placing.leave([step], reason, compiler_error=choice.failed(step))
         for placed in attempt.placed:
-            self._place(placed)
+            self.place(placed)
         report.partitions += sum(placed.reason is None for placed in attempt.placed)
+        self.note(split)
         if keep is not None:
             keep(gm, split, attempt.compiled)
         self.tell_of(attempt.compiled)
         return assemble(gm, split, attempt.compiled)
 
-    def _place(self, placed: _Placed) -> None:
+    # --- what a compiler with several backends does in another way -------------------------------------------------
+
+    def choice(self, gm: GraphModule) -> Choice:
+        """Who takes which node."""
+        return Choice(self.implementation.supports)
+
+    def split(self, graph: Graph, taker: Callable[[Node], int], ordered: Callable[[Node], bool]) -> Partition:
+        """The parts that are compiled."""
+        return partition(graph, taker, trivial=aliasing.is_view, ordered=ordered, last=_writes_back)
+
+    def note(self, split: Partition) -> None:
+        """Add what the report tells of the final split."""
+
+    def place(self, placed: Placed) -> None:
         told, nodes = Told(placed.run), list(placed.nodes.values())
         if placed.reason is not None:
             placements = self.placing.leave(nodes, placed.reason, compiler_error=placed.compiler_error)
@@ -139,12 +177,12 @@ class Compiler:
             report.output_code += Told(run).output_code
         self.placing.check_strict()
 
-    def _compile_part(
-        self, part: Part, gm: GraphModule, phase: Any, constants: dict[Node, Any], attempt: _Attempt
+    def compile_part(
+        self, part: Part, gm: GraphModule, phase: Any, constants: dict[Node, Any], attempt: Attempt
     ) -> None:
         """The backend's code for one part; torch's own if the backend raises."""
         module = extract(part, gm)
-        copies = {n.name: o for n, o in zip(_calls(module), part.nodes, strict=True)}
+        copies = {n.name: o for n, o in zip(calls_of(module), part.nodes, strict=True)}
         taken = inputs_of(part)
         static = tuple(i for i, v in enumerate(taken) if v in constants)
         request = dataclasses.replace(self.request, phase=phase, static_inputs=static)
@@ -152,7 +190,7 @@ class Compiler:
         try:
             with stage("compiler"):
                 run = self.implementation.compile(module, [constants.get(v, v.meta.get("val")) for v in taken], request)
-            placed = _Placed(nodes, run)
+            placed = Placed(nodes, run)
         except NodesRefused as refusal:
             unknown = sorted(refusal.reasons.keys() - copies.keys())
             if unknown or not refusal.reasons:
@@ -160,27 +198,27 @@ class Compiler:
                     f"{request.backend} refused {', '.join(unknown) or 'no node at all'} while compiling a graph. "
                     "NodesRefused must name nodes of the graph that compile was given."
                 ) from refusal
-            attempt.refused.update((_maker(copies[name]), why) for name, why in refusal.reasons.items())
+            attempt.refused += [(maker(copies[name]), part.taker, why) for name, why in refusal.reasons.items()]
             return
         except GraphRefused as refusal:
-            placed = _Placed(nodes, extract(part, gm).forward, str(refusal))
+            placed = Placed(nodes, extract(part, gm).forward, str(refusal))
         except TorchmuxError:
             raise
         except Exception as error:
             self.placing.check_failure(error, self.operators)
-            placed = _Placed(nodes, extract(part, gm).forward, compiler_error(error), compiler_error=True)
+            placed = Placed(nodes, extract(part, gm).forward, compiler_error(error), compiler_error=True)
         attempt.placed.append(placed)
         attempt.compiled[id(part)] = placed.run
 
 
-def _maker(node: Node) -> Node:
+def maker(node: Node) -> Node:
     """``node``, or what makes the tuple that it is an element of: an element goes where its tuple goes."""
     while (made_by := takes_element(node)) is not None:
         node = made_by
     return node
 
 
-def _calls(gm: GraphModule) -> list[Node]:
+def calls_of(gm: GraphModule) -> list[Node]:
     return [n for n in gm.graph.nodes if n.op.startswith("call_")]
 
 
@@ -189,7 +227,7 @@ def _is_check(node: Node) -> bool:
     return name.startswith(_CHECKS)
 
 
-def _is_glue(node: Node) -> bool:
+def is_glue(node: Node) -> bool:
     return symbols.is_symbolic(node) or floats.is_number(node) or _is_check(node) or _writes_back(node)
 
 

@@ -24,10 +24,10 @@ from torchmux.stages import collecting, stage
 
 from ..cache import recipes
 from ..cache.cache import ArtifactCache, default_cache
-from . import aliasing, aot, lines
+from . import aliasing, aot, lines, region_casts
 from .assemble import assemble
 from .derivatives import eager_with_tangents
-from .implementation import Implementation, Told, as_backend
+from .implementation import Implementation, Several, Told, as_backend
 from .partition import Partition
 from .parts import Compiler, Keep, Run
 from .placing import Placing, compiler_error, failure, operators_of
@@ -79,9 +79,13 @@ def compile_graph(
         elif spec.graph == "torch":
             run = work.compile_captured()
         else:
-            run = work.compile_aten()
+            run = work.compile_in_region()
+    work.example_inputs = []  # what compiles a backward pass later must not keep the first batch alive
+    if spec.graph == "torch" and Told(run).report is not None:
+        told: Any = run  # its own report knows better what ran where
+        return told
     work.placing.tell()
-    return Compiled(run if spec.graph == "torch" else eager_with_tangents(run, gm, strict=bool(request.strict)), report)
+    return Compiled(run, report)
 
 
 def _refusal(spec: BackendSpec, gm: GraphModule, training: bool) -> str | None:
@@ -113,7 +117,8 @@ class _Work:
     @functools.cached_property
     def compiler(self) -> Compiler:
         operators = len(operators_of(self.gm.graph.nodes))
-        return Compiler(self.implementation, self.request, self.placing, operators)
+        compiler = self.implementation.compiler if isinstance(self.implementation, Several) else Compiler
+        return compiler(self.implementation, self.request, self.placing, operators)
 
     # --- the captured graph itself --------------------------------------------------------------------------------
 
@@ -159,6 +164,16 @@ class _Work:
         return self.gm.forward
 
     # --- the ATen graphs that are traced from it ------------------------------------------------------------------
+
+    def compile_in_region(self) -> Run:
+        """Compile ATen graphs with the casts that autocast makes once for a region as inputs."""
+        try:
+            casts = region_casts.of_graph(self.gm, self.example_inputs)
+        except aot.StaysInTorch as why:
+            return self.run_captured(str(why))
+        self.gm, self.example_inputs = casts.gm, casts.example_inputs
+        strict = bool(self.request.strict)
+        return casts.around(eager_with_tangents(self.compile_aten(), self.gm, strict=strict), strict=strict)
 
     def compile_aten(self) -> Run:
         """Trace the captured graph to ATen, and compile what comes out."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch.fx import Node
@@ -58,12 +59,17 @@ class Placing:
 
     def _add(self, nodes: Sequence[Node], told: Sequence[dict[str, Any]]) -> list[Placement]:
         placements = [
-            Placement(node.name, operator_name(node), where=lines.line_of(node), **what)
+            Placement(node.name, operator_name(node), where=lines.line_of(node), pin=lines.pin_of(node), **what)
             for node, what in zip(nodes, told, strict=True)
         ]
         self.report.placements += placements
         self.origins += map(lines.origin_of, nodes)
         return placements
+
+    def take_over(self, other: Placing, reason: Callable[[Placement], str | None]) -> None:
+        """Add what a member of a chain has placed, with the reason why it is not the first that was asked."""
+        self.report.placements += [dataclasses.replace(p, reason=reason(p)) for p in other.report.placements]
+        self.origins += other.origins
 
     def forget(self) -> None:
         """Begin anew: the graph is compiled in another way than the placements say."""
@@ -75,6 +81,12 @@ class Placing:
         FallbackRefused: torch, or a library, runs something, and that is not allowed.
         """
         report = self.report
+        if self.strict and (moved := [p for p in report.fallbacks if report.is_requested(p)]):
+            raise FallbackRefused(
+                f"strict={self.strict!r}, and {len(moved)} of {len(report.placements)} operators would not run on the "
+                f"backend that they are pinned to ({', '.join(sorted({str(p.pin) for p in moved}))}): "
+                f"{_describe(moved)}. Call without strict to let {report.backend} run them."
+            )
         if self.strict and report.fallbacks:
             raise FallbackRefused(
                 f"strict={self.strict!r}, and {report.backend} would leave {len(report.fallbacks)} of "
@@ -115,7 +127,7 @@ class Placing:
         """One line for what is new in a graph that the backend does not run whole."""
         later, placements = self.is_told, self.report.placements[self._told or 0 :]
         self._told = len(self.report.placements)
-        fallbacks = [p for p in placements if p.placed_on != self.report.backend]
+        fallbacks = [p for p in placements if not self.report.is_requested(p)]
         if fallbacks:
             log.warning(
                 "%s: torch runs %d of %d operators%s: %s",

@@ -357,6 +357,8 @@ def why_not(node: Node) -> str | None:
         return "a symbolic number that is not a size"
     if not calls.is_known(node.target):
         return f"native has no lowering for {node.target}"
+    if any(type(arg) is int and not -(2**63) <= arg < 2**63 for arg in node.args):
+        return "an integer beyond 64 bits, which eager refuses"
     try:
         _check_dtypes(node)
     except Unsupported as why:

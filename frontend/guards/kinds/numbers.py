@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ..loader import Loader
 
 _BOUND = 1 << 63
+LARGEST_FLOAT32 = 3.4028234663852886e38
 
 
 @kind
@@ -29,14 +30,14 @@ class IsInt64(Guard):
 
 
 @kind
-class IsFinite(Guard):
-    """A float that is neither infinite nor nan nor zero; symbolic algebra loses the sign of zero."""
+class FitsFloat32(Guard):
+    """A float other than zero, whose sign is lost in algebra, that is no larger than any float32."""
 
     def condition(self, value: str, out: Loader) -> str:
-        return f"type({value}) is float and {value} - {value} == 0.0 != {value}"
+        return f"type({value}) is float and {-LARGEST_FLOAT32} <= {value} <= {LARGEST_FLOAT32} and {value} != 0.0"
 
     def words(self) -> str:
-        return "is a finite float other than zero"
+        return "is a float other than zero, in the range of float32"
 
     def is_watched(self, objects: StableObjects, value: Any) -> bool:
         return is_scalar(value)

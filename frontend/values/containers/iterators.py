@@ -286,12 +286,13 @@ class UserIterator(IteratorValue):
 
 
 class GeneratorValue(IteratorValue):
-    """A running generator: a suspended frame of the interpreter."""
+    """A running generator: a suspended frame of the interpreter; ``made_by`` is the call that made it."""
 
-    __slots__ = ("done", "frame", "running", "started")
+    __slots__ = ("done", "frame", "made_by", "running", "started")
 
-    def __init__(self, frame: ActiveFrame) -> None:
+    def __init__(self, frame: ActiveFrame, made_by: tuple[Value, list[Value], dict[str, Value]]) -> None:
         self.frame = frame
+        self.made_by = made_by
         self.started = False
         self.done = False
         self.running = False
@@ -380,7 +381,15 @@ class GeneratorValue(IteratorValue):
     def rebuild(self, out: FrameWriter) -> str:
         if self.done:
             return "iter(())"
-        raise GraphBreak(NOT_REBUILDABLE, f"generator {self.frame.code.co_name} is suspended in the middle")
+        name = self.frame.code.co_name
+        if self.started:
+            raise GraphBreak(NOT_REBUILDABLE, f"generator {name} is suspended in the middle")
+        if not out.resumes or out.tr.in_polyfill(self.frame.code):
+            # nothing of it would ever be captured, and the graph break would be the only one to tell
+            raise GraphBreak(NOT_REBUILDABLE, f"generator {name} outlives the compiled function")
+        function, args, kwargs = self.made_by
+        parts = [*map(out.value, args), *(f"**{{{key!r}: {out.value(value)}}}" for key, value in kwargs.items())]
+        return f"{out.value(function)}({', '.join(parts)})"
 
 
 def _is_none(value: Value) -> bool:

@@ -50,7 +50,7 @@ from torchmux.frontend.guards.kinds.functions import AutocastDtypeIs, Dispatches
 from torchmux.frontend.guards.kinds.guard import Guard, always_checked
 from torchmux.frontend.guards.kinds.iterators import IsStrict, ItemsLeft, StandsAt
 from torchmux.frontend.guards.kinds.modules import NoGlobalHooks, NoHooks, RegistersNothingBut, Unregistered
-from torchmux.frontend.guards.kinds.numbers import AtLeast, AtMost, IsFinite, IsInt64
+from torchmux.frontend.guards.kinds.numbers import LARGEST_FLOAT32, AtLeast, AtMost, FitsFloat32, IsInt64
 from torchmux.frontend.guards.kinds.objects import (
     AttributeIs,
     Is,
@@ -161,8 +161,9 @@ EXAMPLES = [
     (BuiltinPartEquals(x, float, 0.0), type("F", (float,), {})(0.0), type("F", (float,), {})(-0.0),
      "_c0.hex(x) == _c1", "== 0.0"),
     (IsInt64(x), -(1 << 63), 1 << 63, f"type(x) is int and {-(1 << 63)} <= x < {1 << 63}", "is an int of 64 bits"),
-    (IsFinite(x), 1.5, math.inf, "type(x) is float and x - x == 0.0 != x",
-     "is a finite float other than zero"),
+    (FitsFloat32(x), 1.5, math.inf,
+     f"type(x) is float and {-LARGEST_FLOAT32} <= x <= {LARGEST_FLOAT32} and x != 0.0",
+     "is a float other than zero, in the range of float32"),
     (AtLeast(x, 2), 2, 1, "x >= 2", ">= 2"),
     (AtMost(x, 2), 2, 3, "x <= 2", "<= 2"),
     (Length(x, 2), [1, 2], [1], "len(x) == 2", "has length 2"),
@@ -218,7 +219,7 @@ IDS = [f"{type(guard).__name__}-{number}" for number, (guard, *_) in enumerate(E
 # snapshot; every other kind says ``always_checked``.
 WATCHED = {ClassFinds, DerivesAsBefore, NoOwnAttribute,
     TypeIs, Is, SameObject, AttributeIs, NoAttribute, NotInDict, IsSingleton, EqualsLiteral, IsNaN, EqualsFloat,
-    EqualsComplex, EqualsObject, IsInt64, IsFinite, AtLeast, AtMost, Length, Keys, NoHooks, Unregistered,
+    EqualsComplex, EqualsObject, IsInt64, FitsFloat32, AtLeast, AtMost, Length, Keys, NoHooks, Unregistered,
 }  # fmt: skip
 
 
@@ -453,7 +454,7 @@ SETTLED = [
     (Length(of("names"), 1), False), (Keys(of("table"), ("a",)), True), (NoHooks(x), True), (NoHooks(of("lin")), False),
     (Unregistered(x, "none"), True), (HasKey(of("table"), dict, "a", True, "a"), False),
     (AutocastDtypeIs(Const(torch.get_autocast_dtype, "d"), "cpu", torch.bfloat16), False),
-    (Returns(Const(len, "len"), 3), False), (IsInt64(of("number")), True), (IsFinite(of("number")), True),
+    (Returns(Const(len, "len"), 3), False), (IsInt64(of("number")), True), (FitsFloat32(of("number")), True),
 ]  # fmt: skip
 
 

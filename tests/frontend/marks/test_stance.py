@@ -134,6 +134,38 @@ def test_force_backend():
     assert (len(one.graphs), len(other.graphs)) == (1, 1)
 
 
+@torchmux.register_backend(name="stance_no_mul", graph="aten")
+class NoMul:
+    library_calls = {}
+
+    def supports(self, node):
+        return "no multiplication" if "mul" in str(node.target) else True
+
+    def compile(self, gm, example_inputs, request):
+        return gm.forward
+
+
+def test_force_backend_is_as_strict_as_compile():
+    compiled = torchmux.compile(scale, backend=Backend(), strict=True)
+    with (
+        torchmux.set_stance("default", force_backend="stance_no_mul"),
+        pytest.raises(torchmux.FallbackRefused, match="no multiplication"),
+    ):
+        compiled(torch.ones(2))
+    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_force_backend_is_as_strict_past_a_limit():
+    compiled = torchmux.compile(scale, backend="eager", strict=True, dynamic=False)
+    with (
+        torchmux.set_stance("default", force_backend=Backend()),
+        torchmux.config.patch(recompile_limit=1),
+        pytest.raises(torchmux.FallbackRefused, match="recompile_limit"),
+    ):
+        compiled(torch.ones(2))
+        compiled(torch.ones(3))
+
+
 def test_of_a_module():
     backend = Backend()
     net = torchmux.compile(torch.nn.Linear(2, 2), backend=backend)

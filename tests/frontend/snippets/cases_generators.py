@@ -289,3 +289,75 @@ def case_break_inside_generator_loop(x):
         print(end="")
         parts.append(y + 1)
     return parts
+
+
+def shifted_after_a_break(x):
+    torch._dynamo.graph_break()
+    return x + 1
+
+
+SEVERAL = (lambda x: x * 2, shifted_after_a_break, torch.sin)
+
+
+@case(one_graph=True)
+def case_generator_calls_what_a_tuple_holds(x):
+    functions = (torch.cos, lambda x: x * 2, torch.nn.functional.gelu, torch.nn.ReLU())
+    return tuple(f(x) for f in functions), [f(x) for f in functions], {i: f(x) for i, f in enumerate(functions)}
+
+
+@case(one_graph=False)
+def case_generator_breaks_in_what_it_calls(x):
+    y = x.cos() + 1
+    found = tuple(f(y) for f in SEVERAL)
+    return found, y, list(f(y) * scale for f, scale in zip(SEVERAL, (1, 2, 3)))
+
+
+@case(one_graph=False)
+def case_generator_breaks_over_a_chain(x):
+    import itertools
+
+    y = x.cos() + 1
+    return sum(f(y) for f in itertools.chain(SEVERAL, SEVERAL))
+
+
+@case(one_graph=False)
+def case_generator_function_breaks_with_all_kinds_of_arguments(x):
+    def each(a, *functions, times=1, **others):
+        for f in functions:
+            yield f(a) * times + others["e"]
+
+    y = x.cos() * 3
+    unstarted = each(y, *SEVERAL, times=4, e=y)
+    return list(unstarted), list(unstarted), y
+
+
+@case(one_graph=False)
+def case_generator_breaks_and_counts_outside(x):
+    n = 0
+
+    def each():
+        nonlocal n
+        for f in SEVERAL:
+            n += 1
+            yield f(x) + n
+
+    made = each()
+    y = x.sin()
+    found = list(made)
+    return found, n, y
+
+
+@case(one_graph=False)
+def case_generator_of_generator_breaks(x):
+    y = x.cos()
+    inner = (f(y) for f in SEVERAL)
+    outer = (a + 1 for a in inner)
+    return list(outer), list(inner)
+
+
+@case(one_graph=False)
+def case_generator_kept_over_a_break(x):
+    kept = (f(x) for f in (torch.sin, torch.cos))
+    y = x * 2
+    torch._dynamo.graph_break()
+    return list(kept), y

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import math
 import random
+import re
+import threading
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -13,9 +15,11 @@ import torch
 
 import torchmux
 
+from . import worlds_of_numbers  # noqa: F401 - it adds its worlds
 from .worlds import WORLDS, World
 
 _PRELUDE = {"torch": torch, "math": math, "types": types}
+_ELSEWHERE = "in another thread"  # of a change: where the question is asked after it
 _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 
 
@@ -39,9 +43,9 @@ def sample(count: int, seed: int) -> list[tuple[World, str, str]]:
     return turns[:count]
 
 
-def difference(world: World, question: str, change: str) -> str:
+def difference(world: World, question: str, change: str, backend: str = "eager") -> str:
     """How compiled and eager differ; empty if they agree."""
-    asked, compiled_one = _Asked(world, question, None), _Asked(world, question, torchmux.compile)
+    asked, compiled_one = _Asked(world, question, ""), _Asked(world, question, backend)
     try:
         for moment, step in (
             ("before", ""),
@@ -52,6 +56,8 @@ def difference(world: World, question: str, change: str) -> str:
             asked.change(step)
             compiled_one.change(step)
             want, got = asked.answer(), compiled_one.answer()
+            if backend != "eager":  # which computes with torch's own operators
+                want, got = _rounded(want), _rounded(got)
             if want != got:
                 return f"{world.name}: {question} {moment} ({change}): eager {want}, compiled {got}"
     finally:
@@ -63,19 +69,31 @@ def difference(world: World, question: str, change: str) -> str:
 class _Asked:
     """A separate instance of a world, with a function that asks its question, compiled or not."""
 
-    def __init__(self, world: World, question: str, compile_: Any) -> None:
+    def __init__(self, world: World, question: str, backend: str) -> None:
+        self.elsewhere = False
         self.namespace: dict[str, Any] = {"__name__": "soundness_world", **_PRELUDE}
         exec(compile(world.text, f"<{world.name}>", "exec"), self.namespace)
         exec(compile(f"def asks(x):\n    return x + 1, ({question})", f"<{world.name}>", "exec"), self.namespace)
         function = self.namespace["asks"]
-        self.asks = function if compile_ is None else compile_(function, backend="eager")
+        self.asks = torchmux.compile(function, backend=backend) if backend else function
 
     def change(self, change: str) -> None:
+        change, found, _ = change.partition(_ELSEWHERE)
+        self.elsewhere = bool(found)
         with contextlib.suppress(Exception):
             exec(change, self.namespace)
 
     def answer(self) -> tuple:
         """The value or exception of the question, and the state of ``d`` after it."""
+        if not self.elsewhere:
+            return self._answer()
+        found: list[tuple] = []
+        thread = threading.Thread(target=lambda: found.append(self._answer()))
+        thread.start()
+        thread.join()
+        return found[0]
+
+    def _answer(self) -> tuple:
         try:
             answer = _look(self.asks(torch.zeros(1))[1])
         except Exception as error:
@@ -94,8 +112,18 @@ def _look(answer: Any) -> Any:
     if isinstance(answer, set | frozenset):
         return type(answer).__name__, sorted(repr(_look(element)) for element in answer)
     if isinstance(answer, list | tuple):
-        return type(answer).__name__, [_look(element) for element in answer]
+        tensors = [element for element in answer if isinstance(element, torch.Tensor)]
+        memory = [each.untyped_storage().data_ptr() for each in tensors]
+        shared = [memory.index(each) for each in memory]  # the first one with the same memory
+        return type(answer).__name__, [_look(element) for element in answer], shared
     return type(answer).__name__
+
+
+def _rounded(answer: Any) -> Any:
+    """An answer as :func:`_look` gives it, with the numbers in tensors to five digits."""
+    if isinstance(answer, tuple) and answer[:1] == ("tensor",):
+        return (*answer[:2], re.sub(r"-?\d+\.\d+(e-?\d+)?", lambda number: f"{float(number[0]):.5g}", answer[2]))
+    return type(answer)(map(_rounded, answer)) if isinstance(answer, (list, tuple)) else answer
 
 
 @contextlib.contextmanager

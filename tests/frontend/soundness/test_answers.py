@@ -26,18 +26,28 @@ def test_what_an_answer_was_read_from_changes(shard: int) -> None:
     assert [each for each in found if each] == []
 
 
+@pytest.mark.parametrize("backend", ["aot_eager", "native"])
+def test_what_an_answer_was_read_from_changes_under_a_compiler(backend: str) -> None:
+    found = []
+    for combination in sample(150, seed=2):
+        torchmux.reset()
+        found.append(difference(*combination, backend))
+    assert [each for each in found if each] == []
+
+
 @pytest.mark.slow
-def test_what_an_answer_was_read_from_changes_at_random() -> None:
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+def test_what_an_answer_was_read_from_changes_at_random(backend: str) -> None:
     seed = int(time.time())
     found = []
     for combination in sample(6_000, seed):
         torchmux.reset()
-        found.append(difference(*combination))
+        found.append(difference(*combination, backend))
     assert [each for each in found if each] == [], f"seed {seed}"
 
 
 def test_there_are_many() -> None:
-    assert len(combinations()) > 50_000
+    assert len(combinations()) > 70_000
 
 
 def test_a_difference_is_found() -> None:

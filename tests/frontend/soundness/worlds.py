@@ -78,19 +78,61 @@ _CONTAINERS = {
         "u[a] = 7", "del u[a]", "u[c] = 8; del u[b]", "d = types.MappingProxyType({c: 1, b: 5})",
     ),
     "list": ("d = [a, b]; e = [c]", "d = [b, a]", "d[0] = c", "d.append(c)", "d.clear()"),
+    "counter": (
+        "from collections import Counter\nd = Counter({a: 1, b: 2}); e = Counter({c: 3})",
+        "d = Counter({c: 1, b: 2})", "d[a] += 5", "d.update([a, c])", "d.subtract([b])", "del d[a]",
+    ),
+    "chain": (
+        "from collections import ChainMap\nu = {b: 2}\nd = ChainMap({a: 1}, u); e = ChainMap({c: 3}, {a: 5})",
+        "d = ChainMap({}, u)", "u[a] = 7", "d[b] = 8", "del d.maps[0][a]", "d.maps.reverse()",
+    ),
+    "weak_keys": (
+        "import weakref\nd = weakref.WeakKeyDictionary({a: 1, b: 2}); e = weakref.WeakKeyDictionary({c: 3})",
+        "d = weakref.WeakKeyDictionary({c: 1, b: 2})", "d[a] = 7", "del d[a]", "b = None",
+    ),
+    "weak_set": (
+        "import weakref\nd = weakref.WeakSet([a, b]); e = weakref.WeakSet([c])",
+        "d = weakref.WeakSet([b, c])", "d.discard(a)", "d.add(c)", "b = None",
+    ),
+    "weak_values": (
+        "import weakref\nd = weakref.WeakValueDictionary({1: a, 2: b}); e = weakref.WeakValueDictionary({1: c})",
+        "d[1] = b", "del d[1]", "b = None", "d[3] = c", "d.clear()",
+    ),
 }  # fmt: skip
+_BY_KEY = ("dict", "ordered", "default", "derived", "proxy", "counter", "chain", "weak_keys")
+_CAN_BE_WEAK = ("tensor", "parameter", "module", "object", "equal_object", "function", "class")
+_OF_VALUES = (
+    "d.get(1) is a, d.get(1) is b", "1 in d", "len(d)", "sorted(v is a for v in d.values())", "list(d)", "d[1] is a",
+    "[v is b for v in d.values()].count(True)",
+)  # fmt: skip
 _LOOK_UPS = ("a in d", "len(d)", "b in d, c in d", "sorted(k is a for k in d)", "bool(d)", "a is b, a == b")
 _READS = ("d[a]", "d.get(a, 0)", "d.get(c, 0)", "list(d.values())", "{k: 1 for k in d}.get(a, 0)", "[d[k] for k in d]")
 
 for _kind, _new in _KEYS.items():
     for _name, (_make, *_changes) in _CONTAINERS.items():
-        _reads = _READS if _name in ("dict", "ordered", "default", "derived", "proxy") else ()
+        if _name.startswith("weak") and _kind not in _CAN_BE_WEAK:
+            continue
+        _reads = _READS if _name in _BY_KEY else ()
         world(
             f"keys/{_kind}/{_name}",
             f"{_new}\na, b, c = new(), new(), new()\n{_make}",
-            "\n".join((*_LOOK_UPS, *_reads)),
+            "\n".join(_OF_VALUES if _name == "weak_values" else (*_LOOK_UPS, *_reads)),
             "\n".join(("a, b = b, a", "a = c", "d, e = e, d", *_changes)),
         )
+
+world(
+    "keys/optimizer",
+    "new = lambda v: torch.nn.Parameter(torch.full((2,), v))\na, b = new(1.0), new(2.0)\n"
+    "def sgd(*p):\n    o = torch.optim.SGD(p, lr=0.1, momentum=0.9)\n    for q in p: q.grad = torch.ones(2) * len(p)\n"
+    "    o.step()\n    return o\nd = sgd(a); e = sgd(b, a); f = torch.optim.SGD([a], lr=0.5)",
+    "d.state[a]['momentum_buffer'] * 1 if a in d.state else 0\na in d.state, b in d.state\nlen(d.state)\n"
+    "d.param_groups[0]['lr']\nd.param_groups[0]['params'][0] is a\nlist(d.state.values())[0].get('momentum_buffer') if d.state else 0\n"
+    "(d.step(), a.detach() * 1)\n(d.step(), b.detach() * 1)\n(d.step(), e.step(), a.detach() * 1)\nlen(d.param_groups)\n"
+    "[k is a for k in d.state]\ntype(d).__name__",
+    "d, e = e, d\nd = f\na, b = b, a\nd.state.clear()\nd.state[a]['momentum_buffer'] = torch.full((2,), 5.0)\n"
+    "d.param_groups[0]['lr'] = 0.3\nd.param_groups[0]['momentum'] = 0.0\na.grad = torch.full((2,), 4.0)\na.grad = None\n"
+    "d.add_param_group({'params': [new(7.0)]})\nd.state.pop(a)\nd = torch.optim.Adam([a])\na = new(1.0)\ne.load_state_dict(e.state_dict())",
+)
 
 world(
     "keys/faces",
@@ -149,6 +191,10 @@ o in [1, 2]
 f'{o!r}' == 'R', f'{C.__name__}'
 o.__doc__, o.__module__
 sorted(C.__annotations__)
+sorted(c.__name__ for c in B.__subclasses__())
+C.__base__.__name__, type(C).__name__
+C.described, getattr(C, 'hidden', 0)
+Top in C.__mro__, Other in C.mro()
 """
 _CLASS_CHANGES = """
 {0}.n = 5
@@ -199,12 +245,28 @@ Meta.__subclasscheck__ = lambda cls, obj: False
 Meta.__instancecheck__ = lambda cls, obj: True
 Meta.__subclasscheck__ = lambda cls, obj: True
 Meta.__getattribute__ = lambda cls, name: 40
+New = type(B)('New', (B,), {})
+Meta.described = 41
+Meta.described = types.SimpleNamespace
+Meta.__mro__ = 42
+Described.value = 43
+Described.__get__ = lambda self, cls, meta: 44
+Described.__set__ = lambda self, cls, value: None
+C.described = 45
+Meta.hidden = Described()
+Meta.__len__ = lambda cls: 3
+Meta.__iter__ = lambda cls: iter('xy')
+C.__bases__ = (type(B)('Between', (B,), {'n': 46, 'late': 47}),)
 """
 _PLAIN = """
 import types
 class Top:
     pass
+class Described:
+    value = 28
+    def __get__(self, cls, meta): return self.value
 class Meta(type):
+    described = Described()
     @property
     def meta(cls): return 30
     def kind(cls): return 29
@@ -302,20 +364,23 @@ world(
     "net",
     "class Net(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.inner = torch.nn.ReLU()\n"
     "        self.w = torch.nn.Parameter(torch.ones(1))\n        self.mode = 2\n    def forward(self, x): return self.inner(x) * self.mode\n"
-    "M = torch.nn.Module\nR = torch.nn.ReLU\nkept = {n: getattr(M, n) for n in ('__call__', '__getattr__', '__setattr__')}\n"
+    "M = torch.nn.Module\nR = torch.nn.ReLU\nkept = {n: getattr(M, n) for n in ('__call__', '__getattr__', '__setattr__', '_call_impl', '__bool__') if hasattr(M, n)}\n"
     "kept_forward = R.forward\nm = Net(); r = R(); x1 = torch.ones(2)",
     "m(x1)\nr(x1)\nm.inner(x1)\nm.w * 1\nm.mode\nhasattr(m, 'extra')\ngetattr(m, 'extra', 0)\nm.inner.inplace\nm.training\n"
-    "[n for n, _ in m.named_parameters()]\ntype(m).__name__\nsetattr(m, 'mode', 2)\nm.extra_repr()\nlen(list(m.children()))",
+    "[n for n, _ in m.named_parameters()]\nbool(m), callable(m)\ntype(m).__name__\nsetattr(m, 'mode', 2)\nm.extra_repr()\nlen(list(m.children()))",
     "M.__call__ = lambda self, x: x * 9\nNet.__call__ = lambda self, x: x * 9\nR.__call__ = lambda self, x: x * 9\n"
     "M.__getattr__ = lambda self, name: 70\nNet.__getattr__ = lambda self, name: 71\nNet.__getattribute__ = lambda self, name: 72\n"
     "M.__setattr__ = lambda self, name, value: self.__dict__.__setitem__('training', 5)\n"
     "Net.__setattr__ = lambda self, name, value: self.__dict__.__setitem__('training', 6)\n"
+    "M._call_impl = lambda self, x: x * 5\nm.register_forward_hook(lambda m, i, o: o * 2)\n"
+    "m.inner.register_forward_pre_hook(lambda m, i: (i[0] * 3,))\nm._forward_hooks.clear()\nm.__dict__['mode'] = 6\n"
+    "m._modules['inner'] = torch.nn.Sigmoid()\nm._parameters['w'] = torch.nn.Parameter(torch.zeros(1))\nM.__bool__ = lambda self: False\n"
     "R.forward = lambda self, x: x * 8\nNet.forward = lambda self, x: x * 7\nm.forward = lambda x: x * 6\nNet.inner = R()\n"
     "Net.w = 5\nNet.mode = property(lambda self: 3)\nNet.mode = 3\nM.extra = 74\nM.mode = property(lambda self: 75)\nM.w = 76\n"
     "M.inner = 77\nNet.extra = property(lambda self: 78)\nm.inner = torch.nn.Identity()\ndel m.w\nm.mode = 4\n"
     "Net.training = property(lambda self: 79)\nM.extra_repr = lambda self: 'e'",
     undo="for n, v in kept.items(): setattr(M, n, v)\nR.forward = kept_forward\nfor c in (M, R):\n"
-    "    for n in ('extra', 'mode', 'w', 'inner', 'training', *(('__call__',) if c is R else ())):\n"
+    "    for n in ('extra', 'mode', 'w', 'inner', 'training', *(('__bool__',) if '__bool__' not in kept else ()), *(('__call__',) if c is R else ())):\n"
     "        if n in c.__dict__: delattr(c, n)\n"
     "M.extra_repr = lambda self: ''",
 )
@@ -351,7 +416,16 @@ world(
     "u = {'a': 1, 'b': 2}\nd = types.MappingProxyType(u)\nclass C: n = 1\nv = C.__dict__",
     "d['a']\nd.get('c', 0)\n'c' in d\nlen(d)\nlist(d)\nlist(d.items())\nsum(d.values())\ndict(d)\n{**d}\nbool(d)\ntype(d).__name__\n"
     "isinstance(d, dict)\nv['n']\nv.get('m', 0)\n'm' in v\nsorted(k for k in d)\nd == u\nd | {'z': 1}\nd.copy()",
-    "u['a'] = 6\nu['c'] = 3\ndel u['b']\nu.clear()\nd = types.MappingProxyType({'a': 9})\nd = u\nC.n = 5\nC.m = 6\ndel C.n",
+    "u['a'] = 6\nu['c'] = 3\ndel u['b']\nu.clear()\nu |= {'b': 4}\nu.setdefault('z', 8)\nu = {'a': 7}\nd = types.MappingProxyType({'a': 9})\nd = u\nC.n = 5\nC.m = 6\ndel C.n",
+)
+world(
+    "proxy/of_others",
+    "import collections\nclass D(dict):\n    def __getitem__(self, key): return 11\n    def __missing__(self, key): return 12\n"
+    "u = collections.OrderedDict(a=1, b=2); w = collections.ChainMap({'a': 3}, u); v = D(a=4); x1 = collections.UserDict(a=5)\n"
+    "d = types.MappingProxyType(u); c = types.MappingProxyType(w); m = types.MappingProxyType(v); y = types.MappingProxyType(x1)",
+    "d['a'], list(d)\nc['a'], c.get('b', 0), len(c)\nm['a'], m.get('a', 0)\ny['a'], 'a' in y\nlist(reversed(d))\n'b' in c\nsorted(c)",
+    "u['a'] = 6\nu.move_to_end('a')\nw['b'] = 7\ndel w['a']\nD.__getitem__ = lambda self, key: 13\nD.get = lambda self, key, other: 14\n"
+    "x1['a'] = 8\nD.__contains__ = lambda self, key: False\nx1.data = {'a': 9}\nw.maps.insert(0, {'a': 10})",
 )
 world(
     "local",
@@ -359,14 +433,18 @@ world(
     "    @property\n    def twice(self): return self.k * 2\ns = S()",
     "t.k\ngetattr(t, 'k', 100)\nhasattr(t, 'k'), hasattr(t, 'm')\ns.k\ns.twice\ns.level\ns.__dict__.get('k', 0)\nvars(t).get('k', 0)\n'm' in t.__dict__\n"
     "getattr(s, 'm', 0)\nsetattr(t, 'm', 5)\nlen(s.__dict__)\n(setattr(s, 'k', 8), s.k)",
-    "t.k = 6\ndel t.k\nt.m = 7\ns.k = 8\ndel s.k\ns.level = 9\nS.level = 10\nS.twice = property(lambda self: 11)\ns.m = 12\nS.k = 13\nt = s\nt = threading.local()",
+    "t.k = 6\ndel t.k\nt.m = 7\ns.k = 8\ndel s.k\ns.level = 9\nS.level = 10\nS.twice = property(lambda self: 11)\ns.m = 12\nS.k = 13\nt = s\nt = threading.local()\n"
+    "S.__init__ = lambda self: setattr(self, 'k', 14); elsewhere\nelsewhere\nS.__getattr__ = lambda self, name: 15\n"
+    "S.__getattribute__ = lambda self, name: 16\ns.__dict__['k'] = 17\ns.__dict__.clear()\nS.m = property(lambda self: 18)",
 )
 world(
     "weak",
     "import weakref\nclass K: n = 1\nk, l = K(), K()\nw = weakref.WeakKeyDictionary({k: 1, l: 2}); v = weakref.WeakValueDictionary(a=k, b=l)\n"
-    "s = weakref.WeakSet([k, l]); r = weakref.ref(k); p = weakref.proxy(k)",
+    "s = weakref.WeakSet([k, l]); r = weakref.ref(k); p = weakref.proxy(k)\n"
+    "def died(_): told.append(1)\ntold = []; watched = weakref.ref(l, died); g = weakref.finalize(k, told.append, 2)",
     "len(w)\nlen(v)\nlen(s)\nk in w\nk in s\nv.get('a') is None\n'a' in v\nr() is None\nr() is k\nw.get(k, 0)\nsorted(w.values())\nbool(s)\n"
-    "[e is k for e in s].count(True)\nlist(v)\np.n\n{r: 1}.get(r, 0)",
+    "[e is k for e in s].count(True)\nlist(v)\np.n\n{r: 1}.get(r, 0)\n"
+    "len(told)\ng.alive\nwatched() is l\nsum(w.values())\nsorted(e.n for e in s)\nlen(list(v.values()))\nw.get(l, 0), v.get('b') is l",
     "k = None\nl = None\nk, l = l, k\nw[k] = 7\ndel w[k]\nv['a'] = l\ns.discard(k)\nr = weakref.ref(l)\nK.n = 5\nk = K()",
 )
 world(
@@ -376,187 +454,24 @@ world(
     "def imports():\n    import sound_a\n    return sound_a.v\ndef imports_from():\n    from sound_a import v\n    return v\n"
     "def tries():\n    try:\n        import sound_b\n    except ImportError:\n        return 0\n    return sound_b.v\n"
     "@functools.lru_cache\ndef cached(n): return n\nown = {'__builtins__': {'len': lambda l: 33}}\nexec('def sizes(l): return len(l)', own); sizes = own['sizes']",
-    "imports()\nimports_from()\ntries()\nsys.getrecursionlimit()\ncached.cache_info().currsize\nsizes([1])\nlen([1])\nsys.modules['sound_a'].v\n'sound_b' in sys.modules",
+    "imports()\nimports_from()\ntries()\nsys.getrecursionlimit()\ncached.cache_info().currsize\ncached.cache_info().misses\ncached(1), cached.cache_info().currsize\n"
+    "cached(3)\n__import__('sound_a').v\nsizes.__builtins__['len']([1])\nsizes([1])\nlen([1])\nsys.modules['sound_a'].v\n'sound_b' in sys.modules",
     "sys.modules['sound_a'] = types.ModuleType('sound_a'); sys.modules['sound_a'].v = 5\nsys.modules['sound_a'].v = 6\n"
-    "sys.modules['sound_b'] = types.ModuleType('sound_b'); sys.modules['sound_b'].v = 7\nsys.setrecursionlimit(kept + 100)\ncached(1)\n"
-    "own['len'] = lambda l: 34\nlen = lambda l: 35\n__builtins__ = {'len': lambda l: 36}",
+    "sys.modules['sound_b'] = types.ModuleType('sound_b'); sys.modules['sound_b'].v = 7\nsys.setrecursionlimit(kept + 100)\ncached(1)\ncached.cache_clear()\ncached(3)\n"
+    "own['__builtins__']['len'] = lambda l: 37\nown['__builtins__'] = {'len': lambda l: 38}\ndel own['__builtins__']['len']\n"
+    "cached = lambda n: 39\nsys.modules['sound_a'] = None\nsys.modules.pop('sound_a')\nown['len'] = lambda l: 34\nlen = lambda l: 35\n__builtins__ = {'len': lambda l: 36}",
     undo="sys.setrecursionlimit(kept)\nsys.modules.pop('sound_a', None); sys.modules.pop('sound_b', None)",
 )
 
-# --- floats that become symbolic -------------------------------------------------------------------------------------
+# --- what a result shares memory with --------------------------------------------------------------------------------
 
-_SPECIAL = (
-    "0.0",
-    "-0.0",
-    "float('inf')",
-    "float('-inf')",
-    "float('nan')",
-    "7.5",
-    "-7.5",
-    "0.5",
-    "-1.0",
-    "1e308",
-    "5e-324",
-    "3",
-)
-_FLOAT_QUESTIONS = """
-abs(n)
--n, +n
-n + 0.0, n - 0.0, 0.0 - n
-n * 0.0, n * -0.0, 0.0 * n
-n * m, n + m, n - m, m - n
-n - n, n + n, n * n
--(n - n), -(n - m)
-n / m if m else 0
-n // 2.0, n % 2.0
-n // -2.0, n % -2.0
-n ** 2, n ** 2.0, n ** 0
-max(n, 0.0), min(n, 0.0), max(0.0, n), min(0.0, n)
-max(n, -0.0), min(n, -0.0)
-max(n, m), min(n, m)
-max(n, float('nan')), min(float('nan'), n)
-math.copysign(1.0, n)
-math.copysign(n, -1.0)
-round(n) if abs(n) < 100 else 0
-round(n, 1)
-int(n) if abs(n) < 100 else 0
-float(n), bool(n)
-n == 0, n < 0, n >= 0, n != n
-n == m, n < m, n <= m
-str(n), f'{n}', f'{n:.2f}', repr(n)
-n if n else 5.0
-n or 5.0, n and 5.0
-math.sqrt(n) if n > 0 else 0
-math.floor(n) if abs(n) < 100 else 0
-math.trunc(n) if abs(n) < 100 else 0
-n * float('inf')
-n + float('nan')
-divmod(n, 2.0)
-{0.0: 1, 7.5: 2}.get(n, 3)
-n in (0.0, 7.5)
-n.is_integer(), n.hex() if isinstance(n, float) else 0
-abs(n - m), abs(n * m)
-abs(n) * -0.0
-torch.full((2,), n)
-x * n, x + n
-torch.tensor([1.0, -1.0]) * n
-torch.tensor([1.0]) * abs(n)
-torch.copysign(torch.ones(1), torch.tensor(n))
-n * 0, 0 * n, n * 1
--n * 0.0
-(n + 1.0) * 0.0
-(n - 7.5) * -1.0, (m - n) * 2.0
-"""
 world(
-    "float",
-    "n = 2.5; m = 1.5\n",
-    _FLOAT_QUESTIONS,
-    "\n".join((*(f"n = 3.5; again; n = {v}" for v in _SPECIAL), *(f"n = m = 4.5; again; n = m = {v}" for v in _SPECIAL), "n = -2.5; again; m = 2.5; n = 2.5")),
-)  # fmt: skip
-
-# --- settings of the process -----------------------------------------------------------------------------------------
-
-# torch keeps these in C++ for the whole process, so a change sets a value: both programs of a comparison make it.
-world(
-    "autocast",
-    """
-def auto(**more):
-    with torch.autocast("cpu", **more):
-        return torch.ones(2, 2) @ torch.ones(2, 2)
-def asked_inside(**more):
-    with torch.autocast("cpu", **more):
-        return str(torch.get_autocast_dtype("cpu")), str(torch.get_autocast_dtype("cuda"))
-""",
-    """
-    auto()
-    auto(enabled=False)
-    auto(dtype=torch.bfloat16), str(torch.get_autocast_dtype("cpu"))
-    asked_inside()
-    asked_inside(dtype=torch.float16)
-    asked_inside(enabled=False)
-    str(torch.get_autocast_dtype("cpu")), str(torch.get_autocast_dtype(device_type="cuda"))
-    str(torch.get_autocast_dtype("xpu"))
-    torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda"), torch.is_autocast_cache_enabled()
-    torch.ones(2, 2) @ torch.ones(2, 2)
-    torch.get_autocast_dtype("no device")
-    torch.is_autocast_enabled("no device")
-    torch.get_autocast_dtype(3)
-    """,
-    """
-    torch.set_autocast_dtype("cpu", torch.float16)
-    torch.set_autocast_dtype("cpu", torch.float16); again; torch.set_autocast_dtype("cpu", torch.bfloat16)
-    torch.set_autocast_dtype("cuda", torch.bfloat16)
-    torch.set_autocast_dtype("xpu", torch.bfloat16)
-    torch.set_autocast_enabled("cpu", True); again; torch.set_autocast_dtype("cpu", torch.float16)
-    torch.set_autocast_enabled("cuda", True)
-    torch.set_autocast_cache_enabled(False)
-    """,
-    """
-for device, dtype in ("cpu", torch.bfloat16), ("cuda", torch.float16), ("xpu", torch.float16):
-    torch.set_autocast_enabled(device, False)
-    torch.set_autocast_dtype(device, dtype)
-torch.set_autocast_cache_enabled(True)
-""",
-)
-world(
-    "process",
-    """
-import os, sys
-os.environ["SOUNDNESS"] = "1"
-""",
-    """
-    str(torch.get_default_dtype()), torch.ones(2), torch.tensor(1.5), torch.full((1,), 2.0)
-    str(torch.get_default_device()), torch.ones(2).device.type, torch.arange(3).device.type
-    torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    torch.get_deterministic_debug_mode()
-    torch.get_num_threads()
-    torch.get_float32_matmul_precision()
-    torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_anomaly_enabled()
-    torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic, torch.backends.cudnn.enabled
-    torch.backends.mkldnn.enabled, torch.backends.mkldnn.deterministic, torch.backends.mha.get_fastpath_enabled()
-    torch.backends.cuda.flash_sdp_enabled(), torch.backends.cuda.math_sdp_enabled()
-    torch.is_warn_always_enabled()
-    torch.__future__.get_overwrite_module_params_on_conversion()
-    os.environ["SOUNDNESS"], os.environ.get("SOUNDNESS", "0"), os.getenv("SOUNDNESS")
-    "SOUNDNESS" in os.environ
-    sys.getrecursionlimit()
-    """,
-    """
-    torch.set_default_dtype(torch.float64)
-    torch.set_default_device("meta")
-    torch.set_default_device("meta"); again; torch.set_default_device("cpu")
-    torch.use_deterministic_algorithms(True)
-    torch.use_deterministic_algorithms(True, warn_only=True); again; torch.use_deterministic_algorithms(True)
-    torch.set_num_threads(3)
-    torch.set_float32_matmul_precision("high")
-    torch.set_grad_enabled(False)
-    torch.autograd.set_detect_anomaly(True)
-    torch.backends.cudnn.benchmark = True
-    torch.backends.cudnn.deterministic = True
-    torch.backends.mkldnn.set_flags(False)
-    torch.backends.mha.set_fastpath_enabled(False)
-    torch.backends.cuda.enable_flash_sdp(False)
-    torch.set_warn_always(True)
-    torch.__future__.set_overwrite_module_params_on_conversion(True)
-    os.environ["SOUNDNESS"] = "2"
-    os.environ.pop("SOUNDNESS", None)
-    sys.setrecursionlimit(2000)
-    """,
-    """
-torch.set_default_dtype(torch.float32)
-torch.set_default_device(None)
-torch.use_deterministic_algorithms(False)
-torch.set_num_threads(1)
-torch.set_float32_matmul_precision("highest")
-torch.set_grad_enabled(True)
-torch.autograd.set_detect_anomaly(False)
-torch.backends.cudnn.benchmark = torch.backends.cudnn.deterministic = False
-torch.backends.mkldnn.set_flags(True)
-torch.backends.mha.set_fastpath_enabled(True)
-torch.backends.cuda.enable_flash_sdp(True)
-torch.set_warn_always(False)
-torch.__future__.set_overwrite_module_params_on_conversion(False)
-os.environ.pop("SOUNDNESS", None)
-sys.setrecursionlimit(1000)
-""",
+    "shares",
+    "F = torch.nn.functional\nt = torch.ones(2, 2); u = torch.ones(4); p = 1.0; tr = True; dt = torch.float64; s = (4,); n = 1; k = 2",
+    "F.dropout(t, p, tr), t\nF.alpha_dropout(t, p, tr) * 0, t\ntorch.dropout(t, p, tr), t\nt.to(dt), t\nt.contiguous(), t\nt.reshape(s), t\n"
+    "t.expand(2, 2), t\nt.transpose(0, n), t\ntorch.atleast_2d(u), u\nu[:k], u\nt.flatten(), t\nt.type(dt), t\nF.pad(u, (0, k)), u\n"
+    "t.mT, t\nt.narrow(0, 0, n), t\nt.clone() if tr else t, t\nF.feature_dropout(t, p, tr) if hasattr(F, 'feature_dropout') else 0, t\n"
+    "torch.ravel(t.mT), t\nF.interpolate(t[None, None], scale_factor=float(n)), t\ntorch.broadcast_to(u, s), u\nu.unfold(0, k, n), u",
+    "p = 0.0\ntr = False\ndt = torch.float32\nt = t.mT\nt = torch.ones(2, 4)[:, :2]\ns = (2, 2)\nn = 0\nk = 0\nk = 4\nu = u.expand(4)\n"
+    "u = torch.ones(1).expand(4)\nt = t.double()\nu = torch.ones(8)[::2]\np = 0.0; again; tr = False; again; p = 1.0\nt = u",
 )

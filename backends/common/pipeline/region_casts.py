@@ -1,0 +1,266 @@
+"""Weights that autocast casts once for a region: a graph takes the casts as inputs, and shares them with eager.
+
+Inside a region of autocast, eager casts a leaf that requires a gradient at its first use, and keeps the cast until the
+outermost region is left.  Later uses get this cast, even if the leaf has been changed since.  A graph that is compiled
+inside a region and casts its weights itself would see the change.  It therefore takes the casts as inputs, from torch's
+own cache.
+
+torch has no function that reads this cache.  A product of matrices of which only the arguments are computed does
+(:func:`_from_cache`).  It takes some microseconds for each weight, so the casts of a region are kept until it is left:
+they hang on the cast of a tensor of our own, which torch keeps and drops with the others.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from torchmux import torch_internals as internals
+
+from .aot import StaysInTorch
+from .runtime import in_torch
+
+Run = Callable[..., Sequence[Any]]
+
+_enter, _exit = torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast
+_product = torch.ops.aten.mm.default
+_cast = torch.ops.aten._to_copy.default
+
+_CHANGED = "autocast keeps the cast of a weight that the graph changes in place"
+_TWO_DTYPES = "autocast casts a weight to two dtypes in one region"
+_SWITCHED_OFF = "a region of autocast is active around it, but switched off, and the graph switches it on"
+
+
+class RegionCasts:
+    """A captured graph whose autocast weights are inputs, and the code that gives it these inputs.
+
+    ``gm`` and ``example_inputs`` are those of the graph; the casts follow the captured graph's own inputs.
+    """
+
+    def __init__(self, gm: GraphModule, example_inputs: Sequence[Any]) -> None:
+        self.gm, self.example_inputs = gm, list(example_inputs)
+        self.wanted: list[tuple[int, torch.dtype]] = []
+        self.enters = False  # whether the graph enters a region, while none is active around it
+
+    def around(self, run: Run, *, strict: bool) -> Run:
+        """``run`` as a function of the captured graph's own inputs.
+
+        Raises:
+            FallbackRefused: in a call that torch must run, if ``strict``.
+        """
+        if self.enters:
+            otherwise = in_torch(self.gm, _SWITCHED_OFF, strict=strict)
+            return lambda *args: otherwise(*args) if _is_in_region() else run(*args)
+        if not self.wanted:
+            return run
+        wanted = tuple(self.wanted)
+        return internals.not_captured(lambda *args: run(*args, *_casts_of([(args[at], dtype) for at, dtype in wanted])))
+
+
+def of_graph(gm: GraphModule, example_inputs: Sequence[Any]) -> RegionCasts:
+    """The graph with the casts of weights as inputs, if autocast is active around it; otherwise as it is.
+
+    Raises:
+        StaysInTorch: the graph changes such a weight, or casts it to two dtypes: only eager knows which cast is used.
+    """
+    answer = RegionCasts(gm, example_inputs)
+    is_inside = torch.is_autocast_cache_enabled() and internals.is_any_autocast_enabled()
+    enters = any(node.target is _enter for node in gm.graph.nodes)
+    if not is_inside and not enters:
+        return answer
+    weights = {
+        node: at for at, node in enumerate(gm.graph.find_nodes(op="placeholder")) if _is_kept(example_inputs[at])
+    }
+    answer.enters = enters and not is_inside and bool(weights)
+    if not is_inside:
+        weights = {node: at for node, at in weights.items() if _is_changed(node, gm)}
+    found = _casting_nodes(gm, set(weights))
+    for weight, uses in found.items():
+        if _is_changed(weight, gm):
+            raise StaysInTorch(_CHANGED)
+        if len(set(uses.values())) > 1:
+            raise StaysInTorch(_TWO_DTYPES)
+    if found:
+        _lift(answer, found, weights)
+    return answer
+
+
+def _is_kept(value: Any) -> bool:
+    """Whether eager keeps the cast of a tensor; compare ``cached_cast`` in torch's ``autocast_mode.cpp``."""
+    return (
+        type(value) in (torch.Tensor, torch.nn.Parameter)
+        and value.dtype is torch.float32
+        and value.requires_grad
+        and value.is_leaf
+        and not value._is_view()
+    )
+
+
+def _is_changed(weight: Node, gm: GraphModule) -> bool:
+    """Whether the graph writes to an input."""
+    fake = weight.meta.get("example_value")
+    if not isinstance(fake, torch.Tensor):
+        return False
+    if not fake.is_inference():
+        return fake._version > 0  # the capture has run the graph on this tensor
+    written = (value for node in gm.graph.nodes for value in _written(node))
+    return any(internals.share_storage(fake, value) for value in written)
+
+
+def _written(node: Node) -> Sequence[torch.Tensor]:
+    """The tensors that a node of a captured graph may write to."""
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    arguments = [node.kwargs["out"]] if "out" in node.kwargs else []
+    if (name.endswith("_") and not name.endswith("__")) or getattr(operator, name, None) is node.target:
+        arguments.append(node.args[:1])
+    values = torch.fx.node.map_arg(arguments, lambda n: n.meta.get("example_value"))
+    return [value for value in internals.pytree.tree_leaves(values) if isinstance(value, torch.Tensor)]
+
+
+class _Casts(internals.TorchDispatchMode):
+    """Which of some tensors an operator casts, and to what."""
+
+    def __init__(self, tensors: Sequence[Any]) -> None:
+        super().__init__()
+        self.tensors = tensors
+        self.found: dict[int, torch.dtype] = {}
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if function is _cast and any(args[0] is tensor for tensor in self.tensors):
+            self.found[id(args[0])] = kwargs.get("dtype")
+        return function(*args, **kwargs)
+
+
+def _casting_nodes(gm: GraphModule, weights: set[Node]) -> dict[Node, dict[Node, torch.dtype]]:
+    """The weights that autocast casts: for each, the nodes that use the cast, and its dtype."""
+    found: dict[Node, dict[Node, torch.dtype]] = {}
+    regions: dict[Node, Any] = {}
+    try:
+        for node in gm.graph.nodes:
+            if node.target is _enter:
+                regions[node] = _enter(*node.args)
+            elif node.target is _exit:
+                _exit(regions.pop(node.args[0]))
+            for weight, dtype in _casts_at(node, weights).items():
+                found.setdefault(weight, {})[node] = dtype
+    finally:
+        for mode in reversed(list(regions.values())):
+            _exit(mode)
+    return found
+
+
+def _casts_at(node: Node, weights: set[Node]) -> dict[Node, torch.dtype]:
+    """Which weights autocast casts for one node: those that are cast with autocast, and not without."""
+    used = [argument for argument in node.all_input_nodes if argument in weights]
+    is_kept = torch.is_autocast_cache_enabled() and internals.is_any_autocast_enabled()
+    if not used or node.op not in ("call_function", "call_method") or not is_kept:
+        return {}
+    with_autocast = _casts_when_run(node, used)
+    if not with_autocast:
+        return {}
+    with internals.disable_autocast():
+        without = _casts_when_run(node, used)
+    return {weight: dtype for weight, dtype in with_autocast.items() if without.get(weight) is not dtype}
+
+
+def _casts_when_run(node: Node, used: Sequence[Node]) -> dict[Node, torch.dtype]:
+    values = {weight: weight.meta["example_value"] for weight in used}
+    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta.get("example_value"))
+    target = node.target if callable(node.target) else getattr(torch.Tensor, node.target)
+    mode = next(v.fake_mode for v in values.values())
+    was_cached = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        with mode, _Casts(list(values.values())) as casts, torch.no_grad():
+            target(*args, **kwargs)
+    except Exception:  # what fails here fails or not in the trace of the graph, which tells of it
+        pass
+    finally:
+        torch.set_autocast_cache_enabled(was_cached)
+    return {weight: casts.found[id(value)] for weight, value in values.items() if id(value) in casts.found}
+
+
+def _lift(answer: RegionCasts, found: dict[Node, dict[Node, torch.dtype]], weights: dict[Node, int]) -> None:
+    """Make the casts inputs of a copy of the graph."""
+    graph = Graph()
+    copies: dict[Node, Node] = {}
+    for node in answer.gm.graph.nodes:
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+    last = [n for n in graph.nodes if n.op == "placeholder"][-1]
+    for weight, uses in found.items():
+        dtype = next(iter(uses.values()))
+        with graph.inserting_after(last):
+            last = graph.placeholder(f"{weight.name}_cast")
+        fake = weight.meta["example_value"]
+        with fake.fake_mode, torch.enable_grad(), internals.disable_autocast():
+            last.meta["example_value"] = fake.to(dtype)
+        for node in uses:
+            copies[node].replace_input_with(copies[weight], last)
+        real = answer.example_inputs[weights[weight]]
+        answer.example_inputs.append(torch.zeros_like(real, dtype=dtype, requires_grad=True))
+        answer.wanted.append((weights[weight], dtype))
+    answer.gm = GraphModule(answer.gm, graph)
+
+
+# --- in a call -------------------------------------------------------------------------------------------------------
+
+
+class _Product(internals.TorchDispatchMode):
+    """Takes the first argument of a product; computes the casts before it, but not the product."""
+
+    taken: Any = None
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is not _product:
+            return function(*args, **(kwargs or {}))
+        self.taken = args[0]
+        return args[0].new_empty(())
+
+
+def _is_in_region() -> bool:
+    depth = torch.autocast_increment_nesting() - 1
+    torch.autocast_decrement_nesting()
+    return depth > 0
+
+
+_anchors: dict[torch.device, torch.Tensor] = {}  # leaves of our own, on the casts of which the others hang
+
+
+def _from_cache(product: _Product, weight: torch.Tensor) -> torch.Tensor:
+    """The cast of a leaf that autocast uses, made now if there is none yet."""
+    torch.mm(weight, weight)
+    taken, product.taken = product.taken, None
+    return taken
+
+
+def _casts_of(wanted: Sequence[tuple[torch.Tensor, torch.dtype]]) -> list[torch.Tensor]:
+    answer = []
+    kept: dict[torch.device, dict[int, tuple[torch.Tensor, torch.Tensor]]] = {}
+    with _Product() as product:
+        for weight, dtype in wanted:
+            casts = kept.get(weight.device)
+            if casts is None:
+                anchor = _from_cache(product, _anchor(weight.device))
+                casts = kept[weight.device] = anchor.__dict__.setdefault("torchmux_casts", {})
+            found = casts.get(id(weight))
+            if found is None or found[0] is not weight:
+                cast = _from_cache(product, weight)
+                if _is_kept(weight):
+                    casts[id(weight)] = weight, cast
+            else:
+                cast = found[1]
+            answer.append(cast if cast.dtype is dtype else weight.to(dtype))
+    return answer
+
+
+def _anchor(device: torch.device) -> torch.Tensor:
+    found = _anchors.get(device)
+    if found is None:
+        with internals.without_modes(), torch.inference_mode(False):
+            found = _anchors[device] = torch.zeros(1, 1, device=device, requires_grad=True)
+    return found

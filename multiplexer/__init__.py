@@ -1,0 +1,45 @@
+"""Several backends for one program: chains, in which each part goes to the first that takes it, and ``auto``, which
+measures.
+
+Chains, ``backend=["openvino", "native"]``:
+
+* ``members``: which backends a chain has, with which options, and which of them can run here,
+* ``chain``: ``backend=[...]`` resolved; a captured graph on its way through a chain, with pins,
+* ``team``: several backends as one implementation, which the pipeline traces a graph for,
+* ``split``: a traced graph split among the members, each part compiled by its member's own pipeline,
+* ``crossings``: what passes between the parts.
+
+``auto``, in the order in which a graph goes through:
+
+* ``auto``: the backend itself; eager until the decision falls, then what was chosen,
+* ``candidates``: which backends are measured, with which options, and why others are not,
+* ``parcel``: a captured graph and its inputs in a file, for other processes,
+* ``measure``: one measurement, from candidates to a decision,
+* ``workers`` and ``worker``: the process of a candidate, from outside and inside; that of eager is the referee,
+* ``trial``: one run of a graph's code, with all that it shows: results, inputs, gradients, random state,
+* ``timing``: the race in turns, with a sequential test that settles the ranking,
+* ``decisions``: what was decided and why, as data in the artifact cache.
+
+The multiplexer works on backends through the registry, and with what ``backends.common`` offers to all; numbers are
+judged by the oracle of ``conformance``.  It imports no backend.  The registry names it by strings and an entry point.
+Importing this package imports neither torch nor any of these modules.
+"""
+
+from __future__ import annotations
+
+from torchmux.registry.spec import ANY, BackendSpec
+
+from .options import AutoOptions
+
+SPEC = BackendSpec(
+    name="auto",
+    summary="measures the available backends on each graph, and uses the quickest that is right",
+    load="torchmux.multiplexer.auto:Auto",
+    graph="torch",
+    training=True,
+    dynamic_shapes=True,
+    devices=(ANY,),
+    dtypes=(ANY,),
+    options=AutoOptions,
+    priority=-500,
+)

@@ -1,0 +1,246 @@
+"""Weights that autocast casts once for a region, under programs that change them inside the region."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import random
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import torchmux
+
+BACKENDS = ["eager", "aot_eager", "native"]
+
+
+class Twice(nn.Module):
+    """A weight that two layers share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 6)
+
+    def forward(self, x):
+        return self.layer(torch.tanh(self.layer(x)))
+
+
+class Scaled(nn.Module):
+    """A weight that is no leaf, and one that is used in two ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(6, 6))
+        self.scale = nn.Parameter(torch.empty(6))
+
+    def forward(self, x):
+        return F.linear(x, self.weight * self.scale) + x @ self.weight + self.weight.to(torch.bfloat16).sum()
+
+
+class Inner(nn.Module):
+    """A region of its own inside of the function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(6, 6), nn.Linear(6, 6, bias=False)
+
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            x = self.a(x)
+        with torch.autocast("cpu", enabled=False):
+            x = self.b(x.float())
+        return self.a(x)
+
+
+class Halves(nn.Module):
+    """A graph break between two uses of a weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 6)
+
+    def forward(self, x):
+        x = self.layer(x)
+        torchmux.graph_break()
+        return self.layer(x)
+
+
+class Writing(nn.Module):
+    """The function changes its weight between two uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 6)
+
+    def forward(self, x):
+        first = self.layer(x).detach()
+        with torch.no_grad():
+            self.layer.weight.mul_(2)
+        return first + self.layer(x)
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "linear": lambda: nn.Sequential(nn.Linear(6, 6), nn.LayerNorm(6), nn.GELU(), nn.Linear(6, 6)),
+    "convolution": lambda: nn.Sequential(nn.Unflatten(1, (1, 6)), nn.Conv1d(1, 4, 3, padding=1), nn.Flatten()),
+    "twice": Twice,
+    "scaled": Scaled,
+    "inner": Inner,
+    "halves": Halves,
+    "writing": Writing,
+}
+STEPS = [
+    "call",
+    "call",
+    "call",
+    "eager",
+    "add",
+    "data",
+    "step",
+    "backward",
+    "clear",
+    "leave",
+    "nested",
+    "off",
+    "frozen",
+]
+
+
+def _scripts(seed: int) -> tuple[str, list[str], dict[str, Any]]:
+    draw = random.Random(seed)
+    region = {"cache_enabled": draw.random() < 0.8, "grad": draw.choice(["on", "on", "off", "inference"])}
+    steps = ["call", *(draw.choice(STEPS) for _ in range(draw.randint(3, 8))), "call"]
+    return draw.choice(list(MODELS)), steps, region
+
+
+def _run(compiling: Callable[[nn.Module], Any], seed: int) -> list[torch.Tensor]:
+    """What a program computes: the results of all calls, and the gradients at the end."""
+    name, steps, region = _scripts(seed)
+    torch.manual_seed(seed)
+    model = MODELS[name]()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(torch.randint(-4, 5, p.shape) / 8)
+    compiled, x = compiling(model), torch.randint(-4, 5, (3, 6)) / 4
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    results: list[torch.Tensor] = []
+    mode = {"on": contextlib.nullcontext, "off": torch.no_grad, "inference": torch.inference_mode}[region["grad"]]
+
+    def autocast(**settings: Any) -> Any:
+        return torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=region["cache_enabled"], **settings)
+
+    with contextlib.ExitStack() as outer:
+        outer.enter_context(mode())
+        stack = outer.enter_context(contextlib.ExitStack())
+        stack.enter_context(autocast())
+        for step in steps:
+            if step in ("call", "eager"):
+                results.append((compiled if step == "call" else model)(x))
+            elif step == "nested":
+                with autocast(), torch.no_grad():
+                    results.append(compiled(x))
+            elif step == "off":
+                with autocast(enabled=False):
+                    results.append(compiled(x))
+            elif step == "add":
+                with torch.no_grad():
+                    for p in model.parameters():
+                        p.add_(1)
+            elif step == "data":
+                for p in model.parameters():
+                    p.data.mul_(-2)
+            elif step == "step":
+                optimizer.step()
+            elif step == "backward" and results[-1].requires_grad:
+                results[-1].float().pow(2).sum().backward()
+            elif step == "clear":
+                torch.clear_autocast_cache()
+            elif step == "leave":
+                stack.close()
+                stack.enter_context(autocast())
+            elif step == "frozen":
+                next(model.parameters()).requires_grad_(False)
+    gradients = [torch.zeros(1) if p.grad is None else p.grad for p in model.parameters()]
+    return [r.detach().float() for r in results] + gradients
+
+
+def _outcome(compiling: Callable[[nn.Module], Any], seed: int) -> Any:
+    try:
+        return _run(compiling, seed)
+    except RuntimeError as error:
+        return str(error)
+
+
+def _check(backend: str, seed: int) -> None:
+    torchmux.reset()
+    expected = _outcome(lambda model: model, seed)
+    got = _outcome(lambda model: torchmux.compile(model, backend=backend), seed)
+    if isinstance(expected, str):  # autograd refuses what a step did
+        assert isinstance(got, str), (seed, *_scripts(seed), expected)
+        return
+    assert not isinstance(got, str), (seed, *_scripts(seed), got)
+    bound = 0 if backend == "eager" else 0.05
+    for n, (a, b) in enumerate(zip(got, expected, strict=True)):
+        torch.testing.assert_close(
+            a, b, rtol=bound, atol=bound * float(b.abs().max()), msg=lambda m, n=n: f"{seed} {_scripts(seed)} [{n}] {m}"
+        )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("start", range(0, 40, 10))
+def test_programs(backend, start):
+    for seed in range(start, start + 10):
+        _check(backend, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_many_programs(backend):
+    for seed in range(1000, 1400):
+        _check(backend, seed)
+
+
+def _casts() -> int:
+    found = [o for o in gc.get_objects() if type(o) is torch.Tensor]
+    return sum(t.shape == (4, 5) and t.dtype is torch.bfloat16 for t in found)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "native"])
+def test_casts_end_with_the_region(backend):
+    compiled = torchmux.compile(nn.Linear(5, 4), backend=backend)
+    for _ in range(2):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            compiled(torch.ones(2, 5))
+            assert _casts() == 1
+        assert _casts() == 0
+
+
+def test_the_first_batch_is_not_kept():
+    x = torch.ones(2, 5)
+    gone = weakref.ref(x)
+    compiled = torchmux.compile(nn.Linear(5, 4), backend="aot_eager")
+    compiled(x)
+    del x
+    gc.collect()
+    assert gone() is None
+
+
+def test_one_cast_for_many_calls():
+    compiled = torchmux.compile(nn.Linear(5, 4), backend="aot_eager")
+
+    def casts(count):
+        with torch.profiler.profile(record_shapes=True) as profile:
+            for _ in range(count):
+                compiled(torch.ones(2, 5))
+        return sum(e.name == "aten::copy_" and e.input_shapes[0] == [4, 5] for e in profile.events())
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        compiled(torch.ones(2, 5))
+        assert casts(3) == 0
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert casts(1) == 1
+    assert torchmux.report(compiled).share == 1

@@ -1,0 +1,155 @@
+"""``auto``: who is chosen, who is not and why, what runs meanwhile, and the next process."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import torchmux
+from torchmux.registry import BackendSpec
+
+HERE = Path(__file__).parent
+
+
+def steps(x):
+    return (x.sin().cos() + x.exp(),)
+
+
+@pytest.fixture
+def bad(own_catalog, monkeypatch):
+    """``bad("wrong", ...)`` registers functions of ``bad_backends`` as backends."""
+    monkeypatch.syspath_prepend(str(HERE))
+
+    def register(*names: str) -> list[str]:
+        for name in names:
+            torchmux.register_backend(
+                BackendSpec(name, "for tests", f"bad_backends:{name}", training=True, dtypes=("*",), fingerprint=str)
+            )
+        return list(names)
+
+    return register
+
+
+def decided(options, function=steps, x=None, **more):
+    """The compiled function, and the rows of its decision by backend."""
+    x = torch.randn(64) if x is None else x
+    compiled = torchmux.compile(function, backend="auto", options={"wait": True, **options}, **more)
+    torch.testing.assert_close(compiled(x), function(x))
+    (captured,) = torchmux.report(compiled).graphs
+    return compiled, captured.report
+
+
+@pytest.mark.slow
+def test_none_is_chosen_that_should_not_be(bad) -> None:
+    names = bad(
+        "good", "wrong", "wrong_elsewhere", "crashing", "crashing_later", "raising", "leaking", "printing", "changing",
+        "refusing",
+    )  # fmt: skip
+    threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
+    _, report = decided({"allow": names, "budget_s": 200.0, "memory_mb": 2000})
+    text = "\n".join(report.notes)
+    assert report.backend in ("eager", "good")
+    for words in (
+        r"wrong on the inputs of the call: \['results'\]\[0\]: off by",
+        r"wrong_elsewhere on inputs like those of the call",
+        r"crashing its process died \(signal 11\)",
+        r"crashing_later its process died \(signal 11\)",
+        r"raising .*raised ValueError.*no such loop",
+        r"leaking it takes too much memory",
+        r"printing it prints: I am the fastest",
+        r"changing it changes torch's default dtype",
+        r"refusing it leaves everything to torch: not today",
+    ):
+        name, _, rest = words.partition(" ")
+        (line,) = [line for line in text.splitlines() if line.strip().startswith(f"{name} ")]
+        assert re.search(rest, line), (rest, line)
+    assert (threads, dtype) == (torch.get_num_threads(), torch.get_default_dtype())
+
+
+def test_one_that_hangs_costs_its_budget_only(bad) -> None:
+    began = time.monotonic()
+    _, report = decided({"allow": bad("hanging"), "budget_s": 15.0})
+    assert report.backend == "eager"
+    assert "it hangs, or is too slow for the budget: compile took over" in report.notes[0]
+    assert time.monotonic() - began < 100
+
+
+def test_native_wins_where_it_fuses_and_the_next_process_knows(run_python, request) -> None:
+    program = """
+import json, torch, torchmux
+
+def f(x):
+    for _ in range(12):
+        x = (x * 1.01).sin() + 0.5
+    return x
+
+x = torch.randn(20000)
+compiled = torchmux.compile(f, backend="auto", options={"wait": True, "allow": ["native"], "budget_s": 100.0})
+torch.testing.assert_close(compiled(x), f(x))
+(entry,) = torchmux.report(compiled).graphs
+print(json.dumps([entry.report.backend, entry.report.notes]))
+"""
+    first, second = (json.loads(run_python(program).splitlines()[-1]) for _ in range(2))
+    assert first[0] == second[0] == "native"
+    assert "(a measurement," in first[1][-1]
+    assert "(an earlier measurement," in second[1][-1]
+
+
+def test_calls_run_in_eager_until_the_decision_falls() -> None:
+    def f(x):
+        for _ in range(12):
+            x = (x * 1.01).sin() + 0.25
+        return x
+
+    x = torch.randn(20000)
+    compiled = torchmux.compile(f, backend="auto", options={"allow": ["native"], "budget_s": 100.0})
+    torch.testing.assert_close(compiled(x), f(x))
+    (entry,) = torchmux.report(compiled).graphs
+    assert entry.report.backend == "eager"
+    assert entry.report.notes == ["auto has not decided yet; eager runs the graph meanwhile"]
+    until = time.monotonic() + 150
+    while torchmux.report(compiled).graphs[0].report.backend == "eager" and time.monotonic() < until:
+        torch.testing.assert_close(compiled(x), f(x))
+        time.sleep(0.2)
+    assert torchmux.report(compiled).graphs[0].report.backend == "native"
+    torch.testing.assert_close(compiled(x * 2), f(x * 2))
+
+
+def test_training_is_measured_forward_and_backward() -> None:
+    weight = torch.nn.Parameter(torch.randn(32, 32))
+
+    def f(x):
+        return torch.tanh(x @ weight).square().sum()
+
+    x = torch.randn(16, 32)
+    compiled = torchmux.compile(f, backend="auto", options={"wait": True, "allow": ["native"], "budget_s": 100.0})
+    compiled(x).backward()
+    got, weight.grad = weight.grad, None
+    f(x).backward()
+    torch.testing.assert_close(got, weight.grad)
+    note = torchmux.report(compiled).graphs[0].report.notes[-1]
+    assert "native " in note and "not support training" not in note
+
+
+def test_a_graph_that_cannot_be_measured_goes_to_the_first_backend() -> None:
+    def f(x):
+        return x.sin() * x.shape[0]
+
+    compiled = torchmux.compile(f, backend="auto", dynamic=True)
+    for n in (3, 5):
+        x = torch.randn(n)
+        torch.testing.assert_close(compiled(x), f(x))
+    notes = torchmux.report(compiled).graphs[0].report.notes
+    assert any("the graph cannot be measured, since its sizes are symbolic" in note for note in notes)
+
+
+def test_options_are_checked_at_once() -> None:
+    with pytest.raises(torchmux.InvalidOption, match="budget_s"):
+        torchmux.compile(steps, backend="auto", options={"budget_s": 0.0})
+    with pytest.raises(torchmux.InvalidOption, match="Did you mean 'wait'"):
+        torchmux.compile(steps, backend="auto", options={"wiat": True})
