@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import random
+import types
 
 import pytest
 import torch
@@ -283,3 +284,23 @@ def test_compiler_errors_fail_tests_and_are_told_otherwise(graph):
     report = torchmux.report(compiled)
     assert report.shares == {"torch": 1.0} and report.compiler_errors == report.placements
     assert {p.reason for p in report.compiler_errors} == {"compiler error: KeyError: 'lost'"}
+
+
+FACTOR = 2.0
+
+
+def test_strict_forbids_a_function_that_runs_in_other_globals():
+    def called(x):
+        return x * FACTOR + 1
+
+    def caller(function, x):
+        torchmux.skip_frame()
+        return function(x)
+
+    other = types.FunctionType(called.__code__, {"FACTOR": 3.0})
+    x = torch.ones(2)
+    compiled = torchmux.compile(caller, backend="eager", strict=True)
+    assert torch.equal(compiled(called, x), x * FACTOR + 1)
+    with pytest.raises(torchmux.FallbackRefused, match="a function of other globals"):
+        compiled(other, x)
+    assert torch.equal(compiled(called, x), x * FACTOR + 1)
