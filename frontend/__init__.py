@@ -32,7 +32,8 @@ the check that runs before each later call, and takes snapshots of whole modules
 loads the inputs, runs the compiled graph, repeats the side effects and rebuilds the result.  A trampoline
 (``bytecode/trampoline``) calls that function in place of the frame and resumes it after a graph break.
 
-*Around it.* ``default_backend`` chooses for a call that names none. ``breaks`` is the catalogue of what ends a graph.
+*Around it.* ``default_backend`` chooses for a call that names none. ``callee`` is the function that stands in for a
+callable without one.  ``breaks`` is the catalogue of what ends a graph.
 ``explain`` has reports, ``export`` makes one graph with its guards, ``logs`` prints what ``TORCHMUX_LOGS`` asks for,
 ``regions`` knows which backends the program pins its blocks to, and ``unwrap`` finds what others have wrapped.
 
