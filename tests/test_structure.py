@@ -30,7 +30,6 @@ SHARED = {
     "torchmux.logs",
     "torchmux.quoting",
     "torchmux.scratch",
-    "torchmux.inductor_folder",
     "torchmux.stages",
     "torchmux.version",
     "torchmux.torch_internals",

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Any
 
 from torchmux.config import config
-from torchmux.inductor_folder import choose_inductor_folder
 from torchmux.stages import collecting
 from torchmux.torch_internals.tracer_stand_in import tracer_stand_in
 
@@ -75,7 +74,6 @@ def capture(
         finally:
             tr.let_go()
 
-    choose_inductor_folder()
     with collecting(seconds, "capture"), tracer_stand_in():
         captured = attempts.run(state.assumptions, attempt, logs.place(frame.f_code), state.remember)
     captured.capture_seconds = seconds["capture"]

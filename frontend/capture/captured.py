@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from torchmux.registry.report import Strict
+
 from ..breaks import BreakRecord
 from ..bytecode import resume_code
 from ..guards.check import CompiledGuards
@@ -53,6 +55,7 @@ class CodeState:
     assumptions: Assumptions = field(default_factory=Assumptions)  # those that the next capture begins with
     failures: int = 0  # captures of which nothing came
     called: bool = False  # under a stance that compiles for the second call
+    strict: Strict = False  # of the compile() call
 
     def remember(self, restart: Restart) -> None:
         """Begin later captures with what this reason to start again has shown, if it holds for them as well."""

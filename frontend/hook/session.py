@@ -128,7 +128,7 @@ class Session:
     def state(self, code: types.CodeType) -> CodeState:
         found = self.states.get(code)
         if found is None:
-            found = CodeState()
+            found = CodeState(strict=self.strict)
             self.states.set(code, found)
             note_state(code, found)
         return found

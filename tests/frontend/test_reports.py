@@ -6,6 +6,7 @@ import logging
 import math
 import random
 import threading
+import types
 
 import pytest
 import torch
@@ -383,3 +384,23 @@ def test_errors_of_the_frontend_fail_tests_and_are_told_otherwise(monkeypatch, c
     assert "program runs in eager" in caplog.text and [entry.kind for entry in report.breaks] == ["TM000"]
     assert report.shares == {"torch": 1.0}
     assert report.calls[0].eager == {"nothing of it could be captured (TM000)": 1}
+
+
+FACTOR = 2.0
+
+
+def test_strict_forbids_a_function_that_runs_in_other_globals():
+    def called(x):
+        return x * FACTOR + 1
+
+    def caller(function, x):
+        torchmux.skip_frame()
+        return function(x)
+
+    other = types.FunctionType(called.__code__, {"FACTOR": 3.0})
+    x = torch.ones(2)
+    compiled = torchmux.compile(caller, backend="eager", strict=True)
+    assert torch.equal(compiled(called, x), x * FACTOR + 1)
+    with pytest.raises(torchmux.FallbackRefused, match="a function of other globals"):
+        compiled(other, x)
+    assert torch.equal(compiled(called, x), x * FACTOR + 1)

@@ -22,8 +22,9 @@ The map, by topic:
 * ``torch_compile``: torch's own compiler, and what a program has told it
 * ``onnx_exporter``: the exporter that comes with torch
 
-Two modules stand for themselves and are imported by name: ``symbolic_tensors`` (``torch.tensor`` of symbolic sizes) and
-``tracer_stand_in`` (fake tensors without importing ``torch._dynamo``).
+These stand for themselves and are imported by name: ``symbolic_tensors`` (``torch.tensor`` of symbolic sizes),
+``tracer_stand_in`` and ``inductor_stand_in`` (captures and traces without importing ``torch._dynamo`` and
+``torch._inductor``), and ``stand_in``, on which both are built.
 """
 
 from __future__ import annotations

@@ -27,7 +27,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from torchmux.config import config
-from torchmux.inductor_folder import NAME as INDUCTOR
 from torchmux.registry.errors import TorchmuxError
 
 log = logging.getLogger("torchmux.cache")
@@ -36,7 +35,7 @@ _MAGIC = b"tmx2"
 _DIGEST = hashlib.sha256
 _SIZE = _DIGEST().digest_size
 _PARTIAL = ".partial-"
-_BESIDE = ("failed", "reproducers", "traces", INDUCTOR)
+_BESIDE = ("failed", "reproducers", "traces")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # Not blocking, because opening a pipe would wait for a writer.
 _ENTRY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -1,6 +1,7 @@
 """From a captured torch graph to functional ATen graphs.
 
-Inference uses ``make_fx`` below autograd.  It costs a third of AOTAutograd and avoids importing ``torch._dynamo``.
+Inference uses ``make_fx`` below autograd.  It costs a third of AOTAutograd, and imports neither ``torch._dynamo`` nor
+Inductor while the frontend's stand-ins answer for them, unless sizes are symbolic.
 Gradients, and the few inference graphs that combine mutation and aliasing, go through torch's AOTAutograd, which
 handles all of these rules.
 """
