@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import random
@@ -331,6 +332,20 @@ def test_what_fails_conformance_comes_after_what_does_not():
     for rank in (False, True):
         priorities = [row.priority for row, fails in zip(rows, failing, strict=True) if fails is rank]
         assert priorities == sorted(priorities, reverse=True)
+
+
+def test_the_newest_results_count(monkeypatch, tmp_path):
+    """A quick run of the present suite tells more of a backend than a full run of an earlier one."""
+    (tmp_path / "results").mkdir()
+    for suite, level, totals in (("9", "full", {"pass": 900}), ("10", "quick", {"pass": 90, "crash": 1})):
+        run = {"backend": "native", "suite": suite, "level": level, "totals": totals, "environment": {}}
+        (tmp_path / "results" / f"{level}.json").write_text(json.dumps(run))
+    monkeypatch.setattr(standing.importlib.resources, "files", lambda package: tmp_path)
+    standing._published.cache_clear()
+    try:
+        assert standing.standing("native") == standing.Standing(91, 1)
+    finally:
+        standing._published.cache_clear()
 
 
 def test_the_device_decides(own_catalog):
