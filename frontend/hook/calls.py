@@ -13,6 +13,7 @@ GENERATOR = "a generator or coroutine, each step of which runs in eager"
 LEFT_TO_EAGER = "too few operators for a graph"
 LOOP = "a loop that is left to eager"
 OTHER_GLOBALS = "its code was compiled for a function of other globals"
+UNREADABLE_NAME = "its name is not UTF-8"
 REST = "the rest of it after a graph break, which cannot be resumed"
 
 
