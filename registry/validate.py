@@ -28,7 +28,8 @@ DTYPES = (
 
 _A = {str: "a string", bool: "True or False", int: "an integer"}
 _SIMPLE = {
-    "summary": str, "install": str, "library": str, "unverified": str, "training": bool, "dynamic_shapes": bool, "priority": int,
+    "summary": str, "install": str, "library": str, "unverified": str, "training": bool,
+    "dynamic_shapes": bool, "priority": int,
 }  # fmt: skip
 _LINES = ("summary", "install", "library", "unverified")
 _LONGEST_LINE = 1000
