@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import re
 import sys
+import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,10 +28,14 @@ DTYPES = (
 
 _A = {str: "a string", bool: "True or False", int: "an integer"}
 _SIMPLE = {
-    "summary": str, "install": str, "unverified": str, "training": bool, "dynamic_shapes": bool, "priority": int,
+    "summary": str, "install": str, "library": str, "unverified": str, "training": bool,
+    "dynamic_shapes": bool, "priority": int,
 }  # fmt: skip
-_DEVICE = re.compile(r"[a-z][a-z0-9_]*")
-_NAME = re.compile(r"[a-z0-9][a-z0-9_.]*")
+_LINES = ("summary", "install", "library", "unverified")
+_LONGEST_LINE = 1000
+_DEVICE = re.compile(r"[a-z][a-z0-9_]{,63}")
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.]{,99}")
+_MODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{,99}")
 
 
 def as_spec(found: Any, name: str, source: str) -> BackendSpec | Tombstone:
@@ -149,15 +154,24 @@ def _open_options(function: Callable[..., Any]) -> type:
 
 def _first_line(implementation: Any) -> str:
     text = inspect.getdoc(implementation) if hasattr(implementation, "__name__") else None
-    return text.strip().splitlines()[0] if text and text.strip() else "no description"
+    line = text.strip().splitlines()[0][:_LONGEST_LINE] if text and text.strip() else ""
+    return line if line and _is_line(line) else "no description"
+
+
+def _is_line(text: str) -> bool:
+    """Whether a table, a log and a file in UTF-8 can show ``text`` on one line."""
+    return len(text) <= _LONGEST_LINE and not any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in text)
 
 
 def _problem(spec: BackendSpec) -> str | None:
     for field, wanted in _SIMPLE.items():
         if type(getattr(spec, field)) is not wanted:
             return f"{field} must be {_A[wanted]}, not {kind(getattr(spec, field))}"
+    for field in _LINES:
+        if not _is_line(getattr(spec, field)):
+            return f"{field} must be one line of at most {_LONGEST_LINE} characters, not {shown(getattr(spec, field))}"
     if not isinstance(spec.name, str) or not _NAME.fullmatch(normalize(spec.name)):
-        return "its name may contain only letters, digits, '_', '-' and '.'"
+        return "its name may contain only letters, digits, '_', '-' and '.', at most 100 of them"
     if not (isinstance(spec.load, str) or is_implementation(spec.load)):
         return f"load must be 'module:attribute' or the implementation, not {shown(spec.load)}"
     if isinstance(spec.load, str) and not re.fullmatch(r"[\w.]+:[\w.]+", spec.load):
@@ -169,6 +183,12 @@ def _problem(spec: BackendSpec) -> str | None:
         # A string is also a sequence of strings: ("numpy") without its comma would be read letter by letter.
         if not isinstance(value, (tuple, list)) or not all(isinstance(item, str) for item in value):
             return f"{field} must be a tuple of strings, not {shown(value)}"
+        if len(set(value)) < len(value):
+            return f"{field} names one twice, in {shown(value)}"
+        if field != "requires" and not value:
+            return f"{field} is empty, but a backend that is to get any graph must name one"
+        if ANY in value and len(value) > 1:
+            return f"{field} has {ANY!r}, which stands for all, and others besides"
     for name in spec.dtypes:
         if name not in (ANY, *DTYPES) and not _is_dtype(name):
             near = did_you_mean(name.removeprefix("torch."), DTYPES).rstrip("?")
@@ -180,6 +200,9 @@ def _problem(spec: BackendSpec) -> str | None:
         isinstance(name, str) and isinstance(options, Mapping) for name, options in spec.modes.items()
     ):
         return f"modes must map the name of each mode to a mapping of options, not {shown(spec.modes)}"
+    for mode in spec.modes:
+        if not _MODE.fullmatch(mode):
+            return f"the name of a mode may contain only letters, digits, '_', '-' and '.', not {shown(mode)}"
     if not isinstance(spec.tries, tuple) or not all(isinstance(options, Mapping) for options in spec.tries):
         return f"tries must be a tuple of mappings of options, not {shown(spec.tries)}"
     if not callable(spec.probe) or not callable(spec.fingerprint):

@@ -25,7 +25,7 @@ from ..marks.function_marks import runs_in_eager
 from ..marks.stance import state as stance_state
 from ..values.base import Raised
 from . import interrupts, library
-from .calls import DISABLED, FIRST_CALL, GENERATOR, LEFT_TO_EAGER
+from .calls import DISABLED, FIRST_CALL, GENERATOR, LEFT_TO_EAGER, UNREADABLE_NAME
 from .eager_policy import LeftToEager
 from .entries import SKIP_CALL, SKIP_CALLEES, SKIP_CODE, SKIP_FRAME, Decision
 from .recompiles import has_tensors, reached, refusal, sizes_only
@@ -51,7 +51,7 @@ def decide(session: Session | None, frame: Any) -> Decision:
             return SKIP_FRAME
     elif library.is_library(code.co_filename) and not library.was_asked_for(code):
         return SKIP_CALLEES if library.is_quiet(code.co_filename) else SKIP_CODE
-    if code.co_flags & _GENERATOR_LIKE or runs_in_eager(code):
+    if code.co_flags & _GENERATOR_LIKE or runs_in_eager(code) or not _has_readable_name(code):
         _note_uncaptured(frame)
         return SKIP_FRAME
     if any(getattr(callback, "__code__", None) is code for callback in gc.callbacks):
@@ -189,7 +189,16 @@ def _note_uncaptured(frame: Any) -> None:
     """Count a frame that is never captured, if it has tensors to compute with."""
     record, code = this_thread.owner, frame.f_code
     if isinstance(record, Record) and not this_thread.converting and has_tensors(frame.f_locals):
-        record.note_eager(code, DISABLED if runs_in_eager(code) else GENERATOR)
+        if not _has_readable_name(code):
+            reason = UNREADABLE_NAME
+        else:
+            reason = DISABLED if runs_in_eager(code) else GENERATOR
+        record.note_eager(code, reason)
+
+
+def _has_readable_name(code: types.CodeType) -> bool:
+    """Whether the name is UTF-8; of compiled code without such a name, the hook in C ends the process."""
+    return code.co_name.isascii() or not any("\ud800" <= c <= "\udfff" for c in code.co_name)
 
 
 def _recompile_reason(state: CodeState, frame: Any) -> str:

@@ -89,6 +89,39 @@ def test_refused(arguments, fields, problem):
         register_backend(*arguments, **fields)
 
 
+LONG = "x" * 1_000_000
+NO_WORDS = ("", " ", "two words", "a/b", "../a", "a\nb", "a\0b", "\u00fc", "\udc80", "-", "*", LONG)
+WRONG_FIELDS = {
+    "name": (*NO_WORDS, None, 1, str, b"name"),
+    "dtypes": ("float32", (), *((word,) for word in NO_WORDS if word != "*"), (torch.float32,), (str,), (None,),
+               ("torch.float32",), ("float31",), ("FLOAT32",), ("float32", "float32"), ("*", "float32"), None, 3,
+               tuple(f"float{i}" for i in range(100_000))),
+    "devices": ("cpu", (), *((word,) for word in NO_WORDS if word != "*"), (torch.device("cpu"),), (str,),
+                ("cpu:0",), ("CPU",), ("cpu", "cpu"), ("*", "cpu"), None),
+    "requires": ("torch", (1,), ("",), ("no requirement !",), ("torch", "torch"), None),
+    "summary": (None, 1, str, "two\nlines", "\udc80", LONG),
+    "install": (None, 1, str, "two\nlines", LONG),
+    "library": (None, 1, str, "two\nlines", LONG),
+    "unverified": (None, 1, str, "two\nlines", LONG),
+    "modes": (None, [], {1: {}}, {"a": 1}, {"a": {"none": 1}}, *({word: {}} for word in NO_WORDS)),
+    "load": (None, "", "module", "a:b:c", "a:", ":b", 1, str, LONG),
+    "graph": (None, "", "Aten", str, LONG),
+    "training": (None, 1, "yes"),
+    "options": (1, str, dict, "options"),
+    "priority": (None, 1.5, True, "1"),
+    "probe": (None, "yes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", WRONG_FIELDS)
+def test_every_field_is_checked(field, own_catalog):
+    for value in WRONG_FIELDS[field]:
+        with pytest.raises(InvalidSpec) as refused:
+            register_backend(BackendSpec(**{"name": "x", "summary": "", "load": compiler, field: value}))
+        assert len(str(refused.value)) < 1000
+        assert "\n" not in str(refused.value)
+
+
 def test_a_taken_name():
     register_backend(compiler, name="mine")
     with pytest.raises(BackendConflict, match=r"'mine' is taken by register_backend\(\) in this process"):

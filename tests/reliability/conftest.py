@@ -25,10 +25,17 @@ def temporary(tmp_path: Path) -> Path:
 def start(tmp_path: Path, temporary: Path) -> Callable[..., subprocess.Popen]:
     """``start(count, NAME=value, ...)`` starts the program; ``before`` is a command that runs another."""
 
-    def begin(count: int = 3, before: tuple[str, ...] = (), **environment: str) -> subprocess.Popen:
-        given = {"TORCHMUX_CACHE_DIR": str(tmp_path / "cache"), "TMPDIR": str(temporary), "OMP_NUM_THREADS": "1"}
+    def begin(
+        count: int = 3, backend: str = "native", before: tuple[str, ...] = (), **environment: str
+    ) -> subprocess.Popen:
+        given = {
+            "TORCHMUX_CACHE_DIR": str(tmp_path / "cache"),
+            "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor"),  # which torch creates among temporary files if unset
+            "TMPDIR": str(temporary),
+            "OMP_NUM_THREADS": "1",
+        }
         return subprocess.Popen(
-            [*before, sys.executable, str(PROGRAM), str(count)],
+            [*before, sys.executable, str(PROGRAM), str(count), backend],
             env={**os.environ, **given, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

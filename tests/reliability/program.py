@@ -1,6 +1,6 @@
 """A program that compiles functions one after another and compares each with eager.
 
-    python tests/reliability/program.py [FUNCTIONS]
+    python tests/reliability/program.py [FUNCTIONS [BACKEND]]
 
 Prints a line before it begins to compile, and at the end the number of results compared and of wrong ones.
 """
@@ -39,5 +39,5 @@ def check(count: int, backend: str = "native") -> tuple[int, int]:
 
 if __name__ == "__main__":
     print("begins", flush=True)
-    checked, wrong = check(int(sys.argv[1]) if len(sys.argv) > 1 else 3)
+    checked, wrong = check(int(sys.argv[1]) if len(sys.argv) > 1 else 3, *sys.argv[2:])
     print(json.dumps({"checked": checked, "wrong": wrong}), flush=True)

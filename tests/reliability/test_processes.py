@@ -27,6 +27,22 @@ def test_kills(kills, start, finish, tmp_path, temporary):
     assert os.listdir(temporary) == []
 
 
+@pytest.mark.slow
+def test_kills_of_tvm(start, finish, temporary):
+    """TVM's own compiler writes to temporary folders, which the next process that compiles removes as well."""
+    pytest.importorskip("tvm")
+    numbers = random.Random(0)
+    for _ in range(6):
+        process = start(200, backend="tvm")
+        process.stdout.readline()
+        time.sleep(numbers.uniform(2.0, 5.0))
+        process.kill()
+        process.communicate(timeout=60)
+    finish(start(2, backend="tvm"))
+    finish(start(1, backend="tvm"))
+    assert os.listdir(temporary) == []
+
+
 @pytest.mark.parametrize("count", slow_but([2, 16], 2))
 def test_many_processes_on_one_cache(count, start, finish, tmp_path):
     running = [start(2 if count == 2 else 20) for _ in range(count)]
