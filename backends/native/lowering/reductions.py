@@ -221,6 +221,8 @@ lowers(aten.std_mean.correction)(_variance(True, True))
 
 def shifted(ctx: Context, a: Value, dims: list[int]) -> Value:
     """``a`` less its maximum over ``dims``, in the type that is computed in."""
+    if not a.dtype.is_floating_point:  # which torch takes if there are none
+        raise Unsupported(f"exponentials of {a.dtype}")
     ctx.keep(a)
     dtype = compute_type(a.dtype)
     most = ctx.program.reduce("max", a, dims, dtype, lambda node: node).expand(a.sizes)
