@@ -167,6 +167,8 @@ lowers(aten.all.default, aten.all.dim, aten.all.dims)(_logical("all"))
 def moments(ctx: Context, a: Value, dims: list[int], correction: Any) -> tuple[Value, Value]:
     """Mean and variance over ``dims``, which stay, in the type that is computed in; in two passes over ``a``."""
     ctx.keep(a)
+    if not a.dtype.is_floating_point:  # an error of torch's kernels, which its traced ones do not have
+        raise Unsupported(f"a variance of {a.dtype}")
     dtype = compute_type(a.dtype)
     count = extent(a, dims)
     mean = divided(ctx.program.reduce("sum", a, dims, dtype, lambda node: node), count)
