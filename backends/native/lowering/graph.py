@@ -239,6 +239,8 @@ class _Lowering:
             return calls.call(ctx, node.target, args, kwargs)
         before = len(self.program.items)
         result = found(ctx, *args, **kwargs)
+        if isinstance(result, Value) and result.rank != node.meta["val"].dim():  # an odd list of dimensions
+            raise Unsupported(f"a result of {result.rank} dimensions where torch has {node.meta['val'].dim()}")
         for value in _values(result):
             value.at(value.variables())  # an element that cannot be computed says so here, and not to a later node
         self._check_operations(result, before)
