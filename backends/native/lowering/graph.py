@@ -373,14 +373,18 @@ def _too_large(node: Node) -> Any:
     """A constant among a node's numbers that the dtype of its result cannot hold; None if there is none."""
     value = node.meta.get("val")
     schema = getattr(node.target, "_schema", None)
-    if not isinstance(value, torch.Tensor) or schema is None or value.dtype is torch.bool or value.dtype.is_complex:
+    if not isinstance(value, torch.Tensor) or schema is None or value.dtype.is_complex:
         return None
-    info = torch.finfo(value.dtype) if value.dtype.is_floating_point else torch.iinfo(value.dtype)
+    dtype = value.dtype
+    info = None if dtype is torch.bool else torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
     for position, argument in enumerate(schema.arguments):
         number = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
         if type(number) not in (int, float) or "number" not in str(argument.type).lower():
             continue
-        if info.min <= number <= info.max or (value.dtype.is_floating_point and not math.isfinite(number)):
+        if argument.name == "alpha" and type(number) is float and not dtype.is_floating_point:
+            return number
+        if info is None or info.min <= number <= info.max:
             continue
-        return number
+        if not (dtype.is_floating_point and not math.isfinite(number)):
+            return number
     return None
