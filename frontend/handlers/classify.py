@@ -19,7 +19,8 @@ from torchmux import torch_internals as ti
 from torchmux.registry.errors import Unsupported
 
 from .. import breaks
-from ..guards.sources import Source
+from ..guards.kinds.objects import AttributeIs
+from ..guards.sources import Const, Source
 from ..values.base import Raised, Value
 from ..values.classes import BuiltinValue, DisabledValue, RealValue
 from .table import FUNCTIONS
@@ -50,6 +51,7 @@ _NOT_OPERATORS = frozenset(
 _PYTHON_OPERATOR_MODULES = frozenset(
     {"torch.nn.functional", "torch.functional", "torch._jit_internal", "torch.nn.init"}
 )
+_OVERRIDES = ("has_torch_function", "handle_torch_function", "__")  # asked for other classes of tensors only
 _TRACED_ANYWAY = frozenset({"multi_head_attention_forward"})
 
 
@@ -142,6 +144,12 @@ class OperatorValue(RealValue):
     __slots__ = ()
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if isinstance(self.obj, types.FunctionType):
+            _guard_what_it_reads(tr, self.obj)
+        else:  # code of a graph calls functions by their names
+            name = getattr(self.obj, "__name__", "")
+            if any(is_replaced(owner, name) for owner in (torch, torch.nn.functional, *ti.c_operator_modules())):
+                raise breaks.GraphBreak(breaks.OPERATION, f"{name} of torch, in the place of which there is another")
         return tr.emit("call_function", self.obj, args, kwargs)
 
     def getattr(self, tr: Tracer, name: str) -> Value:
@@ -150,6 +158,53 @@ class OperatorValue(RealValue):
         except AttributeError as error:
             raise Raised(tr.exception(error)) from None
         return tr.wrap(found, None)
+
+
+def is_replaced(owner: Any, name: str) -> bool:
+    """Whether a module or class of torch has a function of the program's under a name."""
+    found = getattr(owner, name, None)
+    return isinstance(found, types.FunctionType) and not is_settled(str(found.__module__))
+
+
+def _guard_what_it_reads(tr: Tracer, function: types.FunctionType) -> None:
+    """A Python function of torch, which stays whole in the graph, goes on calling what it calls now."""
+    if function.__module__ not in _PYTHON_OPERATOR_MODULES:
+        return
+    for owner, name in _reads(function):
+        found = getattr(owner, name, None)
+        if is_replaced(owner, name):
+            words = f"{owner.__name__}.{name}, which {function.__name__} calls, has been replaced"
+            raise breaks.GraphBreak(breaks.OPERATION, words)
+        if found is not None and found is getattr(owner, name):
+            tr.guards.add(AttributeIs(Const(owner, owner.__name__), name, found))
+
+
+@functools.cache
+def _reads(function: types.FunctionType) -> tuple[tuple[Any, str], ...]:
+    """The names that a function of torch, and those that it calls, may read from torch's modules and from tensors."""
+    found: dict[tuple[Any, str], None] = {}
+    pending, seen = [function], {function}
+    while pending:
+        current = pending.pop()
+        names = [name for name in current.__code__.co_names if not name.startswith(_OVERRIDES)]
+        home = sys.modules[current.__module__]
+        owners = [home]
+        for owner in owners:  # which grows
+            for name in names:
+                value = vars(owner).get(name)
+                if isinstance(value, types.ModuleType):
+                    if value.__name__.startswith("torch") and value not in owners:
+                        owners.append(value)
+                elif callable(value) and not isinstance(value, type):
+                    found[owner, name] = None
+                    if isinstance(value, types.FunctionType) and value.__module__ in _PYTHON_OPERATOR_MODULES:
+                        pending += {value} - seen
+                        seen.add(value)
+        found.update(dict.fromkeys((torch.Tensor, name) for name in names if hasattr(torch.Tensor, name)))
+        inner = [cell.cell_contents for cell in current.__closure__ or ()]  # of those that choose one of two
+        pending += {each for each in inner if isinstance(each, types.FunctionType)} - seen
+        seen.update(each for each in inner if isinstance(each, types.FunctionType))
+    return tuple(found)
 
 
 class ConstantResultValue(RealValue):

@@ -11,14 +11,18 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from .. import polyfills
-from ..breaks import C_FUNCTION, GraphBreak
+from ..breaks import C_FUNCTION, OPERATION, GraphBreak
 from ..values.base import Value, call_handler
 from ..values.classes import ClassValue, name_of, refused_call
 from ..values.constants import ConstValue, SymValue
 from ..values.containers.sequences import ListValue
 from ..values.functions import PartialValue
 from ..values.objects import ObjectValue
+from ..values.tensors import TensorValue
+from .classify import is_replaced
 from .table import CLASSES, FOLDABLE, FUNCTIONS
 
 if TYPE_CHECKING:
@@ -69,6 +73,8 @@ def method_of_first_argument(tr: Tracer, obj: Any) -> Meaning | None:
         if not args:
             raise refused_call(obj)
         owner, *rest = args
+        if isinstance(owner, TensorValue) and is_replaced(torch.Tensor, name):
+            raise GraphBreak(OPERATION, f"Tensor.{name} in the place of which there is another")
         if cls is object and name in _OBJECT_METHODS and not isinstance(owner, (ObjectValue, ClassValue)):
             return _object_method(tr, name, owner, rest)
         return owner.call_c_method(tr, cls, name, rest, kwargs)

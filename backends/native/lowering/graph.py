@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -382,8 +383,31 @@ def why_not(node: Node) -> str | None:
         return f"native has no lowering for {node.target}"
     if any(type(arg) is int and not -(2**63) <= arg < 2**63 for arg in node.args):
         return "an integer beyond 64 bits, which eager refuses"
+    if (number := _too_large(node)) is not None:
+        return f"{number}, which its dtype cannot hold and eager may refuse"
     try:
         _check_dtypes(node)
     except Unsupported as why:
         return str(why)
+    return None
+
+
+def _too_large(node: Node) -> Any:
+    """A constant among a node's numbers that the dtype of its result cannot hold; None if there is none."""
+    value = node.meta.get("val")
+    schema = getattr(node.target, "_schema", None)
+    if not isinstance(value, torch.Tensor) or schema is None or value.dtype.is_complex:
+        return None
+    dtype = value.dtype
+    info = None if dtype is torch.bool else torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
+    for position, argument in enumerate(schema.arguments):
+        number = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
+        if type(number) not in (int, float) or "number" not in str(argument.type).lower():
+            continue
+        if argument.name == "alpha" and type(number) is float and not dtype.is_floating_point:
+            return number
+        if info is None or info.min <= number <= info.max:
+            continue
+        if not (dtype.is_floating_point and not math.isfinite(number)):
+            return number
     return None

@@ -1,0 +1,50 @@
+"""Constants that a dtype cannot hold: eager refuses most, wraps or computes with others; native does the same."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+import torchmux
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int8, torch.uint8, torch.bool)
+NUMBERS = (1e39, -3.4028236e38, 65520.0, 70000, 300, -1, 2**40, math.inf, math.nan, 3.7)
+CALLS = {
+    "full": lambda x, n: torch.full((2,), n, dtype=x.dtype),
+    "full_like": torch.full_like,
+    "fill": lambda x, n: x.clone().fill_(n),
+    "clamp": lambda x, n: x.clamp(-1, n),
+    "masked_fill": lambda x, n: x.masked_fill(x > 0, n),
+    "where": lambda x, n: torch.where(x > 0, x, n),
+    "alpha": lambda x, n: torch.add(x, x, alpha=n),
+    "sum": lambda x, n: x + n,
+    "pad": lambda x, n: torch.nn.functional.pad(x, (1, 1), value=n),
+    "hardtanh": lambda x, n: torch.nn.functional.hardtanh(x, -1, n),
+}
+
+
+def _run(function, *args):
+    try:
+        return function(*args)
+    except Exception as error:
+        return error
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_as_eager(name):
+    different = []
+    for dtype, number in itertools.product(DTYPES, NUMBERS):
+        torchmux.reset()
+        x = torch.tensor([1, 0]).to(dtype)
+        compiled = torchmux.compile(CALLS[name], backend="native", dynamic=False)
+        expected, found = _run(CALLS[name], x, number), _run(compiled, x, number)
+        if isinstance(expected, Exception) or isinstance(found, Exception):
+            same = type(expected) is type(found) and ("without overflow" in str(expected)) <= (
+                str(expected) == str(found)
+            )
+        else:
+            same = expected.dtype is found.dtype and torch.allclose(expected, found, equal_nan=True)
+        if not same:
+            different.append((dtype, number, expected, found))
+    assert different == []
