@@ -1,7 +1,8 @@
 """The frontend: Python bytecode in, guarded graphs out.
 
 ``api`` is its front door: ``compile`` returns what ``compiled`` makes, a callable or module that runs the original with
-the hook on.  What happens from there on is the order of this map.  Each room (a folder) has a map of its own.
+the hook on; ``callee`` stands in for callables without a Python frame.  What happens from there on is the order of this
+map.  Each room (a folder) has a map of its own.
 
 *Hook.*  CPython asks ``hook`` about each frame that is about to run.  If the guards of an entry hold, the code of that
 entry runs.  Otherwise ``hook/frames`` decides: the frame is captured, or runs as it is.  What the program says about
@@ -31,9 +32,10 @@ the check that runs before each later call, and takes snapshots of whole modules
 loads the inputs, runs the compiled graph, repeats the side effects and rebuilds the result.  A trampoline
 (``bytecode/trampoline``) calls that function in place of the frame and resumes it after a graph break.
 
-*Around it.* ``default_backend`` chooses for a call that names none. ``breaks`` is the catalogue of what ends a graph.
+*Around it.* ``default_backend`` chooses for a call that names none. ``callee`` is the function that stands in for a
+callable without one.  ``breaks`` is the catalogue of what ends a graph.
 ``explain`` has reports, ``export`` makes one graph with its guards, ``logs`` prints what ``TORCHMUX_LOGS`` asks for,
-and ``unwrap`` finds what others have wrapped.
+``regions`` knows which backends the program pins its blocks to, and ``unwrap`` finds what others have wrapped.
 
 Imports go one way: ``torchmux``, ``frontend``, ``registry``.  The frontend names no backend: a graph leaves it through
 ``registry.resolve``.  Private names of torch stand in ``torchmux.torch_internals``.

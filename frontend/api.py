@@ -172,7 +172,10 @@ def _record(compiled: Any) -> Record:
     owner = type(compiled) if isinstance(compiled, torch.nn.Module) else compiled
     record = getattr(owner, "_torchmux_record", None)
     if record is None:
-        raise TypeError(f"report() takes the result of torchmux.compile, not a plain {type(compiled).__name__}")
+        raise TypeError(
+            f"report() takes the result of torchmux.compile, not a plain {type(compiled).__name__} "
+            "(with disable=True, compile returns what it was given)"
+        )
     return record
 
 

@@ -15,7 +15,7 @@ from torchmux import torch_internals as ti
 
 from .callee import with_frame
 from .capture.tracebacks import tidy
-from .hook.calls import Frame, frame_of
+from .hook.calls import FORCED, Frame, frame_of
 from .hook.session import Record, Session
 from .hook.thread_state import this_thread
 from .marks.stance import DEFAULT, state as stance_state
@@ -53,7 +53,7 @@ def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: di
         chosen = _under_stance(session)
         if chosen is None:
             record.calls[0] += 1
-            record.note_calls(_frame_of(fn), "the stance 'force_eager'")
+            record.note_calls(_frame_of(fn), FORCED)
             return _eager(fn, args, kwargs)
         session = chosen
     outer, previous, bucket = this_thread.owner, None, -1

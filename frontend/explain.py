@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch.fx
 
@@ -22,8 +22,10 @@ from torchmux.stages import in_words
 
 from .breaks import BreakRecord
 from .capture.captured import Captured
-from .hook.calls import LOOP, REST, Frame
+from .hook.calls import LOOP, REST, WITH_CALLEES, Frame
+from .hook.library import is_library
 from .hook.session import Record
+from .trace.recorder import USER_STACK
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,8 @@ class Report:
                 found[kind] = found.get(kind, 0) + number * (entry.calls or (0 if self.compiled_calls else 1))
         if left := sum(each.left for each in self.calls):
             found["torch"] = found.get("torch", 0) + left
-        return {kind: found[kind] for kind in KINDS if found.get(kind)}
+        whole = {kind: round(number) if number == round(number) else number for kind, number in found.items()}
+        return {kind: whole[kind] for kind in KINDS if whole.get(kind)}
 
     @property
     def shares(self) -> dict[Kind, float]:
@@ -221,9 +224,9 @@ def report_of(record: Record) -> Report:
             calls[frame] = FunctionCalls(frame.function, numbers.resume(frame))
         return calls[frame]
 
-    sizes: dict[Frame, list[int]] = {}
+    sizes: dict[Frame, list[_Size]] = {}
     eager: dict[tuple[Frame, str], tuple[int, float | None]] = {
-        key: (each.calls, each.operators) for key, each in record.eager.items()
+        key: (each.calls, each.operators) for key, each in list(record.eager.items())
     }
     for captured, (times,) in list(record.items()):
         assert isinstance(captured, Captured)
@@ -231,7 +234,7 @@ def report_of(record: Record) -> Report:
         frame = captured.frame
         found = calls_of(frame)
         calls[frame] = dataclasses.replace(found, compiled=found.compiled + times)
-        sizes.setdefault(frame, []).append(len(report.placements))
+        sizes.setdefault(frame, []).append(_Size.of(captured.graph, len(report.placements)))
         graphs.append(
             GraphEntry(
                 captured.qualname,
@@ -250,25 +253,39 @@ def report_of(record: Record) -> Report:
         found = calls_of(frame)
         found.eager[reason] = times
         if operators is None and reason not in (LOOP, REST):
-            operators = _operators_of(frame, sizes)
+            operators = _operators_of(frame, sizes, with_callees=reason in WITH_CALLEES)
         found.operators[reason] = operators
     return Report(
         graphs,
         list(record.breaks),
-        list(record.recompiles),
+        [f"{_name(frame.function, numbers.resume(frame))}: {why}" for frame, why in record.recompiles],
         list(record.left_to_eager),
         record.calls[0],
         list(calls.values()),
     )
 
 
-def _operators_of(frame: Frame, sizes: dict[Frame, list[int]]) -> float | None:
+class _Size(NamedTuple):
+    """How many operators a graph has, and how many of them come from the function itself."""
+
+    whole: float
+    own: float
+
+    @classmethod
+    def of(cls, graph: torch.fx.GraphModule, operators: int) -> _Size:
+        calls = [node for node in graph.graph.nodes if node.op.startswith("call_")]
+        own = sum(all(is_library(file) for file, *_ in node.meta.get(USER_STACK, ())[:-1]) for node in calls)
+        return cls(operators, operators * own / len(calls) if calls else operators)
+
+
+def _operators_of(frame: Frame, sizes: dict[Frame, list[_Size]], *, with_callees: bool) -> float | None:
     """How many operators a call has that is not captured, by the graphs of compiled calls; None if there were none.
 
-    Run in eager, a function is not resumed: the parts that are captured one by one otherwise run along with it.
+    Run in eager, a function is not resumed: the parts that are captured one by one otherwise run along with it.  The
+    functions that it calls are captured, or counted, by themselves, unless the hook is off as well.
     """
     parts = [
-        sum(known) / len(known)
+        sum(each.whole if with_callees else each.own for each in known) / len(known)
         for other, known in sizes.items()
         if other[:2] == frame[:2] and other.resumed[: len(frame.resumed)] == frame.resumed
     ]

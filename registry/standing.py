@@ -37,7 +37,7 @@ def _published() -> tuple[dict[str, Any], ...]:
     if not folder.is_dir():
         return ()
     runs = [json.loads(file.read_text(encoding="utf-8")) for file in folder.iterdir() if file.name.endswith(".json")]
-    return tuple(sorted(runs, key=lambda run: _LEVELS.index(run["level"])))
+    return tuple(sorted(runs, key=lambda run: (-int(run["suite"]), _LEVELS.index(run["level"]))))
 
 
 def standing(backend: str, device: str = "cpu") -> Standing | None:

@@ -90,8 +90,8 @@ class Config:
     """Run a graph in torch, with a warning, if a backend fails to compile it or is unavailable."""
 
     fail_on_compiler_errors: bool = False
-    """Raise ``CompilationFailed`` when a compiler raises an exception that it does not mean to, instead of running the
-    graph in torch and reporting a compiler error; for tests."""
+    """Raise ``CompilationFailed`` when a compiler, or the frontend, raises an exception that it does not mean to,
+    instead of running the graph in torch, or the function in eager, and reporting this; for tests."""
 
     verify_correctness: bool = False
     """Compare the first call of every compiled graph with eager, and raise ``NumericsError`` if they differ."""

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from ..common.adapter.bugs import raise_mistake
 from .rewrite import rewrite
 
 # How the frontend reports what it could not convert.
@@ -96,6 +97,7 @@ def without_rule(operators: Sequence[Any]) -> set[Any]:
     try:
         _as_it_is(GraphModule({}, graph))
     except Exception as error:
+        raise_mistake(error)
         text = str(error)
         if _REPORT in text:
             _, found, rest = text.partition(_NO_RULE)

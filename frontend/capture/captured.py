@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from torchmux.registry.report import Strict
 
 from ..breaks import BreakRecord
 from ..bytecode import resume_code
@@ -22,6 +25,9 @@ class Captured:
     # Runs in place of the frame's code; the C hook takes it over.  It refers to what it runs, and the garbage collector
     # does not see into code: kept here, it would close a cycle that never goes.
     code: types.CodeType | None
+    # The same code for as long as the C hook has it.
+    kept: Callable[[], types.CodeType | None] = lambda: None
+    made_by: int = field(default_factory=threading.get_ident)
     guards: CompiledGuards | None = None
     graph: Any = None  # GraphModule, if there were operators
     compiled: Any = None  # the backend's callable
@@ -49,6 +55,7 @@ class CodeState:
     assumptions: Assumptions = field(default_factory=Assumptions)  # those that the next capture begins with
     failures: int = 0  # captures of which nothing came
     called: bool = False  # under a stance that compiles for the second call
+    strict: Strict = False  # of the compile() call
 
     def remember(self, restart: Restart) -> None:
         """Begin later captures with what this reason to start again has shown, if it holds for them as well."""

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from torchmux import torch_internals as ti
-from torchmux.registry.errors import CompilationFailed, FloatsNeeded
+from torchmux.registry.errors import CompilationFailed, FallbackRefused, FloatsNeeded
+from torchmux.registry.report import Strict
 
 from .. import breaks
 from ..bytecode import (
@@ -54,7 +55,7 @@ def at_return(tr: Trace, state: CodeState, result: Value, compile_graph: Callabl
     out.replay_effects()
     out.restore_state()
     captured, frame_fn = _compile(tr, out, text, compile_graph)
-    captured.code = return_trampoline(tr.code, frame_fn, list(out.arguments), _home(tr))
+    captured.code = return_trampoline(tr.code, frame_fn, list(out.arguments), _home(tr, state.strict))
     return captured
 
 
@@ -71,13 +72,21 @@ def at_break(tr: Trace, state: CodeState, stop: Stop, compile_graph: Callable) -
 
     captured.in_eager = REST
     captured.code = break_trampoline(
-        tr.code, frame_fn, arguments, tr.break_index, stack, names, resumes, bool(tr.expectations), _home(tr)
+        tr.code,
+        frame_fn,
+        arguments,
+        tr.break_index,
+        stack,
+        names,
+        resumes,
+        bool(tr.expectations),
+        _home(tr, state.strict),
     )
     return captured
 
 
-def _home(tr: Trace) -> tuple[dict, Callable[[], None]] | None:
-    """The globals that were captured, if the frame reads them, and what notes a call in others.
+def _home(tr: Trace, strict: Strict) -> tuple[dict, Callable[[], None]] | None:
+    """The globals that were captured, if the frame reads them, and what notes, or refuses, a call in others.
 
     No check sees the globals of a frame, and functions may share their code.
     """
@@ -86,6 +95,8 @@ def _home(tr: Trace) -> tuple[dict, Callable[[], None]] | None:
         return None
 
     def note() -> None:
+        if strict:
+            raise FallbackRefused(f"strict={strict!r}, but {code.co_qualname} would run in eager: {OTHER_GLOBALS}")
         if (record := this_thread.owner) is not None:
             record.note_eager(code, OTHER_GLOBALS)
 
@@ -139,7 +150,9 @@ def before_loop(tr: Trace, state: CodeState, stop: Stop, compile_graph: Callable
         captured, frame_fn, arguments, stack, names = _up_to_break(tr, state, compile_graph)
         cuts = loop_exits(program, stop.eager_loop, tr.break_index, names)
         before = frame_fn, arguments, stack, names
-        captured.code = eager_trampoline(code, before, tr.break_index, cuts, resumes, bool(tr.expectations), _home(tr))
+        captured.code = eager_trampoline(
+            code, before, tr.break_index, cuts, resumes, bool(tr.expectations), _home(tr, state.strict)
+        )
     captured.broke = breaks.record(stop.broke)
     captured.in_eager = LOOP
     return captured

@@ -25,6 +25,10 @@ _SCALARS = frozenset({bool, int, float, complex, str, bytes, types.NoneType, tor
 _METACLASSES = (type, abc.ABCMeta, type(torch.Tensor))  # which read attributes as usual
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: no other class can be written to
 _FUNCTION_PARTS = ("__code__", "__defaults__", "__kwdefaults__", "__closure__")
+_READ_FROM_A_CLASS = (  # reading them from a class, not from an instance, gives these objects themselves
+    types.FunctionType, property, types.MethodDescriptorType, types.WrapperDescriptorType,
+    types.GetSetDescriptorType, types.MemberDescriptorType,
+)  # fmt: skip
 
 
 class StableObjects:
@@ -74,8 +78,11 @@ class StableObjects:
             found = parent.__dict__.get(name, OPEN) if self._note(parent.__dict__) else OPEN
             return self._known(found, owned=False)
         if isinstance(parent, type):
-            found = _static(parent, name)
-            return self._known(found, owned=False) if _is_found_as_it_is(found) and self.notes_class(parent) else OPEN
+            return (
+                self._known(_static(parent, name), owned=False) if self.notes_attribute_of_class(parent, name) else OPEN
+            )
+        if type(parent) is types.FunctionType and name == "__globals__":
+            return parent.__globals__  # which nobody can replace
         if type(parent) is types.FunctionType and name in _FUNCTION_PARTS:
             return getattr(parent, name) if self._note_words(parent) else OPEN
         if type(parent) is types.CellType and name == "cell_contents":
@@ -150,9 +157,15 @@ class StableObjects:
             self._classes[cls] = noted
         return self._classes[cls]
 
+    def notes_module(self, module: Any) -> bool:
+        """Whether the attributes of an imported module are noted."""
+        return type(module) is types.ModuleType and self._note(module.__dict__)
+
     def notes_attribute_of_class(self, cls: type, name: str) -> bool:
         """Whether reading this attribute of a class goes on giving what it gives now."""
-        return self.notes_class(cls) and _is_found_as_it_is(_static(cls, name))
+        if _has_data_descriptor(type(cls), name):
+            return False  # its metaclass comes first
+        return _is_found_as_it_is(_static(cls, name)) and self.notes_class(cls)
 
     def notes_type_of(self, obj: Any) -> bool:
         """Whether the class that an object has is noted, or cannot change."""
@@ -207,7 +220,7 @@ def _static(cls: type, name: str) -> Any:
 
 def _is_found_as_it_is(raw: Any) -> bool:
     """Whether reading a class attribute returns what the class holds."""
-    return raw is not OPEN and (isinstance(raw, types.FunctionType | property) or not hasattr(type(raw), "__get__"))
+    return raw is not OPEN and (isinstance(raw, _READ_FROM_A_CLASS) or not hasattr(type(raw), "__get__"))
 
 
 def _has_data_descriptor(cls: type, name: str) -> bool:

@@ -12,9 +12,13 @@ DISABLED = "torchmux.disable"
 GENERATOR = "a generator or coroutine, each step of which runs in eager"
 LEFT_TO_EAGER = "too few operators for a graph"
 LOOP = "a loop that is left to eager"
+FORCED = "the stance 'force_eager'"
+FIRST_CALL = "the stance 'eager_then_compile'"
 OTHER_GLOBALS = "its code was compiled for a function of other globals"
 UNREADABLE_NAME = "its name is not UTF-8"
 REST = "the rest of it after a graph break, which cannot be resumed"
+
+WITH_CALLEES = (FORCED, FIRST_CALL)  # why a call runs in eager with all that it calls
 
 
 class Frame(NamedTuple):

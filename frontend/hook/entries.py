@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -79,16 +81,15 @@ _REFUSES = GuardManager(_never)
 
 
 class _GuardedCode:
-    def __init__(self, captured: Captured, owner: Callable[[], Any], once: bool) -> None:
+    def __init__(self, captured: Captured, code: types.CodeType, owner: Callable[[], Any], once: bool) -> None:
         assert captured.guards is not None
-        assert captured.code is not None
-        self.code = captured.code
+        self.code = code
         check = check_of(captured.guards, owner)
         if captured.in_eager and captured.graph is None:  # no graph counts its calls
             check = _counting(check, captured, owner)
         self.guard_manager = GuardManager(_never if once else check)
         self.compile_id = None
-        self.trace_annotation = f"torchmux {captured.code.co_name}"
+        self.trace_annotation = f"torchmux {code.co_name}"
 
 
 def keep(captured: Captured, owner: Callable[[], Any], once: bool = False) -> tuple[Decision, GuardManager]:
@@ -97,8 +98,17 @@ def keep(captured: Captured, owner: Callable[[], Any], once: bool = False) -> tu
     ``owner()`` is the record of the compiled callable that is running, or None.  The code is given away: see
     :class:`~torchmux.frontend.capture.captured.Captured`.
     """
-    guarded = _GuardedCode(captured, owner, once)
-    captured.code = None
+    assert captured.code is not None
+    guarded = _GuardedCode(captured, captured.code, owner, once)
+    captured.kept, captured.code = weakref.ref(captured.code), None
+    return Decision(guarded, _DEFAULT, False), guarded.guard_manager
+
+
+def run_once(captured: Captured, owner: Callable[[], Any]) -> tuple[Decision, GuardManager] | None:
+    """As :func:`keep`, for this call only, of what the C hook keeps already; None if it does so no longer."""
+    if (code := captured.kept()) is None:
+        return None
+    guarded = _GuardedCode(captured, code, owner, once=True)
     return Decision(guarded, _DEFAULT, False), guarded.guard_manager
 
 

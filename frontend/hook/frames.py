@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import threading
 import types
 from collections.abc import Callable
 from typing import Any
@@ -13,18 +14,18 @@ import torch
 from torchmux import torch_internals as ti
 from torchmux.config import config
 from torchmux.registry import resolve
-from torchmux.registry.errors import FallbackRefused, TorchmuxError, Unsupported
+from torchmux.registry.errors import CompilationFailed, FallbackRefused, TorchmuxError, Unsupported
 
 from .. import breaks, logs
 from ..breaks import GraphBreak
 from ..capture.backend_call import compile_graph_with
 from ..capture.capture import capture
-from ..capture.captured import CodeState
+from ..capture.captured import Captured, CodeState
 from ..marks.function_marks import runs_in_eager
 from ..marks.stance import state as stance_state
 from ..values.base import Raised
 from . import interrupts, library
-from .calls import DISABLED, GENERATOR, LEFT_TO_EAGER, UNREADABLE_NAME
+from .calls import DISABLED, FIRST_CALL, GENERATOR, LEFT_TO_EAGER, UNREADABLE_NAME
 from .eager_policy import LeftToEager
 from .entries import SKIP_CALL, SKIP_CALLEES, SKIP_CODE, SKIP_FRAME, Decision
 from .recompiles import has_tensors, reached, refusal, sizes_only
@@ -71,6 +72,8 @@ def decide(session: Session | None, frame: Any) -> Decision:
 def _convert(session: Session, frame: Any, record: Any) -> Decision:
     code = frame.f_code
     state = session.state(code)
+    if (made := _made_meanwhile(session, state, frame, record)) is not None:
+        return made
     stance = stance_state.current.name
     if (reason := _eager_reason(state, stance)) is not None:
         if isinstance(record, Record):
@@ -79,8 +82,6 @@ def _convert(session: Session, frame: Any, record: Any) -> Decision:
     reason = ""
     if state.entries:
         reason = _recompile_reason(state, frame)
-        if isinstance(record, Record):
-            record.recompiles.append(f"{code.co_qualname}: {reason}")
         logs.emit("recompiles", logs.place(code), reason)
         if session.frozen:
             raise Unsupported(f"The exported graph of {logs.place(code)} does not apply to this call: {reason}.")
@@ -92,15 +93,34 @@ def _convert(session: Session, frame: Any, record: Any) -> Decision:
         state.called = True
         if stance == "eager_then_compile":
             if isinstance(record, Record):
-                record.note_eager(code, _STANCE.format(stance))
+                record.note_eager(code, FIRST_CALL)
             sizes_only(session, state, frame)
             return SKIP_CALL
         return _first_with_aot_eager(session, state, frame, record)
     captured = _captured(session, state, frame, record, session.compile_graph)
     if isinstance(captured, Decision):
         return captured
+    if state.entries and isinstance(record, Record):
+        record.recompiles.append((captured.frame, reason))
     state.entries.append(captured)
     return session.keep(captured)
+
+
+def _made_meanwhile(session: Session, state: CodeState, frame: Any, record: Any) -> Decision | None:
+    """What another thread has compiled since the C hook looked, if its guards hold."""
+    for entry in state.entries:
+        if entry.made_by == threading.get_ident() or entry.guards is None or not entry.guards.check(frame.f_locals):
+            continue
+        if (decision := session.run_once(entry)) is not None:
+            _note_call_in_eager(record, entry)
+            return decision
+    return None
+
+
+def _note_call_in_eager(record: Any, captured: Captured) -> None:
+    """Count a call of what has no graph; the hook's check counts those that follow."""
+    if isinstance(record, Record) and captured.in_eager and captured.graph is None:
+        record.note_calls(captured.frame, captured.in_eager)
 
 
 def _captured(session: Session, state: CodeState, frame: Any, record: Any, compile_graph: Callable) -> Any:
@@ -142,8 +162,7 @@ def _captured(session: Session, state: CodeState, frame: Any, record: Any, compi
         )
     if captured.graph is None and captured.broke is None and not session.fullgraph:
         return SKIP_CALL  # no operator in it or in what it calls: nothing to gain
-    if isinstance(record, Record) and captured.in_eager and captured.graph is None:
-        record.note_calls(captured.frame, captured.in_eager)  # this call; the hook's check counts those that follow
+    _note_call_in_eager(record, captured)
     if isinstance(record, Record) and captured.graph is not None:
         record.setdefault(captured, [0])
     return captured
@@ -250,5 +269,11 @@ def _internal_error(
         stop.reason = f"an exception of the program was lost: {error.value.describe()}"
     if session.fullgraph:
         raise Unsupported(f"{session.asked}, but {breaks.record(stop).message()}") from error
+    if config.fail_on_compiler_errors:
+        raise CompilationFailed(
+            f"The frontend failed to capture {logs.place(code)}. {breaks.record(stop).message()}\n"
+            "torchmux.config.fail_on_compiler_errors is set; without it, the function runs in eager and the report "
+            "says so."
+        ) from error
     log.warning("%s runs in eager: %s", code.co_qualname, breaks.record(stop).message(), exc_info=error)
     return _whole_frame_break(session, state, code, stop, record)

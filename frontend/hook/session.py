@@ -39,7 +39,7 @@ class Record(dict[Any, list[int]]):
         self.root = compiled if isinstance(compiled, torch.nn.Module) else None  # the module that the callable owns
         self.snapshots: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # check -> its snapshot
         self.breaks: dict[BreakRecord, None] = {}
-        self.recompiles: list[str] = []
+        self.recompiles: list[tuple[Frame, str]] = []  # and why
         self.left_to_eager: dict[str, None] = {}
         self.calls = [0]
         self.eager: dict[tuple[Frame, str], EagerCalls] = {}
@@ -128,7 +128,7 @@ class Session:
     def state(self, code: types.CodeType) -> CodeState:
         found = self.states.get(code)
         if found is None:
-            found = CodeState()
+            found = CodeState(strict=self.strict)
             self.states.set(code, found)
             note_state(code, found)
         return found
@@ -155,6 +155,13 @@ class Session:
         decision, manager = entries.keep(captured, running_record, once)
         self._managers.append(manager)
         return decision
+
+    def run_once(self, captured: Captured) -> entries.Decision | None:
+        """The object that makes the C hook run, in this call, captured code that it keeps; None if it does not."""
+        if (found := entries.run_once(captured, running_record)) is None:
+            return None
+        self._managers.append(found[1])
+        return found[0]
 
     def forget(self) -> None:
         """Use none of the compiled code any more."""

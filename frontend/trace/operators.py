@@ -10,6 +10,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from torchmux import torch_internals as ti
@@ -34,7 +35,25 @@ from .operator_table import BINARY, COMPARE, INPLACE, UNARY
 from .same_tensor import may_be_one
 from .tracer import Tracer
 
+# Classes of constants of which equal objects need not be the same.
+_HAVE_TWINS = frozenset(
+    {int, float, complex, str, bytes, torch.device, np.float64, np.float32, np.int64, np.int32, np.bool_}
+)
 _SET_METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
+
+
+def _has_no_twin(value: Any) -> bool:
+    """Whether CPython has only one object of this value."""
+    if type(value) is int:
+        return -5 <= value <= 256
+    return type(value) in (str, bytes) and len(value) < 2 and value.isascii()
+
+
+def _unknown_identity() -> GraphBreak:
+    """The frame runs as a whole in eager: what was computed before the question would be computed again after it."""
+    stop = GraphBreak(breaks.OPERATION, "whether two equal constants are one object")
+    stop.whole_frame = True
+    return stop
 
 
 def _plain_number(value: Value) -> Value:
@@ -389,14 +408,17 @@ class Operators(Tracer):
         if left is right:
             return True
         if isinstance(left, ConstValue) and isinstance(right, ConstValue):
-            a, b = left.value, right.value
-            if a is b:
-                return True
-            # equal numbers and strings may or may not be one object in the running program
-            return type(a) is type(b) and isinstance(a, (int, str)) and a == b and not isinstance(a, bool)
+            return self._is_same_constant(left, right)
         if isinstance(left, (ConstValue, SymValue)) and isinstance(right, (ConstValue, SymValue)):
-            same = left.pytype() is right.pytype() is int  # the same goes for a number that has become symbolic
-            return same and self.compare("==", left, right).truth(self)
+            if left.pytype() is not right.pytype():
+                return False
+            if left.pytype() is bool:
+                return left.truth(self) is right.truth(self)
+            if not self.compare("==", left, right).truth(self):
+                return False
+            if not any(isinstance(side, ConstValue) and _has_no_twin(side.value) for side in (left, right)):
+                raise _unknown_identity()
+            return True
         if isinstance(left, TensorValue) and isinstance(right, TensorValue):
             if may_be_one(left.node, right.node):
                 raise GraphBreak(breaks.OPERATION, f"whether {left.describe()} is {right.describe()}")
@@ -409,6 +431,20 @@ class Operators(Tracer):
         if left.pytype() is right.pytype():
             self.identity_matters(left, right)
         return False
+
+    def _is_same_constant(self, left: ConstValue, right: ConstValue) -> bool:
+        """``is`` between constants: equal ones may or may not be one object, and other guards tell only equality."""
+        a, b = left.value, right.value
+        if type(a) is not type(b) or type(a) not in _HAVE_TWINS:
+            return a is b
+        if a != b or _has_no_twin(a):
+            return a is b
+        for side in (left, right):
+            if side.source is not None:
+                self.guards.is_object(side.source, side.value)
+            elif not self.is_of_code(side):
+                raise _unknown_identity()
+        return a is b
 
     # --- classes ---------------------------------------------------------------------------------------------------
 

@@ -87,6 +87,7 @@ class Reader(Tracer):
         self._memo: dict[int, Value] = {}
         self._keep: list[Any] = []  # what _memo has ids of must stay alive
         self._global_guards: set[tuple[int | str, ...]] = set()
+        self._of_code: dict[int, ConstValue] = {}  # constants of code objects, by id
         self._distinct: set[type] = set()
         self._equal: dict[tuple[type, str], Any] = {}
         self.module_sources: set[Source] = set()  # paths that lead to modules
@@ -129,6 +130,9 @@ class Reader(Tracer):
         return ConstValue(obj, source)
 
     def _wrap_new(self, obj: Any, cls: type, source: Source | None) -> Value:
+        if type(cls).__getattribute__ is not type.__getattribute__:
+            what = f"an object of {type.__repr__(cls)}, whose metaclass has a __getattribute__"
+            raise GraphBreak(breaks.OPERATION, what)
         if isinstance(self.static_lookup(cls, "__getattribute__"), types.FunctionType) and not issubclass(
             cls, (torch.Tensor, torch.nn.Module, BaseException, type)
         ):
@@ -410,10 +414,14 @@ class Reader(Tracer):
         return self.wrap(obj, None)
 
     def lift_constant(self, obj: Any) -> Value:
-        """A constant of a code object."""
+        """A constant of a code object: the same value whenever it is the same object."""
         if type(obj) in CONST_TYPES:
-            return ConstValue(obj)
+            return self._of_code.setdefault(id(obj), ConstValue(obj))
         return CodeValue(obj) if isinstance(obj, types.CodeType) else self.lift(obj)
+
+    def is_of_code(self, value: Value) -> bool:
+        """Whether a value is a constant of a code object, which is the same object in every call."""
+        return any(value is known for known in self._of_code.values())
 
     # --- classes ---------------------------------------------------------------------------------------------------
 

@@ -130,6 +130,8 @@ class Trace(GraphRecorder, Reader, Operators):
             self.guards.add(PropertyEquals(source, "pin", regions.pin, f"is {regions.pin!r} around the call"))
             if regions.pin is not None:
                 self.pins.append(regions.pin)
+        if not self.placement or not issubclass(type(owner), torch.nn.Module):  # isinstance() may run code of its class
+            return
         if (pin := self.placement.get(id(original_of(owner)))) is not None:
             self.pins.append(pin)
 

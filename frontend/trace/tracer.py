@@ -210,6 +210,9 @@ class Reading(Protocol):
     def lift_constant(self, obj: Any) -> Value:
         """The value of a constant of a code object."""
 
+    def is_of_code(self, value: Value) -> bool:
+        """Whether a value is a constant of a code object, which is the same object in every call."""
+
     def force(self, element: Value | Lazy) -> Value:
         """The value of a container's element that may not have been looked at yet."""
 

@@ -170,3 +170,17 @@ def test_sparse_tensors_are_compared_as_dense_ones():
 def test_what_is_missing_is_named():
     (difference,) = observation.compare({"a": X, "c": X}, [({"a": X, "b": X}, None)])
     assert str(difference) == "dict, eager has dict; ['b'] missing; ['c'] present, unlike in eager"
+
+
+def test_where_only_eagers_kernel_is_not_finite():
+    """Eager's gelu of infinity is nan or infinity, by the layout: what float64 computes is right as well."""
+    inf, nan = math.inf, math.nan
+    eager, exact = torch.tensor([nan, inf, nan, inf, 1.0]), torch.tensor([inf, 3e38, nan, 1e60, 1.0]).double()
+    for found in (eager, torch.tensor([inf, 3e38, nan, inf, 1.0])):
+        assert kinds(found, eager, exact) == []
+    for place, wrong in ((0, 0.0), (0, -inf), (1, nan), (1, 2e38), (2, inf), (2, 1.0), (3, 3e38), (4, nan), (4, inf)):
+        found = eager.clone()
+        found[place] = wrong
+        assert kinds(found, eager, exact) == ["value"]
+        assert kinds(eager, eager) == []  # without a reference eager alone is right
+        assert kinds(found, eager) == ["value"]

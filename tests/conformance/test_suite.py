@@ -21,7 +21,8 @@ FILE = PLUGIN / "tests" / "test_conformance.py"
 
 def pytest_in(folder, *words, path=(), timeout=500):
     """pytest as a third party runs it, outside of the checkout; its status and what it printed."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path)), "PYTEST_ADDOPTS": ""}
+    known = [found] if (found := os.environ.get("PYTHONPATH")) else []
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [*path, *known])), "PYTEST_ADDOPTS": ""}
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", folder, *words]
     ran = subprocess.run(
         [*map(str, command)], cwd=folder, env=environment, capture_output=True, text=True, timeout=timeout

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import random
+import threading
+import types
 
 import pytest
 import torch
 
 import torchmux
 from torchmux.frontend.default_backend import DefaultBackend
+from torchmux.frontend.hook import frames
 from torchmux.registry import standing
 from torchmux.registry.errors import CompilationFailed, FallbackRefused, InvalidOption
 from torchmux.registry.report import check_strict_value
@@ -106,6 +110,88 @@ def test_an_eager_function_has_the_operators_of_its_resumed_parts():
     report = torchmux.report(compiled)
     assert [each.name.rpartition(".")[2] for each in report.calls] == ["two_parts", "two_parts, resume 1"]
     assert report.kinds == {"own": 3, "torch": 3}
+
+
+def helper(x):
+    return ((x.sin() + 1).cos() * 2).tanh()
+
+
+def calls_helper(x):
+    return helper(x) * 3
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_operators_of_callees_are_counted_once(seed):
+    """Where a function runs in eager, the functions that it calls are captured, or counted, by themselves."""
+    rng = random.Random(seed)
+    compiled = torchmux.compile(calls_helper, backend="native", dynamic=False)
+    calls = rng.randint(1, 12)
+    with torchmux.config.patch(recompile_limit=rng.randint(1, 3)):
+        for _ in range(calls):
+            compiled(torch.ones(rng.randint(1, 6)))
+    report = torchmux.report(compiled)
+    assert sum(report.kinds.values()) == 6 * calls
+    assert report.kinds["own"] == sum(entry.calls * len(entry.report.placements) for entry in report.graphs)
+
+
+def test_the_stance_force_eager_counts_callees():
+    compiled = torchmux.compile(calls_helper, backend="native")
+    compiled(torch.ones(2))
+    with torchmux.set_stance("force_eager"):
+        compiled(torch.ones(2))
+    assert torchmux.report(compiled).kinds == {"own": 6, "torch": 6}
+
+
+@pytest.mark.parametrize("kind", ["function", "module"])
+@pytest.mark.parametrize("threads", [2, 20])
+def test_threads_that_call_at_once_share_one_graph(kind, threads):
+    """Those that wait for the one that compiles find what it has made, instead of compiling until the limit."""
+    net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU())
+    what = net if kind == "module" else program
+    for round in range(3):
+        torchmux.reset()
+        compiled = torchmux.compile(what, backend="eager", strict=True)
+        barrier, errors = threading.Barrier(threads), []
+
+        def call(compiled=compiled, barrier=barrier, errors=errors):
+            barrier.wait()
+            try:
+                for _ in range(20):
+                    with torch.no_grad():
+                        compiled(torch.ones(2, 3))
+            except Exception as error:
+                errors.append(error)
+
+        running = [threading.Thread(target=call) for _ in range(threads)]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+        report = torchmux.report(compiled)
+        assert errors == [] and report.recompiles == []
+        assert (report.graph_count, report.runs, report.compiled_calls) == (1, 20 * threads, 20 * threads), round
+        assert report.share == 1.0
+
+
+def test_a_call_that_a_limit_stops_is_no_recompilation():
+    def resumed(x):
+        y = x.sin()
+        torchmux.graph_break()
+        return y.cos()
+
+    compiled = torchmux.compile(resumed, backend="eager", dynamic=False)
+    with torchmux.config.patch(recompile_limit=2):
+        for size in range(1, 5):
+            compiled(torch.ones(size))
+    whole, rest = torchmux.report(compiled).recompiles
+    assert whole.endswith("resumed: tensor 'x' size mismatch at index 0. expected 1, actual 2")
+    assert rest.endswith("resumed, resume 1: tensor 'y' size mismatch at index 0. expected 1, actual 2")
+
+
+def test_what_has_no_report_says_why():
+    for what in (program, torchmux.compile(program, disable=True)):
+        with pytest.raises(TypeError, match="with disable=True, compile returns what it was given"):
+            torchmux.report(what)
 
 
 def test_other_reasons():
@@ -248,6 +334,20 @@ def test_what_fails_conformance_comes_after_what_does_not():
         assert priorities == sorted(priorities, reverse=True)
 
 
+def test_the_newest_results_count(monkeypatch, tmp_path):
+    """A quick run of the present suite tells more of a backend than a full run of an earlier one."""
+    (tmp_path / "results").mkdir()
+    for suite, level, totals in (("9", "full", {"pass": 900}), ("10", "quick", {"pass": 90, "crash": 1})):
+        run = {"backend": "native", "suite": suite, "level": level, "totals": totals, "environment": {}}
+        (tmp_path / "results" / f"{level}.json").write_text(json.dumps(run))
+    monkeypatch.setattr(standing.importlib.resources, "files", lambda package: tmp_path)
+    standing._published.cache_clear()
+    try:
+        assert standing.standing("native") == standing.Standing(91, 1)
+    finally:
+        standing._published.cache_clear()
+
+
 def test_the_device_decides(own_catalog):
     torchmux.register_backend(torchmux.BackendSpec("gpu", "", Counting(), devices=("meta",), priority=10_000))
     settings = {"mode": None, "options": None, "dynamic": None, "strict": False}
@@ -283,3 +383,39 @@ def test_compiler_errors_fail_tests_and_are_told_otherwise(graph):
     report = torchmux.report(compiled)
     assert report.shares == {"torch": 1.0} and report.compiler_errors == report.placements
     assert {p.reason for p in report.compiler_errors} == {"compiler error: KeyError: 'lost'"}
+
+
+def test_errors_of_the_frontend_fail_tests_and_are_told_otherwise(monkeypatch, caplog):
+    def capture(*args, **kwargs):
+        raise ZeroDivisionError("lost")
+
+    monkeypatch.setattr(frames, "capture", capture)
+    with pytest.raises(CompilationFailed, match="failed to capture .*program.*\n?.*ZeroDivisionError: lost"):
+        torchmux.compile(program, backend="eager")(torch.ones(2))
+    with torchmux.config.patch(fail_on_compiler_errors=False), caplog.at_level(logging.WARNING, "torchmux"):
+        compiled = torchmux.compile(program, backend="eager")
+        torch.testing.assert_close(compiled(torch.ones(2)), program(torch.ones(2)))
+    report = torchmux.report(compiled)
+    assert "program runs in eager" in caplog.text and [entry.kind for entry in report.breaks] == ["TM000"]
+    assert report.shares == {"torch": 1.0}
+    assert report.calls[0].eager == {"nothing of it could be captured (TM000)": 1}
+
+
+FACTOR = 2.0
+
+
+def test_strict_forbids_a_function_that_runs_in_other_globals():
+    def called(x):
+        return x * FACTOR + 1
+
+    def caller(function, x):
+        torchmux.skip_frame()
+        return function(x)
+
+    other = types.FunctionType(called.__code__, {"FACTOR": 3.0})
+    x = torch.ones(2)
+    compiled = torchmux.compile(caller, backend="eager", strict=True)
+    assert torch.equal(compiled(called, x), x * FACTOR + 1)
+    with pytest.raises(torchmux.FallbackRefused, match="a function of other globals"):
+        compiled(other, x)
+    assert torch.equal(compiled(called, x), x * FACTOR + 1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import importlib.metadata
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,6 +24,11 @@ CLASSIFIERS = (
     "resnet", "regnet", "bit", "mobilenet_v1", "mobilenet_v2", "mobilevit", "mobilevitv2", "efficientnet", "poolformer",
     "pvt", "pvt_v2", "cvt", "focalnet", "hiera", "timesformer", "vivit", "audio-spectrogram-transformer",
 )  # fmt: skip
+# The graphs are counted with the version of transformers that constraints.txt names: older ones script functions of
+# deberta-v2 with torch.jit, and ask a random tensor in whisper whether to drop a layer, which breaks the graph.
+COUNTED = f"transformers=={importlib.metadata.version('transformers')}" in (
+    Path(__file__).parents[2].joinpath("constraints.txt").read_text().split()
+)
 # At most so many graphs for two equal calls in inference, and for two steps of training, where it is not one: what
 # branches or takes shapes from data, logs, or changes itself (docs/models.md).
 GRAPHS = dict.fromkeys(CLASSIFIERS, (1, 2)) | {
@@ -75,6 +82,9 @@ def test_training(name):
 
 def _check_graphs(compiled, most):
     report = torchmux.report(compiled)
+    assert report.graph_count
+    if not COUNTED:
+        return
     assert report.graph_count <= most, report
     if most == 1:
         assert report.graph_count == 1

@@ -53,7 +53,7 @@ def test_symbols() -> None:
         ti.rebuild_symbolic(round(size / 2).node.expr, {symbol: 5})
 
 
-@checks("new_unbacked_symbols", "insert_runtime_asserts", "python_dispatcher")
+@checks("new_unbacked_symbols", "insert_runtime_asserts", "python_dispatcher", "possible_value")
 def test_unbacked() -> None:
     mode = ti.fake_tensor_mode(symbolic=True, where=lambda: "model.py:3", scalars=True, dynamic_outputs=True)
     graph = torch.fx.Graph()
@@ -66,6 +66,7 @@ def test_unbacked() -> None:
         torch._check(number < 5)
         with pytest.raises(ti.fake_tensor_errors()["guard"]):
             bool(number == 3)
+        assert ti.possible_value(number) < 5
     assert list(bindings) == [number.node.expr]
     item.meta["unbacked_bindings"] = bindings
     graph.output((item,))

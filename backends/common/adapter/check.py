@@ -158,6 +158,7 @@ def uncompilable(gm: GraphModule, compile_alone: Callable[[GraphModule], Run], r
         try:
             compile_alone(alone(node))
         except Exception as error:
+            raise_mistake(error)
             return _told(error, runtime)
         return None
 

@@ -33,13 +33,15 @@ def as_tensors(graph: Graph) -> None:
         for number in filter(_is_float, node.args):
             key = (number, result.dtype, result.device)
             if key not in made:
-                with graph.inserting_after(number), result.fake_mode:
+                with result.fake_mode:
                     made[key] = _tensor(graph, number, result)
             node.replace_input_with(number, made[key])
 
 
 def is_number(node: Node) -> bool:
     """Whether ``node`` only carries a number into a tensor."""
+    if node.target is aten._to_copy.default:
+        node = node.args[0]
     return node.target is aten.scalar_tensor.default and _is_float(node.args[0])
 
 
@@ -48,7 +50,15 @@ def _is_float(value: Any) -> bool:
 
 
 def _tensor(graph: Graph, number: Node, like: torch.Tensor) -> Node:
-    options = {"dtype": like.dtype, "device": like.device}
-    node = graph.call_function(aten.scalar_tensor.default, (number,), options)
-    node.meta["val"] = aten.scalar_tensor.default(number.meta["val"], **options)
+    """The number as a tensor; one that is too large for float32 is infinity there, as it is in eager's arithmetic."""
+    node = _call(graph, aten.scalar_tensor.default, number, dtype=torch.float64, device=like.device)
+    if like.dtype is not torch.float64:
+        node = _call(graph, aten._to_copy.default, node, dtype=like.dtype)
+    return node
+
+
+def _call(graph: Graph, target: Any, argument: Node, **options: Any) -> Node:
+    with graph.inserting_after(argument):
+        node = graph.call_function(target, (argument,), options)
+    node.meta["val"] = target(argument.meta["val"], **options)
     return node

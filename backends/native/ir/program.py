@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 
@@ -17,6 +17,9 @@ from .expressions import Buffer, Node, Statement, make
 from .forms import Forms
 from .index import Index, Var
 from .values import Place, Value
+
+Extent = tuple[Literal["size", "stride"], int]
+"""A size or a stride of a tensor, and of which dimension."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class Program:
         self.inputs: list[Buffer | str] = []  # a symbol's name for a number
         self.items: list[Item] = []
         self.outputs: list[TensorRef | Index] = []
-        self.symbols: dict[str, tuple[int, int | None]] = {}  # symbol: which input, which of its sizes
+        self.symbols: dict[str, tuple[int, Extent | None]] = {}  # symbol: which input, and what of it
         self.constants: dict[str, Any] = {}  # the name of a buffer: the attribute of the graph that it is
         self.frozen: dict[Buffer, str] = {}  # those whose values are not part of the code: their attributes
         self.packs: dict[Hashable, Buffer] = {}  # what a target makes of constants when the code is loaded

@@ -17,7 +17,7 @@ from ..ir.expressions import operators_in
 from ..ir.forms import Forms
 from ..ir.index import Index
 from ..ir.operations import Unsupported
-from ..ir.program import Program, TensorRef, image_layout
+from ..ir.program import Extent, Program, TensorRef, image_layout
 from ..ir.values import Place, Value
 from ..rewrites.freezing import is_frozen
 from . import Context, calls, table
@@ -170,7 +170,14 @@ class _Lowering:
             fake = result.meta["val"]
             strides = tuple(self.size(s) for s in fake.stride())
             self.program.current = result
-            value = self._in_memory(value, strides, returned)
+            try:
+                value = self._in_memory(value, strides, returned)
+            except Unsupported as why:
+                if result.op == "placeholder":
+                    raise
+                maker = result.args[0] if result.target is operator.getitem else result
+                self.refused[maker.name] = f"{maker.target}: {why}"
+                continue
             assert value.place is not None
             value.place.buffer.kind = "output"
             returned.add(value.place.buffer)
@@ -197,14 +204,16 @@ class _Lowering:
         return self.program.copy(value, strides)
 
     def _bind_symbols(self) -> None:
-        """Say for each symbol where the call finds it: a number among the inputs, or a size of one of them."""
-        for position, buffer in enumerate(self.program.inputs):
-            if isinstance(buffer, str):
-                continue
-            for dim, extent in enumerate(buffer.sizes):
-                for name in self.size.seen:
-                    if extent is index.size(name):
-                        self.program.symbols.setdefault(name, (position, dim))
+        """Say for each symbol where the call finds it: a number among the inputs, or a size of one of them, or, where
+        there are gaps in its memory, a stride."""
+        buffers = [(at, b) for at, b in enumerate(self.program.inputs) if not isinstance(b, str)]
+        told: list[tuple[int, Extent, Index]] = []
+        told += [(at, ("size", d), extent) for at, b in buffers for d, extent in enumerate(b.sizes)]
+        told += [(at, ("stride", d), stride) for at, b in buffers for d, stride in enumerate(b.strides)]
+        for position, extent, value in told:
+            for name in self.size.seen:
+                if value is index.size(name):
+                    self.program.symbols.setdefault(name, (position, extent))
         missing = [name for name in self.size.seen if name not in self.program.symbols]
         if missing:
             raise Unsupported(f"the size {missing[0]}, which no input has")
@@ -230,6 +239,8 @@ class _Lowering:
             return calls.call(ctx, node.target, args, kwargs)
         before = len(self.program.items)
         result = found(ctx, *args, **kwargs)
+        if isinstance(result, Value) and result.rank != node.meta["val"].dim():  # an odd list of dimensions
+            raise Unsupported(f"a result of {result.rank} dimensions where torch has {node.meta['val'].dim()}")
         for value in _values(result):
             value.at(value.variables())  # an element that cannot be computed says so here, and not to a later node
         self._check_operations(result, before)
@@ -308,6 +319,18 @@ def _is_dense(sizes: Any, strides: Any) -> bool:
     return True
 
 
+def _is_permuted(sizes: Any, strides: Any) -> bool:
+    """Whether dense strides, of sizes that may be symbolic, belong to the dimensions in some order."""
+    left = [(s, t) for s, t in zip(sizes, strides, strict=True) if not (type(s) is int and s == 1)]
+    expected: Index = 1
+    while left:
+        found = next((n for n, (_, stride) in enumerate(left) if stride == expected), None)
+        if found is None:
+            return False
+        expected = expected * left.pop(found)[0]
+    return True
+
+
 def _is_zero(extent: Index) -> bool:
     return type(extent) is int and extent == 0
 
@@ -317,7 +340,7 @@ def _is_injective(sizes: Any, strides: Any) -> bool:
     if any(_is_zero(s) for s in sizes):
         return True
     if any(type(s) is not int for s in (*sizes, *strides)):
-        return _is_dense(sizes, strides)
+        return _is_permuted(sizes, strides)
     reach = 0
     for stride, extent in sorted((t, s) for s, t in zip(sizes, strides, strict=True) if s != 1):
         if stride <= reach:

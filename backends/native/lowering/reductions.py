@@ -167,6 +167,8 @@ lowers(aten.all.default, aten.all.dim, aten.all.dims)(_logical("all"))
 def moments(ctx: Context, a: Value, dims: list[int], correction: Any) -> tuple[Value, Value]:
     """Mean and variance over ``dims``, which stay, in the type that is computed in; in two passes over ``a``."""
     ctx.keep(a)
+    if not a.dtype.is_floating_point:  # an error of torch's kernels, which its traced ones do not have
+        raise Unsupported(f"a variance of {a.dtype}")
     dtype = compute_type(a.dtype)
     count = extent(a, dims)
     mean = divided(ctx.program.reduce("sum", a, dims, dtype, lambda node: node), count)
@@ -221,6 +223,8 @@ lowers(aten.std_mean.correction)(_variance(True, True))
 
 def shifted(ctx: Context, a: Value, dims: list[int]) -> Value:
     """``a`` less its maximum over ``dims``, in the type that is computed in."""
+    if not a.dtype.is_floating_point:  # which torch takes if there are none
+        raise Unsupported(f"exponentials of {a.dtype}")
     ctx.keep(a)
     dtype = compute_type(a.dtype)
     most = ctx.program.reduce("max", a, dims, dtype, lambda node: node).expand(a.sizes)

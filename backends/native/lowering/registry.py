@@ -107,9 +107,15 @@ def combine(
 
 
 def dims_of(dims: Any, rank: int) -> list[int]:
-    """Dimensions as a list of numbers from 0; all if none are given."""
+    """Dimensions as a list of numbers from 0; all if none are given.
+
+    Raises:
+        Unsupported: one is out of range, which torch's traced operators may not notice, and its others do.
+    """
     if dims is None or (isinstance(dims, (list, tuple)) and not dims):
         return list(range(rank))
     if isinstance(dims, int):
         dims = [dims]
+    if any(not -max(rank, 1) <= d < max(rank, 1) for d in dims):
+        raise Unsupported("a dimension out of range")
     return sorted({d % rank for d in dims}) if rank else []

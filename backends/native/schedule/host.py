@@ -15,7 +15,7 @@ from torchmux.config import config
 
 from ..ir.expressions import Buffer
 from ..ir.index import Index
-from ..ir.program import Call, Need, Program, TensorRef
+from ..ir.program import Call, Extent, Need, Program, TensorRef
 from . import memory
 from .kernel import Kernel
 from .memory import Arena
@@ -27,11 +27,11 @@ from .verify import verify_nest
 
 @dataclass(frozen=True)
 class ReadSize:
-    """``name`` is the input at a position, a number, or one of its sizes."""
+    """``name`` is the input at a position, a number, or one of its sizes or strides."""
 
     name: str
     input: int
-    dim: int | None
+    extent: Extent | None
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class _Planner:
 
     def run(self) -> Host:
         steps = self.host.steps
-        steps += [ReadSize(name, at, dim) for name, (at, dim) in self.program.symbols.items()]
+        steps += [ReadSize(name, at, extent) for name, (at, extent) in self.program.symbols.items()]
         steps += [Require(need) for need in self.program.needs]
         used = set().union(*self.uses, set())
         steps += [FitInput(b) for b in self.program.inputs if isinstance(b, Buffer) and b in used]
@@ -181,6 +181,10 @@ class _Planner:
         for at, piece in enumerate(pieces):
             for buffer in piece.tensors if isinstance(piece, Launch) else piece.call.reads | piece.call.writes:
                 last[buffer] = at
+        leaving: dict[int, list[Buffer]] = {}
+        for buffer, at in last.items():
+            if buffer.kind == "temp":
+                leaving.setdefault(at, []).append(buffer)
         made = set(self.given)
         for at, piece in enumerate(pieces):
             if isinstance(piece, Launch):
@@ -190,7 +194,7 @@ class _Planner:
                 fresh = [b for b in piece.kept if b is not None]
             made.update(fresh)
             steps.append(piece)
-            gone = [b for b in made if last.get(b) == at and b.kind == "temp"]
+            gone = [b for b in leaving.get(at, ()) if b in made]
             if gone:
                 steps.append(Release(sorted(gone, key=lambda b: b.name)))
         steps.append(Return(list(self.program.outputs)))
@@ -200,6 +204,7 @@ class _Planner:
         """The calls, and what stands between two of them."""
         pieces: list[Launch | CallOperator] = []
         launches = 0
+        told: set[Buffer] = set()  # the tensors of the last launch
         read = set().union(*map(reads_of, self.work), set())
         for step in self.work:
             if isinstance(step, Call):
@@ -209,9 +214,11 @@ class _Planner:
             if not pieces or not isinstance(pieces[-1], Launch):
                 pieces.append(Launch(launches, [], []))
                 launches += 1
+                told = set()
             launch = pieces[-1]
             assert isinstance(launch, Launch)
             launch.steps.append(step)
-            touched = sorted(self.host.touched(step), key=lambda b: b.name)
-            launch.tensors.extend(b for b in touched if b in self.held and b not in launch.tensors)
+            fresh = (self.host.touched(step) & self.held) - told
+            launch.tensors.extend(sorted(fresh, key=lambda b: b.name))
+            told |= fresh
         return pieces

@@ -7,6 +7,7 @@ cycle: a kernel joins another only if no third one must run between them.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +40,7 @@ class _Scheduler:
         self.fusion = fusion
         self.epilogues = epilogues
         self.groups: list[Any] = []  # a kernel or another item; None once it has joined another
+        self.standing: dict[int, None] = {}  # those that have not
         self.root: list[int] = []
         self.before: list[set[int]] = []  # direct predecessors, as they were numbered when found
         self.ancestors: list[int] = []  # bit sets
@@ -87,6 +89,7 @@ class _Scheduler:
         at = len(self.groups)
         self.groups.append(group)
         self.root.append(at)
+        self.standing[at] = None
         self.before.append(before)
         bits = 0
         for p in {self._find(b) for b in before}:
@@ -126,8 +129,9 @@ class _Scheduler:
         self.before[a] |= self.before[b]
         both = (1 << a) | (1 << b)
         self.ancestors[a] = (self.ancestors[a] | self.ancestors[b]) & ~both
-        for g in range(len(self.groups)):
-            if self.groups[g] is not None and self.ancestors[g] & both:
+        del self.standing[b]
+        for g in self.standing:
+            if self.ancestors[g] & both:
                 self.ancestors[g] |= self.ancestors[a] | (1 << a)
         return True
 
@@ -160,22 +164,21 @@ class _Scheduler:
 
     def _order(self) -> list[Any]:
         """Dependencies first; calls as late as possible, so that what is between them is in few pieces."""
-        waiting = {g: self._predecessors(g) for g in range(len(self.groups)) if self.groups[g] is not None}
+        waiting = {g: self._predecessors(g) for g in sorted(self.standing)}
         after: dict[int, list[int]] = {g: [] for g in waiting}
         for g, before in waiting.items():
             for p in before:
                 after[p].append(g)
-        ready = sorted(g for g, before in waiting.items() if not before)
+        ready = [(isinstance(self.groups[g], Call), g) for g, before in waiting.items() if not before]
+        heapq.heapify(ready)
         order = []
         while ready:
-            g = next((g for g in ready if not isinstance(self.groups[g], Call)), ready[0])
-            ready.remove(g)
+            _, g = heapq.heappop(ready)
             order.append(self.groups[g])
             for u in after[g]:
                 waiting[u].discard(g)
                 if not waiting[u]:
-                    ready.append(u)
-            ready.sort()
+                    heapq.heappush(ready, (isinstance(self.groups[u], Call), u))
         assert len(order) == len(waiting), "the groups form a cycle"
         return order
 

@@ -30,6 +30,8 @@ from ..schedule.host import (
     Return,
 )
 
+_TOLD = {"size": ".shape[{}]", "stride": ".stride({})"}
+
 
 class HostPrinter(ABC):
     """Prints ``run``, a function of the graph's flat inputs, whose other names are those of ``runtime``."""
@@ -46,9 +48,8 @@ class HostPrinter(ABC):
 
     def lines(self, step: HostStep) -> list[str]:
         match step:
-            case ReadSize(name, at, dim):
-                source = self.parameters[at]
-                return [f"{name} = {source if dim is None else f'{source}.shape[{dim}]'}"]
+            case ReadSize(name, at, extent):
+                return [f"{name} = {self.parameters[at]}{_TOLD[extent[0]].format(extent[1]) if extent else ''}"]
             case Require(need):
                 return [f"if {text_of(need.size)} == 0:", f"    raise {need.error}({need.words!r})"]
             case FitInput(buffer):

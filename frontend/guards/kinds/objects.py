@@ -81,7 +81,9 @@ class AttributeIs(Guard):
         return f"has the same {self.name}"
 
     def is_watched(self, objects: StableObjects, value: Any) -> bool:
-        return isinstance(value, type) and objects.notes_attribute_of_class(value, self.name)
+        if isinstance(value, type):
+            return objects.notes_attribute_of_class(value, self.name)
+        return self.name in vars(value) and objects.notes_module(value)
 
 
 @kind

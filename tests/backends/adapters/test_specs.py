@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from packaging.version import Version
 
 import torchmux
 from torchmux.backends import inductor, tombstones
@@ -68,6 +69,12 @@ def test_inductor_finds_the_sizes_that_a_backward_pass_needs() -> None:
         assert torch.equal(x.grad, torch.ones_like(x))
 
 
+@pytest.mark.xfail(
+    Version(torch.__version__) < Version("2.13"),
+    raises=AssertionError,
+    reason="Inductor of torch 2.11 takes the graph, for one size, and its code raises at any other",
+    strict=False,
+)
 def test_what_inductor_would_have_to_know_data_for_runs_in_torch() -> None:
     """torch itself breaks the graph there; nothing else could take it either."""
 

@@ -76,7 +76,7 @@ def test_no_room_in_the_cache(capture, caplog, monkeypatch, tmp_path) -> None:
     monkeypatch.setattr("torchmux.backends.common.cache.cache.os.replace", no_room)
     with caplog.at_level(logging.WARNING, "torchmux.cache"):
         compile_and_check(capture, tmp_path)
-    assert "cannot keep an artifact" in caplog.text
+    assert "cannot store an artifact" in caplog.text
     assert "No space left on device" in caplog.text
     assert not [path for path in files(tmp_path) if "artifacts" in path.parts]
 
@@ -86,7 +86,7 @@ def test_an_entry_that_is_cut_off_while_it_is_written(caplog, tmp_path) -> None:
     key = "ab" * 32
     with largest_file(100), caplog.at_level(logging.WARNING, "torchmux.cache"):
         cache.store(key, bytes(1000))
-    assert "cannot keep an artifact" in caplog.text
+    assert "cannot store an artifact" in caplog.text
     assert cache.load(key) is None
     assert not files(tmp_path)
 
@@ -98,7 +98,7 @@ def test_no_folder_can_be_made(capture, caplog, tmp_path) -> None:
     (tmp_path / "file").write_text("in the way")
     with caplog.at_level(logging.WARNING, "torchmux.cache"):
         compile_and_check(capture, tmp_path / "file" / "cache")
-    assert "cannot keep an artifact" in caplog.text
+    assert "cannot read artifacts" in caplog.text
 
 
 def test_a_folder_that_others_may_write_to(capture, tmp_path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Any
 
 import pytest
@@ -23,6 +24,18 @@ def chain(number: int) -> Any:
 
 def parallel(number: int) -> Any:
     return lambda x: [x[n % 8] * (n + 1.5) for n in range(number)]
+
+
+def many_outputs(number: int) -> Any:
+    """As :func:`parallel`, with far fewer operators for the frontend to follow."""
+
+    def run(x):
+        found = []
+        for n in range(number // 40):
+            found += torch.unbind((x + n).cumsum(0).exp())
+        return found
+
+    return run
 
 
 def fan(number: int) -> Any:
@@ -72,22 +85,61 @@ def test_native_compiles_all(program: Any, number: int) -> None:
     assert {p.placed_on for p in placed} == {"native"}
 
 
-@pytest.mark.parametrize("program", [chain, fan])
+@pytest.mark.parametrize("program", [chain, fan, parallel])
 def test_work_is_in_proportion(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted in attempts to fuse, and in the characters of the code."""
+    """Counted in attempts to fuse, in the characters of the code and in its functions."""
     tried: list[int] = []
     fuse = kernel.fuse
     monkeypatch.setattr(
         "torchmux.backends.native.schedule.schedule.fuse", lambda *given: (tried.append(1), fuse(*given))[1]
     )
     found = []
-    for number in (200, 400, 800):
+    for number in (220, 440, 880):
         torchmux.reset()
         tried.clear()
         compiled = torchmux.compile(program(number), backend="native", strict=True)
         with torch.no_grad():
             compiled(torch.randn(8, 8))
         (graph,) = torchmux.report(compiled).graphs
-        found.append((len(tried) + 8, len(graph.report.output_code[0])))
+        code, host = graph.report.output_code
+        found.append((len(tried) + 8, len(code), len(host) + 800, code.count("NOINLINE static void") + 8))
     for small, large in itertools.pairwise(found):
         assert all(b <= 2.6 * a for a, b in zip(small, large, strict=True)), found
+
+
+def test_the_largest_function_does_not_grow() -> None:
+    """What a compiler needs grows faster than a function: kernels are not inlined, and who calls them is divided."""
+    found = []
+    for number in (2000, 4000):
+        torchmux.reset()
+        compiled = torchmux.compile(many_outputs(number), backend="native", strict=True)
+        with torch.no_grad():
+            compiled(torch.randn(8, 8))
+        (graph,) = torchmux.report(compiled).graphs
+        code = graph.report.output_code[0]
+        assert code.count("static void kernel") == code.count("NOINLINE static void kernel")
+        found.append(max(map(len, re.split(r"^}$", code, flags=re.MULTILINE))))
+    assert found[1] <= 1.1 * found[0], found
+
+
+def test_parts_have_all_that_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes, addresses, memory between them, and who is told of a bad index."""
+    monkeypatch.setattr("torchmux.backends.native.targets.cpu.module.STEPS_OF_A_PART", 2)
+
+    def program(x, weight, at):
+        found = [x @ weight]
+        for n in range(6):
+            found.append((found[-1].cumsum(0) @ weight + torch.embedding(weight, at) * n).softmax(0))
+        return found
+
+    weight, at = torch.randn(5, 5), torch.tensor([0, 3, 4])
+    for dynamic in (False, True):
+        torchmux.reset()
+        compiled = torchmux.compile(program, backend="native", strict=True, dynamic=dynamic)
+        for x in (torch.randn(3, 5), torch.randn(3, 5)):
+            torch.testing.assert_close(compiled(x, weight, at), program(x, weight, at))
+        (graph,) = torchmux.report(compiled).graphs
+        code = graph.report.output_code[0]
+        assert code.count("static void part") > 4
+        with pytest.raises(IndexError):
+            compiled(x, weight, at + 1)

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from .guarding import Other, Thing, case, cases_of, check, vector
 
@@ -386,6 +387,14 @@ def grad_mode():
     with torch.inference_mode():
         yield (torch.ones(3),)
     yield (x,)
+
+
+@case
+def dispatch_modes():
+    yield lambda x: x + torch._C._len_torch_dispatch_stack(), (torch.ones(3),)
+    with FlopCounterMode(display=False):
+        yield (torch.ones(3),)
+    yield (torch.ones(3),)
 
 
 @case

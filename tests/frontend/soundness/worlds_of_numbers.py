@@ -199,3 +199,52 @@ os.environ.pop("SOUNDNESS", None)
 sys.setrecursionlimit(1000)
 """,
 )
+
+world(
+    "equal_objects",
+    """
+def made(s): return "".join(list(s))
+s, k, t = "ab", "ab", made("ab")
+n, m, j = 10**9, 10**9, int("1000000000")
+f, g, h = 2.5, float("2.5"), 0.5
+b, c = b"bytes", bytes(list(b"bytes"))
+class O: pass
+o = O(); o.s, o.n, o.small = s, n, 7
+d = {"s": s, "n": n, 1: k}
+""",
+    """
+    s is k, s is t, k is t, t is not s
+    s is "ab", t is "ab", "ab" is k
+    o.s is s, o.s is t, d["s"] is o.s, d[1] is not k
+    n is m, n is j, o.n is n, m is d["n"], n is 1000000000
+    o.small is 7, o.small is 3 + 4, len(s) is 2, n is None
+    f is g, f is f, g is not h
+    b is c, b is b, b is b"bytes"
+    s[:] is s, s[:] is k, s[0] is "a", s + "" is s, str(t) is t
+    n + 1 is n + 1, n + 0 is n, int(n) is n, n * 2 is m * 2
+    [x is s for x in (s, k, t)], (s, n) is (s, n)
+    (lambda a, b: a is b)(s, t), (lambda a, b: a is not b)(n, m)
+    """,
+    """
+    s = t
+    k = made("ab")
+    t = s
+    s = k = t = made("ab")
+    o.s = made("ab")
+    d["s"] = made("ab")
+    d[1] = t
+    n = int("1000000000")
+    m = j
+    j = n
+    o.n = j
+    n = m = 5
+    d["n"] = int("1000000000")
+    o.small = int("7")
+    o.small = 8
+    f = g
+    f = float("2.5")
+    g = h = f
+    b = c
+    c = b
+    """,
+)

@@ -19,6 +19,7 @@ struct f16 { u16 bits; };
 struct flag { u8 value; };  // a bool in memory
 
 #define INLINE static inline __attribute__((always_inline))
+#define NOINLINE __attribute__((noinline))  // where many functions in one would take a compiler long
 #define SPECIAL template <> inline __attribute__((always_inline))
 #ifdef __AVX512F__
 #define LANES 16

@@ -7,6 +7,7 @@ Python function allocates what torch sees, and passes addresses.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -35,6 +36,9 @@ from .source import Source
 
 MOST_ON_STACK = 16 * 1024
 """Temporary buffers of up to this many bytes in total are on the stack, which saves an allocation in each call."""
+
+STEPS_OF_A_PART = 32
+"""What a compiler needs for a function grows faster than the function: one of more steps than this is divided."""
 
 REPORTED = 3
 """The numbers that tell of a bad index (:func:`~...faults.fault`)."""
@@ -103,32 +107,48 @@ class _Assembler:
     # --- C++ ------------------------------------------------------------------------------------------------------
 
     def _segment(self, launch: Launch) -> str:
-        lines = [f'extern "C" i64 run{launch.number}(char** at, char* arena, const i64* sizes) {{']
-        lines += [f"  const i64 {name} = sizes[{n}];" for n, name in enumerate(self.symbols)]
+        """The function of a launch: it does the steps itself, or calls parts that do so many each."""
+        at = {buffer: n for n, buffer in enumerate(launch.tensors)}
+        parts = [
+            self._part(launch.steps[first : first + STEPS_OF_A_PART], at)
+            for first in range(0, len(launch.steps), STEPS_OF_A_PART)
+        ]
+        start, end = [], []
         if self.arena_on_stack:
-            lines.append(f"  alignas(64) char own[{self.host.arena.size}];")
-            lines.append("  arena = own;")
+            start = [f"  alignas(64) char own[{self.host.arena.size}];", "  arena = own;"]
         elif self.arena_may_be_on_stack:
-            lines.append(f"  alignas(64) char own[{MOST_ON_STACK}];")
-            lines.append("  if (!arena) arena = own;")
-        names: dict[Buffer, str] = {}
-        for n, buffer in enumerate(launch.tensors):
-            names[buffer] = buffer.name
-            lines.append(f"  {NAMES[buffer.dtype]}* {buffer.name} = ({NAMES[buffer.dtype]}*)at[{n}];")
-        for step in launch.steps:
-            for buffer in sorted(self.host.touched(step), key=lambda b: b.name):
-                if buffer not in names:
-                    names[buffer] = buffer.name
-                    kind, at = NAMES[buffer.dtype], _text(self.host.arena.offsets[buffer])
-                    lines.append(f"  {kind}* {buffer.name} = ({kind}*)(arena + {at});")
+            start = [f"  alignas(64) char own[{MOST_ON_STACK}];", "  if (!arena) arena = own;"]
+        if any("bad);" in line for part in parts for line in part):
+            self.verifying.add(launch.number)
+            start.insert(0, f"  i64 bad[{REPORTED}] = {{}};")
+            # What was found goes where the addresses came from.
+            end = ["  if (!bad[0]) return 0;", "  i64* told = (i64*)at;"]
+            end += [f"  for (int i = 0; i < {REPORTED}; i++) told[i] = bad[i];", "  return 1;"]
+        end = end or ["  return 0;"]
+        head = f'extern "C" i64 run{launch.number}(char** at, char* arena, const i64* sizes) {{'
+        if len(parts) == 1:
+            return "\n".join([head, *start, *parts[0], *end, "}\n"])
+        told = "bad" if launch.number in self.verifying else "nullptr"
+        names = [f"part{launch.number}_{n}" for n in range(len(parts))]
+        taken = "(char** at, char* arena, const i64* sizes, i64* bad)"
+        functions = [
+            "\n".join([f"NOINLINE static void {name}{taken} {{", *part, "}\n"])
+            for name, part in zip(names, parts, strict=True)
+        ]
+        calls = [f"  {name}(at, arena, sizes, {told});" for name in names]
+        return "\n".join([*functions, head, *start, *calls, *end, "}\n"])
+
+    def _part(self, steps: Sequence[Any], at: Mapping[Buffer, int]) -> list[str]:
+        """Some steps, and the sizes and addresses that they need; ``at`` says where in its table a tensor's is."""
+        lines = [f"  const i64 {name} = sizes[{n}];" for n, name in enumerate(self.symbols)]
+        named: set[Buffer] = set()
+        for step in steps:
+            for buffer in sorted(self.host.touched(step) - named, key=lambda b: b.name):
+                place = f"at[{at[buffer]}]" if buffer in at else f"(arena + {_text(self.host.arena.offsets[buffer])})"
+                lines.append(f"  {NAMES[buffer.dtype]}* {buffer.name} = ({NAMES[buffer.dtype]}*){place};")
+                named.add(buffer)
             lines += self._timed(self._call(step)) if self.timed else [f"  {self._call(step)}"]
-        if not any("bad);" in line for line in lines):
-            return "\n".join([*lines, "  return 0;", "}\n"])
-        self.verifying.add(launch.number)
-        # What was found goes where the addresses came from.
-        told = ["  i64* told = (i64*)at;", f"  for (int i = 0; i < {REPORTED}; i++) told[i] = bad[i];"]
-        lines.insert(1, f"  i64 bad[{REPORTED}] = {{}};")
-        return "\n".join([*lines, "  if (!bad[0]) return 0;", *told, "  return 1;", "}\n"])
+        return lines
 
     def _timed(self, call: str) -> list[str]:
         at = len(self.timers)

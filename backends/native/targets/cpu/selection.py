@@ -104,7 +104,7 @@ def _packed_matrix(program: Program, step: Product) -> Buffer | None:
     sizes: Any = (step.m, step.n, step.k, right.offset, *right.strides)
     if any(type(s) is not int for s in sizes) or 1 not in right.strides:
         return None
-    if sizes[0] < LEAST_ROWS or left.strides[1] != 1:
+    if sizes[0] < LEAST_ROWS or left.strides[1] != 1 or type(left.strides[0]) is not int:  # 32 bits, and no more
         return None
     return program.pack(PackedMatrix(constant, *sizes))
 

@@ -24,7 +24,9 @@ class Source:
 
     def whole(self) -> str:
         """One source, in which the compiler sees everything."""
-        kernels = [f"{self.comments.get(name, '')}static void {name}{body}" for name, body in self.kernels.items()]
+        kernels = [
+            f"{self.comments.get(name, '')}NOINLINE static void {name}{body}" for name, body in self.kernels.items()
+        ]
         return _joined(self.includes, self.definitions, *kernels, self.main)
 
     def pieces(self, most: int) -> list[str]:

@@ -7,16 +7,14 @@ import torch
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from torchmux import torch_internals as internals
 from torchmux.backends.common.adapter import check
 
 ATEN = torch.ops.aten
 
 
 def _traced(function, *inputs):
-    mode = internals.new_fake_mode()
-    gm = make_fx(lambda *args: (function(*args),))(*(mode.from_tensor(x) for x in inputs))
-    return gm
+    mode = torch._subclasses.FakeTensorMode()  # torch's own, which is not corrected
+    return make_fx(lambda *args: (function(*args),))(*(mode.from_tensor(x) for x in inputs))
 
 
 def _with_fault(op, fault):

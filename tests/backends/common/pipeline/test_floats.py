@@ -110,3 +110,15 @@ def test_a_backend_that_asks_for_constants_gets_them():
         torch.testing.assert_close(compiled(torch.ones(2), f), fn(torch.ones(2), f))
     assert len(asked) == 1, "it is asked once, and remembered"
     assert torchmux.report(compiled).graph_count == len(CALLS)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+def test_a_float_that_becomes_too_large_for_float32(backend):
+    def fn(x, f):
+        return x * (f * f), x + f * 1e30, x / (f * f)
+
+    compiled = _compiled(fn, backend)
+    x = torch.tensor([1.0, -2.0, 0.0])
+    for f in (2.0, 3.0, 1e10, 1e19, 3e19, -1e30, 1e200, math.inf):
+        for found, expected in zip(compiled(x, f), fn(x, f), strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-6, atol=0, equal_nan=True)

@@ -106,13 +106,18 @@ def outcome(function: Callable[..., Any], *args: torch.Tensor) -> torch.Tensor |
     try:
         found: torch.Tensor = function(*args)
         return found
-    except (RuntimeError, TypeError, NotImplementedError):
+    except (RuntimeError, TypeError, ValueError, NotImplementedError):
         return None
+
+
+def _steps(x: torch.Tensor) -> list[int]:
+    """The strides that say something: of a size of 1 torch's own traced kernels differ from the others."""
+    return [stride for stride, size in zip(x.stride(), x.shape, strict=True) if size != 1]
 
 
 def difference(got: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor | None) -> str | None:
     """What differs: dtype, layout, what is nan or infinite, the sign of a zero, or more than a few units."""
-    if (got.dtype, got.shape, got.stride()) != (eager.dtype, eager.shape, eager.stride()):
+    if (got.dtype, got.shape, _steps(got)) != (eager.dtype, eager.shape, _steps(eager)):
         return f"{got.dtype} {got.stride()} and not {eager.dtype} {eager.stride()}"
     if not eager.is_floating_point():
         wrong = got != eager
@@ -220,5 +225,5 @@ def test_gelu_of_the_largest() -> None:
     x = torch.tensor([inf, torch.finfo(torch.float32).max, -inf, nan, 0.0, -0.0, 30.0]).repeat(6)
     strided = torch.stack([x, x], 1)[:, 0]
     for given in (x, strided):
-        got = torchmux.compile(F.gelu, backend="native")(given)
-        torch.testing.assert_close(got, F.gelu(strided), equal_nan=True)
+        compiled = torchmux.compile(lambda x: F.gelu(x), backend="native", strict=True)
+        torch.testing.assert_close(compiled(given).contiguous(), F.gelu(strided).contiguous(), equal_nan=True)
