@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from packaging.requirements import InvalidRequirement, Requirement
 
+from torchmux.wording import cut, shown
+
 from .errors import InvalidSpec
 from .identity import SameObject
 from .names import listed
@@ -45,7 +47,7 @@ def parse_requirement(text: str) -> list[Requirement]:
     try:
         return [Requirement(part.strip()) for part in text.split("|")]
     except InvalidRequirement as error:
-        raise InvalidSpec(f"{text!r} is not a PEP 508 requirement: {error}") from error
+        raise InvalidSpec(f"{shown(text)} is not a PEP 508 requirement: {cut(str(error))}") from error
 
 
 def installed_version(distribution: str) -> str | None:
