@@ -28,11 +28,11 @@ WHOLE = (
 
 _PRODUCTS = frozenset((torch.ops.aten.mv.default, torch.ops.aten.matmul.default))
 
-# Operators whose translation overflows, loses all digits of small results, or has other results than the first wrong;
-# torch's table has better ways.
+# Operators whose translation overflows, loses all digits of small results, is wrong at a kink, or has wrong results
+# besides the first; the table has better ways.
 _BETTER_SPELLED_OUT = frozenset(
     ("aten::silu", "aten::celu", "aten::selu", "aten::log_sigmoid", "aten::logaddexp", "aten::logaddexp2",
-     "aten::heaviside", "aten::nll_loss_forward", "aten::xlogy.Tensor")
+     "aten::heaviside", "aten::nll_loss_forward", "aten::xlogy.Tensor", "aten::hardtanh_backward")
 )  # fmt: skip
 
 # Translations that compute something else, by what a comparison on ordinary numbers does not show.

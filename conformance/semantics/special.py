@@ -95,7 +95,7 @@ def activations(trial: Trial) -> Any:
     return _of_each(
         trial, NUMBERS,
         F.relu6, F.leaky_relu, F.elu, F.selu, F.celu, F.softplus, F.silu, F.mish, F.hardtanh, F.hardswish,
-        F.hardsigmoid, F.softsign, F.softshrink, F.hardshrink, F.tanhshrink, lambda x: F.threshold(x, 0.2, -1.0),
+        F.hardsigmoid, F.softsign, F.softshrink, F.hardshrink, lambda x: F.threshold(x, 0.2, -1.0),
     )  # fmt: skip
 
 
@@ -109,6 +109,13 @@ def rectifier(trial: Trial) -> Any:
 def gelus(trial: Trial) -> Any:
     """Both forms of GELU, which cancel for large negative numbers."""
     return _of_each(trial, SMALLER, F.gelu, lambda x: F.gelu(x, approximate="tanh"))
+
+
+@case()
+def differences(trial: Trial) -> Any:
+    """``x - tanh(x)`` cancels around zero, where its digits are the rounding error of the tangent."""
+    small = tuple(n for n in NUMBERS if not 1 < abs(n) < math.inf)
+    return _of_each(trial, small, F.tanhshrink)
 
 
 @case(elementwise=True)

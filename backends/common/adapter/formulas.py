@@ -42,6 +42,19 @@ def _elu(x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float =
     return torch.where(x > 0, x * scale, _expm1(x * input_scale) * (alpha * scale))
 
 
+def _mish(x: Tensor) -> Tensor:
+    """``x`` times the hyperbolic tangent of ``softplus(x)``; of a negative ``x``, that is about ``x * exp(x)``.
+
+    Runtimes take numbers below the smallest normal one for zero: the power, where the result is still a normal number.
+    The root of the power is far above it.
+    """
+    x = _real(x)
+    root = (x * 0.5).exp()
+    power = root * root
+    near = (x * root) * (root * (power + 2.0) / (power * (power + 2.0) + 2.0))
+    return torch.where(x > 20.0, x, near)
+
+
 def _power(x: Tensor, exponent: float) -> Any:
     """Roots are not powers: those of minus infinity are nan."""
     if exponent == 0.5:
@@ -84,6 +97,7 @@ TABLE: dict[Any, Callable[..., Tensor]] = {
     torch.ops.aten.log1p.default: _log1p,
     torch.ops.aten.expm1.default: _expm1,
     torch.ops.aten.elu.default: _elu,
+    torch.ops.aten.mish.default: _mish,
     torch.ops.aten.pow.Tensor_Scalar: _power,
     torch.ops.aten.clamp_min.default: _at_least,
     torch.ops.aten.clamp_max.default: _at_most,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from torchmux import torch_internals as internals
@@ -26,7 +27,8 @@ def core_aten() -> Mapping[Any, Callable[..., Any]]:
     Shared: copy before changing it.
     """
     table = torch.export.default_decompositions()
-    return {op: f for op, f in table.items() if not is_random(op) and op.overloadpacket not in _NOT_THE_KERNELS}
+    kept = {op: f for op, f in table.items() if not is_random(op) and op.overloadpacket not in _NOT_THE_KERNELS}
+    return {**kept, **_slopes(kept)}
 
 
 _NOT_THE_KERNELS = frozenset(
@@ -36,6 +38,49 @@ _NOT_THE_KERNELS = frozenset(
         torch.ops.aten.max_unpool2d,  # the kernel's result has the layout of its input
     )
 )
+
+
+# --- derivatives of activations ---------------------------------------------------------------------------------------
+
+# Where the argument of an activation is not a number, the kernels for GPUs and torch's decompositions return the slope
+# of one of its pieces.  The vectorized kernels for the CPU return zero or nan.
+
+
+def _hardtanh_backward(grad: Tensor, x: Tensor, low: float, high: float) -> Tensor:
+    return torch.where((x > low) & (x < high), grad, 0.0)
+
+
+def _elu_backward(grad: Tensor, alpha: float, scale: float, input_scale: float, is_result: bool, x: Tensor) -> Tensor:
+    low = grad * input_scale * (x + alpha * scale if is_result else (x * input_scale).exp() * (alpha * scale))
+    return torch.where(x > 0, grad * scale, low)
+
+
+def _hardswish_backward(grad: Tensor, x: Tensor) -> Tensor:
+    return torch.where(x <= -3, 0.0, torch.where(x >= 3, grad, grad * (x / 3 + 0.5)))
+
+
+_ON_A_CPU: Mapping[Any, Callable[..., Tensor]] = {
+    torch.ops.aten.hardtanh_backward.default: _hardtanh_backward,
+    torch.ops.aten.elu_backward.default: _elu_backward,
+    torch.ops.aten.hardswish_backward.default: _hardswish_backward,
+}
+
+
+def _slopes(table: Table) -> Table:
+    """``_ON_A_CPU``, with torch's own, from ``table``, for GPUs and for floats that need a wider type."""
+    return {op: _on_a_cpu(formula, table[op]) for op, formula in _ON_A_CPU.items()}
+
+
+def _on_a_cpu(formula: Callable[..., Tensor], usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(formula)
+    def decompose(grad: Tensor, *args: Any, **kwargs: Any) -> Any:
+        chosen = formula if grad.device.type == "cpu" and grad.dtype in (torch.float32, torch.float64) else usual
+        return chosen(grad, *args, **kwargs)
+
+    return decompose
+
+
+# --- what else a backend receives -------------------------------------------------------------------------------------
 
 
 def is_random(op: Any) -> bool:

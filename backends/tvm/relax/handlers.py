@@ -372,10 +372,10 @@ def _reduction(op: Callable[..., Any]) -> Handler:
         dims = given[1] if len(given) > 1 and not isinstance(given[1], torch.dtype) else None
         keep = bool(given[2]) if len(given) > 2 else False
         dims = [dims] if isinstance(dims, int) else dims
-        axes = sorted(d % len(shape) for d in dims) if dims else list(range(len(shape)))
         x = t.operand(source, node.meta["val"].dtype)
-        if not shape:
+        if not shape:  # torch calls the one element of a scalar dimension 0, or -1
             return x
+        axes = sorted(d % len(shape) for d in dims) if dims else list(range(len(shape)))
         if node.meta["val"].is_floating_point() and not _is_short([shape[a] for a in axes]):
             x = _reduced_in_parts(t, x, axes, source, op)
         return t.emit(op(x, axis=axes, keepdims=keep))

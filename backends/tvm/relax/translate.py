@@ -171,7 +171,8 @@ class Translator(ExportedProgramImporter):
         if not isinstance(value, torch.Tensor):
             return
         found = compat.of(made)
-        known = found.shape is not None and self.is_shaped(made, self.shape(node))
+        known = isinstance(found, compat.TensorType) and found.shape is not None
+        known = known and self.is_shaped(made, self.shape(node))
         if not known or compat.dtype_of(made) != _NAMES[value.dtype]:
             raise TypeError(f"its result is {found}, but {tuple(value.shape)} {value.dtype} in torch")
 

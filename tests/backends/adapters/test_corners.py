@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import torchmux
 from torchmux.backends.common.adapter import results
 
 FOREIGN = [
@@ -30,6 +31,70 @@ def test_small_results_keep_their_digits(capture, backend) -> None:
     assert compiled.report.share > 0.95 or backend == "tvm"
     for got, wanted in zip(captured.run(compiled, X), small_results(X.double()), strict=True):
         torch.testing.assert_close(got.double(), wanted, rtol=2e-6, atol=1e-37)
+
+
+@pytest.mark.parametrize("backend", FOREIGN)
+def test_results_of_mish_whose_factors_are_too_small_for_normal_numbers(capture, backend) -> None:
+    x = torch.tensor([-90.0, -88.0, -100.0, -1e20, 1e20, math.inf, -math.inf, math.nan, 0.0, 1e-38, 20.0, 20.1])
+    captured = capture(lambda x: F.mish(x), x)
+    wanted = F.mish(x.double()).float()
+    got = captured.run(captured.compile(backend), x)
+    torch.testing.assert_close(got, wanted, rtol=2e-6, atol=2e-38, equal_nan=True)
+
+
+SLOPES = {
+    name: getattr(F, name)
+    for name in (
+        "relu6", "hardtanh", "hardswish", "hardsigmoid", "elu", "celu", "selu", "leaky_relu", "softplus", "softshrink",
+        "logsigmoid", "tanhshrink", "softsign",
+    )
+} | {
+    "threshold": lambda x: F.threshold(x, 0.2, -1.0),
+    "hardtanh of others": lambda x: F.hardtanh(x, -0.5, 3.0),
+    "elu of 2": lambda x: F.elu(x, 2.0),
+    "elu in place": lambda x: F.elu(x.mul(1.0), 0.5, inplace=True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", ["native", *FOREIGN])
+@pytest.mark.parametrize("name", SLOPES)
+def test_slopes_at_kinks_and_of_nan(backend, name) -> None:
+    """Eager's kernels process the end of a tensor otherwise than whole vectors, so that there are many of each."""
+    numbers = [math.nan, math.inf, -math.inf, 0.0, -0.0, 0.2, *(s * n for s in (1, -1) for n in (0.5, 1, 3, 6, 20, 90))]
+
+    def slope(function):
+        x = torch.tensor(numbers).repeat_interleave(64).requires_grad_()
+        y = function(x)
+        return torch.autograd.grad(y, x, torch.linspace(1, 2, len(y)))[0]
+
+    with torchmux.config.patch(fail_on_compiler_errors=True):
+        got = slope(torchmux.compile(SLOPES[name], backend=backend))
+    torch.testing.assert_close(got, slope(SLOPES[name]), equal_nan=True)
+
+
+@pytest.mark.parametrize("backend", FOREIGN)
+@pytest.mark.parametrize("dim", [0, -1, None])
+@pytest.mark.parametrize("keep", [False, True])
+def test_the_dimension_of_a_scalar(backend, dim, keep) -> None:
+    def f(x):
+        if dim is None:
+            return x.sum(), x.mean(), x.exp()
+        return x.sum(dim, keepdim=keep), x.mean(dim, keepdim=keep), x.exp().sum((dim,), keepdim=keep)
+
+    x = torch.tensor(0.3)
+    with torchmux.config.patch(fail_on_compiler_errors=True):
+        got = torchmux.compile(f, backend=backend)(x)
+    torch.testing.assert_close(got, f(x))
+
+
+@pytest.mark.parametrize("backend", FOREIGN)
+@pytest.mark.parametrize("pool", [F.adaptive_avg_pool1d, F.avg_pool1d, F.max_pool1d, F.adaptive_max_pool1d])
+@pytest.mark.parametrize("shape", [(8, 8), (2, 3, 8)])
+def test_pooling_without_a_batch(backend, pool, shape) -> None:
+    x = torch.randn(shape)
+    with torchmux.config.patch(fail_on_compiler_errors=True):
+        got = torchmux.compile(lambda x: pool(x, 4), backend=backend)(x)
+    torch.testing.assert_close(got, pool(x, 4))
 
 
 def test_nan_in_tvm(capture) -> None:
