@@ -46,5 +46,5 @@ def test_fault_that_ends_the_process_is_caught(fault, tmp_path):
 
 def test_results_tell_the_kinds_of_operators():
     result = judge(CASES["semantics/structure/a_small_network"], Requirements("eager"))
-    assert result.kinds["library"] > result.kinds["torch"] > 0  # what is too small for a graph counts as well
+    assert result.kinds["library"] > 0
     assert report.kinds([result, result]) == {kind: 2 * number for kind, number in result.kinds.items()}

@@ -42,6 +42,8 @@ def is_number(node: Node) -> bool:
     """Whether ``node`` only carries a number into a tensor."""
     if node.target is aten._to_copy.default:
         node = node.args[0]
+        if not isinstance(node, Node):
+            return False  # vmap hands on plain numbers
     return node.target is aten.scalar_tensor.default and _is_float(node.args[0])
 
 

@@ -105,7 +105,7 @@ def _joined(functions: dict[str, Callable[..., Any]], *args: torch.Tensor) -> No
     def program(*given):
         return tuple(r for f in possible for r in _flat(f(*given)))
 
-    if compare(program, *args, own=0.8) is not None:
+    if compare(program, *args, own=0.75) is not None:
         found = {name: why for name, f in functions.items() if (why := compare(f, *args)) is not None}
         raise AssertionError(found or "only all of it together")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 
 import pytest
+import torch
 
 import torchmux
 
@@ -15,6 +16,12 @@ from .differ import combinations, difference, sample
 
 _IN_CI = 720
 _SHARDS = 24
+
+
+@pytest.fixture(autouse=True)
+def settings_may_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's own test library, once imported, forbids the process to change settings of its backends."""
+    monkeypatch.setattr(torch.backends, "__allow_nonbracketed_mutation_flag", True)
 
 
 @pytest.mark.parametrize("shard", range(_SHARDS))
