@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,7 +26,6 @@ class Captured:
     code: types.CodeType | None
     # The same code for as long as the C hook has it.
     kept: Callable[[], types.CodeType | None] = lambda: None
-    made_by: int = field(default_factory=threading.get_ident)
     guards: CompiledGuards | None = None
     graph: Any = None  # GraphModule, if there were operators
     compiled: Any = None  # the backend's callable

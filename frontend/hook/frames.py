@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import threading
 import types
 from collections.abc import Callable
 from typing import Any
@@ -107,9 +106,10 @@ def _convert(session: Session, frame: Any, record: Any) -> Decision:
 
 
 def _made_meanwhile(session: Session, state: CodeState, frame: Any, record: Any) -> Decision | None:
-    """What another thread has compiled since the C hook looked, if its guards hold."""
+    """What holds by now: another thread may have compiled it, or changed back what its guards read, since the hook
+    looked."""
     for entry in state.entries:
-        if entry.made_by == threading.get_ident() or entry.guards is None or not entry.guards.check(frame.f_locals):
+        if entry.guards is None or not entry.guards.check(frame.f_locals):
             continue
         if (decision := session.run_once(entry)) is not None:
             _note_call_in_eager(record, entry)

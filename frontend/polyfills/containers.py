@@ -18,6 +18,14 @@ except ValueError as error:
     _INDEX_NAMES_VALUE = str(error).startswith("None")
 
 
+def is_or_equals(a, b):
+    """Whether an item matches, as in C code. Equal texts and integers match, and whether they are one object is unknown
+    to a trace, so it is not asked."""
+    if type(a) in (str, int, bytes) and type(b) in (str, int, bytes):
+        return a == b
+    return a is b or a == b
+
+
 def _find(sequence, value, start, stop):
     """The first index in [start, stop) that holds `value`, or -1. Comparing may run code that changes the sequence."""
     if start < 0:
@@ -29,7 +37,7 @@ def _find(sequence, value, start, stop):
     index = start
     while index < stop and index < len(sequence):
         item = sequence[index]
-        if item is value or item == value:
+        if is_or_equals(item, value):
             return index
         index += 1
     return -1
@@ -38,7 +46,7 @@ def _find(sequence, value, start, stop):
 def _count(sequence, value):
     count = 0
     for item in sequence:
-        if item is value or item == value:
+        if is_or_equals(item, value):
             count += 1
     return count
 
@@ -86,7 +94,7 @@ def list_sort(self, /, *, key=None, reverse=False):
 @method_polyfill(tuple, "__contains__")
 def sequence_contains(self, value, /):
     for item in self:
-        if item is value or item == value:
+        if is_or_equals(item, value):
             return True
     return False
 

@@ -2,6 +2,7 @@
 
 import operator
 
+from .containers import is_or_equals
 from .tables import instance_polyfill, polyfill, stands_for
 
 
@@ -262,7 +263,7 @@ def contains(a, b, /):
 def count_of(a, b, /):
     count = 0
     for item in a:
-        if item is b or item == b:
+        if is_or_equals(item, b):
             count += 1
     return count
 
@@ -270,7 +271,7 @@ def count_of(a, b, /):
 @polyfill(operator.indexOf)
 def index_of(a, b, /):
     for index, item in enumerate(a):
-        if item is b or item == b:
+        if is_or_equals(item, b):
             return index
     raise ValueError("sequence.index(x): x not in sequence")
 

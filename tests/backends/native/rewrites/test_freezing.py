@@ -86,9 +86,9 @@ def test_own_convolutions(own: bool, images: int, size: int, monkeypatch, frozen
     monkeypatch.setattr(selection, "is_own_faster", lambda shape: own)
     cpp, python = frozen(Wide(), torch.randn(images, 3, size, size + 5)).output_code
     assert cpp.count("  convolution<") == 8 * own
-    assert len(re.findall(r"_convolution_pointwise_?\.", python)) == 8 * (not own)
+    assert len(re.findall(r"_convolution_pointwise_?\.\w+\(", python)) == 8 * (not own)
     # Sums are written over what they add where nothing else reads that: not over x, of which there is a mean.
-    in_place = re.findall(r"convolution<.*?>\((b\d+), \1 |_pointwise_.binary", cpp if own else python)
+    in_place = re.findall(r"convolution<.*?>\((b\d+), \1 |_pointwise_.binary\(", cpp if own else python)
     assert len(in_place) == 2
 
 
