@@ -1,6 +1,6 @@
 """Runs the programs of ``corpus/``, each in a process of its own, compiled and in eager.
 
-    python -m tests.frontend.soundness.programs FILE BACKEND
+    python -P tests/frontend/soundness/programs.py FILE BACKEND
 
 A program is a text behind a line ``## name``.  Its function ``f`` is called twice, then once after each line that
 begins with ``--``, whose code runs first, and once more.  Arguments come from ``args()``, or are one tensor.  What is

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from .programs import CORPUS, Program, difference, programs
 
 _FILES = sorted(path.name for path in CORPUS.glob("*.txt"))
-_ROOT = Path(__file__).parents[3]
 
 
 def _run(file: str, backend: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.frontend.soundness.programs", file, backend]
-    return subprocess.run(command, capture_output=True, text=True, cwd=_ROOT, check=False)
+    command = [sys.executable, "-P", str(CORPUS.parent / "programs.py"), file, backend]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("file", _FILES)
