@@ -1,23 +1,19 @@
-"""One measurement: every candidate in a process of its own, judged, timed in turns, ranked."""
+"""One measurement: candidates are admitted, timed in turns, ranked; the simplest of the quickest is chosen."""
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from torchmux.scratch import scratch_folder
 
-from .candidates import EAGER, Candidate, Field
+from .admission import Admission
+from .candidates import EAGER, Field
 from .decisions import Decision, Row, machine
 from .parcel import Parcel
 from .timing import TIE, Times, race
-from .workers import Lost, Process
-
-log = logging.getLogger("torchmux")
+from .workers import Lost
 
 TURN_S = 0.02
 """How long a turn of one candidate takes, about."""
@@ -27,9 +23,6 @@ FOR_TIMES = 0.3
 
 PAUSE_S = 0.05
 """Between turns: the threads of some runtimes spin for that long after a call."""
-
-START_S = 60.0
-"""What a process may take to start, beyond the budget of its candidate."""
 
 
 class Measurement:
@@ -47,73 +40,29 @@ class Measurement:
         self.memory = memory
         self.strict = strict
         self.rows = {c.name: Row(c.name, c.backend, c.options, "") for c in candidates.candidates}
-        self.processes: dict[str, Process] = {}
         self.calls: dict[str, int] = {}
 
     def decide(self) -> Decision:
         """Measure, and choose.  A candidate that is lost costs itself only."""
         began = time.monotonic()
         self.ends = began + self.budget
-        self.admission_ends = began + self.budget * (1 - FOR_TIMES)
-        with scratch_folder() as folder, contextlib.ExitStack() as stack:
-            self.folder = folder
-            self.parcel.save(folder / "parcel")
-            for number, candidate in enumerate(self.field.candidates):
-                self._admit(candidate, number, stack)
+        admission_ends = began + self.budget * (1 - FOR_TIMES)
+        with (
+            scratch_folder() as folder,
+            Admission(
+                self.parcel, folder, self.rows, memory=self.memory, budget=self.budget, ends=admission_ends
+            ) as self.admitted,
+        ):
+            self.admitted.admit(self.field.candidates)
             ranked = self._race()
         decision = self._decision(ranked)
         decision.seconds = time.monotonic() - began
         return decision
 
-    def _admit(self, candidate: Candidate, number: int, stack: contextlib.ExitStack) -> None:
-        """Start a candidate's process, have it compile and run, and have the referee judge what comes out."""
-        row = self.rows[candidate.name]
-        if time.monotonic() > self.admission_ends and candidate.backend != EAGER:
-            row.verdict, row.reason = "lost", "the budget was spent before its turn"
-            return
-        process = stack.enter_context(Process(self.folder, f"worker{number}", self.memory))
-        try:
-            self._open(process, candidate)
-            self._judge(process, candidate, number)
-        except Lost as lost:
-            process.end()
-            row.verdict, row.reason = row.verdict or "lost", str(lost)
-            log.info("auto: %s is out: %s", candidate.name, lost)
-            return
-        self.processes[candidate.name] = process
-
-    def _open(self, process: Process, candidate: Candidate) -> None:
-        more: dict[str, Any] = {"backend": candidate.backend, "options": candidate.options or None}
-        if candidate.spec:
-            more["spec"] = candidate.spec
-        parcel = str(self.folder / "parcel")
-        process.ask("open", time.monotonic() + START_S, parcel=parcel, path=sys.path, **more)
-        if candidate.backend == EAGER:
-            self.referee = process
-            process.ask("reference", time.monotonic() + START_S + self.budget)
-        answer = process.ask("compile", max(self.admission_ends, time.monotonic() + 1.0))
-        row = self.rows[candidate.name]
-        row.compile_seconds, row.share = answer["seconds"], answer["share"]
-        if not answer["share"] and candidate.backend != EAGER:
-            row.verdict = "partial"
-            raise Lost(f"it leaves everything to torch: {answer['why']}")
-
-    def _judge(self, process: Process, candidate: Candidate, number: int) -> None:
-        results = self.folder / f"results{number}"
-        until = max(self.admission_ends, time.monotonic() + 1.0)
-        process.ask("results", until, to=str(results))
-        verdict = self.referee.ask("judge", time.monotonic() + START_S, of=str(results))
-        results.unlink()
-        row = self.rows[candidate.name]
-        if verdict["wrong"]:
-            row.verdict = "wrong"
-            raise Lost(verdict["wrong"])
-        row.error = verdict["error"]
-
     # --- times -----------------------------------------------------------------------------------------------------
 
     def _race(self) -> list[str]:
-        names = list(self.processes)
+        names = list(self.admitted.processes)
         if self.strict:  # torch is not to run it
             names = [name for name in names if self.rows[name].backend != EAGER] or []
         self.times: dict[str, Times] = {}
@@ -123,14 +72,11 @@ class Measurement:
         calls = self.calls.get(name, 1)
         time.sleep(PAUSE_S)
         try:
-            answer = self.processes[name].ask("time", max(self.ends, time.monotonic() + 1.0) + START_S, calls=calls)
-        except Lost as lost:
-            self.rows[name].verdict, self.rows[name].reason = "lost", str(lost)
+            seconds = sorted(self.admitted.time(name, calls, max(self.ends, time.monotonic() + 1.0)))
+        except Lost:
             return None
-        seconds = sorted(answer["seconds"])
         median: float = seconds[len(seconds) // 2]
         self.calls[name] = max(1, min(1000, int(TURN_S / max(median, 1e-7))))
-        self.rows[name].memory = answer["peak"]
         return median
 
     def _decision(self, ranked: list[str]) -> Decision:
