@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from torchmux.registry.spec import ANY, BackendSpec
 
-from .options import AutoOptions
+from .options import MODES, AutoOptions
 
 SPEC = BackendSpec(
     name="auto",
@@ -42,5 +42,6 @@ SPEC = BackendSpec(
     devices=(ANY,),
     dtypes=(ANY,),
     options=AutoOptions,
+    modes=MODES,
     priority=-500,
 )

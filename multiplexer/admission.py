@@ -6,7 +6,7 @@ import contextlib
 import logging
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +30,27 @@ class Admission:
         rows: by the names of candidates; what becomes of each is written there.
         memory: bytes that the process of a candidate may take.
         budget: seconds for the whole measurement, which extend what eager may take.
+        cold: whether they compile with empty caches.
         ends: on the clock of ``time.monotonic``; the candidates whose turn has not come by then are lost.
     """
 
     def __init__(
-        self, parcel: Parcel, folder: Path, rows: Mapping[str, Row], *, memory: int, budget: float, ends: float
+        self,
+        parcel: Parcel,
+        folder: Path,
+        rows: Mapping[str, Row],
+        *,
+        memory: int,
+        budget: float,
+        ends: float,
+        cold: bool = False,
     ) -> None:
         self.folder = folder
         self.rows = rows
         self.memory = memory
         self.budget = budget
         self.ends = ends
+        self.cold = cold
         self.processes: dict[str, Process] = {}
         self._stack = contextlib.ExitStack()
         parcel.save(folder / "parcel")
@@ -51,23 +61,31 @@ class Admission:
     def __exit__(self, *_: Any) -> None:
         self._stack.close()
 
-    def admit(self, candidates: Sequence[Candidate]) -> None:
-        """Try each; those that may race are in ``processes`` afterwards.  Eager comes first: it is the referee."""
+    def admit(self, candidates: Sequence[Candidate], after: Callable[[str], None] = lambda name: None) -> None:
+        """Try each; those that may race are in ``processes`` afterwards.  Eager comes first: it is the referee.
+
+        ``after`` is called with the name of each that was admitted.
+        """
         for number, candidate in enumerate(candidates):
             self._admit(candidate, number)
+            if candidate.name in self.processes:
+                after(candidate.name)
 
-    def time(self, name: str, calls: int, until: float) -> list[float]:
+    def time(self, name: str, calls: int, until: float, callers: int = 1) -> list[float]:
         """The seconds of so many calls of a candidate that was admitted.
+
+        With several ``callers``, that many threads make as many calls each, and the answer has one number: the seconds
+        of all calls together by the number of calls.
 
         Raises:
             Lost: it is out; its row has the reason.
         """
         try:
-            answer = self.processes[name].ask("time", until + START_S, calls=calls)
+            answer = self.processes[name].ask("time", until + START_S, calls=calls, callers=callers)
         except Lost as lost:
             self.rows[name].verdict, self.rows[name].reason = "lost", str(lost)
             raise
-        self.rows[name].memory = answer["peak"]
+        self.rows[name].memory = answer["added"]
         seconds: list[float] = answer["seconds"]
         return seconds
 
@@ -77,7 +95,7 @@ class Admission:
         if time.monotonic() > self.ends and candidate.backend != EAGER:
             row.verdict, row.reason = "lost", "the budget was spent before its turn"
             return
-        process = self._stack.enter_context(Process(self.folder, f"worker{number}", self.memory))
+        process = self._stack.enter_context(Process(self.folder, f"worker{number}", self.memory, cold=self.cold))
         try:
             self._open(process, candidate)
             self._judge(process, candidate, number)

@@ -56,6 +56,7 @@ def candidates_for(
     freeze: bool,
     allow: Sequence[str] | None,
     forbid: Sequence[str],
+    mode: str | None = None,
 ) -> Field:
     """All that can compile a graph with these inputs.
 
@@ -63,6 +64,7 @@ def candidates_for(
         freeze: whether the user promises that weights change only in ways that torch counts.
         allow: the only backends to measure besides eager; None for all.
         forbid: backends not to measure.
+        mode: backends that have it are also measured in this mode of theirs.
     """
     found, excluded, told = [Candidate(EAGER)], {}, []
     for row in backends():
@@ -86,6 +88,8 @@ def candidates_for(
             excluded[row.name] = why
         else:
             tries = [options for options in spec.tries if freeze or not options.get("freeze")]
+            if mode is not None and (own := dict(spec.modes.get(mode, {}))) and own not in tries:
+                tries.append(own)
             if training:
                 tries = [options for options in tries if not options.get("freeze")]
             found += [Candidate(spec.name, dict(options), pickled) for options in ({}, *tries)]

@@ -29,7 +29,7 @@ class Row:
     candidate: str
     backend: str
     options: dict[str, Any]
-    verdict: str  # chosen, tie, unsettled, slower, wrong, lost, partial, excluded
+    verdict: str  # chosen, tie, unsettled, slower, limit, wrong, lost, partial, excluded
     reason: str = ""
     compile_seconds: float | None = None
     milliseconds: float | None = None
@@ -55,7 +55,7 @@ class Decision:
     def ranking(self) -> list[Row]:
         """The candidates that may run, best first."""
         usable = [row for row in self.rows if row.verdict in ("chosen", "tie", "unsettled", "slower")]
-        return sorted(usable, key=lambda row: (row.verdict != "chosen", row.milliseconds or 0.0))
+        return sorted(usable, key=lambda row: row.verdict != "chosen")  # the rows stand in the order of the objective
 
     def table(self) -> list[str]:
         """A line for each candidate."""

@@ -99,8 +99,12 @@ def sources_digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def settings() -> str:
-    """The global settings of torch that decide what an operator consists of."""
+def settings(*, with_kernels: bool = True) -> str:
+    """The global settings of torch that decide what an operator consists of.
+
+    ``with_kernels`` adds the kernels that Python code has registered; many a module of torch's registers some when it
+    is imported, whatever the program does.
+    """
     if internals.is_any_autocast_enabled():
         raise Unknown("autocast is active")
     if internals.count_function_modes() or internals.count_dispatch_modes():
@@ -128,7 +132,9 @@ def settings() -> str:
                 name
                 for name in internals.python_registrations()
                 if not name.endswith("/Meta") and not name.startswith("torchmux/")
-            ),
+            )
+            if with_kernels
+            else None,
         )
     )
 
