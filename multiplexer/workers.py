@@ -58,7 +58,7 @@ class Process:
             environment.update(dict.fromkeys(("TORCHMUX_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR"), str(own)))
         with open(self._errors, "wb") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "torchmux.multiplexer.worker", str(folder / f"{name}.out")],
+                [sys.executable, "-P", "-m", "torchmux.multiplexer.worker", str(folder / f"{name}.out")],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
