@@ -120,7 +120,10 @@ class Decision:
 
     def to_data(self) -> dict[str, Any]:
         """The decision as JSON holds it; numbers that are not finite become null."""
-        return {**written(dataclasses.asdict(self)), "format": FORMAT}
+        told: dict[str, Any] = {**written(dataclasses.asdict(self)), "format": FORMAT}
+        if self.fingerprint is not None:
+            told["fingerprint"] = self.fingerprint.to_data()
+        return told
 
     def to_json(self) -> str:
         return dumped(self.to_data())

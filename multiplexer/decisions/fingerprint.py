@@ -91,7 +91,7 @@ def differences(here: Fingerprint, there: Fingerprint) -> list[str]:
         elif other is None:
             said.append(f"{name} is a candidate here, and was not measured")
         elif own_one.version != other.version:
-            said.append(f"it was measured with {name} {_short(other.version)}, and here is {_short(own_one.version)}")
+            said.append(f"it was measured with {name} {short(other.version)}, and here is {short(own_one.version)}")
         elif own_one != other:
             said.append(f"other options of {name} were measured than are tried here")
     said += _changes(here.settings, there.settings, "torch's setting {name} was {there}, and is {here}")
@@ -101,20 +101,20 @@ def differences(here: Fingerprint, there: Fingerprint) -> list[str]:
 _MACHINE = {
     "processor": "it was measured on {there}, and this machine has {here}",
     "capability": "it was measured with the instructions {there}, and torch uses {here} here",
-    "threads": "it was measured with {there} threads, and this process has {here}",
+    "threads": "it was measured with threads={there}, and this process has threads={here}",
     "gpu": "it was measured on the GPU {there}, and here is {here}",
 }
 
 
 def _changes(here: dict[str, str], there: dict[str, str], form: str) -> list[str]:
     return [
-        form.format(name=name, there=_short(there.get(name, "unset")), here=_short(here.get(name, "unset")))
+        form.format(name=name, there=short(there.get(name, "unset")), here=short(here.get(name, "unset")))
         for name in sorted({*here, *there})
         if here.get(name) != there.get(name)
     ]
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
     """A version as a message shows it; those that are hashes would say nothing in full."""
     text = text or "of another version"
     return text[:12] if KEY.fullmatch(text) else text if len(text) <= 100 else f"{text[:97]}..."
