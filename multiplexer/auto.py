@@ -59,10 +59,10 @@ def decider(gm: GraphModule, request: CompileRequest, options: AutoOptions) -> D
             forbid=options.forbid,
             mode=options.also_mode,
         )
-        key = decisions.key_of(gm, inputs, request, found.fingerprint, f"{options.asked} {bucket}")
+        key = decisions.key_of(gm, inputs, request, found.fingerprint, options.asked, bucket=bucket)
         known = decisions.load(key) if key is not None and not anew else None
         if known is not None:
-            return known, "an earlier measurement"
+            return known, known.source
         try:
             parcel = pack(gm, inputs, training=training, static_inputs=request.static_inputs, strict=request.strict)
         except Unknown as why:
@@ -81,10 +81,12 @@ def decider(gm: GraphModule, request: CompileRequest, options: AutoOptions) -> D
                 turn=background.one_at_a_time,
                 check=check,
             )
-            decision = measurement.decide()
-            log.info("auto: %s: %s", decision.backend, decision.reason)
-            if key is not None:
+            if anew and key is not None:  # what is filed, here and by others, is out of date
+                decision = measurement.decide()
                 decisions.keep(key, decision)
+            else:
+                decision = decisions.once(key, measurement.decide, options.budget_s, check)
+            log.info("auto: %s: %s", decision.backend, decision.reason)
             return decision
 
         return Pending(make)

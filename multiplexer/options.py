@@ -55,11 +55,10 @@ class AutoOptions:
             raise InvalidOption(f"The option 'buckets' of auto takes sizes of at least 1, not {self.buckets}.")
 
     @property
-    def asked(self) -> str:
-        """All that a decision depends on."""
-        return repr(
-            (self.freeze, self.allow, self.forbid, self.objective, self.max_memory, self.max_error, self.also_mode)
-        )
+    def asked(self) -> dict[str, Any]:
+        """What a decision depends on, by name."""
+        names = ("freeze", "allow", "forbid", "objective", "max_memory", "max_error", "also_mode")
+        return {name: getattr(self, name) for name in names}
 
 
 MODES: dict[str, dict[str, Any]] = {

@@ -23,7 +23,7 @@ import torch
 
 from torchmux import torch_internals as internals
 from torchmux.backends.common.cache.listing import Unknown
-from torchmux.backends.common.cache.recipes import settings
+from torchmux.backends.common.cache.recipes import named_settings
 from torchmux.compile_lock import shared
 from torchmux.torch_internals.tracer_stand_in import tracer_stand_in
 
@@ -126,12 +126,12 @@ class Setting:
 
     grad: bool
     inference: bool
-    of_process: str | None
+    of_process: dict[str, str] | None
 
     @classmethod
     def now(cls) -> Setting:
         try:
-            found: str | None = settings(with_kernels=False)
+            found: dict[str, str] | None = _settings()
         except Unknown:
             found = None
         return cls(torch.is_grad_enabled(), torch.is_inference_mode_enabled(), found)
@@ -147,9 +147,14 @@ class Setting:
         if self.of_process is None:
             return True
         try:
-            return settings(with_kernels=False) == self.of_process
+            return _settings() == self.of_process
         except Unknown:
             return False
+
+
+def _settings() -> dict[str, str]:
+    """What a compilation depends on.  Modules of torch's register kernels when they are imported, at any time."""
+    return {name: value for name, value in named_settings().items() if name != "python_kernels"}
 
 
 class NotNow(Exception):

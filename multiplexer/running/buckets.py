@@ -33,6 +33,7 @@ class Sizes:
     def __init__(self, gm: GraphModule, bounds: Sequence[int] | None) -> None:
         self.bounds = None if bounds is None else sorted(bounds)
         self.places: dict[Any, tuple[int, int | None]] = {}  # symbol -> position of the input, and its dimension
+        self._names: dict[Any, str] = {}
         for position, node in enumerate(gm.graph.find_nodes(op="placeholder")):
             value = node.meta.get("example_value")
             sizes = list(enumerate(value.shape)) if isinstance(value, torch.Tensor) else [(None, value)]
@@ -40,6 +41,8 @@ class Sizes:
                 symbol = internals.symbol_of(size)
                 if symbol is not None:
                     self.places.setdefault(symbol, (position, dimension))
+                    if dimension is not None:
+                        self._names.setdefault(symbol, f"{node.name}.shape[{dimension}]")
 
     def of(self, args: Sequence[Any]) -> Key:
         """All symbolic sizes of a call."""
@@ -53,8 +56,9 @@ class Sizes:
         return tuple([bisect.bisect_left(bounds, size) for size in self.of(args)])
 
     def words(self, bucket: Key) -> str:
-        """``s0 in 9 to 16, s1 over 64``."""
-        return ", ".join(f"{name} {self._range(part)}" for name, part in zip(self.places, bucket, strict=True))
+        """``l_x.shape[0] in 9 to 16, l_x.shape[1] over 64``."""
+        names = (self._names.get(symbol, str(symbol)) for symbol in self.places)
+        return ", ".join(f"{name} {self._range(part)}" for name, part in zip(names, bucket, strict=True))
 
     def _range(self, part: int) -> str:
         if self.bounds is None:
