@@ -17,6 +17,9 @@ from .workers import Lost, Process
 
 log = logging.getLogger("torchmux")
 
+PARCEL = "parcel"
+"""The file of the parcel, in the folder of its admission."""
+
 START_S = 60.0
 """What a process may take to start, beyond the budget of its candidate."""
 
@@ -27,6 +30,7 @@ class Admission:
     They end with the block.
 
     Args:
+        parcel: what is measured; None if it is in the folder.
         rows: by the names of candidates; what becomes of each is written there.
         memory: bytes that the process of a candidate may take.
         budget: seconds for the whole measurement, which extend what eager may take.
@@ -34,7 +38,7 @@ class Admission:
     """
 
     def __init__(
-        self, parcel: Parcel, folder: Path, rows: Mapping[str, Row], *, memory: int, budget: float, ends: float
+        self, parcel: Parcel | None, folder: Path, rows: Mapping[str, Row], *, memory: int, budget: float, ends: float
     ) -> None:
         self.folder = folder
         self.rows = rows
@@ -42,8 +46,10 @@ class Admission:
         self.budget = budget
         self.ends = ends
         self.processes: dict[str, Process] = {}
+        self._tried = 0
         self._stack = contextlib.ExitStack()
-        parcel.save(folder / "parcel")
+        if parcel is not None:
+            parcel.save(folder / PARCEL)
 
     def __enter__(self) -> Admission:
         return self
@@ -53,8 +59,9 @@ class Admission:
 
     def admit(self, candidates: Sequence[Candidate]) -> None:
         """Try each; those that may race are in ``processes`` afterwards.  Eager comes first: it is the referee."""
-        for number, candidate in enumerate(candidates):
+        for number, candidate in enumerate(candidates, self._tried):
             self._admit(candidate, number)
+        self._tried += len(candidates)
 
     def time(self, name: str, calls: int, until: float) -> list[float]:
         """The seconds of so many calls of a candidate that was admitted.
@@ -90,9 +97,8 @@ class Admission:
 
     def _open(self, process: Process, candidate: Candidate) -> None:
         more: dict[str, Any] = {"backend": candidate.backend, "options": candidate.options or None}
-        if candidate.spec:
-            more["spec"] = candidate.spec
-        parcel = str(self.folder / "parcel")
+        more |= {"specs": candidate.specs, "pins": candidate.told_pins}
+        parcel = str(self.folder / PARCEL)
         process.ask("open", time.monotonic() + START_S, parcel=parcel, path=sys.path, **more)
         if candidate.backend == EAGER:
             self.referee = process

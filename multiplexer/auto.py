@@ -18,11 +18,10 @@ from torchmux import torch_internals as internals
 from torchmux.backends.common.adapter.graphs import copy_graph
 from torchmux.registry.errors import FallbackRefused, TorchmuxError
 from torchmux.registry.report import GraphReport, place_all
-from torchmux.registry.resolve import resolve
 from torchmux.registry.spec import CompiledGraph, CompileRequest
 
 from . import decisions
-from .candidates import EAGER, Field, candidates_for
+from .candidates import EAGER, Field, candidates_for, pin, resolved
 from .decisions import Decision
 from .measure import Measurement, default_memory
 from .options import AutoOptions
@@ -129,7 +128,7 @@ class Chosen:
             if row.backend == EAGER:
                 break
             try:
-                compiled = self._compiled(row.backend, row.options, inputs)
+                compiled = self._compiled(row, inputs)
             except TorchmuxError as error:
                 lost.append(f"{row.candidate} was to run it, but: {error}")
                 log.warning("auto: %s", lost[-1])
@@ -142,11 +141,11 @@ class Chosen:
             raise FallbackRefused(f"strict={self._request.strict!r}, and auto has no candidate but eager: {told}")
         self._eager.notes[:] = [*_told(decision, source), *lost]
 
-    def _compiled(self, backend: str, options: dict[str, Any], inputs: Sequence[Any]) -> CompiledGraph:
+    def _compiled(self, row: decisions.Row, inputs: Sequence[Any]) -> CompiledGraph:
         request = self._request
-        resolved = resolve(backend, options=options or None, dynamic=request.dynamic, strict=request.strict)
-        return resolved.compile(
-            copy_graph(self._gm),
+        backend = resolved(row.backend, row.options, dynamic=request.dynamic, strict=request.strict)
+        return backend.compile(
+            pin(copy_graph(self._gm), row.pins),
             inputs,
             training=request.phase != "inference",
             static_inputs=request.static_inputs,

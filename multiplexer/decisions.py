@@ -29,7 +29,7 @@ class Row:
     candidate: str
     backend: str
     options: dict[str, Any]
-    verdict: str  # chosen, tie, unsettled, slower, wrong, lost, partial, excluded
+    verdict: str  # chosen, tie, unsettled, slower, wrong, lost, partial, excluded, refused
     reason: str = ""
     compile_seconds: float | None = None
     milliseconds: float | None = None
@@ -37,6 +37,7 @@ class Row:
     error: float | None = None
     memory: int | None = None
     share: float | None = None
+    pins: dict[str, str] = field(default_factory=dict)  # the number of a node in the graph -> another backend
 
 
 @dataclass

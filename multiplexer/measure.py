@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from pathlib import Path
 from typing import Any
 
 from torchmux.scratch import scratch_folder
 
+from . import splits
 from .admission import Admission
 from .candidates import EAGER, Field
 from .decisions import Decision, Row, machine
@@ -54,19 +56,45 @@ class Measurement:
             ) as self.admitted,
         ):
             self.admitted.admit(self.field.candidates)
-            ranked = self._race()
+            self.times: dict[str, Times] = {}
+            ranked = self._race(list(self.admitted.processes))
+            ranked = self._share(ranked, folder)
         decision = self._decision(ranked)
         decision.seconds = time.monotonic() - began
         return decision
 
     # --- times -----------------------------------------------------------------------------------------------------
 
-    def _race(self) -> list[str]:
-        names = list(self.admitted.processes)
+    def _race(self, names: list[str]) -> list[str]:
         if self.strict:  # torch is not to run it
             names = [name for name in names if self.rows[name].backend != EAGER] or []
-        self.times: dict[str, Times] = {}
+        for name in names:
+            self.times.pop(name, None)
         return race(names, self._time, self.times, lambda: time.monotonic() > self.ends)
+
+    def _share(self, ranked: list[str], folder: Path) -> list[str]:
+        """Candidates for which several backends share the graph, raced against the best single ones."""
+        singles = splits.finalists(self.field.candidates, self.rows, self.times)
+        referee = self.admitted.processes.get(EAGER)
+        if not ranked or referee is None:
+            return ranked
+        self.split = splits.Split(
+            folder, referee.ask, singles, strict=self.strict, memory=self.memory, ends=self.ends
+        )
+        found = splits.chains(singles)
+        split = self.split.search()
+        if isinstance(split, Row):
+            self.rows[split.candidate] = split
+        else:
+            found.append(split)
+        if not found:
+            return ranked
+        self.field = dataclasses.replace(self.field, candidates=(*self.field.candidates, *found))
+        self.rows |= {c.name: Row(c.name, c.backend, c.options, "", pins=c.told_pins) for c in found}
+        self.admitted.ends = self.ends
+        self.admitted.admit(found)
+        admitted = [c.name for c in found if c.name in self.admitted.processes]
+        return self._race([*ranked, *admitted]) if admitted else ranked
 
     def _time(self, name: str) -> float | None:
         calls = self.calls.get(name, 1)
@@ -93,6 +121,8 @@ class Measurement:
             row = self.rows[name]
             if row.verdict in ("slower", "unsettled"):
                 row.reason = f"{self.times[name].median / self.times[chosen].median:.2f} times the time of {chosen}"
+        for row in self.rows.values():
+            self.split.explain(row)
         rows = sorted(self.rows.values(), key=_order)
         rows += [Row(name, name, {}, "excluded", why) for name, why in self.field.excluded.items()]
         row = self.rows[chosen]
