@@ -21,6 +21,8 @@ from torchmux.registry.report import Strict
 from torchmux.registry.resolve import ResolvedBackend, known_spec, resolve
 from torchmux.registry.spec import ANY, BackendSpec
 
+from .decisions.fingerprint import Backend as Measured
+
 EAGER = "eager"
 _NOT_MEASURED = (EAGER, "aot_eager", "auto")
 
@@ -101,7 +103,7 @@ class Field:
 
     candidates: tuple[Candidate, ...]
     excluded: dict[str, str]
-    fingerprint: str
+    fingerprint: dict[str, Measured]  # of each backend but eager: its version, and the options that are tried
 
 
 def candidates_for(
@@ -119,7 +121,7 @@ def candidates_for(
         allow: the only backends to measure besides eager; None for all.
         forbid: backends not to measure.
     """
-    found, excluded, told = [Candidate(EAGER)], {}, []
+    found, excluded, told = [Candidate(EAGER)], {}, {}
     for row in backends():
         if row.name in _NOT_MEASURED or row.retired or row.error:
             continue
@@ -145,8 +147,8 @@ def candidates_for(
                 tries = [options for options in tries if not options.get("freeze")]
             specs = (pickled,) if pickled else ()
             found += [Candidate(spec.name, dict(options), specs) for options in ({}, *tries)]
-            told.append((spec.name, spec.fingerprint(), [sorted(map(str, t.items())) for t in tries]))
-    return Field(tuple(sorted(found, key=lambda c: c.complexity)), excluded, repr(sorted(told)))
+            told[spec.name] = Measured(spec.fingerprint(), [dict(options) for options in tries])
+    return Field(tuple(sorted(found, key=lambda c: c.complexity)), excluded, told)
 
 
 def _unfit(spec: BackendSpec, inputs: Sequence[Any], training: bool) -> str:
