@@ -17,6 +17,9 @@ from .workers import Lost, Process
 
 log = logging.getLogger("torchmux")
 
+PARCEL = "parcel"
+"""The file of the parcel, in the folder of its admission."""
+
 START_S = 60.0
 """What a process may take to start, beyond the budget of its candidate."""
 
@@ -27,6 +30,7 @@ class Admission:
     They end with the block.
 
     Args:
+        parcel: what is measured; None if it is in the folder.
         rows: by the names of candidates; what becomes of each is written there.
         memory: bytes that the process of a candidate may take.
         budget: seconds for the whole measurement, which extend what eager may take.
@@ -36,7 +40,7 @@ class Admission:
 
     def __init__(
         self,
-        parcel: Parcel,
+        parcel: Parcel | None,
         folder: Path,
         rows: Mapping[str, Row],
         *,
@@ -52,8 +56,10 @@ class Admission:
         self.ends = ends
         self.cold = cold
         self.processes: dict[str, Process] = {}
+        self._tried = 0
         self._stack = contextlib.ExitStack()
-        parcel.save(folder / "parcel")
+        if parcel is not None:
+            parcel.save(folder / PARCEL)
 
     def __enter__(self) -> Admission:
         return self
@@ -66,8 +72,9 @@ class Admission:
 
         ``after`` is called with the name of each that was admitted.
         """
-        for number, candidate in enumerate(candidates):
-            self._admit(candidate, number)
+        for candidate in candidates:
+            self._admit(candidate, self._tried)
+            self._tried += 1
             if candidate.name in self.processes:
                 after(candidate.name)
 
@@ -108,9 +115,8 @@ class Admission:
 
     def _open(self, process: Process, candidate: Candidate) -> None:
         more: dict[str, Any] = {"backend": candidate.backend, "options": candidate.options or None}
-        if candidate.spec:
-            more["spec"] = candidate.spec
-        parcel = str(self.folder / "parcel")
+        more |= {"specs": candidate.specs, "pins": candidate.told_pins}
+        parcel = str(self.folder / PARCEL)
         process.ask("open", time.monotonic() + START_S, parcel=parcel, path=sys.path, **more)
         if candidate.backend == EAGER:
             self.referee = process

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 
 from torchmux.scratch import scratch_folder
 
+from . import splits
 from .admission import Admission
 from .candidates import EAGER, Field
 from .decisions import Decision, Row, machine
@@ -72,6 +74,7 @@ class Measurement:
         self.calls: dict[str, int] = {}
         self.times: dict[str, Times] = {}
         self.leader = EAGER
+        self.split: splits.Split | None = None
 
     def decide(self) -> Decision:
         """Measure, and choose.  A candidate that is lost costs itself only."""
@@ -93,7 +96,9 @@ class Measurement:
             self.ends = began + self.budget
             self.admitted.ends = began + self.budget * (1 - FOR_TIMES)
             self.admitted.admit(self.field.candidates, after=self._first_look)
-            ranked = self._race()
+            ranked = self._race([name for name in self.admitted.processes if not self.rows[name].verdict])
+            if self.objective.name == "latency":
+                ranked = self._share(ranked, folder)
         decision = self._decision(ranked)
         decision.seconds = time.monotonic() - began
         return decision
@@ -129,11 +134,35 @@ class Measurement:
 
     # --- times -----------------------------------------------------------------------------------------------------
 
-    def _race(self) -> list[str]:
-        names = [name for name in self.admitted.processes if not self.rows[name].verdict]
+    def _race(self, names: list[str]) -> list[str]:
         if self.strict:  # torch is not to run it
             names = [name for name in names if self.rows[name].backend != EAGER]
+        for name in names:
+            self.times.pop(name, None)
         return race(names, self._time, self.times, lambda: time.monotonic() > self.ends)
+
+    def _share(self, ranked: list[str], folder: Path) -> list[str]:
+        """Candidates for which several backends share the graph, raced against the best single ones."""
+        singles = splits.finalists(self.field.candidates, self.rows, self.times)
+        referee = self.admitted.processes.get(EAGER)
+        if not ranked or referee is None:
+            return ranked
+        self.check()
+        self.split = splits.Split(folder, referee.ask, singles, strict=self.strict, memory=self.memory, ends=self.ends)
+        found = splits.chains(singles)
+        split = self.split.search()
+        if isinstance(split, Row):
+            self.rows[split.candidate] = split
+        else:
+            found.append(split)
+        if not found:
+            return ranked
+        self.field = dataclasses.replace(self.field, candidates=(*self.field.candidates, *found))
+        self.rows |= {c.name: Row(c.name, c.backend, c.options, "", pins=c.told_pins) for c in found}
+        self.admitted.ends = self.ends
+        self.admitted.admit(found, after=self._first_look)
+        admitted = [c.name for c in found if c.name in self.admitted.processes and not self.rows[c.name].verdict]
+        return self._race([*ranked, *admitted]) if admitted else ranked
 
     def _time(self, name: str) -> float | None:
         """The median seconds of a call in one turn; None if the candidate is lost, or breaks a limit."""
@@ -167,6 +196,9 @@ class Measurement:
             choice = Choice(EAGER, self._nobody(), (), ())
         else:
             self._judge_all(choice, ranked)
+        if self.split is not None:
+            for row in self.rows.values():
+                self.split.explain(row)
         position = {name: number for number, name in enumerate(choice.order)}
         rows = sorted(
             self.rows.values(),

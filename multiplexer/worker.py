@@ -7,6 +7,7 @@ the referee: it judges what the others have computed, so that no backend shares 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import pickle
@@ -22,10 +23,13 @@ from typing import Any
 import torch
 
 from torchmux.conformance.judging import observation
-from torchmux.registry import register_backend, resolve
+from torchmux.registry import register_backend
 
 from . import parcel as parcels
-from .trial import TRIALS, Trials, wide
+from . import segments
+from .admission import PARCEL
+from .candidates import pin, resolved
+from .trial import SEED, TRIALS, Trials, wide
 
 _MESSAGE = 400
 
@@ -45,15 +49,14 @@ class Worker:
 
     def compile(self) -> dict[str, Any]:
         """Compile for the candidate; the answer tells the seconds, and what is left to torch."""
-        backend = self.told["backend"]
-        if "spec" in self.told:
-            spec = pickle.loads(bytes.fromhex(self.told["spec"]))
-            register_backend(spec)
+        for text in self.told["specs"]:
+            register_backend(pickle.loads(bytes.fromhex(text)))
         self.found = _resident()
         before = time.perf_counter()
-        resolved = resolve(backend, options=self.told["options"], strict=self.parcel.strict)
+        backend = resolved(self.told["backend"], self.told["options"], strict=self.parcel.strict)
+        pin(self.gm, self.told["pins"])
         with torch.set_grad_enabled(self.parcel.training):
-            compiled = resolved.compile(
+            compiled = backend.compile(
                 self.gm, self.trials.real, training=self.parcel.training, static_inputs=self.parcel.static_inputs
             )
         self.run = compiled
@@ -61,6 +64,30 @@ class Worker:
         report = compiled.report
         why = next((p.reason for p in report.placements if not report.is_requested(p)), "")
         return {"seconds": seconds, "share": report.share, "why": why}
+
+    def cut(self, to: str, most: int) -> dict[str, Any]:
+        """Write the pieces that the graph can be cut into, and one that computes next to nothing, as parcels."""
+        try:
+            with torch.set_grad_enabled(self.parcel.training):
+                found = segments.cut(self.gm, self._fresh, most)
+                made = segments.pieces(self.parcel, self.gm, self._fresh(), found)
+                for number, piece in enumerate([*made, segments.tiny(self.parcel)]):
+                    folder = Path(to) / f"piece{number}"
+                    folder.mkdir()
+                    piece.save(folder / PARCEL)
+        except segments.Whole as why:
+            return {"why": str(why)}
+        calls = [number for number, node in enumerate(self.gm.graph.nodes) if node.op.startswith("call_")]
+        return {"segments": [dataclasses.asdict(each) for each in found], "calls": calls}
+
+    def _fresh(self) -> list[Any]:
+        """Inputs for one run, of which nothing is shared with the next."""
+        torch.manual_seed(SEED)
+        values = self.trials.inputs(0)
+        for position in self.parcel.static_inputs:
+            needs = values[position].requires_grad
+            values[position] = values[position].detach().clone().requires_grad_(needs)
+        return values
 
     def results(self, to: str) -> dict[str, Any]:
         """Run all trials, and write what they show."""

@@ -27,7 +27,7 @@ class Row:
     candidate: str
     backend: str
     options: dict[str, Any]
-    verdict: str  # chosen, tie, unsettled, slower, limit, wrong, lost, partial, excluded
+    verdict: str  # chosen, tie, unsettled, slower, limit, wrong, lost, partial, excluded, refused
     reason: str = ""
     compile_seconds: float | None = None
     milliseconds: float | None = None

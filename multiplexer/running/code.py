@@ -17,9 +17,9 @@ from torchmux.backends.common.pipeline.runtime import in_torch
 from torchmux.backends.common.pipeline.tangents import on_failure
 from torchmux.registry.errors import GraphRefused
 from torchmux.registry.report import GraphReport
-from torchmux.registry.resolve import resolve
 from torchmux.registry.spec import CompiledGraph, CompileRequest
 
+from ..candidates import pin, resolved
 from ..decisions import Row
 from . import background
 from .buckets import Conditions, Sizes
@@ -121,12 +121,12 @@ class Codes:
 
     def _compile(self, row: Row, inputs: Sequence[Any]) -> CompiledGraph:
         request = self._request
-        resolved = resolve(row.backend, options=row.options or None, dynamic=request.dynamic, strict=request.strict)
+        backend = resolved(row.backend, row.options, dynamic=request.dynamic, strict=request.strict)
         failed = functools.partial(self._failed, row)
         token = on_failure.set(failed)
         try:
-            return resolved.compile(
-                copy_graph(self._gm),
+            return backend.compile(
+                pin(copy_graph(self._gm), row.pins),
                 inputs,
                 training=request.phase != "inference",
                 static_inputs=request.static_inputs,
