@@ -63,6 +63,8 @@ class Sizes:
     def _range(self, part: int) -> str:
         if self.bounds is None:
             return f"in {2 ** (part - 1) + 1} to {2**part}" if part > 0 else "up to 1"
+        if not self.bounds:
+            return "of any size"
         low = self.bounds[part - 1] + 1 if part else 0
         return f"over {low - 1}" if part == len(self.bounds) else f"in {low} to {self.bounds[part]}"
 

@@ -178,6 +178,7 @@ class Chosen:
             try:
                 decision = make(lead, check)
             except Exception as error:
+                background.check()  # processes that the end of the program has killed
                 log.warning("auto cannot measure: %s: %s", type(error).__name__, error)
                 if (chosen := this()) is not None:
                     chosen._say(choice, f"auto could not measure: {type(error).__name__}: {error}")
