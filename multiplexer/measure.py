@@ -150,8 +150,15 @@ class Measurement:
         referee = self.admitted.processes.get(EAGER)
         if not ranked or referee is None:
             return ranked
-        self.check()
-        self.split = splits.Split(folder, referee.ask, singles, strict=self.strict, memory=self.memory, ends=self.ends)
+        self.split = splits.Split(
+            folder,
+            referee.ask,
+            singles,
+            strict=self.strict,
+            memory=self.memory,
+            ends=self.ends,
+            check=self.check,
+        )
         found = splits.chains(singles)
         split = self.split.search()
         if isinstance(split, Row):

@@ -99,6 +99,7 @@ class Split:
         referee: asks the process of eager.
         memory: bytes that the process of a candidate may take.
         ends: on the clock of ``time.monotonic``.
+        check: called between steps, to end the search by an exception.
     """
 
     def __init__(
@@ -110,8 +111,9 @@ class Split:
         strict: Any,
         memory: int,
         ends: float,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
-        self.folder, self.referee, self.memory = folder, referee, memory
+        self.folder, self.referee, self.memory, self.check = folder, referee, memory, check
         self.ends = time.monotonic() + (ends - time.monotonic()) * (1 - FOR_RACE)
         compilers = [f for f in ranked if f.candidate.backend != EAGER][:BACKENDS]
         eager = [f for f in ranked if f.candidate.backend == EAGER and not strict]
@@ -166,13 +168,15 @@ class Split:
         folder = self.folder / f"piece{number}"
         budget = max(1.0, self.ends - time.monotonic())
         found: dict[str, list[float]] = {}
+        self.check()
         with Admission(None, folder, rows, memory=self.memory, budget=budget, ends=self.ends) as admitted:
-            admitted.admit(candidates)
+            admitted.admit(candidates, after=lambda name: self.check())
             calls = dict.fromkeys(rows, 1)
             for _ in range(TURNS + 1):
                 for candidate in candidates:
                     if candidate.name not in admitted.processes or candidate.backend not in self.finalists:
                         continue
+                    self.check()
                     time.sleep(PAUSE_S)
                     try:
                         taken = admitted.time(candidate.name, calls[candidate.name], self.ends)
