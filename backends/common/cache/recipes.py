@@ -133,8 +133,8 @@ def named_settings() -> dict[str, str]:
         "inference_mode": torch.is_inference_mode_enabled(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "fill_uninitialized_memory": torch.utils.deterministic.fill_uninitialized_memory,
-        # Kernels that Python code has registered for torch's own operators.  Those of other namespaces come with modules
-        # that torch loads late, as do those for fake tensors.
+        # Kernels that Python code has registered for torch's own operators.  Those of other namespaces, and those for
+        # fake tensors, come with modules that torch loads late.
         "python_kernels": sorted(
             name for name in internals.python_registrations() if name.startswith("aten/") and not name.endswith("/Meta")
         ),
