@@ -124,7 +124,9 @@ def test_training_with_buffers_and_random_numbers() -> None:
     cuts = segments.cut(gm, fresh, 12)
     assert len(cuts) > 1
     for piece, outputs in run_all(parcel, gm, fresh, cuts):
-        differentiable = [value for value in piece.real_inputs() if isinstance(value, torch.Tensor) and value.requires_grad]
+        differentiable = [
+            value for value in piece.real_inputs() if isinstance(value, torch.Tensor) and value.requires_grad
+        ]
         assert differentiable and any(value.requires_grad for value in outputs)
 
 

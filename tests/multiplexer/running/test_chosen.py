@@ -113,6 +113,16 @@ def test_a_graph_that_is_gone_is_not_compiled(backend, decide) -> None:
     assert own.compiled_by == []
 
 
+def test_verification_is_of_what_was_chosen(backend, decide) -> None:
+    own = backend("own")
+    decide("own")
+    with torchmux.config.patch(verify_correctness=True):
+        compiled = torchmux.compile(f, backend="auto")
+        compiled(torch.randn(8))
+    assert own.calls == 2  # verified, and the call itself
+    assert report_of(compiled).backend == "own"
+
+
 def test_a_compilation_waits_for_the_settings_of_the_capture(backend, decide, default_dtype) -> None:
     own = backend("own")
     changed = threading.Event()
