@@ -34,8 +34,8 @@ log = logging.getLogger("torchmux")
 GAIN = 0.03
 """A split must promise to save more than this share of the quickest single backend's time."""
 
-BACKENDS = 3
-"""How many single backends are measured on the pieces, besides eager."""
+BACKENDS = 5
+"""How many single backends are measured on the pieces, besides eager: who is slow on the whole may win a part."""
 
 MOST_PIECES = 12
 
