@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -132,7 +133,7 @@ def main() -> None:
             make, sizes = ROWS[row]
             model, x = make().eval(), torch.randn(sizes)
             compiled = dict(contenders(model, x, given.budget))
-            times = in_turns({name: lambda each=each: each(x) for name, each in compiled.items()}, given.seconds)
+            times = in_turns({name: functools.partial(each, x) for name, each in compiled.items()}, given.seconds)
             best = min(times[name] for name in times if name in (*BACKENDS, "eager"))
             print(f"\n{row} {list(sizes)}")
             for name, seconds in times.items():

@@ -12,13 +12,10 @@ from typing import Any
 
 from .candidates import EAGER, Candidate
 from .decisions import Row
-from .parcel import Parcel
+from .parcel import PARCEL, Parcel
 from .workers import Lost, Process
 
 log = logging.getLogger("torchmux")
-
-PARCEL = "parcel"
-"""The file of the parcel, in the folder of its admission."""
 
 START_S = 60.0
 """What a process may take to start, beyond the budget of its candidate."""

@@ -19,7 +19,10 @@ from torchmux import torch_internals as internals
 from torchmux.backends.common.cache.listing import Unknown, found as operator_named, operator_of_torch
 from torchmux.backends.common.cache.recipes import name_of_function, name_of_method
 
-__all__ = ["Parcel", "Unknown", "pack"]
+__all__ = ["PARCEL", "Parcel", "Unknown", "pack"]
+
+PARCEL = "parcel"
+"""The usual name of the file of a parcel, in a folder of its own."""
 
 
 @dataclass

@@ -11,6 +11,7 @@ kind concerns the fewest seconds (Ward's criterion, 1963), until the pieces that
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -26,7 +27,7 @@ MOST_LIVE = 8
 """How many tensors may pass a cut."""
 
 LEAST = 0.04
-"""Pieces that take less than this share of the time are merged with a neighbor, and so are those that differ by less."""
+"""Neighbors are merged if less than this share of the time is spent on what they differ in."""
 
 _RUNS = 3
 
@@ -114,7 +115,7 @@ def pieces(parcel: Parcel, gm: GraphModule, inputs: Sequence[Any], segments: Seq
 
 def tiny(parcel: Parcel) -> Parcel:
     """A graph that computes next to nothing; what it takes is the cost of a call."""
-    nodes = [
+    nodes: list[Any] = [
         ("placeholder", "x", (), {}, None),
         ("call_method", "neg", (Ref(0),), {}, None),
         ("output", "output", ((Ref(1),),), {}, None),
@@ -124,7 +125,7 @@ def tiny(parcel: Parcel) -> Parcel:
     )
 
 
-# --- what a run shows --------------------------------------------------------------------------------------------------
+# --- what a run shows ------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -214,7 +215,7 @@ def _address(value: torch.Tensor) -> int:
     return value.untyped_storage().data_ptr() if value.numel() else -id(value)
 
 
-# --- where to cut ------------------------------------------------------------------------------------------------------
+# --- where to cut ----------------------------------------------------------------------------------------------------
 
 
 def _atoms(gm: GraphModule, seen: dict[Node, _Seen]) -> Iterator[Segment]:
@@ -273,7 +274,7 @@ def _merged(atoms: Sequence[Segment], most: int) -> list[Segment]:
     found = list(atoms)
     least = LEAST * math.fsum(a.total for a in found)
     while len(found) > 1:
-        losses = [_loss(a, b) for a, b in zip(found, found[1:])]
+        losses = [_loss(a, b) for a, b in itertools.pairwise(found)]
         place = min(range(len(losses)), key=losses.__getitem__)
         if len(found) <= most and losses[place] >= least:
             break
@@ -292,7 +293,7 @@ def _loss(a: Segment, b: Segment) -> float:
     return apart / 2 * a.total * b.total / (a.total + b.total)
 
 
-# --- segments as parcels -----------------------------------------------------------------------------------------------
+# --- segments as parcels ---------------------------------------------------------------------------------------------
 
 
 def _interface(numbers: dict[Node, int], segment: Segment) -> tuple[list[int], list[int]]:
@@ -315,7 +316,8 @@ def _piece(
     parcel: Parcel, segment: Segment, taken: Sequence[int], given: Sequence[int], kept: dict[int, Any]
 ) -> Parcel:
     positions = [i for i, node in enumerate(parcel.nodes) if node[0] == "placeholder"]
-    inputs, needs, static, nodes = [], [], [], []
+    inputs, needs, static = list[Any](), list[bool](), list[int]()
+    nodes = list[Any]()
     renumbered: dict[int, int] = {}
     for number in taken:
         renumbered[number] = len(nodes)

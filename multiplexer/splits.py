@@ -11,7 +11,6 @@ They come after the race of single backends, from what it has shown, and join a 
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import math
 import statistics

@@ -25,9 +25,7 @@ import torch
 from torchmux.conformance.judging import observation
 from torchmux.registry import register_backend
 
-from . import parcel as parcels
-from . import segments
-from .admission import PARCEL
+from . import parcel as parcels, segments
 from .candidates import pin, resolved
 from .trial import SEED, TRIALS, Trials, wide
 
@@ -74,7 +72,7 @@ class Worker:
                 for number, piece in enumerate([*made, segments.tiny(self.parcel)]):
                     folder = Path(to) / f"piece{number}"
                     folder.mkdir()
-                    piece.save(folder / PARCEL)
+                    piece.save(folder / parcels.PARCEL)
         except segments.Whole as why:
             return {"why": str(why)}
         calls = [number for number, node in enumerate(self.gm.graph.nodes) if node.op.startswith("call_")]
