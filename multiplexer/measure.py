@@ -117,12 +117,15 @@ class Measurement:
         if (row.compile_seconds or 0.0) > self.ends - time.monotonic():
             return  # the decision falls before it would run here
         times = {self.leader: Times(), name: Times()}
-        for _ in range(FIRST_TURNS):
+        for turn in range(FIRST_TURNS + 1):
             for each, own in times.items():
+                if turn == 0 and each in self.calls:
+                    continue  # the first turn tells how many calls make one
                 seconds = self._time(each)
                 if seconds is None or time.monotonic() > self.ends:
                     return
-                own.turns.append(seconds)
+                if turn:
+                    own.turns.append(seconds)
         if times[name].median * (1 + TIE) >= times[self.leader].median:
             return
         began = time.monotonic()

@@ -23,6 +23,14 @@ ONLY: Key = ()
 """The bucket of a graph without symbolic sizes."""
 
 
+_DISPATCH = """
+def call(*args):
+    key = {bucket}
+    run = get(key)
+    return run(*args) if run is not None else new(key, args)(*args)
+"""
+
+
 class Sizes:
     """Where the symbolic sizes of a graph stand among its inputs, and the bucket of a call.
 
@@ -44,16 +52,27 @@ class Sizes:
                     if dimension is not None:
                         self._names.setdefault(symbol, f"{node.name}.shape[{dimension}]")
 
-    def of(self, args: Sequence[Any]) -> Key:
+        self.of: Callable[[Sequence[Any]], Key] = self._written("def call(args): return {sizes}")
         """All symbolic sizes of a call."""
-        return tuple(args[at] if dim is None else args[at].shape[dim] for at, dim in self.places.values())
-
-    def bucket(self, args: Sequence[Any]) -> Key:
+        self.bucket: Callable[[Sequence[Any]], Key] = self._written("def call(args): return {bucket}")
         """The bucket of a call."""
-        if self.bounds is None:
-            return tuple([(size - 1).bit_length() for size in self.of(args)])
-        bounds = self.bounds
-        return tuple([bisect.bisect_left(bounds, size) for size in self.of(args)])
+
+    def dispatch(self, runs: Mapping[Key, Run], new: Callable[[Key, Sequence[Any]], Run]) -> Run:
+        """A function that runs what a call's bucket has in ``runs``; ``new`` makes it for one that has nothing yet."""
+        return self._written(_DISPATCH, get=runs.get, new=new)
+
+    def _written(self, text: str, **names: Any) -> Any:
+        """A function in which the sizes and the bucket are written out: a loop over them takes three times as long."""
+        sizes = [f"args[{at}]" if dim is None else f"args[{at}].shape[{dim}]" for at, dim in self.places.values()]
+        part = "({} - 1).bit_length(), " if self.bounds is None else "place(bounds, {}), "
+        names |= {"bounds": self.bounds, "place": bisect.bisect_left}
+        exec(
+            text.format(
+                sizes=f"({''.join(f'{size}, ' for size in sizes)})", bucket=f"({''.join(map(part.format, sizes))})"
+            ),
+            names,
+        )
+        return names["call"]
 
     def words(self, bucket: Key) -> str:
         """``l_x.shape[0] in 9 to 16, l_x.shape[1] over 64``."""
@@ -63,6 +82,8 @@ class Sizes:
     def _range(self, part: int) -> str:
         if self.bounds is None:
             return f"in {2 ** (part - 1) + 1} to {2**part}" if part > 0 else "up to 1"
+        if not self.bounds:
+            return "of any size"
         low = self.bounds[part - 1] + 1 if part else 0
         return f"over {low - 1}" if part == len(self.bounds) else f"in {low} to {self.bounds[part]}"
 
@@ -72,18 +93,6 @@ def nearest(bucket: Key, known: Sequence[Key]) -> Key | None:
     if not known:
         return None
     return min(known, key=lambda other: (sum(abs(a - b) for a, b in zip(bucket, other, strict=True)), other))
-
-
-def dispatch(sizes: Sizes, runs: Mapping[Key, Run], new: Callable[[Key, Sequence[Any]], Run]) -> Run:
-    """A function that runs what a call's bucket has in ``runs``; ``new`` makes it for one that has nothing yet."""
-    bucket, get = sizes.bucket, runs.get
-
-    def call(*args: Any) -> Sequence[Any]:
-        key = bucket(args)
-        run = get(key)
-        return run(*args) if run is not None else new(key, args)(*args)
-
-    return call
 
 
 class Conditions:

@@ -25,7 +25,7 @@ from ..candidates import EAGER
 from ..decisions import Decision, Row
 from ..options import AutoOptions
 from . import background
-from .buckets import ONLY, Key, Sizes, dispatch, nearest
+from .buckets import ONLY, Key, Sizes, nearest
 from .code import Code, Codes
 from .effects import effects_of
 from .remembered import Gone
@@ -98,7 +98,7 @@ class Chosen:
             phase="inference" if request.phase == "inference" else "training",
             placements=place_all(gm.graph, EAGER, None, "library", "torch"),
         )
-        self._run: Run = gm.forward if not self._sizes.places else dispatch(self._sizes, self._runs, self._new_bucket)
+        self._run: Run = gm.forward if not self._sizes.places else self._sizes.dispatch(self._runs, self._new_bucket)
         self.report = self._eager  # of what runs now
 
     def __call__(self, *args: Any) -> Sequence[Any]:
@@ -178,6 +178,7 @@ class Chosen:
             try:
                 decision = make(lead, check)
             except Exception as error:
+                background.check()  # processes that the end of the program has killed
                 log.warning("auto cannot measure: %s: %s", type(error).__name__, error)
                 if (chosen := this()) is not None:
                     chosen._say(choice, f"auto could not measure: {type(error).__name__}: {error}")
