@@ -69,7 +69,7 @@ class Worker:
             with torch.set_grad_enabled(self.parcel.training):
                 found = segments.cut(self.gm, self._fresh, most)
                 made = segments.pieces(self.parcel, self.gm, self._fresh(), found)
-                for number, piece in enumerate([*made, segments.tiny(self.parcel)]):
+                for number, piece in enumerate([*made, segments.tiny(self.parcel, self.gm)]):
                     folder = Path(to) / f"piece{number}"
                     folder.mkdir()
                     piece.save(folder / parcels.PARCEL)
