@@ -53,7 +53,12 @@ class Auto:
             return chosen
         try:
             parcel = pack(
-                gm, example_inputs, training=training, static_inputs=request.static_inputs, strict=request.strict
+                gm,
+                example_inputs,
+                training=training,
+                static_inputs=request.static_inputs,
+                strict=request.strict,
+                dynamic=request.dynamic,
             )
         except Unknown as why:
             chosen.follow(_unmeasured(found, str(why)), example_inputs, "no measurement")

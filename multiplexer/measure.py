@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 from torchmux.scratch import scratch_folder
 
-from .admission import Admission
+from .admission import Admission, free_memory
 from .candidates import EAGER, Field
 from .decisions import Decision, Row, machine
 from .parcel import Parcel
@@ -66,7 +65,7 @@ class Measurement:
         if self.strict:  # torch is not to run it
             names = [name for name in names if self.rows[name].backend != EAGER] or []
         self.times: dict[str, Times] = {}
-        return race(names, self._time, self.times, lambda: time.monotonic() > self.ends)
+        return race(names, self._time, self.times, lambda: time.monotonic() > self.ends, self.admitted.release)
 
     def _time(self, name: str) -> float | None:
         calls = self.calls.get(name, 1)
@@ -118,10 +117,5 @@ def _order(row: Row) -> tuple[Any, ...]:
 
 
 def default_memory() -> int:
-    """Half of the memory that is free now."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return 8 << 30
-    free = next((int(line.split()[1]) for line in lines if line.startswith("MemAvailable")), 16 << 20)
-    return free * 1024 // 2
+    """Half of the memory that is free now, in bytes."""
+    return free_memory() // 2

@@ -121,6 +121,8 @@ from .shape_env import (
     insert_runtime_asserts,
     is_never_negative,
     local_guard_source,
+    made_number,
+    made_symbol,
     new_unbacked_symbols,
     possible_value,
     printed_source,
@@ -129,6 +131,7 @@ from .shape_env import (
     shape_guard_namespace,
     size_range,
     symbolic_math,
+    told_symbol,
 )
 from .torch_compile import (
     inductor_compile_fx,
