@@ -142,7 +142,14 @@ def tiny(parcel: Parcel, gm: GraphModule) -> Parcel:
 
 
 def _packed(parcel: Parcel, piece: GraphModule, inputs: Sequence[Any], static_inputs: tuple[int, ...]) -> Parcel:
-    made = pack(piece, inputs, training=parcel.training, static_inputs=static_inputs, strict=parcel.strict)
+    made = pack(
+        piece,
+        inputs,
+        training=parcel.training,
+        static_inputs=static_inputs,
+        strict=parcel.strict,
+        dynamic=parcel.dynamic,
+    )
     return dataclasses.replace(made, state=parcel.state)
 
 

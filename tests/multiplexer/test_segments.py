@@ -29,7 +29,7 @@ def packed(function, *inputs, training=False):
     ((gm, example_inputs),) = found
     parcel = pack(gm, example_inputs, training=training, static_inputs=(), strict=False)
     trials = Trials(parcel)
-    return parcel, parcel.graph(trials.real), functools.partial(trials.inputs, 0)
+    return parcel, parcel.graph(trials.real), functools.partial(trials.inputs, "call")
 
 
 def run_all(parcel, gm, inputs, cuts):
