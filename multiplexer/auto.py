@@ -64,7 +64,14 @@ def decider(gm: GraphModule, request: CompileRequest, options: AutoOptions) -> D
         if known is not None:
             return known, known.source
         try:
-            parcel = pack(gm, inputs, training=training, static_inputs=request.static_inputs, strict=request.strict)
+            parcel = pack(
+                gm,
+                inputs,
+                training=training,
+                static_inputs=request.static_inputs,
+                strict=request.strict,
+                dynamic=request.dynamic,
+            )
         except Unknown as why:
             return _unmeasured(found, str(why)), "no measurement"
         memory = default_memory() if options.memory_mb is None else options.memory_mb << 20

@@ -13,7 +13,7 @@ from typing import Any
 from torchmux.scratch import scratch_folder
 
 from . import splits
-from .admission import Admission
+from .admission import Admission, free_memory
 from .candidates import EAGER, Field
 from .decisions import Decision, Row, machine
 from .objectives import Choice, Objective, choose
@@ -62,6 +62,7 @@ class Measurement:
         check: Callable[[], None] = lambda: None,
     ) -> None:
         self.parcel: Parcel | None = parcel
+        self.training = parcel.training
         self.field = candidates
         self.budget = budget
         self.memory = memory
@@ -87,6 +88,7 @@ class Measurement:
                 memory=self.memory,
                 budget=self.budget,
                 ends=0.0,
+                training=self.training,
                 cold=self.objective.is_cold,
             )
             self.parcel = None  # the inputs of the call are in a file from here on
@@ -142,7 +144,7 @@ class Measurement:
             names = [name for name in names if self.rows[name].backend != EAGER]
         for name in names:
             self.times.pop(name, None)
-        return race(names, self._time, self.times, lambda: time.monotonic() > self.ends)
+        return race(names, self._time, self.times, lambda: time.monotonic() > self.ends, self.admitted.release)
 
     def _share(self, ranked: list[str], folder: Path) -> list[str]:
         """Candidates for which several backends share the graph, raced against the best single ones."""
@@ -155,6 +157,7 @@ class Measurement:
             referee.ask,
             singles,
             strict=self.strict,
+            training=self.training,
             memory=self.memory,
             ends=self.ends,
             check=self.check,
@@ -258,10 +261,5 @@ class Measurement:
 
 
 def default_memory() -> int:
-    """Half of the memory that is free now."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return 8 << 30
-    free = next((int(line.split()[1]) for line in lines if line.startswith("MemAvailable")), 16 << 20)
-    return free * 1024 // 2
+    """Half of the memory that is free now, in bytes."""
+    return free_memory() // 2
