@@ -271,6 +271,7 @@ class Chosen:
                 log.warning("auto: %s", choice.lost[-1])
                 continue
             self._use(choice, code)
+            self._codes.keep({each.running for each in self._choices.values()})
             return
         if self._request.strict:
             told = "; ".join([*self._notes(choice), *choice.lost])
@@ -282,6 +283,8 @@ class Chosen:
     def _use(self, choice: Choice, code: Code | None, state: str = "") -> None:
         """Let calls run this code from now on; None is eager."""
         with self._lock:
+            if code is not None and code.row.candidate in self._failed:  # in a call meanwhile
+                code = None
             choice.code = code
             if state or choice.decision is not None:
                 choice.state = state
