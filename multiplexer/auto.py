@@ -44,11 +44,7 @@ class Auto:
 def decider(gm: GraphModule, request: CompileRequest, options: AutoOptions) -> Decide:
     """What decides about a captured graph."""
     training = request.phase != "inference"
-    objective = Objective(
-        options.objective,
-        None if options.max_memory is None else int(options.max_memory * 2**20),
-        options.max_error,
-    )
+    objective = Objective.of(options)
 
     def decide(inputs: Sequence[Any], bucket: str, anew: bool) -> tuple[Decision, str] | Pending:
         found = candidates_for(

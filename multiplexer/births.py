@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -71,12 +72,16 @@ class _Started(Child):
     def __init__(self, process: subprocess.Popen[bytes], requests: int, answers: int) -> None:
         super().__init__(process.pid, requests, answers)
         self._process = process
+        _started.add(self)
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
 
     def _ended(self, patience: float) -> int:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(patience)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+        self.kill()
         return self._process.wait()
 
 
@@ -86,6 +91,7 @@ class _Nursery:
     def __init__(self, loaded_with: Mapping[str, str]) -> None:
         self.loaded_with = dict(loaded_with)
         self.program = os.getpid()
+        _nurseries.add(self)
         self.workers: set[int] = set()
         self._lock = threading.Lock()
         # A packet holds a whole message: two threads of the program cannot mix theirs.
@@ -141,6 +147,11 @@ class _Nursery:
             answer: dict[str, Any] = json.loads(packet)
             return answer
 
+    def kill(self) -> None:
+        """Kill it, and its workers, whatever other threads ask of it now."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            self._process.kill()
+
     def close(self) -> None:
         """Let it end; its workers end with it."""
         self._calls.close()
@@ -158,6 +169,20 @@ class _Nursery:
 
 _lock = threading.Lock()
 _nursery: _Nursery | None = None
+_nurseries: weakref.WeakSet[_Nursery] = weakref.WeakSet()  # with those that still have workers
+_started: weakref.WeakSet[_Started] = weakref.WeakSet()
+
+
+def kill_all() -> None:
+    """Kill all workers of this process, without waiting for locks that other threads hold."""
+    for nursery in list(_nurseries):
+        if nursery.program == os.getpid():
+            nursery.kill()
+    for child in list(_started):
+        child.kill()
+
+
+os.register_at_fork(after_in_child=_started.clear)  # they belong to the parent
 
 
 def prepare() -> None:

@@ -46,6 +46,7 @@ class Measurement:
             measured; the answer is whether the program runs it from now on.  Its time is not part of the budget.
         turn: a block in which the measurement is the only one; what others take is not part of the budget.
         check: called between steps, to end the measurement by an exception.
+        shares: whether several backends may share the graph; a second race is run for them.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Measurement:
         lead: Callable[[Row], bool] | None = None,
         turn: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
         check: Callable[[], None] = lambda: None,
+        shares: bool = True,
     ) -> None:
         self.parcel: Parcel | None = parcel
         self.training = parcel.training
@@ -71,6 +73,7 @@ class Measurement:
         self.lead = lead
         self.turn = turn
         self.check = check
+        self.shares = shares
         self.rows = {c.name: Row(c.name, c.backend, c.options, "") for c in candidates.candidates}
         self.calls: dict[str, int] = {}
         self.times: dict[str, Times] = {}
@@ -99,7 +102,7 @@ class Measurement:
             self.admitted.ends = began + self.budget * (1 - FOR_TIMES)
             self.admitted.admit(self.field.candidates, after=self._first_look)
             ranked = self._race([name for name in self.admitted.processes if not self.rows[name].verdict])
-            if self.objective.name == "latency":
+            if self.shares and self.objective.name == "latency":
                 ranked = self._share(ranked, folder)
         decision = self._decision(ranked)
         decision.seconds = time.monotonic() - began

@@ -124,11 +124,15 @@ class Nursery:
 
 
 def _prepare(training: bool) -> None:
-    """Import what this and later workers need."""
+    """Import what this and later workers need, also what torch imports at the first use."""
+    import torch
+
     from torchmux import torch_internals
+    from torchmux.backends.common.pipeline import pipeline  # noqa: F401
 
     from . import worker  # noqa: F401
 
+    torch_internals.fake_tensor_mode(symbolic=True).from_tensor(torch.empty(0))
     if training:
         torch_internals.aot_autograd()
 

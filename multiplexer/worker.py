@@ -246,6 +246,8 @@ def _difference(got: dict[str, Any], expected: dict[str, Any], exact: dict[str, 
             which = ", ".join(str(p) for p in sorted(ours ^ theirs))
             says = "it writes to" if ours - theirs else "it does not write to"
             return f"{says} input {which}, unlike eager, ", ""
+    if "random" in got and observation.compare(got["random"], [(expected["random"], None)]):
+        return "it draws other random numbers than eager ", ""
     pair = ({k: expected[k] for k in got}, {k: exact[k] for k in got} if exact is not None else None)
     if pair[1] is not None and "random" in got:
         pair[1]["written"] = {p: v for p, v in pair[1]["written"].items() if p in expected["written"]}

@@ -11,7 +11,6 @@ import select
 import sys
 import threading
 import time
-import weakref
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -29,18 +28,13 @@ class Lost(Exception):
     """A worker is gone, or its candidate is not to be had; the message says why."""
 
 
-_living: weakref.WeakSet[Process] = weakref.WeakSet()
 _ended = threading.Event()
 
 
 def end_all() -> None:
-    """Kill all workers, and start no more: the program ends."""
+    """Kill all workers, and start no more: the program ends.  Threads that wait for an answer see that they died."""
     _ended.set()
-    for process in list(_living):
-        process.end()
-
-
-os.register_at_fork(after_in_child=_living.clear)  # they belong to the parent
+    births.kill_all()
 
 
 class Process:
@@ -67,9 +61,6 @@ class Process:
         self._child = births.born(folder / f"{name}.out", self._errors, training=training)
         self._began_with = 0
         self._has_ended = False
-        _living.add(self)
-        if _ended.is_set():
-            self.end()
 
     def __enter__(self) -> Process:
         return self

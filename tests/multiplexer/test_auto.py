@@ -61,7 +61,7 @@ FAULTS = {
     "chatty": "it writes to the standard error in each call: one more call",
     "changing": "it changes torch's default dtype",
     "casting": "it changes torch's autocast",
-    "drawing": r"on the inputs of the call: \['random'\]",
+    "drawing": "it draws other random numbers than eager on the inputs of the call",
     "drawing_in_python": "it changes the random numbers of Python",
     "handling": "it changes the signal handlers",
     "filtering": "it changes the filters of warnings",
