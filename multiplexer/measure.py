@@ -12,12 +12,12 @@ from typing import Any
 
 from torchmux.scratch import scratch_folder
 
-from . import splits
 from .admission import Admission, free_memory
 from .candidates import EAGER, Field
 from .decisions import Decision, Row, machine
 from .objectives import Choice, Objective, choose
 from .parcel import Parcel
+from .sharing import splits
 from .timing import FEWEST, TIE, Times, race
 from .workers import Lost
 

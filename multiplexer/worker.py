@@ -29,9 +29,10 @@ from torchmux.config import config
 from torchmux.conformance.judging import observation
 from torchmux.registry import register_backend
 
-from . import segments, surroundings
+from . import surroundings
 from .candidates import pin, resolved
 from .parcel import PARCEL, Parcel
+from .sharing import segments
 from .trial import LIKE_THE_CALL, SEED, WORDS, Trials, inputs_of, wide
 
 _MESSAGE = 400
