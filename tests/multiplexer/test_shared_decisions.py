@@ -88,6 +88,14 @@ def test_a_claim_of_the_dead_ends(address):
     assert names(address) == [f"{KEY}.json"]
 
 
+def test_nobody_waits_for_ever(address, monkeypatch):
+    monkeypatch.setattr(shared, "SLACK_S", 0.3)
+    claim = {"by": "someone", "until": time.time() + 1e9}
+    shared.files_at(address).create(f"{KEY}.claim", json.dumps(claim).encode())
+    assert decisions.once(FINGERPRINT, decision, 0.1).key == KEY
+    assert names(address) == [f"{KEY}.claim", f"{KEY}.json"]  # it is not ours to remove
+
+
 def test_a_claim_that_cannot_be_read_is_none(address):
     shared.files_at(address).create(f"{KEY}.claim", b"\xff{")
     assert decisions.once(FINGERPRINT, decision, 60.0).key == KEY
