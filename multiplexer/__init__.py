@@ -14,10 +14,13 @@ Chains, ``backend=["openvino", "native"]``:
 * ``auto``: the backend itself; eager until the decision falls, then what was chosen,
 * ``candidates``: which backends are measured, with which options, and why others are not,
 * ``parcel``: a captured graph and its inputs in a file, for other processes,
+* ``surroundings``: the settings that go along, and everything that a backend must leave as it is,
 * ``measure``: one measurement, from candidates to a decision,
 * ``admission``: which candidates may race: each compiles and runs, and the referee judges what comes out,
+* ``births`` and ``nursery``: how a process for a candidate begins, seen from the program, and the process that forks it,
 * ``workers`` and ``worker``: the process of a candidate, from outside and inside; that of eager is the referee,
-* ``trial``: one run of a graph's code, with all that it shows: results, inputs, gradients, random state,
+* ``trial``: runs of a graph's code, with all that they show: results, inputs, gradients, random state,
+* ``leaks``: what calls leave behind, turn after turn,
 * ``timing``: the race in turns, with a sequential test that settles the ranking,
 * ``decisions``: what was decided and why, as data in the artifact cache.
 

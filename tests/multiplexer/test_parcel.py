@@ -205,8 +205,10 @@ def test_what_cannot_be_sent_is_said() -> None:
         pack(torch.fx.GraphModule({}, graph), [torch.randn(3)], training=False, static_inputs=(), strict=False)
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("name", ["Bert", "GPT2"])
+@pytest.mark.parametrize(
+    ("name", "dynamic"),
+    [("Bert", True), *(pytest.param(*case, marks=pytest.mark.slow) for case in (("Bert", False), ("GPT2", True)))],
+)
 def test_models_of_transformers(packed, name: str, dynamic: bool) -> None:
     transformers = pytest.importorskip("transformers")
     small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 50}
