@@ -279,7 +279,7 @@ def _begin(asked: dict[str, Any]) -> Worker:
 def serve(requests: TextIO, answers: TextIO) -> None:
     """Answer until the input ends."""
     worker: Worker | None = None
-    before: dict[str, str] = {}
+    before: dict[str, Any] = {}
     for line in requests:
         asked = json.loads(line)
         what = asked.pop("do")
@@ -290,7 +290,7 @@ def serve(requests: TextIO, answers: TextIO) -> None:
                 answer: dict[str, Any] = {}
             else:
                 answer = getattr(worker, what)(**asked)
-                answer["changed"] = [*answer.get("changed", []), *_changed(before)]
+                answer["changed"] = [*answer.get("changed", []), *_changed(before, worker.told["backend"])]
                 sys.stdout.flush()
                 answer["printed"] = os.pread(1, _MESSAGE, 0).decode(errors="replace")
         except Exception as error:
@@ -299,8 +299,8 @@ def serve(requests: TextIO, answers: TextIO) -> None:
         print(json.dumps(answer), file=answers, flush=True)
 
 
-def _changed(before: Mapping[str, str]) -> list[str]:
-    found = [name for name, value in surroundings.observed().items() if before[name] != value]
+def _changed(before: Mapping[str, Any], backend: str) -> list[str]:
+    found = surroundings.changes(before, backend)
     if "the working directory" not in found and (left := sorted(os.listdir())):
         found.append(f"the working directory, where it leaves {', '.join(left[:3])}")
     return found

@@ -411,8 +411,9 @@ class Chosen:
     # --- drift -----------------------------------------------------------------------------------------------------
 
     def _watched(self, choice: Choice, code: Code, run: Run, factor: float) -> Run:
-        # Measured with the backward pass, a training graph has no time of its forward pass alone.
-        milliseconds = code.row.milliseconds if self._request.phase == "inference" else None
+        # A training graph was measured with its backward pass, and for throughput several calls at once were.
+        is_alike = self._request.phase == "inference" and self._options.objective != "throughput"
+        milliseconds = code.row.milliseconds if is_alike else None
         usual = None if milliseconds is None else max(milliseconds / 1e3, choice.slow)
         drifted = functools.partial(self._drifted, choice)
         return Drift(factor, usual, drifted).watching(run, self._devices)
