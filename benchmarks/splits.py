@@ -6,7 +6,8 @@ Rows:
 
 * ``pooled``: depthwise separable convolutions, then pooling by deviation, log-sum-exp, energy and maximum.  One
   compiler is several times faster at the convolutions, another one at the pooling, and one tensor passes between them.
-* ``alternating``: small steps of the same two kinds in turns, so that most of a split's time goes to crossings.
+* ``alternating``: steps of two such kinds in turns, with five crossings between them.
+* ``tiny``: the same on so few numbers that crossings cost more than a better backend for each step gains.
 
 Each single backend, what ``auto`` chose, and the split of each part to its quickest backend alternate in one process.
 ``ratio`` is the time of the best single backend divided by this one's.
@@ -67,7 +68,7 @@ class Pooled(Placed):
 
 
 class Alternating(Placed):
-    """Max pooling and a normalization by log-sum-exp, in turns, on few numbers."""
+    """Max pooling and a normalization by log-sum-exp, in turns."""
 
     places: typing.ClassVar = {"pooling": "onnxrt", "statistics": "native"}
 
@@ -83,6 +84,7 @@ class Alternating(Placed):
 ROWS: dict[str, tuple[Callable[[], Placed], tuple[int, ...]]] = {
     "pooled": (Pooled, (1, 64, 56, 56)),
     "alternating": (Alternating, (1, 8, 16, 16)),
+    "tiny": (Alternating, (1, 2, 8, 8)),
 }
 
 
