@@ -17,7 +17,7 @@ Chains, ``backend=["openvino", "native"]``:
 * ``surroundings``: the settings that go along, and everything that a backend must leave as it is,
 * ``measure``: one measurement, from candidates to a decision,
 * ``admission``: which candidates may race: each compiles and runs, and the referee judges what comes out,
-* ``births`` and ``nursery``: how the process of a candidate begins, seen from the program, and what forks it,
+* ``births`` and ``nursery``: how the process of a candidate begins, and the process that forks it,
 * ``workers`` and ``worker``: the process of a candidate, from outside and inside; that of eager is the referee,
 * ``trial``: runs of a graph's code, with all that they show: results, inputs, gradients, random state,
 * ``leaks``: what calls leave behind, turn after turn,

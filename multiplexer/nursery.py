@@ -65,9 +65,10 @@ class Nursery:
             _prepare(training)
             if why := _unsafe():
                 return {"why": why}
+            nursery = os.getpid()
             pid = os.fork()
             if pid == 0:
-                self._become_worker(handles)
+                self._become_worker(handles, nursery)
         finally:
             for handle in handles:
                 os.close(handle)
@@ -97,12 +98,12 @@ class Nursery:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, 0)
 
-    def _become_worker(self, handles: list[int]) -> None:
+    def _become_worker(self, handles: list[int], nursery: int) -> None:
         status = 1
         try:
             os.setsid()
             _control(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() == 1:  # the nursery ended before this worker could be told to end with it
+            if os.getppid() != nursery:  # the nursery ended before this worker could be told to end with it
                 os._exit(1)
             self.calls.close()
             # If memory runs out, the system is to end this process and not the program.

@@ -126,6 +126,7 @@ from .shape_env import (
     local_guard_source,
     made_number,
     made_symbol,
+    named_source,
     new_unbacked_symbols,
     possible_value,
     printed_source,

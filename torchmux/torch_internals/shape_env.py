@@ -225,7 +225,7 @@ def made_symbol(shape_env: Any, told: dict[str, Any], hint: int | float) -> Any:
     symbol = told["symbol"]
     made = shape_env.create_symbol(
         hint,
-        _named_source()(told["source"]),
+        named_source(told["source"]),
         dynamic_dim=dim_kinds().DYNAMIC,
         constraint_dim=None if told.get("range") is None else _bounds(*told["range"]),
         positive=True if symbol.is_positive else None,
@@ -258,8 +258,8 @@ def made_number(shape_env: Any, expr: Any, replaced: dict[Any, Any]) -> Any:
 _plain_source: Any = None
 
 
-def _named_source() -> Any:
-    """The class of a source that is a name and nothing else."""
+def named_source(text: str) -> Any:
+    """A source that is a name and nothing else."""
     global _plain_source
     if _plain_source is None:
 
@@ -270,8 +270,8 @@ def _named_source() -> Any:
                 return str(self)
 
         class NamedSource(guards_source_base()):  # type: ignore[misc]
-            def __init__(self, text: str) -> None:
-                self._text = text
+            def __init__(self, name: str) -> None:
+                self._text = name
 
             @property
             def name(self) -> str:
@@ -295,4 +295,4 @@ def _named_source() -> Any:
                 return local_guard_source()
 
         _plain_source = NamedSource
-    return _plain_source
+    return _plain_source(text)
