@@ -2,7 +2,7 @@
 
 A piece is a run of consecutive nodes, so every piece after it comes later in the program, and random numbers are drawn
 in the same order.  A cut is possible where few tensors pass, where nothing but tensors passes, and not between a write
-and anything else that uses the same memory.  One run in eager finds this out, and how long each operator takes.
+and anything else that uses the same memory.  Runs in eager find this out, and how long each operator takes.
 
 Which cuts are made follows from the times by kind of operator: neighbors are merged, those first whose difference in
 kind concerns the fewest seconds (Ward's criterion, 1963), until the pieces that are left differ by enough.
@@ -14,7 +14,7 @@ import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,11 +88,14 @@ class Segment:
         return max(self.seconds, key=self.seconds.__getitem__, default=_OTHER)
 
 
-def cut(gm: GraphModule, inputs: Any, most: int) -> list[Segment]:
+def cut(
+    gm: GraphModule, inputs: Callable[[], Sequence[Any]], most: int, clock: Callable[[], float] = time.perf_counter
+) -> list[Segment]:
     """At most ``most`` segments that cover all nodes of ``gm`` in order, which differ in what they compute.
 
     Args:
         inputs: makes fresh inputs of the graph for a run.
+        clock: tells the seconds before and after each operator.
 
     Raises:
         Whole: there is no place to cut, or all of the graph is alike.
@@ -102,7 +105,7 @@ def cut(gm: GraphModule, inputs: Any, most: int) -> list[Segment]:
             raise Whole("it has graphs inside")
         if any(isinstance(size, torch.SymInt) for size in _sizes(node.meta.get("example_value"))):
             raise Whole("its sizes are symbolic")
-    seen = _seen(gm, inputs)
+    seen = _seen(gm, inputs, clock)
     atoms = list(_atoms(gm, seen))
     merged = _merged(atoms, most)
     if len(merged) < 2:
@@ -169,8 +172,9 @@ class _Seen:
 class _Watching(Interpreter):
     """Runs a graph, and notes what each node does."""
 
-    def __init__(self, gm: GraphModule, seen: dict[Node, _Seen]) -> None:
+    def __init__(self, gm: GraphModule, seen: dict[Node, _Seen], clock: Callable[[], float]) -> None:
         super().__init__(gm)
+        self.clock = clock
         self.seen = seen
         self.regions: dict[Node, set[int]] = {}  # by node, the memory that its value lies in
         self.at: dict[int, int] = {}  # by address, the region of an input of the graph
@@ -179,9 +183,9 @@ class _Watching(Interpreter):
         args = [self.env[a] for a in n.all_input_nodes]
         tensors = [t for a in args for t in _tensors(a)]
         versions = [t._version for t in tensors]
-        began = time.perf_counter()
+        began = self.clock()
         result = super().run_node(n)
-        seconds = time.perf_counter() - began
+        seconds = self.clock() - began
         seen = self.seen.setdefault(n, _Seen())
         seen.seconds = min(seen.seconds, seconds)
         read = set().union(*(self.regions[a] for a in n.all_input_nodes))
@@ -221,10 +225,10 @@ class _Keeping(Interpreter):
         return result
 
 
-def _seen(gm: GraphModule, inputs: Any) -> dict[Node, _Seen]:
+def _seen(gm: GraphModule, inputs: Callable[[], Sequence[Any]], clock: Callable[[], float]) -> dict[Node, _Seen]:
     seen: dict[Node, _Seen] = {}
     for _ in range(_RUNS):
-        _Watching(gm, seen).run(*inputs())
+        _Watching(gm, seen, clock).run(*inputs())
     return seen
 
 

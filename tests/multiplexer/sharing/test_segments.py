@@ -32,6 +32,11 @@ def packed(function, *inputs, training=False):
     return parcel, parcel.graph(trials.real), functools.partial(trials.inputs, "call")
 
 
+def ticks():
+    """A clock by which each operator takes a second."""
+    return functools.partial(next, itertools.count())
+
+
 def run_all(parcel, gm, inputs, cuts):
     """The pieces as parcels, with what each returns."""
     with torch.set_grad_enabled(parcel.training):
@@ -46,7 +51,7 @@ def holds(values, wanted):
 def check(function, *inputs, training=False, most=12):
     """Cut, and check that each piece takes what the ones before it give, and that the last ones give the results."""
     parcel, gm, fresh = packed(function, *inputs, training=training)
-    cuts = segments.cut(gm, fresh, most)
+    cuts = segments.cut(gm, fresh, most, ticks())
     assert cuts[0].first == 0 and cuts[-1].last == len(gm.graph.nodes)
     assert all(a.last == b.first for a, b in itertools.pairwise(cuts))
     assert len(cuts) <= most
@@ -82,7 +87,7 @@ def test_it_is_cut_where_the_kind_of_operator_changes() -> None:
 def test_what_is_all_alike_stays_whole() -> None:
     _, gm, fresh = packed(lambda x: x.sin().cos().exp().tanh(), BIG)
     with pytest.raises(segments.Whole, match="all of it is of one kind"):
-        segments.cut(gm, fresh, 12)
+        segments.cut(gm, fresh, 12, ticks())
 
 
 def test_a_value_that_is_no_tensor_does_not_pass_a_cut() -> None:
@@ -123,7 +128,7 @@ def test_training_with_buffers_and_random_numbers() -> None:
     parcel, gm, fresh = packed(f, BIG, training=True)
     after = {name: value.clone() for name, value in net.state_dict().items()}
     assert not torch.equal(before["1.running_mean"], after["1.running_mean"])
-    cuts = segments.cut(gm, fresh, 12)
+    cuts = segments.cut(gm, fresh, 12, ticks())
     assert len(cuts) > 1
     for piece, outputs in run_all(parcel, gm, fresh, cuts):
         assert any(value.requires_grad for value in piece.real_inputs() if isinstance(value, torch.Tensor))
@@ -139,4 +144,4 @@ def test_a_change_of_settings_along_the_way_keeps_it_whole() -> None:
 
     _, gm, fresh = packed(f, BIG, WEIGHT.clone().requires_grad_(), training=True)
     with torch.enable_grad(), pytest.raises(segments.Whole, match="it changes settings of torch along the way"):
-        segments.cut(gm, fresh, 12)
+        segments.cut(gm, fresh, 12, ticks())
