@@ -11,7 +11,8 @@ Chains, ``backend=["openvino", "native"]``:
 
 ``auto``, in the order in which a graph goes through:
 
-* ``auto``: the backend itself; eager until the decision falls, then what was chosen,
+* ``auto``: the backend itself, and what decides about a graph,
+* ``running``: what calls run, before and after the decision, and what is compiled and watched for them,
 * ``candidates``: which backends are measured, with which options, and why others are not,
 * ``parcel``: a captured graph and its inputs in a file, for other processes,
 * ``surroundings``: the settings that go along, and everything that a backend must leave as it is,
@@ -22,6 +23,7 @@ Chains, ``backend=["openvino", "native"]``:
 * ``trial``: runs of a graph's code, with all that they show: results, inputs, gradients, random state,
 * ``leaks``: what calls leave behind, turn after turn,
 * ``timing``: the race in turns, with a sequential test that settles the ranking,
+* ``objectives``: what a choice is for, and the limits that it keeps,
 * ``sharing``: what follows the race of single backends: chains and splits, in which several share the graph,
 * ``decisions``: what was decided and why, as data that are kept, shared, exported and imported.
 
