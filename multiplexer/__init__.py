@@ -11,14 +11,21 @@ Chains, ``backend=["openvino", "native"]``:
 
 ``auto``, in the order in which a graph goes through:
 
-* ``auto``: the backend itself; eager until the decision falls, then what was chosen,
+* ``auto``: the backend itself, and what decides about a graph,
+* ``running``: what calls run, before and after the decision, and what is compiled and watched for them,
 * ``candidates``: which backends are measured, with which options, and why others are not,
 * ``parcel``: a captured graph and its inputs in a file, for other processes,
+* ``surroundings``: the settings that go along, and everything that a backend must leave as it is,
 * ``measure``: one measurement, from candidates to a decision,
+* ``admission``: which candidates may race: each compiles and runs, and the referee judges what comes out,
+* ``births`` and ``nursery``: how the process of a candidate begins, and the process that forks it,
 * ``workers`` and ``worker``: the process of a candidate, from outside and inside; that of eager is the referee,
-* ``trial``: one run of a graph's code, with all that it shows: results, inputs, gradients, random state,
+* ``trial``: runs of a graph's code, with all that they show: results, inputs, gradients, random state,
+* ``leaks``: what calls leave behind, turn after turn,
 * ``timing``: the race in turns, with a sequential test that settles the ranking,
-* ``decisions``: what was decided and why, as data in the artifact cache.
+* ``objectives``: what a choice is for, and the limits that it keeps,
+* ``sharing``: what follows the race of single backends: chains and splits, in which several share the graph,
+* ``decisions``: what was decided and why, as data that are kept, shared, exported and imported.
 
 The multiplexer works on backends through the registry, and with what ``backends.common`` offers to all; numbers are
 judged by the oracle of ``conformance``.  It imports no backend.  The registry names it by strings and an entry point.
@@ -29,7 +36,7 @@ from __future__ import annotations
 
 from torchmux.registry.spec import ANY, BackendSpec
 
-from .options import AutoOptions
+from .options import MODES, AutoOptions
 
 SPEC = BackendSpec(
     name="auto",
@@ -41,5 +48,6 @@ SPEC = BackendSpec(
     devices=(ANY,),
     dtypes=(ANY,),
     options=AutoOptions,
+    modes=MODES,
     priority=-500,
 )

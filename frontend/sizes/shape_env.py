@@ -14,54 +14,9 @@ from ..guards.sources import Source
 from .dynamic import Dims
 
 
-def _shape_source_class() -> type:
-    base = ti.guards_source_base()
-
-    class ShapeSource(base):  # type: ignore[misc, valid-type]
-        """What ShapeEnv calls one of our inputs: a short variable that the guard function binds."""
-
-        def __init__(self, variable: str) -> None:
-            self._variable = variable
-
-        @property
-        def name(self) -> str:
-            return _Name(self._variable)
-
-        @property
-        def _name_template(self) -> str:
-            return self._variable
-
-        def __hash__(self) -> int:
-            return hash(self._variable)
-
-        def __eq__(self, other: object) -> bool:
-            return isinstance(other, ShapeSource) and other._variable == self._variable
-
-        def is_ephemeral(self) -> bool:
-            return False
-
-        @property
-        def guard_source(self) -> Any:
-            return ti.local_guard_source()
-
-    return ShapeSource
-
-
-class _Name(str):
-    """A name that may be read as a property or called: torch 2.11 and 2.13 differ."""
-
-    def __call__(self) -> str:
-        return str(self)
-
-
-_shape_source: type | None = None
-
-
 def ShapeSource(variable: str) -> Any:
-    global _shape_source
-    if _shape_source is None:
-        _shape_source = _shape_source_class()
-    return _shape_source(variable)
+    """What ShapeEnv calls one of our inputs: a short variable that the guard function binds."""
+    return ti.named_source(variable)
 
 
 def symbolic_context(tensor: torch.Tensor, dims: Dims) -> Any:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 import re
 import sys
 from collections import Counter
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 import torchmux
-from torchmux.registry.names import did_you_mean
 
 from .screen import in_a_line, one_line, show
+from .target import load, target
 
 _DESCRIPTION = """\
 Capture a function or a module, run it once with the eager backend, and show the captured graphs and what broke them.
@@ -37,7 +33,7 @@ def add_to(commands: Any) -> None:
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("target", type=_target, metavar="TARGET", help="FILE.py:NAME or MODULE:NAME")
+    parser.add_argument("target", type=target, metavar="TARGET", help="FILE.py:NAME or MODULE:NAME")
     parser.add_argument(
         "--input", dest="inputs", action="append", default=[], type=_input, metavar="SHAPE[:DTYPE]", help="repeatable"
     )
@@ -86,13 +82,6 @@ def _hint(error: Exception, inputs: list[Any]) -> str:
     return ""
 
 
-def _target(text: str) -> tuple[str, str]:
-    module, colon, name = text.rpartition(":")
-    if not (module and colon and name):
-        raise argparse.ArgumentTypeError(f"{text!r} is not FILE.py:NAME or MODULE:NAME")
-    return module, name
-
-
 def _input(text: str) -> tuple[tuple[int, ...], str]:
     shape, _, dtype = text.partition(":")
     if shape != "scalar" and not re.fullmatch(r"\d+(x\d+)*", shape):
@@ -115,13 +104,8 @@ def _tensor(shape: tuple[int, ...], dtype: str) -> Any:
 
 
 def _load(module: str, name: str) -> Any:
-    """The callable that a target names."""
-    found: Any = _import(module)
-    for part in name.split("."):
-        try:
-            found = getattr(found, part)
-        except AttributeError as error:
-            raise AttributeError(f"{error}.{did_you_mean(part, dir(found))}") from None
+    """The callable that a target names; the classes of modules are instantiated."""
+    found = load(module, name)
     import torch
 
     if isinstance(found, type) and issubclass(found, torch.nn.Module):
@@ -129,28 +113,6 @@ def _load(module: str, name: str) -> Any:
     if not callable(found):
         raise TypeError(f"it is {found!r} ({type(found).__name__}), which cannot be called")
     return found
-
-
-def _import(module: str) -> ModuleType:
-    if not module.endswith(".py"):
-        # `python -m` does this, but an installed command does not.
-        if "" not in sys.path and str(Path.cwd()) not in sys.path:
-            sys.path.insert(0, str(Path.cwd()))
-        return importlib.import_module(module)
-    path = Path(module).resolve()
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {module}")
-    sys.path.insert(0, str(path.parent))  # so that it can import its neighbours, as when it is run
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = loaded
-    try:
-        spec.loader.exec_module(loaded)
-    except BaseException:
-        del sys.modules[path.stem]
-        raise
-    return loaded
 
 
 def _summary(explanation: Any) -> Text:

@@ -58,6 +58,7 @@ from .fake_tensors import (
     active_fake_mode,
     fake_tensor_errors,
     fake_tensor_mode,
+    ignoring_new_symbols,
     is_fake,
     keep_number,
     new_fake_mode,
@@ -115,12 +116,17 @@ from .operators import (
 )
 from .python_library import broadcast_dims, calls_forward_alone, distribution_checks, pytree
 from .shape_env import (
+    assumptions,
     dim_bounds,
     dim_kinds,
     guards_source_base,
+    holds,
     insert_runtime_asserts,
     is_never_negative,
     local_guard_source,
+    made_number,
+    made_symbol,
+    named_source,
     new_unbacked_symbols,
     possible_value,
     printed_source,
@@ -128,12 +134,15 @@ from .shape_env import (
     rebuild_symbolic,
     shape_guard_namespace,
     size_range,
+    symbol_of,
     symbolic_math,
+    told_symbol,
 )
 from .torch_compile import (
     inductor_compile_fx,
     inductor_config,
     marked_for_torch,
     optimized_module_class,
+    tracer_lock,
     under_dynamo_config,
 )
