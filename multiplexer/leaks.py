@@ -10,7 +10,7 @@ WARM = 2
 FEWEST = 4
 """Turns after these, before anything is a leak."""
 
-LEAST_BYTES = 4 << 20
+LEAST_BYTES = 2 << 20
 """Growth below this is no leak: pages are taken as a heap happens to lie."""
 
 

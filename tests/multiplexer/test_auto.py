@@ -112,10 +112,11 @@ x = torch.randn(20000)
 compiled = torchmux.compile(f, backend="auto", options={"wait": True, "allow": ["native"], "budget_s": 100.0})
 torch.testing.assert_close(compiled(x), f(x))
 (entry,) = torchmux.report(compiled).graphs
-print(json.dumps([entry.report.backend, entry.report.notes]))
+print(json.dumps([entry.report.backend, entry.report.notes, entry.report.cache_hits]))
 """
     first, second = (json.loads(run_python(program).splitlines()[-1]) for _ in range(2))
     assert first[0] == second[0] == "native", (first, second)
+    assert first[2] and second[2]  # what the candidate's process has compiled
     assert "(a measurement," in first[1][-1]
     assert "(an earlier measurement," in second[1][-1]
 
