@@ -18,7 +18,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
-import statistics
+import math
 import time
 import typing
 from collections.abc import Callable, Iterator
@@ -89,22 +89,18 @@ ROWS: dict[str, tuple[Callable[[], Placed], tuple[int, ...]]] = {
 
 
 def in_turns(calls: dict[str, Callable[[], Any]], seconds: float) -> dict[str, float]:
-    """The median over turns of the seconds of a call, in turns; each turn takes about 20 ms."""
-    counts, found = {}, {name: list[float]() for name in calls}
-    for name, call in calls.items():
-        call()
-        begin = time.perf_counter()
-        call()
-        counts[name] = max(1, int(0.02 / (time.perf_counter() - begin)))
-    begin = time.perf_counter()
-    while len(next(iter(found.values()))) < 10 or time.perf_counter() - begin < seconds:
+    """The shortest call of each, in turns of ten, over at least ten turns."""
+    least = dict.fromkeys(calls, math.inf)
+    begin, turns = time.perf_counter(), 0
+    while turns < 10 or time.perf_counter() - begin < seconds:
         for name, call in calls.items():
             time.sleep(0.02)  # the threads of some runtimes spin on after a call
-            start = time.perf_counter()
-            for _ in range(counts[name]):
+            for _ in range(10):
+                start = time.perf_counter()
                 call()
-            found[name].append((time.perf_counter() - start) / counts[name])
-    return {name: statistics.median(each) for name, each in found.items()}
+                least[name] = min(least[name], time.perf_counter() - start)
+        turns += 1
+    return least
 
 
 def contenders(model: Placed, x: torch.Tensor, budget: float) -> Iterator[tuple[str, Any]]:
