@@ -57,7 +57,7 @@ def compare(measured: Mapping[str, Times], left: Sequence[str]) -> tuple[str, li
             open_.append(name)
             continue
         mean, error = statistics.fmean(ratios), statistics.stdev(ratios) / math.sqrt(len(ratios))
-        times = _student(1 - ERROR / looks, len(ratios) - 1)
+        times = student(1 - ERROR / looks, len(ratios) - 1)
         if mean - times * error > 0:
             slower.append(name)
         elif mean + times * error > math.log1p(TIE):
@@ -65,7 +65,7 @@ def compare(measured: Mapping[str, Times], left: Sequence[str]) -> tuple[str, li
     return best, slower, open_
 
 
-def _student(share: float, freedom: int) -> float:
+def student(share: float, freedom: int) -> float:
     """The quantile of Student's distribution, from that of the normal one; it is nearly exact from 7 degrees on."""
     z = statistics.NormalDist().inv_cdf(share)
     n = float(freedom)

@@ -20,6 +20,7 @@ import torch
 
 from torchmux.conformance.judging import observation
 from torchmux.registry import register_backend, resolve
+from torchmux.registry.loading import import_path
 
 from . import parcel as parcels
 from .trial import TRIALS, Trials, wide
@@ -29,6 +30,8 @@ _MESSAGE = 400
 
 class Worker:
     """What is known in one process."""
+
+    watches = True  # what it changes and prints is told, and rules the candidate out
 
     def __init__(self, told: dict[str, Any]) -> None:
         self.parcel = parcels.Parcel.load(Path(told["parcel"]))
@@ -127,22 +130,23 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "w")
     printed = Path(sys.argv[1])
     os.dup2(os.open(printed, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 1)
-    worker: Worker | None = None
+    worker: Any = None
     for line in sys.stdin:
         asked = json.loads(line)
         what = asked.pop("do")
         try:
             if what == "open":
                 sys.path[:] = asked["path"]
-                worker = Worker(asked)
+                kind = asked.pop("worker", None)  # the path of another class, which answers other questions
+                worker = (Worker if kind is None else import_path(kind))(asked)
                 answer: dict[str, Any] = {}
             else:
                 before = state()
                 answer = getattr(worker, what)(**asked)
                 sys.stdout.flush()
-                changed = [name for name, value in state().items() if before[name] != value]
-                answer["changed"] = changed
-                answer["printed"] = printed.read_text(errors="replace")[:_MESSAGE]
+                if worker.watches:
+                    answer["changed"] = [name for name, value in state().items() if before[name] != value]
+                    answer["printed"] = printed.read_text(errors="replace")[:_MESSAGE]
         except Exception as error:
             words = " ".join(str(error).split())[:_MESSAGE]
             answer = {"raised": f"{type(error).__name__}: {words}"}
