@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 import statistics
 import sys
@@ -37,6 +38,9 @@ FEWEST, MOST = 8, 60
 CALLS = 100
 """Calls of a side before the measurement may end: the 99th percentile of fewer is their largest."""
 
+FOR_COMPILING = 2 / 3
+"""The share of a cap that is for compiling; the rest is for timing."""
+
 PRECISE = 0.01
 """Half of a confidence interval that is narrow enough."""
 
@@ -54,12 +58,21 @@ class Bench:
         sides: the baseline comes first.
         threads: of torch in each process; other runtimes use as many.
         budget: seconds for each side: for each of its two compilations, and a third of it for timing.
+        cap: seconds for all sides together; those whose turn has not come after two thirds of it are lost.
         memory: bytes that the process of a side may take.
         step: is called with what is going on.
     """
 
     def __init__(
-        self, source: Source, sides: Sequence[Side], *, threads: int, budget: float, memory: int, step: Step
+        self,
+        source: Source,
+        sides: Sequence[Side],
+        *,
+        threads: int,
+        budget: float,
+        memory: int,
+        step: Step,
+        cap: float = math.inf,
     ) -> None:
         self.source = source
         self.sides = list(sides)
@@ -67,6 +80,8 @@ class Bench:
         self.budget = budget
         self.memory = memory
         self.step = step
+        self.ends = time.monotonic() + cap
+        self.admission_ends = time.monotonic() + cap * FOR_COMPILING
         self.result = Result(source.name, dataclasses.asdict(source), threads)
         self.rows = {side.label: Row(side.label, "interrupted") for side in sides}
         self.processes: dict[str, Process] = {}
@@ -130,6 +145,9 @@ class Bench:
     def _admit(self, side: Side, number: int) -> None:
         """Compile in a process with empty caches, and again in the next, which is timed; both are judged."""
         row, cache = self.rows[side.label], self.folder / f"cache{number}"
+        if time.monotonic() > self.admission_ends:
+            row.verdict, row.reason = "lost", "the time of all sides was spent before its turn"
+            return
         try:
             if not side.is_baseline:
                 self.step(f"{side.label}, cold")
@@ -154,7 +172,8 @@ class Bench:
         """Have a side compile, run, and be judged."""
         process.ask("load", self._until(START_S))
         shown = self.folder / f"shown{number}"
-        answer = process.ask("compile", self._until(self.budget), to=str(shown))
+        until = min(self._until(self.budget), max(self.admission_ends, self._until(1.0)))
+        answer = process.ask("compile", until, to=str(shown))
         verdict = self._ask_referee("judge", START_S, of=str(shown))
         shown.unlink()
         if verdict["wrong"] and not verdict["doubt"]:
@@ -182,7 +201,7 @@ class Bench:
 
     def _race(self) -> None:
         """Time in turns until the ratios to the baseline are known well enough, or the time is over."""
-        ends = time.monotonic() + self.budget / 3 * max(1, len(self.processes))
+        ends = min(self.ends, time.monotonic() + self.budget / 3 * max(1, len(self.processes)))
         for turn in range(MOST):
             self.step(f"turn {turn + 1}")
             for name in list(self.processes) if turn % 2 == 0 else list(reversed(self.processes)):

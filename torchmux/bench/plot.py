@@ -60,7 +60,7 @@ def draw(results: Sequence[Result], file: Path) -> None:
 
 
 def _latencies(axes: Any, rows: Sequence[Row]) -> None:
-    """Violins of the middle 98 % of the calls, with a bar from quartile to quartile and a line at the median."""
+    """Violins of the middle 95 % of the calls, with a bar from quartile to quartile and a line at the median."""
     from matplotlib.ticker import FuncFormatter
 
     places = range(len(rows))
@@ -88,6 +88,7 @@ def _latencies(axes: Any, rows: Sequence[Row]) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.set_xlabel("milliseconds per call")
     axes.grid(axis="x", alpha=0.3)
+    axes.set_axisbelow(True)
 
 
 def _speedups(axes: Any, rows: Sequence[Row]) -> None:
@@ -98,16 +99,20 @@ def _speedups(axes: Any, rows: Sequence[Row]) -> None:
         ratio, low, high = row.speedup.ratio, row.speedup.low, min(row.speedup.high, 2 * row.speedup.ratio)
         axes.barh(place, ratio, 0.6, facecolor=_FILL, edgecolor=_EDGE, hatch=_HATCHES.get(row.verdict, ""))
         axes.errorbar(ratio, place, xerr=[[ratio - low], [high - ratio]], color="black", capsize=3)
-        axes.annotate(f"{ratio:.2f}", (max(ratio, high), place), xytext=(4, 0), textcoords="offset points", va="center")
+        axes.annotate(
+            f"{ratio:.2f}", (max(ratio, high), place), xytext=(4, 0), textcoords="offset points", va="center",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+        )  # fmt: skip
     axes.axvline(1.0, color="black", linestyle="--", linewidth=1)
     axes.margins(x=0.15)
     axes.set_xlim(left=0)
     axes.set_xlabel(f"times as fast as {rows[0].side}")
     axes.grid(axis="x", alpha=0.3)
+    axes.set_axisbelow(True)
 
 
 def _middle(values: list[float]) -> list[float]:
-    """Without the extreme hundredths: one call that the machine interrupted would stretch the axis."""
+    """Without the extremes: calls that the machine interrupted would stretch the axis."""
     ordered = sorted(values)
-    cut = len(ordered) // 100
+    cut = len(ordered) // 40
     return ordered[cut : len(ordered) - cut]

@@ -151,8 +151,8 @@ def _batched(entry: Architecture, model: Any, source: Source) -> dict[str, Any]:
     first = draw(0)
     if source.batch is None:
         return first
-    rows = {v.shape[0] if isinstance(v, torch.Tensor) and v.dim() else None for v in first.values()}
-    if len(rows) != 1 or None in rows:
+    rows = {v.shape[0] if isinstance(v, torch.Tensor) and v.dim() else 0 for v in first.values()}
+    if len(rows) != 1 or 0 in rows:
         raise NoProgram(f"the inputs of {source.name} do not all have the batch as their first size; leave out --batch")
     (own,) = rows
     draws = [first, *(draw(seed) for seed in range(1, -(-source.batch // own)))]

@@ -39,6 +39,7 @@ class Bencher:
     def __init__(self, told: dict[str, Any]) -> None:
         torch.set_num_threads(told["threads"])
         torchmux.config.cache_dir = Path(told["cache"], "torchmux")
+        os.environ["TORCHMUX_CACHE_DIR"] = os.path.join(told["cache"], "torchmux")  # for the processes of auto
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(told["cache"], "inductor")
         self.told = told
         self.source = Source.from_json(told["source"])
