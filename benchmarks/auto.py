@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 from torchmux.bench.latency import Ratio, ratio
 from torchmux.bench.measure import Bench
 from torchmux.bench.programs import Source
-from torchmux.bench.results import Result, Row, from_json, machine_in_words, to_json
+from torchmux.bench.results import Result, Row, environment, from_json, machine_in_words, to_json
 from torchmux.bench.sides import Side, available_sides, sides
 from torchmux.multiplexer.measure import default_memory
 from torchmux.registry.resolve import known_spec
@@ -94,7 +94,7 @@ def candidates(given: str | None, device: str, training: bool, freeze: bool) -> 
         found.append(side)
         tries = known_spec(side.backend).tries if not side.is_baseline else ()
         for options in tries:
-            if freeze and not training or not options.get("freeze"):
+            if (freeze and not training) or not options.get("freeze"):
                 label = ":".join([side.label, *(f"{key}={value}" for key, value in options.items())])
                 found.append(Side(label, side.backend, None, dict(options)))
     return found
@@ -226,8 +226,11 @@ def _step(name: str) -> Any:
     return step
 
 
-def kept(file: Path | None) -> dict[str, Result]:
-    """The rows that an earlier run has finished.  A line that was cut off is measured again."""
+def kept(file: Path | None, threads: int) -> dict[str, Result]:
+    """The rows that an earlier run has finished on this machine, with this software and as many threads.
+
+    A line that was cut off is measured again.
+    """
     if file is None or not file.exists():
         return {}
     found = {}
@@ -236,7 +239,8 @@ def kept(file: Path | None) -> dict[str, Result]:
             (result,) = from_json(line)
         except ValueError:
             continue
-        found[result.program] = result
+        if json.loads(line)["environment"] == environment() and result.threads == threads:
+            found[result.program] = result
     return found
 
 
@@ -260,7 +264,7 @@ def main() -> None:
     chosen = [name for name in known if any(name == each or known[name].workload == each for each in wanted)]
     if unknown := [each for each in wanted if not any(each in (name, known[name].workload) for name in known)]:
         parser.error(f"no row is named {', '.join(unknown)}; there are {', '.join(known)}")
-    done = kept(given.resume)
+    done = kept(given.resume, given.threads)
     title = f"{machine_in_words(given.threads, given.device)}"
     results: list[Result] = []
     for name in chosen:
