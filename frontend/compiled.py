@@ -24,6 +24,13 @@ _AS_IT_IS = ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.DEFAULT)
 set_eval_frame, set_bucket = ti.set_eval_frame, ti.set_bucket
 
 
+def _not_for_torchs_tracer(fn: Any) -> Any:
+    """Mark ``fn``: torch's own tracer neither captures its frame nor traces into it, and runs it as it stands."""
+    fn._torchdynamo_disable = True
+    ti.set_code_exec_strategy(fn.__code__, _AS_IT_IS)
+    return fn
+
+
 def _under_stance(session: Session) -> Session | None:
     """The session to use under the stance of the process; None to run in eager."""
     stance = stance_state.current
@@ -47,6 +54,7 @@ def _frame_of(fn: Any) -> Frame:
     return frame_of(code) if isinstance(code, types.CodeType) else Frame(type(fn).__qualname__, "")
 
 
+@_not_for_torchs_tracer
 def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: dict) -> Any:
     """Run ``fn`` with the hook enabled; ``report`` shows the record."""
     if stance_state.current is not DEFAULT:
@@ -155,10 +163,7 @@ def compiled_function(fn: Callable, session: Session, arguments: Mapping[str, An
             if record.must_raise is not None:
                 _raise_pending(record)
 
-    # torch's own frontend must not trace into this; it runs a function with this mark unchanged
-    compiled._torchdynamo_disable = True  # type: ignore[attr-defined]
-    ti.set_code_exec_strategy(compiled.__code__, _AS_IT_IS)  # type: ignore[attr-defined]
-    made = CompiledFunction(compiled)
+    made = CompiledFunction(_not_for_torchs_tracer(compiled))
     functools.update_wrapper(made, fn)
     vars(made).update(
         _torchmux_original=fn,
@@ -187,6 +192,7 @@ class CompiledModule(torch.nn.Module):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Prevents class-creation hooks of the original's class from running for the derived class."""
 
+    @_not_for_torchs_tracer
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         cls = type(self)
         try:

@@ -30,7 +30,7 @@ class Process:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         with open(self._errors, "wb") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "torchmux.multiplexer.worker", str(folder / f"{name}.out")],
+                [sys.executable, "-P", "-m", "torchmux.multiplexer.worker", str(folder / f"{name}.out")],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

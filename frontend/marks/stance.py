@@ -70,7 +70,8 @@ class set_stance:
             if stance != "default":
                 raise ValueError(f"set_stance: force_backend works only with the stance 'default', not with {stance!r}")
             resolve(force_backend)
-        self._stance = Stance(stance, force_backend)
+        asked = Stance(stance, force_backend)
+        self._stance = DEFAULT if asked == DEFAULT else asked  # calls compare by identity
         self._outer = [state.current]
         state.current = self._stance
 

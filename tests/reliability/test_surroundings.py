@@ -8,8 +8,11 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+import torchmux
 
 
 def can_mount() -> bool:
@@ -18,6 +21,12 @@ def can_mount() -> bool:
 
 mounts = pytest.mark.skipif(not can_mount(), reason="only root can mount folders")
 ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+
+def as_nobody(*command: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run ``command`` as a user that the system's database does not have."""
+    drop = ("setpriv", "--reuid=54321", "--regid=54321", "--clear-groups")
+    return subprocess.run([*drop, *command], capture_output=True, text=True, **more)
 
 
 def on_tmpfs(folder, options: str) -> tuple[str, ...]:
@@ -53,9 +62,12 @@ def public_folder():
 @pytest.mark.parametrize("taken", [False, True], ids=["free", "taken by another user"])
 def test_without_a_home_folder(public_folder, taken):
     """A user without an entry in the system's database, as in containers."""
+    place = public_folder
     if not shutil.which("setpriv"):
         pytest.skip("needs setpriv")
-    place = public_folder
+    folder = Path(torchmux.__file__).parent
+    if as_nobody("test", "-r", str(folder), cwd=place).returncode:
+        pytest.skip(f"other users cannot read {folder}")
     own = place / "torchmux-cache-54321"
     if taken:
         own.mkdir(mode=0o777)
@@ -67,12 +79,8 @@ def test_without_a_home_folder(public_folder, taken):
         "from torchmux.backends.common.cache.cache import default_cache\n"
         "default_cache().store('ab' * 32, b'x'); assert default_cache().load('ab' * 32) == b'x'; print(folder)"
     )
-    done = subprocess.run(
-        ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", sys.executable, "-c", code],
-        env={**environment, "TMPDIR": str(place), "PYTHONDONTWRITEBYTECODE": "1"},
-        cwd=place,
-        capture_output=True,
-        text=True,
+    done = as_nobody(
+        sys.executable, "-c", code, env={**environment, "TMPDIR": str(place), "PYTHONDONTWRITEBYTECODE": "1"}, cwd=place
     )
     assert done.returncode == 0, done.stderr
     assert (done.stdout.strip() == str(own)) is not taken

@@ -122,10 +122,14 @@ def test_a_wrapper_that_copies_attributes_is_not_what_it_wraps(compile):
             assert torch.equal(fn(X), X * 2 + 1)
 
 
-def test_torch_compile_runs_ours_without_a_warning(recwarn):
+@pytest.mark.parametrize("stance", ["default", "eager_on_recompile"])
+@pytest.mark.parametrize("original", [lambda x: x + 1, nn.ReLU()], ids=["function", "module"])
+def test_torch_compile_runs_ours_without_a_warning(recwarn, original, stance):
     torch._dynamo.reset()
-    ours = compiled(lambda x: x + 1)
-    assert torch.equal(torch.compile(lambda x: ours(x * 2) * 3, backend="eager")(X), (X * 2 + 1) * 3)
+    ours = compiled(original)
+    ours(X)
+    with torchmux.set_stance(stance):
+        assert torch.equal(torch.compile(lambda x: ours(x * 2) * 3, backend="eager")(X), original(X * 2) * 3)
     assert torchmux.report(ours).graph_count == 1
     assert [str(w.message) for w in recwarn if "set_eval_frame" in str(w.message)] == []
 

@@ -170,8 +170,8 @@ os.environ["SOUNDNESS"] = "1"
     torch.set_float32_matmul_precision("high")
     torch.set_grad_enabled(False)
     torch.autograd.set_detect_anomaly(True)
-    torch.backends.cudnn.benchmark = True
-    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.set_flags(_benchmark=True)
+    torch.backends.cudnn.set_flags(_deterministic=True)
     torch.backends.mkldnn.set_flags(False)
     torch.backends.mha.set_fastpath_enabled(False)
     torch.backends.cuda.enable_flash_sdp(False)
@@ -189,7 +189,7 @@ torch.set_num_threads(1)
 torch.set_float32_matmul_precision("highest")
 torch.set_grad_enabled(True)
 torch.autograd.set_detect_anomaly(False)
-torch.backends.cudnn.benchmark = torch.backends.cudnn.deterministic = False
+torch.backends.cudnn.set_flags(_benchmark=False, _deterministic=False)
 torch.backends.mkldnn.set_flags(True)
 torch.backends.mha.set_fastpath_enabled(True)
 torch.backends.cuda.enable_flash_sdp(True)
