@@ -18,7 +18,7 @@ Chains, ``backend=["openvino", "native"]``:
 * ``workers`` and ``worker``: the process of a candidate, from outside and inside; that of eager is the referee,
 * ``trial``: one run of a graph's code, with all that it shows: results, inputs, gradients, random state,
 * ``timing``: the race in turns, with a sequential test that settles the ranking,
-* ``decisions``: what was decided and why, as data in the artifact cache.
+* ``decisions``: what was decided and why, as data that are kept, shared, exported and imported.
 
 The multiplexer works on backends through the registry, and with what ``backends.common`` offers to all; numbers are
 judged by the oracle of ``conformance``.  It imports no backend.  The registry names it by strings and an entry point.

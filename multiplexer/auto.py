@@ -45,11 +45,11 @@ class Auto:
         found = candidates_for(
             example_inputs, training=training, freeze=options.freeze, allow=options.allow, forbid=options.forbid
         )
-        asked = repr((options.freeze, options.allow, options.forbid))
+        asked = {"freeze": options.freeze, "allow": options.allow, "forbid": options.forbid}
         key = decisions.key_of(gm, example_inputs, request, found.fingerprint, asked)
         known = decisions.load(key) if key is not None else None
         if known is not None:
-            chosen.follow(known, example_inputs, "an earlier measurement")
+            chosen.follow(known, example_inputs, known.source)
             return chosen
         try:
             parcel = pack(
@@ -62,10 +62,8 @@ class Auto:
         measurement = Measurement(parcel, found, budget=options.budget_s, memory=memory, strict=request.strict)
 
         def decide() -> Decision:
-            decision = measurement.decide()
+            decision = decisions.once(key, measurement.decide, options.budget_s)
             log.info("auto: %s: %s", decision.backend, decision.reason)
-            if key is not None:
-                decisions.keep(key, decision)
             return decision
 
         if options.wait or request.strict:
@@ -176,8 +174,9 @@ class Chosen:
 
 
 def _told(decision: Decision, source: str) -> list[str]:
-    head = f"auto chose {decision.backend}: {decision.reason} ({source}, {decision.seconds:.1f} s)"
-    return ["\n      ".join([head, *decision.table()])]
+    name = decision.pinned or decision.backend
+    head = f"auto chose {name}: {decision.explanation} ({source}, {decision.seconds:.1f} s)"
+    return ["\n      ".join([head, *decision.table(), *decision.notes])]
 
 
 def _unmeasured(found: Field, why: str) -> Decision:

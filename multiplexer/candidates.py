@@ -16,6 +16,8 @@ from torchmux.registry.lookup import backends
 from torchmux.registry.resolve import known_spec
 from torchmux.registry.spec import ANY, BackendSpec
 
+from .decisions.fingerprint import Backend as Measured
+
 EAGER = "eager"
 _NOT_MEASURED = (EAGER, "aot_eager", "auto")
 
@@ -46,7 +48,7 @@ class Field:
 
     candidates: tuple[Candidate, ...]
     excluded: dict[str, str]
-    fingerprint: str
+    fingerprint: dict[str, Measured]  # of each backend but eager: its version, and the options that are tried
 
 
 def candidates_for(
@@ -64,7 +66,7 @@ def candidates_for(
         allow: the only backends to measure besides eager; None for all.
         forbid: backends not to measure.
     """
-    found, excluded, told = [Candidate(EAGER)], {}, []
+    found, excluded, told = [Candidate(EAGER)], {}, {}
     for row in backends():
         if row.name in _NOT_MEASURED or row.retired or row.error:
             continue
@@ -89,8 +91,8 @@ def candidates_for(
             if training:
                 tries = [options for options in tries if not options.get("freeze")]
             found += [Candidate(spec.name, dict(options), pickled) for options in ({}, *tries)]
-            told.append((spec.name, spec.fingerprint(), [sorted(map(str, t.items())) for t in tries]))
-    return Field(tuple(sorted(found, key=lambda c: c.complexity)), excluded, repr(sorted(told)))
+            told[spec.name] = Measured(spec.fingerprint(), [dict(options) for options in tries])
+    return Field(tuple(sorted(found, key=lambda c: c.complexity)), excluded, told)
 
 
 def _unfit(spec: BackendSpec, inputs: Sequence[Any], training: bool) -> str:

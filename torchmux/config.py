@@ -17,7 +17,7 @@ import stat
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -115,6 +115,12 @@ class Config:
     cache_size_limit: int = 4 * 1024**3
     """How many bytes the files in ``cache_dir`` may take together; the least recently used are removed first."""
 
+    default_backend: str = ""
+    """The backend of ``compile`` calls that name none, such as ``"auto"``; empty for the best usable one."""
+
+    decisions: str = ""
+    """Where the decisions of ``auto`` are shared: a folder, or an address that fsspec knows (``s3://bucket/folder``)."""
+
     compiler_timeout_s: int = 300
     """How many seconds the C++ compiler may take per megabyte of source, rounded up."""
 
@@ -145,8 +151,10 @@ class Config:
         if name == "cache_dir":
             require(value, (str, Path), "config.cache_dir")
             value = Path(value).expanduser()
+        if name == "decisions" and isinstance(value, Path):
+            value = str(value)
         expected = type(_SAMPLE[name]) if name in _SAMPLE else None
-        if expected in (bool, int) and type(value) is not expected:
+        if expected is not None and type(value) is not expected:
             raise TypeError(f"config.{name} is {expected.__name__}, not {kind(value)}.")
         if expected is int and value < 0:
             raise ValueError(f"config.{name} is at least 0, not {shown(value)}.")
@@ -188,7 +196,7 @@ class Config:
 _LOCK = threading.RLock()
 _NAMES = tuple(f.name for f in fields(Config))
 # The defaults with a plain type determine the type of a new value.
-_SAMPLE = {f.name: f.default for f in fields(Config) if isinstance(f.default, int)}
+_SAMPLE = {f.name: f.default for f in fields(Config) if isinstance(f.default, (int, str))}
 
 
 _PREFIX = "TORCHMUX_"
@@ -209,7 +217,7 @@ def _parse_int(text: str) -> int:
         raise ValueError(f"{shown(text)} is not a whole number") from None
 
 
-_PARSERS = {bool: _parse_bool, int: _parse_int}
+_PARSERS: dict[type, Callable[[str], Any]] = {bool: _parse_bool, int: _parse_int, str: str}
 
 
 def _check_variable(name: str) -> None:

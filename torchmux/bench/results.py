@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import torchmux
 from torchmux.multiplexer.decisions import machine
 
@@ -99,7 +101,8 @@ class Result:
 
 def environment() -> dict[str, str]:
     """The machine and the software."""
-    return {**machine(), "torchmux": torchmux.__version__, "platform": platform.platform()}
+    versions = {"torch": torch.__version__, "torchmux": torchmux.__version__, "python": platform.python_version()}
+    return {**machine(), **versions, "platform": platform.platform()}
 
 
 def machine_in_words(threads: int, device: str = "cpu") -> str:

@@ -64,8 +64,10 @@ def _key(gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest
     return text_key("recipe", *text, *described_graph(gm, example_inputs))
 
 
-def described_graph(gm: GraphModule, example_inputs: Sequence[Any]) -> list[str]:
+def described_graph(gm: GraphModule, example_inputs: Sequence[Any], *, symbolic: bool = False) -> list[str]:
     """A captured graph with all arguments and what is known of its inputs, as texts that differ for different ones.
+
+    With ``symbolic``, a size that is a symbol is described by its expression; without, such a graph is not described.
 
     Raises:
         Unknown: it cannot be described exactly.
@@ -77,7 +79,7 @@ def described_graph(gm: GraphModule, example_inputs: Sequence[Any]) -> list[str]
         number[node] = len(number)
         if node.op == "placeholder":
             fakes.append(node.meta.get("example_value"))
-            text.append(_input(fakes[-1], example_inputs[len(fakes) - 1]))
+            text.append(_input(fakes[-1], example_inputs[len(fakes) - 1], symbolic))
         elif node.op == "get_attr":
             text.append(f"get_attr {node.target} {_constant(getattr(gm, str(node.target), None))}")
         elif node.op in ("call_function", "call_method", "output"):
@@ -101,6 +103,15 @@ def sources_digest(folder: Path) -> str:
 
 def settings() -> str:
     """The global settings of torch that decide what an operator consists of."""
+    return repr(sorted(named_settings().items()))
+
+
+def named_settings() -> dict[str, str]:
+    """The settings of :func:`settings` by name, each in words.
+
+    Raises:
+        Unknown: something is active that they do not describe.
+    """
     if internals.is_any_autocast_enabled():
         raise Unknown("autocast is active")
     if internals.count_function_modes() or internals.count_dispatch_modes():
@@ -108,36 +119,37 @@ def settings() -> str:
     if internals.is_functorch_active():
         raise Unknown("a functorch transform is active")
     backends = torch.backends
-    return repr(
-        (
-            [getter() for getter in internals.switches().values()],
-            backends.mkldnn.enabled,
-            backends.mkldnn.deterministic,
-            backends.opt_einsum.is_available() and (backends.opt_einsum.enabled, backends.opt_einsum.strategy),
-            backends.cpu.get_cpu_capability(),
-            torch.get_default_dtype(),
-            torch.get_float32_matmul_precision(),
-            torch.get_num_threads(),  # code that was chosen by measuring depends on it
-            torch.is_grad_enabled(),
-            torch.is_inference_mode_enabled(),
-            torch.are_deterministic_algorithms_enabled(),
-            torch.utils.deterministic.fill_uninitialized_memory,
-            # Kernels that Python code has registered; those for fake tensors come with modules that torch loads late,
-            # our own with the first graph that needs them.
-            sorted(
-                name
-                for name in internals.python_registrations()
-                if not name.endswith("/Meta") and not name.startswith("torchmux/")
-            ),
-        )
-    )
+    einsum = backends.opt_einsum.is_available() and (backends.opt_einsum.enabled, backends.opt_einsum.strategy)
+    told = {getter.__name__.strip("_"): getter() for getter in internals.switches().values()}
+    told |= {
+        "mkldnn": backends.mkldnn.enabled,
+        "mkldnn_deterministic": backends.mkldnn.deterministic,
+        "opt_einsum": einsum,
+        "capability": backends.cpu.get_cpu_capability(),
+        "default_dtype": torch.get_default_dtype(),
+        "matmul_precision": torch.get_float32_matmul_precision(),
+        "threads": torch.get_num_threads(),  # code that was chosen by measuring depends on it
+        "grad": torch.is_grad_enabled(),
+        "inference_mode": torch.is_inference_mode_enabled(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "fill_uninitialized_memory": torch.utils.deterministic.fill_uninitialized_memory,
+        # Kernels that Python code has registered; those for fake tensors come with modules that torch loads late, our
+        # own with the first graph that needs them.
+        "python_kernels": sorted(
+            name
+            for name in internals.python_registrations()
+            if not name.endswith("/Meta") and not name.startswith("torchmux/")
+        ),
+    }
+    return {name: str(value) for name, value in told.items()}
 
 
-def _input(fake: Any, example: Any) -> str:
-    if isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool)) or getattr(
-        getattr(fake, "fake_mode", None), "shape_env", None
-    ):
+def _input(fake: Any, example: Any, symbolic: bool) -> str:
+    is_symbol = isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool))
+    if not symbolic and (is_symbol or getattr(getattr(fake, "fake_mode", None), "shape_env", None)):
         raise Unknown("sizes are symbolic")
+    if is_symbol:
+        return f"input {describe(fake)}"
     if isinstance(example, torch.Tensor):
         if type(example) not in (torch.Tensor, torch.nn.Parameter) or not internals.is_fake(fake):
             raise Unknown(f"an input is a {type(example).__name__}")
