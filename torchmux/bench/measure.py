@@ -82,7 +82,8 @@ class Bench:
         self.step = step
         self.ends = time.monotonic() + cap
         self.admission_ends = time.monotonic() + cap * FOR_COMPILING
-        self.result = Result(source.name, dataclasses.asdict(source), threads)
+        self.told = {**dataclasses.asdict(source), "place": list(source.place)}  # as JSON has it
+        self.result = Result(source.name, self.told, threads)
         self.rows = {side.label: Row(side.label, "interrupted") for side in sides}
         self.processes: dict[str, Process] = {}
         self.seconds: dict[str, list[float]] = {}
@@ -134,8 +135,8 @@ class Bench:
         try:
             process.ask(
                 "open", self._until(START_S), worker=WORKER, path=[p or os.getcwd() for p in sys.path],
-                source=dataclasses.asdict(self.source), threads=self.threads, cache=str(cache), backend=side.backend,
-                mode=side.mode, options=side.options,
+                source=self.told, threads=self.threads, cache=str(cache), backend=side.backend,
+                mode=side.mode, options=side.options, specs=side.own_specs(),
             )  # fmt: skip
         except BaseException:
             process.end()

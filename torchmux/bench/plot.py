@@ -41,22 +41,27 @@ def draw(results: Sequence[Result], file: Path) -> None:
     timed = [result for result in results if result.timed]
     if not timed:
         raise NoPlot("nothing was timed, so there is nothing to draw")
+    import matplotlib
+
+    # Names are names, whatever signs they have.  In an SVG, text stays text: it can be searched, and is drawn with the
+    # reader's fonts.
+    with matplotlib.rc_context({"text.parse_math": False, "svg.fonttype": "none"}):
+        _figure(timed).savefig(file, dpi=150)
+
+
+def _figure(results: Sequence[Result]) -> Any:
     from matplotlib.figure import Figure  # not pyplot, which keeps figures and looks for a screen
 
-    heights = [_REST + _ROW * len(result.timed) for result in timed]
+    heights = [_REST + _ROW * len(result.timed) for result in results]
     figure = Figure(figsize=(_WIDTH, sum(heights)), layout="constrained")
-    parts = figure.subfigures(len(timed), 1, height_ratios=heights, squeeze=False)
-    for (part,), result in zip(parts, timed, strict=True):
+    parts = figure.subfigures(len(results), 1, height_ratios=heights, squeeze=False)
+    for (part,), result in zip(parts, results, strict=True):
         device = str(result.source.get("device", "cpu"))
         part.suptitle(f"{result.title}\n{machine_in_words(result.threads, device)}", fontsize="medium")
         left, right = part.subplots(1, 2, sharey=True, width_ratios=(3, 2))
         _latencies(left, result.timed)
         _speedups(right, result.timed)
-    import matplotlib
-
-    # Text stays text: it can be searched, and is drawn with the reader's fonts.
-    with matplotlib.rc_context({"svg.fonttype": "none"}):
-        figure.savefig(file, dpi=150)
+    return figure
 
 
 def _latencies(axes: Any, rows: Sequence[Row]) -> None:

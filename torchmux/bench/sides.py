@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchmux.registry.errors import InvalidOption
+from torchmux.multiplexer.candidates import sendable
+from torchmux.registry.errors import BackendUnavailable, InvalidOption
 from torchmux.registry.lookup import backends
-from torchmux.registry.resolve import resolve
+from torchmux.registry.resolve import known_spec, resolve
 
 EAGER = "eager"
 """The baseline: the program as it is, not compiled."""
@@ -39,6 +40,29 @@ class Side:
     @property
     def is_baseline(self) -> bool:
         return self.backend == EAGER
+
+    @property
+    def names(self) -> list[str]:
+        """The backend, or the members of the chain."""
+        return [self.backend] if isinstance(self.backend, str) else list(self.backend)
+
+    def own_specs(self) -> list[str]:
+        """The backends that only this process knows, as text for another.
+
+        Raises:
+            BackendUnavailable: one of them cannot be sent.
+        """
+        rows = {row.name: row for row in backends()}
+        found = []
+        for name in self.names:
+            if name in rows and rows[name].distribution is None and not rows[name].foreign:
+                text = sendable(known_spec(name))
+                if text is None:
+                    raise BackendUnavailable(
+                        f"{name} cannot be measured: only this process knows it, and it cannot be pickled for another."
+                    )
+                found.append(text)
+        return found
 
     def check(self) -> None:
         """Raise what ``torchmux.compile`` would raise: UnknownBackend, BackendUnavailable, InvalidOption."""

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import os
+import pickle
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -30,8 +32,8 @@ class Bencher:
     """What is known in one process; each public method answers one question with what JSON can hold.
 
     Args:
-        told: ``source``, ``threads``, ``cache`` (the folder of all caches), and for a side ``backend``, ``mode`` and
-            ``options``.
+        told: ``source``, ``threads``, ``cache`` (the folder of all caches), and for a side ``backend``, ``mode``,
+            ``options`` and ``specs`` (backends that have to be registered here).
     """
 
     watches = False  # the program may print, and change settings: it is the user's
@@ -41,6 +43,8 @@ class Bencher:
         torchmux.config.cache_dir = Path(told["cache"], "torchmux")
         os.environ["TORCHMUX_CACHE_DIR"] = os.path.join(told["cache"], "torchmux")  # for the processes of auto
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(told["cache"], "inductor")
+        for text in told["specs"]:
+            torchmux.register_backend(pickle.loads(bytes.fromhex(text)))
         self.told = told
         self.source = Source.from_json(told["source"])
         self.expected: list[list[Draw]] = []
@@ -108,8 +112,6 @@ class Bencher:
 
     def time(self, calls: int) -> dict[str, Any]:
         """Seconds of so many calls, after one that does not count."""
-        import time
-
         self.call()
         found = []
         for _ in range(calls):
