@@ -119,3 +119,9 @@ def sendable(spec: BackendSpec) -> str | None:
         return pickle.dumps(dataclasses.replace(spec, modes=dict(spec.modes))).hex()
     except Exception:
         return None
+
+
+def received(text: str) -> BackendSpec:
+    """What :func:`sendable` has made of a backend, in another process of the same program."""
+    spec: BackendSpec = pickle.loads(bytes.fromhex(text))
+    return spec

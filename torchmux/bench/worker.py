@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import time
 from collections import Counter
 from pathlib import Path
@@ -16,6 +15,7 @@ import torch
 
 import torchmux
 from torchmux.conformance.judging import observation, oracle
+from torchmux.multiplexer.candidates import received
 
 from .memory import Memory
 from .programs import Source, count, load
@@ -44,7 +44,7 @@ class Bencher:
         os.environ["TORCHMUX_CACHE_DIR"] = os.path.join(told["cache"], "torchmux")  # for the processes of auto
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(told["cache"], "inductor")
         for text in told["specs"]:
-            torchmux.register_backend(pickle.loads(bytes.fromhex(text)))
+            torchmux.register_backend(received(text))
         self.told = told
         self.source = Source.from_json(told["source"])
         self.expected: list[list[Draw]] = []
@@ -94,7 +94,7 @@ class Bencher:
 
     def judge(self, of: str) -> dict[str, Any]:
         """The first difference between what a side has written and eager's, and the errors of both."""
-        found = torch.load(of, weights_only=False)
+        found = torch.load(of, weights_only=True)
         for run, (got, draws) in enumerate(zip(found, self.expected, strict=True)):
             if differences := observation.compare(got, draws):
                 which = "its own inputs" if run == 0 else "other floating-point inputs"
