@@ -198,7 +198,8 @@ def _about(entry: GraphEntry) -> list[str]:
     lines = [
         f"  {entry.name}: {len(report.placements)} operators for {report.backend} ({report.phase}), "
         f"{report.partitions} partition(s), ran {entry.calls} time(s)"
-        + (f", {report.cache_hits} from the cache" if report.cache_hits else ""),
+        + (f", {report.cache_hits} from the cache" if report.cache_hits else "")
+        + (f", replaced {report.replaced} time(s)" if report.replaced else ""),
         f"    {counts_in_words(report.kinds) or 'no operators'}",
         f"    {sum(entry.seconds.values()):.3f} s: {in_words(entry.seconds) or 'less than a millisecond'}",
     ]

@@ -15,6 +15,7 @@ Chains, ``backend=["openvino", "native"]``:
 * ``candidates``: which backends are measured, with which options, and why others are not,
 * ``parcel``: a captured graph and its inputs in a file, for other processes,
 * ``measure``: one measurement, from candidates to a decision,
+* ``admission``: which candidates may race: each compiles and runs, and the referee judges what comes out,
 * ``workers`` and ``worker``: the process of a candidate, from outside and inside; that of eager is the referee,
 * ``trial``: one run of a graph's code, with all that it shows: results, inputs, gradients, random state,
 * ``timing``: the race in turns, with a sequential test that settles the ranking,
@@ -29,7 +30,7 @@ from __future__ import annotations
 
 from torchmux.registry.spec import ANY, BackendSpec
 
-from .options import AutoOptions
+from .options import MODES, AutoOptions
 
 SPEC = BackendSpec(
     name="auto",
@@ -41,5 +42,6 @@ SPEC = BackendSpec(
     devices=(ANY,),
     dtypes=(ANY,),
     options=AutoOptions,
+    modes=MODES,
     priority=-500,
 )

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import pickle
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.fx import GraphModule
 
 from torchmux.registry.availability import availability
+from torchmux.registry.contract import PIN
 from torchmux.registry.errors import TorchmuxError
 from torchmux.registry.lookup import backends
-from torchmux.registry.resolve import known_spec
+from torchmux.registry.report import Strict
+from torchmux.registry.resolve import ResolvedBackend, known_spec, resolve
 from torchmux.registry.spec import ANY, BackendSpec
 
 from .decisions.fingerprint import Backend as Measured
@@ -24,22 +29,72 @@ _NOT_MEASURED = (EAGER, "aot_eager", "auto")
 
 @dataclass(frozen=True)
 class Candidate:
-    """A backend with options; ``spec`` is pickled if only this process knows it."""
+    """A backend with options, or several that share the graph.
+
+    ``backend`` names a chain as ``"onnxrt+native"``, whose options are by member.  A split also has ``pins``: the
+    backend of each node, by the node's number in the graph.  ``specs`` are those that only this process knows, pickled.
+    """
 
     backend: str
     options: dict[str, Any] = field(default_factory=dict)
-    spec: str = ""
+    specs: tuple[str, ...] = ()
+    pins: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def members(self) -> list[str]:
+        """The backends that share the graph; one for a single backend."""
+        return self.backend.split("+")
 
     @property
     def name(self) -> str:
-        """As the table shows it: ``native`` or ``native(keep_scratch=True)``."""
-        options = ", ".join(f"{key}={value!r}" for key, value in self.options.items())
-        return f"{self.backend}({options})" if options else self.backend
+        """As the table shows it: ``native(keep_scratch=True)``, ``onnxrt+native``, ``split native 2, openvino 1``."""
+        by_member = self.options if len(self.members) > 1 else {self.backend: self.options}
+        shown = [_shown(member, by_member.get(member, {})) for member in self.members]
+        if not self.pins:
+            return "+".join(shown)
+        parts = Counter(self.parts)
+        named = {member: text for member, text in zip(self.members, shown, strict=True)}
+        return f"split {', '.join(f'{named.get(member, member)} {count}' for member, count in sorted(parts.items()))}"
+
+    @property
+    def parts(self) -> list[str]:
+        """The backends of a split's parts, in the order of the graph; neighbors of one backend are one part."""
+        order = [self.pins[number] for number in sorted(self.pins)]
+        return [name for name, _ in itertools.groupby(order)]
+
+    @property
+    def told_pins(self) -> dict[str, str]:
+        """The pins as JSON has them."""
+        return {str(number): backend for number, backend in self.pins.items()}
 
     @property
     def complexity(self) -> int:
         """Ties go to the lower one."""
-        return 0 if self.backend == EAGER else 1 + len(self.options)
+        if self.backend == EAGER:
+            return 0
+        by_member = self.options.values() if len(self.members) > 1 else [self.options]
+        return len(self.members) + sum(map(len, by_member)) + 10 * len(self.parts)
+
+
+def resolved(
+    backend: str, options: Mapping[str, Any], *, dynamic: bool | None = None, strict: Strict = False
+) -> ResolvedBackend:
+    """The backend or chain that a candidate or a row of a decision names; errors as in :func:`resolve`."""
+    members = backend.split("+")
+    return resolve(members if len(members) > 1 else backend, options=options or None, dynamic=dynamic, strict=strict)
+
+
+def pin(gm: GraphModule, pins: Mapping[Any, str]) -> GraphModule:
+    """Mark the nodes of ``gm`` for the backends of a split; ``pins`` has their numbers, which JSON makes texts."""
+    nodes = list(gm.graph.nodes)
+    for number, backend in pins.items():
+        nodes[int(number)].meta[PIN] = backend
+    return gm
+
+
+def _shown(backend: str, options: Mapping[str, Any]) -> str:
+    told = ", ".join(f"{key}={value!r}" for key, value in options.items())
+    return f"{backend}({told})" if told else backend
 
 
 @dataclass(frozen=True)
@@ -58,6 +113,7 @@ def candidates_for(
     freeze: bool,
     allow: Sequence[str] | None,
     forbid: Sequence[str],
+    mode: str | None = None,
 ) -> Field:
     """All that can compile a graph with these inputs.
 
@@ -65,6 +121,7 @@ def candidates_for(
         freeze: whether the user promises that weights change only in ways that torch counts.
         allow: the only backends to measure besides eager; None for all.
         forbid: backends not to measure.
+        mode: backends that have it are also measured in this mode of theirs.
     """
     found, excluded, told = [Candidate(EAGER)], {}, {}
     for row in backends():
@@ -88,9 +145,12 @@ def candidates_for(
             excluded[row.name] = why
         else:
             tries = [options for options in spec.tries if freeze or not options.get("freeze")]
+            if mode is not None and (own := dict(spec.modes.get(mode, {}))) and own not in tries:
+                tries.append(own)
             if training:
                 tries = [options for options in tries if not options.get("freeze")]
-            found += [Candidate(spec.name, dict(options), pickled) for options in ({}, *tries)]
+            specs = (pickled,) if pickled else ()
+            found += [Candidate(spec.name, dict(options), specs) for options in ({}, *tries)]
             told[spec.name] = Measured(spec.fingerprint(), [dict(options) for options in tries])
     return Field(tuple(sorted(found, key=lambda c: c.complexity)), excluded, told)
 

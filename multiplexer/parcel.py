@@ -23,7 +23,7 @@ __all__ = ["Parcel", "Unknown", "pack"]
 
 
 @dataclass
-class _Ref:
+class Ref:
     """Stands for a node among arguments."""
 
     position: int
@@ -125,7 +125,7 @@ def pack(
                 raise Unknown("it has graphs inside")
         elif node.op != "output":
             raise Unknown(f"a node of kind {node.op}")
-        args, kwargs = torch.fx.map_arg((node.args, dict(node.kwargs)), lambda n: _Ref(number[n]))
+        args, kwargs = torch.fx.map_arg((node.args, dict(node.kwargs)), lambda n: Ref(number[n]))
         nodes.append((node.op, target, args, kwargs, node.meta.get("source_line")))
     for value in inputs:
         if isinstance(value, torch.Tensor) and type(value) not in (torch.Tensor, torch.nn.Parameter):
@@ -156,7 +156,7 @@ def restore(state: Mapping[str, Any]) -> None:
 
 
 def _unpacked(value: Any, made: Sequence[Node]) -> Any:
-    if isinstance(value, _Ref):
+    if isinstance(value, Ref):
         return made[value.position]
     if isinstance(value, dict):
         return {key: _unpacked(each, made) for key, each in value.items()}

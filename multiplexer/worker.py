@@ -6,24 +6,31 @@ the referee: it judges what the others have computed, so that no backend shares 
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import os
 import pickle
 import resource
 import sys
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from torchmux.conformance.judging import observation
-from torchmux.registry import register_backend, resolve
+from torchmux.registry import register_backend
 from torchmux.registry.loading import import_path
 
 from . import parcel as parcels
-from .trial import TRIALS, Trials, wide
+from . import segments
+from .admission import PARCEL
+from .candidates import pin, resolved
+from .trial import SEED, TRIALS, Trials, wide
 
 _MESSAGE = 400
 
@@ -41,17 +48,18 @@ class Worker:
         self.told = told
         self.run: Callable[..., Any] | None = None
         self.expected: list[tuple[Any, Any]] = []
+        self.found = 0  # bytes of this process before it compiled
 
     def compile(self) -> dict[str, Any]:
         """Compile for the candidate; the answer tells the seconds, and what is left to torch."""
-        backend = self.told["backend"]
-        if "spec" in self.told:
-            spec = pickle.loads(bytes.fromhex(self.told["spec"]))
-            register_backend(spec)
+        for text in self.told["specs"]:
+            register_backend(pickle.loads(bytes.fromhex(text)))
+        self.found = _resident()
         before = time.perf_counter()
-        resolved = resolve(backend, options=self.told["options"], strict=self.parcel.strict)
+        backend = resolved(self.told["backend"], self.told["options"], strict=self.parcel.strict)
+        pin(self.gm, self.told["pins"])
         with torch.set_grad_enabled(self.parcel.training):
-            compiled = resolved.compile(
+            compiled = backend.compile(
                 self.gm, self.trials.real, training=self.parcel.training, static_inputs=self.parcel.static_inputs
             )
         self.run = compiled
@@ -59,6 +67,30 @@ class Worker:
         report = compiled.report
         why = next((p.reason for p in report.placements if not report.is_requested(p)), "")
         return {"seconds": seconds, "share": report.share, "why": why}
+
+    def cut(self, to: str, most: int) -> dict[str, Any]:
+        """Write the pieces that the graph can be cut into, and one that computes next to nothing, as parcels."""
+        try:
+            with torch.set_grad_enabled(self.parcel.training):
+                found = segments.cut(self.gm, self._fresh, most)
+                made = segments.pieces(self.parcel, self.gm, self._fresh(), found)
+                for number, piece in enumerate([*made, segments.tiny(self.parcel)]):
+                    folder = Path(to) / f"piece{number}"
+                    folder.mkdir()
+                    piece.save(folder / PARCEL)
+        except segments.Whole as why:
+            return {"why": str(why)}
+        calls = [number for number, node in enumerate(self.gm.graph.nodes) if node.op.startswith("call_")]
+        return {"segments": [dataclasses.asdict(each) for each in found], "calls": calls}
+
+    def _fresh(self) -> list[Any]:
+        """Inputs for one run, of which nothing is shared with the next."""
+        torch.manual_seed(SEED)
+        values = self.trials.inputs(0)
+        for position in self.parcel.static_inputs:
+            needs = values[position].requires_grad
+            values[position] = values[position].detach().clone().requires_grad_(needs)
+        return values
 
     def results(self, to: str) -> dict[str, Any]:
         """Run all trials, and write what they show."""
@@ -89,18 +121,69 @@ class Worker:
                 return {"wrong": f"on {which}: {differences[0]}"}
         return {"wrong": "", "error": max(_error(got, pair) for got, pair in zip(found, self.expected, strict=True))}
 
-    def time(self, calls: int) -> dict[str, Any]:
-        """Seconds of so many calls, after one that does not count."""
+    def time(self, calls: int, callers: int = 1) -> dict[str, Any]:
+        """Seconds of so many calls, after one that does not count.
+
+        With several ``callers``, each of them a thread with inputs of its own, one number: all seconds by all calls.
+        """
         assert self.run is not None
-        with torch.set_grad_enabled(self.parcel.training):
-            call = self.trials.call(self.run)
-            call()
-            found = []
-            for _ in range(calls):
-                before = time.perf_counter()
+        _forget_peak()
+        if callers > 1:
+            found = [self._together(calls, callers)]
+        else:
+            with torch.set_grad_enabled(self.parcel.training):
+                found = _seconds(self.trials.call(self.run), calls)
+        return {"seconds": found, "added": max(0, _peak() - self.found)}
+
+    def _together(self, calls: int, callers: int) -> float:
+        assert self.run is not None
+        ready, ends = threading.Barrier(callers), list[tuple[float, float]]()
+
+        def work(call: Callable[[], None]) -> None:
+            with torch.set_grad_enabled(self.parcel.training):
                 call()
-                found.append(time.perf_counter() - before)
-        return {"seconds": found, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+                ready.wait()
+                began = time.perf_counter()
+                for _ in range(calls):
+                    call()
+                ends.append((began, time.perf_counter()))
+
+        with torch.set_grad_enabled(self.parcel.training):
+            each = [self.trials.call(self.run) for _ in range(callers)]
+        with ThreadPoolExecutor(callers) as pool:
+            for done in [pool.submit(work, call) for call in each]:
+                done.result()
+        return (max(end for _, end in ends) - min(began for began, _ in ends)) / (calls * callers)
+
+
+def _seconds(call: Callable[[], None], calls: int) -> list[float]:
+    call()
+    found = []
+    for _ in range(calls):
+        before = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - before)
+    return found
+
+
+def _resident() -> int:
+    """The memory of this process now, in bytes."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def _forget_peak() -> None:
+    """Let :func:`_peak` count from now on, where the system can do this."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _peak() -> int:
+    """The most memory that this process had, in bytes."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _error(got: Any, pair: tuple[Any, Any]) -> float:

@@ -8,7 +8,9 @@ import os
 import select
 import subprocess
 import sys
+import threading
 import time
+import weakref
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,13 +23,39 @@ class Lost(Exception):
     """A worker is gone, or its candidate is not to be had; the message says why."""
 
 
-class Process:
-    """One worker.  It ends with the block, or when it breaks a limit."""
+_living: weakref.WeakSet[Process] = weakref.WeakSet()
+_ended = threading.Event()
 
-    def __init__(self, folder: Path, name: str, memory: int) -> None:
+
+def end_all() -> None:
+    """Kill all workers, and start no more: the program ends."""
+    _ended.set()
+    for process in list(_living):
+        process.end()
+
+
+os.register_at_fork(after_in_child=_living.clear)  # they belong to the parent
+
+
+class Process:
+    """One worker.  It ends with the block, when it breaks a limit, or with the program.
+
+    ``cold`` gives it empty caches.
+
+    Raises:
+        Lost: the program ends.
+    """
+
+    def __init__(self, folder: Path, name: str, memory: int, *, cold: bool = False) -> None:
+        if _ended.is_set():
+            raise Lost("the program ends")
         self._memory = memory
         self._errors = folder / f"{name}.err"
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        if cold:
+            own = folder / f"{name}.cache"
+            own.mkdir()
+            environment.update(dict.fromkeys(("TORCHMUX_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR"), str(own)))
         with open(self._errors, "wb") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "torchmux.multiplexer.worker", str(folder / f"{name}.out")],
@@ -37,6 +65,9 @@ class Process:
                 env=environment,
                 start_new_session=True,
             )
+        _living.add(self)
+        if _ended.is_set():
+            self.end()
 
     def __enter__(self) -> Process:
         return self
@@ -54,7 +85,7 @@ class Process:
         try:
             self._process.stdin.write(json.dumps({"do": what, **more}).encode() + b"\n")
             self._process.stdin.flush()
-        except OSError:
+        except (OSError, ValueError):  # it has died, or was ended by another thread
             raise Lost(self._death()) from None
         line = self._line(what, until)
         answer: dict[str, Any] = json.loads(line)

@@ -6,6 +6,7 @@ Nothing in this package imports a compiler, or torch, before a graph is compiled
 from .errors import (
     BackendConflict,
     BackendUnavailable,
+    CallFailed,
     CompilationFailed,
     ConstraintViolation,
     DerivativeUnavailable,
@@ -50,6 +51,7 @@ __all__ = [
     "BackendInfo",
     "BackendSpec",
     "BackendUnavailable",
+    "CallFailed",
     "CompilationFailed",
     "CompileRequest",
     "CompiledGraph",

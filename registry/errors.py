@@ -86,6 +86,10 @@ class CompilationFailed(TorchmuxError):
     reproducer: Path | None = None
 
 
+class CallFailed(TorchmuxError):
+    """Compiled code raised an exception in a call that cannot be made again in eager; the exception is chained."""
+
+
 class DerivativeUnavailable(TorchmuxError):
     """A compiled graph is differentiated in a way that takes eager, and what eager would need is gone."""
 

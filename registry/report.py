@@ -127,6 +127,7 @@ class GraphReport:
     output_code: list[str] = field(default_factory=list)  # the code of each part, if the backend exposes it
     members: tuple[str, ...] = ()
     crossings: list[Crossing] = field(default_factory=list)
+    replaced: int = 0  # how often auto replaced what ran, since it failed in a call
 
     @property
     def compile_seconds(self) -> float:

@@ -26,6 +26,7 @@ WIDEST = 10  # modules of one import circle
 # The parts of the project, and those that each may import beside itself.  The front door and its command line may
 # import all of them.
 SHARED = {
+    "torchmux.compile_lock",
     "torchmux.config",
     "torchmux.logs",
     "torchmux.quoting",

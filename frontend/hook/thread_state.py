@@ -1,11 +1,14 @@
-"""What each thread is doing, and the lock that keeps them apart."""
+"""What each thread is doing; ``shared.lock`` keeps them apart when sessions change and frames are captured."""
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from typing import Any
+
+from torchmux.compile_lock import shared
+
+__all__ = ["shared", "this_thread"]
 
 _threads: list[weakref.ref] = []
 
@@ -28,21 +31,3 @@ class _ThisThread(threading.local):
 
 
 this_thread = _ThisThread()
-
-
-class _Shared:
-    """What all threads have in common."""
-
-    # Sessions change and frames are captured under it.  It is taken by ``with``, in C: a signal may come behind a call.
-    lock = threading.RLock()
-
-
-shared = _Shared()
-
-
-def _new_lock() -> None:
-    """In a forked process: the thread that may have held the lock is not there."""
-    shared.lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_new_lock)

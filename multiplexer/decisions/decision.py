@@ -25,9 +25,9 @@ class Row:
     """What became of one candidate."""
 
     candidate: str
-    backend: str
+    backend: str  # several as "onnxrt+native", whose options are by member
     options: dict[str, Any]
-    verdict: str  # chosen, tie, unsettled, slower, limit, wrong, lost, partial, excluded
+    verdict: str  # chosen, tie, unsettled, slower, limit, wrong, lost, partial, excluded, refused
     reason: str = ""
     compile_seconds: float | None = None
     milliseconds: float | None = None
@@ -36,6 +36,11 @@ class Row:
     memory: int | None = None  # bytes
     share: float | None = None  # of the operators that the backend runs itself
     pins: dict[str, str] = field(default_factory=dict)  # the number of a node in the graph -> another backend
+
+    def by_member(self) -> dict[str, dict[str, Any]]:
+        """The options of each backend that runs parts of the graph; one, for a single backend."""
+        members = self.backend.split("+")
+        return {member: self.options.get(member, {}) if len(members) > 1 else self.options for member in members}
 
     def cells(self) -> tuple[str, ...]:
         """The row under :data:`COLUMNS`."""

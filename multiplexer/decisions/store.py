@@ -128,12 +128,13 @@ def objection(decision: Decision, key: Fingerprint) -> str:
     if decision.fingerprint != key:
         return "its fingerprint is not the one of its key"
     for row in decision.ranking:
-        for backend in (row.backend, *row.pins.values()):
+        for backend in (*row.by_member(), *row.pins.values()):
             if backend != "eager" and backend not in key.candidates:
                 return f"it names {backend}, which is no candidate"
-        known = [{}, *(key.candidates[row.backend].options if row.backend in key.candidates else [])]
-        if written(row.options) not in known:
-            return f"it has options for {row.backend} that are not tried"
+        for backend, options in row.by_member().items():
+            known = [{}, *(key.candidates[backend].options if backend in key.candidates else [])]
+            if written(options) not in known:
+                return f"it has options for {backend} that are not tried"
     return ""
 
 

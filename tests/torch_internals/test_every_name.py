@@ -60,7 +60,7 @@ def test_the_map_names_every_module() -> None:
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_every_name_is_used(name: str) -> None:
-    folders = [ROOT / each for each in ("frontend", "backends", "conformance", "registry", "torchmux")]
+    folders = [ROOT / each for each in ("frontend", "backends", "conformance", "multiplexer", "registry", "torchmux")]
     files = [path for folder in folders for path in folder.rglob("*.py") if path.parent != Path(ti.__file__).parent]
     assert any(re.search(rf"\b(\w*internals|ti)\.{name}\b", path.read_text()) for path in files)
 

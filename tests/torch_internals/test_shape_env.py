@@ -53,6 +53,26 @@ def test_symbols() -> None:
         ti.rebuild_symbolic(round(size / 2).node.expr, {symbol: 5})
 
 
+@checks("symbol_of", "assumptions", "holds")
+def test_what_is_taken_for_granted() -> None:
+    from torch._dynamo.source import ConstantSource
+    from torch.fx.experimental.symbolic_shapes import StatelessSymbolicContext
+
+    mode = ti.fake_tensor_mode(symbolic=True)
+    context = StatelessSymbolicContext(dynamic_sizes=[ti.dim_kinds().DYNAMIC])
+    size = mode.from_tensor(torch.ones(6), source=ConstantSource("x"), symbolic_context=context).shape[0]
+    symbol = ti.symbol_of(size)
+    assert symbol is not None
+    assert ti.symbol_of(size + 1) is None
+    assert ti.symbol_of(6) is None
+    before = len(ti.assumptions(mode))
+    assert size % 2 == 0
+    (condition,) = ti.assumptions(mode)[before:]
+    assert ti.holds(condition, {symbol: 8})
+    assert not ti.holds(condition, {symbol: 7})
+    assert ti.assumptions(ti.new_fake_mode()) == []
+
+
 @checks("new_unbacked_symbols", "insert_runtime_asserts", "python_dispatcher", "possible_value")
 def test_unbacked() -> None:
     mode = ti.fake_tensor_mode(symbolic=True, where=lambda: "model.py:3", scalars=True, dynamic_outputs=True)

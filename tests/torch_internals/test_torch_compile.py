@@ -36,6 +36,15 @@ def test_markers() -> None:
     assert ti.marked_for_torch(id(kept)) == "disallowed"
 
 
+@checks("tracer_lock")
+def test_tracer_lock() -> None:
+    from torch._dynamo import convert_frame
+
+    assert ti.tracer_lock() is convert_frame.compile_lock
+    assert ti.tracer_lock().acquire(blocking=False)
+    ti.tracer_lock().release()
+
+
 @checks("inductor_compile_fx", "inductor_config")
 def test_inductor() -> None:
     assert callable(ti.inductor_compile_fx().compile_fx)

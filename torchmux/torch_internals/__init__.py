@@ -115,9 +115,11 @@ from .operators import (
 )
 from .python_library import broadcast_dims, calls_forward_alone, distribution_checks, pytree
 from .shape_env import (
+    assumptions,
     dim_bounds,
     dim_kinds,
     guards_source_base,
+    holds,
     insert_runtime_asserts,
     is_never_negative,
     local_guard_source,
@@ -128,6 +130,7 @@ from .shape_env import (
     rebuild_symbolic,
     shape_guard_namespace,
     size_range,
+    symbol_of,
     symbolic_math,
 )
 from .torch_compile import (
@@ -135,5 +138,6 @@ from .torch_compile import (
     inductor_config,
     marked_for_torch,
     optimized_module_class,
+    tracer_lock,
     under_dynamo_config,
 )

@@ -101,6 +101,23 @@ def ranges_of(size: Any) -> dict[str, str]:
     return {str(s): str(node.shape_env.bound_sympy(s)) for s in node.expr.free_symbols}
 
 
+def symbol_of(size: Any) -> Any:
+    """The symbol that a symbolic integer was captured as; None for anything else, an expression of symbols too."""
+    expr = size.node._expr if isinstance(size, torch.SymInt) else None
+    return expr if expr is not None and expr.is_Symbol else None
+
+
+def assumptions(mode: Any) -> list[Any]:
+    """What the ShapeEnv of a fake mode has taken for granted so far, as expressions of symbols."""
+    env = mode.shape_env if mode is not None else None
+    return [] if env is None else [guard.expr for guard in env.guards]
+
+
+def holds(expression: Any, symbols: Any) -> bool:
+    """Whether an expression of :func:`assumptions` is true for these values of its symbols."""
+    return bool(rebuild_symbolic(expression, symbols))
+
+
 def size_range(size: Any) -> tuple[int, int, int | None]:
     """The least value of a symbolic size, the one it has in the first call, and the largest (None: unbounded)."""
     from torch.utils._sympy.numbers import int_oo

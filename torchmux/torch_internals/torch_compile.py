@@ -32,6 +32,11 @@ def marked_for_torch(function_id: int) -> str | None:
     return "disallowed" if function_id in rules._disallowed_callable_ids else None
 
 
+def tracer_lock() -> Any:
+    """The lock under which torch's own tracer captures and compiles; None where the tracer has not been imported."""
+    return getattr(sys.modules.get("torch._dynamo.convert_frame"), "compile_lock", None)
+
+
 def inductor_compile_fx() -> Any:
     """The module ``torch._inductor.compile_fx``."""
     from torch._inductor import compile_fx

@@ -133,12 +133,10 @@ def named_settings() -> dict[str, str]:
         "inference_mode": torch.is_inference_mode_enabled(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "fill_uninitialized_memory": torch.utils.deterministic.fill_uninitialized_memory,
-        # Kernels that Python code has registered; those for fake tensors come with modules that torch loads late, our
-        # own with the first graph that needs them.
+        # Kernels that Python code has registered for torch's own operators.  Those of other namespaces, and those for
+        # fake tensors, come with modules that torch loads late.
         "python_kernels": sorted(
-            name
-            for name in internals.python_registrations()
-            if not name.endswith("/Meta") and not name.startswith("torchmux/")
+            name for name in internals.python_registrations() if name.startswith("aten/") and not name.endswith("/Meta")
         ),
     }
     return {name: str(value) for name, value in told.items()}

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
+
+from torchmux.compile_lock import shared
 
 from ..adapter.graphs import copy_graph
 from . import aliasing
@@ -25,12 +28,16 @@ _aten = torch.ops.aten
 
 Run = Callable[..., Sequence[Any]]
 
+on_failure: ContextVar[Callable[[Exception], Exception] | None] = ContextVar("on_failure", default=None)
+"""While a graph is compiled: makes the error that users see of an exception that its backward code raises."""
+
 
 class Tangents:
     """The gradients of results with which one backward graph begins, which AOTAutograd calls tangents."""
 
     def __init__(self) -> None:
         self.count = 0
+        self.failed = on_failure.get()
         self._positions: tuple[int, ...] | None = None  # of the tangents among what autograd's node gets
         self._shown_by = 0  # a result that autograd's node made
         self._now = threading.local()
@@ -106,8 +113,14 @@ class Backward:
             assert self._untouched is not None
             gm = copy_graph(self._untouched)
             leave_out(gm, missing)
-            run = self._runs[missing] = self._lower(gm)
-        return run(*args)
+            with shared.lock:
+                run = self._runs[missing] = self._lower(gm)
+        try:
+            return run(*args)
+        except Exception as error:
+            if self._tangents.failed is None:
+                raise
+            raise self._tangents.failed(error) from error
 
 
 def leave_out(gm: GraphModule, missing: Sequence[int]) -> None:
