@@ -76,7 +76,7 @@ def test_one_that_hangs_costs_its_budget_only(bad) -> None:
     _, report = decided({"allow": bad("hanging"), "budget_s": 15.0})
     assert report.backend == "eager"
     assert "it hangs, or is too slow for the budget: compile took over" in report.notes[0]
-    assert time.monotonic() - began < 100
+    assert time.monotonic() - began < 400  # of which processes take most to start
 
 
 def test_native_wins_where_it_fuses_and_the_next_process_knows(run_python, request) -> None:
@@ -95,7 +95,7 @@ torch.testing.assert_close(compiled(x), f(x))
 print(json.dumps([entry.report.backend, entry.report.notes]))
 """
     first, second = (json.loads(run_python(program).splitlines()[-1]) for _ in range(2))
-    assert first[0] == second[0] == "native"
+    assert first[0] == second[0] == "native", (first, second)
     assert "(a measurement," in first[1][-1]
     assert "(an earlier measurement," in second[1][-1]
 
@@ -112,11 +112,12 @@ def test_calls_run_in_eager_until_the_decision_falls() -> None:
     (entry,) = torchmux.report(compiled).graphs
     assert entry.report.backend == "eager"
     assert entry.report.notes == ["auto has not decided yet; eager runs the graph meanwhile"]
-    until = time.monotonic() + 150
+    until = time.monotonic() + 500
     while torchmux.report(compiled).graphs[0].report.backend == "eager" and time.monotonic() < until:
         torch.testing.assert_close(compiled(x), f(x))
         time.sleep(0.2)
-    assert torchmux.report(compiled).graphs[0].report.backend == "native"
+    report = torchmux.report(compiled).graphs[0].report
+    assert report.backend == "native", report.notes
     torch.testing.assert_close(compiled(x * 2), f(x * 2))
 
 
