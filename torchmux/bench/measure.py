@@ -136,7 +136,7 @@ class Bench:
             process.ask(
                 "open", self._until(START_S), worker=WORKER, path=[p or os.getcwd() for p in sys.path],
                 source=self.told, threads=self.threads, cache=str(cache), backend=side.backend,
-                mode=side.mode, options=side.options, specs=side.own_specs(),
+                mode=side.mode, options=side.options, specs=side.own_specs(), folder=os.getcwd(),
             )  # fmt: skip
         except BaseException:
             process.end()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -169,7 +170,8 @@ def _sources(arguments: argparse.Namespace) -> Iterator[Source]:
 
     if arguments.script:
         name = Path(arguments.script).name
-        yield from all_of(Source("script", (arguments.script, *arguments.programs), name, arguments.calls or 0))
+        place = (os.path.abspath(arguments.script), *arguments.programs)
+        yield from all_of(Source("script", place, name, arguments.calls or 0))
         return
     how: dict[str, Any] = {
         "batch": arguments.batch, "dtype": arguments.dtype, "device": arguments.device, "training": arguments.train
@@ -177,6 +179,7 @@ def _sources(arguments: argparse.Namespace) -> Iterator[Source]:
     for text in arguments.programs:
         module, colon, function = text.rpartition(":")
         if colon:
+            module = os.path.abspath(module) if module.endswith(".py") else module
             yield from all_of(Source("target", (module, function), function, **how))
         else:
             yield Source("zoo", (text,), text, **how)
