@@ -213,7 +213,7 @@ def measure(task: Task, arguments: argparse.Namespace) -> Result:
     order = [singles[0], auto_side(singles, arguments.auto_budget, arguments.freeze), *singles[1:]]
     bench = Bench(
         task.source(arguments.device), order, threads=arguments.threads, memory=default_memory(), cap=arguments.cap,
-        budget=max(arguments.budget, arguments.auto_budget * 1.5), step=_step(task.name),
+        budget=max(arguments.budget, arguments.auto_budget * 2), step=_step(task.name),
     )  # fmt: skip
     return bench.run()
 
