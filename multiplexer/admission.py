@@ -1,27 +1,36 @@
-"""Who may race: each candidate compiles and runs in a process of its own, and eager's process judges what comes out."""
+"""Who may race: each candidate compiles and runs in a process of its own, and eager's process judges what comes out.
+
+As many compile at the same time as there are cores for their threads and memory for their processes.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import sys
+import os
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from . import births
 from .candidates import EAGER, Candidate
 from .decisions import Row
-from .parcel import Parcel
+from .leaks import Growth
+from .parcel import PARCEL, Parcel
 from .workers import Lost, Process
 
 log = logging.getLogger("torchmux")
 
-PARCEL = "parcel"
-"""The file of the parcel, in the folder of its admission."""
-
 START_S = 60.0
 """What a process may take to start, beyond the budget of its candidate."""
+
+FOR_OTHER_INPUTS = 0.1
+"""The share of the budget in which the referee begins runs on inputs other than those of the call."""
 
 
 class Admission:
@@ -32,8 +41,9 @@ class Admission:
     Args:
         parcel: what is measured; None if it is in the folder.
         rows: by the names of candidates; what becomes of each is written there.
-        memory: bytes that the process of a candidate may take.
+        memory: bytes that the process of a candidate may add to what it begins with.
         budget: seconds for the whole measurement, which extend what eager may take.
+        training: whether the graph has a backward pass.
         cold: whether they compile with empty caches.
         ends: on the clock of ``time.monotonic``; the candidates whose turn has not come by then are lost.
     """
@@ -47,17 +57,23 @@ class Admission:
         memory: int,
         budget: float,
         ends: float,
+        training: bool,
         cold: bool = False,
     ) -> None:
+        births.prepare()
         self.folder = folder
         self.rows = rows
         self.memory = memory
         self.budget = budget
         self.ends = ends
+        self.training = training
         self.cold = cold
         self.processes: dict[str, Process] = {}
+        self._growth: dict[str, Growth] = {}
         self._tried = 0
         self._stack = contextlib.ExitStack()
+        self._judging = threading.Lock()
+        self._like: list[str] = []
         if parcel is not None:
             parcel.save(folder / PARCEL)
 
@@ -68,15 +84,33 @@ class Admission:
         self._stack.close()
 
     def admit(self, candidates: Sequence[Candidate], after: Callable[[str], None] = lambda name: None) -> None:
-        """Try each; those that may race are in ``processes`` afterwards.  Eager comes first: it is the referee.
+        """Try each; those that may race are in ``processes`` afterwards, in the given order.
 
-        ``after`` is called with the name of each that was admitted.
+        Eager is the first of the first: it is the referee.  ``after`` is called with the name of each that was
+        admitted, also while others still compile.
         """
-        for candidate in candidates:
-            self._admit(candidate, self._tried)
-            self._tried += 1
-            if candidate.name in self.processes:
-                after(candidate.name)
+        numbers = range(self._tried, self._tried + len(candidates))
+        self._tried += len(candidates)
+        alone = 1 if candidates[0].backend == EAGER else 0
+        for candidate, number in zip(candidates[:alone], numbers, strict=False):
+            self._admit(candidate, number)
+        with ThreadPoolExecutor(self._at_once(), "torchmux-auto") as pool:
+            tried = pool.map(self._admit, candidates[alone:], numbers[alone:])
+            try:
+                for candidate in candidates:
+                    if candidate.backend != EAGER:
+                        next(tried)
+                    if candidate.name in self.processes:
+                        after(candidate.name)
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
+        order = list(self.rows)
+        self.processes = dict(sorted(self.processes.items(), key=lambda item: order.index(item[0])))
+
+    def release(self, name: str) -> None:
+        """End the process of a candidate that is out of the race, if it is not the referee; its memory is free."""
+        if self.processes[name] is not self.referee:
+            self.processes[name].end()
 
     def time(self, name: str, calls: int, until: float, callers: int = 1) -> list[float]:
         """The seconds of so many calls of a candidate that was admitted.
@@ -89,12 +123,22 @@ class Admission:
         """
         try:
             answer = self.processes[name].ask("time", until + START_S, calls=calls, callers=callers)
+            if answer["said"]:
+                raise Lost(f"it writes to the standard error in each call: {' '.join(answer['said'].split())}")
+            if fault := self._growth.setdefault(name, Growth()).fault((calls + 1) * callers, answer["left"]):
+                raise Lost(fault)
         except Lost as lost:
             self.rows[name].verdict, self.rows[name].reason = "lost", str(lost)
+            self.processes[name].end()
             raise
-        self.rows[name].memory = answer["added"]
+        self.rows[name].memory = answer["peak"]
         seconds: list[float] = answer["seconds"]
         return seconds
+
+    def _at_once(self) -> int:
+        """How many may compile at the same time."""
+        cores = (os.cpu_count() or 1) // max(1, torch.get_num_threads())
+        return max(1, min(cores, free_memory() // max(1, self.memory)))
 
     def _admit(self, candidate: Candidate, number: int) -> None:
         """Start a candidate's process, have it compile and run, and have the referee judge what comes out."""
@@ -102,7 +146,8 @@ class Admission:
         if time.monotonic() > self.ends and candidate.backend != EAGER:
             row.verdict, row.reason = "lost", "the budget was spent before its turn"
             return
-        process = self._stack.enter_context(Process(self.folder, f"worker{number}", self.memory, cold=self.cold))
+        process = Process(self.folder, f"worker{number}", self.memory, training=self.training, cold=self.cold)
+        self._stack.callback(process.end)
         try:
             self._open(process, candidate)
             self._judge(process, candidate, number)
@@ -111,16 +156,18 @@ class Admission:
             row.verdict, row.reason = row.verdict or "lost", str(lost)
             log.info("auto: %s is out: %s", candidate.name, lost)
             return
+        if said := process.said():
+            log.info("auto: %s wrote to the standard error: %s", candidate.name, said[:1000])
         self.processes[candidate.name] = process
 
     def _open(self, process: Process, candidate: Candidate) -> None:
         more: dict[str, Any] = {"backend": candidate.backend, "options": candidate.options or None}
         more |= {"specs": candidate.specs, "pins": candidate.told_pins}
-        parcel = str(self.folder / PARCEL)
-        process.ask("open", time.monotonic() + START_S, parcel=parcel, path=sys.path, **more)
+        process.open(time.monotonic() + START_S, parcel=str(self.folder / PARCEL), **more)
         if candidate.backend == EAGER:
             self.referee = process
-            process.ask("reference", time.monotonic() + START_S + self.budget)
+            seconds = self.budget * FOR_OTHER_INPUTS
+            self._like = process.ask("reference", time.monotonic() + START_S + self.budget, seconds=seconds)["like"]
         answer = process.ask("compile", max(self.ends, time.monotonic() + 1.0))
         row = self.rows[candidate.name]
         row.compile_seconds, row.share = answer["seconds"], answer["share"]
@@ -129,13 +176,22 @@ class Admission:
             raise Lost(f"it leaves everything to torch: {answer['why']}")
 
     def _judge(self, process: Process, candidate: Candidate, number: int) -> None:
-        results = self.folder / f"results{number}"
+        results = str(self.folder / f"results{number}")
         until = max(self.ends, time.monotonic() + 1.0)
-        process.ask("results", until, to=str(results))
-        verdict = self.referee.ask("judge", time.monotonic() + START_S, of=str(results))
-        results.unlink()
+        process.ask("results", until, to=results, like=self._like)
+        with self._judging:
+            verdict = self.referee.ask("judge", time.monotonic() + START_S, of=results, like=self._like)
         row = self.rows[candidate.name]
         if verdict["wrong"]:
             row.verdict = "wrong"
             raise Lost(verdict["wrong"])
         row.error = verdict["error"]
+
+
+def free_memory() -> int:
+    """Bytes that processes can take now without others having to give some up."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return 16 << 30
+    return next((int(line.split()[1]) for line in lines if line.startswith("MemAvailable")), 16 << 20) * 1024

@@ -44,11 +44,7 @@ class Auto:
 def decider(gm: GraphModule, request: CompileRequest, options: AutoOptions) -> Decide:
     """What decides about a captured graph."""
     training = request.phase != "inference"
-    objective = Objective(
-        options.objective,
-        None if options.max_memory is None else int(options.max_memory * 2**20),
-        options.max_error,
-    )
+    objective = Objective.of(options)
 
     def decide(inputs: Sequence[Any], bucket: str, anew: bool) -> tuple[Decision, str] | Pending:
         found = candidates_for(
@@ -64,7 +60,14 @@ def decider(gm: GraphModule, request: CompileRequest, options: AutoOptions) -> D
         if known is not None:
             return known, known.source
         try:
-            parcel = pack(gm, inputs, training=training, static_inputs=request.static_inputs, strict=request.strict)
+            parcel = pack(
+                gm,
+                inputs,
+                training=training,
+                static_inputs=request.static_inputs,
+                strict=request.strict,
+                dynamic=request.dynamic,
+            )
         except Unknown as why:
             return _unmeasured(found, str(why)), "no measurement"
         memory = default_memory() if options.memory_mb is None else options.memory_mb << 20

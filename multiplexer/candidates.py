@@ -53,7 +53,7 @@ class Candidate:
         if not self.pins:
             return "+".join(shown)
         parts = Counter(self.parts)
-        named = {member: text for member, text in zip(self.members, shown, strict=True)}
+        named = dict(zip(self.members, shown, strict=True))
         return f"split {', '.join(f'{named.get(member, member)} {count}' for member, count in sorted(parts.items()))}"
 
     @property

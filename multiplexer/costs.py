@@ -13,6 +13,7 @@ The model therefore gives each backend's measured time for an assignment that us
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -62,7 +63,7 @@ class Costs:
 
     def crossings(self, assignment: Sequence[str]) -> float:
         """The seconds that passing from backend to backend takes: a call of the next one, and the bytes."""
-        return math.fsum(self._crossing(i, a, b) for i, (a, b) in enumerate(zip(assignment, assignment[1:])))
+        return math.fsum(self._crossing(i, a, b) for i, (a, b) in enumerate(itertools.pairwise(assignment)))
 
     def quickest_pieces(self) -> Assignment:
         """The backend that computes each piece the quickest, whatever the crossings cost."""

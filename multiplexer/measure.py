@@ -13,7 +13,7 @@ from typing import Any
 from torchmux.scratch import scratch_folder
 
 from . import splits
-from .admission import Admission
+from .admission import Admission, free_memory
 from .candidates import EAGER, Field
 from .decisions import Decision, Row, machine
 from .objectives import Choice, Objective, choose
@@ -46,6 +46,7 @@ class Measurement:
             measured; the answer is whether the program runs it from now on.  Its time is not part of the budget.
         turn: a block in which the measurement is the only one; what others take is not part of the budget.
         check: called between steps, to end the measurement by an exception.
+        shares: whether several backends may share the graph; a second race is run for them.
     """
 
     def __init__(
@@ -60,8 +61,10 @@ class Measurement:
         lead: Callable[[Row], bool] | None = None,
         turn: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
         check: Callable[[], None] = lambda: None,
+        shares: bool = True,
     ) -> None:
         self.parcel: Parcel | None = parcel
+        self.training = parcel.training
         self.field = candidates
         self.budget = budget
         self.memory = memory
@@ -70,6 +73,7 @@ class Measurement:
         self.lead = lead
         self.turn = turn
         self.check = check
+        self.shares = shares
         self.rows = {c.name: Row(c.name, c.backend, c.options, "") for c in candidates.candidates}
         self.calls: dict[str, int] = {}
         self.times: dict[str, Times] = {}
@@ -87,6 +91,7 @@ class Measurement:
                 memory=self.memory,
                 budget=self.budget,
                 ends=0.0,
+                training=self.training,
                 cold=self.objective.is_cold,
             )
             self.parcel = None  # the inputs of the call are in a file from here on
@@ -97,7 +102,7 @@ class Measurement:
             self.admitted.ends = began + self.budget * (1 - FOR_TIMES)
             self.admitted.admit(self.field.candidates, after=self._first_look)
             ranked = self._race([name for name in self.admitted.processes if not self.rows[name].verdict])
-            if self.objective.name == "latency":
+            if self.shares and self.objective.name == "latency":
                 ranked = self._share(ranked, folder)
         decision = self._decision(ranked)
         decision.seconds = time.monotonic() - began
@@ -142,7 +147,7 @@ class Measurement:
             names = [name for name in names if self.rows[name].backend != EAGER]
         for name in names:
             self.times.pop(name, None)
-        return race(names, self._time, self.times, lambda: time.monotonic() > self.ends)
+        return race(names, self._time, self.times, lambda: time.monotonic() > self.ends, self.admitted.release)
 
     def _share(self, ranked: list[str], folder: Path) -> list[str]:
         """Candidates for which several backends share the graph, raced against the best single ones."""
@@ -155,6 +160,7 @@ class Measurement:
             referee.ask,
             singles,
             strict=self.strict,
+            training=self.training,
             memory=self.memory,
             ends=self.ends,
             check=self.check,
@@ -258,10 +264,5 @@ class Measurement:
 
 
 def default_memory() -> int:
-    """Half of the memory that is free now."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return 8 << 30
-    free = next((int(line.split()[1]) for line in lines if line.startswith("MemAvailable")), 16 << 20)
-    return free * 1024 // 2
+    """Half of the memory that is free now, in bytes."""
+    return free_memory() // 2

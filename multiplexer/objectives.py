@@ -21,6 +21,7 @@ import torch
 
 from .candidates import EAGER
 from .decisions import Row
+from .options import AutoOptions
 from .timing import TIE, Times
 
 MEBI = 1 << 20
@@ -43,6 +44,12 @@ class Objective:
     name: str = "latency"
     max_memory: int | None = None
     max_error: float | None = None
+
+    @classmethod
+    def of(cls, options: AutoOptions) -> Objective:
+        """What the options of ``auto`` ask for."""
+        most = None if options.max_memory is None else int(options.max_memory * MEBI)
+        return cls(options.objective, most, options.max_error)
 
     @property
     def callers(self) -> int:

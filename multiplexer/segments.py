@@ -11,6 +11,7 @@ kind concerns the fewest seconds (Ward's criterion, 1963), until the pieces that
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -18,15 +19,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Interpreter, Node
+from torch.fx import Graph, GraphModule, Interpreter, Node
 
-from .parcel import Parcel, Ref
+from torchmux import torch_internals as internals
+
+from .parcel import Parcel, pack
 
 MOST_LIVE = 8
 """How many tensors may pass a cut."""
 
 LEAST = 0.04
-"""Pieces that take less than this share of the time are merged with a neighbor, and so are those that differ by less."""
+"""Neighbors are merged if less than this share of the time is spent on what they differ in."""
 
 _RUNS = 3
 
@@ -94,6 +97,11 @@ def cut(gm: GraphModule, inputs: Any, most: int) -> list[Segment]:
     Raises:
         Whole: there is no place to cut, or all of the graph is alike.
     """
+    for node in gm.graph.nodes:
+        if node.op == "get_attr" and not isinstance(getattr(gm, node.target, None), torch.Tensor):
+            raise Whole("it has graphs inside")
+        if any(isinstance(size, torch.SymInt) for size in _sizes(node.meta.get("example_value"))):
+            raise Whole("its sizes are symbolic")
     seen = _seen(gm, inputs)
     atoms = list(_atoms(gm, seen))
     merged = _merged(atoms, most)
@@ -103,28 +111,49 @@ def cut(gm: GraphModule, inputs: Any, most: int) -> list[Segment]:
 
 
 def pieces(parcel: Parcel, gm: GraphModule, inputs: Sequence[Any], segments: Sequence[Segment]) -> Iterator[Parcel]:
-    """Each segment as a parcel, whose inputs are what a run of the whole graph in eager hands to it."""
+    """Each segment as a parcel, whose inputs are what a run of the whole graph in eager hands to it.
+
+    Args:
+        gm: the graph of ``parcel``.
+        inputs: for that run, which may write to them; those of the pieces are the parcel's own.
+    """
     numbers = {node: number for number, node in enumerate(gm.graph.nodes)}
     wanted = [_interface(numbers, segment) for segment in segments]
-    values = _Keeping(gm, {number for taken, _ in wanted for number in taken})
-    values.run(*inputs)
+    run = _Keeping(gm, {node for taken, _ in wanted for node in taken})
+    run.run(*inputs)
+    values = dict(zip(gm.graph.find_nodes(op="placeholder"), parcel.real_inputs(), strict=True)) | run.kept
+    static = {node for i, node in enumerate(gm.graph.find_nodes(op="placeholder")) if i in parcel.static_inputs}
     for segment, (taken, given) in zip(segments, wanted, strict=True):
-        yield _piece(parcel, segment, taken, given, values.kept)
+        piece = _extracted(gm, range(segment.first, segment.last), taken, given)
+        positions = tuple(i for i, node in enumerate(taken) if node in static)
+        yield _packed(parcel, piece, [values[node] for node in taken], positions)
 
 
-def tiny(parcel: Parcel) -> Parcel:
+def tiny(parcel: Parcel, gm: GraphModule) -> Parcel:
     """A graph that computes next to nothing; what it takes is the cost of a call."""
-    nodes = [
-        ("placeholder", "x", (), {}, None),
-        ("call_method", "neg", (Ref(0),), {}, None),
-        ("output", "output", ((Ref(1),),), {}, None),
-    ]
-    return dataclasses.replace(
-        parcel, nodes=nodes, held={}, inputs=[torch.ones(1)], needs_grad=[parcel.training], static_inputs=()
+    fakes = (node.meta.get("example_value") for node in gm.graph.nodes)
+    like = next(fake for fake in fakes if internals.is_fake(fake))
+    graph = Graph()
+    x = graph.placeholder("x")
+    value = torch.ones(1, device=like.device, requires_grad=parcel.training)
+    x.meta["example_value"] = like.fake_mode.from_tensor(value, static_shapes=True)
+    graph.output((graph.call_method("neg", (x,)),))
+    return _packed(parcel, GraphModule({}, graph), [value], ())
+
+
+def _packed(parcel: Parcel, piece: GraphModule, inputs: Sequence[Any], static_inputs: tuple[int, ...]) -> Parcel:
+    made = pack(
+        piece,
+        inputs,
+        training=parcel.training,
+        static_inputs=static_inputs,
+        strict=parcel.strict,
+        dynamic=parcel.dynamic,
     )
+    return dataclasses.replace(made, state=parcel.state)
 
 
-# --- what a run shows --------------------------------------------------------------------------------------------------
+# --- what a run shows ------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -177,21 +206,18 @@ class _Watching(Interpreter):
 
 
 class _Keeping(Interpreter):
-    """Runs a graph, and keeps copies of some values, as they are when a segment takes them."""
+    """Runs a graph, and keeps copies of some values, as they are when they are made; leaves if they need gradients."""
 
-    def __init__(self, gm: GraphModule, wanted: set[int]) -> None:
+    def __init__(self, gm: GraphModule, wanted: set[Node]) -> None:
         super().__init__(gm)
         self.wanted = wanted
-        self.number = {node: number for number, node in enumerate(gm.graph.nodes)}
-        self.kept: dict[int, Any] = {}
+        self.kept: dict[Node, torch.Tensor] = {}
 
     def run_node(self, n: Node) -> Any:
         result = super().run_node(n)
-        number = self.number[n]
-        if number in self.wanted and n.op.startswith("call_"):
-            needs = result.requires_grad
+        if n in self.wanted and n.op.startswith("call_"):
             copy = torch.empty_like(result, memory_format=torch.preserve_format, requires_grad=False)
-            self.kept[number] = (copy.copy_(result.detach()), needs)
+            self.kept[n] = copy.copy_(result.detach()).requires_grad_(result.requires_grad)
         return result
 
 
@@ -200,6 +226,10 @@ def _seen(gm: GraphModule, inputs: Any) -> dict[Node, _Seen]:
     for _ in range(_RUNS):
         _Watching(gm, seen).run(*inputs())
     return seen
+
+
+def _sizes(value: Any) -> Sequence[Any]:
+    return value.shape if isinstance(value, torch.Tensor) else (value,)
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
@@ -214,7 +244,7 @@ def _address(value: torch.Tensor) -> int:
     return value.untyped_storage().data_ptr() if value.numel() else -id(value)
 
 
-# --- where to cut ------------------------------------------------------------------------------------------------------
+# --- where to cut ----------------------------------------------------------------------------------------------------
 
 
 def _atoms(gm: GraphModule, seen: dict[Node, _Seen]) -> Iterator[Segment]:
@@ -273,7 +303,7 @@ def _merged(atoms: Sequence[Segment], most: int) -> list[Segment]:
     found = list(atoms)
     least = LEAST * math.fsum(a.total for a in found)
     while len(found) > 1:
-        losses = [_loss(a, b) for a, b in zip(found, found[1:])]
+        losses = [_loss(a, b) for a, b in itertools.pairwise(found)]
         place = min(range(len(losses)), key=losses.__getitem__)
         if len(found) <= most and losses[place] >= least:
             break
@@ -292,78 +322,35 @@ def _loss(a: Segment, b: Segment) -> float:
     return apart / 2 * a.total * b.total / (a.total + b.total)
 
 
-# --- segments as parcels -----------------------------------------------------------------------------------------------
+# --- segments as graphs -----------------------------------------------------------------------------------------------
 
 
-def _interface(numbers: dict[Node, int], segment: Segment) -> tuple[list[int], list[int]]:
-    """The numbers of the nodes that a segment takes from outside, and of those that it gives."""
+def _interface(numbers: dict[Node, int], segment: Segment) -> tuple[list[Node], list[Node]]:
+    """The nodes that a segment takes from outside, and those that it gives."""
     inside = range(segment.first, segment.last)
-    taken: dict[int, None] = {}
-    given: list[int] = []
+    taken: dict[Node, None] = {}
+    given: list[Node] = []
     for node, number in numbers.items():
         if number not in inside or not node.op.startswith("call_"):
             continue
         for value in node.all_input_nodes:
             if value.op == "placeholder" or (value.op.startswith("call_") and numbers[value] not in inside):
-                taken[numbers[value]] = None
+                taken[value] = None
         if any(user.op == "output" or numbers[user] not in inside for user in node.users):
-            given.append(number)
+            given.append(node)
     return list(taken), given
 
 
-def _piece(
-    parcel: Parcel, segment: Segment, taken: Sequence[int], given: Sequence[int], kept: dict[int, Any]
-) -> Parcel:
-    positions = [i for i, node in enumerate(parcel.nodes) if node[0] == "placeholder"]
-    inputs, needs, static, nodes = [], [], [], []
-    renumbered: dict[int, int] = {}
-    for number in taken:
-        renumbered[number] = len(nodes)
-        nodes.append(("placeholder", f"x{len(nodes)}", (), {}, None))
-        if number in kept:
-            value, need = kept[number]
-        else:
-            position = positions.index(number)
-            value, need = parcel.inputs[position], parcel.needs_grad[position]
-            if position in parcel.static_inputs:
-                static.append(len(inputs))
-        inputs.append(value)
-        needs.append(need)
-    held = {}
-    wanted = {ref for node in parcel.nodes[segment.first : segment.last] for ref in _refs((node[2], node[3]))}
-    for number, (op, target, args, kwargs, line) in enumerate(parcel.nodes):
-        if op == "get_attr" and number in wanted:
-            held[target] = parcel.held[target]
-        elif not (op.startswith("call_") and segment.first <= number < segment.last):
-            continue
-        args, kwargs = _renumbered(args, renumbered), _renumbered(kwargs, renumbered)
-        renumbered[number] = len(nodes)
-        nodes.append((op, target, args, kwargs, line))
-    nodes.append(("output", "output", (tuple(Ref(renumbered[n]) for n in given),), {}, None))
-    return dataclasses.replace(
-        parcel, nodes=nodes, held=held, inputs=inputs, needs_grad=needs, static_inputs=tuple(static)
-    )
-
-
-def _renumbered(value: Any, numbers: dict[int, int]) -> Any:
-    if isinstance(value, Ref):
-        return Ref(numbers[value.position])
-    if isinstance(value, dict):
-        return {key: _renumbered(each, numbers) for key, each in value.items()}
-    if isinstance(value, slice):
-        return slice(*(_renumbered(each, numbers) for each in (value.start, value.stop, value.step)))
-    if isinstance(value, (tuple, list)) and not isinstance(value, torch.Size):
-        return (tuple if isinstance(value, tuple) else list)(_renumbered(each, numbers) for each in value)
-    return value
-
-
-def _refs(value: Any) -> Iterator[int]:
-    if isinstance(value, Ref):
-        yield value.position
-    elif isinstance(value, dict):
-        yield from _refs(tuple(value.values()))
-    elif isinstance(value, slice):
-        yield from _refs((value.start, value.stop, value.step))
-    elif isinstance(value, (tuple, list)):
-        for each in value:
-            yield from _refs(each)
+def _extracted(gm: GraphModule, inside: range, taken: Sequence[Node], given: Sequence[Node]) -> GraphModule:
+    """The operators at the positions ``inside``, as a graph that takes and gives these values."""
+    graph = Graph()
+    calls = {n for number, n in enumerate(gm.graph.nodes) if number in inside and n.op.startswith("call_")}
+    copied: dict[Node, Node] = {}
+    for node in taken:
+        copied[node] = graph.placeholder(f"taken_{node.name}")
+        copied[node].meta = dict(node.meta)
+    for node in gm.graph.nodes:
+        if node in calls or (node.op == "get_attr" and not calls.isdisjoint(node.users)):
+            copied[node] = graph.node_copy(node, copied.__getitem__)
+    graph.output(tuple(copied[node] for node in given))
+    return GraphModule(gm, graph)

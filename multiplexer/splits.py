@@ -11,7 +11,6 @@ They come after the race of single backends, from what it has shown, and join a 
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import math
 import statistics
@@ -34,8 +33,8 @@ log = logging.getLogger("torchmux")
 GAIN = 0.03
 """A split must promise to save more than this share of the quickest single backend's time."""
 
-BACKENDS = 3
-"""How many single backends are measured on the pieces, besides eager."""
+BACKENDS = 5
+"""How many single backends are measured on the pieces, besides eager: who is slow on the whole may win a part."""
 
 MOST_PIECES = 12
 
@@ -96,6 +95,7 @@ class Split:
 
     Args:
         strict: whether torch may run no part of it.
+        training: whether it has a backward pass.
         referee: asks the process of eager.
         memory: bytes that the process of a candidate may take.
         ends: on the clock of ``time.monotonic``.
@@ -109,11 +109,13 @@ class Split:
         ranked: Sequence[Finalist],
         *,
         strict: Any,
+        training: bool,
         memory: int,
         ends: float,
         check: Callable[[], None] = lambda: None,
     ) -> None:
         self.folder, self.referee, self.memory, self.check = folder, referee, memory, check
+        self.training = training
         self.ends = time.monotonic() + (ends - time.monotonic()) * (1 - FOR_RACE)
         compilers = [f for f in ranked if f.candidate.backend != EAGER][:BACKENDS]
         eager = [f for f in ranked if f.candidate.backend == EAGER and not strict]
@@ -169,7 +171,9 @@ class Split:
         budget = max(1.0, self.ends - time.monotonic())
         found: dict[str, list[float]] = {}
         self.check()
-        with Admission(None, folder, rows, memory=self.memory, budget=budget, ends=self.ends) as admitted:
+        with Admission(
+            None, folder, rows, memory=self.memory, budget=budget, ends=self.ends, training=self.training
+        ) as admitted:
             admitted.admit(candidates, after=lambda name: self.check())
             calls = dict.fromkeys(rows, 1)
             for _ in range(TURNS + 1):

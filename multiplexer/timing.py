@@ -78,11 +78,16 @@ def student(share: float, freedom: int) -> float:
 
 
 def race(
-    names: Sequence[str], time: Callable[[str], float | None], measured: dict[str, Times], is_over: Callable[[], bool]
+    names: Sequence[str],
+    time: Callable[[str], float | None],
+    measured: dict[str, Times],
+    is_over: Callable[[], bool],
+    release: Callable[[str], None] = lambda name: None,
 ) -> list[str]:
     """Time candidates in turns until the ranking is settled or ``is_over``; those that are not slower, best first.
 
     ``time`` gives the seconds of a call in one turn, or None for a candidate that is lost.
+    ``release`` is told of each that leaves because it is slower.
     """
     left = list(names)
     for turn in range(MOST):
@@ -97,6 +102,8 @@ def race(
         if turn + 1 >= FEWEST:
             _, slower, undecided = compare(measured, left)
             left = [name for name in left if name not in slower]
+            for name in slower:
+                release(name)
             if not undecided:
                 break
         if is_over():

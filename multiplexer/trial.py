@@ -1,21 +1,46 @@
-"""One run of a graph's code: its inputs, and everything that shows what it did.
+"""Runs of a graph's code: their inputs, and everything that shows what the code does.
 
-Trials are numbered.  Trial 0 has the inputs of the call; the others have inputs like them, which every process makes
-alike: floats are scaled and disturbed, integers and bools keep their values and change places.
+Each run has a name.  ``call`` has the inputs of the call, ``again`` the same once more.  ``other``, ``signs`` and
+``ties`` have inputs like them, which every process makes alike: all values change places; floats also change their
+size, their sign, or become few values with zeros among them.  Integers and bools only change places, so that indices
+stay in range.  ``thread`` is ``other`` in another thread.  ``kept`` looks at the results of ``call`` once more at the
+end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Interpreter, Node
 
+from torchmux.conformance.judging.oracle import sharing
+
+from . import surroundings
 from .parcel import Parcel
 
-TRIALS = 3
 SEED = 20261
+
+LIKE_THE_CALL = ("other", "signs", "ties")
+"""The runs with inputs like those of the call."""
+
+WORDS = {
+    "call": "on the inputs of the call",
+    "again": "in the second call with the same inputs",
+    "other": "on inputs like those of the call",
+    "signs": "on inputs like those of the call with other signs",
+    "ties": "on inputs like those of the call with ties and zeros",
+    "thread": "when another thread calls it",
+    "kept": "in the results of the first call once others follow: their memory is used again",
+}
+"""Where something is wrong, for people."""
+
+
+def inputs_of(run: str) -> str:
+    """The run whose inputs this one has."""
+    return {"again": "call", "kept": "call", "thread": "other"}.get(run, run)
 
 
 class Trials:
@@ -25,47 +50,78 @@ class Trials:
         self.parcel = parcel
         self.real = parcel.real_inputs()
 
-    def inputs(self, trial: int, *, wide: bool = False) -> list[Any]:
+    def inputs(self, run: str, *, wide: bool = False) -> list[Any]:
         """Fresh inputs; parameters and buffers are the tensors that code was compiled with, unless ``wide``."""
-        draw = torch.Generator().manual_seed(SEED + trial)
+        draw = torch.Generator().manual_seed(SEED + sum(map(ord, run)))
+        static = set(self.parcel.static_inputs)
+        shared = _shared([v for p, v in enumerate(self.real) if isinstance(v, torch.Tensor) and p not in static])
+        bases: dict[int, torch.Tensor] = {}
+
+        def changed(value: torch.Tensor) -> torch.Tensor:
+            return value if run == "call" else _CHANGES[run](value, draw)
+
         found = []
         for position, value in enumerate(self.real):
-            if not isinstance(value, torch.Tensor):
+            if not isinstance(value, torch.Tensor) or (position in static and not wide):
                 found.append(value)
                 continue
-            static = position in self.parcel.static_inputs
-            if static and not wide:
-                found.append(value)
-                continue
-            made = value.detach() if static or trial == 0 else _disturbed(value.detach(), draw)
-            fresh = widened(made) if wide else torch.empty_like(made, memory_format=torch.preserve_format).copy_(made)
-            found.append(fresh.requires_grad_(value.requires_grad))
+            with torch.inference_mode(value.is_inference()), torch.no_grad():
+                if position in static:
+                    fresh = widened(value.detach())
+                elif (storage := _storage(value)) in shared or not _is_dense(value):
+                    # Copies share memory as the originals do, also with themselves.
+                    if storage not in bases:
+                        base = torch.empty(0, dtype=value.dtype, device=value.device).set_(value.untyped_storage())
+                        bases[storage] = widened(changed(base)) if wide else changed(base).clone()
+                    fresh = bases[storage].as_strided(value.shape, value.stride(), value.storage_offset())
+                else:
+                    made = changed(value.detach())
+                    fresh = widened(made) if wide else torch.empty_like(made).copy_(made)
+            found.append(fresh.requires_grad_(value.requires_grad) if not fresh.is_inference() else fresh)
         return found
 
-    def results(self, run: Callable[..., Any], trial: int, *, wide: bool = False) -> dict[str, Any]:
-        """What ``run`` returns, what it does to its inputs, and its gradients."""
-        inputs = self.inputs(trial, wide=wide)
-        before = {p: v.detach().clone() for p, v in enumerate(inputs) if p in self.parcel.static_inputs}
+    def runs(self, run: Callable[..., Any], like: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """All runs in turn, each with what it shows; what one shows is to be written before the next begins.
+
+        Args:
+            like: those of ``LIKE_THE_CALL`` that eager can run.
+        """
+        first = self.observed(run, "call")
+        yield "call", first
+        yield "again", self.observed(run, "again")
+        for name in like:
+            yield name, self.observed(run, name)
+        if "other" in like:
+            yield "thread", _in_thread(lambda: self.observed(run, "thread"))
+        yield "kept", {"results": first["results"]}
+
+    def observed(self, run: Callable[..., Any], name: str, *, wide: bool = False) -> dict[str, Any]:
+        """What ``run`` returns, which inputs it writes to, its gradients, and what shares memory."""
+        inputs = self.inputs(inputs_of(name), wide=wide)
+        before = [v.detach().clone() if isinstance(v, torch.Tensor) else None for v in inputs]
         torch.manual_seed(SEED)
         outputs = list(run(*inputs))
         gradients = _gradients(outputs, inputs) if self.parcel.training else []
-        found = {
+        written = {}
+        with torch.inference_mode(any(isinstance(v, torch.Tensor) and v.is_inference() for v in inputs)):
+            for position, (value, was) in enumerate(zip(inputs, before, strict=True)):
+                if was is None or _same(value.detach(), was):
+                    continue
+                written[position] = value.detach().clone()
+                if position in self.parcel.static_inputs and not wide:
+                    value.detach().copy_(was)
+        tensors = [v for v in (*outputs, *inputs) if isinstance(v, torch.Tensor)]
+        return {
             "results": [_detached(v) for v in outputs],
-            "inputs": [_detached(v) for v in inputs],
+            "written": written,
             "gradients": [_detached(v) for v in gradients],
-            "random": torch.get_rng_state(),
+            "random": _random_states(inputs),
+            "sharing": sharing(tensors),
         }
-        if not wide:
-            with torch.no_grad():
-                for position, value in before.items():
-                    if not torch.equal(value, inputs[position]):
-                        found["inputs"][position] = inputs[position].detach().clone()
-                        inputs[position].copy_(value)
-        return found
 
     def call(self, run: Callable[..., Any]) -> Callable[[], None]:
         """A call as the program makes it, for timing; with its backward pass if the graph trains."""
-        inputs = self.inputs(0)
+        inputs = self.inputs("call")
         if not self.parcel.training:
             return lambda: run(*inputs)
         shapes = list(run(*inputs))
@@ -76,6 +132,55 @@ class Trials:
             _gradients(outputs, inputs, weights)
 
         return forward_and_backward
+
+
+def _shared(tensors: Sequence[torch.Tensor]) -> set[int]:
+    """The storages that several of these tensors have."""
+    found = [_storage(tensor) for tensor in tensors]
+    return {storage for storage in found if found.count(storage) > 1}
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else id(tensor)
+
+
+def _is_dense(value: torch.Tensor) -> bool:
+    return value.layout is not torch.strided or torch.empty_like(value, device="meta").stride() == value.stride()
+
+
+def _same(value: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors have the same content; NaN is as NaN."""
+    if torch.equal(value, other):
+        return True
+    if not (value.is_floating_point() or value.is_complex()):
+        return False
+    return value.shape == other.shape and torch.allclose(value, other, rtol=0.0, atol=0.0, equal_nan=True)
+
+
+def _random_states(inputs: Sequence[Any]) -> list[torch.Tensor]:
+    devices = sorted({v.device.index for v in inputs if isinstance(v, torch.Tensor) and v.device.type == "cuda"})
+    return [torch.get_rng_state(), *(torch.cuda.get_rng_state(device) for device in devices)]
+
+
+def _in_thread(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The result of some work in a thread of its own, with the settings that threads have for themselves."""
+    state = surroundings.told(surroundings.THREAD_SETTINGS)
+    found: list[dict[str, Any]] = []
+    errors: list[BaseException] = []
+
+    def body() -> None:
+        try:
+            surroundings.restore(state)
+            found.append(work())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+    if errors:
+        raise RuntimeError(f"{WORDS['thread']}: {type(errors[0]).__name__}: {errors[0]}") from errors[0]
+    return found[0]
 
 
 class Wide(Interpreter):
@@ -119,15 +224,48 @@ def _wide_types(value: Any) -> Any:
     return value
 
 
-def _disturbed(value: torch.Tensor, draw: torch.Generator) -> torch.Tensor:
-    if not value.numel():
-        return value
+def _shuffled(value: torch.Tensor, draw: torch.Generator) -> torch.Tensor:
+    """In another order, on the CPU; floats as float64."""
     order = torch.randperm(value.numel(), generator=draw)
-    shuffled = value.cpu().reshape(-1)[order].reshape(value.shape)
+    values = value.cpu().double() if value.is_floating_point() else value.cpu()
+    return values.reshape(-1)[order].reshape(value.shape)
+
+
+def _other(value: torch.Tensor, draw: torch.Generator) -> torch.Tensor:
+    """In another order, and each by up to a half smaller or larger."""
+    made = _shuffled(value, draw)
     if value.is_floating_point() or value.is_complex():
-        noise = torch.rand(value.shape, generator=draw, dtype=torch.float64)
-        shuffled = (shuffled * (0.5 + noise)).to(value.dtype)
-    return torch.empty_like(value).copy_(shuffled)
+        made = made * (0.5 + torch.rand(value.shape, generator=draw, dtype=torch.float64))
+    return _like(value, made)
+
+
+def _signs(value: torch.Tensor, draw: torch.Generator) -> torch.Tensor:
+    """In another order, by up to a factor of 8 smaller or larger, every other one negated."""
+    made = _shuffled(value, draw)
+    if value.is_floating_point() or value.is_complex():
+        scales = 2.0 ** torch.randint(-3, 4, value.shape, generator=draw).double()
+        made = made * scales * (torch.randint(0, 2, value.shape, generator=draw) * 2 - 1)
+    return _like(value, made)
+
+
+def _ties(value: torch.Tensor, draw: torch.Generator) -> torch.Tensor:
+    """In another order, rounded to quarters of the largest: few values, zeros among them."""
+    made = _shuffled(value, draw)
+    if value.is_floating_point() and value.numel():
+        step = float(made.abs().nan_to_num(0.0, 0.0, 0.0).max()) / 4 or 1.0
+        made = (made / step).round() * step
+    return _like(value, made)
+
+
+def _like(value: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(value).copy_(made.to(value.dtype))
+
+
+_CHANGES: dict[str, Callable[[torch.Tensor, torch.Generator], torch.Tensor]] = {
+    "other": _other,
+    "signs": _signs,
+    "ties": _ties,
+}
 
 
 def _detached(value: Any) -> Any:

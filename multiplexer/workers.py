@@ -3,71 +3,64 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
+import pickle
 import select
-import subprocess
 import sys
 import threading
 import time
-import weakref
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from torchmux.config import config
+
+from . import births
+
 _POLL = 0.05
 _TAIL = 300
+_PATIENCE_S = 5.0
 
 
 class Lost(Exception):
     """A worker is gone, or its candidate is not to be had; the message says why."""
 
 
-_living: weakref.WeakSet[Process] = weakref.WeakSet()
 _ended = threading.Event()
 
 
 def end_all() -> None:
-    """Kill all workers, and start no more: the program ends."""
+    """Kill all workers, and start no more: the program ends.  Threads that wait for an answer see that they died."""
     _ended.set()
-    for process in list(_living):
-        process.end()
-
-
-os.register_at_fork(after_in_child=_living.clear)  # they belong to the parent
+    births.kill_all()
 
 
 class Process:
     """One worker.  It ends with the block, when it breaks a limit, or with the program.
 
-    ``cold`` gives it empty caches.
+    Args:
+        folder: where its files are.
+        memory: bytes that it may take beyond those that it begins with.
+        training: whether what it compiles has a backward pass.
+        cold: whether it has empty caches.
 
     Raises:
         Lost: the program ends.
     """
 
-    def __init__(self, folder: Path, name: str, memory: int, *, cold: bool = False) -> None:
+    def __init__(self, folder: Path, name: str, memory: int, *, training: bool, cold: bool = False) -> None:
         if _ended.is_set():
             raise Lost("the program ends")
+        self.name = name
+        self._folder = folder
         self._memory = memory
+        self._cold = cold
         self._errors = folder / f"{name}.err"
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-        if cold:
-            own = folder / f"{name}.cache"
-            own.mkdir()
-            environment.update(dict.fromkeys(("TORCHMUX_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR"), str(own)))
-        with open(self._errors, "wb") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "torchmux.multiplexer.worker", str(folder / f"{name}.out")],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env=environment,
-                start_new_session=True,
-            )
-        _living.add(self)
-        if _ended.is_set():
-            self.end()
+        self._child = births.born(folder / f"{name}.out", self._errors, training=training)
+        self._began_with = 0
+        self._has_ended = False
 
     def __enter__(self) -> Process:
         return self
@@ -75,20 +68,39 @@ class Process:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.end()
 
+    def open(self, until: float, **more: Any) -> None:
+        """Have it take the place of the program, and take up what it works on."""
+        settings = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
+        environment = dict(os.environ)
+        if self._cold:
+            own = self._folder / f"{self.name}.cache"
+            own.mkdir()
+            environment.update(dict.fromkeys(("TORCHMUX_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR"), str(own)))
+            settings["cache_dir"] = own
+        self.ask(
+            "open",
+            until,
+            folder=str(self._folder),
+            path=[os.path.abspath(folder) for folder in sys.path],
+            environment=environment,
+            config=pickle.dumps(settings).hex(),
+            **more,
+        )
+        self._began_with = self._taken()
+
     def ask(self, what: str, until: float, **more: Any) -> dict[str, Any]:
         """The answer to a question, before ``until`` on the clock of ``time.monotonic``.
 
         Raises:
             Lost: it died, took too long or too much memory, or the candidate raised an exception.
         """
-        assert self._process.stdin is not None and self._process.stdout is not None
+        if self._has_ended:
+            raise Lost("its process has ended")
         try:
-            self._process.stdin.write(json.dumps({"do": what, **more}).encode() + b"\n")
-            self._process.stdin.flush()
-        except (OSError, ValueError):  # it has died, or was ended by another thread
+            os.write(self._child.requests, json.dumps({"do": what, **more}).encode() + b"\n")
+        except OSError:  # it has died, or was ended by another thread
             raise Lost(self._death()) from None
-        line = self._line(what, until)
-        answer: dict[str, Any] = json.loads(line)
+        answer: dict[str, Any] = json.loads(self._line(what, until))
         if "raised" in answer:
             raise Lost(answer["raised"])
         if answer.get("changed"):
@@ -97,25 +109,27 @@ class Process:
             raise Lost(f"it prints: {' '.join(answer['printed'].split())[:_TAIL]}")
         return answer
 
+    def said(self) -> str:
+        """What it has written to its standard error, in one line."""
+        with contextlib.suppress(OSError):
+            return " ".join(self._errors.read_text(errors="replace").split())
+        return ""
+
     def end(self) -> None:
         """Kill it, and what it has started."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, 9)
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
+        self._end(0.0)
+
+    def _end(self, patience: float) -> int:
+        self._has_ended = True
+        return self._child.end(patience)
 
     def _line(self, what: str, until: float) -> bytes:
-        stream = self._process.stdout
-        assert stream is not None
         found = b""
         began = time.monotonic()
         while not found.endswith(b"\n"):
-            ready, _, _ = select.select([stream], [], [], _POLL)
+            ready, _, _ = select.select([self._child.answers], [], [], _POLL)
             if ready:
-                more = os.read(stream.fileno(), 1 << 16)
+                more = os.read(self._child.answers, 1 << 16)
                 if not more:
                     raise Lost(self._death())
                 found += more
@@ -124,20 +138,20 @@ class Process:
                 raise Lost(
                     f"it hangs, or is too slow for the budget: {what} took over {time.monotonic() - began:.1f} s"
                 )
-            if (used := self._resident()) > self._memory:
+            if (used := self._taken() - self._began_with) > self._memory:
                 self.end()
                 raise Lost(f"it takes too much memory: {used >> 20} MiB, of {self._memory >> 20} MiB allowed")
         return found
 
-    def _resident(self) -> int:
-        try:
-            fields = Path(f"/proc/{self._process.pid}/statm").read_text().split()
-        except (OSError, IndexError):
-            return 0
-        return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") if len(fields) > 1 else 0
+    def _taken(self) -> int:
+        """Bytes of its own, those that it has not written to since it was forked included; no mapped files."""
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            resident, shared = Path(f"/proc/{self._child.pid}/statm").read_text().split()[1:3]
+            return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
+        return 0
 
     def _death(self) -> str:
-        code = self._process.wait()
+        code = self._end(_PATIENCE_S)
         last = self._errors.read_text(errors="replace").strip().splitlines()[-1:]
         how = f"signal {-code}" if code < 0 else f"exit status {code}"
         return f"its process died ({how}){f': {last[0][:_TAIL]}' if last else ''}"

@@ -9,6 +9,7 @@ from torchmux.multiplexer.decisions import Backend, Decision, Fingerprint, Row
 
 FINGERPRINT = Fingerprint(
     graph="0" * 64,
+    nodes=5,
     inputs=["float32[8] on cpu"],
     bucket="",
     phase="inference",

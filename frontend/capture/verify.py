@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from torchmux.registry.errors import NumericsError
-from torchmux.registry.report import operator_name
+from torchmux.registry.report import GraphReport, operator_name
 
 # How much worse than eager a result may be, both measured against the same computation in float64.
 _TOLERATED = 10.0
@@ -25,8 +25,13 @@ class Verified:
         self.run = compiled
         self.captured = captured
         self.backend = backend
-        self.report = compiled.report
         self.verified = False
+
+    @property
+    def report(self) -> GraphReport:
+        """Of the compiled graph; it may change from call to call."""
+        found: GraphReport = self.run.report
+        return found
 
     def __call__(self, *args: Any) -> Sequence[Any]:
         if not self.verified:

@@ -33,6 +33,7 @@ class Fingerprint:
     """All that a decision depends on."""
 
     graph: str  # a hash of the graph with all arguments, and of what is known of its inputs
+    nodes: int  # how many it has
     inputs: list[str]  # the inputs without parameters and buffers: dtype, sizes and device of each
     bucket: str  # of sizes, for a graph with symbolic ones
     phase: str  # inference or training

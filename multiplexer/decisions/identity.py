@@ -90,6 +90,7 @@ def key_of(
     own = [value for position, value in enumerate(inputs) if position not in request.static_inputs]
     fingerprint = Fingerprint(
         graph=hashlib.sha256("\n".join(described).encode()).hexdigest(),
+        nodes=len(gm.graph.nodes),
         inputs=[] if bucket else [_input(value) for value in own],
         bucket=bucket,
         phase="inference" if request.phase == "inference" else "training",

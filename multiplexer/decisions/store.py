@@ -131,6 +131,8 @@ def objection(decision: Decision, key: Fingerprint) -> str:
         for backend in (*row.by_member(), *row.pins.values()):
             if backend != "eager" and backend not in key.candidates:
                 return f"it names {backend}, which is no candidate"
+        if any(not number.isdecimal() or int(number) >= key.nodes for number in row.pins):
+            return "it pins a node that the graph does not have"
         for backend, options in row.by_member().items():
             known = [{}, *(key.candidates[backend].options if backend in key.candidates else [])]
             if written(options) not in known:

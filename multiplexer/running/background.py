@@ -9,8 +9,10 @@ it traces, is kept in globals of the process, so compilations exclude each other
 from __future__ import annotations
 
 import atexit
+import concurrent.futures.thread  # noqa: F401 - it registers what waits for its threads; ours comes before it
 import contextlib
 import ctypes
+import functools
 import os
 import threading
 import time
@@ -65,12 +67,17 @@ def start(work: Callable[[], None], name: str = "torchmux-auto") -> None:
     """Do this in a thread of its own, unless the program ends."""
     if _ending.is_set():
         return
-    if not _jobs:
-        atexit.unregister(_end)
-        atexit.register(_end)
+    _end_with_the_program()
     job = Job(work, name)
     _jobs.add(job)
     job.start()
+
+
+@functools.cache
+def _end_with_the_program() -> None:
+    # The interpreter waits for the threads of pools before it calls what atexit has, and a measurement has a pool.
+    register: Callable[[Callable[[], None]], Any] = getattr(threading, "_register_atexit", atexit.register)
+    register(_end)
 
 
 def check() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from torchmux.config import config
 from torchmux.registry.errors import CallFailed, FallbackRefused, TorchmuxError
 from torchmux.registry.report import GraphReport, place_all
 from torchmux.registry.spec import CompileRequest
@@ -32,6 +33,9 @@ from .remembered import Gone
 from .watch import Drift, Run, guarded
 
 log = logging.getLogger("torchmux")
+
+MOST_PENDING = 2
+"""How many buckets of a graph may wait for their decisions; calls in others run what the nearest bucket runs."""
 
 # Decides on a graph and the inputs of a call: the decision if it is known at once, and otherwise what makes it, given
 # the candidate that leads meanwhile (a function of its row) and a check that may end it.
@@ -59,7 +63,8 @@ class Choice:
     code: Code | None = None  # None: eager
     state: str = "auto has not decided yet; eager runs the graph meanwhile"
     lost: list[str] = field(default_factory=list)
-    borrowed: bool = False  # from another bucket, until there is a decision
+    pending: bool = False  # whether a thread decides
+    slow: float = 0.0  # seconds that a call took when it was measured again for that
 
     @property
     def running(self) -> str:
@@ -127,7 +132,8 @@ class Chosen:
     ) -> None:
         """Follow the decision for a bucket, or have one made."""
         found = self._decide(inputs, choice.words, anew)
-        waits = self._options.wait or bool(self._request.strict)
+        # The first call is the one that is verified.
+        waits = self._options.wait or bool(self._request.strict) or config.verify_correctness
         if isinstance(found, Pending):
             if waits:
                 decision = found.make(None, lambda: None)
@@ -153,13 +159,24 @@ class Chosen:
                 return self._runs[bucket]
             decided = [key for key, choice in self._choices.items() if choice.decision is not None]
             beside = nearest(bucket, decided)
+            if sum(choice.pending for choice in self._choices.values()) >= MOST_PENDING:
+                return self._gm.forward if beside is None else self._runs[beside]
             choice = self._open(bucket)
             if beside is not None:
                 other = self._choices[beside]
-                choice.borrowed = True
                 self._use(choice, other.code, f"auto has not decided yet; what runs {other.words} runs meanwhile")
-        self._settle(choice, inputs, None)
+        self._settle_in_a_call(choice, inputs)
         return self._runs[bucket]
+
+    def _settle_in_a_call(self, choice: Choice, inputs: Sequence[Any], *, anew: bool = False) -> None:
+        """As :meth:`_settle`, for a call that does not depend on what comes of it."""
+        try:
+            self._settle(choice, inputs, None, anew=anew)
+        except FallbackRefused:
+            raise
+        except Exception as error:
+            log.warning("auto cannot measure: %s", _words(error))
+            self._say(choice, f"auto could not measure: {_words(error)}")
 
     def _expect(self, choice: Choice, make: Callable[..., Decision], source: str = "a measurement") -> None:
         """Let a thread decide, and follow what it says."""
@@ -179,13 +196,16 @@ class Chosen:
                 decision = make(lead, check)
             except Exception as error:
                 background.check()  # processes that the end of the program has killed
-                log.warning("auto cannot measure: %s: %s", type(error).__name__, error)
+                log.warning("auto cannot measure: %s", _words(error))
                 if (chosen := this()) is not None:
-                    chosen._say(choice, f"auto could not measure: {type(error).__name__}: {error}")
+                    chosen._say(choice, f"auto could not measure: {_words(error)}")
                 return
+            finally:
+                choice.pending = False
             if (chosen := this()) is not None:
                 chosen._follow_off_the_calls(choice, decision, source)
 
+        choice.pending = True
         background.start(work)
 
     def _later(self, work: Callable[[Chosen], None]) -> None:
@@ -268,7 +288,8 @@ class Chosen:
             if code is None:
                 run: Run = self._gm.forward
             else:
-                run = guarded(code.run, self._effects, functools.partial(self._call_failed, choice, code))
+                failed = functools.partial(self._call_failed, choice, code)
+                run = guarded(code.run, self._effects, failed)
                 if self._options.drift is not None and choice.decision is not None:
                     run = self._watched(choice, code, run, self._options.drift)
             self._publish(choice.bucket, run)
@@ -389,8 +410,9 @@ class Chosen:
     def _watched(self, choice: Choice, code: Code, run: Run, factor: float) -> Run:
         # Measured with the backward pass, a training graph has no time of its forward pass alone.
         milliseconds = code.row.milliseconds if self._request.phase == "inference" else None
-        usual = None if milliseconds is None else milliseconds / 1e3
-        return Drift(factor, usual, functools.partial(self._drifted, choice)).watching(run, self._devices)
+        usual = None if milliseconds is None else max(milliseconds / 1e3, choice.slow)
+        drifted = functools.partial(self._drifted, choice)
+        return Drift(factor, usual, drifted).watching(run, self._devices)
 
     def _drifted(self, choice: Choice, args: Sequence[Any], now: float, usual: float) -> None:
         log.warning(
@@ -403,8 +425,9 @@ class Chosen:
             choice.lost.append(
                 f"measured again: {choice.running} took {now * 1e3:.3g} ms a call, not {usual * 1e3:.3g}"
             )
+            choice.slow = now
             self._tell(self.report)
-        self._settle(choice, args, None, anew=True)
+        self._settle_in_a_call(choice, args, anew=True)
 
 
 def _follow_again(choice: Choice, decision: Decision, chosen: Chosen) -> None:

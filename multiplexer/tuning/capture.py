@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from ..candidates import Field, candidates_for
 from ..decisions import Fingerprint, key_of
 from ..options import AutoOptions
 from ..parcel import Unknown, pack
+from ..running.buckets import Sizes
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,17 @@ class Captured:
     options: AutoOptions
 
 
-@dataclass
 class Recorder:
-    """A backend that records the graphs that it is given, and leaves them to torch."""
+    """A backend that records the graphs that it is given, and leaves them to torch.
 
-    options: AutoOptions
-    name: str = ""  # of the program that is captured now
-    captured: list[Captured] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)  # graphs that cannot be measured, and why
+    It is no data class: compiled code is shared among backends that are equal, and each recorder is to see the graphs.
+    """
+
+    def __init__(self, options: AutoOptions) -> None:
+        self.options = options
+        self.name = ""  # of the program that is captured now
+        self.captured: list[Captured] = []
+        self.skipped: list[str] = []  # graphs that cannot be measured, and why
 
     def spec(self) -> BackendSpec:
         """For ``torchmux.compile(backend=...)``."""
@@ -58,13 +62,15 @@ class Recorder:
         number = sum(each.name.partition(", ")[0] == self.name for each in self.captured)
         name = f"{self.name}, graph {number}"
         found = field_for(example_inputs, training, self.options)
-        key = key_of(gm, example_inputs, request, found.fingerprint, asked(self.options))
+        sizes = Sizes(gm, self.options.buckets)
+        bucket = sizes.words(sizes.bucket(example_inputs)) if sizes.places else ""
+        key = key_of(gm, example_inputs, request, found.fingerprint, self.options.asked, bucket=bucket)
         try:
             parcel = pack(
                 gm, example_inputs, training=training, static_inputs=request.static_inputs, strict=request.strict
             )
             if key is None:
-                raise Unknown("it cannot be described, or its sizes are symbolic")
+                raise Unknown("it cannot be described")
         except Unknown as why:
             self.skipped.append(f"{name}: {why}")
             return gm.forward
@@ -77,9 +83,11 @@ class Recorder:
 
 def field_for(inputs: Sequence[Any], training: bool, options: AutoOptions) -> Field:
     """The candidates of this machine."""
-    return candidates_for(inputs, training=training, freeze=options.freeze, allow=options.allow, forbid=options.forbid)
-
-
-def asked(options: AutoOptions) -> dict[str, Any]:
-    """What a decision depends on, as ``auto`` files it."""
-    return {"freeze": options.freeze, "allow": options.allow, "forbid": options.forbid}
+    return candidates_for(
+        inputs,
+        training=training,
+        freeze=options.freeze,
+        allow=options.allow,
+        forbid=options.forbid,
+        mode=options.also_mode,
+    )

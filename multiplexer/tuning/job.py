@@ -24,6 +24,7 @@ from ..candidates import EAGER
 from ..decisions.identity import machine, software
 from ..decisions.typed import written
 from ..measure import Measurement, default_memory
+from ..objectives import Objective
 from ..parcel import Parcel
 from .capture import Captured, field_for
 
@@ -71,6 +72,8 @@ def measure(captured: Captured, names: list[str]) -> dict[str, Any]:
             budget=options.budget_s,
             memory=memory,
             strict=False,  # eager is what the others are measured by
+            objective=Objective.of(options),
+            shares=False,  # a ratio needs both times of one turn
         )
         decision = measurement.decide()
         times = {name: own.turns for name, own in measurement.times.items()}

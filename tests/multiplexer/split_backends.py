@@ -11,12 +11,15 @@ _last: list[str] = []
 
 
 def _backend(name: str, *, products: float = 0.0, others: float = 0.0, call: float = 0.0, change: float = 0.0) -> Any:
-    """A backend that sleeps for each product, for each other operator, for each call, and after another's call."""
+    """A backend that sleeps for each product, for each sine and the like, for each call, and after another's call."""
 
     def compile(gm: Any, inputs: Any) -> Callable[..., Any]:
         targets = [str(n.target) for n in gm.graph.nodes if n.op.startswith("call_")]
-        matrices = sum("mm" in target or "linear" in target for target in targets)
-        seconds = products * matrices + others * (len(targets) - matrices) + call
+
+        def count(words: str) -> int:
+            return sum(any(word in target for word in words.split()) for target in targets)
+
+        seconds = products * count("mm linear") + others * count("sin cos tanh") + call
 
         def run(*args: Any) -> Any:
             time.sleep(seconds + (change if _last not in ([], [name]) else 0.0))

@@ -36,12 +36,12 @@ def test_the_key_is_of_all_but_what_is_told_to_readers():
     changed = [
         dataclasses.replace(FINGERPRINT, **{name: value})
         for name, value in {
-            "graph": "1" * 64, "inputs": [], "bucket": "9..16", "phase": "training", "strict": "True", "asked": {},
-            "machine": {}, "software": {}, "settings": {}, "candidates": {},
+            "graph": "1" * 64, "nodes": 6, "inputs": [], "bucket": "9..16", "phase": "training", "strict": "True",
+            "asked": {}, "machine": {}, "software": {}, "settings": {}, "candidates": {},
         }.items()
     ]  # fmt: skip
     assert {f.name for f in dataclasses.fields(FINGERPRINT)} - {"about"} == set(changed[0].to_data())
-    assert len({FINGERPRINT.key, *(each.key for each in changed)}) == 11
+    assert len({FINGERPRINT.key, *(each.key for each in changed)}) == 12
     assert dataclasses.replace(FINGERPRINT, about={}).key == FINGERPRINT.key
     same_graph = {each.key[:8] for each in changed[1:]}
     assert same_graph == {FINGERPRINT.key[:8]} != {changed[0].key[:8]}
@@ -191,6 +191,12 @@ def tampered(change) -> str:
 HOSTILE = {
     "a stranger": (lambda d: d["rows"][0].update(backend="evil:module"), "it names evil:module, which is no candidate"),
     "a stranger pinned": (lambda d: d["rows"][0].update(pins={"3": "evil"}), "it names evil, which is no candidate"),
+    "no node": (
+        lambda d: d["rows"][0].update(pins={"5": "native"}),
+        "it pins a node that the graph does not have",
+    ),
+    "no number": (lambda d: d["rows"][0].update(pins={"-1": "native"}), "it pins a node that the graph does not have"),
+    "a chain with a stranger": (lambda d: d["rows"][0].update(backend="native+evil"), "it names evil"),
     "options that nobody tries": (
         lambda d: d["rows"][0].update(options={"freeze": True}),
         "it has options for native that are not tried",

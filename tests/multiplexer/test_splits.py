@@ -51,9 +51,9 @@ def decided(names):
 @pytest.mark.slow
 def test_a_split_is_chosen_where_each_part_has_a_backend_that_suits_it(slow) -> None:
     report, table = decided(slow("slow_products", "slow_others"))
-    assert {p.op.split(".")[1]: p.placed_on for p in report.placements} == {
-        "linear": "slow_others", "sin": "slow_products", "cos": "slow_products", "tanh": "slow_products",
-    }  # fmt: skip
+    placed = {p.op.split(".")[1]: p.placed_on for p in report.placements}
+    assert placed["mm"] == "slow_others"
+    assert placed["sin"] == placed["cos"] == placed["tanh"] == "slow_products"
     (line,) = [line for line in table if line.startswith("split slow_others 1, slow_products 1 ")]
     assert " chosen slow_others: matrix product | slow_products: elementwise; predicted " in line
     assert "ms end to end" in line

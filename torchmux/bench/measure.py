@@ -7,7 +7,6 @@ import dataclasses
 import math
 import os
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -131,12 +130,11 @@ class Bench:
 
     def _process(self, name: str, side: Side, cache: Path) -> Process:
         cache.mkdir(exist_ok=True)
-        process = Process(self.folder, name, self.memory)
+        process = Process(self.folder, name, self.memory, training=self.source.training)
         try:
-            process.ask(
-                "open", self._until(START_S), worker=WORKER, path=[p or os.getcwd() for p in sys.path],
-                source=self.told, threads=self.threads, cache=str(cache), backend=side.backend,
-                mode=side.mode, options=side.options, specs=side.own_specs(), folder=os.getcwd(),
+            process.open(
+                self._until(START_S), worker=WORKER, source=self.told, threads=self.threads, cache=str(cache),
+                backend=side.backend, mode=side.mode, options=side.options, specs=side.own_specs(), home=os.getcwd(),
             )  # fmt: skip
         except BaseException:
             process.end()

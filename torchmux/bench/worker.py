@@ -33,13 +33,13 @@ class Bencher:
 
     Args:
         told: ``source``, ``threads``, ``cache`` (the folder of all caches), and for a side ``backend``, ``mode``,
-            ``options`` and ``specs`` (backends that have to be registered here); ``folder``, where the program runs.
+            ``options`` and ``specs`` (backends that have to be registered here); ``home``, the folder in which the program runs.
     """
 
     watches = False  # the program may print, and change settings: it is the user's
 
     def __init__(self, told: dict[str, Any]) -> None:
-        os.chdir(told["folder"])
+        os.chdir(told["home"])
         torch.set_num_threads(told["threads"])
         torchmux.config.cache_dir = Path(told["cache"], "torchmux")
         os.environ["TORCHMUX_CACHE_DIR"] = os.path.join(told["cache"], "torchmux")  # for the processes of auto

@@ -64,6 +64,7 @@ def add_to(commands: Any) -> None:
         default="no_grad",
         help="how the program will be called; train measures forward and backward (no_grad)",
     )
+    parser.add_argument("--dynamic", action="store_true", help="the program will be compiled with dynamic=True")
     parser.add_argument("--options", type=_options, default={}, metavar="JSON", help="the options of auto")
     parser.add_argument("--group", type=_positive, default=2, metavar="N", help="candidates in one job (2)")
     parser.add_argument("--output", metavar="FOLDER", default=".", help="for the files of decisions (here)")
@@ -95,13 +96,18 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     options = build_options(SPEC, None, arguments.options)
     assert isinstance(options, AutoOptions)
+    if options.objective not in ("latency", "throughput"):
+        raise torchmux.InvalidOption(
+            f"tune compares times, for the objectives 'latency' and 'throughput'. For {options.objective!r}, let auto "
+            "measure where the program runs."
+        )
     recorder = Recorder(options)
     found = torch.get_num_threads()
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
     try:
         for program in programs:
-            _capture(program, recorder, arguments.grad)
+            _capture(program, recorder, arguments.grad, True if arguments.dynamic else None)
     except torchmux.TorchmuxError:
         raise
     except Exception as error:
@@ -136,12 +142,12 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _capture(program: Program, recorder: Recorder, grad: str) -> None:
+def _capture(program: Program, recorder: Recorder, grad: str, dynamic: bool | None) -> None:
     import torch
 
     recorder.name = program.name
-    torchmux.reset()  # each size is a constant, as in the first call of a program
-    compiled = torchmux.compile(program.model, backend=recorder.spec())
+    torchmux.reset()  # unless they are to be symbols, sizes are constants, as in the first call of a program
+    compiled = torchmux.compile(program.model, backend=recorder.spec(), dynamic=dynamic)
     context: Any = {"no_grad": torch.no_grad, "inference_mode": torch.inference_mode, "train": torch.enable_grad}[grad]
     with context():
         program.call(compiled)

@@ -123,6 +123,8 @@ from .shape_env import (
     insert_runtime_asserts,
     is_never_negative,
     local_guard_source,
+    made_number,
+    made_symbol,
     new_unbacked_symbols,
     possible_value,
     printed_source,
@@ -132,6 +134,7 @@ from .shape_env import (
     size_range,
     symbol_of,
     symbolic_math,
+    told_symbol,
 )
 from .torch_compile import (
     inductor_compile_fx,

@@ -197,3 +197,102 @@ def _operator_analysis() -> Any:
 
         _operators_only = OperatorsOnly
     return _operators_only
+
+
+def told_symbol(shape_env: Any, symbol: Any) -> dict[str, Any]:
+    """What :func:`made_symbol` needs to make a symbol of another ShapeEnv with the same name and the same range.
+
+    Raises:
+        ValueError: it stands for a number that depends on data.
+    """
+    from torch.utils._sympy.numbers import int_oo
+
+    sources = shape_env.var_to_sources.get(symbol)
+    known = shape_env.backed_var_to_val if hasattr(shape_env, "backed_var_to_val") else shape_env.var_to_val
+    if not sources or symbol not in known:
+        raise ValueError(f"{symbol} depends on data, or is marked unbacked")
+    name = sources[0].name
+    found = {"symbol": symbol, "source": str(name() if not isinstance(name, str) else name), "hint": known[symbol]}
+    if symbol.is_integer:
+        bounds = shape_env.bound_sympy(symbol)
+        low, high = (None if abs(end) == int_oo else int(end) for end in (bounds.lower, bounds.upper))
+        found["range"] = (low, high)
+    return found
+
+
+def made_symbol(shape_env: Any, told: dict[str, Any], hint: int | float) -> Any:
+    """A symbol as :func:`told_symbol` told it, which stands for ``hint`` in the first call."""
+    symbol = told["symbol"]
+    made = shape_env.create_symbol(
+        hint,
+        _named_source()(told["source"]),
+        dynamic_dim=dim_kinds().DYNAMIC,
+        constraint_dim=None if told.get("range") is None else _bounds(*told["range"]),
+        positive=True if symbol.is_positive else None,
+        do_not_specialize_zero_one=True,
+    )
+    return made
+
+
+def _bounds(low: int | None, high: int | None) -> Any:
+    from torch.fx.experimental.symbolic_shapes import StrictMinMaxConstraint
+    from torch.utils._sympy.numbers import int_oo
+    from torch.utils._sympy.value_ranges import ValueRanges
+
+    ends = -int_oo if low is None else low, int_oo if high is None else high
+    return StrictMinMaxConstraint(vr=ValueRanges(*ends), warn_only=False)
+
+
+def made_number(shape_env: Any, expr: Any, replaced: dict[Any, Any]) -> Any:
+    """A symbolic number of a ShapeEnv for an expression; ``replaced`` are the symbols that have other names there."""
+    expr = expr.xreplace(replaced)
+    if expr.is_number:
+        return int(expr) if expr.is_integer else float(expr)
+    known = shape_env.backed_var_to_val if hasattr(shape_env, "backed_var_to_val") else shape_env.var_to_val
+    value = expr.xreplace({s: known[s] for s in expr.free_symbols})
+    if expr.is_integer or all(s.is_integer for s in expr.free_symbols):
+        return shape_env.create_symintnode(expr, hint=int(value))
+    return shape_env.create_symfloatnode(expr, hint=float(value))
+
+
+_plain_source: Any = None
+
+
+def _named_source() -> Any:
+    """The class of a source that is a name and nothing else."""
+    global _plain_source
+    if _plain_source is None:
+
+        class Name(str):
+            """May be read as a property or called: torch 2.11 and 2.13 differ."""
+
+            def __call__(self) -> str:
+                return str(self)
+
+        class NamedSource(guards_source_base()):  # type: ignore[misc]
+            def __init__(self, text: str) -> None:
+                self._text = text
+
+            @property
+            def name(self) -> str:
+                return Name(self._text)
+
+            @property
+            def _name_template(self) -> str:
+                return self._text
+
+            def __hash__(self) -> int:
+                return hash(self._text)
+
+            def __eq__(self, other: object) -> bool:
+                return isinstance(other, NamedSource) and other._text == self._text
+
+            def is_ephemeral(self) -> bool:
+                return False
+
+            @property
+            def guard_source(self) -> Any:
+                return local_guard_source()
+
+        _plain_source = NamedSource
+    return _plain_source

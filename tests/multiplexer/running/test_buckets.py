@@ -101,6 +101,29 @@ def test_each_bucket_has_a_decision_and_all_share_the_code(backend, decide) -> N
     assert len(torchmux.report(compiled).graphs) == 1
 
 
+def test_two_buckets_of_a_graph_wait_at_most(backend, decide) -> None:
+    own = backend("own")
+    go_on = threading.Event()
+
+    def make(lead, check):
+        assert go_on.wait(60)
+        return decision("own")
+
+    given = decide(make)
+
+    def f(x):
+        return x.sin() * x.shape[0]
+
+    compiled = torchmux.compile(f, backend="auto", dynamic=True)
+    for size in (6, 60, 600, 6000):
+        x = torch.randn(size)
+        assert torch.equal(compiled(x), f(x))
+    assert len(given.asked) == 2
+    go_on.set()
+    until(lambda: (compiled(torch.randn(6)), own.calls)[1])
+    until(lambda: (compiled(torch.randn(6000)), len(given.asked) == 3)[1])
+
+
 def test_a_failing_backend_is_replaced_in_all_buckets(backend, decide) -> None:
     failing = []
 

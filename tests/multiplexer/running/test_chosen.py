@@ -113,6 +113,16 @@ def test_a_graph_that_is_gone_is_not_compiled(backend, decide) -> None:
     assert own.compiled_by == []
 
 
+def test_verification_is_of_what_was_chosen(backend, decide) -> None:
+    own = backend("own")
+    decide("own")
+    with torchmux.config.patch(verify_correctness=True):
+        compiled = torchmux.compile(f, backend="auto")
+        compiled(torch.randn(8))
+    assert own.calls == 2  # verified, and the call itself
+    assert report_of(compiled).backend == "own"
+
+
 def test_a_compilation_waits_for_the_settings_of_the_capture(backend, decide, default_dtype) -> None:
     own = backend("own")
     changed = threading.Event()
@@ -208,11 +218,12 @@ def test_programs_end_without_noise_while_auto_works(run_python) -> None:
     """One ends while candidates are measured, one while the winner is compiled."""
     measuring = """
 import time, torch, torchmux
-from torchmux.multiplexer import workers
+from torchmux.multiplexer import births
 compiled = torchmux.compile(lambda x: x.sin() + 1, backend="auto", options={"allow": ["native"], "budget_s": 500.0})
 compiled(torch.randn(100))
-while not workers._living:
+while not births._nurseries:
     time.sleep(0.01)
+time.sleep(WAIT)
 print("ends")
 """
     compiling = """
@@ -232,6 +243,6 @@ torchmux.compile(lambda x: x.sin() + 1, backend="auto")(torch.randn(100))
 begun.wait()
 print("ends")
 """
-    for program in (measuring, compiling):
+    for program in (measuring.replace("WAIT", "0"), measuring.replace("WAIT", "3"), compiling):
         silent = f"import sys, os\nos.dup2(1, 2)\n{program}"
         assert run_python(silent) == "ends\n"
