@@ -97,7 +97,7 @@ def test_an_interrupt_leaves_what_is_known(tmp_path):
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=300)
-    assert process.returncode == 130
+    assert process.returncode == 130, (out, (tmp_path / "err").read_text())
     assert "interrupted: these are the results so far." in out
     (result,) = from_json((tmp_path / "found.json").read_text())
     assert result.interrupted and [row.side for row in result.rows] == ["eager", "aot_eager"]
