@@ -19,9 +19,7 @@ Chains, ``backend=["openvino", "native"]``:
 * ``workers`` and ``worker``: the process of a candidate, from outside and inside; that of eager is the referee,
 * ``trial``: one run of a graph's code, with all that it shows: results, inputs, gradients, random state,
 * ``timing``: the race in turns, with a sequential test that settles the ranking,
-* ``splits``: what follows the race of single backends: chains and splits, in which several share the graph,
-* ``segments``: a graph cut into a chain of pieces,
-* ``costs``: what a graph takes if its pieces go to several backends, with the crossings between them,
+* ``sharing``: what follows the race of single backends: chains and splits, in which several share the graph,
 * ``decisions``: what was decided and why, as data that are kept, shared, exported and imported.
 
 The multiplexer works on backends through the registry, and with what ``backends.common`` offers to all; numbers are

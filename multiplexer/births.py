@@ -91,7 +91,6 @@ class _Nursery:
     def __init__(self, loaded_with: Mapping[str, str]) -> None:
         self.loaded_with = dict(loaded_with)
         self.program = os.getpid()
-        _nurseries.add(self)
         self.workers: set[int] = set()
         self._lock = threading.Lock()
         self._asked = 0  # questions so far
@@ -110,6 +109,7 @@ class _Nursery:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
+        _nurseries.add(self)
 
     def fork(self, handles: list[int], training: bool) -> int:
         """The id of a new worker.

@@ -12,13 +12,13 @@ from typing import Any
 
 from torchmux.scratch import scratch_folder
 
-from . import splits
 from .admission import Admission, free_memory
 from .candidates import EAGER, Field
 from .decisions import Decision, Row, machine
 from .objectives import Choice, Objective, choose
 from .parcel import Parcel
-from .timing import TIE, Times, race
+from .sharing import splits
+from .timing import FEWEST, TIE, Times, race
 from .workers import Lost
 
 log = logging.getLogger("torchmux")
@@ -178,7 +178,18 @@ class Measurement:
         self.admitted.ends = self.ends
         self.admitted.admit(found, after=self._first_look)
         admitted = [c.name for c in found if c.name in self.admitted.processes and not self.rows[c.name].verdict]
-        return self._race([*ranked, *admitted]) if admitted else ranked
+        if not admitted:
+            return ranked
+        before = dict(self.times)
+        again = self._race([*ranked, *admitted])
+        if all(len(self.times[name].turns) < FEWEST for name in again):  # the budget ended it: the first race counts
+            self.times.update(before)
+            for name in admitted:
+                row = self.rows[name]
+                row.verdict, row.reason = row.verdict or "lost", row.reason or "the budget was spent before its race"
+                self.times.pop(name, None)
+            return ranked
+        return again
 
     def _time(self, name: str) -> float | None:
         """The median seconds of a call in one turn; None if the candidate is lost, or breaks a limit."""

@@ -130,10 +130,12 @@ def _prepare(training: bool) -> None:
 
     from torchmux import torch_internals
     from torchmux.backends.common.pipeline import pipeline  # noqa: F401
+    from torchmux.torch_internals.tracer_stand_in import tracer_stand_in
 
     from . import worker  # noqa: F401
 
-    torch_internals.fake_tensor_mode(symbolic=True).from_tensor(torch.empty(0))
+    with tracer_stand_in():
+        torch_internals.fake_tensor_mode(symbolic=True).from_tensor(torch.empty(0))
     if training:
         torch_internals.aot_autograd()
 

@@ -56,7 +56,8 @@ class Objective:
         """How many threads call at once while a candidate is timed."""
         if self.name != "throughput":
             return 1
-        return max(1, len(os.sched_getaffinity(0)) // torch.get_num_threads())
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return max(1, cores // torch.get_num_threads())
 
     @property
     def is_cold(self) -> bool:

@@ -24,6 +24,7 @@ from torchmux import torch_internals as internals
 from torchmux.backends.common.cache.listing import ATOMS, Unknown, found as operator_named, operator_of_torch
 from torchmux.backends.common.cache.recipes import name_of_method
 from torchmux.registry.contract import PIN
+from torchmux.torch_internals.tracer_stand_in import tracer_stand_in
 
 from . import surroundings
 
@@ -121,6 +122,12 @@ class Parcel:
     def graph(self, inputs: Sequence[Any]) -> GraphModule:
         """The captured graph again, with fake values like those that the capture had."""
         gm = _made(self.code)
+        with tracer_stand_in():
+            self._fill(gm, inputs)
+        return gm
+
+    def _fill(self, gm: GraphModule, inputs: Sequence[Any]) -> None:
+        """Note on each node what it makes."""
         mode = internals.fake_tensor_mode(symbolic=self.is_symbolic, scalars=True, dynamic_outputs=True)
         replaced = {told["symbol"]: internals.made_symbol(mode.shape_env, told, value) for told, value in self.symbols}
         fakes: list[Any] = []
@@ -133,14 +140,13 @@ class Parcel:
                 fakes.append(value)
         with mode:
             _Noting(gm, mode).run(*fakes)
-        return gm
 
     @contextlib.contextmanager
     def compiling(self, gm: GraphModule) -> Iterator[None]:
         """The context in which the frontend has graphs compiled."""
         values = (node.meta.get("example_value") for node in gm.graph.nodes)
         mode = next((value.fake_mode for value in values if internals.is_fake(value)), None)
-        with internals.tracing_context(mode):
+        with tracer_stand_in(), internals.tracing_context(mode):
             yield
 
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import locale
 import os
 import random
@@ -137,23 +138,53 @@ def restore(state: Mapping[str, Any]) -> None:
             setting.write(state[setting.name])
 
 
-def observed() -> dict[str, str]:
-    """What a backend must leave as it is, by names for people; values only tell whether they are equal."""
+def observed() -> dict[str, Any]:
+    """What a backend must leave as it is, by names for people; for :func:`changes`."""
     numpy = sys.modules.get("numpy")
-    found = {name: repr(value) for name, value in told().items()}
-    found |= {
+    return {
+        **{name: repr(value) for name, value in told().items()},
         "the working directory": os.getcwd(),
-        "the environment": repr(sorted(os.environ.items())),
-        "the signal handlers": repr([_handler(number) for number in sorted(signal.valid_signals())]) + _signals(),
+        "the environment": dict(os.environ),
+        "the signal handlers": _handlers(),
         "the filters of warnings": repr(warnings.filters),
-        "the path of imports": repr(sys.path),
+        "the path of imports": list(sys.path),
         "the locale": locale.setlocale(locale.LC_ALL),
-        "the random numbers of Python": str(hash(random.getstate())),
+        "the random numbers of Python": hash(random.getstate()),
         "the random numbers of numpy": repr(numpy.random.get_state()[1:3]) if numpy is not None else "",
-        "the handling of exceptions": repr((sys.excepthook, threading.excepthook, sys.unraisablehook)),
-        "the standard streams": repr((id(sys.stdin), id(sys.stdout), id(sys.stderr))),
-        "the limit of recursion": str(sys.getrecursionlimit()),
+        "the standard streams": (id(sys.stdin), id(sys.stdout), id(sys.stderr)),
+        "the limit of recursion": sys.getrecursionlimit(),
     }
+
+
+def changes(before: Mapping[str, Any], backend: str) -> list[str]:
+    """What is not as it was, and matters to others than the backend.
+
+    These do not: variables of the environment that were not set and have its name (runtimes tell their own libraries so
+    what to do), or that torch sets whoever asks it to trace, folders after all others in the path of imports, a higher
+    limit of recursion, and handlers of signals that would have ended the process (they say where it crashed).
+    """
+    now = observed()
+    found = []
+    for name, was in before.items():
+        if now[name] == was:
+            continue
+        details: list[str] = []
+        if name == "the environment":
+            own = backend.lower()
+            names = {key for key in {*was, *now[name]} if was.get(key) != now[name].get(key)}
+            details = sorted(key for key in names if key in was or (own not in key.lower() and key not in _OF_TORCH))
+        elif name == "the signal handlers":
+            names = {key for key in was if was[key] != now[name][key]}
+            details = sorted(key for key in names if key not in _FATAL or was[key] != _DEFAULT)
+        elif name == "the path of imports":
+            details = [folder for folder in now[name] if folder not in was] if now[name][: len(was)] != was else []
+            details = details or (["its order"] if now[name][: len(was)] != was else [])
+        elif name == "the limit of recursion":
+            details = [str(now[name])] if now[name] < was else []
+        else:
+            found.append(name)
+        if details:
+            found.append(f"{name} ({', '.join(details[:3])})")
     return found
 
 
@@ -170,14 +201,20 @@ def threads_and_processes() -> tuple[int, int]:
         return threading.active_count(), 0
 
 
-def _handler(number: int) -> Any:
-    return signal.getsignal(number)
+_OF_TORCH = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+_FATAL = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT")
+_DEFAULT = (repr(signal.SIG_DFL), False, False)
 
 
-def _signals() -> str:
-    """The signals that C code handles, too: the masks of caught and ignored ones."""
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
-        return ""
-    return " ".join(line for line in lines if line.startswith(("SigCgt", "SigIgn")))
+def _handlers() -> dict[str, tuple[str, bool, bool]]:
+    """Python's handler of each signal, and whether the process handles or ignores it, by C code too."""
+    masks = {"SigCgt": 0, "SigIgn": 0}
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            name, _, mask = line.partition(":")
+            if name in masks:
+                masks[name] = int(mask, 16)
+    return {
+        number.name: (repr(signal.getsignal(number)), *(bool(mask >> (number - 1) & 1) for mask in masks.values()))
+        for number in signal.Signals
+    }

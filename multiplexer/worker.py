@@ -30,9 +30,10 @@ from torchmux.conformance.judging import observation
 from torchmux.registry import register_backend
 from torchmux.registry.loading import import_path
 
-from . import segments, surroundings
+from . import surroundings
 from .candidates import pin, resolved
 from .parcel import PARCEL, Parcel
+from .sharing import segments
 from .trial import LIKE_THE_CALL, SEED, WORDS, Trials, inputs_of, wide
 
 _MESSAGE = 400
@@ -285,7 +286,7 @@ def _begin(asked: dict[str, Any]) -> Any:
 def serve(requests: TextIO, answers: TextIO) -> None:
     """Answer until the input ends."""
     worker: Any = None
-    before: dict[str, str] = {}
+    before: dict[str, Any] = {}
     for line in requests:
         asked = json.loads(line)
         what = asked.pop("do")
@@ -298,7 +299,7 @@ def serve(requests: TextIO, answers: TextIO) -> None:
                 answer = getattr(worker, what)(**asked)
                 sys.stdout.flush()
                 if worker.watches:
-                    answer["changed"] = [*answer.get("changed", []), *_changed(before)]
+                    answer["changed"] = [*answer.get("changed", []), *_changed(before, worker.told["backend"])]
                     answer["printed"] = os.pread(1, _MESSAGE, 0).decode(errors="replace")
         except Exception as error:
             words = " ".join(str(error).split())[:_MESSAGE]
@@ -306,8 +307,8 @@ def serve(requests: TextIO, answers: TextIO) -> None:
         print(json.dumps(answer), file=answers, flush=True)
 
 
-def _changed(before: Mapping[str, str]) -> list[str]:
-    found = [name for name, value in surroundings.observed().items() if before[name] != value]
+def _changed(before: Mapping[str, Any], backend: str) -> list[str]:
+    found = surroundings.changes(before, backend)
     if "the working directory" not in found and (left := sorted(os.listdir())):
         found.append(f"the working directory, where it leaves {', '.join(left[:3])}")
     return found

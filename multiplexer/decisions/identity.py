@@ -56,12 +56,13 @@ def software() -> dict[str, str]:
 
 
 def settings() -> dict[str, str]:
-    """torch's settings, but those that :func:`machine` tells.
+    """torch's settings, but those that :func:`machine` tells, and the grad mode, of which the phase tells what counts.
 
     Raises:
         Unknown: something is active that they do not describe.
     """
-    return {n: _bounded(value) for n, value in named_settings().items() if n not in ("threads", "capability")}
+    beside = ("threads", "capability", "grad")
+    return {name: _bounded(value) for name, value in named_settings().items() if name not in beside}
 
 
 def key_of(

@@ -186,7 +186,11 @@ class Folder:
 
 
 class Remote:
-    """An address of fsspec."""
+    """An address of fsspec.
+
+    Object stores show a file at once or not at all.  Where a system shows one that is being written, it is no JSON yet,
+    and counts as missing.
+    """
 
     def __init__(self, address: str) -> None:
         try:
@@ -213,9 +217,13 @@ class Remote:
         self.system.invalidate_cache()
         if self.system.exists(self._at(name)):
             return False
-        with contextlib.suppress(FileExistsError):
+        try:
             self.system.pipe_file(self._at(name), content, mode="create")
-        return self.read(name) == content
+        except FileExistsError:
+            return False
+        except (TypeError, ValueError, NotImplementedError):  # this file system cannot
+            self.system.pipe_file(self._at(name), content)
+        return self.read(name) == content  # otherwise someone was quicker
 
     def remove(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -227,9 +235,8 @@ class Remote:
 
 def files_at(address: str) -> Files:
     """The files of a folder, or of an address with a protocol; an unusable one raises any exception."""
-    if "://" in address:
-        return Remote(address)
-    return Folder(Path(address).expanduser())
+    path = address.removeprefix("file://")
+    return Remote(address) if "://" in path else Folder(Path(path).expanduser())
 
 
 _shares: dict[str, Share] = {}

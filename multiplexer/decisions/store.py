@@ -72,9 +72,12 @@ def once(
         return decide()
     share = shared.current()
     claimed = False
+    patience = time.monotonic() + 2 * seconds + shared.SLACK_S
     while share is not None and not (claimed := share.claim(key.key, seconds)):
         if (found := _from_share(key)) is not None:
             return found
+        if time.monotonic() > patience:  # whatever a claim says, and whatever the clocks of others do
+            break
         check()
         time.sleep(POLL_S)
     try:
@@ -133,6 +136,8 @@ def objection(decision: Decision, key: Fingerprint) -> str:
                 return f"it names {backend}, which is no candidate"
         if any(not number.isdecimal() or int(number) >= key.nodes for number in row.pins):
             return "it pins a node that the graph does not have"
+        if len(row.by_member()) > 1 and not row.options.keys() <= row.by_member().keys():
+            return f"it has options for more backends than {row.backend}"
         for backend, options in row.by_member().items():
             known = [{}, *(key.candidates[backend].options if backend in key.candidates else [])]
             if written(options) not in known:

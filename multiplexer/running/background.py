@@ -168,8 +168,8 @@ class NotNow(Exception):
     """The settings of the process are not those of the capture."""
 
 
-def compile_here(setting: Setting, mode: Any, build: Callable[[], T], *, wait: bool) -> T:
-    """Compile in this thread, in the setting of a capture and with its fake mode.
+def compile_here(setting: Setting, build: Callable[[], T], *, wait: bool) -> T:
+    """Compile in this thread, in the setting of a capture.
 
     Args:
         wait: until this is possible.
@@ -188,7 +188,7 @@ def compile_here(setting: Setting, mode: Any, build: Callable[[], T], *, wait: b
                         if isinstance(job, Job):
                             job.compiles = True
                         try:
-                            with tracer_stand_in(), internals.tracing_with(mode):
+                            with tracer_stand_in():
                                 made = build()
                         finally:
                             if isinstance(job, Job):

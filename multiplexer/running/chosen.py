@@ -271,6 +271,7 @@ class Chosen:
                 log.warning("auto: %s", choice.lost[-1])
                 continue
             self._use(choice, code)
+            self._codes.keep({each.running for each in self._choices.values()})
             return
         if self._request.strict:
             told = "; ".join([*self._notes(choice), *choice.lost])
@@ -282,6 +283,8 @@ class Chosen:
     def _use(self, choice: Choice, code: Code | None, state: str = "") -> None:
         """Let calls run this code from now on; None is eager."""
         with self._lock:
+            if code is not None and code.row.candidate in self._failed:  # in a call meanwhile
+                code = None
             choice.code = code
             if state or choice.decision is not None:
                 choice.state = state
@@ -408,8 +411,9 @@ class Chosen:
     # --- drift -----------------------------------------------------------------------------------------------------
 
     def _watched(self, choice: Choice, code: Code, run: Run, factor: float) -> Run:
-        # Measured with the backward pass, a training graph has no time of its forward pass alone.
-        milliseconds = code.row.milliseconds if self._request.phase == "inference" else None
+        # A training graph was measured with its backward pass, and for throughput several calls at once were.
+        is_alike = self._request.phase == "inference" and self._options.objective != "throughput"
+        milliseconds = code.row.milliseconds if is_alike else None
         usual = None if milliseconds is None else max(milliseconds / 1e3, choice.slow)
         drifted = functools.partial(self._drifted, choice)
         return Drift(factor, usual, drifted).watching(run, self._devices)

@@ -99,15 +99,21 @@ class Codes:
         with self._lock:
             if row.candidate not in self._made:
                 self._made[row.candidate] = background.compile_here(
-                    self._setting, self._mode, functools.partial(self._make_afterwards, row), wait=wait
+                    self._setting, functools.partial(self._make_afterwards, row), wait=wait
                 )
             return self._made[row.candidate]
+
+    def keep(self, names: set[str]) -> None:
+        """Forget the code of all other candidates, and the memory that it holds."""
+        with self._lock:
+            self._made = {name: code for name, code in self._made.items() if name in names}
 
     def _make_afterwards(self, row: Row) -> Code:
         if self._settled is None:
             self._settled = len(internals.assumptions(self._mode))
         inputs = self._inputs.make(filled=True)
-        compiled = self._compile(row, inputs)
+        with internals.tracing_with(self._mode):
+            compiled = self._compile(row, inputs)
         run: Run = compiled
         # Whatever was assumed since the capture, for any candidate, holds for this one too: symbols are shared.
         if assumed := internals.assumptions(self._mode)[self._settled :]:

@@ -77,7 +77,7 @@ def effects_of(gm: GraphModule, inputs: Sequence[Any]) -> Effects:
         aliases = [value.detach() if isinstance(value, torch.Tensor) else value for value in fakes]
     shapes = [_geometry(value) for value in aliases]
     try:
-        with _quiet(), torch.no_grad(), mode, _Watch(aliases) as seen:
+        with _quiet(), internals.ignoring_new_symbols(mode), torch.no_grad(), mode, _Watch(aliases) as seen:
             Interpreter(gm).run(*aliases)
     except Exception as error:  # what torch does not know of its operators
         return Effects(once=f"its effects are not known ({type(error).__name__})")

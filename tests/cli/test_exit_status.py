@@ -44,6 +44,13 @@ STATUSES = [
     (2, ["cache", "import", "absent"]),
     (1, ["cache", "import", "{good}"]),
     (2, ["cache", "export", "/no/such/folder/file"]),
+    (0, ["decisions", "list"]),
+    (1, ["decisions", "show", "no-such-key"]),
+    (1, ["decisions", "import", "{good}"]),
+    (2, ["decisions", "import", "absent"]),
+    (2, ["tune", "{syntax}:f"]),
+    (2, ["tune", "{good}:f"]),
+    (2, ["tune", "no_such_module:f"]),
 ]
 
 

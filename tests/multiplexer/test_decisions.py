@@ -201,6 +201,18 @@ HOSTILE = {
         lambda d: d["rows"][0].update(options={"freeze": True}),
         "it has options for native that are not tried",
     ),
+    "a stranger in a chain": (
+        lambda d: d["rows"][0].update(backend="native+evil"),
+        "it names evil, which is no candidate",
+    ),
+    "options of a chain that nobody tries": (
+        lambda d: d["rows"][0].update(backend="openvino+native", options={"native": {"freeze": True}}),
+        "it has options for native that are not tried",
+    ),
+    "options of a stranger": (
+        lambda d: d["rows"][0].update(backend="openvino+native", options={"evil": {}}),
+        "it has options for more backends than openvino+native",
+    ),
     "a number": (lambda d: d["rows"][0].update(backend=3), r"decision.rows[0].backend is 3 (int), not str"),
     "a negative time": (lambda d: d["rows"][0].update(milliseconds=-1.0), "a number is negative"),
     "no rows": (lambda d: d.update(rows=None), "decision.rows is None"),

@@ -66,6 +66,8 @@ def note(x: torch.Tensor = X, function: Callable[..., torch.Tensor] = steps, **o
 def test_the_next_compilation_does_not_measure(setting):
     assert "auto chose good: the test says so (a measurement," in note()
     assert "auto chose good: the test says so (an earlier measurement," in note()
+    with torch.no_grad():
+        assert "an earlier measurement" in note()
     assert setting.measured == 1
     (kept,) = decisions.entries()
     assert kept.fingerprint.inputs == ["float32[8] on cpu"]

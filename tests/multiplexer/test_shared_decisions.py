@@ -88,6 +88,14 @@ def test_a_claim_of_the_dead_ends(address):
     assert names(address) == [f"{KEY}.json"]
 
 
+def test_nobody_waits_for_ever(address, monkeypatch):
+    monkeypatch.setattr(shared, "SLACK_S", 0.3)
+    claim = {"by": "someone", "until": time.time() + 1e9}
+    shared.files_at(address).create(f"{KEY}.claim", json.dumps(claim).encode())
+    assert decisions.once(FINGERPRINT, decision, 0.1).key == KEY
+    assert names(address) == [f"{KEY}.claim", f"{KEY}.json"]  # it is not ours to remove
+
+
 def test_a_claim_that_cannot_be_read_is_none(address):
     shared.files_at(address).create(f"{KEY}.claim", b"\xff{")
     assert decisions.once(FINGERPRINT, decision, 60.0).key == KEY
@@ -136,6 +144,33 @@ def test_an_address_that_cannot_be_used_is_told_once(where, tmp_path, monkeypatc
     told = [record.getMessage() for record in caplog.records if "cannot be used" in record.getMessage()]
     assert len(told) == 1
     assert told[0].startswith(f"config.decisions={where!r} cannot be used; decisions stay on this machine: ")
+
+
+def test_a_file_system_that_cannot_create(address, monkeypatch):
+    """It overwrites instead; who reads its own claim afterwards has it."""
+    files = shared.files_at(address)
+    if isinstance(files, shared.Folder):
+
+        def refuse(*paths):
+            raise PermissionError("no links here")
+
+        monkeypatch.setattr("os.link", refuse)
+    else:
+        real = type(files.system).pipe_file
+
+        def pipe_file(self, path, value):
+            return real(self, path, value)
+
+        monkeypatch.setattr(type(files.system), "pipe_file", pipe_file)
+    assert files.create("name", b"one")
+    assert not files.create("name", b"two")
+    assert files.read("name") == b"one"
+
+
+def test_the_address_of_a_folder(tmp_path):
+    (folder,) = {type(shared.files_at(f"{head}{tmp_path}/x")) for head in ("", "file://")}
+    assert folder is shared.Folder
+    assert (tmp_path / "x").is_dir()
 
 
 def test_fsspec_is_asked_for_by_name(monkeypatch):

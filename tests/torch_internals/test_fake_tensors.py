@@ -83,6 +83,16 @@ def test_tracing() -> None:
         assert ti.active_fake_mode() is mode
 
 
+@checks("ignoring_new_symbols")
+def test_symbols_that_nobody_needs() -> None:
+    mode = ti.fake_tensor_mode(symbolic=True, scalars=True)
+    with mode, ti.ignoring_new_symbols(mode):
+        torch.ones(()).item()
+    assert not mode.shape_env.pending_fresh_unbacked_symbols
+    with ti.ignoring_new_symbols(ti.new_fake_mode()):
+        pass
+
+
 @checks("floats_needed", "keep_number")
 def test_floats() -> None:
     mode = ti.fake_tensor_mode(symbolic=True, scalars=True)

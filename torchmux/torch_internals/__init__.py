@@ -58,6 +58,7 @@ from .fake_tensors import (
     active_fake_mode,
     fake_tensor_errors,
     fake_tensor_mode,
+    ignoring_new_symbols,
     is_fake,
     keep_number,
     new_fake_mode,

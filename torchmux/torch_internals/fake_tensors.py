@@ -120,6 +120,12 @@ def tracing_with(fake_mode: Any) -> Any:
     return tracing_context(fake_mode)
 
 
+def ignoring_new_symbols(fake_mode: Any) -> Any:
+    """Context manager for a run on fake tensors whose results nobody needs: no symbols for what depends on data."""
+    env = fake_mode.shape_env
+    return contextlib.nullcontext() if env is None else env.ignore_fresh_unbacked_symbols()
+
+
 def active_fake_mode() -> Any:
     """The FakeTensorMode of the compilation in progress, or None."""
     from torch._guards import TracingContext

@@ -265,3 +265,16 @@ def test_calls_that_become_slow_are_measured_again_once(backend, decide, monkeyp
     calls(6)
     assert len(given.asked) == 2
     assert any("measured again: own took 5 ms a call, not 1" in note for note in report_of(compiled).notes)
+
+
+def test_graphs_whose_sizes_depend_on_data(backend, decide) -> None:
+    backend("own", fails_at(2))
+
+    def g(x):
+        return x[x > 0].sum() + x.max().item()
+
+    compiled = compiled_with(decide, g, "own")
+    with torchmux.config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True):
+        for x in (torch.arange(-3.0, 4.0), torch.arange(-5.0, 2.0), torch.ones(7)):
+            torch.testing.assert_close(compiled(x), g(x))
+    assert report_of(compiled).replaced == 1

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-STEP_S = 0.02
+STEP_S = 0.01
 _last: list[str] = []
 
 

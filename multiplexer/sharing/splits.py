@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .admission import Admission
-from .candidates import EAGER, Candidate
+from ..admission import Admission
+from ..candidates import EAGER, Candidate
+from ..decisions import Row
+from ..timing import TIE, Times
+from ..workers import Lost
 from .costs import Assignment, Costs
-from .decisions import Row
 from .segments import Segment
-from .timing import TIE, Times
-from .workers import Lost
 
 log = logging.getLogger("torchmux")
 

@@ -11,8 +11,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import torchmux
-from torchmux.multiplexer import segments
 from torchmux.multiplexer.parcel import pack
+from torchmux.multiplexer.sharing import segments
 from torchmux.multiplexer.trial import Trials
 
 

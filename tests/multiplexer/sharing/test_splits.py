@@ -60,6 +60,25 @@ def test_a_split_is_chosen_where_each_part_has_a_backend_that_suits_it(slow) -> 
 
 
 @pytest.mark.slow
+def test_a_training_graph_is_split_with_its_backward_pass(slow) -> None:
+    weights = [nn.Parameter(torch.randn(64, 64) / 8) for _ in range(3)]
+
+    def f(x):
+        for weight in weights:
+            x = nn.functional.linear(x, weight)
+        return x.sin().cos().tanh().sum()
+
+    x = torch.randn(4096, 64)
+    options = {"wait": True, "allow": slow("slow_products", "slow_others"), "budget_s": 400.0}
+    compiled = torchmux.compile(f, backend="auto", options=options, strict=True)
+    got = torch.autograd.grad(compiled(x), weights)
+    torch.testing.assert_close(got, torch.autograd.grad(f(x), weights), rtol=1e-3, atol=1e-3)
+    report = torchmux.report(compiled).graphs[0].report
+    assert {p.placed_on for p in report.placements if ".mm" in p.op} == {"slow_others"}
+    assert {p.placed_on for p in report.placements if "tanh" in p.op} == {"slow_products"}
+
+
+@pytest.mark.slow
 def test_a_split_whose_crossings_cost_more_than_it_gains_is_refused_by_the_model(slow) -> None:
     report, table = decided(slow("far_products", "far_others"))
     assert len({p.placed_on for p in report.placements}) == 1

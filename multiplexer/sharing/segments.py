@@ -23,7 +23,7 @@ from torch.fx import Graph, GraphModule, Interpreter, Node
 
 from torchmux import torch_internals as internals
 
-from .parcel import Parcel, pack
+from ..parcel import Parcel, pack
 
 MOST_LIVE = 8
 """How many tensors may pass a cut."""

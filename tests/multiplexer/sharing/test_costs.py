@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from torchmux.multiplexer.costs import Costs
+from torchmux.multiplexer.sharing.costs import Costs
 
 
 def crossings(assignment):
