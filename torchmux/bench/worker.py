@@ -33,7 +33,8 @@ class Bencher:
 
     Args:
         told: ``source``, ``threads``, ``cache`` (the folder of all caches), and for a side ``backend``, ``mode``,
-            ``options`` and ``specs`` (backends that have to be registered here); ``home``, the folder in which the program runs.
+            ``options`` and ``specs`` (backends that have to be registered here); ``home``, the folder in which the
+            program runs.
     """
 
     watches = False  # the program may print, and change settings: it is the user's
