@@ -6,7 +6,8 @@ Rows:
 
 * ``pooled``: depthwise separable convolutions, then pooling by deviation, log-sum-exp, energy and maximum.  One
   compiler is several times faster at the convolutions, another one at the pooling, and one tensor passes between them.
-* ``alternating``: small steps of the same two kinds in turns, so that most of a split's time goes to crossings.
+* ``alternating``: steps of two such kinds in turns, with five crossings between them.
+* ``tiny``: the same on so few numbers that crossings cost more than a better backend for each step gains.
 
 Each single backend, what ``auto`` chose, and the split of each part to its quickest backend alternate in one process.
 ``ratio`` is the time of the best single backend divided by this one's.
@@ -19,6 +20,7 @@ import contextlib
 import functools
 import statistics
 import time
+import typing
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -29,20 +31,22 @@ from torch.nn import functional as F
 import torchmux
 
 BACKENDS = ("native", "openvino", "onnxrt", "tvm", "inductor")
-PLACES = {"convolution": "openvino", "pooling": "openvino", "statistics": "native"}
 
 
 class Placed(nn.Module):
     """A model whose parts can be pinned by hand."""
 
+    places: dict[str, str]  # the quickest backend of each part
     by_hand = False
 
     def on(self, part: str) -> Any:
-        return torchmux.use_backend(PLACES[part]) if self.by_hand else contextlib.nullcontext()
+        return torchmux.use_backend(self.places[part]) if self.by_hand else contextlib.nullcontext()
 
 
 class Pooled(Placed):
     """Depthwise separable convolutions with max pooling, and statistics over all places of each channel."""
+
+    places: typing.ClassVar = {"convolution": "openvino", "statistics": "native"}
 
     def __init__(self, width: int = 64) -> None:
         super().__init__()
@@ -64,10 +68,12 @@ class Pooled(Placed):
 
 
 class Alternating(Placed):
-    """Max pooling and a normalization by log-sum-exp, in turns, on few numbers."""
+    """Max pooling and a normalization by log-sum-exp, in turns."""
+
+    places: typing.ClassVar = {"pooling": "onnxrt", "statistics": "native"}
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for _ in range(5):
+        for _ in range(3):
             with self.on("pooling"):
                 x = F.max_pool2d(x, 3, 1, 1)
             with self.on("statistics"):
@@ -78,6 +84,7 @@ class Alternating(Placed):
 ROWS: dict[str, tuple[Callable[[], Placed], tuple[int, ...]]] = {
     "pooled": (Pooled, (1, 64, 56, 56)),
     "alternating": (Alternating, (1, 8, 16, 16)),
+    "tiny": (Alternating, (1, 2, 8, 8)),
 }
 
 
@@ -109,11 +116,11 @@ def contenders(model: Placed, x: torch.Tensor, budget: float) -> Iterator[tuple[
     compiled["auto"] = torchmux.compile(
         model, backend="auto", options={"wait": True, "allow": usable, "budget_s": budget}
     )
-    if set(PLACES.values()) <= set(usable):
+    if set(model.places.values()) <= set(usable):
         by_hand = type(model)()
         by_hand.load_state_dict(model.state_dict())
         by_hand.eval().by_hand = True
-        compiled["each part its quickest"] = torchmux.compile(by_hand, backend=sorted(set(PLACES.values())))
+        compiled["each part its quickest"] = torchmux.compile(by_hand, backend=sorted(set(model.places.values())))
     for name, each in compiled.items():
         torch.testing.assert_close(each(x), expected, rtol=1e-3, atol=1e-4)
         yield name, each

@@ -3,7 +3,7 @@
 * ``latency``: the median seconds of a call, made by one thread.
 * ``throughput``: calls per second of all callers together.  There are as many callers as torch's threads fit into the
   cores of the process, which is one where torch uses all of them.
-* ``memory``: what a process takes at most while it calls the candidate, beyond what it took before it compiled.
+* ``memory``: what compiling and calling add to the memory of a process at one time, at most.
 * ``compile_time``: the seconds of a compilation with empty caches, among the candidates that are quicker than eager.
   If none is, eager runs the graph.
 

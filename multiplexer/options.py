@@ -30,7 +30,7 @@ class AutoOptions:
         metadata={"help": "what is best: quick calls, many calls, little memory, quick to compile"},
     )
     max_memory: float | None = field(
-        default=None, metadata={"help": "most memory in MB that calls of a candidate may take; None: any"}
+        default=None, metadata={"help": "most memory in MB that a candidate may add; None: any"}
     )
     max_error: float | None = field(
         default=None, metadata={"help": "largest distance of a result from eager's in float64; None: any that passes"}

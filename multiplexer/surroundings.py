@@ -215,6 +215,10 @@ def _handlers() -> dict[str, tuple[str, bool, bool]]:
             if name in masks:
                 masks[name] = int(mask, 16)
     return {
-        number.name: (repr(signal.getsignal(number)), *(bool(mask >> (number - 1) & 1) for mask in masks.values()))
+        number.name: (
+            repr(signal.getsignal(number)),
+            bool(masks["SigCgt"] >> (number - 1) & 1),
+            bool(masks["SigIgn"] >> (number - 1) & 1),
+        )
         for number in signal.Signals
     }

@@ -13,6 +13,7 @@ import concurrent.futures.thread  # noqa: F401 - it registers what waits for its
 import contextlib
 import ctypes
 import functools
+import logging
 import os
 import threading
 import time
@@ -30,6 +31,8 @@ from torchmux.compile_lock import shared
 from torchmux.torch_internals.tracer_stand_in import tracer_stand_in
 
 from .. import workers
+
+log = logging.getLogger("torchmux")
 
 T = TypeVar("T")
 
@@ -54,8 +57,13 @@ class Job(threading.Thread):
         self.compiles = False  # whether it is where only an exception can end it
 
     def run(self) -> None:
-        with contextlib.suppress(Ended):
+        try:
             self._work()
+        except Ended:
+            return
+        except Exception:
+            if not _ending.is_set():
+                log.exception("auto: what runs stays as it is, since its thread has failed")
 
 
 _jobs: weakref.WeakSet[Job] = weakref.WeakSet()

@@ -144,7 +144,7 @@ class Chosen:
             self._follow(choice, *found, compile_one or self._codes.afterwards)
         else:
             decision, source = found
-            self._later(lambda chosen: chosen._follow(choice, decision, source, chosen._codes.afterwards))
+            self._later(lambda chosen: chosen._follow_off_the_calls(choice, decision, source))
 
     def _open(self, bucket: Key) -> Choice:
         choice = Choice(bucket, self._sizes.words(bucket) if bucket != ONLY else "")
@@ -193,7 +193,8 @@ class Chosen:
 
         def work() -> None:
             try:
-                decision = make(lead, check)
+                # What runs already was measured to be the best: for other sizes, or some time ago.
+                decision = make(lead if choice.code is None else None, check)
             except Exception as error:
                 background.check()  # processes that the end of the program has killed
                 log.warning("auto cannot measure: %s", _words(error))

@@ -138,9 +138,8 @@ class Split:
             answer = self.referee("cut", self.ends, to=str(self.folder), most=self._most(left, compiling))
             if "why" in answer:
                 return _row(f"the graph stays whole: {answer['why']}")
-            self.calls = set(answer["calls"])
             segments = [Segment(**told) for told in answer["segments"]]
-            return self._choose(segments, *self._measured(len(segments)))
+            return self.choose(segments, answer["calls"], *self._measured(len(segments)))
         except Lost as lost:
             return _row(f"the pieces could not be measured: {lost}")
 
@@ -197,10 +196,20 @@ class Split:
                 log.info("auto: piece %d of the graph: %s: %s", number, row.candidate, row.reason)
         return found
 
-    def _choose(
-        self, segments: Sequence[Segment], seconds: Mapping[str, list[float]], errors: Mapping[str, list[float]]
+    def choose(
+        self,
+        segments: Sequence[Segment],
+        calls: Sequence[int],
+        seconds: Mapping[str, list[float]],
+        errors: Mapping[str, list[float]],
     ) -> Candidate | Row:
-        """The assignment with the fewest crossings that is as quick as the best, if it promises a gain."""
+        """The assignment with the fewest crossings that is as quick as the best, if it promises a gain.
+
+        Args:
+            calls: the numbers of the nodes that compute something.
+            seconds: of each segment by backend, and last of a graph that computes nothing.
+            errors: the standard error of each.
+        """
         assert self.best is not None
         usable = [name for name in self.finalists if not math.isinf(seconds[name][-1])]
         if len(usable) < 2:
@@ -237,8 +246,8 @@ class Split:
         pins = {
             number: backend
             for segment, backend in zip(segments, chosen, strict=True)
-            for number in range(segment.first, segment.last)
-            if number in self.calls
+            for number in calls
+            if segment.first <= number < segment.last
         }
         candidate = _shared([self.finalists[name].candidate for name in members], pins)
         self.words[candidate.name] = (

@@ -67,7 +67,12 @@ class Recorder:
         key = key_of(gm, example_inputs, request, found.fingerprint, self.options.asked, bucket=bucket)
         try:
             parcel = pack(
-                gm, example_inputs, training=training, static_inputs=request.static_inputs, strict=request.strict
+                gm,
+                example_inputs,
+                training=training,
+                static_inputs=request.static_inputs,
+                strict=request.strict,
+                dynamic=request.dynamic,
             )
             if key is None:
                 raise Unknown("it cannot be described")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from pathlib import Path
@@ -53,6 +54,7 @@ FAULTS = {
     "writing": "it writes to input 0, unlike eager, on the inputs of the call",
     "crashing": r"its process died \(signal 11\)",
     "crashing_later": r"its process died \(signal 11\)",
+    "lingering": r"its process died \(signal 9\)",
     "raising": "raised ValueError.*no such loop",
     "leaking": "it takes too much memory",
     "leaking_slowly": r"it leaks memory: 0\.2\d+ MiB more with each call",
@@ -74,7 +76,8 @@ FAULTS = {
 """The backends that nobody should choose, with what the report says of each."""
 
 
-def test_none_is_chosen_that_should_not_be(bad) -> None:
+def test_none_is_chosen_that_should_not_be(bad, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("LINGERING", str(tmp_path / "pid"))
     bad("good", *FAULTS)
     threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
     _, report = decided({"allow": ["good", *FAULTS], "budget_s": 400.0, "memory_mb": 500})
@@ -84,6 +87,8 @@ def test_none_is_chosen_that_should_not_be(bad) -> None:
         (line,) = [line for line in text.splitlines() if line.strip().startswith(f"{name} ")]
         assert re.search(words, line), (words, line)
     assert (threads, dtype) == (torch.get_num_threads(), torch.get_default_dtype())
+    with pytest.raises(ProcessLookupError):  # what it had started has ended with it
+        os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 def test_one_that_hangs_costs_its_budget_only(bad) -> None:
@@ -152,16 +157,31 @@ def test_training_is_measured_forward_and_backward() -> None:
     assert "native " in note and "not support training" not in note
 
 
-def test_a_graph_that_cannot_be_measured_goes_to_the_first_backend() -> None:
+def test_a_dynamic_graph_is_measured_at_the_sizes_of_the_call(bad) -> None:
     def f(x):
-        return x.sin() * x.shape[0]
+        return (x.sin() * x.shape[0],)
 
-    compiled = torchmux.compile(f, backend="auto", dynamic=True)
+    options = {"wait": True, "allow": bad("good", "wrong"), "budget_s": 100.0}
+    compiled = torchmux.compile(f, backend="auto", dynamic=True, options=options)
     for n in (3, 5):
         x = torch.randn(n)
         torch.testing.assert_close(compiled(x), f(x))
+    (entry,) = torchmux.report(compiled).graphs
+    assert re.search(r"wrong .*on the inputs of the call: \['results'\]", entry.report.notes[0])
+
+
+def test_a_graph_that_cannot_be_measured_goes_to_the_first_backend() -> None:
+    @torch.library.custom_op("torchmux_auto_test::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    twice.register_fake(torch.empty_like)
+    twice = torch.ops.torchmux_auto_test.twice.default
+    compiled = torchmux.compile(lambda x: twice(x.sin()), backend="auto")
+    x = torch.randn(3)
+    torch.testing.assert_close(compiled(x), x.sin() * 2)
     notes = torchmux.report(compiled).graphs[0].report.notes
-    assert any("the graph cannot be measured, since its sizes are symbolic" in note for note in notes)
+    assert any("the graph cannot be measured, since the graph calls torchmux_auto_test" in note for note in notes)
 
 
 def test_options_are_checked_at_once() -> None:

@@ -120,7 +120,7 @@ def test_many_writers_lose_nothing():
     made = [decision(bucket=str(number)) for number in range(4)]
 
     def work(number: int) -> None:
-        for _ in range(10):
+        for _ in range(4):
             each = made[number % 4]
             store.write(each)
             store.pin(each, "eager")

@@ -59,10 +59,12 @@ def test_the_nearest_bucket_is_the_fewest_ranges_away() -> None:
 def test_each_bucket_has_a_decision_and_all_share_the_code(backend, decide) -> None:
     small, large = backend("small"), backend("large")
     turns = [threading.Event(), threading.Event(), threading.Event()]
+    leads = []  # whether candidates may lead: not where a choice runs already
     answers = iter(["small", "large", "small"])
     waits = iter(turns)
 
     def make(lead, check):
+        leads.append(lead is not None)
         answer = next(answers)
         assert next(waits).wait(60)
         return decision(answer)
@@ -94,6 +96,7 @@ def test_each_bucket_has_a_decision_and_all_share_the_code(backend, decide) -> N
     turns[2].set()
     until(lambda: runs(1000) == ["small"])
     assert [len(each.compiled_by) for each in (small, large)] == [1, 1]
+    assert leads == [True, False, False]
     assert given.asked == [f"l_x.shape[0] in {low} to {high}" for low, high in ((5, 8), (65, 128), (513, 1024))]
     notes = "\n".join(report_of(compiled).notes)
     for line in ("in 5 to 8: auto chose small", "in 65 to 128: auto chose large", "in 513 to 1024: auto chose small"):

@@ -214,9 +214,7 @@ def test_training_is_compiled_in_the_grad_mode_of_the_capture(backend, decide) -
     assert set(modes) == {True}
 
 
-def test_programs_end_without_noise_while_auto_works(run_python) -> None:
-    """One ends while candidates are measured, one while the winner is compiled."""
-    measuring = """
+_MEASURING = """
 import time, torch, torchmux
 from torchmux.multiplexer import births
 compiled = torchmux.compile(lambda x: x.sin() + 1, backend="auto", options={"allow": ["native"], "budget_s": 500.0})
@@ -226,7 +224,7 @@ while not births._nurseries:
 time.sleep(WAIT)
 print("ends")
 """
-    compiling = """
+_COMPILING = """
 import threading, time, torch, torchmux
 from torchmux.multiplexer import auto
 from torchmux.multiplexer.decisions import Decision, Row
@@ -243,6 +241,17 @@ torchmux.compile(lambda x: x.sin() + 1, backend="auto")(torch.randn(100))
 begun.wait()
 print("ends")
 """
-    for program in (measuring.replace("WAIT", "0"), measuring.replace("WAIT", "3"), compiling):
-        silent = f"import sys, os\nos.dup2(1, 2)\n{program}"
-        assert run_python(silent) == "ends\n"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        _MEASURING.replace("WAIT", "0"),
+        pytest.param(_MEASURING.replace("WAIT", "3"), marks=pytest.mark.slow),
+        _COMPILING,
+    ],
+    ids=["while_processes_start", "while_candidates_compile", "while_the_winner_compiles"],
+)
+def test_programs_end_without_noise_while_auto_works(run_python, program) -> None:
+    silent = f"import sys, os\nos.dup2(1, 2)\n{program}"
+    assert run_python(silent) == "ends\n"

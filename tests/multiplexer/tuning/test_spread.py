@@ -60,12 +60,12 @@ def client():
         yield client
 
 
-def captured(options: AutoOptions, *functions, x=None):
+def captured(options: AutoOptions, *functions, x=None, dynamic=None):
     recorder = Recorder(options)
     for number, function in enumerate(functions):
         recorder.name = f"program {number}"
         torchmux.reset()
-        torchmux.compile(function, backend=recorder.spec())(torch.ones(8) if x is None else x)
+        torchmux.compile(function, backend=recorder.spec(), dynamic=dynamic)(torch.ones(8) if x is None else x)
     torchmux.reset()
     assert recorder.skipped == []
     return recorder
@@ -101,6 +101,17 @@ def test_every_graph_gets_a_decision_that_auto_follows(folder, client, monkeypat
     (graph,) = torchmux.report(compiled).graphs
     assert graph.report.backend == "native"
     assert "(a tuned decision, 2.0 s)" in "\n".join(graph.report.notes)
+
+
+def test_symbolic_sizes_have_a_decision_for_their_bucket(folder, client, monkeypatch):
+    monkeypatch.setattr(job, "measure", answer)
+    (decision,) = spread.tune(captured(AutoOptions(allow=["native"]), sine, dynamic=True).captured, client)
+    assert decision.fingerprint.bucket.endswith("in 5 to 8")
+    compiled = torchmux.compile(sine, backend="auto", dynamic=True, options={"wait": True, "allow": ["native"]})
+    for size in (6, 8):
+        torch.testing.assert_close(compiled(torch.ones(size)), torch.ones(size).sin())
+    (graph,) = torchmux.report(compiled).graphs
+    assert "a tuned decision" in "\n".join(graph.report.notes)
 
 
 def test_an_interrupted_run_keeps_what_is_done(folder, client, monkeypatch):
@@ -216,6 +227,12 @@ def test_errors(folder, arguments, status, message, capsys, monkeypatch):
     with dask.config.set({"distributed.comm.timeouts.connect": "1s"}):
         assert main(["tune", *arguments]) == status
     assert message in capsys.readouterr().err
+
+
+def test_dask_is_asked_for_by_name(folder, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert main(["tune", "program_to_tune.py:programs"]) == 1
+    assert "torchmux tune needs Dask" in (told := capsys.readouterr().err) and "'torchmux[tune]'" in told
 
 
 @pytest.mark.slow
