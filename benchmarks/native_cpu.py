@@ -34,7 +34,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,76 +44,18 @@ FROZEN = ("eager", "onnxrt", "openvino", "native frozen")
 _START = time.perf_counter()
 
 
-def mlp() -> tuple[Any, dict[str, Any]]:
-    import torch
-    from torch import nn
-
-    class Mlp(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.one, self.norm, self.two = nn.Linear(64, 128), nn.LayerNorm(128), nn.Linear(128, 10)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            hidden = nn.functional.gelu(self.norm(self.one(x)))
-            return torch.softmax(self.two(hidden), -1)
-
-    return Mlp().eval(), {"x": torch.randn(8, 64)}
-
-
-def chain() -> tuple[Any, dict[str, Any]]:
-    import torch
-    from torch import nn
-
-    class Chain(nn.Module):
-        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-            z = nn.functional.gelu(x * 1.5 + y) * torch.sigmoid(y) + x.tanh()
-            return (z.softmax(-1) * z).mean(-1)
-
-    return Chain(), {"x": torch.randn(2048, 1024), "y": torch.randn(2048, 1024)}
-
-
-def family(name: str, **changes: Any) -> Callable[[], tuple[Any, dict[str, Any]]]:
-    def build() -> tuple[Any, dict[str, Any]]:
-        from torchmux.demo.models import MODELS
-
-        model = MODELS[name].build("full", **changes)
-        if hasattr(model.config, "use_cache"):
-            model.config.use_cache = False
-        return model, MODELS[name].example(model, "full")
-
-    return build
-
-
-def t5() -> tuple[Any, dict[str, Any]]:
-    import torch
-    import transformers
-
-    config = transformers.T5Config(d_model=512, d_kv=64, d_ff=2048, num_layers=6, num_heads=8, use_cache=False)
-    tokens = {name: torch.randint(0, 32000, (1, 128)) for name in ("input_ids", "decoder_input_ids")}
-    return transformers.T5ForConditionalGeneration(config).eval(), tokens
-
-
-def resnet18() -> tuple[Any, dict[str, Any]]:
-    import torch
-    import transformers
-
-    config = transformers.ResNetConfig(hidden_sizes=[64, 128, 256, 512], depths=[2, 2, 2, 2], layer_type="basic")
-    return transformers.ResNetForImageClassification(config), {"pixel_values": torch.randn(4, 3, 224, 224)}
-
-
-STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # makes gradients comparable
-ROWS: dict[str, tuple[Callable[[], tuple[Any, dict[str, Any]]], bool]] = {
-    "mlp": (mlp, False),
-    "chain": (chain, False),
-    "bert": (family("bert"), False),
-    "gpt2": (family("gpt2"), False),
-    "llama": (family("llama"), False),
-    "vit": (family("vit"), False),
-    "resnet50": (family("resnet"), False),
-    "t5": (t5, False),
-    "mlp training": (mlp, True),
-    "bert4 training": (family("bert", num_hidden_layers=4, **STILL), True),
-    "resnet18 training": (resnet18, True),
+ROWS = {  # the workload of torchmux.zoo, the batch, and whether it trains
+    "mlp": ("mlp", 8, False),
+    "chain": ("chain", 8, False),
+    "bert": ("bert", 1, False),
+    "gpt2": ("gpt2", 1, False),
+    "llama": ("llama", 1, False),
+    "vit": ("vit", 1, False),
+    "resnet50": ("resnet50", 1, False),
+    "t5": ("t5", 1, False),
+    "mlp training": ("mlp", 8, True),
+    "bert4 training": ("bert4", 1, True),
+    "resnet18 training": ("resnet18", 4, True),
 }
 
 
@@ -152,12 +93,10 @@ class Side:
 
 
 def build(row: str) -> tuple[Any, dict[str, Any], bool]:
-    import torch
+    from torchmux.zoo.workloads import WORKLOADS
 
-    torch.manual_seed(0)
-    make, training = ROWS[row]
-    model, inputs = make()
-    return model.train() if training else model.eval(), inputs, training
+    name, batch, training = ROWS[row]
+    return (*WORKLOADS[name].build(batch, training=training), training)
 
 
 def largest_error(got: list[Any], exact: list[Any]) -> float:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Never
 
 import torch
 
+from torchmux.config import config
 from torchmux.registry import resolve
 from torchmux.registry.errors import InvalidOption
 from torchmux.registry.names import class_with_article, listed
 from torchmux.registry.report import Strict
+from torchmux.registry.resolve import ResolvedBackend
 from torchmux.wording import kind, require, shown
 
 from .callee import with_frame
 from .capture.backend_call import compile_graph_with
 from .compiled import call, compiled_function, compiled_module
-from .default_backend import DefaultBackend
+from .default_backend import DefaultBackend, told
 from .explain import Explainer, Explanation, Report, explanation_of, report_of
 from .hook.frames import open_session
 from .hook.session import Record, Session, reset as forget_everything, session_for
@@ -41,10 +44,11 @@ def compile(
     """Compile a function, method or ``nn.Module``; also a decorator, with or without arguments.
 
     ``backend`` is a name from :func:`torchmux.list_backends`, a :class:`torchmux.BackendSpec`, a callable
-    ``(gm, example_inputs, **options)``, a list of these, or None for the default: the best one here for the device of
-    the model's parameters or, where there are none, of the call's tensors (:func:`torchmux.get_default_backend`).  A
-    list is a chain: each part of a graph goes to the first member that takes it.  Capture and compilation happen at the
-    first call, and again when a guard fails.
+    ``(gm, example_inputs, **options)``, a list of these, or None for the default: what ``set_default_backend`` or
+    ``config.default_backend`` names (``"auto"`` measures), or else the best one here for the device of the model's
+    parameters or, where there are none, of the call's tensors (:func:`torchmux.get_default_backend`).  The logger
+    ``torchmux`` says which one it is, and why.  A list is a chain: each part of a graph goes to the first member that
+    takes it.  Capture and compilation happen at the first call, and again when a guard fails.
 
     * ``fullgraph``: a graph break raises an :class:`~torchmux.Unsupported` error that points at the user's line.
     * ``dynamic``: None makes a size symbolic after it changes, True immediately, and False never.
@@ -86,9 +90,8 @@ def compile(
         return model
     model = without_torch_compile(model)
     own, guard_filter = _guard_filter(options)
-    chosen = _chosen(backend)
     settings: dict[str, Any] = {"mode": mode, "options": own, "dynamic": dynamic, "strict": strict}
-    resolved = DefaultBackend(settings, model) if chosen is None else resolve(chosen, **settings)
+    resolved = DefaultBackend(settings, model) if _chosen(backend) is None else _resolved(backend, settings)
     placed = Placement(placement or {}, original_of(model))
     session = session_for(
         _owner(model),
@@ -130,11 +133,23 @@ _default_backend: Any = None
 
 
 def _chosen(backend: Any) -> Any:
-    return _default_backend if backend is None else backend
+    """The backend of a call that gives ``backend``; None for the best usable one."""
+    if backend is not None:
+        return backend
+    return (config.default_backend or None) if _default_backend is None else _default_backend
+
+
+def _resolved(backend: Any, settings: Mapping[str, Any]) -> ResolvedBackend:
+    """The backend that a call names, or that is the default by a setting, which is logged."""
+    resolved = resolve(_chosen(backend), **settings)
+    if backend is not None:
+        return resolved
+    where = "torchmux.config.default_backend" if _default_backend is None else "torchmux.set_default_backend()"
+    return told(dataclasses.replace(resolved, why=f"{resolved.name} is the default here: {where} names it"))
 
 
 def set_default_backend(backend: Any) -> None:
-    """Set the backend of ``compile`` calls that name none; None selects the best usable backend.
+    """Set the backend of ``compile`` calls that name none; None leaves it to ``config.default_backend``.
 
     Raises UnknownBackend, BackendUnavailable and InvalidSpec as ``compile`` does.
     """
@@ -145,11 +160,11 @@ def set_default_backend(backend: Any) -> None:
 
 
 def get_default_backend() -> Any:
-    """The backend that ``set_default_backend`` set, or else the name of the best usable one for torch's default device.
-
-    It is the first of :func:`torchmux.list_backends` that takes the device.
+    """The backend that ``set_default_backend`` set, or else the name in ``config.default_backend``, or else that of the
+    best usable one for torch's default device: the first of :func:`torchmux.list_backends` that takes the device.
     """
-    return resolve(None, device=torch.get_default_device().type).name if _default_backend is None else _default_backend
+    chosen = _chosen(None)
+    return resolve(None, device=torch.get_default_device().type).name if chosen is None else chosen
 
 
 def _owner(model: Any) -> Any:

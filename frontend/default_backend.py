@@ -50,10 +50,15 @@ class DefaultBackend:
     def _on(self, device: str) -> ResolvedBackend:
         found = self._known.get(device)
         if found is None:
-            found = self._known[device] = resolve(None, device=device, **self._settings)
-            log.info("%s", found.why)
-            emit("backends", found.why)
+            found = self._known[device] = told(resolve(None, device=device, **self._settings))
         return found
+
+
+def told(chosen: ResolvedBackend) -> ResolvedBackend:
+    """The same; the log has why it was chosen."""
+    log.info("%s", chosen.why)
+    emit("backends", chosen.why)
+    return chosen
 
 
 def _device_of(values: Iterable[Any]) -> str | None:

@@ -93,6 +93,7 @@ class _Nursery:
         self.program = os.getpid()
         self.workers: set[int] = set()
         self._lock = threading.Lock()
+        self._asked = 0  # questions so far
         # A packet holds a whole message: two threads of the program cannot mix theirs.
         self._calls, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._calls.settimeout(START_S)
@@ -137,15 +138,20 @@ class _Nursery:
 
     def ask(self, asked: dict[str, Any], handles: list[int] | None = None) -> dict[str, Any]:
         with self._lock:
+            self._asked += 1
             try:
-                socket.send_fds(self._calls, [json.dumps(asked).encode()], handles or [])
-                packet = self._calls.recv(_PACKET)
+                packet = json.dumps({**asked, "number": self._asked}).encode()
+                socket.send_fds(self._calls, [packet], handles or [])
+                while True:
+                    packet = self._calls.recv(_PACKET)
+                    if not packet:
+                        raise _Gone(self._death("it has ended"))
+                    answer: dict[str, Any] = json.loads(packet)
+                    # Ctrl-C may have come while an earlier question waited for its answer.
+                    if answer.pop("number") == self._asked:
+                        return answer
             except OSError as error:
                 raise _Gone(self._death(str(error))) from None
-            if not packet:
-                raise _Gone(self._death("it has ended"))
-            answer: dict[str, Any] = json.loads(packet)
-            return answer
 
     def kill(self) -> None:
         """Kill it, and its workers, whatever other threads ask of it now."""

@@ -138,7 +138,7 @@ def candidates_for(
         except TorchmuxError as error:
             excluded[row.name] = str(error)
             continue
-        pickled = "" if row.distribution is not None else _pickled(spec)
+        pickled = "" if row.distribution is not None else sendable(spec)
         if pickled is None:
             excluded[row.name] = "only this process knows it, and it cannot be sent to another"
         elif why := _unfit(spec, inputs, training):
@@ -173,8 +173,15 @@ def _unfit(spec: BackendSpec, inputs: Sequence[Any], training: bool) -> str:
     return ""
 
 
-def _pickled(spec: BackendSpec) -> str | None:
+def sendable(spec: BackendSpec) -> str | None:
+    """A backend that only this process knows, as text for another; None if it cannot be sent."""
     try:
         return pickle.dumps(dataclasses.replace(spec, modes=dict(spec.modes))).hex()
     except Exception:
         return None
+
+
+def received(text: str) -> BackendSpec:
+    """What :func:`sendable` has made of a backend, in another process of the same program."""
+    spec: BackendSpec = pickle.loads(bytes.fromhex(text))
+    return spec

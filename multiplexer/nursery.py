@@ -3,7 +3,7 @@
 ``python -m torchmux.multiplexer.nursery SOCKET PARENT`` answers requests of the program on a socket of packets, each a
 line of JSON.  One with the descriptors of a worker (requests, answers, standard output and error) forks it and is
 answered with its process id; one with a process id ends that worker and what it has started, and is answered with its
-exit status.
+exit status.  An answer has the number of its request.
 
 It runs one thread, never touches CUDA and imports no backend, so that what it forks is as good as new.  It ends with
 its parent, when the parent closes the socket, or after ``IDLE_S`` without workers; all workers end with it.
@@ -55,8 +55,9 @@ class Nursery:
             if not packet:
                 break
             asked = json.loads(packet)
+            number = asked.pop("number")
             answer = self.fork(handles, **asked) if handles else self.end(**asked)
-            self.calls.send(json.dumps(answer).encode())
+            self.calls.send(json.dumps({**answer, "number": number}).encode())
             idle_since = time.monotonic()
 
     def fork(self, handles: list[int], training: bool) -> dict[str, Any]:

@@ -120,18 +120,22 @@ class Trials:
         }
 
     def call(self, run: Callable[..., Any]) -> Callable[[], None]:
-        """A call as the program makes it, for timing; with its backward pass if the graph trains."""
+        """A call as the program makes it, for timing; with its backward pass if the graph trains.
+
+        It ends when the device has computed the results, and not when they are queued.
+        """
         inputs = self.inputs("call")
-        if not self.parcel.training:
-            return lambda: run(*inputs)
-        shapes = list(run(*inputs))
-        weights = _weights(shapes)
+        devices = {v.device for v in inputs if isinstance(v, torch.Tensor) and v.device.type == "cuda"}
+        weights = _weights(list(run(*inputs))) if self.parcel.training else []
 
-        def forward_and_backward() -> None:
-            outputs = list(run(*inputs))
-            _gradients(outputs, inputs, weights)
+        def call() -> None:
+            outputs = run(*inputs)
+            if self.parcel.training:
+                _gradients(list(outputs), inputs, weights)
+            for device in devices:
+                torch.cuda.synchronize(device)
 
-        return forward_and_backward
+        return call
 
 
 def _shared(tensors: Sequence[torch.Tensor]) -> set[int]:

@@ -28,6 +28,7 @@ import torch
 from torchmux.config import config
 from torchmux.conformance.judging import observation
 from torchmux.registry import register_backend
+from torchmux.registry.loading import import_path
 
 from . import surroundings
 from .candidates import pin, resolved
@@ -40,6 +41,8 @@ _MESSAGE = 400
 
 class Worker:
     """What is known in one process."""
+
+    watches = True  # what it changes and prints is told, and rules the candidate out
 
     def __init__(self, told: dict[str, Any]) -> None:
         self.parcel = Parcel.load(Path(told["parcel"]))
@@ -263,8 +266,11 @@ def _error(got: Any, reference: Any) -> float:
     return max((observation.oracle.distance(a, r) for a, r in pairs), default=0.0)
 
 
-def _begin(asked: dict[str, Any]) -> Worker:
-    """Take the place of the program: its environment, its paths, its settings."""
+def _begin(asked: dict[str, Any]) -> Any:
+    """Take the place of the program: its environment, its paths, its settings.
+
+    ``worker`` is the path of the class that answers, if it is not :class:`Worker`.
+    """
     if dict(os.environ) != asked["environment"]:
         os.environ.clear()
         os.environ.update(asked["environment"])
@@ -273,12 +279,13 @@ def _begin(asked: dict[str, Any]) -> Worker:
         setattr(config, name, value)
     # What a backend leaves where it runs is seen, and goes with the folder.
     os.chdir(tempfile.mkdtemp(dir=asked["folder"]))
-    return Worker(asked)
+    kind = asked.pop("worker", None)
+    return (Worker if kind is None else import_path(kind))(asked)
 
 
 def serve(requests: TextIO, answers: TextIO) -> None:
     """Answer until the input ends."""
-    worker: Worker | None = None
+    worker: Any = None
     before: dict[str, Any] = {}
     for line in requests:
         asked = json.loads(line)
@@ -290,9 +297,10 @@ def serve(requests: TextIO, answers: TextIO) -> None:
                 answer: dict[str, Any] = {}
             else:
                 answer = getattr(worker, what)(**asked)
-                answer["changed"] = [*answer.get("changed", []), *_changed(before, worker.told["backend"])]
                 sys.stdout.flush()
-                answer["printed"] = os.pread(1, _MESSAGE, 0).decode(errors="replace")
+                if worker.watches:
+                    answer["changed"] = [*answer.get("changed", []), *_changed(before, worker.told["backend"])]
+                    answer["printed"] = os.pread(1, _MESSAGE, 0).decode(errors="replace")
         except Exception as error:
             words = " ".join(str(error).split())[:_MESSAGE]
             answer = {"raised": f"{type(error).__name__}: {words}"}

@@ -115,6 +115,9 @@ class Config:
     cache_size_limit: int = 4 * 1024**3
     """How many bytes the files in ``cache_dir`` may take together; the least recently used are removed first."""
 
+    default_backend: str = ""
+    """The backend of ``compile`` calls that name none, such as ``"auto"``; empty for the best usable one."""
+
     decisions: str = ""
     """Where the decisions of ``auto`` are shared: a folder, or an address that fsspec knows (``s3://bucket/folder``)."""
 

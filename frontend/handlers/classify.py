@@ -370,6 +370,7 @@ _TRACED_PARTS = (
     "torch._higher_order_ops.associative_scan",  # a recursion in Python over torch.vmap
     "torchmux.frontend.polyfills",
     "torchmux.conformance",  # its cases are programs, which the hook captures too
+    "torchmux.zoo",  # and so are its models
     "torch.cuda.amp",
 )
 

@@ -31,7 +31,7 @@ def _folders(*packages: str) -> tuple[str, ...]:
     )
 
 
-_OWN = _folders("torchmux", "torchmux.frontend", "torchmux.registry", "torchmux.backends", "torchmux.zoo")
+_OWN = _folders("torchmux", "torchmux.frontend", "torchmux.registry", "torchmux.backends")
 _MACHINERY = (*_OWN, os.path.dirname(torch.__file__) + os.sep)
 _GRAPH_MODULE = "<eval_with_key>"  # code of a torch.fx.GraphModule: a backend's, unless it is what was compiled
 
@@ -56,8 +56,8 @@ _TORCH_CAPTURED = tuple(
     os.path.join(os.path.dirname(torch.__file__), *p) + (os.sep if not p[-1].endswith(".py") else "")
     for p in (("nn", "modules"), ("nn", "functional.py"), ("ao", "nn"), ("optim",))
 )
-# The cases of the conformance suite are programs, wherever they are installed.
-_PROGRAMS = _folders("torchmux.conformance")
+# The cases of the conformance suite and the models of the zoo are programs, wherever they are installed.
+_PROGRAMS = _folders("torchmux.conformance", "torchmux.zoo")
 _TORCH_SKIPPED = (os.path.join(os.path.dirname(torch.__file__), "nn", "modules", "module.py"),)
 # These lie between what was compiled and whoever called it: the last is the hook, which asks.
 _CALLS_THROUGH = (

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import sys
 from pathlib import Path
+
+import pytest
+
+from torchmux.bench.latency import Latency
+from torchmux.bench.results import Result, Row, to_json
+from torchmux.zoo import WORKLOADS
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -20,3 +28,66 @@ def test_frontend(run_python, tmp_path):
     found = json.loads(numbers.read_text())
     assert set(found["call_microseconds"]) == {"3 tensors"}
     assert all({"torchmux", "torch"} <= set(row) for row in found["call_microseconds"].values())
+
+
+@pytest.fixture
+def auto():
+    found = importlib.util.spec_from_file_location("benchmark_auto", BENCHMARKS / "auto.py")
+    module = importlib.util.module_from_spec(found)
+    sys.modules["benchmark_auto"] = module
+    try:
+        found.loader.exec_module(module)
+        yield module
+    finally:
+        del sys.modules["benchmark_auto"]
+
+
+def row(name, **milliseconds):
+    """A result with these times, 8 turns each; None for a side that failed."""
+    rows = []
+    for side, each in milliseconds.items():
+        if each is None:
+            rows.append(Row(side, "lost", "it hangs"))
+        else:
+            seconds = [each / 1e3 * (1 + turn / 100) for turn in range(8)]
+            rows.append(Row(side, "right", turns=seconds, sample=seconds, latency=Latency.of(seconds)))
+    rows[-1].chosen, rows[-1].cold_seconds = ["native"], 12.5
+    return Result(name, {"device": "cpu"}, 1, rows)
+
+
+def test_what_follows_from_the_times_of_auto(auto):
+    results = [
+        row("a 1", eager=4.0, native=2.0, tvm=None, auto=2.0),
+        row("b 8", eager=3.0, native=4.0, tvm=2.0, auto=1.0),
+    ]
+    assert [auto.best_single(result).side for result in results] == ["native", "tvm"]
+    assert [auto.against_best(result).ratio for result in results] == pytest.approx([1.0, 2.0])
+    # Where tvm hangs, eager stands in: 4 / 2 and 2 / 1.
+    assert auto.fixed(results) == {
+        "eager": (pytest.approx(6**0.5), 0), "native": (pytest.approx(2.0), 0), "tvm": (pytest.approx(2.0), 1)
+    }  # fmt: skip
+    text = auto.markdown(results, "a machine")
+    assert "| a 1 | 4.14 | 2.07 | - | 2.07 | native | 1.000 (1.000-1.000) | 12.5 | native |" in text
+    assert "lowest 1.000, 2 rows" in text and "a 1, tvm: lost: it hangs" in text
+    assert "best fixed backend: native" in text
+
+
+def test_the_rows_of_auto_that_are_kept(auto, tmp_path):
+    file = tmp_path / "rows"
+    assert auto.kept(file, 1) == {}
+    line = json.dumps(json.loads(to_json([row("a 1", eager=1.0, auto=1.0)])))
+    elsewhere = line.replace('"python": "', '"python": "1.')
+    file.write_text(f"{line}\n{elsewhere.replace('a 1', 'b 1')}\n{line.replace('a 1', 'c 1')[:100]}")
+    assert list(auto.kept(file, 1)) == ["a 1"]
+    assert auto.kept(file, 2) == {}
+
+
+def test_the_rows_of_auto(auto):
+    assert len(auto.tasks("cpu")) == 32 and set(auto.QUICK) <= set(auto.tasks("cpu"))
+    assert {task.workload for device in ("cpu", "cuda") for task in auto.tasks(device).values()} <= set(WORKLOADS)
+    assert [task.name for task in auto.tasks("cuda").values()][-1] == "vit 32 training"
+    singles = auto.candidates("native:freeze=True,inductor", "cpu", False, False)
+    assert [side.label for side in singles] == ["eager", "native:freeze=True", "inductor"]
+    side = auto.auto_side(singles, 30.0, False)
+    assert side.options == {"wait": True, "budget_s": 30.0, "freeze": False, "allow": ["native", "inductor"]}
+    side.check()

@@ -222,6 +222,37 @@ def test_default_backend():
         torchmux.set_default_backend(None)
 
 
+def test_the_default_in_the_settings(caplog):
+    """An explicit backend comes first, then set_default_backend, then the setting, then the best."""
+    with torchmux.config.patch(default_backend="aot_eager"), caplog.at_level("INFO", "torchmux"):
+        assert torchmux.get_default_backend() == "aot_eager"
+        for compiled in (torchmux.compile(scale), torchmux.compile()(scale)):
+            compiled(torch.ones(2))
+            (entry,) = torchmux.report(compiled).graphs
+            assert entry.report.backend == "aot_eager"
+            why = "aot_eager is the default here: torchmux.config.default_backend names it"
+            assert entry.report.chosen == why and why in caplog.text
+        named = torchmux.compile(scale, backend="eager")
+        named(torch.ones(2))
+        assert torchmux.report(named).graphs[0].report.backend == "eager"
+        backend = Backend()
+        torchmux.set_default_backend(backend)
+        try:
+            torchmux.compile(scale)(torch.ones(2))
+        finally:
+            torchmux.set_default_backend(None)
+        assert len(backend.graphs) == 1
+        assert "torchmux.set_default_backend() names it" in caplog.text
+    assert torchmux.get_default_backend() == torchmux.list_backends()[0]
+
+
+def test_a_default_in_the_settings_that_is_none():
+    with torchmux.config.patch(default_backend="nonsense"), pytest.raises(torchmux.UnknownBackend):
+        torchmux.compile(scale)
+    with pytest.raises(TypeError, match="default_backend is str"), torchmux.config.patch(default_backend=3):
+        pytest.fail("must not be entered")
+
+
 def test_config_disable():
     backend = Backend()
     compiled = torchmux.compile(scale, backend=backend, fullgraph=True)
