@@ -17,7 +17,7 @@ from typing import Any
 from torchmux.registry.report import counts_in_words
 
 OUTCOMES = ("pass", "fallback", "unsupported", "mismatch", "crash", "timeout", "xfail", "xpass", "skipped")
-_KEY = ("backend", "level", "suite", "fingerprint", "environment")
+_KEY = ("backend", "options", "level", "suite", "fingerprint", "environment")
 _LEVELS = ("quick", "full")
 
 
@@ -109,7 +109,7 @@ def scoreboard(runs: Sequence[Mapping[str, Any]]) -> str:
     for run in runs:
         counts = [str(run["totals"].get(name, 0)) for name in present]
         kinds = [counts_in_words(run.get("kinds", {})) or "not told"] if told else []
-        lines.append(_row([f"`{run['backend']}`", run["level"], *counts, *kinds, _versions(run), run["date"]]))
+        lines.append(_row([_named(run), run["level"], *counts, *kinds, _versions(run), run["date"]]))
     machines = sorted({_machine(run) for run in runs})
     lines += ["", f"Suite {', '.join(sorted({run['suite'] for run in runs}))}. Machines: {'; '.join(machines)}."]
     for run in runs:
@@ -149,6 +149,13 @@ def _row(cells: Sequence[str]) -> str:
 def _plain(text: str) -> str:
     """The text in a form that a table cell can hold."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("[", "\\[")
+
+
+def _named(run: Mapping[str, Any]) -> str:
+    """The backend of a run, with the options that the run gave it."""
+    options = run.get("options") or {}
+    with_options = f" with {', '.join(f'{name}={value!r}' for name, value in options.items())}" if options else ""
+    return _plain(f"`{run['backend']}`{with_options}")
 
 
 def _versions(run: Mapping[str, Any]) -> str:
