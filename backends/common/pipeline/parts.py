@@ -115,8 +115,8 @@ class Compiler:
             return 0 if node in outside or is_glue(node) else choice.taker(node)
 
         def ordered(node: Node) -> bool:
-            # A random operator that a backend takes draws nothing; one left to torch must draw in its turn.
-            return aliasing.writes(node) or (choice.reason(node) is not None and decompose.is_random(node.target))
+            # Draws keep their order, whoever makes them: all advance one generator.
+            return aliasing.writes(node) or decompose.is_random(node.target)
 
         while True:
             split = self.split(gm.graph, taker, ordered)
