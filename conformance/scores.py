@@ -160,7 +160,7 @@ def _named(run: Mapping[str, Any]) -> str:
 
 def _versions(run: Mapping[str, Any]) -> str:
     environment = run["environment"]
-    own = run["fingerprint"] if " " in run["fingerprint"] else run["fingerprint"][:12]  # a digest needs no more
+    own = re.sub(r"\b([0-9a-f]{12})[0-9a-f]{52}\b", r"\1", run["fingerprint"])  # a digest needs no more
     parts = [own, f"torch {environment['torch']}", f"Python {environment['python']}"]
     return _plain(", ".join(dict.fromkeys(part for part in parts if part)))
 

@@ -36,19 +36,22 @@ def requirements_of(arguments: argparse.Namespace, how: str) -> Requirements | N
         TorchmuxError: the backend is unknown or cannot run here, or a member of the chain, or it has not such options.
     """
     if not arguments.backend and not arguments.requirements:
-        return _misused(f"no backend given; pass {how}, or --requirements MODULE:CLASS")
+        _misused(f"no backend given; pass {how}, or --requirements MODULE:CLASS")
+        return None
     from torchmux.conformance.requirements import requirements_from
 
     try:
         options = options_of(arguments.options, arguments.backend or "")
     except ValueError as error:
-        return _misused(str(error))
+        _misused(str(error))
+        return None
     try:
         found = requirements_from(arguments.requirements, arguments.backend, options)
     except torchmux.TorchmuxError:
         raise
     except (Exception, SystemExit) as error:  # importing a program runs it
-        return _misused(f"cannot load {arguments.requirements or arguments.backend}: {in_a_line(error)}")
+        _misused(f"cannot load {arguments.requirements or arguments.backend}: {in_a_line(error)}")
+        return None
     usable_spec(found.name)
     if options:
         torchmux.registry.resolve(found.name, options=found.options)
