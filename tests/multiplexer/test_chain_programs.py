@@ -217,7 +217,7 @@ def test_a_chain_trains_with_tensors_of_its_own(chain: list[str]) -> None:
 
 
 @pytest.mark.skipif(len(CHAINS) < 2, reason="one compiler is no chain")
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", (3, 5, 7))
 def test_generated_programs(seed: int) -> None:
     assert attack(seed) == []
 
