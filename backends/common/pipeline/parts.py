@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from torchmux import torch_internals as internals
 from torchmux.registry.errors import GraphRefused, InvalidSpec, NodesRefused, TorchmuxError
 from torchmux.registry.spec import CompileRequest
 from torchmux.stages import stage
@@ -119,7 +120,8 @@ class Compiler:
             return aliasing.writes(node) or decompose.is_random(node.target)
 
         while True:
-            split = self.split(gm.graph, taker, ordered)
+            with internals.without_modes():  # a backend may read tensors that the graph holds: they are real
+                split = self.split(gm.graph, taker, ordered)
             attempt = Attempt(choice)
             for part in split.parts:
                 self.compile_part(part, gm, phase, constants, attempt)
