@@ -70,9 +70,7 @@ def chance(draw: random.Random, names: list[Any]) -> str:
 
 def change(draw: random.Random, names: list[Any]) -> str:
     x = draw.choice(names)
-    return draw.choice(
-        (f"({x} * 1).mul_(2)", f"{x}.index_fill(0, whole[0, :1] * 0, 0.1)", "x.detach().clone()")
-    )
+    return draw.choice((f"({x} * 1).mul_(2)", f"{x}.index_fill(0, whole[0, :1] * 0, 0.1)", "x.detach().clone()"))
 
 
 def odd(draw: random.Random, names: list[Any]) -> str:
