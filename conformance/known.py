@@ -7,7 +7,13 @@ names a script of this repository that shows the failure with only that compiler
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
+from typing import Any
+
+from torchmux.registry.lookup import list_backends
+from torchmux.registry.names import JOINT, members_of, normalize
+from torchmux.registry.resolve import known_spec
 
 from .requirements import Expected, Requirements
 
@@ -61,7 +67,7 @@ class Inductor(Requirements):
     """torch's own compiler, with the option for torch's random numbers; by default it draws different ones."""
 
     backend = "inductor"
-    options: Mapping[str, bool] = {"fallback_random": True}
+    options: Mapping[str, Any] = {"fallback_random": True}
     expected = tuple(
         Expected(
             cases,
@@ -73,5 +79,35 @@ class Inductor(Requirements):
     )
 
 
-REQUIREMENTS: dict[str, type[Requirements]] = {each.backend: each for each in (Onnxrt, Openvino, Inductor)}
+class Auto(Requirements):
+    """``auto``, waiting for the decision on each graph."""
+
+    backend = "auto"
+    options: Mapping[str, Any] = {"wait": True}
+
+    @property
+    def fingerprint(self) -> str:
+        """The versions of all backends that may be measured."""
+        allow, forbid = self.options.get("allow"), self.options.get("forbid", ())
+        names = [name for name in list_backends() if name not in forbid and (allow is None or name in allow)]
+        told = {name: known_spec(name).fingerprint() for name in sorted(names) if name != self.name}
+        return "; ".join(f"{name} {version}" for name, version in told.items() if version)
+
+
+REQUIREMENTS: dict[str, type[Requirements]] = {str(each.backend): each for each in (Onnxrt, Openvino, Inductor, Auto)}
 """By backend name; the other backends have no known failures."""
+
+
+def known(backend: str) -> Requirements:
+    """The requirements of a backend, or those of the members of a chain together.
+
+    What a member gets wrong may fail in a chain, and passes where another member runs it.
+    """
+    names = members_of(backend)
+    if names is None:
+        return REQUIREMENTS.get(backend, Requirements)(backend)
+    members = [REQUIREMENTS.get(name, Requirements)(name) for name in map(normalize, names)]
+    chain = Requirements(JOINT.join(member.name for member in members))
+    chain.expected = [dataclasses.replace(each, sometimes=True) for member in members for each in member.expected]
+    chain.options = {member.name: dict(member.options) for member in members if member.options} or None
+    return chain

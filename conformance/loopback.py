@@ -190,7 +190,7 @@ class Loopback(Requirements):
         everything = {"training": True, "dynamic_shapes": True, "devices": (ANY,), "dtypes": (ANY,)}
         register_backend(
             BackendSpec(
-                self.backend,
+                self.name,
                 FAULTS[fault].__doc__ or "",
                 FAULTS[fault],
                 graph="torch",

@@ -52,7 +52,14 @@ def minify(
     Raises:
         NothingFails: the case passes, or it fails but none of its graphs does.
     """
-    head = {"backend": requirements.backend, "level": "full", "requirements": named, "path": [""], "patterns": []}
+    head = {
+        "backend": requirements.name,
+        "options": dict(requirements.options or {}),
+        "level": "full",
+        "requirements": named,
+        "path": [""],
+        "patterns": [],
+    }
     runner = CaseRunner(head)
     try:
         search = _Search(runner, case, requirements, named, requirements.seconds if seconds is None else seconds, say)

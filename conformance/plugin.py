@@ -63,7 +63,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     for backend in sorted({result["backend"] for result in found}):
         own = [result for result in found if result["backend"] == backend]
         results = [Result.from_json(result["result"]) for result in own]
-        runs.append(report.to_json(backend, own[0]["level"], own[0]["fingerprint"], results))
+        head = own[0]
+        runs.append(report.to_json(backend, head["level"], head["fingerprint"], results, options=head["options"]))
         terminalreporter.section(f"conformance of {backend}")
         for group, counts in report.summary(results).items():
             counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())

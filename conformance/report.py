@@ -6,7 +6,7 @@ import contextlib
 import datetime
 import platform
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -78,10 +78,17 @@ def _processor() -> str:
     return platform.processor()
 
 
-def key(backend: str, level: str, fingerprint: str, frontend: str = "torchmux") -> dict[str, Any]:
-    """Everything the results of a run depend on: the backend, the versions, the machine, and the suite."""
+def key(
+    backend: str,
+    level: str,
+    fingerprint: str,
+    frontend: str = "torchmux",
+    options: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Everything the results of a run depend on: the backend, its options, the versions, the machine, and the suite."""
     return {
         "backend": backend,
+        "options": dict(options or {}),
         "fingerprint": fingerprint,
         "level": level,
         "frontend": frontend,
@@ -97,13 +104,14 @@ def to_json(
     results: Sequence[Result],
     cases: int | None = None,
     frontend: str = "torchmux",
+    options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A run as data; ``Result.from_json`` reads each of ``results``.
 
     ``cases`` is the total number of cases in the level; None for a run of selected cases.
     """
     return {
-        **key(backend, level, fingerprint, frontend),
+        **key(backend, level, fingerprint, frontend, options),
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
         "cases": cases,
         "totals": totals(results),

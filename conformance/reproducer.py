@@ -19,6 +19,7 @@ import torch
 
 import torchmux
 from torchmux.quoting import quoted
+from torchmux.registry.names import members_of
 
 from . import literals
 from .case import Case, Trial
@@ -50,11 +51,11 @@ def program(
     The script names the requirements only if they provide the backend.
     """
     installed = {row.name for row in torchmux.backends() if row.distribution is not None}
-    named = "" if requirements.backend in installed else named
-    given = [f"backend={requirements.backend!r}"]
+    named = "" if installed.issuperset(members_of(requirements.name) or [requirements.name]) else named
+    given = [f"backend={requirements.name!r}"]
     if named:
         given.append(f"requirements={named!r}")
-    elif requirements.options:
+    if requirements.options:
         given.append(f"options={dict(requirements.options)!r}")
     if requirements.frontend != "torchmux":
         given.append(f"frontend={requirements.frontend!r}")
@@ -105,8 +106,9 @@ def in_words(result: Result) -> str:
 
 def _claims(backend: str, named: str, options: dict[str, Any] | None, device: str) -> Requirements:
     claims = requirements_from(named, backend)
+    claims.options = options
     if not named:
-        claims.options, claims.device = options, device
+        claims.device = device
     return claims
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
+from torchmux.registry.names import JOINT, members_of
 from torchmux.registry.resolve import known_spec
 from torchmux.registry.spec import ANY, BackendSpec
 
@@ -24,7 +25,7 @@ from .case import OWN_KERNELS, Case
 from .judging import frontends
 
 # These call torch's operators where they have no code, and say so.
-_ON_TOP_OF_TORCH = frozenset(("eager", "aot_eager", "inductor", "native", "tvm", "cudagraphs", "tensorrt"))
+_ON_TOP_OF_TORCH = frozenset(("auto", "eager", "aot_eager", "inductor", "native", "tvm", "cudagraphs", "tensorrt"))
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,15 @@ class Expected:
 
     ``cases`` is a pattern of ids (``operators/aten.sort/*``).  ``why`` gives the cause and ``link`` a reference.
     ``versions``, if given, is a requirement (``"openvino>=2026.1,<2026.5"``); outside of it no failure is expected.  A
-    case that passes anyway fails the run.
+    case that passes anyway fails the run, unless it is only expected ``sometimes``: another member of a chain may run
+    what one gets wrong.
     """
 
     cases: str
     why: str
     link: str = ""
     versions: str = ""
+    sometimes: bool = False
 
     def applies(self, case: Case) -> bool:
         return fnmatch.fnmatchcase(case.id, self.cases) and self._is_installed()
@@ -60,11 +63,11 @@ class Requirements:
     By default all claims are those of the backend's ``BackendSpec``.
     """
 
-    backend: str
-    """The name to compile with."""
+    backend: str | Sequence[str]
+    """The name to compile with; for a chain, the names of its members, or ``onnxrt+native``, which objects have."""
 
     options: Mapping[str, Any] | None = None
-    """Options to compile with; None: the defaults."""
+    """Options to compile with, those of a chain by member; None: the defaults."""
 
     frontend: frontends.Name = "torchmux"
     """What captures programs: ``torchmux.compile``, or ``torch.compile`` with the backend as torchmux publishes it."""
@@ -87,15 +90,28 @@ class Requirements:
     def __init__(self, backend: str | None = None) -> None:
         if backend is not None:
             self.backend = backend
+        if not isinstance(self.backend, str):
+            self.backend = JOINT.join(self.backend)
+
+    @property
+    def name(self) -> str:
+        """The name to compile with; that of a chain is ``onnxrt+native``."""
+        assert isinstance(self.backend, str)
+        return self.backend
 
     @property
     def spec(self) -> BackendSpec:
-        """The backend's description.
+        """The description of the backend or the chain.
 
         Raises:
             UnknownBackend: no backend has this name.
         """
         return known_spec(self.backend)
+
+    @property
+    def fingerprint(self) -> str:
+        """The versions of everything that compiles."""
+        return self.spec.fingerprint()
 
     @property
     def training(self) -> bool:
@@ -113,7 +129,7 @@ class Requirements:
 
         If true, the suite checks that torch does not run what the report attributes to the backend.
         """
-        return self.backend not in _ON_TOP_OF_TORCH
+        return _ON_TOP_OF_TORCH.isdisjoint(members_of(self.backend) or [self.backend])
 
     def dtype(self, name: str) -> bool:
         """Whether the backend computes in this dtype."""
@@ -130,20 +146,36 @@ class Requirements:
         return next((e for e in self.expected if e.applies(case)), None)
 
 
-def requirements_from(named: str, backend: str | None = None) -> Requirements:
+def requirements_from(named: str, backend: str | None = None, options: Mapping[str, Any] | None = None) -> Requirements:
     """The requirements that ``named`` identifies as ``module:Class`` or ``path/to/file.py:Class``.  If it is empty,
-    they are those of torchmux's own backend, or else the claims of the backend's description.
+    they are those of torchmux's own backend, or else the claims of the backend's description; a chain has those of its
+    members.
+
+    ``options`` are added to those of the requirements, one by one; those of a chain are by member.
 
     Raises:
         ImportError, AttributeError: there is no such name.
     """
-    if not named:
-        from .known import REQUIREMENTS
+    if named:
+        module, _, name = named.rpartition(":")
+        home = _from_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
+        found: Requirements = getattr(home, name)()
+    else:
+        from .known import known
 
-        return REQUIREMENTS.get(backend or "", Requirements)(backend)
-    module, _, name = named.rpartition(":")
-    found = _from_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
-    return getattr(found, name)()
+        found = known(backend or "")
+    if options:
+        found.options = joined(found.options or {}, options)
+    return found
+
+
+def joined(options: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Options, by member or not, with others in place of those of the same name."""
+    found = dict(options)
+    for name, value in more.items():
+        old = found.get(name)
+        found[name] = joined(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return found
 
 
 def _from_file(path: Path) -> Any:

@@ -87,6 +87,7 @@ def run(
     level: str = "quick",
     requirements: str = "",
     frontend: str = "",
+    options: Mapping[str, Any] | None = None,
     seconds: float = 120.0,
     workers: int = 1,
     journal: Journal | None = None,
@@ -97,6 +98,7 @@ def run(
     Args:
         requirements: ``module:Class`` of the :class:`Requirements`; empty: the claims of the backend's description.
         frontend: what captures, "torchmux" or "torch"; empty: what the requirements say.
+        options: added to those of the requirements; those of a chain are by member.
         seconds: the time limit of one case; after it, its process is ended and the case counts as a timeout.
         workers: the number of parallel processes.
         progress: called with each new result, from several threads.
@@ -113,6 +115,7 @@ def run(
         "level": level,
         "requirements": requirements,
         "frontend": frontend,
+        "options": dict(options or {}),
         "path": [os.getcwd()],
         "patterns": [f"{subject}/*" for subject in subjects],
     }

@@ -17,7 +17,7 @@ from typing import Any
 from torchmux.registry.report import counts_in_words
 
 OUTCOMES = ("pass", "fallback", "unsupported", "mismatch", "crash", "timeout", "xfail", "xpass", "skipped")
-_KEY = ("backend", "level", "suite", "fingerprint", "environment")
+_KEY = ("backend", "options", "level", "suite", "fingerprint", "environment")
 _LEVELS = ("quick", "full")
 
 
@@ -109,7 +109,7 @@ def scoreboard(runs: Sequence[Mapping[str, Any]]) -> str:
     for run in runs:
         counts = [str(run["totals"].get(name, 0)) for name in present]
         kinds = [counts_in_words(run.get("kinds", {})) or "not told"] if told else []
-        lines.append(_row([f"`{run['backend']}`", run["level"], *counts, *kinds, _versions(run), run["date"]]))
+        lines.append(_row([_named(run), run["level"], *counts, *kinds, _versions(run), run["date"]]))
     machines = sorted({_machine(run) for run in runs})
     lines += ["", f"Suite {', '.join(sorted({run['suite'] for run in runs}))}. Machines: {'; '.join(machines)}."]
     for run in runs:
@@ -151,9 +151,16 @@ def _plain(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("[", "\\[")
 
 
+def _named(run: Mapping[str, Any]) -> str:
+    """The backend of a run, with the options that the run gave it."""
+    options = run.get("options") or {}
+    with_options = f" with {', '.join(f'{name}={value!r}' for name, value in options.items())}" if options else ""
+    return _plain(f"`{run['backend']}`{with_options}")
+
+
 def _versions(run: Mapping[str, Any]) -> str:
     environment = run["environment"]
-    own = run["fingerprint"] if " " in run["fingerprint"] else run["fingerprint"][:12]  # a digest needs no more
+    own = re.sub(r"\b([0-9a-f]{12})[0-9a-f]{52}\b", r"\1", run["fingerprint"])  # a digest needs no more
     parts = [own, f"torch {environment['torch']}", f"Python {environment['python']}"]
     return _plain(", ".join(dict.fromkeys(part for part in parts if part)))
 

@@ -87,9 +87,10 @@ def test_conformance(
         conformance_runners[claimed] = _runner(claimed, requirements, level, request)
     result = conformance_runners[claimed].run(name, requirements.seconds)
     request.node.stash[RESULT] = {
-        "backend": requirements.backend,
+        "backend": requirements.name,
+        "options": dict(requirements.options or {}),
         "level": level,
-        "fingerprint": requirements.spec.fingerprint(),
+        "fingerprint": requirements.fingerprint,
         "result": result.to_json(),
     }
     _end(result)
@@ -102,7 +103,7 @@ def _runner(
     subjects = sorted({item.callspec.params["conformance_case"][1].partition("/")[0] for item in _cases(request)})
     return CaseRunner(
         {
-            "backend": requirements.backend,
+            "backend": requirements.name,
             "level": level,
             "requirements": f"{Path(inspect.getfile(claimed)).resolve()}:{claimed.__name__}",
             "path": sys.path,

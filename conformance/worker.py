@@ -38,7 +38,7 @@ def main() -> None:
     sys.path[:0] = head["path"]
     # A graph that torch runs since a compiler has a bug is right, but no fallback that the backend means.
     torchmux.config.fail_on_compiler_errors = True
-    requirements = requirements_from(head["requirements"], head["backend"])
+    requirements = requirements_from(head["requirements"], head["backend"], head.get("options"))
     requirements.frontend = head.get("frontend") or requirements.frontend
     known: dict[str, Case] = {case.id: case for case in collect.cases(head["level"], head["patterns"])}
     tell(ready=True)

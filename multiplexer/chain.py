@@ -16,13 +16,14 @@ from torchmux.backends.common.pipeline.pipeline import compile_graph
 from torchmux.config import config
 from torchmux.registry.contract import PIN, pins_of
 from torchmux.registry.errors import BackendUnavailable, CompilationFailed, FallbackRefused
+from torchmux.registry.names import JOINT
 from torchmux.registry.options import as_keywords
 from torchmux.registry.report import Strict
-from torchmux.registry.resolve import ResolvedBackend, resolve
+from torchmux.registry.resolve import ResolvedBackend, known_spec, resolve
 from torchmux.registry.spec import ANY, BackendSpec, CompiledGraph
 from torchmux.stages import collecting
 
-from .members import Members, members
+from .members import Members, members, names_of
 from .split import TeamCompiler
 from .team import Team
 
@@ -118,19 +119,38 @@ def with_pins(backend: ResolvedBackend) -> ResolvedChain:
 
 
 def _resolved(found: Members, mode: str | None, dynamic: bool | None, strict: Strict) -> ResolvedChain:
-    specs = [member.spec for member in found.usable]
-    name = "+".join(spec.name for spec in specs)
-    spec = BackendSpec(
-        name=name,
-        summary=f"a chain: each part of a graph to the first of {name.replace('+', ', ')} that takes it",
+    spec = _joint_spec([member.spec for member in found.usable])
+    return ResolvedChain(spec.name, spec, None, mode, dynamic, strict, members=found.usable, notes=found.notes)
+
+
+def chain_spec(backends: Sequence[Any]) -> BackendSpec:
+    """The description of a chain, whether or not its members can run here.
+
+    Raises:
+        InvalidSpec, UnknownBackend, BackendUnavailable: as in :func:`.members.members`.
+    """
+    names_of(backends)
+    return _joint_spec([known_spec(backend) for backend in backends])
+
+
+def _joint_spec(specs: Sequence[BackendSpec]) -> BackendSpec:
+    """What members claim together: whatever one does not take goes to the next, or to torch."""
+    names = [spec.name for spec in specs]
+
+    def fingerprint() -> str:
+        return "; ".join(f"{spec.name} {spec.fingerprint()}".strip() for spec in specs)
+
+    return BackendSpec(
+        name=JOINT.join(names),
+        summary=f"a chain: each part of a graph to the first of {', '.join(names)} that takes it",
         load=Team,
         graph="aten",
         training=any(spec.training for spec in specs),
         dynamic_shapes=any(spec.dynamic_shapes for spec in specs),
         devices=(ANY,),
         dtypes=(ANY,),
+        fingerprint=fingerprint,
     )
-    return ResolvedChain(name, spec, None, mode, dynamic, strict, members=found.usable, notes=found.notes)
 
 
 def _is_symbolic(value: Any) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchmux.registry.errors import BackendUnavailable, InvalidOption, InvalidSpec
-from torchmux.registry.names import did_you_mean, listed, normalize
+from torchmux.registry.names import did_you_mean, listed, members_of, normalize
 from torchmux.registry.options import TORCH_MODES
 from torchmux.registry.report import Strict
 from torchmux.registry.resolve import ResolvedBackend, known_spec, resolve
@@ -45,12 +45,7 @@ def members(
         InvalidOption: options for something else than a member, or that a member does not take, or no member has the
             mode.
     """
-    names = [_name(backend) for backend in backends]
-    if not names:
-        raise InvalidSpec('backend=[] names no backend. A chain is a list of them: backend=["openvino", "native"].')
-    for name in names:
-        if names.count(name) > 1:
-            raise InvalidSpec(f"The chain {listed(names)} names {shown(name)} twice.")
+    names = names_of(backends)
     given = _by_member(names, mode, options)
     usable: list[ResolvedBackend] = []
     skipped: dict[str, str] = {}
@@ -79,9 +74,24 @@ def members(
     return Members(tuple(usable), skipped, tuple(notes))
 
 
+def names_of(backends: Sequence[Any]) -> list[str]:
+    """The names of the members of a chain.
+
+    Raises:
+        InvalidSpec, UnknownBackend: as in :func:`members`.
+    """
+    names = [_name(backend) for backend in backends]
+    if not names:
+        raise InvalidSpec('backend=[] names no backend. A chain is a list of them: backend=["openvino", "native"].')
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidSpec(f"The chain {listed(names)} names {shown(name)} twice.")
+    return names
+
+
 def _name(backend: Any) -> str:
     """The name of a member."""
-    if backend is None or isinstance(backend, (list, tuple)):
+    if backend is None or members_of(backend) is not None:
         raise InvalidSpec(f"A member of a chain is a backend, not {kind(backend)}.")
     if isinstance(backend, str) and normalize(backend) == AUTO:
         raise InvalidSpec("auto is no member of a chain: it measures backends, and chains of them, itself.")

@@ -98,7 +98,7 @@ class Parcel:
     state: Mapping[str, Any]
 
     def save(self, path: Path) -> None:
-        torch.save(vars(self), path)
+        torch.save(vars(self), path, pickle_protocol=4)  # older ones cannot name torch.channels_last
 
     @classmethod
     def load(cls, path: Path) -> Parcel:

@@ -147,7 +147,8 @@ class Team:
         """What :meth:`_restore` needs of a part that ``member`` has compiled; None if it cannot be described."""
         scratch = GraphReport(member.name)
         try:
-            return json.dumps([member.name, recipes.encode(gm, split, compiled, scratch, ())])
+            with internals.without_modes():  # the tensors that the part holds are real
+                return json.dumps([member.name, recipes.encode(gm, split, compiled, scratch, ())])
         except Unknown:
             return None
 

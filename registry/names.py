@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from torchmux.wording import shown
 
@@ -14,6 +15,17 @@ _LONGEST = 200
 def normalize(name: str) -> str:
     """The canonical spelling of a backend's name: lower case, with ``-`` and ``_`` the same."""
     return name.strip().lower().replace("-", "_")
+
+
+JOINT = "+"
+"""Between the members of a chain in its name, ``onnxrt+native``; no backend has it in its own."""
+
+
+def members_of(backend: Any) -> Sequence[Any] | None:
+    """The members of a chain, which is a list, a tuple, or names with ``+`` between them; None for one backend."""
+    if isinstance(backend, (list, tuple)):
+        return backend
+    return backend.split(JOINT) if isinstance(backend, str) and JOINT in backend else None
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:

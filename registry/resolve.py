@@ -28,7 +28,7 @@ from .errors import (
 from .identity import frozen
 from .info import retirement, rows
 from .loading import import_attribute, import_path, load_implementation
-from .names import did_you_mean, listed
+from .names import did_you_mean, listed, members_of
 from .options import TORCH_MODES, FreeOptions, TorchOptions, build_options, fresh_copy
 from .plain import compile_plain, left_to_torch
 from .report import Strict, check_strict_value
@@ -38,6 +38,7 @@ from .validate import check_spec, describe, is_implementation, keyword_names
 # Strings, so that the registry imports neither the backends nor the multiplexer.
 _PIPELINE = "torchmux.backends.common.pipeline.pipeline:compile_graph"
 _CHAIN = "torchmux.multiplexer.chain:resolve_chain"
+_CHAIN_SPEC = "torchmux.multiplexer.chain:chain_spec"
 _WITH_PINS = "torchmux.multiplexer.chain:with_pins"
 
 log = logging.getLogger("torchmux.options")
@@ -150,7 +151,7 @@ def resolve(
 
     ``backend`` is a name, a :class:`BackendSpec`, an implementation, or ``None`` for the best usable backend that takes
     ``device``: the first in the order of :func:`.standing.preference`.  A list or tuple of backends is a chain, whose
-    ``options`` are by member.
+    ``options`` are by member; ``"onnxrt+native"`` is the chain of these two.
 
     Raises:
         UnknownBackend: no such name.
@@ -163,9 +164,9 @@ def resolve(
     require(dynamic, (bool, type(None)), "dynamic")
     strict = check_strict_value(strict)
     why = ""
-    if isinstance(backend, (list, tuple)):
+    if (members := members_of(backend)) is not None:
         chain: ResolvedBackend = import_path(_CHAIN)(
-            backend, mode=mode, options=options, dynamic=dynamic, strict=strict
+            members, mode=mode, options=options, dynamic=dynamic, strict=strict
         )
         return chain
     if backend is None:
@@ -180,9 +181,11 @@ def resolve(
 
 
 def usable_spec(backend: Any) -> BackendSpec:
-    """The description of a backend that can run here; errors as in :func:`resolve`."""
+    """The description of a backend that can run here; of a chain, all members must.  Errors as in :func:`resolve`."""
     if backend is None:
         return _best("cpu")[0]
+    for member in members_of(backend) or ():
+        usable_spec(member)
     spec = known_spec(backend)
     answer = availability(spec)
     if not answer.ok:
@@ -192,7 +195,10 @@ def usable_spec(backend: Any) -> BackendSpec:
 
 
 def known_spec(backend: Any) -> BackendSpec:
-    """The description of a backend, whether or not it can run here; errors as in :func:`resolve`."""
+    """The description of a backend or a chain, whether or not it can run here; errors as in :func:`resolve`."""
+    if (members := members_of(backend)) is not None:
+        chain: BackendSpec = import_path(_CHAIN_SPEC)(members)
+        return chain
     if isinstance(backend, str):
         description = CATALOG.find(backend).describe()
         if isinstance(description, Tombstone):

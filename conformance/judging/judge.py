@@ -19,7 +19,7 @@ from torchmux.registry.errors import BackendUnavailable, FallbackRefused
 
 from ..case import OWN_KERNELS, SEED, Case, Trial
 from ..outcome import Outcome, Result
-from ..requirements import Requirements
+from ..requirements import Expected, Requirements
 from . import observation
 from .frontends import Frontend, TorchFrontend, frontend
 from .observation import Raised
@@ -39,16 +39,14 @@ def judge(
     result = _judge(case, requirements, begins)
     expectation = requirements.expectation(case) if lenient else None
     if expectation is not None:
-        result = _expected(result, f"{expectation.why} {expectation.link}".strip())
+        result = _expected(result, expectation)
     return dataclasses.replace(result, seconds=time.perf_counter() - start)
 
 
 def _judge(case: Case, requirements: Requirements, begins: Callable[[int], None]) -> Result:
     device = requirements.device
     if OWN_KERNELS in case.needs and not requirements.own_kernels:
-        return Result(
-            case.id, Outcome.SKIPPED, f"code of {requirements.backend} calls torch's operators, as it declares"
-        )
+        return Result(case.id, Outcome.SKIPPED, f"code of {requirements.name} calls torch's operators, as it declares")
     expected = _observe(case, Trial(device=device))
     if isinstance(expected, Raised):
         return Result(case.id, Outcome.SKIPPED, f"eager does not run it on this machine: {_words(expected.error)}")
@@ -56,7 +54,7 @@ def _judge(case: Case, requirements: Requirements, begins: Callable[[int], None]
     if isinstance(reference, Raised):
         reference = None
     front = frontend(requirements.frontend)
-    trial = Trial(requirements.backend, options=requirements.options, device=device, frontend=front)
+    trial = Trial(requirements.name, options=requirements.options, device=device, frontend=front)
     trial.begins = begins
     found = _observe(case, trial)
     share, reasons = _placed(trial.compiled, case.computes, front)
@@ -120,12 +118,13 @@ def _fault_of_torch(case: Case, device: str, draws: list[tuple[Any, Any]]) -> Re
     return Result(case.id, Outcome.SKIPPED, f"torch.compile with torch's own backend eager fails: {words}")
 
 
-def _expected(result: Result, why: str) -> Result:
+def _expected(result: Result, expectation: Expected) -> Result:
     """An expected failure, or one that was expected and did not happen."""
+    why = f"{expectation.why} {expectation.link}".strip()
     if result.outcome.is_failure:
         details = {**result.details, "outcome": result.outcome.value}
         return dataclasses.replace(result, outcome=Outcome.XFAIL, reason=f"{why} ({result.reason})", details=details)
-    if result.outcome in (Outcome.PASS, Outcome.FALLBACK):
+    if result.outcome in (Outcome.PASS, Outcome.FALLBACK) and not expectation.sometimes:
         return dataclasses.replace(result, outcome=Outcome.XPASS, reason=f"expected to fail, but passes: {why}")
     return result
 

@@ -3,8 +3,8 @@
 These must be equal: dtypes, shapes, strides, integers, bools, strings, which tensors share memory, and where a result
 is not finite.  Floating-point values may differ by as much as eager's own error allows.  A computation runs three
 times: in eager, in eager with float64 (the reference) and in the backend.  The backend's error may be ``MULTIPLE``
-times eager's, or ``ULPS`` units in the last place of the dtype where eager is nearly exact.  Eager's error is one draw
-of rounding errors; where a network amplifies it, the largest of several draws counts.
+times eager's, or a few units in the last place of the dtype (``ULPS``, ``HALF_ULPS``) where eager is nearly exact.
+Eager's error is one draw of rounding errors; where a network amplifies it, the largest of several draws counts.
 
 Where eager is not finite and the reference, rounded to the dtype, is another number, eager's kernel is what errs: one
 that divides infinity by itself, say, where the kernel for another layout does not.  There, either is right.
@@ -27,6 +27,12 @@ MULTIPLE = 4.0
 
 ULPS = 16.0
 """Units in the last place that are always allowed: different summation orders, fused multiply-add, vector math."""
+
+HALF_ULPS = 2.0
+"""The same for float16 and bfloat16: what computes in float32, and rounds once, has no such errors in their units.
+
+One unit of bfloat16 is 0.8% of a number; 16 of them are as good as no bound.
+"""
 
 
 @dataclass(frozen=True)
@@ -103,27 +109,29 @@ def _compare_floats(
     same = torch.where(special, _alike(found, expected), torch.isfinite(found))
     if reference is not None and reference.shape == expected.shape:
         rounded = reference.to(expected.dtype)
-        units = ULPS * torch.finfo(expected.dtype).eps * rounded.abs()
+        units = _units(expected.dtype, True) * torch.finfo(expected.dtype).eps * rounded.abs()
         near = torch.isfinite(rounded) & ((found - rounded).abs() <= units)
         same |= special & (_alike(found, rounded) | near)
     if not bool(same.all()):
         return _first_wrong(where, found, expected, ~same)
     a, b = found.double(), expected.double()
-    exact = b if reference is None or reference.shape != b.shape else reference.double()
+    is_exact = reference is not None and reference.shape == b.shape
+    exact = reference.double() if reference is not None and is_exact else b
     usable = ~special & torch.isfinite(exact)
     a, b, exact = a[usable], b[usable], exact[usable]
     if not a.numel():
         return None
-    eps = torch.finfo(expected.dtype).eps
+    unit = torch.finfo(expected.dtype).eps
+    few = _units(expected.dtype, is_exact) * unit
     off, eagers = (a - exact).abs(), (b - exact).abs().clamp(min=error)
     size = exact.abs()
     smallest = torch.finfo(expected.dtype).tiny
     if elementwise:
-        allowed = MULTIPLE * eagers + ULPS * eps * size + smallest
+        allowed = MULTIPLE * eagers + few * size + smallest
     else:
         # Eager has no correct digit: the remaining value is noise of any size, next to results that are not noise.
-        cancelled = eps * scale if float(eagers.max()) >= float(size.max()) else 0.0
-        allowed = torch.full_like(off, float(MULTIPLE * eagers.max() + ULPS * eps * size.max() + smallest + cancelled))
+        cancelled = unit * scale if float(eagers.max()) >= float(size.max()) else 0.0
+        allowed = torch.full_like(off, float(MULTIPLE * eagers.max() + few * size.max() + smallest + cancelled))
     if bool((off <= allowed).all()):
         return None
     worst = int((off / allowed).argmax())
@@ -134,6 +142,13 @@ def _compare_floats(
         f"off by {float(off[worst]):.3g} where eager is off by {float(eagers.max()):.3g} and the largest element is "
         f"{float(size.max()):.3g}: {times:.3g} times what is allowed",
     )
+
+
+def _units(dtype: torch.dtype, is_exact: bool) -> float:
+    """Units in the last place that are always allowed; twice as many of half precision if eager is rounded too."""
+    if dtype not in (torch.float16, torch.bfloat16):
+        return ULPS
+    return HALF_ULPS if is_exact else 2 * HALF_ULPS
 
 
 def _alike(found: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:

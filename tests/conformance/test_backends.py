@@ -22,6 +22,11 @@ UPSTREAM = Path(__file__).parent / "upstream"
 SCRIPTS = sorted(path.name for path in UPSTREAM.glob("*.py"))
 
 
+CHAINS = ("onnxrt+native", "openvino+tvm")
+SOME = 18
+"""The first of so many parts is what the default run tries of the first chain."""
+
+
 def _needs(backend):
     try:
         usable_spec(backend)
@@ -36,6 +41,30 @@ def test_the_quick_level(backend, part):
     names = [case.id for case in collect.shard(collect.cases("quick"), part, PARTS)]
     results = runner.run(names, backend=backend, level="quick", seconds=300)
     assert len(results) == len(names)
+    assert [result for result in results if result.outcome.is_failure] == []
+
+
+@pytest.mark.parametrize(
+    ("chain", "part"),
+    [
+        pytest.param(chain, part, marks=[pytest.mark.slow] if (chain, part) != (CHAINS[0], 1) else [])
+        for chain in CHAINS
+        for part in range(1, SOME + 1)
+    ],
+)
+def test_the_quick_level_on_chains(chain, part):
+    _needs(chain)
+    names = [case.id for case in collect.shard(collect.cases("quick"), part, SOME)]
+    results = runner.run(names, backend=chain, level="quick", seconds=300)
+    assert [result for result in results if result.outcome.is_failure] == []
+
+
+@pytest.mark.slow
+def test_auto_on_some_cases():
+    """A measurement takes seconds, so this is one case of each kind; the published level has them all."""
+    cases = ("semantics/mutation/input_in_place", "semantics/training/one_step", "semantics/shapes/*", "models/bert/*")
+    names = [case.id for case in collect.cases("quick", cases)]
+    results = runner.run(names, backend="auto", options={"allow": ["native"], "budget_s": 20}, seconds=600)
     assert [result for result in results if result.outcome.is_failure] == []
 
 

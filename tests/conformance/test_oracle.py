@@ -100,6 +100,40 @@ def test_half_precision_is_held_to_its_own_units():
     assert kinds(x * 1.5, x) == ["value"]
 
 
+@pytest.mark.parametrize("elementwise", [False, True])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("with_reference", [False, True])
+def test_a_few_units_of_half_precision_are_wrong(dtype, elementwise, with_reference):
+    exact = torch.randn(64, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    eager, unit = exact.to(dtype), torch.finfo(dtype).eps
+    reference = exact if with_reference else None
+    for units in (0.5, 1):
+        assert kinds((exact * (1 + units * unit)).to(dtype), eager, reference, elementwise=elementwise) == []
+    for units in (8, 12):
+        found = (exact * (1 + units * unit)).to(dtype)
+        assert kinds(found, eager, reference, elementwise=elementwise) == ["value"]
+
+
+def test_float16_computed_in_bfloat16_is_wrong():
+    exact = torch.randn(64, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert kinds(exact.bfloat16().half(), exact.half(), exact, elementwise=True) == ["value"]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_that_rounds_less_often_than_eager_is_right(dtype):
+    """A fused chain, a product and a softmax: computed in float32 and rounded once, against eager and its reference."""
+    torch.manual_seed(0)
+    x, w = torch.randn(16, 64).to(dtype), torch.randn(64, 64).to(dtype)
+    for f in (
+        lambda x, w: (x.sin() * 3 + x.exp()).tanh() - x,
+        lambda x, w: x @ w,
+        lambda x, w: torch.softmax(x @ w / 8, -1),
+        lambda x, w: torch.nn.functional.gelu(x @ w).sum(-1),
+    ):
+        eager, exact = f(x, w), f(x.double(), w.double())
+        assert kinds(f(x.float(), w.float()).to(dtype), eager, exact) == []
+
+
 def test_who_shares_memory():
     x, y = torch.rand(4), torch.rand(4)
     assert oracle.sharing([x, y, x[1:], y.view(2, 2), torch.rand(1)]) == [0, 1, 0, 1, 4]

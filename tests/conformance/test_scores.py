@@ -108,6 +108,10 @@ def test_publishing(tmp_path, monkeypatch):
 
 
 def test_only_ours_have_a_score():
-    assert {found["backend"] for found in scores.published()} <= {
-        row.name for row in torchmux.backends() if row.distribution == "torchmux"
-    }
+    ours = {row.name for row in torchmux.backends() if row.distribution == "torchmux"}
+    assert all(ours.issuperset(found["backend"].split("+")) for found in scores.published())
+
+
+def test_a_row_tells_the_options_of_its_run():
+    small = scores.small(run(PASSED, WRONG, backend="a+b", options={"b": {"fusion": False}}))
+    assert "| `a+b` with b={'fusion': False} | quick | 1 | 1 |" in scores.scoreboard([small])

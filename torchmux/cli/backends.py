@@ -13,7 +13,7 @@ from rich.text import Text
 
 import torchmux
 from torchmux.conformance import scores
-from torchmux.registry.names import normalize
+from torchmux.registry.names import members_of, normalize
 
 from .screen import console, show
 
@@ -55,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _chosen(rows: list[torchmux.BackendInfo], names: list[str]) -> list[torchmux.BackendInfo]:
     by_name = {row.name: row for row in rows}
+    names = [member for name in names for member in members_of(name) or [name]]
     for name in names:
         if normalize(name) not in by_name:
             torchmux.lookup_backend(name)  # raises, with the closest names

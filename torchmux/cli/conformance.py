@@ -15,12 +15,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-import torchmux
 from torchmux.registry.report import counts_in_words
-from torchmux.registry.resolve import usable_spec
 
+from . import claims
 from .files import check_writable
-from .screen import console, in_a_line, show
+from .screen import console, show
 
 if TYPE_CHECKING:
     from torchmux.conformance.outcome import Result
@@ -39,7 +38,10 @@ def add_to(commands: Any) -> None:
         description="Compare a backend with eager: operators and graph semantics. Each case runs in a process that "
         "may die or hang without harm. Exits with 1 if anything is wrong.",
     )
-    parser.add_argument("backend", nargs="?", metavar="NAME", help="the backend; not needed with --requirements")
+    parser.add_argument(
+        "backend", nargs="?", metavar="NAME", help="the backend, or a chain such as onnxrt+native; not needed with "
+        "--requirements",
+    )  # fmt: skip
     parser.add_argument("--level", choices=("quick", "full"), default="quick", help="quick (minutes) or full (hours)")
     parser.add_argument(
         "--frontend",
@@ -50,7 +52,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--shard", metavar="I/N", default="1/1", help="run part I of N of the cases")
     parser.add_argument("--workers", type=int, default=1, help="number of parallel processes (1)")
     parser.add_argument("--resume", metavar="FILE", help="keep results in this file, and resume from it")
-    parser.add_argument("--requirements", metavar="MODULE:CLASS", default="", help="the backend's Requirements")
+    claims.add_options(parser)
     parser.add_argument("--json", metavar="FILE", help="write all results here")
     parser.add_argument("--junit", metavar="FILE", help="write JUnit XML here")
     parser.add_argument("--html", metavar="FILE", help="write an HTML page here")
@@ -68,9 +70,6 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         TorchmuxError: the backend is unknown or cannot run here.
     """
-    if not arguments.backend and not arguments.requirements:
-        print("torchmux: no backend given; pass its name, or --requirements MODULE:CLASS", file=sys.stderr)
-        return 2
     try:
         check_writable(arguments.json, arguments.junit, arguments.html, arguments.resume)
         others = _others(arguments.compare)
@@ -79,20 +78,12 @@ def run(arguments: argparse.Namespace) -> int:
     except (OSError, ValueError) as error:
         print(f"torchmux: {error}", file=sys.stderr)
         return 2
-    from torchmux.conformance import collect, page, report, runner
-    from torchmux.conformance.requirements import requirements_from
-
-    try:
-        requirements = requirements_from(arguments.requirements, arguments.backend)
-    except torchmux.TorchmuxError:
-        raise
-    except (Exception, SystemExit) as error:  # importing a program runs it
-        print(
-            f"torchmux: cannot load {arguments.requirements or arguments.backend}: {in_a_line(error)}", file=sys.stderr
-        )
+    requirements = claims.requirements_of(arguments, "its name")
+    if requirements is None:
         return 2
-    backend = requirements.backend
-    described = usable_spec(backend)
+    from torchmux.conformance import collect, page, report, runner
+
+    backend, options = requirements.name, requirements.options
     try:
         part, parts = map(int, arguments.shard.split("/"))
         patterns = arguments.case or ["*"]
@@ -110,7 +101,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"torchmux: no case matches {' or '.join(patterns)}; --list shows all cases", file=sys.stderr)
         return 2
     frontend = arguments.frontend or requirements.frontend
-    key = report.key(backend, arguments.level, described.fingerprint(), frontend)
+    fingerprint = requirements.fingerprint
+    key = report.key(backend, arguments.level, fingerprint, frontend, options)
     try:
         journal = runner.Journal(Path(arguments.resume) if arguments.resume else None, key)
     except runner.OtherRun as error:
@@ -124,13 +116,14 @@ def run(arguments: argparse.Namespace) -> int:
             level=arguments.level,
             requirements=arguments.requirements,
             frontend=frontend,
+            options=options,
             seconds=requirements.seconds,
             workers=arguments.workers,
             journal=journal,
             progress=lambda result: progress(1, result),
         )
     whole = None if arguments.case else len(found)
-    run_data = report.to_json(backend, arguments.level, described.fingerprint(), results, whole, frontend)
+    run_data = report.to_json(backend, arguments.level, fingerprint, results, whole, frontend, options)
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(run_data, indent=1))
     if arguments.junit:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torchmux
-from torchmux.registry.resolve import usable_spec
 
+from . import claims
 from .files import check_writable
 from .screen import console, in_a_line, show
 
@@ -30,8 +30,8 @@ def add_to(commands: Any) -> None:
         "nothing fails.",
     )
     parser.add_argument("what", metavar="CASE|MODULE:NAME", help="a case, or a function or torch module to import")
-    parser.add_argument("--backend", metavar="NAME", help="the backend; not needed with --requirements")
-    parser.add_argument("--requirements", metavar="MODULE:CLASS", default="", help="the backend's Requirements")
+    parser.add_argument("--backend", metavar="NAME", help="the backend, or a chain; not needed with --requirements")
+    claims.add_options(parser)
     parser.add_argument("--inputs", metavar="FILE", help="arguments of MODULE:NAME, as torch.save wrote a list or dict")
     parser.add_argument(
         "--seconds", type=float, help="time limit for one candidate (default: the backend's requirements)"
@@ -46,27 +46,16 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         TorchmuxError: the backend is unknown or cannot run here.
     """
-    if not arguments.backend and not arguments.requirements:
-        print("torchmux: no backend given; pass --backend NAME, or --requirements MODULE:CLASS", file=sys.stderr)
-        return 2
     try:
         check_writable(arguments.output)
     except OSError as error:
         print(f"torchmux: {error}", file=sys.stderr)
         return 2
-    from torchmux.conformance import minify
-    from torchmux.conformance.requirements import requirements_from
-
-    try:
-        requirements = requirements_from(arguments.requirements, arguments.backend)
-    except torchmux.TorchmuxError:
-        raise
-    except (Exception, SystemExit) as error:  # importing a program runs it
-        print(
-            f"torchmux: cannot load {arguments.requirements or arguments.backend}: {in_a_line(error)}", file=sys.stderr
-        )
+    requirements = claims.requirements_of(arguments, "--backend NAME")
+    if requirements is None:
         return 2
-    usable_spec(requirements.backend)
+    from torchmux.conformance import minify
+
     try:
         case = _case(arguments)
     except torchmux.TorchmuxError:

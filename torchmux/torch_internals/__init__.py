@@ -35,6 +35,7 @@ from .aot import (
     aot_autograd,
     ask_torch_for_constants,
     compiled_function,
+    draws_have_effects,
     floats_needed,
     functorch_config,
     inputs_are_mutated,

@@ -27,6 +27,16 @@ def functorch_config() -> Any:
     return config
 
 
+def draws_have_effects() -> Any:
+    """Context manager under which torch's traces keep random draws that nothing uses.
+
+    Without it, dead code goes within a tracing context as Inductor wants it, whose numbers are other ones anyway.
+    """
+    from torch._inductor import config
+
+    return config.patch(fallback_random=True)
+
+
 def inputs_are_mutated() -> bool:
     """Whether the graph that AOTAutograd compiled last in this tracing context writes to its inputs."""
     from torch._guards import TracingContext

@@ -23,7 +23,7 @@ from torchmux import torch_internals as internals
 from torchmux.torch_internals.symbolic_tensors import SymbolicTensors
 
 from . import aliasing, overlap, simplify
-from .decompose import Table, drop_dead_code, honest_batch_norm, kept_whole
+from .decompose import Table, draws_kept, drop_dead_code, honest_batch_norm, kept_whole
 from .derivatives import Derivatives, Joint
 from .tangents import Backward, Tangents
 
@@ -153,6 +153,7 @@ def through_autograd(
     with (
         torch.set_grad_enabled(training),
         internals.functorch_config().patch(donated_buffer=False),
+        internals.draws_have_effects(),
         mkldnn,
         SymbolicTensors(),
     ):
@@ -162,7 +163,7 @@ def through_autograd(
             fw_compiler=compiler(False),
             bw_compiler=compiler(True),
             inference_compiler=compiler(False),
-            partition_fn=tangents.counted(joint.noticed(internals.min_cut_partition())),
+            partition_fn=tangents.counted(joint.noticed(draws_kept(internals.min_cut_partition()))),
             decompositions=table,
         )
         internals.keep_saved_buffers()

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from torchmux import torch_internals as internals
 from torchmux.registry.errors import GraphRefused, InvalidSpec, NodesRefused, TorchmuxError
 from torchmux.registry.spec import CompileRequest
 from torchmux.stages import stage
@@ -115,11 +116,12 @@ class Compiler:
             return 0 if node in outside or is_glue(node) else choice.taker(node)
 
         def ordered(node: Node) -> bool:
-            # A random operator that a backend takes draws nothing; one left to torch must draw in its turn.
-            return aliasing.writes(node) or (choice.reason(node) is not None and decompose.is_random(node.target))
+            # Draws keep their order, whoever makes them: all advance one generator.
+            return aliasing.writes(node) or decompose.is_random(node.target)
 
         while True:
-            split = self.split(gm.graph, taker, ordered)
+            with internals.without_modes():  # a backend may read tensors that the graph holds: they are real
+                split = self.split(gm.graph, taker, ordered)
             attempt = Attempt(choice)
             for part in split.parts:
                 self.compile_part(part, gm, phase, constants, attempt)
