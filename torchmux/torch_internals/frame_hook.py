@@ -31,7 +31,7 @@ def keep_order_of_entries() -> None:
 
     A walk lets other threads run at each guard. What they move to the front, behind the walk's back, it passes over.
     """
-    eval_frame._set_lru_cache(False)
+    eval_frame._set_lru_cache(False)  # type: ignore[attr-defined]
 
 
 def _one_bucket(bucket: int) -> int:
