@@ -8,7 +8,7 @@ from typing import Literal
 from torchmux.registry.errors import InvalidOption
 from torchmux.registry.names import did_you_mean, listed
 
-from ..common.adapter.options import freeze_option
+from ..common.adapter.options import check_option, freeze_option
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 
@@ -44,13 +44,7 @@ class OnnxrtOptions:
     )
     freeze: bool = freeze_option("so that onnxruntime packs and folds them")
 
-    check: bool = field(
-        default=True,
-        metadata={
-            "help": "before a new model is used, compare it with torch once, on generated inputs; operators that the "
-            "exporter translates incorrectly go to torch. Models from the cache were compared when they were built"
-        },
-    )
+    check: bool = check_option("model", "operators that the exporter translates incorrectly go to torch")
 
     def __post_init__(self) -> None:
         for name in ("intra_op_num_threads", "inter_op_num_threads"):

@@ -17,6 +17,7 @@ from torchmux.registry.errors import GraphRefused, NodesRefused
 from torchmux.registry.spec import CompileRequest
 from torchmux.stages import stage
 
+from ..common.adapter import check
 from ..common.adapter.binding import Input
 from ..common.adapter.bugs import raise_mistake
 from ..common.adapter.constants import watched
@@ -27,13 +28,15 @@ from ..common.cache.cache import ArtifactCache, default_cache
 from ..common.cache.keys import graph_key
 from ..common.pipeline.runtime import in_torch
 from . import fingerprint, integers, operators, runtime
-from .options import OpenvinoOptions
+from .options import PRECISIONS, OpenvinoOptions
 from .translate import blamed, reason_of, to_openvino
 
 _NOT_TAKEN = "an integer input may not fit into OpenVINO's 32 bits, or is the index of a missing row"
+_WRONG = "OpenVINO's model does not match torch, although each operator alone does"
+check_log = logging.getLogger("torchmux.check")
 cache_log = logging.getLogger("torchmux.cache")
 
-_GENERATION = 9
+_GENERATION = 10
 """Part of the name of what is kept; raised when this adapter would compile the same graph to something else."""
 
 LARGEST_KEPT = 64 * 1024**2
@@ -90,21 +93,29 @@ class OpenVino:
         key = ""
         if cache is not None:
             fingerprints = request.fingerprint or self._fingerprint, _GENERATION
-            key = graph_key(gm, str(fingerprints), device, sorted(config.items()))
-        compiled = _load(cache, key, device, config)
-        hit = compiled is not None
-        if compiled is None:
-            model = _convert(gm)
-            _refuse_lost_inputs(model, gm.graph.find_nodes(op="placeholder"))
-            _refuse_identities(model, [n.name for n in outputs(untouched)])
-            _give_shapes(model, outputs(untouched))
-            compiled = runtime.compile_model(model, device, config)
-            _refuse_lost_inputs(compiled, gm.graph.find_nodes(op="placeholder"))
-            if cache is not None:
-                cache.store(key, runtime.to_bytes(compiled))
-        runtime.check_precision(compiled, config)
+            key = graph_key(gm, str(fingerprints), device, sorted(config.items()), options.check)
         otherwise = in_torch(untouched, _NOT_TAKEN, strict=bool(request.strict))
-        run = runtime.OpenvinoFunction(compiled, inputs, results, ranges, otherwise, holds=gm, cache_hit=hit)
+
+        def function(compiled: Any, holds: GraphModule, hit: bool) -> runtime.OpenvinoFunction:
+            return runtime.OpenvinoFunction(compiled, inputs, results, ranges, otherwise, holds=holds, cache_hit=hit)
+
+        compiled = _load(cache, key, device, config)
+        if compiled is not None:
+            runtime.check_precision(compiled, config)
+            run = function(compiled, gm, True)
+        else:
+            make = functools.partial(_compiled, gm, outputs(untouched), device, config)
+            run = function(*make(), False)
+            if options.check:
+                values = [constants.get(p) for p in range(len(placeholders))]
+                _, _, computes_in = PRECISIONS[options.precision]
+                if _differs(untouched, run, values, computes_in):
+                    check_log.warning("%s; it compiles again", _WRONG)
+                    run = function(*make(), False)
+                    if _differs(untouched, run, values, computes_in):
+                        raise GraphRefused(f"{_WRONG}, twice")
+            if cache is not None:
+                cache.store(key, runtime.to_bytes(run.compiled))
         if cache is not None and not frozen:
             run.artifact = _artifact(key, device, config, bool(request.strict), inputs, results, ranges, untouched)
         return run
@@ -121,6 +132,32 @@ class OpenVino:
         captured = listing.from_json(told["graph"], constants)
         otherwise = in_torch(captured, _NOT_TAKEN, strict=told["strict"])
         return runtime.OpenvinoFunction(compiled, inputs, results, ranges, otherwise, holds=None, cache_hit=True)
+
+
+def _compiled(gm: GraphModule, results: Sequence[Node], device: str, config: dict[str, Any]) -> tuple[Any, GraphModule]:
+    """A new compiled model for ``gm``, whose results are ``results`` in torch, and what holds its constants.
+
+    Raises:
+        NodesRefused: the frontend does not convert some nodes in this place.
+        GraphRefused: OpenVINO refuses the graph as a whole.
+    """
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    converted = copy_graph(gm)
+    model = _convert(converted)
+    _refuse_lost_inputs(model, placeholders)
+    _refuse_identities(model, [n.name for n in results])
+    _give_shapes(model, results)
+    compiled = runtime.compile_model(model, device, config)
+    _refuse_lost_inputs(compiled, placeholders)
+    runtime.check_precision(compiled, config)
+    return compiled, converted
+
+
+def _differs(gm: GraphModule, run: runtime.OpenvinoFunction, values: Sequence[Any], computes_in: torch.dtype) -> bool:
+    try:
+        return check.differs(gm, run, values, computes_in)
+    except RuntimeError as error:
+        raise GraphRefused(f"OpenVINO does not run its model: {reason_of(error)}") from error
 
 
 def _artifact(

@@ -6,18 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import torch
+
 from torchmux.registry.errors import InvalidOption
 from torchmux.registry.names import did_you_mean, listed
 
-from ..common.adapter.options import freeze_option
+from ..common.adapter.options import check_option, freeze_option
 
 _DEVICES = ("AUTO", "CPU", "GPU", "NPU")
 
-# For each value of the option ``precision``: OpenVINO's name for it, and the capability that a device must report.
-PRECISIONS: Mapping[str, tuple[str, str]] = {
-    "model": ("f32", "FP32"),
-    "bf16": ("bf16", "BF16"),
-    "f16": ("f16", "FP16"),
+# For each value of the option ``precision``: OpenVINO's name for it, the capability that a device must report, and the
+# dtype in which float32 is computed.
+PRECISIONS: Mapping[str, tuple[str, str, torch.dtype]] = {
+    "model": ("f32", "FP32", torch.float32),
+    "bf16": ("bf16", "BF16", torch.bfloat16),
+    "f16": ("f16", "FP16", torch.float16),
 }
 
 
@@ -50,6 +53,7 @@ class OpenvinoOptions:
         metadata={"help": "'model' computes float32 in float32; the others are faster at the cost of accuracy"},
     )
     freeze: bool = freeze_option("so that OpenVINO packs and folds them")
+    check: bool = check_option("model", "one that differs is compiled once more, and then left to torch")
     config: dict[str, Any] = field(
         default_factory=dict, metadata={"help": "further properties of the device, by their OpenVINO names"}
     )
@@ -79,7 +83,7 @@ def _check(options: OpenvinoOptions) -> None:
             f"A missing device usually means a missing driver."
         )
     devices = available if kind == "AUTO" else [options.device]
-    _, capability = PRECISIONS[options.precision]
+    _, capability, _ = PRECISIONS[options.precision]
     for device in devices:
         if capability not in core.get_property(device, "OPTIMIZATION_CAPABILITIES"):
             raise InvalidOption(

@@ -9,6 +9,8 @@ from typing import Literal
 
 from torchmux.registry.errors import InvalidOption
 
+from ..common.adapter.options import check_option
+
 MODES = {"max-autotune": {"tuning_trials": 64}}
 
 
@@ -56,13 +58,7 @@ class TvmOptions:
             "found before the limit are used"
         },
     )
-    check: bool = field(
-        default=True,
-        metadata={
-            "help": "before new code is used, compare it with torch once, on generated inputs; operators that TVM's "
-            "importer translates incorrectly go to torch. Code from the cache was compared when it was built"
-        },
-    )
+    check: bool = check_option("code", "operators that TVM's importer translates incorrectly go to torch")
 
     def __post_init__(self) -> None:
         if not 0 <= self.opt_level <= 3:

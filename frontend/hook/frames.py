@@ -71,8 +71,8 @@ def decide(session: Session | None, frame: Any) -> Decision:
 def _convert(session: Session, frame: Any, record: Any) -> Decision:
     code = frame.f_code
     state = session.state(code)
-    if (made := _made_meanwhile(session, state, frame, record)) is not None:
-        return made
+    if (held := _held_by_now(session, state, frame, record)) is not None:
+        return held
     stance = stance_state.current.name
     if (reason := _eager_reason(state, stance)) is not None:
         if isinstance(record, Record):
@@ -105,13 +105,18 @@ def _convert(session: Session, frame: Any, record: Any) -> Decision:
     return session.keep(captured)
 
 
-def _made_meanwhile(session: Session, state: CodeState, frame: Any, record: Any) -> Decision | None:
-    """What holds by now: another thread may have compiled it, or changed back what its guards read, since the hook
-    looked."""
+def _held_by_now(session: Session, state: CodeState, frame: Any, record: Any) -> Decision | None:
+    """What the hook has not found, but holds: it was compiled by another thread, or moved by one while the hook looked.
+
+    The hook walks a code object's entries with the lock of the interpreter released at each guard, and a walk that
+    finds an entry moves it to the front. Another walk, which is past the front, never comes to that entry. From the
+    first such call on, entries stay where they are: each of these calls leaves an entry that nothing removes.
+    """
     for entry in state.entries:
         if entry.guards is None or not entry.guards.check(frame.f_locals):
             continue
         if (decision := session.run_once(entry)) is not None:
+            ti.keep_order_of_entries()
             _note_call_in_eager(record, entry)
             return decision
     return None

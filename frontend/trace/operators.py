@@ -329,7 +329,7 @@ class Operators(Tracer):
                         return result
         if symbol == "!=" and any(
             isinstance(v, ObjectValue)
-            and isinstance(self.static_lookup(v.cls, "__eq__"), types.FunctionType)
+            and isinstance(self.static_lookup(v.cls, "__eq__"), (types.FunctionType, types.NoneType))
             and self.static_lookup(v.cls, "__ne__") is object.__ne__
             for v in (left, right)
         ):

@@ -296,6 +296,8 @@ class ObjectValue(Value):
     def special(self, tr: Tracer, name: str) -> Value | None:
         """The special method that the class defines in Python, bound; None for C definitions."""
         raw = tr.static_lookup(self.cls, name)
+        if raw is None and name != "__hash__":  # whose None the keys of dictionaries ask for
+            raise GraphBreak(OPERATION, f"{name} of {self.describe()}, whose class sets it to None")
         if raw is MISSING or isinstance(raw, SLOT_WRAPPERS) or raw is None:
             tr.guard_lookup(self.cls, name, raw)
             return None

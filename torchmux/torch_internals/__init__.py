@@ -72,6 +72,7 @@ from .frame_hook import (
     FrameExecStrategy,
     RootGuardManager,
     drop_entry,
+    keep_order_of_entries,
     not_captured,
     retired_guard_class,
     set_bucket,

@@ -82,6 +82,39 @@ def culprits(
     return found  # integers may depend on the rounding of the numbers they come from
 
 
+def differs(gm: GraphModule, run: Run, example_inputs: Sequence[Any], computes_in: torch.dtype = torch.float32) -> bool:
+    """Whether ``run`` computes something else than ``gm``, on the inputs that :func:`culprits` takes.
+
+    This is one run of each, for a compiler whose operators were tried one by one and which may still get a graph of
+    them wrong.  What cannot be compared counts as right: nan, and integers that follow from rounded numbers.
+
+    Args:
+        example_inputs: as :func:`culprits` takes them; None stands for one that is not known.
+        computes_in: the dtype in which float32 is computed.
+
+    Raises:
+        Exception: what ``run`` raised.
+    """
+    bounds = {**_WHOLE, torch.float32: _WHOLE[computes_in]}
+    with internals.without_modes(), torch.no_grad(), internals.below_autograd():
+        found = _inputs_that_run(gm, example_inputs)
+        if found is None:
+            return False
+        inputs, wanted = found
+        got = run(*inputs)
+        differing = [i for i, b in enumerate(wanted) if not b.isnan().any() and not _close(got[i], b, bounds)]
+        exact = [i for i in differing if not wanted[i].is_floating_point()]
+        if any(not _follows_from_floats(gm, i) for i in exact):
+            return True
+        rounded = [i for i in differing if i not in exact]
+        return bool(rounded) and not _is_as_far_off(gm, inputs, got, wanted, rounded)
+
+
+def _follows_from_floats(gm: GraphModule, result: int) -> bool:
+    values = [node.meta.get("val") for node in _leads_to(gm, [result])]
+    return any(isinstance(v, torch.Tensor) and v.is_floating_point() for v in values)
+
+
 def _inputs_that_run(gm: GraphModule, example_inputs: Sequence[Any]) -> tuple[list[Any], Sequence[torch.Tensor]] | None:
     """Inputs that torch takes, and its results: integers that differ, or, where those are no indices, that do not.
 

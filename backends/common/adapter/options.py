@@ -16,3 +16,14 @@ def freeze_option(what_for: str) -> Any:
             "are no other writes, such as through .data or NumPy"
         },
     )
+
+
+def check_option(compiled: str, otherwise: str) -> Any:
+    """The dataclass field of ``check``: what is newly ``compiled`` is compared with torch (:mod:`.check`)."""
+    return field(
+        default=True,
+        metadata={
+            "help": f"before new {compiled} is used, compare it with torch once, on generated inputs; {otherwise}. "
+            "What comes from the cache was compared when it was built"
+        },
+    )

@@ -128,9 +128,9 @@ def split_off_output_views(graph: Graph) -> set[Node]:
     """
     output = next(n for n in reversed(graph.nodes) if n.op == "output")
     root = roots(graph)
-    distinct: dict[Node, set[Node]] = {}
+    distinct: dict[Node, dict[Node, None]] = {}  # in the order of the results: the copies must not change places
     for node in output.all_input_nodes:
-        distinct.setdefault(root[node], set()).add(node)
+        distinct.setdefault(root[node], {})[node] = None
 
     copies: dict[Node, Node] = {}
 

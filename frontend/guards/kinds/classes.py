@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..closed import kind
 from ..sources import attribute_of
-from ..stable_objects import StableObjects
+from ..stable_objects import OPEN, StableObjects
 from .guard import Guard, always_checked, short
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ class NotInClasses(Guard):
 
 
 def finds(cls: type, name: str) -> Any:
-    """The attribute that a class or its bases define under a name, before Python binds it; None if they do not."""
+    """The attribute that a class or its bases define under a name, before Python binds it; OPEN if they do not."""
     for base in cls.__mro__:
         if name in base.__dict__:
             return base.__dict__[name]
-    return None
+    return OPEN
 
 
 @kind

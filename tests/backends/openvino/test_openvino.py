@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -321,3 +324,52 @@ def test_negative_indices_of_several_dimensions(check) -> None:
     x = torch.randn(5, 6, 4)
     i, j = torch.tensor([[-1], [2]]), torch.tensor([0, -4, 3])
     check(lambda x, i, j: (x[i, j], x[:, i, j]), x, i, j, exact=True)
+
+
+# --- the comparison with torch ------------------------------------------------------------------------------------
+
+
+def _losing_a_term(monkeypatch, times: int) -> list[Any]:
+    """Let OpenVINO compile another graph the first ``times``; what it compiles from then on, in order."""
+    from torchmux.backends.openvino import compiler
+
+    compiled, real = [], compiler.to_openvino
+
+    def to_openvino(gm):
+        for node in gm.graph.nodes:
+            if len(compiled) < times and node.target is torch.ops.aten.add.Tensor:
+                node.replace_all_uses_with(node.args[0])
+                break
+        compiled.append(gm)
+        return real(gm)
+
+    monkeypatch.setattr(compiler, "to_openvino", to_openvino)
+    return compiled
+
+
+def _sum_of_two(x):
+    return torch.sin(x) + torch.cos(x)
+
+
+def test_a_model_that_differs_once_is_compiled_again(capture, monkeypatch, caplog) -> None:
+    x = torch.randn(3, 8)
+    captured, models = capture(_sum_of_two, x), _losing_a_term(monkeypatch, 1)
+    with config.patch(cache_enabled=False), caplog.at_level(logging.WARNING, "torchmux"):
+        compiled = captured.compile("openvino", strict=True)
+    torch.testing.assert_close(captured.run(compiled, x), _sum_of_two(x))
+    assert len(models) == 2
+    assert "does not match torch" in caplog.text
+
+
+def test_a_model_that_differs_twice_is_refused(capture, monkeypatch, tmp_path) -> None:
+    x = torch.randn(3, 8)
+    captured, models = capture(_sum_of_two, x), _losing_a_term(monkeypatch, 9)
+    with config.patch(cache_dir=tmp_path):
+        for count in (2, 4):  # nothing wrong is kept
+            compiled = captured.compile("openvino")
+            torch.testing.assert_close(captured.run(compiled, x), _sum_of_two(x))
+            assert len(models) == count
+            assert all("does not match torch" in p.reason for p in compiled.report.fallbacks)
+            assert compiled.report.fallbacks
+        unchecked = captured.compile("openvino", options={"check": False}, strict=True)
+        assert not torch.allclose(captured.run(unchecked, x), _sum_of_two(x))

@@ -14,6 +14,8 @@ import torch
 
 import torchmux
 from torchmux import torch_internals as ti
+from torchmux.frontend.hook import entries
+from torchmux.frontend.hook.session import Session
 
 
 def part(x):
@@ -85,6 +87,57 @@ def test_reset_while_others_compile_and_run():
             assert torch.equal(compiled(x, 1.0), program(x, 1.0))
 
     assert in_threads(4, work) == []
+
+
+def test_an_entry_moved_while_another_thread_looks_is_found(monkeypatch):
+    """Two threads look for the second of two entries: one is at the first when the other moves the second to the
+    front."""
+    this, check_of, run_once, runs = threading.local(), entries.check_of, Session.run_once, []
+
+    def stopping_check_of(guards, owner):
+        check = check_of(guards, owner)
+
+        def stopping(frame_locals):
+            this.checks = getattr(this, "checks", 0) + 1
+            if this.checks == getattr(this, "stops_at", 0):
+                this.stopped.set()
+                assert this.go_on.wait(60)
+            return check(frame_locals)
+
+        return stopping
+
+    def counting_run_once(session, captured):
+        runs.append(captured)
+        return run_once(session, captured)
+
+    monkeypatch.setattr(entries, "check_of", stopping_check_of)
+    monkeypatch.setattr(Session, "run_once", counting_run_once)
+    compiled, x, wrong = torchmux.compile(lambda x, k: x * k, backend="eager", dynamic=False), torch.ones(2), []
+
+    def look_up(k, stops_at, stopped, go_on):
+        this.stops_at, this.stopped, this.go_on = stops_at, stopped, go_on
+        wrong.extend([] if torch.equal(compiled(x, k), x * k) else [k])
+
+    def started(k, stops_at):
+        stopped, go_on = threading.Event(), threading.Event()
+        thread = threading.Thread(target=look_up, args=(k, stops_at, stopped, go_on))
+        thread.start()
+        assert stopped.wait(60)
+        return thread, go_on
+
+    compiled(x, 2), compiled(x, 3)
+    for _ in range(2):
+        this.checks = 0
+        compiled(x, 3)
+        second = 2 if this.checks == 1 else 3
+        threads = [started(second, 2), started(second, 1)]
+        for thread, go_on in threads:
+            go_on.set()
+            thread.join(60)
+            assert not thread.is_alive()
+    assert wrong == []
+    assert torchmux.report(compiled).graph_count == 2
+    assert len(runs) <= 1  # each leaves an entry in the hook
 
 
 def test_one_slow_backend_does_not_stop_compiled_code():
