@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from torchmux.registry import program_calls
+from torchmux import program_calls
 from torchmux.registry.contract import STATIC
 from torchmux.registry.errors import GraphRefused, InvalidOption
 from torchmux.registry.names import did_you_mean

@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from torchmux import torch_internals as ti
-from torchmux.registry import program_calls
+from torchmux import program_calls, torch_internals as ti
 
 from .callee import with_frame
 from .capture.tracebacks import tidy
