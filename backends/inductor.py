@@ -12,6 +12,8 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from torchmux import program_calls
+from torchmux.registry.contract import STATIC
 from torchmux.registry.errors import GraphRefused, InvalidOption
 from torchmux.registry.names import did_you_mean
 from torchmux.registry.options import FreeOptions
@@ -28,6 +30,9 @@ MODES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+_NONE: Mapping[int, Any] = {}
+
+
 def compile(gm: GraphModule, example_inputs: Sequence[Any], **options: Any) -> Callable[..., Sequence[Any]]:
     """Compile with ``torch._inductor``; ``options`` are names of its settings, as in ``torch.compile(options=...)``.
 
@@ -39,26 +44,100 @@ def compile(gm: GraphModule, example_inputs: Sequence[Any], **options: Any) -> C
     """
     from torchmux import torch_internals as internals
 
+    config = internals.inductor_config()
+    checked = _checked(options, config)
+    if not _asked("freezing", checked, config) or _takes_gradients():
+        run = _compiled(gm, example_inputs, checked)[0]
+    else:
+        run = _frozen(gm, example_inputs, checked)
+    return _in_steps(run) if _asked("triton.cudagraphs", checked, config) else run
+
+
+def _asked(name: str, checked: Mapping[str, Any], config: Any) -> bool:
+    """Whether a setting is on, for this compilation or for the process."""
+    return bool(checked.get(name, config.get_config_copy()[name]))
+
+
+def _takes_gradients() -> bool:
+    import torch
+
+    return torch.is_grad_enabled()
+
+
+def _compiled(
+    gm: GraphModule, example_inputs: Sequence[Any], checked: Mapping[str, Any], frozen: Mapping[int, Any] = _NONE
+) -> tuple[Callable[..., Sequence[Any]], bool]:
+    """The code for ``gm``, and whether it writes to inputs.
+
+    It takes the inputs without those at the positions of ``frozen``, which are constants.
+    """
+    from torchmux import torch_internals as internals
+
     from .common.pipeline.aot import fake_inputs
     from .common.pipeline.derivatives import refuse
 
-    checked = _checked(options, internals.inductor_config())
     mode, fakes = fake_inputs(gm, example_inputs)
-    sizes = _sizes(fakes)
+    given = [position for position in range(len(fakes)) if position not in frozen]
+    sizes = [(given.index(position), dim) for position, dim in _sizes(fakes) if position not in frozen]
+    inputs = [fakes[position] for position in given]
     known = internals.fake_tensor_errors()
     try:
         with internals.tracing_with(mode):
             compiled = internals.inductor_compile_fx().compile_fx(
-                _taking_sizes(gm, len(sizes)),
-                [*(fakes[position].shape[dim] for position, dim in sizes), *fakes],
-                config_patches=checked or None,
+                _as_torchs_own(gm, example_inputs, fakes, len(sizes), frozen),
+                [*(inputs[position].shape[dim] for position, dim in sizes), *inputs],
+                config_patches=dict(checked) or None,
             )
+            writes = internals.inputs_are_mutated()
             compiled = refuse(compiled, "inductor")
     except (known["data_dependent"], known["dynamic_output"]) as error:
         raise GraphRefused(f"inductor needs to know data for {getattr(error, 'func', error)}") from error
     if not sizes:
-        return compiled
-    return lambda *inputs: compiled(*(inputs[position].shape[dim] for position, dim in sizes), *inputs)
+        return compiled, writes
+    return lambda *inputs: compiled(*(inputs[position].shape[dim] for position, dim in sizes), *inputs), writes
+
+
+def _frozen(gm: GraphModule, example_inputs: Sequence[Any], checked: Mapping[str, Any]) -> Callable[..., Sequence[Any]]:
+    """The code for ``gm`` with its parameters and buffers as constants, made anew when one has changed.
+
+    A graph that writes to its inputs is compiled without constants: the writes could be to them.
+    """
+    from .common.adapter.constants import Watched
+    from .common.adapter.graphs import copy_graph
+    from .common.pipeline.aot import fake_inputs
+
+    constants = {p: example_inputs[p] for p, node in enumerate(_placeholders(gm)) if STATIC in node.meta}
+    if not constants or _leaves_checks(fake_inputs(gm, example_inputs)[1]):
+        return _compiled(gm, example_inputs, checked)[0]
+    run, writes = _compiled(copy_graph(gm), example_inputs, checked, constants)
+    if writes:
+        return _compiled(gm, example_inputs, checked)[0]
+    given = [position for position in range(len(example_inputs)) if position not in constants]
+    first = [run]
+
+    def make(now: Mapping[int, Any]) -> Callable[..., Sequence[Any]]:
+        run = first.pop() if first else _compiled(copy_graph(gm), example_inputs, checked, now)[0]
+        return lambda *inputs: run(*(inputs[position] for position in given))
+
+    return Watched(make, constants)
+
+
+_call_seen = [0]  # the program's call in which a graph with CUDA graphs has run last
+
+
+def _in_steps(run: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
+    """``run``, whose CUDA graphs may use their memory again once the program has called compiled code anew."""
+    from torchmux import torch_internals as internals
+
+    begin, seen, made = internals.begin_cudagraph_step, _call_seen, program_calls.made
+
+    def call(*inputs: Any) -> Sequence[Any]:
+        if seen[0] != made[0]:
+            seen[0] = made[0]
+            begin()
+        return run(*inputs)
+
+    return call
 
 
 def _sizes(fakes: Sequence[Any]) -> list[tuple[int, int]]:
@@ -73,6 +152,44 @@ def _sizes(fakes: Sequence[Any]) -> list[tuple[int, int]]:
                 seen.add(expr)
                 found.append((position, dim))
     return found
+
+
+def _as_torchs_own(
+    gm: GraphModule, example_inputs: Sequence[Any], fakes: Sequence[Any], sizes: int, frozen: Mapping[int, Any]
+) -> GraphModule:
+    """A copy of ``gm`` that says what torch's own frontend says of its graphs, with ``sizes`` unused inputs before its
+    own, and the tensors of ``frozen`` as attributes.
+
+    It says less where AOTAutograd would leave checks to that frontend.
+    """
+    from torchmux import torch_internals as internals
+
+    static = {
+        sizes + position
+        for position, (node, example) in enumerate(zip(_placeholders(gm), example_inputs, strict=True))
+        if STATIC in node.meta or internals.is_marked_static(example)
+    }
+    made = _taking_sizes(gm, sizes)
+    if not _leaves_checks(fakes):
+        internals.tell_static_inputs(made, static)
+    if frozen:
+        internals.make_attributes(made, {sizes + position: tensor for position, tensor in frozen.items()})
+    return made
+
+
+def _placeholders(gm: GraphModule) -> list[Any]:
+    return [node for node in gm.graph.nodes if node.op == "placeholder"]
+
+
+def _leaves_checks(fakes: Sequence[Any]) -> bool:
+    """Whether AOTAutograd would leave checks of each call to torch's own frontend: sizes that decide an overlap."""
+    import torch
+    from torch.multiprocessing.reductions import StorageWeakRef
+
+    tensors = [fake for fake in fakes if isinstance(fake, torch.Tensor)]
+    if all(fake.fake_mode.shape_env is None for fake in tensors):
+        return False
+    return len({StorageWeakRef(fake.untyped_storage()) for fake in tensors}) < len(tensors)
 
 
 def _taking_sizes(gm: GraphModule, count: int) -> GraphModule:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from torchmux import torch_internals as ti
+from torchmux import program_calls, torch_internals as ti
 
 from .callee import with_frame
 from .capture.tracebacks import tidy
@@ -22,6 +22,7 @@ from .marks.stance import DEFAULT, state as stance_state
 
 _AS_IT_IS = ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.DEFAULT)
 set_eval_frame, set_bucket = ti.set_eval_frame, ti.set_bucket
+_calls_made = program_calls.made
 
 
 def _not_for_torchs_tracer(fn: Any) -> Any:
@@ -66,6 +67,8 @@ def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: di
         session = chosen
     outer, previous, bucket = this_thread.owner, None, -1
     try:  # an interrupt may arrive after each of these calls
+        if outer is None:
+            _calls_made[0] += 1
         this_thread.owner = record
         record.calls[0] += 1
         bucket = set_bucket(session.bucket)
@@ -136,6 +139,7 @@ def compiled_function(fn: Callable, session: Session, arguments: Mapping[str, An
     owner = getattr(fn, "__self__", None)
     record = Record(owner if isinstance(owner, torch.nn.Module) else None)
     callback, number, calls, called = session.callback, session.bucket, record.calls, with_frame(fn)
+    calls_made = _calls_made
 
     @functools.wraps(fn)
     def compiled(*args: Any, **kwargs: Any) -> Any:
@@ -147,6 +151,8 @@ def compiled_function(fn: Callable, session: Session, arguments: Mapping[str, An
                 raise
         outer, previous, bucket = this_thread.owner, None, -1
         try:  # as in call()
+            if outer is None:
+                calls_made[0] += 1
             this_thread.owner = record
             calls[0] += 1
             bucket = set_bucket(number)

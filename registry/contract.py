@@ -26,6 +26,12 @@ PIN = "torchmux_pin"
 """The entry of a captured node's ``meta`` that holds the name of the backend that the program wants for it, if any."""
 
 
+STATIC = "torchmux_static"
+"""The entry, always True, in the ``meta`` of a captured graph's placeholder that is a parameter or a buffer: it is the
+same tensor in every call, until the program replaces it.  Plain functions find it there; others in
+:attr:`CompileRequest.static_inputs`."""
+
+
 def pins_of(gm: GraphModule) -> set[str]:
     """The backends that nodes of a captured graph are pinned to."""
     return {node.meta[PIN] for node in gm.graph.nodes if PIN in node.meta}

@@ -9,6 +9,7 @@ from typing import Any
 
 from torchmux.stages import collecting
 
+from .contract import STATIC
 from .errors import CompilationFailed, FallbackRefused, GraphRefused
 from .options import TorchOptions, as_keywords
 from .report import GraphReport, Placement, counts_in_words, libraries_in_words, output_code_of, place_all
@@ -50,6 +51,7 @@ def compile_plain(
     try:
         if (refusal := _refusal(spec, example_inputs, training)) is not None:
             raise GraphRefused(refusal)
+        _mark_static(gm, request)
         with collecting(report.seconds, "compiler"):
             compiled = function(gm, list(example_inputs), **keywords_of(request))
     except GraphRefused as refused:
@@ -67,6 +69,14 @@ def compile_plain(
     _check_strict(report, request)
     report.output_code = output_code_of(compiled)
     return PlainGraph(compiled, report)
+
+
+def _mark_static(gm: Any, request: CompileRequest) -> None:
+    """Tell a function, which is not given the request, which inputs are parameters and buffers."""
+    static = frozenset(request.static_inputs)
+    for position, node in enumerate(n for n in gm.graph.nodes if n.op == "placeholder"):
+        if position in static:
+            node.meta[STATIC] = True
 
 
 def _with_kinds(placements: list[Placement], spec: BackendSpec, library_calls: Any) -> list[Placement]:

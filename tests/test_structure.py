@@ -31,6 +31,7 @@ SHARED = {
     "torchmux.logs",
     "torchmux.quoting",
     "torchmux.scratch",
+    "torchmux.program_calls",
     "torchmux.stages",
     "torchmux.version",
     "torchmux.torch_internals",

@@ -49,3 +49,37 @@ def test_tracer_lock() -> None:
 def test_inductor() -> None:
     assert callable(ti.inductor_compile_fx().compile_fx)
     assert hasattr(ti.inductor_config(), "patch")
+
+
+@checks("tell_static_inputs", "make_attributes", "is_marked_static")
+def test_what_aot_autograd_is_told_of_inputs() -> None:
+    from torch._functorch._aot_autograd.frontend_utils import _try_get_metadata_from_dynamo
+
+    def capture() -> torch.fx.GraphModule:
+        return torch.fx.symbolic_trace(lambda x, weight, count: x * weight + count)
+
+    told = capture()
+    ti.tell_static_inputs(told, {1, 2})
+    sources, static = _try_get_metadata_from_dynamo(told, {}.keys(), 3, [])
+    assert (len(set(sources)), static) == (3, [1, 2])
+
+    weight, count = torch.nn.Parameter(torch.randn(2)), torch.ones(2)
+    ti.make_attributes(told, {1: weight, 2: count})
+    assert [p is weight for p in told.parameters()] == [b is count for b in told.buffers()] == [True]
+    assert torch.equal(told(torch.ones(2)), weight + 1)
+    names = {**dict(told.named_parameters()), **dict(told.named_buffers())}
+    sources, static = _try_get_metadata_from_dynamo(told, names.keys(), 3, [])
+    assert (len(set(sources)), static) == (3, [0, 1])
+
+    assert not ti.is_marked_static(count)
+    torch._dynamo.mark_static_address(count)
+    assert ti.is_marked_static(count)
+
+
+@checks("begin_cudagraph_step")
+def test_step_of_cuda_graphs() -> None:
+    from torch._inductor.cudagraph_trees import CUDAGraphTreeManager
+
+    before = CUDAGraphTreeManager.get_curr_generation()
+    ti.begin_cudagraph_step()
+    assert CUDAGraphTreeManager.get_curr_generation() == before + 1

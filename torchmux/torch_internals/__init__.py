@@ -141,10 +141,14 @@ from .shape_env import (
     told_symbol,
 )
 from .torch_compile import (
+    begin_cudagraph_step,
     inductor_compile_fx,
     inductor_config,
+    is_marked_static,
+    make_attributes,
     marked_for_torch,
     optimized_module_class,
+    tell_static_inputs,
     tracer_lock,
     under_dynamo_config,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection, Mapping
 from typing import Any
 
 
@@ -49,3 +50,59 @@ def inductor_config() -> Any:
     from torch._inductor import config
 
     return config
+
+
+def tell_static_inputs(gm: Any, static: Collection[int]) -> None:
+    """Note in ``gm`` that the inputs at ``static`` keep their addresses, as torch's own frontend does in its graphs.
+
+    AOTAutograd then recomputes views of them instead of keeping them for backward, and Inductor neither copies them
+    for CUDA graphs nor checks their alignment in each call.  Of a graph with these notes AOTAutograd also takes for
+    granted that somebody checks which inputs overlap, where sizes are symbolic.
+    """
+    from torch._dynamo.source import LocalSource
+
+    gm.meta["dynamo_compile_id"] = None  # that it is there says where the graph is from
+    gm._param_name_to_source = {}
+    for position, node in enumerate(gm.graph.find_nodes(op="placeholder")):
+        node._dynamo_source = LocalSource(node.name)
+        if position in static:
+            node.meta["tensor_dict"] = {"_dynamo_static_input_type": "unguarded"}
+
+
+def make_attributes(gm: Any, tensors: Mapping[int, Any]) -> None:
+    """Replace the inputs of ``gm`` at these positions by parameters and buffers of it: they are what Inductor freezes.
+
+    Call :func:`tell_static_inputs` first.
+    """
+    import torch
+
+    for position, node in enumerate(gm.graph.find_nodes(op="placeholder")):
+        if position not in tensors:
+            continue
+        name, tensor = f"frozen_{position}", tensors[position]
+        if isinstance(tensor, torch.nn.Parameter):
+            gm.register_parameter(name, tensor)
+        else:
+            gm.register_buffer(name, tensor)
+        gm._param_name_to_source[name] = node._dynamo_source
+        with gm.graph.inserting_before(node):
+            attribute = gm.graph.get_attr(name)
+        attribute.meta.update(node.meta)
+        node.replace_all_uses_with(attribute)
+        gm.graph.erase_node(node)
+    gm.recompile()
+
+
+def is_marked_static(tensor: Any) -> bool:
+    """Whether ``torch._dynamo.mark_static_address`` has been called with ``tensor``."""
+    return getattr(tensor, "_dynamo_static_input_type", None) is not None
+
+
+def begin_cudagraph_step() -> None:
+    """Tell Inductor's CUDA graphs that the program calls compiled code anew, as torch's frontend does in each call.
+
+    Their memory of the call before is used again from here on.
+    """
+    from torch._dynamo.mutation_guard import GenerationTracker
+
+    GenerationTracker.generation += 1
