@@ -109,10 +109,11 @@ class OpenVino:
             if options.check:
                 values = [constants.get(p) for p in range(len(placeholders))]
                 _, _, computes_in = PRECISIONS[options.precision]
-                if _differs(untouched, run, values, computes_in):
+                dtype = getattr(torch, computes_in)
+                if _differs(untouched, run, values, dtype):
                     check_log.warning("%s; it compiles again", _WRONG)
                     run = function(*make(), False)
-                    if _differs(untouched, run, values, computes_in):
+                    if _differs(untouched, run, values, dtype):
                         raise GraphRefused(f"{_WRONG}, twice")
             if cache is not None:
                 cache.store(key, runtime.to_bytes(run.compiled))

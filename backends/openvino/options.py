@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import torch
-
 from torchmux.registry.errors import InvalidOption
 from torchmux.registry.names import did_you_mean, listed
 
@@ -16,11 +14,11 @@ from ..common.adapter.options import check_option, freeze_option
 _DEVICES = ("AUTO", "CPU", "GPU", "NPU")
 
 # For each value of the option ``precision``: OpenVINO's name for it, the capability that a device must report, and the
-# dtype in which float32 is computed.
-PRECISIONS: Mapping[str, tuple[str, str, torch.dtype]] = {
-    "model": ("f32", "FP32", torch.float32),
-    "bf16": ("bf16", "BF16", torch.bfloat16),
-    "f16": ("f16", "FP16", torch.float16),
+# name of torch's dtype in which float32 is computed (a listing of options imports no torch).
+PRECISIONS: Mapping[str, tuple[str, str, str]] = {
+    "model": ("f32", "FP32", "float32"),
+    "bf16": ("bf16", "BF16", "bfloat16"),
+    "f16": ("f16", "FP16", "float16"),
 }
 
 

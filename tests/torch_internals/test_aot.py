@@ -19,6 +19,24 @@ def test_aot() -> None:
     assert hasattr(ti.functorch_config(), "patch")
 
 
+@checks("draws_have_effects")
+def test_unused_draws_stay() -> None:
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    graph.call_function(torch.rand, ((3,),))
+    graph.output((graph.call_function(torch.sin, (x,)),))
+    gm = torch.fx.GraphModule({}, graph)
+    counts = []
+
+    def count(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> object:
+        counts.append(sum("rand" in str(node.target) for node in gm.graph.nodes))
+        return gm.forward
+
+    with ti.tracing_context(ti.new_fake_mode()), ti.draws_have_effects():
+        ti.aot_autograd()(gm, [torch.ones(2)], fw_compiler=count)
+    assert counts == [1]
+
+
 @checks("keep_saved_buffers")
 def test_kept_buffers() -> None:
     with ti.tracing_context(ti.new_fake_mode()):

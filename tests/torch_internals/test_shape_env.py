@@ -23,14 +23,8 @@ def test_what_a_shape_guard_speaks_of() -> None:
     assert ti.printed_source(x)[1:] == ("", None)
 
 
-@checks(
-    "guards_source_base", "local_guard_source", "dim_bounds", "dim_kinds", "shape_guard_namespace", "rebuild_symbolic"
-)
+@checks("dim_bounds", "dim_kinds", "shape_guard_namespace", "rebuild_symbolic")
 def test_symbols() -> None:
-    from torch._dynamo.source import ConstantSource
-
-    assert issubclass(ConstantSource, ti.guards_source_base())
-    assert ti.local_guard_source().name == "LOCAL"
     assert {"STATIC", "DYNAMIC", "DUCK", "UNBACKED", "INFER_STRIDE"} <= set(ti.dim_kinds().__members__)
     assert ti.dim_bounds(None, 8).vr.upper == 8
     assert ti.dim_bounds(3, None).vr.lower == 3
@@ -110,6 +104,28 @@ def test_symbolic_math() -> None:
     table = ti.symbolic_math()
     assert {math.sqrt, math.sin, math.log2} <= set(table)
     assert table[math.sqrt](16) == 4.0
+
+
+@checks("named_source", "told_symbol", "made_symbol", "made_number")
+def test_a_symbol_is_made_again_in_another_shape_env() -> None:
+    from torch.fx.experimental.symbolic_shapes import StatelessSymbolicContext
+
+    mode = ti.fake_tensor_mode(symbolic=True)
+    context = StatelessSymbolicContext([ti.dim_kinds().DYNAMIC], constraint_sizes=[ti.dim_bounds(3, 64)])
+    (size,) = mode.from_tensor(torch.ones(5), symbolic_context=context, source=ti.named_source("n")).shape
+    symbol = ti.symbol_of(size)
+    told = ti.told_symbol(mode.shape_env, symbol)
+    assert told["source"]
+    assert told["range"] == (3, 64)
+    other = ti.fake_tensor_mode(symbolic=True).shape_env
+    made = ti.made_symbol(other, told, 8)
+    assert other.bound_sympy(made).upper == 64
+    number = ti.made_number(other, symbol * 2 + 1, {symbol: made})
+    assert number.node.hint == 17
+    assert bool(number > 6)
+    assert ti.made_number(other, symbol * 0 + 4, {symbol: made}) == 4
+    with pytest.raises(ValueError, match="depends on data"):
+        ti.told_symbol(other, other.create_unbacked_symint().node.expr)
 
 
 @checks("size_range", "is_never_negative", "ranges_of")

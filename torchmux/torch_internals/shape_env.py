@@ -29,13 +29,6 @@ def located_shape_env() -> Any:
     return _located_shape_env
 
 
-def guards_source_base() -> type:
-    """The class that ShapeEnv wants sources to derive from."""
-    from torch._guards import Source
-
-    return Source
-
-
 def printed_source(source: Any) -> tuple[str, str, int | None]:
     """What ShapeEnv prints as ``x.size()[1]``: the name, the method and the index; of a number, the name alone."""
     from torch._dynamo.source import TensorPropertySource
@@ -43,12 +36,6 @@ def printed_source(source: Any) -> tuple[str, str, int | None]:
     if isinstance(source, TensorPropertySource):
         return str(source.base.name), source.prop.method_name(), source.idx
     return str(source.name), "", None
-
-
-def local_guard_source() -> Any:
-    from torch._guards import GuardSource
-
-    return GuardSource.LOCAL
 
 
 def dim_kinds() -> Any:
@@ -61,12 +48,7 @@ def dim_kinds() -> Any:
 
 def dim_bounds(low: int | None, high: int | None) -> Any:
     """The constraint that a dimension lies between two bounds (None: open)."""
-    from torch.fx.experimental.symbolic_shapes import StrictMinMaxConstraint
-    from torch.utils._sympy.numbers import int_oo
-    from torch.utils._sympy.value_ranges import ValueRanges
-
-    bounds = ValueRanges(lower=2 if low is None else low, upper=int_oo if high is None else high)
-    return StrictMinMaxConstraint(vr=bounds, warn_only=False)
+    return _bounds(2 if low is None else low, high)
 
 
 def shape_guard_namespace() -> dict[str, Any]:
@@ -262,6 +244,7 @@ def named_source(text: str) -> Any:
     """A source that is a name and nothing else."""
     global _plain_source
     if _plain_source is None:
+        from torch._guards import GuardSource, Source
 
         class Name(str):
             """May be read as a property or called: torch 2.11 and 2.13 differ."""
@@ -269,7 +252,7 @@ def named_source(text: str) -> Any:
             def __call__(self) -> str:
                 return str(self)
 
-        class NamedSource(guards_source_base()):  # type: ignore[misc]
+        class NamedSource(Source):
             def __init__(self, name: str) -> None:
                 self._text = name
 
@@ -292,7 +275,7 @@ def named_source(text: str) -> Any:
 
             @property
             def guard_source(self) -> Any:
-                return local_guard_source()
+                return GuardSource.LOCAL
 
         _plain_source = NamedSource
     return _plain_source(text)
