@@ -218,3 +218,17 @@ def test_models_of_transformers(packed, name: str, dynamic: bool) -> None:
     with torch.no_grad():
         gm, inputs, parcel = packed(lambda ids: model(ids)[0], torch.randint(0, 50, (2, 7)), dynamic=dynamic)
         check(gm, inputs, parcel)
+
+
+def test_a_file_holds_every_kind_of_argument(tmp_path: Path) -> None:
+    held = [torch.channels_last, torch.preserve_format, torch.bfloat16, torch.strided, torch.device("cpu"), ..., 2j]
+    graph = torch.fx.Graph()
+    value = graph.placeholder("x")
+    for argument in held:
+        value = graph.call_method("to", (value, argument))
+    graph.output((value,))
+    parcel = pack(torch.fx.GraphModule({}, graph), [torch.ones(2)], training=False, static_inputs=(), strict=False)
+    parcel.save(tmp_path / "parcel")
+    again = Parcel.load(tmp_path / "parcel")
+    nodes = again.graph(again.real_inputs()).graph.find_nodes(op="call_method", target="to")
+    assert [node.args[1] for node in nodes] == held
