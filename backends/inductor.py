@@ -38,8 +38,7 @@ def compile(gm: GraphModule, example_inputs: Sequence[Any], **options: Any) -> C
 
     Raises:
         InvalidOption: Inductor has no such setting, or the setting has another type.  This is checked here, at the
-            first
-            compilation, because listing the settings requires importing Inductor.
+            first compilation, because listing the settings requires importing Inductor.
         GraphRefused: the decomposition or derivative of an operator depends on data.
     """
     from torchmux import torch_internals as internals

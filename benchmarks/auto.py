@@ -100,10 +100,14 @@ def candidates(given: str | None, device: str, training: bool, freeze: bool) -> 
     return found
 
 
-def auto_side(singles: Sequence[Side], budget: float, freeze: bool) -> Side:
-    """``auto`` that may choose among the backends of the single sides, and waits for its decision."""
+def auto_side(singles: Sequence[Side], device: str, budget: float, freeze: bool) -> Side:
+    """``auto`` that may choose among the backends of the single sides, and waits for its decision.
+
+    On a GPU it may use CUDA graphs, as the single sides do.
+    """
     names = dict.fromkeys(side.backend for side in singles if isinstance(side.backend, str) and not side.is_baseline)
-    return Side(AUTO, AUTO, None, {"wait": True, "budget_s": budget, "freeze": freeze, "allow": list(names)})
+    given = {"wait": True, "budget_s": budget, "freeze": freeze, "allow": list(names)}
+    return Side(AUTO, AUTO, None, given if device == "cpu" else {**given, "also_mode": "max-autotune"})
 
 
 # --- what follows from the measurements ------------------------------------------------------------------------------
@@ -210,7 +214,7 @@ def show(results: Sequence[Result]) -> None:
 def measure(task: Task, arguments: argparse.Namespace) -> Result:
     """One row.  ``auto`` comes after eager, so that a cap on the row costs others."""
     singles = candidates(arguments.backends, arguments.device, task.training, arguments.freeze)
-    order = [singles[0], auto_side(singles, arguments.auto_budget, arguments.freeze), *singles[1:]]
+    order = [singles[0], auto_side(singles, arguments.device, arguments.auto_budget, arguments.freeze), *singles[1:]]
     bench = Bench(
         task.source(arguments.device), order, threads=arguments.threads, memory=default_memory(), cap=arguments.cap,
         budget=max(arguments.budget, arguments.auto_budget * 2), step=_step(task.name),

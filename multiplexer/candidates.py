@@ -26,6 +26,11 @@ from .decisions.fingerprint import Backend as Measured
 EAGER = "eager"
 _NOT_MEASURED = (EAGER, "aot_eager", "auto")
 
+# Who accepts the first also accepts the others: they ask for less patience or promise more.
+INCLUDED: Mapping[str, tuple[str, ...]] = {
+    "max-autotune": ("reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune"),
+}
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -121,7 +126,7 @@ def candidates_for(
         freeze: whether the user promises that weights change only in ways that torch counts.
         allow: the only backends to measure besides eager; None for all.
         forbid: backends not to measure.
-        mode: backends that have it are also measured in this mode of theirs.
+        mode: backends are also measured in this mode of theirs, and in those that it includes (:data:`INCLUDED`).
     """
     found, excluded, told = [Candidate(EAGER)], {}, {}
     for row in backends():
@@ -145,8 +150,9 @@ def candidates_for(
             excluded[row.name] = why
         else:
             tries = [options for options in spec.tries if freeze or not options.get("freeze")]
-            if mode is not None and (own := dict(spec.modes.get(mode, {}))) and own not in tries:
-                tries.append(own)
+            for each in INCLUDED.get(mode, (mode,)) if mode is not None else ():
+                if (own := dict(spec.modes.get(each, {}))) and own not in tries:
+                    tries.append(own)
             if training:
                 tries = [options for options in tries if not options.get("freeze")]
             specs = (pickled,) if pickled else ()

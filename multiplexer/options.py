@@ -43,7 +43,8 @@ class AutoOptions:
         default=None, metadata={"help": "measure again when calls take so many times as long as measured; None: never"}
     )
     also_mode: str | None = field(
-        default=None, metadata={"help": "also try backends in this mode of theirs; the modes of auto set it"}
+        default=None,
+        metadata={"help": "also try backends in this mode of theirs (max-autotune: in each); the modes of auto set it"},
     )
 
     def __post_init__(self) -> None:
@@ -66,4 +67,5 @@ MODES: dict[str, dict[str, Any]] = {
     "max-autotune-no-cudagraphs": {"budget_s": 300.0, "also_mode": "max-autotune-no-cudagraphs"},
     "reduce-overhead": {"also_mode": "reduce-overhead"},
 }
-"""The modes of ``torch.compile``: backends are also tried in their own mode of this name."""
+"""The modes of ``torch.compile``: backends are also tried in their own mode of this name, and ``max-autotune`` includes
+the others."""

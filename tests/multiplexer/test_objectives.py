@@ -8,9 +8,11 @@ import pytest
 import torch
 
 import torchmux
+from torchmux.multiplexer.candidates import candidates_for
 from torchmux.multiplexer.decisions import Row
 from torchmux.multiplexer.objectives import MEBI, Objective, choose
 from torchmux.multiplexer.timing import Times
+from torchmux.registry.resolve import known_spec
 
 
 def candidates(**told):
@@ -107,3 +109,16 @@ def test_a_measurement_for_an_objective(options) -> None:
         assert " limit " in note
     else:
         assert "it makes the most calls per second" in note
+
+
+def test_the_longest_mode_includes_the_others() -> None:
+    def tried(mode: str | None) -> list[dict[str, object]]:
+        field = candidates_for(
+            [torch.ones(2)], training=False, freeze=False, allow=["inductor"], forbid=(), mode=mode
+        )  # fmt: skip
+        return [candidate.options for candidate in field.candidates if candidate.backend == "inductor"]
+
+    modes = known_spec("inductor").modes
+    assert tried(None) == [{}]
+    assert tried("reduce-overhead") == [{}, modes["reduce-overhead"]]
+    assert sorted(map(len, tried("max-autotune"))) == sorted([0, *map(len, modes.values())])
