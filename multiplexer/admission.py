@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from . import births
+from . import births, trial
 from .candidates import EAGER, Candidate
 from .decisions import Row
 from .leaks import Growth
@@ -178,9 +178,10 @@ class Admission:
     def _judge(self, process: Process, candidate: Candidate, number: int) -> None:
         results = str(self.folder / f"results{number}")
         until = max(self.ends, time.monotonic() + 1.0)
-        process.ask("results", until, to=results, like=self._like)
+        runs = trial.names(self._like, keeps=candidate.keeps)
+        process.ask("results", until, to=results, names=runs)
         with self._judging:
-            verdict = self.referee.ask("judge", time.monotonic() + START_S, of=results, like=self._like)
+            verdict = self.referee.ask("judge", time.monotonic() + START_S, of=results, names=runs)
         row = self.rows[candidate.name]
         if verdict["wrong"]:
             row.verdict = "wrong"

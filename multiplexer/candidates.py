@@ -38,12 +38,14 @@ class Candidate:
 
     ``backend`` names a chain as ``"onnxrt+native"``, whose options are by member.  A split also has ``pins``: the
     backend of each node, by the node's number in the graph.  ``specs`` are those that only this process knows, pickled.
+    Without ``keeps``, a call may use the memory of earlier results again: the user has asked for a mode that does.
     """
 
     backend: str
     options: dict[str, Any] = field(default_factory=dict)
     specs: tuple[str, ...] = ()
     pins: dict[int, str] = field(default_factory=dict)
+    keeps: bool = True
 
     @property
     def members(self) -> list[str]:
@@ -150,13 +152,15 @@ def candidates_for(
             excluded[row.name] = why
         else:
             tries = [options for options in spec.tries if freeze or not options.get("freeze")]
-            for each in INCLUDED.get(mode, (mode,)) if mode is not None else ():
-                if (own := dict(spec.modes.get(each, {}))) and own not in tries:
-                    tries.append(own)
+            modes = () if mode is None else INCLUDED.get(mode, (mode,))
+            asked = [own for each in modes if (own := dict(spec.modes.get(each, {}))) and own not in tries]
+            tries += asked
             if training:
                 tries = [options for options in tries if not options.get("freeze")]
             specs = (pickled,) if pickled else ()
-            found += [Candidate(spec.name, dict(options), specs) for options in ({}, *tries)]
+            found += [
+                Candidate(spec.name, dict(options), specs, keeps=options not in asked) for options in ({}, *tries)
+            ]
             told[spec.name] = Measured(spec.fingerprint(), [dict(options) for options in tries])
     return Field(tuple(sorted(found, key=lambda c: c.complexity)), excluded, told)
 

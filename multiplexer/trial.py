@@ -5,6 +5,8 @@ Each run has a name.  ``call`` has the inputs of the call, ``again`` the same on
 size, their sign, or become few values with zeros among them.  Integers and bools only change places, so that indices
 stay in range.  ``thread`` is ``other`` in another thread.  ``kept`` looks at the results of ``call`` once more at the
 end.
+
+Each run is a call of the program, for backends that ask :mod:`torchmux.program_calls`.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Interpreter, Node
 
+from torchmux import program_calls
 from torchmux.conformance.judging.oracle import sharing
 
 from . import surroundings
@@ -36,6 +39,12 @@ WORDS = {
     "kept": "in the results of the first call once others follow: their memory is used again",
 }
 """Where something is wrong, for people."""
+
+
+def names(like: Sequence[str], *, keeps: bool) -> list[str]:
+    """The runs of a candidate; ``like``: those of ``LIKE_THE_CALL`` that eager can do; ``keeps``: as the candidate."""
+    thread = ["thread"] if "other" in like else []
+    return ["call", "again", *like, *thread, *(["kept"] if keeps else [])]
 
 
 def inputs_of(run: str) -> str:
@@ -80,26 +89,26 @@ class Trials:
             found.append(fresh.requires_grad_(value.requires_grad) if not fresh.is_inference() else fresh)
         return found
 
-    def runs(self, run: Callable[..., Any], like: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """All runs in turn, each with what it shows; what one shows is to be written before the next begins.
-
-        Args:
-            like: those of ``LIKE_THE_CALL`` that eager can run.
-        """
-        first = self.observed(run, "call")
-        yield "call", first
-        yield "again", self.observed(run, "again")
-        for name in like:
-            yield name, self.observed(run, name)
-        if "other" in like:
-            yield "thread", _in_thread(lambda: self.observed(run, "thread"))
-        yield "kept", {"results": first["results"]}
+    def runs(self, run: Callable[..., Any], names: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """These runs in turn, each with what it shows; what one shows is to be written before the next begins."""
+        first = None
+        for name in names:
+            if name == "kept":
+                assert first is not None
+                yield name, {"results": first["results"]}
+            elif name == "thread":
+                yield name, _in_thread(lambda: self.observed(run, "thread"))
+            else:
+                found = self.observed(run, name)
+                first = found if first is None and "kept" in names else first
+                yield name, found
 
     def observed(self, run: Callable[..., Any], name: str, *, wide: bool = False) -> dict[str, Any]:
         """What ``run`` returns, which inputs it writes to, its gradients, and what shares memory."""
         inputs = self.inputs(inputs_of(name), wide=wide)
         before = [v.detach().clone() if isinstance(v, torch.Tensor) else None for v in inputs]
         torch.manual_seed(SEED)
+        program_calls.made[0] += 1
         outputs = list(run(*inputs))
         gradients = _gradients(outputs, inputs) if self.parcel.training else []
         written = {}
@@ -126,9 +135,11 @@ class Trials:
         """
         inputs = self.inputs("call")
         devices = {v.device for v in inputs if isinstance(v, torch.Tensor) and v.device.type == "cuda"}
+        program_calls.made[0] += 1
         weights = _weights(list(run(*inputs))) if self.parcel.training else []
 
         def call() -> None:
+            program_calls.made[0] += 1
             outputs = run(*inputs)
             if self.parcel.training:
                 _gradients(list(outputs), inputs, weights)

@@ -102,10 +102,10 @@ class Worker:
             values[position] = values[position].detach().clone().requires_grad_(needs)
         return values
 
-    def results(self, to: str, like: list[str]) -> dict[str, Any]:
-        """Run the graph in all ways, and write what each shows."""
+    def results(self, to: str, names: list[str]) -> dict[str, Any]:
+        """Run the graph in these ways, and write what each shows."""
         assert self.run is not None
-        for name, found in self.trials.runs(self.run, like):
+        for name, found in self.trials.runs(self.run, names):
             torch.save(found, f"{to}-{name}")
         return {}
 
@@ -133,10 +133,10 @@ class Worker:
             self._keep(f"exact-{name}", exact)
         return {"like": self.like}
 
-    def judge(self, of: str, like: list[str]) -> dict[str, Any]:
+    def judge(self, of: str, names: list[str]) -> dict[str, Any]:
         """The first difference between what a candidate has written and eager's, and its error in the call."""
         error = 0.0
-        for name in ("call", "again", *like, *(["thread"] if "other" in like else []), "kept"):
+        for name in names:
             got = torch.load(f"{of}-{name}", weights_only=False)
             os.unlink(f"{of}-{name}")
             expected, exact = (self._kept(f"{which}-{inputs_of(name)}") for which in ("eager", "exact"))

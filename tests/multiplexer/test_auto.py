@@ -13,6 +13,7 @@ import torch
 
 import torchmux
 from torchmux.registry import BackendSpec
+from torchmux.registry.options import FreeOptions
 
 HERE = Path(__file__).parent
 
@@ -89,6 +90,20 @@ def test_none_is_chosen_that_should_not_be(bad, tmp_path, monkeypatch) -> None:
     assert (threads, dtype) == (torch.get_num_threads(), torch.get_default_dtype())
     with pytest.raises(ProcessLookupError):  # what it had started has ended with it
         os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+@pytest.mark.parametrize("is_a_mode", [True, False])
+def test_results_are_overwritten_only_in_a_mode_that_the_user_has_asked_for(bad, is_a_mode) -> None:
+    options = {"reuse": True}
+    settings = {"modes": {"reduce-overhead": options}} if is_a_mode else {"tries": (options,)}
+    load = "bad_backends:overwriting_if_asked"
+    torchmux.register_backend(
+        BackendSpec("over", "for tests", load, options=FreeOptions, dtypes=("*",), fingerprint=str, **settings)
+    )
+    asked = {"budget_s": 100.0, **({"also_mode": "reduce-overhead"} if is_a_mode else {})}
+    _, report = decided({"allow": ["over"], **asked})
+    (line,) = [line for line in report.notes[0].splitlines() if "over(reuse=True)" in line]
+    assert (FAULTS["overwriting"] in line) is not is_a_mode
 
 
 def test_one_that_hangs_costs_its_budget_only(bad) -> None:

@@ -128,8 +128,10 @@ class Runs:
         finish()
         seconds = time.perf_counter() - began
         drawn = any(not torch.equal(a, b) for a, b in zip(before, _random_state(), strict=True))
-        found = {f"output{name}": tensor.detach() for name, tensor in all_tensors(outputs)}
-        found |= {f"gradient of {name}": leaf.grad.detach() for name, leaf in leaves.items() if leaf.grad is not None}
+        # Copies, since with CUDA graphs the next call uses the memory again.
+        found = {f"output{name}": _copied(tensor) for name, tensor in all_tensors(outputs)}
+        gradients = {name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
+        found |= {f"gradient of {name}": _copied(gradient) for name, gradient in gradients.items()}
         if module is not None:
             found |= {f"buffer {name}": buffer.detach().clone() for name, buffer in module.named_buffers()}
         for leaf in leaves.values():
@@ -218,6 +220,15 @@ def _as_before(module: torch.nn.Module | None) -> Iterator[None]:
         with torch.no_grad():
             for tensor, value in kept:
                 tensor.copy_(value)
+
+
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values with the same strides, in memory of its own."""
+    tensor = tensor.detach()
+    if tensor.layout is not torch.strided:
+        return tensor.clone()
+    made = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(tensor.untyped_storage().clone())
+    return made.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 
 
 def _random_state() -> list[torch.Tensor]:
