@@ -31,7 +31,8 @@ def keep_order_of_entries() -> None:
 
     A walk lets other threads run at each guard. What they move to the front, behind the walk's back, it passes over.
     """
-    eval_frame._set_lru_cache(False)  # type: ignore[attr-defined]
+    hook: Any = eval_frame  # torch's stub does not have the name
+    hook._set_lru_cache(False)
 
 
 def _one_bucket(bucket: int) -> int:

@@ -165,7 +165,12 @@ def draws_kept(split: Callable[..., tuple[GraphModule, GraphModule]]) -> Callabl
         before.output(ends)
         forward, backward = split(joint, *args, **more)
         present = {node.name for part in (forward, backward) for node in part.graph.nodes}
-        lost = [node for node in before.nodes if is_random(node.target) and node.name not in present]
+        # A draw that backward repeats has another name, as part of an operator that saves the generator's state.
+        lost = [
+            node
+            for node in before.nodes
+            if is_random(node.target) and present.isdisjoint((node.name, *(user.name for user in node.users)))
+        ]
         for node in lost:
             _put_back(node, before, forward)
         if lost:

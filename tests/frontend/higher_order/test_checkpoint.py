@@ -67,6 +67,16 @@ def test_random_numbers_are_the_same_when_it_is_run_again(backend):
     agree(function, batch(), backend=backend, seed=2, compiled=compiled)
 
 
+def test_draws_that_nothing_uses_are_drawn_once(backend):
+    def function(x):
+        torch.rand_like(x)
+        y = checkpoint(nn.functional.dropout, x, 0.5, use_reentrant=False)
+        torch.rand_like(x)
+        return nn.functional.dropout(y, 0.5)
+
+    agree(function, batch(), backend=backend, seed=4)
+
+
 def test_arguments_by_name_and_structured_results(backend):
     def inner(x, *, scale, pair):
         y = x * scale + pair[1]
