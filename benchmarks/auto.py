@@ -53,6 +53,7 @@ CUDA = ("resnet50", "bert", "gpt2", "vit")
 CUDA_BACKENDS = "inductor,inductor:reduce-overhead,inductor:max-autotune,cudagraphs,native"
 QUICK = ("mlp 1", "gnn 1", "lstm 1")
 AUTO = "auto"
+FEWEST_CALLS = 10  # medians of turns are compared, no percentiles
 
 
 class Task(NamedTuple):
@@ -217,7 +218,7 @@ def measure(task: Task, arguments: argparse.Namespace) -> Result:
     order = [singles[0], auto_side(singles, arguments.device, arguments.auto_budget, arguments.freeze), *singles[1:]]
     bench = Bench(
         task.source(arguments.device), order, threads=arguments.threads, memory=default_memory(), cap=arguments.cap,
-        budget=max(arguments.budget, arguments.auto_budget * 2), step=_step(task.name),
+        budget=max(arguments.budget, arguments.auto_budget * 2), step=_step(task.name), calls=FEWEST_CALLS,
     )  # fmt: skip
     return bench.run()
 

@@ -60,6 +60,7 @@ class Bench:
         cap: seconds for all sides together; those whose turn has not come after two thirds of it are lost.
         memory: bytes that the process of a side may take.
         step: is called with what is going on.
+        calls: fewest of a side before the measurement ends, however narrow the intervals are.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Bench:
         memory: int,
         step: Step,
         cap: float = math.inf,
+        calls: int = CALLS,
     ) -> None:
         self.source = source
         self.sides = list(sides)
@@ -79,6 +81,7 @@ class Bench:
         self.budget = budget
         self.memory = memory
         self.step = step
+        self.fewest_calls = calls
         self.ends = time.monotonic() + cap
         self.admission_ends = time.monotonic() + cap * FOR_COMPILING
         self.told = {**dataclasses.asdict(source), "place": list(source.place)}  # as JSON has it
@@ -225,7 +228,7 @@ class Bench:
     def _is_settled(self) -> bool:
         base = self.rows[self.sides[0].label]
         return all(
-            len(self.seconds[name]) >= CALLS and ratio(base.turns, self.rows[name].turns).width <= PRECISE
+            len(self.seconds[name]) >= self.fewest_calls and ratio(base.turns, self.rows[name].turns).width <= PRECISE
             for name in self.processes
         )
 
