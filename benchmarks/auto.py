@@ -107,8 +107,10 @@ def auto_side(singles: Sequence[Side], device: str, budget: float, freeze: bool)
     On a GPU it may use CUDA graphs, as the single sides do.
     """
     names = dict.fromkeys(side.backend for side in singles if isinstance(side.backend, str) and not side.is_baseline)
-    given = {"wait": True, "budget_s": budget, "freeze": freeze, "allow": list(names)}
-    return Side(AUTO, AUTO, None, given if device == "cpu" else {**given, "also_mode": "max-autotune"})
+    given: dict[str, Any] = {"wait": True, "budget_s": budget, "freeze": freeze, "allow": list(names)}
+    if device != "cpu":
+        given["also_mode"] = "max-autotune" if any(s.mode == "max-autotune" for s in singles) else "reduce-overhead"
+    return Side(AUTO, AUTO, None, given)
 
 
 # --- what follows from the measurements ------------------------------------------------------------------------------

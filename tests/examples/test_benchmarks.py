@@ -88,6 +88,15 @@ def test_the_rows_of_auto(auto):
     assert [task.name for task in auto.tasks("cuda").values()][-1] == "vit 32 training"
     singles = auto.candidates("native:freeze=True,inductor", "cpu", False, False)
     assert [side.label for side in singles] == ["eager", "native:freeze=True", "inductor"]
-    side = auto.auto_side(singles, 30.0, False)
-    assert side.options == {"wait": True, "budget_s": 30.0, "freeze": False, "allow": ["native", "inductor"]}
+    given = {"wait": True, "budget_s": 30.0, "freeze": False, "allow": ["native", "inductor"]}
+    side = auto.auto_side(singles, "cpu", 30.0, False)
+    assert side.options == given
+    side.check()
+
+
+@pytest.mark.parametrize("tuned, mode", [(False, "reduce-overhead"), (True, "max-autotune")])
+def test_auto_may_use_the_modes_of_the_single_sides_on_a_gpu(auto, tuned, mode):
+    listed = "native,inductor:max-autotune" if tuned else "native"
+    side = auto.auto_side(auto.candidates(listed, "cuda", False, False), "cuda", 30.0, False)
+    assert side.options is not None and side.options["also_mode"] == mode
     side.check()
