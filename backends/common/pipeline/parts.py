@@ -104,6 +104,7 @@ class Compiler:
         _drop_lifts(gm)
         simplify.drop_empty_concatenands(gm.graph)
         simplify.spare_overwritten(gm.graph)
+        simplify.see_past_writes(gm.graph)
         floats.as_tensors(gm.graph)
         symbols.hoist(gm.graph)
         outside = aliasing.split_off_output_views(gm.graph)

@@ -31,7 +31,9 @@ class Function:
 
 def print_kernel(nest: LoopNest) -> Function:
     """The C++ function of a kernel.  Equal kernels on other buffers have the same text."""
-    return _Printer(nest).run()
+    from .cpp_plain import PlainPrinter, is_plain
+
+    return (PlainPrinter if is_plain(nest) else _Printer)(nest).run()
 
 
 class _Printer:
@@ -284,10 +286,10 @@ class _Printer:
         base = w.pointer(store.buffer)
         in_vector = vector is not None and any(vector in s.variables for s in w.scopes)
         if not in_vector:
-            w.top.write(f"store({base} + {w.index(store.position)}, {w.name(store.value)});")
+            w.top.write(f"store({base} + {w.index(store.position)}, {w.name(stored(store))});")
             return
         assert vector is not None
-        value = w.name(store.value, vector=True)
+        value = w.name(stored(store), vector=True)
         step = None if w._is_vector_index(store.position) else index.coefficient(store.position, vector)
         if type(step) is int and step == 1:
             w.top.write(f"store({base} + {w.index(store.position)}, {value}, m);")
@@ -301,6 +303,12 @@ class _Printer:
 
     def _declare_none(self, fold: Fold) -> _Accumulator:
         return _Accumulator(fold, self.writer.fresh("a"))
+
+
+def stored(store: Store) -> Node:
+    """What is written, before memory of half precision rounds it."""
+    value = store.value
+    return value.args[0] if value.op == "round" and value.attr is store.buffer.dtype else value
 
 
 def sizes_of(value: Index) -> list[index.Size]:

@@ -67,7 +67,7 @@ INLINE f32v interleave(f32v a, f32v b, int half, int other) {
   for (int l = 0; l < LANES; l++) r[l] = l & half ? b[l - half + other] : a[l + other];
   return r;
 #else
-  i32v l = count<i32v>(), low = l + other;
+  i32v l = count(), low = l + other;
   return __builtin_shuffle(a, b, (l & half) != 0 ? low + (LANES - half) : low);
 #endif
 }
