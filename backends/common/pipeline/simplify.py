@@ -121,7 +121,7 @@ def see_past_writes(graph: Graph) -> None:
 
 
 def _part_read(node: Node) -> tuple[Node, int, int, int] | None:
-    """The tensor of which ``node`` is a part, the dimension, and from where to where; None if it is none, or unknown."""
+    """The tensor of which ``node`` is a part, the dimension, and from where to where; None if that is unknown."""
     if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.Tensor):
         return None
     if node.target is operator.getitem:

@@ -14,7 +14,7 @@ from ...ir import index
 from ...ir.expressions import Node, compute_type, operators_in
 from ...ir.index import Index, Var
 from ...schedule.stages import Fold, LoopNest, Stage, Store
-from .cpp import PARALLEL_WORK, _Accumulator, _Printer, stored
+from .cpp import PARALLEL_WORK, Accumulator, KernelPrinter, stored
 from .cpp_scopes import NAMES, Writer, register_type
 
 _OTHER_WIDTH = frozenset((torch.int8, torch.uint8, torch.int16, torch.int64, torch.bool, torch.bfloat16))
@@ -79,7 +79,7 @@ def _is_simple(node: Node, vector: Var) -> bool:
     return node.op in _ARITHMETIC
 
 
-class PlainPrinter(_Printer):
+class PlainPrinter(KernelPrinter):
     """Loops over elements; ``q0`` is the address ``p0`` in a variable that no write can change."""
 
     def __init__(self, nest: LoopNest) -> None:
@@ -99,13 +99,13 @@ class PlainPrinter(_Printer):
         w, nest = self.writer, self.nest
         w.push()
         w.push(*nest.rows)
-        self._row_indices(nest.rows)
+        self.row_indices(nest.rows)
         for stage in nest.stages:
-            self._before(stage)
+            self.before(stage)
             self._stage_in_row(stage)
         w.pop("for (i64 row = lo; row < hi; row++) {")
         rows, points = index.product(v.size for v in nest.rows), index.product(v.size for v in nest.inner)
-        self._pop_parallel(rows, self._grain(points))
+        self._pop_parallel(rows, self.grain(points))
 
     def _addresses(self, indent: str) -> list[str]:
         return [f"{indent}auto q{name[1:]} = {name};" for name in self.buffers.values()]
@@ -157,10 +157,10 @@ class PlainPrinter(_Printer):
         for accumulator in accumulators:
             w.results[accumulator.fold.statement.target] = (accumulator.finish_parts(w), 0, False)
 
-    def _store(self, store: Store) -> None:
+    def store(self, store: Store) -> None:
         w = self.writer
         if not is_copy(store):
-            super()._store(store)
+            super().store(store)
             return
         source, position = store.value.attr
         member = {torch.bool: ".value", torch.bfloat16: ".bits", torch.float16: ".bits"}.get(source.dtype, "")
@@ -174,7 +174,7 @@ def _independent(w: Writer) -> None:
     w.top.lines.insert(at, "#pragma GCC ivdep")
 
 
-class _PlainAccumulator(_Accumulator):
+class _PlainAccumulator(Accumulator):
     """What a reduction keeps: one number, of which the compiler makes as many as it likes."""
 
     def _type(self) -> str:
