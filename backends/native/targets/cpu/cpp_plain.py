@@ -18,7 +18,6 @@ from .cpp import PARALLEL_WORK, Accumulator, KernelPrinter, stored
 from .cpp_scopes import NAMES, Writer, register_type
 
 _OTHER_WIDTH = frozenset((torch.int8, torch.uint8, torch.int16, torch.int64, torch.bool, torch.bfloat16))
-_COPIED = frozenset((torch.bfloat16, torch.float16))
 _ARITHMETIC = frozenset(
     (
         *("const", "index", "load", "result", "cast", "add", "sub", "mul", "div", "and", "or", "xor", "not", "neg"),
@@ -43,7 +42,7 @@ def is_plain(nest: LoopNest) -> bool:
                     return False
                 worth |= step.value.dtype in _OTHER_WIDTH
             elif is_copy(step):
-                worth |= step.buffer.dtype in _COPIED or step.buffer.dtype in _OTHER_WIDTH
+                worth = True  # the compiler may know a copy of memory
                 if not all(_is_simple(n, nest.vector) for n in operators_in(step.value)):
                     return False
                 continue
@@ -77,6 +76,18 @@ def _is_simple(node: Node, vector: Var) -> bool:
     if node.op == "cast" and node.dtype is torch.float64:
         return False
     return node.op in _ARITHMETIC
+
+
+def _is_exact(node: Node) -> bool:
+    """Whether a number is a bfloat16 as it is: one of some that are chosen from."""
+    if node.op == "load":
+        return node.attr[0].dtype is torch.bfloat16
+    if node.op == "const":
+        return float(torch.tensor(node.attr, dtype=torch.bfloat16)) == node.attr
+    if node.op == "round":
+        return True
+    chosen = node.args[1:] if node.op == "where" else node.args
+    return node.op in ("where", "maximum", "minimum", "neg", "abs") and all(map(_is_exact, chosen))
 
 
 class PlainPrinter(KernelPrinter):
@@ -160,7 +171,12 @@ class PlainPrinter(KernelPrinter):
     def store(self, store: Store) -> None:
         w = self.writer
         if not is_copy(store):
-            super().store(store)
+            value = stored(store)
+            if store.buffer.dtype is torch.bfloat16 and _is_exact(value):
+                at = f"{w.pointer(store.buffer)} + {w.index(store.position)}"
+                w.top.write(f"store_exact({at}, {w.name(value)});")
+            else:
+                super().store(store)
             return
         source, position = store.value.attr
         member = {torch.bool: ".value", torch.bfloat16: ".bits", torch.float16: ".bits"}.get(source.dtype, "")

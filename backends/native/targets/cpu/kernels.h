@@ -211,6 +211,7 @@ INLINE void store(bf16* p, f32 x) {
   u32 b; __builtin_memcpy(&b, &x, 4);
   p->bits = x == x ? (b + 0x7fff + ((b >> 16) & 1)) >> 16 : 0x7fc0;
 }
+INLINE void store_exact(bf16* p, f32 x) { u32 b; __builtin_memcpy(&b, &x, 4); p->bits = b >> 16; }
 INLINE void store(f16* p, f32 x) { p->bits = narrow_f16(splat(x))[0]; }
 INLINE f32 round_bf16(f32 x) { bf16 rounded; store(&rounded, x); return widen(rounded); }
 INLINE f32v round_bf16(f32v x) {
