@@ -140,7 +140,8 @@ class GraphRecorder(SymbolicNumbers):
             if not isinstance(broke.cause, TypeError) or not any(map(_is_symbolic_bool, (*args, *kwargs.values()))):
                 raise
             # a switch such as keepdim=, which takes no symbol; few branches of a program depend on it
-            return self.emit(kind, target, [*map(self._decided, args)], {k: self._decided(v) for k, v in kwargs.items()})
+            decided = {name: self._decided(value) for name, value in kwargs.items()}
+            return self.emit(kind, target, [*map(self._decided, args)], decided)
         if before is not None and tuple(fake_kwargs["out"].shape) != before:
             raise GraphBreak(breaks.OPERATION, "out= is a tensor with a different shape, which the operator resizes")
         if isinstance(result, torch.Tensor):
