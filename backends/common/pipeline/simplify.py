@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from . import aliasing
+
 _aten = torch.ops.aten
 
 _EMPTY = frozenset(
@@ -89,8 +91,11 @@ def see_past_writes(graph: Graph) -> None:
     """Read what was written to a part of a tensor where it comes from, and the rest of it before that was written.
 
     Writes in place to parts become ``slice_scatter`` and ``select_scatter`` of the whole, one after the other: the four
-    gates of an LSTM cell read and write one tensor.  Only sizes that are known are compared.
+    gates of an LSTM cell read and write one tensor.  Only sizes that are known are compared, and what the graph writes
+    to is not read later than it was.
     """
+    root = aliasing.roots(graph)
+    written = {root.get(a, a) for node in graph.nodes if aliasing.writes(node) for a in node.all_input_nodes}
     for node in list(graph.nodes):
         part = _part_read(node)
         if part is None or any(user.op == "output" or user.target is _aten.as_strided.default for user in node.users):
@@ -105,7 +110,7 @@ def see_past_writes(graph: Graph) -> None:
             same = source.meta["val"].shape == node.meta["val"].shape and (low, high) == (first, last)
             found = source if same and source.meta["val"].dtype is node.meta["val"].dtype else None
             break
-        if found is None and base is whole:
+        if (found is None and base is whole) or root.get(found or base, found or base) in written:
             continue
         if found is None:
             with graph.inserting_before(node):
@@ -134,7 +139,7 @@ def _part_read(node: Node) -> tuple[Node, int, int, int] | None:
     if node.target is _aten.slice.Tensor and len(node.args) >= 3 and len(node.args) < 5 and not node.kwargs:
         return _interval(node.args[0], node.args[1], node.args[2], node)
     if node.target is _aten.select.int and not node.kwargs:
-        return _interval(*node.args[:3], node)
+        return _interval(node.args[0], node.args[1], node.args[2], node)
     return None
 
 

@@ -44,7 +44,8 @@ def _embedding(ctx: Context, weight: Value, at: Value, *options: Any) -> Value:
 def _embedding_bag(ctx: Context, weight: Value, at: Value, offsets: Value, *options: Any, **named: Any) -> Any:
     """Bags of one size, as rows of a matrix of indices are, added up or averaged; torch takes the others."""
     op = aten._embedding_bag_forward_only.default
-    _, mode, _, weights, last, padding = (*options, *(False, 0, False, None, False, -1)[len(options) :])
+    given: list[Any] = [*options, *[False, 0, False, None, False, -1][len(options) :]]
+    _, mode, _, weights, last, padding = given
     length = _bag_length(offsets, at)
     alone = all(user.target is operator.getitem and user.args[1] == 0 for user in ctx.node.users)
     plain = mode in (0, 1) and weights is None and not last and padding == -1 and not named

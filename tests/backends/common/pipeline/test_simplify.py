@@ -110,3 +110,17 @@ def test_gates_of_a_cell_need_no_scatter():
     gm.recompile()
     assert not any("scatter" in str(n.target) for n in gm.graph.nodes)
     assert torch.equal(gm(gates, c), cell(gates, c))
+
+
+def test_what_a_program_writes_later_is_not_read_instead():
+    def f(x, y, z):
+        whole = x.sin()
+        whole[:2] = y
+        y.add_(1)
+        z.copy_(whole[:2])
+        return whole[:2] * 2
+
+    ours, eager = ([torch.ones(3, 4), torch.full((2, 4), 5.0), torch.zeros(2, 4)] for _ in range(2))
+    assert torch.equal(torchmux.compile(f, backend="native")(*ours), f(*eager))
+    for one, other in zip(ours, eager, strict=True):
+        assert torch.equal(one, other)
