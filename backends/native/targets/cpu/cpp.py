@@ -86,9 +86,7 @@ class _Printer:
         """No loop at all: one element."""
         for stage in self.nest.stages:
             self._before(stage)
-            for step in stage.body:
-                assert isinstance(step, Store)
-                self._store(step)
+            self._body(stage, ())
 
     def _by_rows(self) -> None:
         """Rows on all threads, each walked in vectors once for every stage."""
@@ -147,6 +145,7 @@ class _Printer:
                 self._stage_in_row(stage)
 
     def _before(self, stage: Stage) -> None:
+        self._name_overwriting(stage.before)
         for store in stage.before:
             self._store(store)
 
@@ -228,8 +227,7 @@ class _Printer:
         w.push(nest.vector, *nest.rows)
         depth = len(w.scopes) - 1
         for stage in nest.stages:
-            for store in stage.before:
-                self._store(store)
+            self._before(stage)
             if not stage.body:
                 continue
             folds = [step for step in stage.body if isinstance(step, Fold)]
@@ -272,17 +270,31 @@ class _Printer:
 
     def _body(self, stage: Stage, accumulators: Sequence[_Accumulator]) -> None:
         rest = list(accumulators)
+        named = False
         for step in stage.body:
             if isinstance(step, Store):
+                if step.buffer.over is not None and not named:  # these come last
+                    self._name_overwriting(stage.body)
+                    named = True
                 self._store(step)
             else:
                 rest.pop(0).add(self.writer, step.value)
+
+    def _name_overwriting(self, steps: Sequence[Store | Fold]) -> None:
+        """Compute all that overwrites inputs, before the first of it is stored: it may be read of these inputs."""
+        for step in steps:
+            if isinstance(step, Store) and step.buffer.over is not None:
+                self.writer.name(step.value, vector=True if self._in_vector() else None)
+
+    def _in_vector(self) -> bool:
+        vector = self.writer.vector
+        return vector is not None and any(vector in s.variables for s in self.writer.scopes)
 
     def _store(self, store: Store) -> None:
         w = self.writer
         vector = w.vector
         base = w.pointer(store.buffer)
-        in_vector = vector is not None and any(vector in s.variables for s in w.scopes)
+        in_vector = self._in_vector()
         if not in_vector:
             w.top.write(f"store({base} + {w.index(store.position)}, {w.name(store.value)});")
             return
