@@ -61,7 +61,7 @@ class Native:
         """Writes to inputs are made by the code where the target can make them."""
         from .lowering import writes
 
-        device = node.args[0].meta["val"].device.type  # type: ignore[union-attr]
+        device = node.args[0].meta["val"].device.type
         name = targets.of_device(device)
         return name is not None and targets.named(name).writes_inputs() and writes.is_lowered(node)
 

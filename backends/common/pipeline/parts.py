@@ -22,9 +22,8 @@ from torchmux.stages import stage
 from . import aliasing, decompose, floats, simplify, symbols
 from .assemble import assemble, extract, inputs_of
 from .implementation import Implementation, Told
-from .partition import Part, Partition, partition, takes_element
+from .partition import Part, Partition, give_to_last_part, partition, takes_element, writes_back
 from .placing import Placing, compiler_error
-from .written import give_to_last_part, writes_back
 
 _CHECKS = ("_assert", "sym_constrain_range")
 
@@ -134,11 +133,11 @@ class Compiler:
                 self.compile_part(part, gm, phase, constants, attempt)
             if not attempt.refused:
                 break
-            for node, by, reason in attempt.refused:
+            for node, by, why_not in attempt.refused:
                 if writes_back(node):
                     to_torch.add(node)
                 else:
-                    choice.refuse(node, by, reason)
+                    choice.refuse(node, by, why_not)
         report = self.placing.report
         for step in split.steps:
             if isinstance(step, Node) and (reason := choice.reason(step)) is not None:

@@ -117,7 +117,10 @@ class _Lowering:
                     self._outputs(node)
             else:
                 try:
-                    self.env[node] = self._write(node) if is_write(node) else self._call(node)
+                    if is_write(node):
+                        self._write(node)
+                    else:
+                        self.env[node] = self._call(node)
                 except Unsupported as why:
                     self.refused[node.name] = f"{node.target}: {why}"
         if self.refused:

@@ -123,6 +123,8 @@ lowers(aten.scatter_add.default)(_along(aten.scatter_add.default, True))
 @lowers(aten.index_put.default, aten._unsafe_index_put.default)
 def _index_put(ctx: Context, a: Value, indices: Sequence[Any], values: Value, accumulate: bool = False) -> Any:
     given = [(d, i) for d, i in enumerate(indices) if i is not None]
+    if (masked := _masked(a, given, values, accumulate)) is not None:
+        return masked
     if any(i.dtype in (torch.bool, torch.uint8) for _, i in given) or _is_refused(a, adds=accumulate):
         return calls.call(ctx, aten.index_put.default, (a, indices, values, accumulate), {})
     dims = [d for d, _ in given]
@@ -149,6 +151,23 @@ def _index_put(ctx: Context, a: Value, indices: Sequence[Any], values: Value, ac
         return full
 
     return _scattered(ctx, a, source, place, range(first, first + rank), adds=accumulate)
+
+
+def _masked(a: Value, given: Sequence[tuple[int, Value]], values: Value, adds: bool) -> Value | None:
+    """A choice at each position, where a mask over the first dimensions selects those that get one value or row."""
+    if len(given) != 1 or given[0][0] != 0 or given[0][1].dtype is not torch.bool or (adds and a.dtype is torch.bool):
+        return None
+    mask = given[0][1]
+    rest = a.sizes[mask.rank :]
+    if mask.sizes != a.sizes[: mask.rank] or not mask.rank or values.rank > len(rest):
+        return None  # as many rows as there are selected positions
+    source = converted(values, a.dtype).expand(rest)
+
+    def element(i: Indices) -> Node:
+        old, new = a.at(i), ops.cast(source.at(i[mask.rank :]), a.dtype)
+        return where(mask.at(i[: mask.rank]), binary("add", old, new) if adds else new, old)
+
+    return Value(a.sizes, a.dtype, element)
 
 
 def _into_rows(op: Any, adds: bool) -> Any:

@@ -10,6 +10,8 @@ What was read of an update before the next one is put into memory before that, i
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -60,7 +62,7 @@ def _made_in_place(graph: Graph) -> set[Node]:
     found: set[Node] = set()
     for node in graph.nodes:
         if is_write(node):
-            found.update(_chain(node.args[1], lambda n, target=node.args[0]: n is target) or ())
+            found.update(_chain(node.args[1], functools.partial(operator.is_, node.args[0])) or ())
     return found
 
 
@@ -74,12 +76,12 @@ def _chain(value: Any, is_start: Callable[[Node], bool]) -> list[Node] | None:
         base = value.args[0]
         if (view := _PARTS.get(value.target)) is not None:
             # What goes into a part may be an update of this part.
-            found += _chain(value.args[1], lambda n, b=base, v=view, o=value: _shows_part(n, b, v, o)) or ()
+            found += _chain(value.args[1], functools.partial(_shows_part, base, view, value)) or ()
         value = base
     return found
 
 
-def _shows_part(value: Any, base: Any, view: Any, update: Node) -> bool:
+def _shows_part(base: Any, view: Any, update: Node, value: Any) -> bool:
     """Whether ``value`` is the part of ``base`` that ``update`` writes."""
     if not isinstance(value, Node) or value.target is not view or value.args[0] is not base:
         return False
@@ -88,15 +90,15 @@ def _shows_part(value: Any, base: Any, view: Any, update: Node) -> bool:
 
 def _part_of(node: Node, first: int) -> list[Any]:
     """The numbers that say which part a view shows, or an update writes."""
-    defaults = [0, None, None, 1] if node.target in (_aten.slice.Tensor, _aten.slice_scatter.default) else [0, 0]
+    is_slice = node.target in (_aten.slice.Tensor, _aten.slice_scatter.default)
+    defaults: list[Any] = [0, None, None, 1] if is_slice else [0, 0]
     given = list(node.args[first:])
     base: Any = node.args[0]
     value = base.meta["val"]
     dim, *rest = [*given, *defaults[len(given) :]]
-    if len(defaults) == 4 and rest[0] is None:
-        rest[0] = 0
-    if len(defaults) == 4 and (rest[1] is None or (type(rest[1]) is int and rest[1] >= 2**62)):
-        rest[1] = None
+    if is_slice:
+        rest[0] = 0 if rest[0] is None else rest[0]
+        rest[1] = None if type(rest[1]) is int and rest[1] >= 2**62 else rest[1]
     return [dim % value.dim(), *rest, node.kwargs]
 
 
@@ -191,7 +193,7 @@ class Writes:
 
     def write(self, node: Node, value: Value) -> None:
         """The whole of an input gets ``value``."""
-        target = self.env[node.args[0]].place.buffer  # type: ignore[index]
+        target = self.env[node.args[0]].place.buffer
         current = self.written.get(target)
         if current is not None and value.place is not None and value.place.buffer is current:
             return  # it was made there
