@@ -137,7 +137,7 @@ def _compiled_again(fn: Callable, arguments: Mapping[str, Any]) -> Any:
 def compiled_function(fn: Callable, session: Session, arguments: Mapping[str, Any]) -> CompiledFunction:
     """A function that runs captured code of ``fn``; ``arguments`` are those of ``compile()``."""
     owner = getattr(fn, "__self__", None)
-    record = Record(owner if isinstance(owner, torch.nn.Module) else None)
+    record = Record(owner if isinstance(owner, torch.nn.Module) else None, arguments["name"])
     callback, number, calls, called = session.callback, session.bucket, record.calls, with_frame(fn)
     calls_made = _calls_made
 
@@ -213,7 +213,9 @@ class CompiledModule(torch.nn.Module):
 
     def __deepcopy__(self, memo: dict) -> torch.nn.Module:
         cls = type(self)
-        return compiled_module(copy.deepcopy(cls._torchmux_original, memo), cls._torchmux_session)
+        return compiled_module(
+            copy.deepcopy(cls._torchmux_original, memo), cls._torchmux_session, cls._torchmux_record.name
+        )
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _plain_module, (type(self)._torchmux_original,)
@@ -224,7 +226,7 @@ def _plain_module(module: torch.nn.Module) -> torch.nn.Module:
     return module
 
 
-def compiled_module(module: torch.nn.Module, session: Session) -> torch.nn.Module:
+def compiled_module(module: torch.nn.Module, session: Session, name: str | None = None) -> torch.nn.Module:
     """A module that runs captured code of ``module``."""
     cls = type(module)
     namespace = {
@@ -233,7 +235,7 @@ def compiled_module(module: torch.nn.Module, session: Session) -> torch.nn.Modul
         "__doc__": cls.__doc__,
         "_torchmux_original": module,
         "_torchmux_called": staticmethod(with_frame(module)),
-        "_torchmux_record": Record(module),
+        "_torchmux_record": Record(module, name),
         "_torchmux_session": session,
     }
     derived = types.new_class(cls.__name__, (CompiledModule, cls), exec_body=lambda ns: ns.update(namespace))

@@ -162,6 +162,7 @@ def _compile(tr: Trace, out: Output, result: str, compile_graph: Callable) -> tu
     """Close the graph, hand it to the backend, and write the frame function."""
     code = tr.code
     captured = Captured(code, op_count=tr.op_count, qualname=code.co_qualname, frame=frame_of(code))
+    captured.has_effects = bool(tr.effects)
     runner = None
     graph = tr.finish(out.graph_outputs) if tr.op_count or out.graph_outputs else None
     if graph is not None and (out.graph_outputs or any(node.op in _CALLS for node in graph.graph.nodes)):

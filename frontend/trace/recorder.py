@@ -34,6 +34,8 @@ from .with_numbers import with_numbers
 
 USER_STACK = "torchmux_user_stack"  # in a node's meta: ((file, line, function), ...), innermost first
 
+_FIRST_VERSION = "torchmux_first_version"  # in the meta of an input's node
+
 _POWERS = (operator.pow, operator.ipow, torch.pow, "pow", "pow_", "__pow__", "__ipow__")
 _FAKE_ERRORS: dict[str, Any] = {}  # name -> exception class
 
@@ -108,6 +110,7 @@ class GraphRecorder(SymbolicNumbers):
             self.bind_sizes(tensor, example, dims, source)
         node = self.placeholder(_name(source))
         node.meta["example_value"] = example
+        node.meta[_FIRST_VERSION] = _version(example)
         value = TensorValue(node, example, source, type(tensor), is_input=True)
         self.inputs.append((node, source))
         self.real_inputs[node] = tensor
@@ -117,6 +120,10 @@ class GraphRecorder(SymbolicNumbers):
         self.shape_inputs.append((example, source))
         self.guards.tensors[source] = TensorGuard(source, tensor, example)
         return value
+
+    def is_written(self, value: TensorValue) -> bool:
+        """Whether the graph writes to an input tensor."""
+        return _version(value.example) != value.node.meta[_FIRST_VERSION]
 
     # --- operators -------------------------------------------------------------------------------------------------
 
@@ -320,6 +327,10 @@ def call_target(kind: str, target: Any, args: list, kwargs: dict) -> Any:
     if kind == "call_method":
         return getattr(args[0], target)(*args[1:], **kwargs)
     return target(*args, **kwargs)
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def _metadata(result: Any) -> Any:

@@ -132,6 +132,9 @@ class Recording(Protocol):
     begin_grad: bool
     final_grad: Any
 
+    def is_written(self, value: Any) -> bool:
+        """Whether the graph writes to an input tensor."""
+
     def numpy_argument(self, number: Any) -> Any:
         """What an operator gets in the place of a NumPy number."""
 

@@ -57,7 +57,7 @@ class SuperValue(Value):
         return f"{out.names.const(super)}({out.names.const(self.cls)}, {out.value(self.owner)})"
 
 
-def wrap_super(tr: Tracer, obj: super, source: Source | None) -> SuperValue:
+def wrap_super(tr: Tracer, obj: Any, source: Source | None) -> SuperValue:
     """What ``super()`` returned before a graph break; its own attributes are read past its look-up of others."""
     if source is not None:
         tr.guards.type_is(source, super)

@@ -140,6 +140,8 @@ from .shape_env import (
 )
 from .torch_compile import (
     begin_cudagraph_step,
+    breaks_are_errors,
+    enters_a_context,
     inductor_compile_fx,
     inductor_config,
     is_marked_static,

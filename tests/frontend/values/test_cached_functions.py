@@ -69,7 +69,7 @@ class Keyed:
     def __init__(self, scale):
         self.scale = scale
 
-    @functools.lru_cache(maxsize=None)  # noqa: B019 - this is what programs do
+    @functools.cache  # noqa: B019 - this is what programs do
     def times(self, n, sizes=()):
         return self.scale * n * len(sizes)
 
