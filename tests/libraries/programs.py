@@ -152,7 +152,7 @@ def einops_attention() -> Program:
     return Program(Attention(), (torch.randn(2, 5, 16),))
 
 
-@program("x-transformers", "einops", "einx", "loguru")
+@program("x-transformers", "einops", "einx", "loguru", "torch-einops-utils")
 def x_transformers_encoder() -> Program:
     from x_transformers import Encoder, TransformerWrapper
 
@@ -308,7 +308,7 @@ def e3nn_tensor_product() -> Program:
     return Program(Net(), (torch.randn(3, 5), torch.randn(3, 3)))
 
 
-@program("sentence-transformers", "transformers", "scipy", "scikit-learn", "joblib")
+@program("sentence-transformers", "transformers", "scipy", "scikit-learn", "joblib", "narwhals")
 def sentence_transformers_pooling() -> Program:
     from sentence_transformers.models import Normalize, Pooling
 
