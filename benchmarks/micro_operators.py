@@ -264,6 +264,7 @@ for dtype in FLOATS:
         T(256, 768, dtype=dtype),
         T(768, dtype=dtype),
         T(768, dtype=dtype),
+        tolerance=2e-4 if dtype is f32 else 0.06,  # eager adds up gradients of weights in half precision
     )
 infer("norm/add-layer", lambda x, y, w, b: F.layer_norm(x + y, (768,), w, b), T(256, 768), T(256, 768), T(768), T(768))
 infer("norm/group", lambda x, w, b: F.group_norm(x, 32, w, b), T(2, 128, 32, 32), T(128), T(128))
