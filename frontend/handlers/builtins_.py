@@ -15,8 +15,8 @@ import torch
 
 from .. import breaks, polyfills
 from ..breaks import GraphBreak
+from ..guards.kinds.classes import NotInClasses
 from ..guards.kinds.functions import Dispatches, Returns
-from ..guards.kinds.objects import NoAttribute
 from ..guards.sources import Const
 from ..trace.operator_table import BINARY, COMPARE, INPLACE, UNARY
 from ..values.base import MISSING, Raised, Value
@@ -136,7 +136,7 @@ def callable_(tr: Tracer, value: Value) -> Value:
     found = tr.static_lookup(value.pytype(), "__call__")
     tr.guard_lookup(value.pytype(), "__call__", found)
     if isinstance(value, TensorValue) and found is MISSING:
-        tr.guards.add(NoAttribute(Const(value.pytype(), "torch.Tensor"), "__call__"))
+        tr.guards.add(NotInClasses(Const(value.pytype(), "torch.Tensor"), "__call__"))
     return ConstValue(found is not MISSING)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import DATA_DEPENDENT_BRANCH, OPERATION, TENSOR_TO_PYTHON, TORCH_STATE, GraphBreak
-from ..guards.kinds.classes import ClassFinds
+from ..guards.kinds.classes import ClassFinds, NotInClasses
 from ..guards.kinds.objects import NoAttribute, NoOwnAttribute
 from ..guards.kinds.tensors import PropertyEquals, StorageOffset, Strides
 from ..guards.sources import Attr, Const
@@ -146,9 +146,9 @@ class TensorValue(GraphValue):
             real = tr.real_inputs[self.node]
             if name in real.__dict__:
                 return tr.wrap(real.__dict__[name], Attr(self.source, name))
-            if not hasattr(torch.Tensor, name):
+            if raw is MISSING:
                 tr.guards.add(NoOwnAttribute(self.source, name))
-        if not hasattr(torch.Tensor, name):
+        if raw is MISSING:
             message = f"'{self.cls.__name__}' object has no attribute '{name}'"
             raise Raised(tr.make_exception(AttributeError, message))
         return TensorMethodValue(self, name)
@@ -163,7 +163,9 @@ class TensorValue(GraphValue):
     def _guard_class(self, tr: Tracer, name: str, raw: Any) -> None:
         """The class of the tensor goes on having under a name what torch has put there."""
         source = Const(self.cls, self.cls.__qualname__)
-        if raw is MISSING:
+        if raw is MISSING and hasattr(self.cls, name):  # its metaclass has one
+            tr.guards.add(NotInClasses(source, name))
+        elif raw is MISSING:
             tr.guards.add(NoAttribute(source, name))
         elif getattr(self.cls, name, None) is raw:
             tr.guard_class_attribute(self.cls, name, raw)

@@ -128,6 +128,13 @@ def in_own_process(name: str, timeout: int = 600) -> dict[str, Any]:
     return json.loads(lines[-1])
 
 
+def _graphs(row: dict[str, Any]) -> str:
+    """The number of graphs, and why it is what it is."""
+    found = row.get("graphs")
+    why = PROGRAMS[row["program"]].more or ("it runs in eager" if found == 0 else "")
+    return f"{found}: {why}" if why else str(found)
+
+
 def page(rows: list[dict[str, Any]]) -> str:
     """``docs/libraries.md``."""
     lines = [
@@ -145,7 +152,7 @@ def page(rows: list[dict[str, Any]]) -> str:
         errors = [f"{row[f'{b}_error']:.0e}" if f"{b}_error" in row else "raises" for b in ("eager", "native")]
         seconds = f"{row['native_seconds']:.1f} s" if "native_seconds" in row else ""
         lines.append(
-            f"| `{row['program']}` | {row['library']} {row['version']} | {row.get('graphs', '')} | "
+            f"| `{row['program']}` | {row['library']} {row['version']} | {_graphs(row)} | "
             f"{row['torch_graphs']} | {errors[0]} | {errors[1]} | {seconds} |"
         )
     return "\n".join([*lines, ""])

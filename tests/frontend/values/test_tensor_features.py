@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+import torchmux
+
 from ..snippets.corpus import tensor
 from ..worlds import BACKENDS, check_graphs, check_same, feature, features_of, leaf
 
@@ -450,3 +452,11 @@ def test_tensors_are_as_in_eager(name, backend):
 @pytest.mark.parametrize("name", features_of(__name__))
 def test_tensors_take_no_more_graphs(name):
     check_graphs(__name__, name)
+
+
+@pytest.mark.parametrize("name", ["__call__", "mro", "__name__", "no_such_name"])
+def test_what_only_the_class_of_the_class_has_is_asked_once(name):
+    compiled = torchmux.compile(lambda x: (x * 2, hasattr(x, name), callable(x)), backend="eager")
+    for _ in range(3):
+        assert compiled(torch.ones(2))[1:] == (False, False)
+    assert torchmux.report(compiled).graph_count == 1
