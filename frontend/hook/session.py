@@ -22,6 +22,7 @@ from . import entries
 from .calls import EagerCalls, Frame, frame_of
 from .recompiles import note_state
 from .thread_state import shared, this_thread
+from .vain import count_anew
 
 Decide = Callable[["Session | None", Any], entries.Decision]
 """Answers the C hook about a frame that runs under a session, if that is still there."""
@@ -36,6 +37,7 @@ class Record(dict[Any, list[int]]):
 
     def __init__(self, compiled: Any = None) -> None:
         super().__init__()
+        count_anew()
         self.root = compiled if isinstance(compiled, torch.nn.Module) else None  # the module that the callable owns
         self.snapshots: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # check -> its snapshot
         self.breaks: dict[BreakRecord, None] = {}
@@ -48,9 +50,11 @@ class Record(dict[Any, list[int]]):
     def __missing__(self, captured: Any) -> list[int]:
         return self.setdefault(captured, [0])
 
-    def note_eager(self, code: types.CodeType, reason: str, operators: int | None = None) -> None:
+    def note_eager(self, code: types.CodeType, reason: str, operators: int | None = None) -> EagerCalls:
         """Count a call of ``code`` that runs in eager."""
-        self.note_calls(frame_of(code), reason).operators = operators
+        found = self.note_calls(frame_of(code), reason)
+        found.operators = operators
+        return found
 
     def note_calls(self, frame: Frame, reason: str) -> EagerCalls:
         """As :meth:`note_eager`, for a frame whose operators nobody has counted."""
