@@ -7,6 +7,7 @@ import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 import torch.fx
 from torch.fx.node import map_arg
@@ -34,6 +35,7 @@ from .with_numbers import with_numbers
 
 USER_STACK = "torchmux_user_stack"  # in a node's meta: ((file, line, function), ...), innermost first
 
+_DTYPE_OF_DATA = (torch.tensor, torch.as_tensor, torch.asarray, "new_tensor")  # where NumPy's numbers keep their dtype
 _POWERS = (operator.pow, operator.ipow, torch.pow, "pow", "pow_", "__pow__", "__ipow__")
 _FAKE_ERRORS: dict[str, Any] = {}  # name -> exception class
 
@@ -124,6 +126,8 @@ class GraphRecorder(SymbolicNumbers):
             return found
         if self.symbolic and target in _POWERS and len(args) == 2:
             args = [args[0], self._exponent(*args)]
+        if target in _DTYPE_OF_DATA and any(map(_holds_numpy, (*args, *kwargs.values()))):
+            raise GraphBreak(breaks.OPERATION, f"{_operator_name(target)} of a NumPy number, whose dtype it takes")
         fx_args = tuple(a.arg(self) for a in args)
         fx_kwargs = {k: v.arg(self) for k, v in kwargs.items()}
         if self.region is not None:  # ahead of the operator, which may write to them
@@ -296,6 +300,13 @@ def call_target(kind: str, target: Any, args: list, kwargs: dict) -> Any:
     if kind == "call_method":
         return getattr(args[0], target)(*args[1:], **kwargs)
     return target(*args, **kwargs)
+
+
+def _holds_numpy(value: Value) -> bool:
+    """Whether a value is one of NumPy's numbers, or a list or tuple with one in it."""
+    if isinstance(value, (ListValue, TupleValue)):
+        return any(isinstance(item, Value) and _holds_numpy(item) for item in value._items)
+    return isinstance(value, ConstValue) and isinstance(value.value, np.generic)
 
 
 def _operator_name(target: Any) -> str:

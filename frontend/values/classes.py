@@ -377,6 +377,16 @@ class WeakrefValue(RealValue):
         return tr.wrap(self.obj(), Referent(self.source or Const(self.obj, "weak reference")))
 
 
+def _type_argument(tr: Tracer, value: Value) -> Any:
+    """What stands in the brackets of a ``typing`` form."""
+    if isinstance(value, (TupleValue, ListValue)):
+        parts = [_type_argument(tr, item) for item in value.items(tr)]
+        return tuple(parts) if isinstance(value, TupleValue) else parts
+    if isinstance(value, DisabledValue) or (isinstance(value, ObjectValue) and value.cls.__module__ == "typing"):
+        return value.real()
+    return value.const(tr)
+
+
 class DisabledValue(RealValue):
     """A callable that ends the graph when it is called."""
 
@@ -389,6 +399,15 @@ class DisabledValue(RealValue):
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         raise GraphBreak(self.kind, self.reason)
+
+    def getitem(self, tr: Tracer, key: Value) -> Value:
+        if type(self.obj).__module__ != "typing":
+            return super().getitem(tr, key)
+        try:
+            made = self.obj[_type_argument(tr, key)]  # equal ones are one object, or compare equal
+        except Exception as error:
+            raise Raised(tr.exception(error)) from None
+        return tr.wrap(made, None)
 
     def getattr(self, tr: Tracer, name: str) -> Value:
         try:
