@@ -61,7 +61,9 @@ class CachedFunctionValue(BuiltinValue):
         if all(path is None for path in (*paths, *named_paths.values())):
             return tr.wrap(result, CachedResult(base, tr.keep_equal(plain), tr.keep_equal(named)))
         found = tuple(path or real for path, real in zip(paths, plain, strict=True))
-        return tr.wrap(result, CachedResult(base, found, {name: named_paths[name] or real for name, real in named.items()}))
+        return tr.wrap(
+            result, CachedResult(base, found, {name: named_paths[name] or real for name, real in named.items()})
+        )
 
     def getattr(self, tr: Tracer, name: str) -> Value:
         if name in ("cache_info", "cache_clear"):

@@ -69,11 +69,11 @@ class Holder:
     def __init__(self, scale):
         self.scale = scale
 
-    @functools.lru_cache(maxsize=None)  # noqa: B019
+    @functools.cache  # noqa: B019
     def scaled(self, n=2):
         return self.scale * n
 
-    @functools.lru_cache(maxsize=None)  # noqa: B019
+    @functools.cache  # noqa: B019
     def sizes(self, shape):
         return [self.scale * shape[0]]
 
