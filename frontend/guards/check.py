@@ -17,6 +17,7 @@ from .guards import GuardSet, ShapeCondition, TensorGuard
 from .kinds.guard import Guard
 from .loader import Loader, Names
 from .sources import Argument, Source
+from .ways_out import Failure
 
 
 class CompiledGuards:
@@ -108,21 +109,22 @@ class CompiledGuards:
 
     # --- the reason ------------------------------------------------------------------------------------------------
 
-    def why_not(self, frame_locals: dict) -> str:
-        """The first guard that fails for these locals, in words."""
+    def why_not(self, frame_locals: dict) -> Failure:
+        """The first guard that fails for these locals."""
         for guard in self.conditions:
             try:
                 value, holds = evaluate(guard, frame_locals)
             except Exception as error:  # whatever goes wrong while reading the path is the answer
-                return f"{guard.source.words()} can no longer be read ({type(error).__name__}: {error})"
+                return Failure(f"{guard.source.words()} can no longer be read ({type(error).__name__}: {error})", guard)
             if not holds:
-                return f"{guard.source.words()} {guard.words()} no longer holds (now {_describe(value)})"
-        return (
-            self._failing_tensor(frame_locals)
-            or self._failing_shape(frame_locals)
-            or "global state (grad mode, torch modes, autocast, default dtype, determinism or thread count) changed, "
-            "or two inputs became the same object"
-        )
+                words = f"{guard.source.words()} {guard.words()} no longer holds (now {_describe(value)})"
+                return Failure(words, guard, value)
+        if words := self._failing_tensor(frame_locals):
+            return Failure(words, about="tensor")
+        if words := self._failing_shape(frame_locals):
+            return Failure(words, about="shape")
+        words = "global state (grad mode, torch modes, autocast, default dtype, determinism or thread count) changed, "
+        return Failure(words + "or two inputs became the same object", about="state")
 
     def _failing_tensor(self, frame_locals: dict) -> str:
         for checker, sources in self.tensor_checks:

@@ -20,6 +20,7 @@ from ..breaks import GraphBreak
 from ..capture.backend_call import compile_graph_with
 from ..capture.capture import capture
 from ..capture.captured import Captured, CodeState
+from ..guards import ways_out
 from ..marks.function_marks import runs_in_eager
 from ..marks.stance import state as stance_state
 from ..values.base import Raised
@@ -87,7 +88,7 @@ def _convert(session: Session, frame: Any, record: Any) -> Decision:
     if stance == "fail_on_recompile" and has_tensors(frame.f_locals):
         raise refusal(code, reason)
     if (limit := reached(state, code)) is not None:
-        return _limit_reached(session, state, code, limit, reason, record)
+        return _limit_reached(session, state, frame, limit, record)
     if stance.endswith("eager_then_compile") and not state.called and not state.entries:
         state.called = True
         if stance == "eager_then_compile":
@@ -226,19 +227,15 @@ def _has_readable_name(code: types.CodeType) -> bool:
 
 
 def _recompile_reason(state: CodeState, frame: Any) -> str:
-    locals_ = frame.f_locals
-    reasons = [entry.guards.why_not(locals_) for entry in reversed(state.entries) if entry.guards is not None]
-    return reasons[0] if reasons else "?"
+    checks = [entry.guards for entry in reversed(state.entries) if entry.guards is not None]
+    return checks[0].why_not(frame.f_locals).words if checks else "?"
 
 
-def _limit_reached(
-    session: Session, state: CodeState, code: types.CodeType, limit: str, reason: str, record: Any
-) -> Decision:
-    failed = f"the guard that failed last: {reason}" if reason else "in this process, under another compile() call"
+def _limit_reached(session: Session, state: CodeState, frame: Any, limit: str, record: Any) -> Decision:
+    code = frame.f_code
     message = (
         f"{logs.place(code)} was compiled {getattr(config, limit)} times, which reaches torchmux.config.{limit}; "
-        f"{failed}. New calls run in eager. Turn the changing value into a tensor, mark it with torchmux.mark_dynamic, "
-        f"or raise the limit."
+        f"{ways_out.told(state.entries, frame.f_locals)} Otherwise, raise the limit."
     )
     if session.fullgraph or config.fail_on_recompile_limit_hit:
         raise Unsupported(message.replace(" New calls run in eager.", ""))

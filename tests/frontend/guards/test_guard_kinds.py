@@ -248,7 +248,7 @@ def test_it_is_checked_and_the_failure_is_told(guard, right, wrong, text, words)
     assert compiled.check({"x": right}) is True
     assert compiled.check({"x": wrong}) is False
     assert compiled.words() == [f"{guard.source.words()} {words}"]
-    assert compiled.why_not({"x": wrong}).startswith(f"{guard.source.words()} {words} no longer holds (now ")
+    assert compiled.why_not({"x": wrong}).words.startswith(f"{guard.source.words()} {words} no longer holds (now ")
 
 
 @pytest.mark.parametrize("cls", all_kinds(Guard))
@@ -318,7 +318,7 @@ def test_a_new_kind_is_one_class(monkeypatch):
     guards.add(SumIs(x, 3))
     compiled = CompiledGuards(guards)
     assert compiled.check({"x": (1, 2)})
-    assert compiled.why_not({"x": (1, 3)}) == "x adds up to 3 no longer holds (now tuple of length 2)"
+    assert compiled.why_not({"x": (1, 3)}).words == "x adds up to 3 no longer holds (now tuple of length 2)"
     assert _walk(NET).settles(SumIs(of("sizes"), 3))
     assert not _walk(NET).settles(SumIs(of("names"), 3))
     seen = []
