@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from torchmux import torch_internals as ti
 
 from ..hook.interrupts import from_its_first_instruction, keep
@@ -206,7 +208,7 @@ def _in_words(tensor: TensorGuard) -> str:
 
 
 def _describe(value: Any) -> str:
-    if isinstance(value, (int, float, str, bool, type(None))):
+    if isinstance(value, (int, float, str, bool, type(None), np.generic)):
         return repr(value)[:80]
     if isinstance(value, (list, tuple, dict, set, frozenset)):
         return f"{type(value).__name__} of length {len(value)}"

@@ -64,8 +64,8 @@ _NUMBER_OF_CALL = (
     "it in operators only, or pass a tensor."
 )
 _NUMBER = (
-    "Numbers deep in a module and those that Python reads are constants: pass the number as an argument or as a tensor, "
-    "or set torchmux.config.allow_unspec_int_on_nn_module."
+    "Numbers deep in a module and those that Python reads are constants: pass the number as an argument or as a "
+    "tensor, or set torchmux.config.allow_unspec_int_on_nn_module."
 )
 _VALUES: tuple[tuple[Any, str], ...] = (
     (bool, "A flag needs code for each of its values: decide it outside of the compiled function."),

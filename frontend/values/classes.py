@@ -6,15 +6,18 @@ import collections
 import enum
 import operator
 import types
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..breaks import C_FUNCTION, DISABLED, OPERATION, GraphBreak
+from ..guards.kinds.classes import HasSubclasses
 from ..guards.kinds.objects import Is, NoAttribute
 from ..guards.sources import Attr, Const, Referent, Source
 from ..trace.enumerations import ask_class
 from .base import MISSING, Raised, Value
+from .builtin_methods import BuiltinMethodValue
 from .constants import ConstValue
 from .containers.iteration import SequenceIterator
 from .containers.mappings import DictValue
@@ -152,6 +155,8 @@ class ClassValue(RealValue):
             value = getattr(self.obj, name)
             if value is raw and not hasattr(type(raw), "__get__"):
                 return tr.wrap(value, Attr(Const(meta, meta.__qualname__), name))
+            if raw is type.__dict__["__subclasses__"]:
+                return BuiltinMethodValue(self, type, name)
             if isinstance(value, types.BuiltinMethodType):
                 return tr.wrap(value, None)
             raise GraphBreak(OPERATION, f"attribute {name!r} of class {self.obj.__qualname__}")
@@ -239,6 +244,11 @@ class ClassValue(RealValue):
     def call_c_method(self, tr: Tracer, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if cls is type and name == "__call__":
             return self.make(tr, args, kwargs)
+        if cls is type and name == "__subclasses__" and not (args or kwargs or tr.put_off):
+            found = type.__subclasses__(self.obj)
+            references = tuple(map(weakref.ref, found))
+            tr.guards.add(HasSubclasses(Const(self.obj, self.obj.__qualname__), references))
+            return ListValue([tr.wrap(each, None) for each in found])
         raise GraphBreak(C_FUNCTION, f"{cls.__name__}.{name} on a class")
 
     def instantiate(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:

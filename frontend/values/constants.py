@@ -195,13 +195,15 @@ class NumpyNumberValue(ConstValue):
 
     __slots__ = ("_number", "_tr")
 
+    source: Source
+
     def __init__(self, tr: Tracer, number: np.generic, source: Source) -> None:
         self._tr = tr
         super().__init__(number, source)
         tr.guards_type(source, type(number))
 
     @property
-    def value(self) -> Any:  # type: ignore[override]
+    def value(self) -> Any:
         self._tr.guards_equal(self.source, self._number)
         return self._number
 

@@ -9,6 +9,7 @@ import math
 import operator
 import sys
 import types
+import weakref
 
 import numpy as np
 import pytest
@@ -20,7 +21,14 @@ from torchmux.frontend.guards.check import CompiledGuards, evaluate
 from torchmux.frontend.guards.closed import all_kinds, kind
 from torchmux.frontend.guards.filter import filter_guards
 from torchmux.frontend.guards.guards import GuardSet, ShapeCondition, ShapePart
-from torchmux.frontend.guards.kinds.classes import ClassFinds, ClassMethodIs, DerivesAsBefore, IsSubclass, NotInClasses
+from torchmux.frontend.guards.kinds.classes import (
+    ClassFinds,
+    ClassMethodIs,
+    DerivesAsBefore,
+    HasSubclasses,
+    IsSubclass,
+    NotInClasses,
+)
 from torchmux.frontend.guards.kinds.containers import (
     HasKey,
     HasKeyFrom,
@@ -190,6 +198,8 @@ EXAMPLES = [
     (ClassMethodIs(x, "made", Base.made.__func__), Base, Other, "x.made.__func__ is _c0", "has the same made"),
     (ClassFinds(x, "limit", len), Base, Other, "_c0(x, 'limit') is _c1", "has the same limit"),
     (DerivesAsBefore(x, Base.__mro__), Base, Other, "x.__mro__ == _c0", "derives from the same classes"),
+    (HasSubclasses(x, tuple(map(weakref.ref, Base.__subclasses__()))), Base, int, "_c0(x, _c1)",
+     f"has the same {len(Base.__subclasses__())} subclasses"),
     (IsSubclass(x, Base, True), Base, int, "issubclass(x, _c0) is True", "counts as Base"),
     (NotInClasses(x, "extra"), Base, Other, "all('extra' not in c.__dict__ for c in x.__mro__)", "has no extra"),
     (MethodNameIs(x, "append"), [].append, [].extend, "x.__name__ == 'append'", "is method append"),
