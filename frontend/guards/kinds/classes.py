@@ -105,7 +105,7 @@ class IsSubclass(Guard):
 
 def derived_from(cls: type, references: tuple[weakref.ref, ...]) -> bool:
     """Whether the classes that derive directly from a class are those that are referred to, in their order."""
-    found = type.__subclasses__(cls)
+    found: list[type] = type.__subclasses__(cls)
     return len(found) == len(references) and all(a is b() for a, b in zip(found, references, strict=True))
 
 

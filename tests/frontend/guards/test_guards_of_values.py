@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+import torchmux
+
 from .guarding import Other, Thing, case, cases_of, check, vector
 
 
