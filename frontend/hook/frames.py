@@ -17,6 +17,7 @@ from torchmux.registry.errors import CompilationFailed, FallbackRefused, Torchmu
 
 from .. import breaks, logs
 from ..breaks import GraphBreak
+from ..bytecode import only_returns, resume_origin
 from ..capture.backend_call import compile_graph_with
 from ..capture.capture import capture
 from ..capture.captured import Captured, CodeState
@@ -57,6 +58,9 @@ def decide(session: Session | None, frame: Any) -> Decision:
     if any(getattr(callback, "__code__", None) is code for callback in gc.callbacks):
         return SKIP_CALLEES  # called by the garbage collector, wherever the program happens to be
     if session is None or code.co_flags & _FUNCTION != _FUNCTION:
+        return SKIP_FRAME
+    if resume_origin(code) is not None and only_returns(code):
+        vain.skip(code)
         return SKIP_FRAME
     interrupts.raise_kept()
     with shared.lock:

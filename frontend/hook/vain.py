@@ -117,8 +117,13 @@ def counts(code: types.CodeType) -> bool:
     count[0] += 1
     if count[0] < COUNTED:
         return True
-    ti.set_code_exec_strategy(code, ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.DEFAULT))  # for now
+    skip(code)
     return False
+
+
+def skip(code: types.CodeType) -> None:
+    """Have the hook ask no more about a code object; unlike a decision for all of its frames, this can be undone."""
+    ti.set_code_exec_strategy(code, ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.DEFAULT))
 
 
 def count_anew() -> None:
