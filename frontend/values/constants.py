@@ -174,6 +174,8 @@ class ConstValue(Value):
         value = self.value
         if type(value) in (int, str, bool, type(None), bytes):
             return repr(value)
+        if isinstance(value, np.generic) and self.source is None:  # computed anew: an object of its own in each call
+            return f"{out.names.const(type(value))}({out.names.const(value)})"
         return out.names.const(value)
 
 
