@@ -406,10 +406,7 @@ class Converted(Source):
 
 @kind
 class CachedResult(Source):
-    """What a function behind a cache returns; equal arguments must be the same objects.
-
-    Arguments that are no constants are sources themselves, which other guards hold to one object each.
-    """
+    """What a function behind a cache returns; equal arguments must be the same objects."""
 
     parent: Source
     args: tuple
@@ -417,20 +414,12 @@ class CachedResult(Source):
 
     def expression(self, out: Loader) -> str:
         function = out.load(self.parent)
-        if not any(isinstance(each, Source) for each in (*self.args, *self.kwargs.values())):
-            return f"{function}(*{out.const(self.args)}, **{out.const(self.kwargs)})"
-        plain = [_argument(each, out) for each in self.args]
-        named = [f"{name}={_argument(each, out)}" for name, each in self.kwargs.items()]
-        return f"{function}({', '.join(plain + named)})"
+        return f"{function}(*{out.const(self.args)}, **{out.const(self.kwargs)})"
 
     def in_words(self, parent: str) -> str:
         return f"{parent}(...)"
 
     follow = not_followed
-
-
-def _argument(each: Any, out: Loader) -> str:
-    return out.load(each) if isinstance(each, Source) else out.const(each)
 
 
 @kind

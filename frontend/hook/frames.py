@@ -91,7 +91,7 @@ def _convert(session: Session, frame: Any, record: Any) -> Decision:
             raise Unsupported(f"The exported graph of {logs.place(code)} does not apply to this call: {reason}.")
     if stance == "fail_on_recompile" and has_tensors(frame.f_locals):
         raise refusal(code, reason)
-    if (limit := reached(state, code)) is not None:
+    if (limit := reached(state, code, session.recompile_limit)) is not None:
         return _limit_reached(session, state, frame, limit, record)
     if stance.endswith("eager_then_compile") and not state.called and not state.entries:
         state.called = True
@@ -149,6 +149,7 @@ def _captured(session: Session, state: CodeState, frame: Any, record: Any, compi
                 guard_filter=session.guard_filter,
                 placement=session.placement(),
                 asked_for=session.fullgraph or library.is_root(),
+                shapes=session.shapes if session.shapes is not None and session.shapes.code is code else None,
             )
     except LeftToEager as little:
         state.runs_eager = little.always
@@ -237,8 +238,10 @@ def _recompile_reason(state: CodeState, frame: Any) -> str:
 
 def _limit_reached(session: Session, state: CodeState, frame: Any, limit: str, record: Any) -> Decision:
     code = frame.f_code
+    own = session.recompile_limit if limit == "recompile_limit" else None
+    whose = "the recompile_limit of compile()" if own else f"torchmux.config.{limit}"
     message = (
-        f"{logs.place(code)} was compiled {getattr(config, limit)} times, which reaches torchmux.config.{limit}; "
+        f"{logs.place(code)} was compiled {own or getattr(config, limit)} times, which reaches {whose}; "
         f"{ways_out.told(state.entries, frame.f_locals)} Otherwise, raise the limit."
     )
     if session.fullgraph or config.fail_on_recompile_limit_hit:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from ..breaks import C_FUNCTION, GraphBreak
 from ..capture.attempts import StateChanged
-from ..guards.sources import CachedResult, Const, Source
+from ..guards.sources import CachedResult, Const
 from .base import MISSING, Value
 from .classes import BuiltinValue
+from .constants import CONST_TYPES
 from .containers.sequences import TupleValue
 
 if TYPE_CHECKING:
@@ -21,17 +21,14 @@ if TYPE_CHECKING:
 # function -> arguments -> how often a call was run in eager so that the cache gets to know them
 _waited_for: weakref.WeakKeyDictionary[Any, dict[tuple, int]] = weakref.WeakKeyDictionary()
 _PATIENCE = 3
+_IDENTITY = ("__hash__", "__eq__")
 
 
-def _look_at(tr: Tracer, value: Value) -> None:
-    """Read what an existing tuple has in it, which shows whether it is a constant."""
-    if isinstance(value, TupleValue):
-        for item in value.items(tr):
-            _look_at(tr, item)
-
-
-def _real(tr: Tracer, value: Value) -> Any:
-    return value.const(tr) if value.is_const() else value.real()
+def look(obj: Any) -> Hashable:
+    """Equal for objects in the place of which the other would do: equal constants, to the bit, or one object."""
+    if type(obj) in (tuple, dict):
+        return type(obj), *map(look, obj.items() if type(obj) is dict else obj)
+    return type(obj), repr(obj) if type(obj) in CONST_TYPES else id(obj)
 
 
 class CachedFunctionValue(BuiltinValue):
@@ -43,12 +40,11 @@ class CachedFunctionValue(BuiltinValue):
     __slots__ = ()
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        paths = [self._path(tr, value) for value in args]
-        named_paths = {name: self._path(tr, value) for name, value in kwargs.items()}
+        plain = tuple(self._key(tr, value) for value in args)
+        named = {name: self._key(tr, value) for name, value in kwargs.items()}
         before = self.obj.cache_info()
         if before.maxsize is not None and before.currsize >= before.maxsize:
             raise GraphBreak(C_FUNCTION, f"the cache of {self.describe()} is full and may drop entries")
-        plain, named = tuple(_real(tr, a) for a in args), {k: _real(tr, v) for k, v in kwargs.items()}
         if tr.effects and not self._knows(plain, named):
             raise self._not_yet(plain, named)
         try:
@@ -58,36 +54,27 @@ class CachedFunctionValue(BuiltinValue):
         if self.obj.cache_info().misses > before.misses:
             raise StateChanged(f"cached function {self.describe()} has run")  # and may have changed what was read
         base = self.source or Const(self.obj, self.describe())
-        if all(path is None for path in (*paths, *named_paths.values())):
-            return tr.wrap(result, CachedResult(base, tr.keep_equal(plain), tr.keep_equal(named)))
-        found = tuple(path or real for path, real in zip(paths, plain, strict=True))
-        return tr.wrap(
-            result, CachedResult(base, found, {name: named_paths[name] or real for name, real in named.items()})
-        )
+        return tr.wrap(result, CachedResult(base, tr.keep_equal(plain), tr.keep_equal(named)))
+
+    def _key(self, tr: Tracer, value: Value) -> Any:
+        """What the cache knows an argument by: a constant, or an object that no other equals."""
+        if value.is_const():
+            return value.const(tr)
+        if isinstance(value, TupleValue) and value.pytype() is tuple:
+            return tuple(self._key(tr, item) for item in value.unpack(tr))
+        found, cls = value.real(), value.pytype()
+        if found is MISSING or any(tr.static_lookup(cls, name) is not getattr(object, name) for name in _IDENTITY):
+            raise GraphBreak(C_FUNCTION, f"cached function {self.describe()} of mutable objects")
+        for name in _IDENTITY:
+            tr.guard_lookup(cls, name, getattr(object, name))
+        if value.source is not None:
+            tr.guards.is_object(value.source, found)
+        return found
 
     def getattr(self, tr: Tracer, name: str) -> Value:
         if name in ("cache_info", "cache_clear"):
             raise GraphBreak(C_FUNCTION, f"{name} of cached function {self.describe()}, which tracing calls too")
         return super().getattr(tr, name)
-
-    def _path(self, tr: Tracer, value: Value) -> Source | None:
-        """Where an argument is that the cache knows by its identity; None for a constant.
-
-        Raises:
-            GraphBreak: the cache compares it, or the trace has made it.
-        """
-        _look_at(tr, value)
-        if value.is_const():
-            return None
-        obj, cls = value.real(), value.pytype()
-        if obj is MISSING or value.source is None or type(obj) is not cls or isinstance(obj, torch.Tensor):
-            raise GraphBreak(C_FUNCTION, f"cached function {self.describe()} of {value.describe()}")
-        for name in ("__hash__", "__eq__"):
-            if tr.static_lookup(cls, name) is not getattr(object, name):
-                raise GraphBreak(C_FUNCTION, f"cached function {self.describe()} of {value.describe()}")
-            tr.guard_lookup(cls, name, getattr(object, name))
-        tr.guards.is_object(value.source, obj)
-        return value.source
 
     def _knows(self, plain: tuple, named: dict[str, Any]) -> bool:
         """Whether the cache has the result, so that a call runs nothing.  False if this is unknown.

@@ -162,10 +162,7 @@ class ConstValue(Value):
 
     def fake(self, tr: Tracer) -> Any:
         if isinstance(self.value, np.generic):
-            if type(self.value) not in NUMPY_NUMBERS:
-                raise self.not_understood(f"a NumPy {type(self.value).__name__} as an argument of an operator")
-            # Operators take them for Python's numbers; only a tensor made from one has its dtype (trace/recorder.py).
-            return self.value.item()
+            return tr.numpy_argument(self.value)
         if type(self.value) is complex and not _prints(self.value):
             raise self.not_understood("a complex number whose text is another number")
         return self.value
