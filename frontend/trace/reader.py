@@ -125,10 +125,9 @@ class Reader(Tracer):
 
     def _wrap_const(self, obj: Any, source: Source | None) -> Value:
         if source is not None:
-            cls = type(obj)
-            if cls in (int, float) and self.wants_symbolic(obj, source):
+            if type(obj) in (int, float) and self.wants_symbolic(obj, source):
                 return self.number_input(obj, source)
-            if cls in NUMPY_NUMBERS and self.takes_numpy_number(obj, source):
+            if type(obj) in NUMPY_NUMBERS and self.takes_numpy_number(obj, source):
                 return NumpyNumberValue(self, obj, source)
             self.guards.equals(source, obj)
         return ConstValue(obj, source)
