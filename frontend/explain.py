@@ -67,6 +67,7 @@ class FunctionCalls:
     compiled: int = 0
     eager: dict[str, int] = field(default_factory=dict)
     operators: dict[str, float | None] = field(default_factory=dict)
+    more: set[str] = field(default_factory=set)  # reasons for which there may have been more calls: nobody counts on
 
     @property
     def name(self) -> str:
@@ -80,7 +81,9 @@ class FunctionCalls:
         )
 
     def __str__(self) -> str:
-        counts = [f"{self.compiled} compiled", *(f"{calls} in eager ({why})" for why, calls in self.eager.items())]
+        counts = [f"{self.compiled} compiled"]
+        for why, calls in self.eager.items():
+            counts.append(f"{calls}{' or more' if why in self.more else ''} in eager ({why})")
         return f"{self.name}: {', '.join(counts)}"
 
 
@@ -258,6 +261,9 @@ def report_of(record: Record) -> Report:
         if operators is None and reason not in (LOOP, REST):
             operators = _operators_of(frame, sizes, with_callees=reason in WITH_CALLEES)
         found.operators[reason] = operators
+    for (frame, reason), each in list(record.eager.items()):
+        if each.more:
+            calls_of(frame).more.add(reason)
     return Report(
         graphs,
         list(record.breaks),

@@ -22,7 +22,7 @@ from .liveness import live_locals, reads_frame
 from .loops import loop_ends, loop_exits
 from .normalize import NULL_BELOW_CALLABLE, Op, Program, normalize
 from .parameters import parameters
-from .resume import resume_code, resume_origin
+from .resume import only_returns, resume_code, resume_origin
 from .trampoline import alone_trampoline, break_trampoline, eager_trampoline, reads_globals, return_trampoline
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "loop_ends",
     "loop_exits",
     "normalize",
+    "only_returns",
     "parameters",
     "parse",
     "pops_pushes",

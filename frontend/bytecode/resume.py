@@ -64,6 +64,26 @@ def resume_code(code, index, stack, locals_):
     return resumed
 
 
+# What moves values about, and runs nothing of the program's.
+_MOVES = frozenset(
+    {
+        "LOAD_FAST", "STORE_FAST", "DELETE_FAST", "LOAD_CONST", "LOAD_DEREF", "POP_TOP", "PUSH_NULL", "COPY", "SWAP",
+        "BUILD_TUPLE", "BUILD_LIST", "JUMP", "RETURN_VALUE",
+    }
+)  # fmt: skip
+
+
+def only_returns(code):
+    """Whether the rest of a function does nothing but return a value."""
+    ops, at, seen = normalize(code).ops, 0, set()
+    while at not in seen and at < len(ops) and ops[at].name in _MOVES:
+        seen.add(at)
+        if ops[at].name == "RETURN_VALUE":
+            return True
+        at = at + 1 if ops[at].target is None else ops[at].target
+    return False
+
+
 def check_function(code):
     """Only a function's own locals and stack can be moved; a module or class body lives in a dict."""
     if code.co_flags & _FUNCTION_FLAGS != _FUNCTION_FLAGS:

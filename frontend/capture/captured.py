@@ -54,6 +54,7 @@ class CodeState:
     eager_operators: int | None = None  # how many operators such a call has, if known
     assumptions: Assumptions = field(default_factory=Assumptions)  # those that the next capture begins with
     vain: list[Captured] = field(default_factory=list)  # entries that run the program's own code (hook/vain.py)
+    settled: set[str] = field(default_factory=set)  # reasons for which calls that no entry holds for have one
     wait: int = 0  # how many calls pass before the next attempt, and before the one after that
     next_wait: int = 0
     called: bool = False  # under a stance that compiles for the second call

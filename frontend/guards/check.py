@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from torchmux import torch_internals as ti
 
 from ..hook.interrupts import from_its_first_instruction, keep
@@ -17,6 +19,7 @@ from .guards import GuardSet, ShapeCondition, TensorGuard
 from .kinds.guard import Guard
 from .loader import Loader, Names
 from .sources import Argument, Source
+from .ways_out import Failure
 
 
 class CompiledGuards:
@@ -108,21 +111,22 @@ class CompiledGuards:
 
     # --- the reason ------------------------------------------------------------------------------------------------
 
-    def why_not(self, frame_locals: dict) -> str:
-        """The first guard that fails for these locals, in words."""
+    def why_not(self, frame_locals: dict) -> Failure:
+        """The first guard that fails for these locals."""
         for guard in self.conditions:
             try:
                 value, holds = evaluate(guard, frame_locals)
             except Exception as error:  # whatever goes wrong while reading the path is the answer
-                return f"{guard.source.words()} can no longer be read ({type(error).__name__}: {error})"
+                return Failure(f"{guard.source.words()} can no longer be read ({type(error).__name__}: {error})", guard)
             if not holds:
-                return f"{guard.source.words()} {guard.words()} no longer holds (now {_describe(value)})"
-        return (
-            self._failing_tensor(frame_locals)
-            or self._failing_shape(frame_locals)
-            or "global state (grad mode, torch modes, autocast, default dtype, determinism or thread count) changed, "
-            "or two inputs became the same object"
-        )
+                words = f"{guard.source.words()} {guard.words()} no longer holds (now {_describe(value)})"
+                return Failure(words, guard, value)
+        if words := self._failing_tensor(frame_locals):
+            return Failure(words, about="tensor")
+        if words := self._failing_shape(frame_locals):
+            return Failure(words, about="shape")
+        words = "global state (grad mode, torch modes, autocast, default dtype, determinism or thread count) changed, "
+        return Failure(words + "or two inputs became the same object", about="state")
 
     def _failing_tensor(self, frame_locals: dict) -> str:
         for checker, sources in self.tensor_checks:
@@ -204,7 +208,7 @@ def _in_words(tensor: TensorGuard) -> str:
 
 
 def _describe(value: Any) -> str:
-    if isinstance(value, (int, float, str, bool, type(None))):
+    if isinstance(value, (int, float, str, bool, type(None), np.generic)):
         return repr(value)[:80]
     if isinstance(value, (list, tuple, dict, set, frozenset)):
         return f"{type(value).__name__} of length {len(value)}"

@@ -423,6 +423,21 @@ class CachedResult(Source):
 
 
 @kind
+class NumpyItem(Source):
+    """The Python number that one of NumPy's is."""
+
+    parent: Source
+
+    def expression(self, out: Loader) -> str:
+        return f"{out.load(self.parent)}.item()"
+
+    def in_words(self, parent: str) -> str:
+        return f"{parent}.item()"
+
+    follow = not_followed
+
+
+@kind
 class Referent(Source):
     """What a weak reference refers to."""
 

@@ -48,3 +48,4 @@ class EagerCalls:
 
     calls: int = 0
     operators: int | None = None
+    more: bool = False  # whether there may have been others

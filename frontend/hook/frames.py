@@ -17,9 +17,11 @@ from torchmux.registry.errors import CompilationFailed, FallbackRefused, Torchmu
 
 from .. import breaks, logs
 from ..breaks import GraphBreak
+from ..bytecode import only_returns, resume_origin
 from ..capture.backend_call import compile_graph_with
 from ..capture.capture import capture
 from ..capture.captured import Captured, CodeState
+from ..guards import ways_out
 from ..marks.function_marks import runs_in_eager
 from ..marks.stance import state as stance_state
 from ..values.base import Raised
@@ -51,11 +53,14 @@ def decide(session: Session | None, frame: Any) -> Decision:
     elif library.is_library(code.co_filename) and not library.was_asked_for(code):
         return SKIP_CALLEES if library.is_quiet(code.co_filename) else SKIP_CODE
     if code.co_flags & _GENERATOR_LIKE or runs_in_eager(code) or not _has_readable_name(code):
-        _note_uncaptured(frame)
+        _note_uncaptured(frame, more=not vain.counts(code))
         return SKIP_FRAME
     if any(getattr(callback, "__code__", None) is code for callback in gc.callbacks):
         return SKIP_CALLEES  # called by the garbage collector, wherever the program happens to be
     if session is None or code.co_flags & _FUNCTION != _FUNCTION:
+        return SKIP_FRAME
+    if resume_origin(code) is not None and only_returns(code):
+        vain.skip(code)
         return SKIP_FRAME
     interrupts.raise_kept()
     with shared.lock:
@@ -77,7 +82,7 @@ def _convert(session: Session, frame: Any, record: Any) -> Decision:
     if (reason := _eager_reason(state, stance)) is not None:
         if isinstance(record, Record):
             record.note_eager(code, reason, state.eager_operators)
-        return SKIP_FRAME
+        return _settled(session, state, code) if state.runs_eager else SKIP_FRAME
     reason = ""
     if state.entries:
         reason = _recompile_reason(state, frame)
@@ -86,12 +91,8 @@ def _convert(session: Session, frame: Any, record: Any) -> Decision:
             raise Unsupported(f"The exported graph of {logs.place(code)} does not apply to this call: {reason}.")
     if stance == "fail_on_recompile" and has_tensors(frame.f_locals):
         raise refusal(code, reason)
-    if vain.waits(state):
-        if isinstance(record, Record) and state.eager_reason:
-            record.note_eager(code, state.eager_reason, state.eager_operators)
-        return SKIP_FRAME
     if (limit := reached(state, code, session.recompile_limit)) is not None:
-        return _limit_reached(session, state, code, limit, reason, record)
+        return _limit_reached(session, state, frame, limit, record)
     if stance.endswith("eager_then_compile") and not state.called and not state.entries:
         state.called = True
         if stance == "eager_then_compile":
@@ -157,7 +158,7 @@ def _captured(session: Session, state: CodeState, frame: Any, record: Any, compi
         if isinstance(record, Record):
             record.note_eager(code, LEFT_TO_EAGER, little.operators)
             record.left_to_eager.setdefault(f"{logs.place(code)}: {little}")
-        return SKIP_FRAME if little.always else _in_vain(session, state, code, little.guards)
+        return _settled(session, state, code) if little.always else _in_vain(session, state, code, little.guards)
     except GraphBreak as stop:
         return _whole_frame_break(session, state, code, stop, record)
     except TorchmuxError:
@@ -186,6 +187,14 @@ def _in_vain(
     alone = now is SKIP_CALL
     reason = "" if alone else state.eager_reason
     entry = vain.remember(state, code, guards, reason, None if alone else state.eager_operators, alone=alone)
+    if entry is not None:
+        return session.keep(entry)
+    return _settled(session, state, code, now)
+
+
+def _settled(session: Session, state: CodeState, code: types.CodeType, now: Decision = SKIP_FRAME) -> Decision:
+    """Run this call in eager, as ``now`` says, and calls about which nobody decides without asking again."""
+    entry = vain.settle(state, code)
     return now if entry is None else session.keep(entry)
 
 
@@ -206,15 +215,15 @@ def _eager_reason(state: CodeState, stance: str) -> str | None:
     return _STANCE.format(stance) if stance in ("force_eager", "eager_on_recompile") else None
 
 
-def _note_uncaptured(frame: Any) -> None:
-    """Count a frame that is never captured, if it has tensors to compute with."""
+def _note_uncaptured(frame: Any, more: bool) -> None:
+    """Count a frame that is never captured, if it has tensors to compute with; ``more``: others are not counted."""
     record, code = this_thread.owner, frame.f_code
     if isinstance(record, Record) and not this_thread.converting and has_tensors(frame.f_locals):
         if not _has_readable_name(code):
             reason = UNREADABLE_NAME
         else:
             reason = DISABLED if runs_in_eager(code) else GENERATOR
-        record.note_eager(code, reason)
+        record.note_eager(code, reason).more |= more
 
 
 def _has_readable_name(code: types.CodeType) -> bool:
@@ -223,24 +232,17 @@ def _has_readable_name(code: types.CodeType) -> bool:
 
 
 def _recompile_reason(state: CodeState, frame: Any) -> str:
-    locals_ = frame.f_locals
-    reasons = [entry.guards.why_not(locals_) for entry in reversed(state.entries) if entry.guards is not None]
-    return reasons[0] if reasons else "?"
+    checks = [entry.guards for entry in reversed(state.entries) if entry.guards is not None]
+    return checks[0].why_not(frame.f_locals).words if checks else "?"
 
 
-def _limit_reached(
-    session: Session, state: CodeState, code: types.CodeType, limit: str, reason: str, record: Any
-) -> Decision:
+def _limit_reached(session: Session, state: CodeState, frame: Any, limit: str, record: Any) -> Decision:
+    code = frame.f_code
     own = session.recompile_limit if limit == "recompile_limit" else None
-    count, whose = (
-        own or getattr(config, limit),
-        "the recompile_limit of compile()" if own else f"torchmux.config.{limit}",
-    )
-    failed = f"the guard that failed last: {reason}" if reason else "in this process, under another compile() call"
+    whose = "the recompile_limit of compile()" if own else f"torchmux.config.{limit}"
     message = (
-        f"{logs.place(code)} was compiled {count} times, which reaches {whose}; "
-        f"{failed}. New calls run in eager. Turn the changing value into a tensor, mark it with torchmux.mark_dynamic, "
-        f"or raise the limit."
+        f"{logs.place(code)} was compiled {own or getattr(config, limit)} times, which reaches {whose}; "
+        f"{ways_out.told(state.entries, frame.f_locals)} Otherwise, raise the limit."
     )
     if session.fullgraph or config.fail_on_recompile_limit_hit:
         raise Unsupported(message.replace(" New calls run in eager.", ""))
@@ -254,7 +256,7 @@ def _limit_reached(
         record.note_eager(code, state.eager_reason)
     if not state.entries or any(entry.graph is not None for entry in state.entries):  # else nothing is lost
         log.warning(message)
-    return SKIP_FRAME
+    return _settled(session, state, code)
 
 
 _USER_ERRORS = (breaks.EXCEPTION, breaks.OPERATOR_FAILED)
@@ -280,7 +282,7 @@ def _whole_frame_break(
             record.must_raise = error  # eager raises the program's own exception; if it does not, this one is raised
             return SKIP_FRAME
         raise error from stop.cause
-    return SKIP_FRAME if state.runs_eager else _in_vain(session, state, code, stop.guards)
+    return _settled(session, state, code) if state.runs_eager else _in_vain(session, state, code, stop.guards)
 
 
 def _internal_error(

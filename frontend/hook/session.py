@@ -23,6 +23,7 @@ from . import entries
 from .calls import EagerCalls, Frame, frame_of
 from .recompiles import note_state
 from .thread_state import shared, this_thread
+from .vain import count_anew
 
 Decide = Callable[["Session | None", Any], entries.Decision]
 """Answers the C hook about a frame that runs under a session, if that is still there."""
@@ -37,6 +38,7 @@ class Record(dict[Any, list[int]]):
 
     def __init__(self, compiled: Any = None, name: str | None = None) -> None:
         super().__init__()
+        count_anew()
         self.name = name  # that the user gave it
         self.root = compiled if isinstance(compiled, torch.nn.Module) else None  # the module that the callable owns
         self.snapshots: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # check -> its snapshot
@@ -50,9 +52,11 @@ class Record(dict[Any, list[int]]):
     def __missing__(self, captured: Any) -> list[int]:
         return self.setdefault(captured, [0])
 
-    def note_eager(self, code: types.CodeType, reason: str, operators: int | None = None) -> None:
+    def note_eager(self, code: types.CodeType, reason: str, operators: int | None = None) -> EagerCalls:
         """Count a call of ``code`` that runs in eager."""
-        self.note_calls(frame_of(code), reason).operators = operators
+        found = self.note_calls(frame_of(code), reason)
+        found.operators = operators
+        return found
 
     def note_calls(self, frame: Frame, reason: str) -> EagerCalls:
         """As :meth:`note_eager`, for a frame whose operators nobody has counted."""

@@ -86,11 +86,16 @@ class DynamicDims:
         previous = self.seen.get(key, number)
         changed = previous != number or type(previous) is not type(number)
         self.seen[key] = None if changed else number
-        if type(number) is float and (source.words() in self.fixed or not 0 < abs(number) <= LARGEST_FLOAT32):
-            return False
-        if type(number) is int and not -_INT64 <= number < _INT64:
-            return False
-        return self.dynamic is True or (changed and self.automatic)
+        return self._may_be_symbolic(number, source) and (self.dynamic is True or (changed and self.automatic))
+
+    def takes_numpy_number(self, number: int | float, source: Source) -> bool:
+        """Whether one of NumPy's numbers is symbolic for operators, whether or not it has changed: most are data."""
+        return self._may_be_symbolic(number, source) and (self.dynamic is True or self.automatic)
+
+    def _may_be_symbolic(self, number: int | float, source: Source) -> bool:
+        if type(number) is float:
+            return source.words() not in self.fixed and 0 < abs(number) <= LARGEST_FLOAT32
+        return type(number) is int and -_INT64 <= number < _INT64
 
 
 def _merge(old: tuple, new: tuple) -> tuple:

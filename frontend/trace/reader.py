@@ -38,7 +38,7 @@ from ..values.builtin_methods import BuiltinMethodValue
 from ..values.cached import CachedFunctionValue, look
 from ..values.cells import CellValue
 from ..values.classes import BuiltinValue, ClassValue, DisabledValue, PythonModuleValue, RealValue, WeakrefValue
-from ..values.constants import CONST_TYPES, ConstValue
+from ..values.constants import CONST_TYPES, NUMPY_NUMBERS, ConstValue, NumpyNumberValue
 from ..values.containers.deques import wrap_deque
 from ..values.containers.iterators import wrap_iterator
 from ..values.containers.mappings import wrap_dict
@@ -127,6 +127,8 @@ class Reader(Tracer):
         if source is not None:
             if type(obj) in (int, float) and self.wants_symbolic(obj, source):
                 return self.number_input(obj, source)
+            if type(obj) in NUMPY_NUMBERS and self.takes_numpy_number(obj, source):
+                return NumpyNumberValue(self, obj, source)
             self.guards.equals(source, obj)
         return ConstValue(obj, source)
 

@@ -25,7 +25,7 @@ from ..sizes.dynamic import DynamicDims
 from ..sizes.shape_env import ShapeSource, symbolic_context
 from ..sizes.symbolic import SymbolicNumbers
 from ..values.base import Value
-from ..values.constants import ConstValue, SymValue, sym_result
+from ..values.constants import ConstValue, NumpyNumberValue, SymValue, sym_result
 from ..values.containers.sequences import ListValue, TupleValue
 from ..values.tensors import TensorValue, is_plain_tensor
 from .overlap import on_one_storage, overlaps_in_part, overlaps_itself
@@ -34,6 +34,7 @@ from .with_numbers import with_numbers
 
 USER_STACK = "torchmux_user_stack"  # in a node's meta: ((file, line, function), ...), innermost first
 
+_DTYPE_OF_DATA = (torch.tensor, torch.as_tensor, torch.asarray, "new_tensor")  # where NumPy's numbers keep their dtype
 _FIRST_VERSION = "torchmux_first_version"  # in the meta of an input's node
 
 _POWERS = (operator.pow, operator.ipow, torch.pow, "pow", "pow_", "__pow__", "__ipow__")
@@ -133,6 +134,8 @@ class GraphRecorder(SymbolicNumbers):
             return found
         if self.symbolic and target in _POWERS and len(args) == 2:
             args = [args[0], self._exponent(*args)]
+        if target in _DTYPE_OF_DATA and any(map(_holds_numpy, (*args, *kwargs.values()))):
+            raise GraphBreak(breaks.OPERATION, f"{_operator_name(target)} of a NumPy number, whose dtype it takes")
         self._numpy_numbers = False
         fx_args = tuple(a.arg(self) for a in args)
         fx_kwargs = {k: v.arg(self) for k, v in kwargs.items()}
@@ -341,6 +344,13 @@ def call_target(kind: str, target: Any, args: list, kwargs: dict) -> Any:
     if kind == "call_method":
         return getattr(args[0], target)(*args[1:], **kwargs)
     return target(*args, **kwargs)
+
+
+def _holds_numpy(value: Value) -> bool:
+    """Whether a value is one of NumPy's numbers, or a list or tuple with one in it."""
+    if isinstance(value, (ListValue, TupleValue)):
+        return any(isinstance(item, Value) and _holds_numpy(item) for item in value._items)
+    return isinstance(value, NumpyNumberValue)
 
 
 def _version(tensor: torch.Tensor) -> int:

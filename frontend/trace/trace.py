@@ -19,7 +19,7 @@ from ..bytecode import parameters, resume_origin
 from ..capture.attempts import Assumptions
 from ..guards.kinds.frames import NoExceptionHandled
 from ..guards.kinds.tensors import PropertyEquals
-from ..guards.sources import Cell, CellContents, Const, Local, Source
+from ..guards.sources import Cell, CellContents, Const, Local, NumpyItem, Source
 from ..handlers import builtins_, classes, copying, numbers, numpy_, optim, torch_  # noqa: F401 - each fills the tables
 from ..handlers.resolve import meaning_of
 from ..handlers.table import CODES
@@ -281,6 +281,10 @@ class Trace(GraphRecorder, Reader, Operators):
         if source.depth() > 2 and not self.config.allow_unspec_int_on_nn_module and self.is_in_module(source):
             return False
         return self.dims.is_dynamic_number(number, source)
+
+    def takes_numpy_number(self, number: Any, source: Source) -> bool:
+        """Whether one of NumPy's numbers from outside is symbolic for operators."""
+        return not self.is_in_module(source) and self.dims.takes_numpy_number(number.item(), NumpyItem(source))
 
     def is_in_module(self, source: Source | None) -> bool:
         """Whether a path leads through a module's attributes."""

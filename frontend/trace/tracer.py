@@ -173,6 +173,9 @@ class Symbols(Protocol):
     def wants_symbolic(self, number: int | float, source: Source) -> bool:
         """Whether a number from outside is symbolic."""
 
+    def takes_numpy_number(self, number: Any, source: Source) -> bool:
+        """Whether one of NumPy's numbers from outside is symbolic for operators."""
+
     def number_input(self, number: int | float, source: Source) -> Value:
         """The symbolic number that is an input of the graph."""
 

@@ -6,15 +6,18 @@ import collections
 import enum
 import operator
 import types
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..breaks import C_FUNCTION, DISABLED, OPERATION, GraphBreak
+from ..guards.kinds.classes import HasSubclasses
 from ..guards.kinds.objects import Is, NoAttribute
 from ..guards.sources import Attr, Const, Referent, Source
 from ..trace.enumerations import ask_class
 from .base import MISSING, Raised, Value
+from .builtin_methods import BuiltinMethodValue
 from .constants import ConstValue
 from .containers.iteration import SequenceIterator
 from .containers.mappings import DictValue
@@ -152,6 +155,8 @@ class ClassValue(RealValue):
             value = getattr(self.obj, name)
             if value is raw and not hasattr(type(raw), "__get__"):
                 return tr.wrap(value, Attr(Const(meta, meta.__qualname__), name))
+            if raw is type.__dict__["__subclasses__"]:
+                return BuiltinMethodValue(self, type, name)
             if isinstance(value, types.BuiltinMethodType):
                 return tr.wrap(value, None)
             raise GraphBreak(OPERATION, f"attribute {name!r} of class {self.obj.__qualname__}")
@@ -239,6 +244,11 @@ class ClassValue(RealValue):
     def call_c_method(self, tr: Tracer, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if cls is type and name == "__call__":
             return self.make(tr, args, kwargs)
+        if cls is type and name == "__subclasses__" and not (args or kwargs or tr.put_off):
+            found = type.__subclasses__(self.obj)
+            references = tuple(map(weakref.ref, found))
+            tr.guards.add(HasSubclasses(Const(self.obj, self.obj.__qualname__), references))
+            return ListValue([tr.wrap(each, None) for each in found])
         raise GraphBreak(C_FUNCTION, f"{cls.__name__}.{name} on a class")
 
     def instantiate(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -388,6 +398,16 @@ class WeakrefValue(RealValue):
         return tr.wrap(self.obj(), Referent(self.source or Const(self.obj, "weak reference")))
 
 
+def _type_argument(tr: Tracer, value: Value) -> Any:
+    """What stands in the brackets of a ``typing`` form."""
+    if isinstance(value, (TupleValue, ListValue)):
+        parts = [_type_argument(tr, item) for item in value.items(tr)]
+        return tuple(parts) if isinstance(value, TupleValue) else parts
+    if isinstance(value, DisabledValue) or (isinstance(value, ObjectValue) and value.cls.__module__ == "typing"):
+        return value.real()
+    return value.const(tr)
+
+
 class DisabledValue(RealValue):
     """A callable that ends the graph when it is called."""
 
@@ -400,6 +420,15 @@ class DisabledValue(RealValue):
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         raise GraphBreak(self.kind, self.reason)
+
+    def getitem(self, tr: Tracer, key: Value) -> Value:
+        if type(self.obj).__module__ != "typing":
+            return super().getitem(tr, key)
+        try:
+            made = self.obj[_type_argument(tr, key)]  # equal ones are one object, or compare equal
+        except Exception as error:
+            raise Raised(tr.exception(error)) from None
+        return tr.wrap(made, None)
 
     def getattr(self, tr: Tracer, name: str) -> Value:
         try:

@@ -15,7 +15,7 @@ from torchmux import torch_internals as ti
 
 from ..breaks import C_FUNCTION, OPERATION, GraphBreak
 from ..guards.kinds.objects import NoAttribute
-from ..guards.sources import Attr, Const
+from ..guards.sources import Attr, Const, NumpyItem, Source
 from ..trace.enumerations import ask_member
 from .base import GraphValue, Raised, Value
 
@@ -171,6 +171,8 @@ class ConstValue(Value):
         value = self.value
         if type(value) in (int, str, bool, type(None), bytes):
             return repr(value)
+        if isinstance(value, np.generic) and self.source is None:  # computed anew: an object of its own in each call
+            return f"{out.names.const(type(value))}({out.names.const(value)})"
         return out.names.const(value)
 
 
@@ -181,12 +183,55 @@ def _prints(number: complex) -> bool:
     return math.isfinite(real) and math.isfinite(imag) and not negative_zero
 
 
-_NUMPY_NUMBERS = (np.float64, np.float32, np.int64, np.int32)
+NUMPY_NUMBERS = (np.float64, np.float32, np.int64, np.int32)
+
+
+class NumpyNumberValue(ConstValue):
+    """One of NumPy's numbers from outside: symbolic as an argument of operators, a constant to all who read its value.
+
+    Only then is it guarded.
+    """
+
+    __slots__ = ("_number", "_tr")
+
+    source: Source
+
+    def __init__(self, tr: Tracer, number: np.generic, source: Source) -> None:
+        self._tr = tr
+        super().__init__(number, source)
+        tr.guards_type(source, type(number))
+
+    @property
+    def value(self) -> Any:
+        self._tr.guards_equal(self.source, self._number)
+        return self._number
+
+    @value.setter
+    def value(self, number: Any) -> None:
+        self._number = number
+
+    def pytype(self) -> type:
+        return type(self._number)
+
+    def describe(self) -> str:
+        return f"{type(self._number).__name__} {self.source.words()}"
+
+    def symbol(self) -> Value:
+        """What operators get."""
+        return self._tr.number_input(self._number.item(), NumpyItem(self.source))
+
+    def arg(self, tr: Tracer) -> Any:
+        return self.symbol().arg(tr)
+
+    def fake(self, tr: Tracer) -> Any:
+        return self.symbol().fake(tr)
 
 
 def operand(value: Value) -> Value:
     """An operand of arithmetic with a tensor, where NumPy's numbers count as Python's."""
-    if isinstance(value, ConstValue) and type(value.value) in _NUMPY_NUMBERS:
+    if isinstance(value, NumpyNumberValue):
+        return value.symbol()
+    if isinstance(value, ConstValue) and type(value.value) in NUMPY_NUMBERS:
         return ConstValue(value.value.item())
     return value
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -98,5 +99,26 @@ class IsSubclass(Guard):
 
     def words(self) -> str:
         return f"{'counts' if self.holds else 'does not count'} as {short(self.cls)}"
+
+    is_watched = always_checked
+
+
+def derived_from(cls: type, references: tuple[weakref.ref, ...]) -> bool:
+    """Whether the classes that derive directly from a class are those that are referred to, in their order."""
+    found: list[type] = type.__subclasses__(cls)
+    return len(found) == len(references) and all(a is b() for a, b in zip(found, references, strict=True))
+
+
+@kind
+class HasSubclasses(Guard):
+    """These classes, and no others, derive directly from a class."""
+
+    references: tuple[weakref.ref, ...]
+
+    def condition(self, value: str, out: Loader) -> str:
+        return f"{out.const(derived_from)}({value}, {out.const(self.references)})"
+
+    def words(self) -> str:
+        return f"has the same {len(self.references)} subclasses"
 
     is_watched = always_checked

@@ -9,6 +9,7 @@ import math
 import operator
 import sys
 import types
+import weakref
 
 import numpy as np
 import pytest
@@ -20,7 +21,14 @@ from torchmux.frontend.guards.check import CompiledGuards, evaluate
 from torchmux.frontend.guards.closed import all_kinds, kind
 from torchmux.frontend.guards.filter import filter_guards
 from torchmux.frontend.guards.guards import GuardSet, ShapeCondition, ShapePart
-from torchmux.frontend.guards.kinds.classes import ClassFinds, ClassMethodIs, DerivesAsBefore, IsSubclass, NotInClasses
+from torchmux.frontend.guards.kinds.classes import (
+    ClassFinds,
+    ClassMethodIs,
+    DerivesAsBefore,
+    HasSubclasses,
+    IsSubclass,
+    NotInClasses,
+)
 from torchmux.frontend.guards.kinds.containers import (
     HasKey,
     HasKeyFrom,
@@ -190,6 +198,8 @@ EXAMPLES = [
     (ClassMethodIs(x, "made", Base.made.__func__), Base, Other, "x.made.__func__ is _c0", "has the same made"),
     (ClassFinds(x, "limit", len), Base, Other, "_c0(x, 'limit') is _c1", "has the same limit"),
     (DerivesAsBefore(x, Base.__mro__), Base, Other, "x.__mro__ == _c0", "derives from the same classes"),
+    (HasSubclasses(x, tuple(map(weakref.ref, Base.__subclasses__()))), Base, int, "_c0(x, _c1)",
+     f"has the same {len(Base.__subclasses__())} subclasses"),
     (IsSubclass(x, Base, True), Base, int, "issubclass(x, _c0) is True", "counts as Base"),
     (NotInClasses(x, "extra"), Base, Other, "all('extra' not in c.__dict__ for c in x.__mro__)", "has no extra"),
     (MethodNameIs(x, "append"), [].append, [].extend, "x.__name__ == 'append'", "is method append"),
@@ -248,7 +258,7 @@ def test_it_is_checked_and_the_failure_is_told(guard, right, wrong, text, words)
     assert compiled.check({"x": right}) is True
     assert compiled.check({"x": wrong}) is False
     assert compiled.words() == [f"{guard.source.words()} {words}"]
-    assert compiled.why_not({"x": wrong}).startswith(f"{guard.source.words()} {words} no longer holds (now ")
+    assert compiled.why_not({"x": wrong}).words.startswith(f"{guard.source.words()} {words} no longer holds (now ")
 
 
 @pytest.mark.parametrize("cls", all_kinds(Guard))
@@ -318,7 +328,7 @@ def test_a_new_kind_is_one_class(monkeypatch):
     guards.add(SumIs(x, 3))
     compiled = CompiledGuards(guards)
     assert compiled.check({"x": (1, 2)})
-    assert compiled.why_not({"x": (1, 3)}) == "x adds up to 3 no longer holds (now tuple of length 2)"
+    assert compiled.why_not({"x": (1, 3)}).words == "x adds up to 3 no longer holds (now tuple of length 2)"
     assert _walk(NET).settles(SumIs(of("sizes"), 3))
     assert not _walk(NET).settles(SumIs(of("names"), 3))
     seen = []

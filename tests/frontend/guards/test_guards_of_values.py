@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+import torchmux
+
 from .guarding import Other, Thing, case, cases_of, check, vector
 
 
@@ -483,3 +485,32 @@ def stride_of_a_dimension_of_size_one():
 @pytest.mark.parametrize("name", cases_of(__name__))
 def test_change_is_noticed(name):
     check(cases_of(__name__)[name])
+
+
+def test_subclasses_come_and_go():
+    class Base:
+        pass
+
+    class First(Base):
+        scale = 2
+
+    def fn(x):
+        return x * sum(each.scale for each in Base.__subclasses__()), [each.__name__ for each in Base.__subclasses__()]
+
+    compiled, x = torchmux.compile(fn, backend="eager", fullgraph=True), torch.ones(2)
+
+    def check():
+        found, names = compiled(x)
+        expected, others = fn(x)
+        assert torch.equal(found, expected)
+        assert names == others
+
+    check()
+    Second = type("Second", (Base,), {"scale": 5})
+    check()
+    Second.scale = 7
+    check()
+    type("Third", (First,), {"scale": 1})  # derives from another
+    check()
+    Second.__bases__ = (First,)
+    check()

@@ -9,6 +9,7 @@ import types
 import weakref
 from dataclasses import field
 
+import numpy as np
 import pytest
 import torch
 
@@ -32,6 +33,7 @@ from torchmux.frontend.guards.sources import (
     IteratedDict,
     IteratorArguments,
     Local,
+    NumpyItem,
     Proxied,
     RawAttr,
     RawItem,
@@ -100,6 +102,7 @@ EXAMPLES = [
     (Converted(x, str), 3, "3", "x"),
     (CachedResult(x, (3,), {"plus": 1}), squared, 10, "x(...)"),
     (Proxied(x), types.MappingProxyType(NUMBERS), NUMBERS, "x"),
+    (NumpyItem(x), np.int64(3), 3, "x.item()"),
     (Referent(x), weakref.ref(KEPT), KEPT, "x()"),
     (IteratorArguments(x), iter([1, 2]), ([1, 2],), "x"),
     (IteratedDict(x), iter(NUMBERS), NUMBERS, "dictionary of x"),

@@ -159,3 +159,34 @@ def test_cells_defaults_and_packed_arguments_reach_the_code_that_runs_alone(atte
         assert found[1] == expected[1]
     scale = 5
     assert compiled(x)[1] == run(x)[1]
+
+
+def test_steps_of_generators_are_counted_until_nobody_asks_any_more(monkeypatch):
+    monkeypatch.setattr(vain, "COUNTED", 20)
+
+    def parts(x):
+        for number in range(5):
+            yield x + number
+
+    def run(x):
+        pending = parts(x)
+        print(end="")
+        return sum(pending)
+
+    x = torch.ones(3)
+    for _ in range(2):  # a second callable counts anew
+        compiled = torchmux.compile(lambda x: run(x), backend="eager")
+        for _ in range(10):
+            assert torch.equal(compiled(x), run(x))
+        text = str(torchmux.report(compiled))
+        assert "20 or more in eager (a generator" in text
+
+
+def test_the_limit_leaves_compiled_code_in_use(monkeypatch):
+    monkeypatch.setattr(torchmux.config, "recompile_limit", 2)
+    compiled, x = torchmux.compile(lambda x, text: x + len(text) if text != "" else x, backend="eager"), torch.ones(3)
+    for _ in range(3):
+        for text in ("a", "b", "c", "d"):
+            assert torch.equal(compiled(x, text), x + 1)
+    calls = str(torchmux.report(compiled))
+    assert "6 compiled, 6 in eager (recompile_limit reached)" in calls

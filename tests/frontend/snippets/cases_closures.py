@@ -1,5 +1,7 @@
 """Closures: cells read, written, shared, late-bound, returned, and made by classes."""
 
+from typing import Callable, Dict, List, Literal, Optional, Tuple, TypeVar, Union
+
 import torch
 
 from .corpus import case
@@ -205,3 +207,20 @@ def case_cell_of_an_argument(x):
     change()
     change()
     return x
+
+
+Item = TypeVar("Item")
+
+
+@case(one_graph=True)
+def case_annotations_of_typing(x):
+    def inner(
+        tensors: List[torch.Tensor], table: Dict[str, List[Item]], mode: Literal["a", 3], *rest: Tuple[int, ...]
+    ) -> Optional[Callable[[int], "torch.Tensor"]]:
+        return tensors[0] * len(table)
+
+    return (
+        inner([x], {"a": []}, 3),
+        inner.__annotations__["tensors"] is List[torch.Tensor],
+        Optional[int] == Union[int, None],
+    )

@@ -65,6 +65,69 @@ def test_a_result_that_the_cache_has_forgotten_is_computed_anew(cached):
     assert torch.equal(compiled(x), x * 5)
 
 
+class Holder:
+    def __init__(self, scale):
+        self.scale = scale
+
+    @functools.cache  # noqa: B019
+    def scaled(self, n=2):
+        return self.scale * n
+
+    @functools.cache  # noqa: B019
+    def sizes(self, shape):
+        return [self.scale * shape[0]]
+
+
+@functools.lru_cache
+def of_two(first, second, *, names):
+    return first.scale + second.scale + len(names)
+
+
+def by_objects(x, first, second):
+    return (
+        x * first.scaled(3) + first.scaled() + first.sizes(tuple(x.shape))[0],
+        x + of_two(first, second, names=("a", "b")) + of_two(first, first, names=()),
+    )
+
+
+def test_objects_are_keys_by_their_identity():
+    compiled = torchmux.compile(by_objects, backend="eager", fullgraph=True)
+    x, one, two = torch.ones(3), Holder(1), Holder(2)
+
+    def check(first, second):
+        for found, expected in zip(compiled(x, first, second), by_objects(x, first, second), strict=True):
+            assert torch.equal(found, expected)
+
+    for first, second in ((one, two), (two, one), (one, two), (one, one)):
+        check(first, second)
+    one.scale = 10  # what the caches have is returned all the same
+    check(one, two)
+    one.sizes((3,))[0] = 7  # the list in the cache
+    check(one, two)
+    Holder.scaled.cache_clear()
+    of_two.cache_clear()
+    check(one, two)
+    Holder.scaled = lambda self, n=2: n
+    check(one, two)
+
+
+def test_objects_that_compare_themselves_are_no_keys():
+    class Same(Holder):
+        def __eq__(self, other):
+            return True
+
+        def __hash__(self):
+            return 1
+
+    def fn(x, first):
+        return x * of_two(first, first, names=())
+
+    compiled, x = torchmux.compile(fn, backend="eager"), torch.ones(3)
+    for holder in (Same(3), Same(4)):
+        assert torch.equal(compiled(x, holder), fn(x, holder))
+    assert "of mutable objects" in torchmux.report(compiled).breaks[0].reason
+
+
 class Keyed:
     def __init__(self, scale):
         self.scale = scale

@@ -42,7 +42,7 @@ def array_from_outside():
     yield run, (tensor(),)
 
 
-@feature(again="a number of NumPy is dynamic the second time")
+@feature()
 def numbers_of_numpy_types():
     def run(x, scale):
         return x * scale, x + np.float32(2), x * float(np.pi), x.shape[0] * np.int64(2)

@@ -1,0 +1,110 @@
+"""NumPy's numbers: one graph for all values as arguments of operators, constants to all other code."""
+
+import numpy as np
+import pytest
+import torch
+
+import torchmux
+
+
+def counted(function, calls, **options):
+    """How many graphs these calls take; each must give what eager gives."""
+    graphs = []
+
+    def backend(gm, inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    compiled = torchmux.compile(function, backend=backend, **options)
+    for args in calls:
+        found, expected = compiled(*args), function(*args)
+        assert repr(found) == repr(expected)
+        assert type(found) is type(expected)
+    return len(graphs)
+
+
+def times(x, n):
+    return x * n
+
+
+def both_sides(x, n):
+    return n - x, x.clamp(max=n), x > n, torch.where(x > 2, x, n), torch.add(x, x, alpha=n)
+
+
+def sizes(x, n):
+    return x.view(n, -1), torch.zeros(n), x[:n]
+
+
+def full(x, n):
+    return torch.full((2,), n), x.new_full((2,), n), x.int() * n, torch.add(x.int(), n)
+
+
+def in_python(x, n):
+    return x * n, type(n).__name__, n + 1, n if n > 2 else 0, f"{n:.1f}"
+
+
+def in_containers(x, n):
+    found = {"n": [n]}
+    return x * found["n"][0]
+
+
+def as_a_tensor(x, n):
+    return torch.tensor(n) + x, torch.tensor([n, 1]), x.new_tensor(n), torch.as_tensor(n)
+
+
+X = torch.arange(4.0) + 1
+INTEGERS = [(X, np.int64(n)) for n in (1, 2, 4)]
+FLOATS = [(X, np.float64(n)) for n in (1.5, 2, 0.1, 4)]
+
+
+@pytest.mark.parametrize(
+    ("function", "calls"),
+    [
+        (times, INTEGERS), (times, FLOATS), (times, [(X, np.float32(n / 7)) for n in range(1, 4)]),
+        (both_sides, FLOATS), (sizes, INTEGERS), (full, INTEGERS), (full, FLOATS), (in_containers, FLOATS),
+    ],
+)  # fmt: skip
+def test_one_graph_for_all_values(function, calls):
+    assert counted(function, calls, fullgraph=True) == 1
+
+
+def test_python_sees_the_number_itself():
+    assert counted(in_python, INTEGERS, fullgraph=True) == len(INTEGERS)
+
+
+def test_a_tensor_of_it_has_its_dtype():
+    counted(as_a_tensor, INTEGERS)
+    counted(as_a_tensor, [(X, np.float32(0.1)), (X, np.float64(0.1))])
+
+
+def test_types_and_special_values_are_apart():
+    calls = [(X, n) for n in (np.int64(3), 3, np.float64(3), 3.0, np.int32(3), np.float32(3), np.bool_(True))]
+    calls += [(X, np.float64(n)) for n in (0.0, -0.0, float("inf"), float("nan"))]
+    counted(times, calls)
+
+
+class Scales(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale, self.shift = np.float64(0.5), np.int64(2)
+
+    def forward(self, x):
+        return x * self.scale + self.shift, np.log(self.scale) * x
+
+
+def test_settings_of_a_module_are_constants_that_are_guarded():
+    model = Scales()
+    compiled = torchmux.compile(model, backend="eager", fullgraph=True)
+    for scale in (0.5, 1.5, 0.5):
+        model.scale = np.float64(scale)
+        for found, expected in zip(compiled(X), model(X), strict=True):
+            assert torch.equal(found, expected)
+
+
+def test_gradients():
+    weight = torch.ones(3, requires_grad=True)
+    compiled = torchmux.compile(lambda w, n: (w * n).sum(), backend="aot_eager")
+    for number in (np.float64(2), np.float64(3), np.int64(4)):
+        weight.grad = None
+        compiled(weight, number).backward()
+        assert weight.grad.tolist() == [number] * 3
