@@ -18,7 +18,8 @@ from ..ir.expressions import operators_in
 from ..ir.forms import Forms
 from ..ir.index import Index
 from ..ir.operations import Unsupported
-from ..ir.program import Extent, Program, TensorRef, image_layout
+from ..ir.layout import image_layout
+from ..ir.program import Extent, Program, TensorRef
 from ..ir.values import Place, Value
 from ..rewrites.freezing import is_frozen
 from . import Context, calls, table

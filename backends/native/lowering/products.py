@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir import operations as ops
+from ..ir import index, operations as ops
 from ..ir.expressions import Node
 from ..ir.index import Index
+from ..ir.layout import followed_strides
 from ..ir.operations import binary, const
 from ..ir.products import Product
 from ..ir.program import Program, TensorRef
@@ -29,7 +30,9 @@ def product(ctx: Context, left: Value, right: Value) -> Value:
 def _operand(program: Program, value: Value) -> TensorRef:
     """``value`` in memory, in a form that the target takes."""
     if value.place is None:
-        program.realize(value, program.forms.padded_strides(value) if program.padded else None)
+        padded = program.forms.padded_strides(value) if program.padded else None
+        usual = index.contiguous_strides(value.sizes)
+        program.realize(value, followed_strides(value, innermost=2) or padded or usual)
     elif not program.forms.takes_matrix(value):
         value = program.copy(value)
     return TensorRef.of(value)

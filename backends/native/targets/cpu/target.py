@@ -11,7 +11,8 @@ from ...ir import index
 from ...ir.expressions import Buffer
 from ...ir.index import Index
 from ...ir.products import Product
-from ...ir.program import Program, image_layout
+from ...ir.layout import image_layout
+from ...ir.program import Program
 from ...ir.values import Value
 from ...options import NativeOptions
 from ...schedule import host
