@@ -1,8 +1,9 @@
 """The abstract operations: products of matrices, convolutions, attention.
 
-Lowering says with them what is computed, of operands that lie in memory.  A target decides who computes them: a
-library, a kernel of its own, or one of torch's operators (``Target.select``).  What is computed along with the result,
-where one kernel can do both, is part of the operation.
+Lowering says with them what is computed, of operands that lie in memory; the right one of a product may also be
+computed while it is read, where the target says so.  A target decides who computes them: a library, a kernel of its
+own, or one of torch's operators (``Target.select``).  What is computed along with the result, where one kernel can do
+both, is part of the operation.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .expressions import Buffer
+from .expressions import Buffer, Node
 from .index import Index
 from .program import TensorRef
 
@@ -52,6 +53,44 @@ class Product:
     @property
     def reads(self) -> set[Buffer]:
         return _buffers((self.left, self.right))
+
+    @property
+    def writes(self) -> set[Buffer]:
+        return {self.target}
+
+
+@dataclass(eq=False)
+class ComputedProduct:
+    """``target = left @ right`` in float32, where ``right`` is not in memory.
+
+    It is an expression for the element in row ``depth`` and column ``column`` of matrix ``batch``.
+
+    Each of these three is a loop variable, or the index 0 where there is one of it.  The rows of ``left`` have no gaps.
+    """
+
+    target: Buffer
+    left: TensorRef
+    right: Node
+    depth: Index
+    column: Index
+    batch: Index
+    origins: list[Any] = field(default_factory=list)
+
+    @property
+    def m(self) -> Index:
+        return self.left.sizes[-2]
+
+    @property
+    def n(self) -> Index:
+        return self.target.sizes[-1]
+
+    @property
+    def k(self) -> Index:
+        return self.left.sizes[-1]
+
+    @property
+    def reads(self) -> set[Buffer]:
+        return {self.left.buffer, *(buffer for buffer, _ in self.right.loads)}
 
     @property
     def writes(self) -> set[Buffer]:

@@ -98,10 +98,12 @@ Item = Any  # Statement | Step
 class Program:
     """What a graph becomes, built while its nodes are lowered in order."""
 
-    def __init__(self, forms: Forms, device: torch.device, *, padded: bool = False) -> None:
+    def __init__(self, forms: Forms, device: torch.device, *, padded: bool = False, own_products: bool = True) -> None:
         self.forms = forms  # how the target wants operands to lie
         self.device = device  # where buffers are, unless they say otherwise
         self.padded = padded  # whether there are gaps between the rows of what is written for matrix products
+        self.own_products = own_products  # whether products may be computed by other code than the library's
+        self.exact: dict[Hashable, Value] = {}  # what is stored in half precision: copies in float32, for products
         self.buffers: list[Buffer] = []
         self.inputs: list[Buffer | str] = []  # a symbol's name for a number
         self.items: list[Item] = []

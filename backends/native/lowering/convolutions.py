@@ -6,8 +6,8 @@ from typing import Any
 
 from ..ir import index
 from ..ir.expressions import Buffer
-from ..ir.products import Convolution
 from ..ir.layout import channels_last, image_layout
+from ..ir.products import Convolution
 from ..ir.program import TensorRef
 from ..ir.values import Value
 from ..rewrites.convolution_operator import CONVOLUTION

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from ..ir import index, operations as ops
 from ..ir.expressions import Node
 from ..ir.index import Index
 from ..ir.layout import followed_strides
 from ..ir.operations import binary, const
-from ..ir.products import Product
+from ..ir.products import ComputedProduct, Product
 from ..ir.program import Program, TensorRef
 from ..ir.values import Value
 from .registry import Context, aten, lowers
@@ -21,10 +23,42 @@ def product(ctx: Context, left: Value, right: Value) -> Value:
     program = ctx.program
     if any(type(s) is int and s == 0 for s in (*sizes, left.sizes[-1])):
         return Value(sizes, left.dtype, lambda at: const(0, left.dtype))
+    if program.own_products and program.forms.computes_operand(left, right):
+        return _computed(program, left, right)
     operands = _operand(program, left), _operand(program, right)
     buffer = program.buffer(left.dtype, sizes)
     program.add(Product(buffer, *operands))
     return program.stored(buffer)
+
+
+def _computed(program: Program, left: Value, right: Value) -> Value:
+    """The product whose right operand is computed while it is read; its sums are rounded where they are stored."""
+    sizes = (*left.sizes[:-1], right.sizes[-1])
+    buffer = program.buffer(torch.float32, sizes)
+    at = tuple(index.var(f"{name}0", s) for name, s in zip(("b", "p", "j")[-right.rank :], right.sizes, strict=True))
+    element = ops.cast(right.at(at), torch.float32)
+    batch = at[0] if right.rank == 3 else 0
+    program.add(ComputedProduct(buffer, TensorRef.of(_in_float32(program, left)), element, at[-2], at[-1], batch))
+    sums = program.stored(buffer)
+    return sums if left.dtype is torch.float32 else Value(sizes, left.dtype, sums.at)
+
+
+def _in_float32(program: Program, value: Value) -> Value:
+    """``value`` in memory, in float32 and without gaps between the elements of a row."""
+    usual = index.contiguous_strides(value.sizes)
+    place = value.place
+    if value.dtype is torch.float32:
+        if place is None:
+            return program.realize(value, usual)
+        dense = type(place.strides[-1]) is int and place.strides[-1] == 1
+        return value if dense else program.copy(value, usual)
+    key = None if place is None else (place, value.sizes)
+    found = program.exact.get(key)
+    if found is None:
+        found = program.realize(Value(value.sizes, torch.float32, value.at), usual)
+        if key is not None:
+            program.exact[key] = found
+    return found
 
 
 def _operand(program: Program, value: Value) -> TensorRef:

@@ -7,11 +7,12 @@ When a graph is compiled, in this order:
   measured ahead,
 * ``module`` prints the shared object and the Python function that calls it, with ``cpp`` and ``cpp_sequential`` for
   kernels, whose expressions are in ``cpp_scopes``, on top of ``kernels.h``,
+* ``computed`` says which products compute their right operand while they read it (``computed.h``), and prints them,
 * ``source`` is the text, whole or in pieces, ``build`` runs the compiler that ``toolchain`` finds.
 
 When it is loaded: ``loading``, with ``libraries`` for shared objects, ``packing`` for constant weights, ``choosing``
-for what is measured then (``gemm.h`` has the kernels that compete with the library's products, ``convolution.h`` with
-its convolutions), and ``attention_kernel``.
+for what is measured then (``gemm.h``, on top of ``tiles.h``, has the kernels that compete with the library's products,
+``convolution.h`` with its convolutions), and ``attention_kernel``.
 
 Importing this package imports none of that.
 """
