@@ -48,9 +48,8 @@ def followed_strides(value: Value, innermost: int = 0) -> tuple[Index, ...] | No
         return None
     reads: list[tuple[int, list[Index]]] = []
     for buffer, position in value.at(variables).loads:
-        steps = [_step(position, v) for v in variables]
-        if all(s is not None for s in steps):
-            known: list[Index] = [s for s in steps if s is not None]
+        known = [s for v in variables if (s := _step(position, v)) is not None]
+        if len(known) == value.rank:
             touched = index.product(
                 s for s, t in zip(value.sizes, known, strict=True) if not (type(t) is int and t == 0)
             )

@@ -17,22 +17,26 @@ from ..ir.values import Value
 from .registry import Context, aten, lowers
 
 
-def product(ctx: Context, left: Value, right: Value) -> Value:
-    """``left @ right`` of matrices, or of as many matrices in each, in memory."""
+def product(ctx: Context, left: Value, right: Value, *, exact: bool = False) -> Value:
+    """``left @ right`` of matrices, or of as many matrices in each.
+
+    Of operands in half precision, it is rounded as eager's is, unless more is added to it before that, which takes it
+    as ``exact`` as it is.
+    """
     sizes: tuple[Index, ...] = (*left.sizes[:-1], right.sizes[-1])
     program = ctx.program
     if any(type(s) is int and s == 0 for s in (*sizes, left.sizes[-1])):
         return Value(sizes, left.dtype, lambda at: const(0, left.dtype))
     if program.own_products and program.forms.computes_operand(left, right):
-        return _computed(program, left, right)
+        return _computed(program, left, right, exact)
     operands = _operand(program, left), _operand(program, right)
     buffer = program.buffer(left.dtype, sizes)
     program.add(Product(buffer, *operands))
     return program.stored(buffer)
 
 
-def _computed(program: Program, left: Value, right: Value) -> Value:
-    """The product whose right operand is computed while it is read; its sums are rounded where they are stored."""
+def _computed(program: Program, left: Value, right: Value, exact: bool) -> Value:
+    """The product whose right operand is computed while it is read."""
     sizes = (*left.sizes[:-1], right.sizes[-1])
     buffer = program.buffer(torch.float32, sizes)
     at = tuple(index.var(f"{name}0", s) for name, s in zip(("b", "p", "j")[-right.rank :], right.sizes, strict=True))
@@ -40,7 +44,9 @@ def _computed(program: Program, left: Value, right: Value) -> Value:
     batch = at[0] if right.rank == 3 else 0
     program.add(ComputedProduct(buffer, TensorRef.of(_in_float32(program, left)), element, at[-2], at[-1], batch))
     sums = program.stored(buffer)
-    return sums if left.dtype is torch.float32 else Value(sizes, left.dtype, sums.at)
+    if left.dtype is torch.float32:
+        return sums
+    return Value(sizes, left.dtype, lambda at: sums.at(at) if exact else ops.round_to(sums.at(at), left.dtype))
 
 
 def _in_float32(program: Program, value: Value) -> Value:
@@ -84,7 +90,7 @@ def _bmm(ctx: Context, left: Value, right: Value) -> Value:
 
 @lowers(aten.addmm.default, aten.baddbmm.default)
 def _addmm(ctx: Context, bias: Value, left: Value, right: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
-    plain = product(ctx, left, right)
+    plain = product(ctx, left, right, exact=True)
     grown = bias.expand(plain.sizes) if beta != 0 else None
 
     def element(at: Any) -> Node:
@@ -107,3 +113,12 @@ def _addbmm(ctx: Context, bias: Value, left: Value, right: Value, *, beta: Any =
     batch, m, k = left.sizes
     wide = left.permute((1, 0, 2)).view((m, batch * k))
     return _addmm(ctx, bias, wide, right.view((batch * k, right.sizes[2])), beta=beta, alpha=alpha)
+
+
+@lowers(aten._weight_int8pack_mm.default)
+def _int8_weight(ctx: Context, x: Value, weight: Value, scales: Value) -> Value:
+    """``x @ (weight * scales).mT`` of a weight in int8 with a scale for each row."""
+    turned = weight.permute((1, 0))
+    converted = Value(turned.sizes, x.dtype, lambda at: ops.cast(turned.at(at), x.dtype))
+    plain = product(ctx, x, converted, exact=True)
+    return Value(ctx.sizes(), ctx.dtype, lambda at: binary("mul", plain.at(at), ops.cast(scales.at(at[-1:]), x.dtype)))

@@ -20,7 +20,7 @@ from ...schedule.schedule import Schedule
 from ..target import Module, Target
 from . import build, computed, module, selection
 
-SMALLEST_ATTENTION = 256 * 256
+SMALLEST_ATTENTION = 32768
 """Queries times keys from which the fused kernel is faster than two products and the loop between them."""
 
 FEW_CHANNELS = 16
