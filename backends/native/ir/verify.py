@@ -222,12 +222,14 @@ def product(item: Product, wrong: Report) -> None:
 
 def computed_product(item: ComputedProduct, known: Collection[str], wrong: Report) -> None:
     """The same where the right operand is an expression over the loops of the product."""
-    if not item.left.buffer.dtype is item.right.dtype is item.target.dtype is torch.float32:
-        raise wrong("types", f"{item.left.buffer.dtype} @ {item.right.dtype} gives {item.target.dtype}")
+    found = {item.left.buffer.dtype, item.target.dtype, *(element.dtype for element in item.right)}
+    if found != {torch.float32}:
+        raise wrong("types", f"a product in float32 has operands of {', '.join(sorted(map(str, found)))}")
     if (wanted := (*item.left.sizes[:-1], item.n)) != item.target.sizes:
         raise wrong("shapes", f"a product of the sizes {wanted} goes to {item.target}")
     loops = [v for i in (item.depth, item.column, item.batch) if (v := index.the_var(i)) is not None]
-    _loop_body(item.right, 0, item.target, loops, known, wrong)
+    for element in item.right:
+        _loop_body(element, 0, item.target, loops, known, wrong)
 
 
 def _batches(item: Product) -> tuple[Index, Index]:

@@ -11,7 +11,7 @@ from ..ir.expressions import Node
 from ..ir.index import Index
 from ..ir.layout import followed_strides
 from ..ir.operations import binary, const
-from ..ir.products import ComputedProduct, Product
+from ..ir.products import ComputedProduct, Product, elements_of
 from ..ir.program import Program, TensorRef
 from ..ir.values import Value
 from .registry import Context, aten, lowers
@@ -39,10 +39,7 @@ def _computed(program: Program, left: Value, right: Value, exact: bool) -> Value
     """The product whose right operand is computed while it is read."""
     sizes = (*left.sizes[:-1], right.sizes[-1])
     buffer = program.buffer(torch.float32, sizes)
-    at = tuple(index.var(f"{name}0", s) for name, s in zip(("b", "p", "j")[-right.rank :], right.sizes, strict=True))
-    element = ops.cast(right.at(at), torch.float32)
-    batch = at[0] if right.rank == 3 else 0
-    program.add(ComputedProduct(buffer, TensorRef.of(_in_float32(program, left)), element, at[-2], at[-1], batch))
+    program.add(ComputedProduct(buffer, TensorRef.of(_in_float32(program, left)), *elements_of(right)))
     sums = program.stored(buffer)
     if left.dtype is torch.float32:
         return sums

@@ -8,6 +8,7 @@ large ones to the library, which has kernels for them.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import torch
 
@@ -15,7 +16,7 @@ from ....common.cache.versions import processor
 from ...ir import index
 from ...ir.expressions import Buffer, Node, operators_in
 from ...ir.index import Index, Var
-from ...ir.products import ComputedProduct
+from ...ir.products import ComputedProduct, elements_of
 from ...ir.values import Value
 from .cpp import Function, sizes_in, sizes_of
 from .cpp_scopes import NAMES, Writer
@@ -67,16 +68,47 @@ def is_computed(left: Value, right: Value) -> bool:
             return False  # the library's, or a matter of measuring
     elif m > MOST_ROWS:  # type: ignore[operator]
         return False
-    element = right.at(right.variables())
-    if element.cost > MOST_COST or not element.loads:
+    elements, depth, *_ = elements_of(right)
+    if any(element.cost > MOST_COST or not element.loads for element in elements):
         return False
-    return all(n.op != "check" and all(_is_linear(i) for i in n._indices()) for n in operators_in(element))
+    nodes = [node for element in elements for node in operators_in(element)]
+    return all(n.op != "check" and all(_is_walked(i, depth) for i in n._indices()) for n in nodes)
 
 
-def _is_linear(position: Index) -> bool:
-    """Whether an index is a sum of loops with factors: others are read one element at a time."""
+_STEADY = 16
+"""Lanes of the widest vector of float32."""
+
+
+def _is_walked(position: Index, depth: Index) -> bool:
+    """Whether an index is a sum of loops with factors, or of groups of whole vectors along the depth: others are read
+    one element at a time."""
     atoms = position.atoms() if isinstance(position, index.Ix) else ()
-    return all(isinstance(a, (Var, index.Size)) for a in atoms)
+    return all(isinstance(a, (Var, index.Size)) or _group(a, depth) % _STEADY == 0 for a in atoms)
+
+
+def _group(atom: object, depth: Index) -> int:
+    """The size of the groups of ``depth`` that ``atom`` numbers; 1 if it is something else."""
+    if isinstance(atom, index.Div) and atom.left is depth and type(atom.right) is int:
+        return atom.right
+    return 1
+
+
+class _Writer(Writer):
+    """Reads what is the same for a whole vector once: vectors begin at multiples of their length."""
+
+    def _load(self, node: Node, vector: bool) -> str:
+        buffer, position = node.attr
+        text = super()._load(node, vector)
+        if not text.startswith("gather(") or not isinstance(position, index.Ix):
+            return text
+        assert self.vector is not None
+        depth = index.var(self.vector.key, self.vector.size)
+        factors = {factor for mono, _ in position.terms for factor in mono}
+        groups = sorted(_group(f, depth) for f in factors if f is self.vector or isinstance(f, (index.Div, index.Rem)))
+        if not groups or groups[0] % _STEADY:
+            return text
+        whole = " && ".join(f"{group} % LANES == 0" for group in groups)
+        return f"({whole} ? splat(load({self.pointer(buffer)} + {self.index(position)})) : {text})"
 
 
 def print_product(step: ComputedProduct) -> Function:
@@ -90,13 +122,17 @@ def print_product(step: ComputedProduct) -> Function:
     depth, column, batch = (index.the_var(i) for i in (step.depth, step.column, step.batch))
     assert depth is not None and column is not None
     down = _runs_down(step.right, depth, column)
-    w = Writer(pointer, depth if down else column)
+    turns = len(step.right)
+    w = _Writer(pointer, depth if down else column)
     w.loop_names = {depth: "p", column: "j"}
     if batch is not None:
         w.loop_names[batch] = "b"
         w.push(batch)
-    w.push(depth, column)
-    w.top.write(f"return {w.name(step.right, vector=True)};")
+    w.push()
+    for at, element in enumerate(step.right):
+        w.push(depth, column)
+        w.top.write(f"return {w.name(element, vector=True)};")
+        w.pop(f"if constexpr (turn.n == {at}) {{")
     rows, columns = w.index(step.m), w.index(step.n)
     along_x = step.left.strides[-2]
     few = 1 << (step.m - 1).bit_length() if type(step.m) is int and step.m <= FEW_ROWS else 0
@@ -105,8 +141,8 @@ def print_product(step: ComputedProduct) -> Function:
         starts[0] += f" + b*{w.index(step.left.strides[0])}"
         starts[1] += f" + b*{rows}*{columns}"
     sizes = f"{starts[1]}, {starts[0]}, {w.index(along_x)}, {rows}, {columns}, {w.index(step.k)}"
-    kind = f"computed_product<{few}, {'true' if down else 'false'}>"
-    w.pop(f"{kind}({sizes}, [&] (i64 p, i64 j, auto m) {{", "});")
+    kind = f"computed_product<{few}, {'true' if down else 'false'}, {turns}>"
+    w.pop(f"{kind}({sizes}, [&] (i64 p, i64 j, auto m, auto turn) {{", "});")
     if batch is not None:
         w.pop("for (i64 b = from; b < to; b++) {")
         inside = w.top.lines[:]
@@ -115,16 +151,16 @@ def print_product(step: ComputedProduct) -> Function:
         w.top.lines += ["  " + line for line in inside]
         w.top.write("});")
     given: set[Index] = {step.m, along_x, step.left.offset}
-    names = sorted({str(a) for i in given for a in sizes_of(i)} | sizes_in(step.right))
+    names = sorted({str(a) for i in given for a in sizes_of(i)}.union(*map(sizes_in, step.right)))
     arguments = [f"{NAMES[b.dtype]}* {name}" for b, name in buffers.items()] + [f"i64 {name}" for name in names]
     body = "\n".join([f"({', '.join(arguments)}) {{", *w.top.lines, "}\n"])
     return Function(body, tuple(buffers), tuple(names))
 
 
-def _runs_down(element: Node, depth: Var, column: Var) -> bool:
+def _runs_down(elements: Sequence[Node], depth: Var, column: Var) -> bool:
     """Whether more bytes of what is read lie side by side along the depth than along the columns."""
     beside = dict.fromkeys((depth, column), 0)
-    for buffer, position in element.loads:
+    for buffer, position in (load for element in elements for load in element.loads):
         for variable in beside:
             step = index.coefficient(position, variable)
             others = index.free(position) & beside.keys()

@@ -67,6 +67,33 @@ def test_a_scaled_weight(check: Check, m: int) -> None:
     )
 
 
+def _unpacked(weight: torch.Tensor, scale: torch.Tensor, group: int, dtype: torch.dtype) -> torch.Tensor:
+    """Numbers of 4 bits, two in a byte, with a scale for each group of them."""
+    rows, half = weight.shape
+    numbers = torch.stack((weight & 15, weight // 16), -1).view(rows, -1, group)
+    return ((numbers.to(dtype) - 8) * scale[:, :, None]).view(rows, 2 * half)
+
+
+@pytest.mark.parametrize("m", [1, 5, 20])
+@pytest.mark.parametrize("group", [32, 48, 20])
+def test_weights_of_four_bits(check: Check, m: int, group: int) -> None:
+    """Of groups of whole vectors, of which the scale is read once, and of others."""
+    n, k = 21, 5 * group
+    weight, scale = torch.randint(0, 256, (n, k // 2), dtype=torch.uint8), torch.rand(n, k // group)
+
+    def linear(x, weight, scale):
+        return F.linear(x, _unpacked(weight, scale, group, x.dtype))
+
+    report = check(linear, torch.randn(m, k), weight, scale)
+    assert ("computed_product<" in report.output_code[0]) == (group % 32 == 0)
+
+
+def test_unpacked_numbers_that_are_returned(check: Check) -> None:
+    weight = torch.randint(0, 256, (6, 10), dtype=torch.uint8)
+    check(lambda w: torch.stack((w & 15, w // 16), -1).view(6, 20) + 1, weight)
+    check(lambda w: torch.stack(((w & 15).to(torch.int8), w.to(torch.int8)), -1), weight)
+
+
 def test_a_scaled_weight_of_many_rows_is_written_as_it_lies(check: Check) -> None:
     report = check(lambda x, w: x @ (w * 2).t(), torch.randn(computed.MOST_ROWS + 1, 100), torch.randn(30, 100))
     _assert_computed(report, 0)
