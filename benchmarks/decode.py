@@ -4,13 +4,15 @@
                                 [--layers N] [--batch N] [--seconds S] [--threads N]
 
 The model has the width of one of 1.1 billion parameters (2,048; 32 heads of which 4 have keys and values; 5,632 between
-the layers of a block), of which ``--layers`` blocks are built.  Its cache has 512 positions, is written in place, and is
-half full.  ``int8`` has a scale for each row of a weight, ``int4`` one for each 32 numbers, two of which are in a byte;
-both are converted in the graph, as users write it.  Values that are computed are float32, or bfloat16 with such weights.
+the layers of a block), of which ``--layers`` blocks are built.  Its cache has 512 positions, is written in place, and
+is half full.  ``int8`` has a scale for each row of a weight, ``int4`` one for each 32 numbers, two of which are in a
+byte; both are converted in the graph, as users write it.  Values that are computed are float32, or bfloat16 with such
+weights.
 
-All sides run in turns in one process, and the least time of a call counts; with one thread, the time of the processor.  ``GB/s`` is what is read of weights and cache
-in that time; ``of copy`` is its ratio to the bytes per second that a copy of 256 MiB reads and writes, of the same process.
-``off`` is the largest difference from eager, divided by the largest result.
+All sides run in turns in one process, and the least time of a call counts; with one thread, the time of the processor.
+``GB/s`` is what is read of weights and cache in that time; ``of copy`` is its ratio to the bytes per second that a copy
+of 256 MiB reads and writes, of the same process.  ``off`` is the largest difference from eager, divided by the largest
+result.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 // Matrix products of float32 whose right operand is computed while it is read: converted from half precision or integers,
 // scaled, or whatever else a program does to a weight.  No copy of it is written.
-#include "tiles.h"
+#include "blocks.h"
 
 template <int N> struct Times { static constexpr int n = N; };
 template <int N, class F> INLINE void each(F f) { if constexpr (N > 0) { each<N - 1>(f); f(Times<N - 1>()); } }

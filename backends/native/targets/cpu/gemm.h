@@ -1,5 +1,5 @@
 // Our own matrix product of float32, beside the library's: which of them runs is measured (choosing.py).
-#include "tiles.h"
+#include "blocks.h"
 #define BY_MKL 1
 #define BY_TILES 2
 #define PACK_HEAD 64  // a packed matrix begins with so many bytes, which say for which of the two it is

@@ -1,162 +1,111 @@
-// Matrix products of float32 in tiles that stay in registers, of a right operand that is stored, packed ahead, or computed.
-//
-// c = a @ b is computed in tiles of TILE_ROWS by TILE_COLUMNS whose sums stay in registers, TILE_DEPTH products at a time:
-// then the piece of b that a tile reads stays in the fastest cache, and rounding errors stay small, since sums of so
-// many products are added up apart.  Operands are read tile by tile through small copies in the order in which they are
-// needed; a constant right operand is packed whole, ahead.  See Goto and van de Geijn, "Anatomy of High-Performance
-// Matrix Multiplication", ACM TOMS 34 (3), 2008.
+// Kernels that walk two loops in squares of LANES by LANES points, because some of what they read or write is contiguous
+// in one loop and some in the other; and columns that are reduced side by side.
 #pragma once
-#ifdef __AVX512F__
-#define TILE_ROWS 8
-#else
-#define TILE_ROWS 4  // there are 16 registers instead of 32
-#endif
-#define TILE_VECTORS 3
-#define TILE_COLUMNS (TILE_VECTORS * LANES)
-#define TILE_DEPTH 192
-#define PANELS 4  // so many panels of b lie packed at a time
-
-
-// What is fetched from memory meanwhile: `share` elements in each of `depth` steps.
-struct Ahead { const f32* at; i64 share; };
-
-// A tile of c is, or gets more by, a @ b.  Element (i, p) of a is at a[i * ra + p * ca]; b is packed.
-static void tile(f32* c, i64 lc, const f32* a, i64 ra, i64 ca, const f32* b, i64 depth, bool more, Ahead ahead) {
-  f32v sum[TILE_ROWS][TILE_VECTORS] = {};
-  for (i64 p = 0; p < depth; p++, a += ca, b += TILE_COLUMNS, ahead.at += ahead.share) {
-    __builtin_prefetch(ahead.at, 0, 2);
-    f32v y[TILE_VECTORS];
-#pragma GCC unroll 3
-    for (int j = 0; j < TILE_VECTORS; j++) y[j] = read<f32v>(b + j * LANES, All());
-#pragma GCC unroll 8
-    for (int i = 0; i < TILE_ROWS; i++) {
-      f32v x = splat(a[i * ra]);
-#pragma GCC unroll 3
-      for (int j = 0; j < TILE_VECTORS; j++) sum[i][j] = fma(y[j], x, sum[i][j]);
-    }
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < TILE_ROWS; i++, c += lc)
-#pragma GCC unroll 3
-    for (int j = 0; j < TILE_VECTORS; j++) {
-      f32* at = c + j * LANES;
-      write(at, more ? sum[i][j] + read<f32v>(at, All()) : sum[i][j], All());
-    }
-}
-// The same for the first `columns` of a tile, without the first `skip` rows, which are not this tile's.
-static void part_of_tile(f32* c, i64 lc, const f32* a, i64 ra, i64 ca, const f32* b, i64 depth, bool more, i64 columns, i64 skip, Ahead ahead) {
-  alignas(64) f32 whole[TILE_ROWS * TILE_COLUMNS];
-  tile(whole, TILE_COLUMNS, a, ra, ca, b, depth, false, ahead);
-  for (i64 i = skip; i < TILE_ROWS; i++)
-    for (i64 j = 0; j < columns; j++) {
-      f32* at = c + i * lc + j;
-      *at = more ? *at + whole[i * TILE_COLUMNS + j] : whole[i * TILE_COLUMNS + j];
-    }
-}
 
 // Lane l of a where l has not the bit `half`, and of b, so many lanes before, where it has; or the lanes that this leaves.
-INLINE f32v interleave(f32v a, f32v b, int half, int other) {
+template <int N, class I, class V> INLINE V interleave(V a, V b, int half, int other) {
 #ifdef __clang__
-  f32v r;
+  V r;
 #pragma clang loop unroll(full)
-  for (int l = 0; l < LANES; l++) r[l] = l & half ? b[l - half + other] : a[l + other];
+  for (int l = 0; l < N; l++) r[l] = l & half ? b[l - half + other] : a[l + other];
   return r;
 #else
-  i32v l = count<i32v>(), low = l + other;
-  return __builtin_shuffle(a, b, (l & half) != 0 ? low + (LANES - half) : low);
+  I l;
+  for (int i = 0; i < N; i++) l[i] = i;
+  I low = l + other;
+  return __builtin_shuffle(a, b, (l & half) != 0 ? low + (N - half) : low);
 #endif
 }
-// The LANES rows of a square become its columns.
-INLINE void transpose(f32v* rows) {
+// The N rows of a square become its columns.
+template <int N, class I, class V> INLINE void turn(V* rows) {
 #pragma GCC unroll 4
-  for (int half = LANES / 2; half; half /= 2) {
+  for (int half = N / 2; half; half /= 2) {
 #pragma GCC unroll 16
-    for (int i = 0; i < LANES; i++) {
+    for (int i = 0; i < N; i++) {
       if (i & half) continue;
-      f32v a = rows[i], b = rows[i + half];
-      rows[i] = interleave(a, b, half, 0), rows[i + half] = interleave(a, b, half, half);
+      V a = rows[i], b = rows[i + half];
+      rows[i] = interleave<N, I>(a, b, half, 0), rows[i + half] = interleave<N, I>(a, b, half, half);
     }
   }
 }
-
-// depth rows of a panel of up to TILE_COLUMNS columns, one row behind the other; b[p * rows + j * columns] is element (p, j).
-static void pack_panel(f32* to, const f32* b, i64 rows, i64 columns, i64 depth, i64 count) {
-  if (columns == 1 && rows != 1) {
-    for (i64 p = 0; p < depth; p++, b += rows, to += TILE_COLUMNS)
-#pragma GCC unroll 3
-      for (int j = 0; j < TILE_VECTORS; j++) {
-        i64 left = count - j * LANES;
-        const f32* at = b + j * LANES;
-        write(to + j * LANES, left >= LANES ? read<f32v>(at, All()) : left > 0 ? read<f32v>(at, Some{(int)left}) : f32v{}, All());
-      }
-    return;
+INLINE void transpose(f32v* rows) { turn<LANES, i32v>(rows); }
+// Elements of 64 bits are two registers a row: four squares, of which two change places.
+template <class V> INLINE void transpose_wide(V* rows) {
+  constexpr int N = LANES / 2;
+  f64h quarter[2][2][N];
+#pragma GCC unroll 16
+  for (int l = 0; l < LANES; l++) {
+    auto h = split<f64h>(rows[l]);
+    quarter[0][l / N][l % N] = h.low, quarter[1][l / N][l % N] = h.high;
   }
-  i64 whole = rows == 1 ? depth / LANES * LANES : 0;
-  for (i64 j = 0; j < TILE_COLUMNS; j += LANES)
-    for (i64 p = 0; p < whole; p += LANES) {
-      f32v square[LANES];
+#pragma GCC unroll 4
+  for (int q = 0; q < 4; q++) turn<N, i64h>(quarter[q / 2][q % 2]);
 #pragma GCC unroll 16
-      for (int l = 0; l < LANES; l++) square[l] = j + l < count ? read<f32v>(b + p + (j + l) * columns, All()) : f32v{};
-      transpose(square);
+  for (int l = 0; l < LANES; l++) rows[l] = join<V>(quarter[l / N][0][l % N], quarter[l / N][1][l % N]);
+}
+INLINE void transpose(f64v* rows) { transpose_wide(rows); }
+INLINE void transpose(i64v* rows) { transpose_wide(rows); }
+
+// What carries the elements of a type through a transposition, and brings them back.
+INLINE f32v carried(f32v v) { return v; }
+INLINE f32v carried(i32v v) { return (f32v)v; }
+INLINE f64v carried(f64v v) { return v; }
+INLINE i64v carried(i64v v) { return v; }
+template <class V> INLINE f32v carried(V v) { return (f32v)convert<i32v>(v); }
+INLINE void bring(f32v v, f32v& to) { to = v; }
+INLINE void bring(f32v v, i32v& to) { to = (i32v)v; }
+INLINE void bring(f64v v, f64v& to) { to = v; }
+INLINE void bring(i64v v, i64v& to) { to = v; }
+template <class V> INLINE void bring(f32v v, V& to) { to = convert<V>((i32v)v); }
+
+// s[k], lane l = p[l * step + k] for k < n.n and l < m.n.
+template <class V, class T, class N, class M> INLINE void load_square(V* s, const T* p, i64 step, N n, M m) {
+  decltype(carried(V())) rows[LANES];
 #pragma GCC unroll 16
-      for (int l = 0; l < LANES; l++) write(to + (p + l) * TILE_COLUMNS + j, square[l], All());
-    }
-  for (i64 p = whole; p < depth; p++)
-    for (i64 j = 0; j < TILE_COLUMNS; j++) to[p * TILE_COLUMNS + j] = j < count ? b[p * rows + j * columns] : 0;
+  for (int l = 0; l < LANES; l++) rows[l] = carried(l < m.n ? load(p + l * step, n) : V{});
+  transpose(rows);
+#pragma GCC unroll 16
+  for (int l = 0; l < LANES; l++) bring(rows[l], s[l]);
+}
+// p[l * step + k] = s[k], lane l.
+template <class V, class T, class N, class M> INLINE void store_square(T* p, const V* s, i64 step, N n, M m) {
+  decltype(carried(V())) rows[LANES];
+#pragma GCC unroll 16
+  for (int l = 0; l < LANES; l++) rows[l] = carried(l < n.n ? s[l] : V{});
+  transpose(rows);
+#pragma GCC unroll 16
+  for (int l = 0; l < LANES; l++) {
+    V v;
+    bring(rows[l], v);
+    if (l < m.n) store(p + l * step, v, n);
+  }
+}
+// body(t, n, at, m) for squares of [from, to) by [0, extent), in blocks of whole cache lines either way.
+template <int BLOCK, class F> INLINE void squares(i64 from, i64 to, i64 extent, F body) {
+  for (i64 start = 0; start < extent; start += BLOCK) {
+    i64 end = start + BLOCK < extent ? start + BLOCK : extent;
+    for (i64 t = from; t < to; t += LANES)
+      for (i64 at = start; at < end; at += LANES) {
+        if (t + LANES <= to && at + LANES <= end) body(t, All(), at, All());
+        else body(t, Some{(int)(to - t < LANES ? to - t : LANES)}, at, Some{(int)(end - at < LANES ? end - at : LANES)});
+      }
+  }
 }
 
-// The right operand: a matrix whose element (p, j) is at `at[p * rows + j * columns]`, or one that was packed ahead.
-struct Right {
-  const f32* at; i64 rows, columns; bool packed;
-  void pack(f32* to, i64 p, i64 depth, i64 column, i64 count) const { pack_panel(to, at + p * rows + column * columns, rows, columns, depth, count); }
-};
-
-// out = x @ y in row-major order, m by n, k at least 1 and m at least TILE_ROWS; element (i, p) of x is at x[i * rx + p * cx],
-// and one of rx and cx is 1.
-template <class Y> static void in_tiles(f32* out, const f32* x, i64 rx, i64 cx, Y y, i64 m, i64 n, i64 k) {
-  i64 panels = (n + TILE_COLUMNS - 1) / TILE_COLUMNS, tiles = (m + TILE_ROWS - 1) / TILE_ROWS;
-  // Rows are divided among threads only where there are few columns, as each piece packs y for itself.
-  i64 threads = omp_in_parallel() ? 1 : omp_get_max_threads(), pieces = (threads + panels - 1) / panels;
-  i64 rows = (tiles + pieces - 1) / pieces * TILE_ROWS;
-  if (rows < 4 * TILE_ROWS) rows = 4 * TILE_ROWS;
-  pieces = (m + rows - 1) / rows;
-  parallel(panels * pieces, 1 + 400000 / (1 + rows * k * TILE_COLUMNS), [&] (i64 lo, i64 hi) {
-    alignas(64) f32 block[PANELS][TILE_DEPTH * TILE_COLUMNS], left[TILE_DEPTH * TILE_ROWS];
-    for (i64 at = lo, count; at < hi; at += count) {
-      i64 first = at % panels, from = at / panels * rows, to = from + rows < m ? from + rows : m;
-      count = panels - first < PANELS ? panels - first : PANELS;
-      if (count > hi - at) count = hi - at;
-      for (i64 p = 0; p < k; p += TILE_DEPTH) {
-        i64 depth = k - p < TILE_DEPTH ? k - p : TILE_DEPTH;
-        const f32* b[PANELS];
-        for (i64 q = 0; q < count; q++) {
-          i64 column = (first + q) * TILE_COLUMNS;
-          b[q] = y.packed ? y.at + column * k + p * TILE_COLUMNS : block[q];
-          if (!y.packed) y.pack(block[q], p, depth, column, n - column);
-        }
-        for (i64 i = from; i < to; i += TILE_ROWS) {
-          i64 row = i + TILE_ROWS <= m ? i : m - TILE_ROWS;  // the last tile computes a few rows again
-          const f32* a = x + row * rx + p * cx;
-          i64 ra = rx, ca = cx;
-          if (cx != 1) {
-            for (i64 d = 0; d < depth; d++) __builtin_memcpy(left + d * TILE_ROWS, a + d * cx, TILE_ROWS * sizeof(f32));
-            a = left, ra = 1, ca = TILE_ROWS;
-          }
-          for (i64 q = 0; q < count; q++) {
-            i64 column = (first + q) * TILE_COLUMNS, columns = n - column;
-            // Of the weight that is multiplied by next, each tile asks for its share.
-            Ahead ahead = {b[q], 0};
-            if (y.packed) {
-              const f32* next = p + depth < k ? b[q] + depth * TILE_COLUMNS : y.at + (column + count * TILE_COLUMNS) * k;
-              i64 share = TILE_COLUMNS * TILE_ROWS / (to - from) + 1;
-              ahead = {next + (i - from) / TILE_ROWS * depth * share, share};
-            }
-            f32* c = out + row * n + column;
-            if (i == row && columns >= TILE_COLUMNS) tile(c, n, a, ra, ca, b[q], depth, p > 0, ahead);
-            else part_of_tile(c, n, a, ra, ca, b[q], depth, p > 0, columns < TILE_COLUMNS ? columns : TILE_COLUMNS, i - row, ahead);
-          }
-        }
-      }
-    }
-  });
+// How many vectors of columns are reduced side by side, so that whole cache lines are read.
+#define COLUMN_VECTORS (LANES < 8 ? 4 : 32 / LANES)
+template <int N> struct Beside { static constexpr int n = N; };
+// body(at, m, beside) for [from, to), MOST vectors at a time while there are so many.
+template <int MOST, class F> INLINE void columns(i64 from, i64 to, F body) {
+  i64 at = from;
+  for (; at + MOST * LANES <= to; at += MOST * LANES) body(at, All(), Beside<MOST>());
+  if (MOST > 1) for (; at + LANES <= to; at += LANES) body(at, All(), Beside<1>());
+  if (at < to) body(at, Some{(int)(to - at)}, Beside<1>());
+}
+// The best so far in each column, and in which row; `at` is the same in all columns.
+template <class V> struct BestRow { V value; i32v at; };
+template <bool most, class V, class M> INLINE void better(BestRow<V>& best, V x, i32 at, M) {
+  mask wins = (most ? gt(x, best.value) : lt(x, best.value)) | (ne(x, x) & eq(best.value, best.value));
+  best.value = sel(wins, x, best.value);
+  best.at = wins ? splat(at) : best.at;
 }
