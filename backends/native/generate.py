@@ -47,7 +47,9 @@ def generate(
     with expressions.lock, stage("code"):
         try:
             with stage("lowering"):
-                program = graph.lower(gm, target, padded=options.shape_padding)
+                program = graph.lower(
+                    gm, target, padded=options.shape_padding, own_products=options.matmul != "library"
+                )
             if config.debug:
                 verify_program(program, "lowering")
             target.select(program, options)

@@ -16,7 +16,7 @@ from ...common.pipeline.lines import line_of
 from ...common.pipeline.symbols import is_symbolic
 from ..ir.expressions import Buffer
 from ..ir.ordered_loops import Scan, Scatter
-from ..ir.products import Attention, Convolution, Product
+from ..ir.products import Attention, ComputedProduct, Convolution, Product
 from ..ir.program import Call, Program, TensorRef
 from ..schedule.kernel import Kernel
 from ..schedule.schedule import Schedule
@@ -77,7 +77,7 @@ def _step(step: Any) -> _Box:
         kind = "kernel"
     else:
         origins = step.origins
-        kind = "product" if isinstance(step, (Product, Convolution, Attention)) else "call"
+        kind = "product" if isinstance(step, (Product, ComputedProduct, Convolution, Attention)) else "call"
         title = f"torch: {quoted(step.op)}" if isinstance(step, Call) else _title(step)
     names: dict[str, None] = {}
     hints: dict[str, None] = {}
@@ -95,6 +95,7 @@ def _step(step: Any) -> _Box:
 
 _TITLES = {
     Product: "matrix product",
+    ComputedProduct: "matrix product",
     Convolution: "convolution",
     Attention: "attention",
     Scan: "scan",

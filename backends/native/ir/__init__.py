@@ -7,6 +7,7 @@ From the ground up:
 * ``operation_table`` says of each operation its types, its cost, and how targets spell it,
 * ``operations`` makes expressions, and simplifies them,
 * ``values`` are tensors while a graph is lowered: shapes with a way to compute any element,
+* ``layout`` says in which order a value lies in memory where nothing prescribes it,
 * ``ordered_loops`` are loops whose order matters: cumulative sums, and writing where data says,
 * ``program`` lists what is computed: statements, calls of torch's operators, and
 * ``products``: products of matrices, convolutions and attention, whoever computes them,

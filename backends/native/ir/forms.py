@@ -25,6 +25,10 @@ class Forms(Protocol):
     def takes_matrix(self, matrix: Value) -> bool:
         """Whether a product reads ``matrix``, which is in memory, where it lies; it is copied otherwise."""
 
+    def computes_operand(self, left: Value, right: Value) -> bool:
+        """Whether a product takes its right operand as an expression (``products.ComputedProduct``): it reads ``left``
+        in float32, and its sums stay in float32, whatever the dtype of the operands."""
+
     def padded_strides(self, matrix: Value) -> tuple[Index, ...] | None:
         """Strides with gaps between rows, which the option ``shape_padding`` asks for where a matrix is written for a
         product; None if there is nothing to gain."""

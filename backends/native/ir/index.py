@@ -480,7 +480,23 @@ def flatten(indices: Iterable[Index], sizes: Iterable[Index]) -> Index:
     position: Index = 0
     for index, extent in zip(indices, sizes, strict=True):
         position = position * extent + index
-    return position
+    return joined(position)
+
+
+def joined(value: Index) -> Index:
+    """``value``, where quotients and remainders of the same division that make up what was divided do so."""
+    if not isinstance(value, Ix) or not any(len(m) == 1 and isinstance(m[0], Rem) for m, _ in value.terms):
+        return value
+    for mono, coef in value.terms:
+        if len(mono) != 1 or not isinstance(mono[0], Rem) or type(mono[0].right) is not int:
+            continue
+        left, right = mono[0].left, mono[0].right
+        quotient = floordiv(left, right)
+        if isinstance(quotient, Ix) and len(quotient.terms) == 1:
+            ((part, count),) = quotient.terms
+            if count == 1 and dict(value.terms).get(part) == coef * right:
+                return joined(value - coef * _of(mono[0]) - coef * right * quotient + coef * left)
+    return value
 
 
 def unflatten(position: Index, sizes: tuple[Index, ...]) -> tuple[Index, ...]:

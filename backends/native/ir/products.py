@@ -1,8 +1,9 @@
 """The abstract operations: products of matrices, convolutions, attention.
 
-Lowering says with them what is computed, of operands that lie in memory.  A target decides who computes them: a
-library, a kernel of its own, or one of torch's operators (``Target.select``).  What is computed along with the result,
-where one kernel can do both, is part of the operation.
+Lowering says with them what is computed, of operands that lie in memory; the right one of a product may also be
+computed while it is read, where the target says so.  A target decides who computes them: a library, a kernel of its
+own, or one of torch's operators (``Target.select``).  What is computed along with the result, where one kernel can do
+both, is part of the operation.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .expressions import Buffer
-from .index import Index
+import torch
+
+from . import index, operations as ops
+from .expressions import Buffer, Node, operators_in
+from .index import Index, Var
 from .program import TensorRef
+from .values import Value
 
 
 def _buffers(refs: Iterable[TensorRef | None]) -> set[Buffer]:
@@ -56,6 +61,81 @@ class Product:
     @property
     def writes(self) -> set[Buffer]:
         return {self.target}
+
+
+@dataclass(eq=False)
+class ComputedProduct:
+    """``target = left @ right`` in float32, where ``right`` is not in memory.
+
+    It is an expression for the element in row ``depth`` and column ``column`` of matrix ``batch``, or as many for rows
+    that take turns: ``right[i]`` for row ``depth * len(right) + i``.
+
+    Each of these three is a loop variable, or the index 0 where there is one of it.  The rows of ``left`` have no gaps.
+    """
+
+    target: Buffer
+    left: TensorRef
+    right: tuple[Node, ...]
+    depth: Index
+    column: Index
+    batch: Index
+    origins: list[Any] = field(default_factory=list)
+
+    @property
+    def m(self) -> Index:
+        return self.left.sizes[-2]
+
+    @property
+    def n(self) -> Index:
+        return self.target.sizes[-1]
+
+    @property
+    def k(self) -> Index:
+        return self.left.sizes[-1]
+
+    @property
+    def reads(self) -> set[Buffer]:
+        return {self.left.buffer, *(buffer for element in self.right for buffer, _ in element.loads)}
+
+    @property
+    def writes(self) -> set[Buffer]:
+        return {self.target}
+
+
+def elements_of(right: Value) -> tuple[tuple[Node, ...], Index, Index, Index]:
+    """``right``, ``depth``, ``column`` and ``batch`` of a :class:`ComputedProduct` for the right operand ``right``.
+
+    Where several rows are computed of one element, as of numbers that share a byte, each of them has an expression.
+    """
+    *outer, k, n = right.sizes
+    batch = index.var("b0", outer[0]) if outer else 0
+    column = index.var("j0", n)
+    depth = index.var("p0", k)
+
+    def at(row: Index) -> Node:
+        return ops.cast(right.at((*([batch] if outer else ()), row, column)), torch.float32)
+
+    turns = _rows_in_turn(at(depth), index.the_var(depth))
+    if turns == 1 or type(k) is not int or k % turns:
+        return (at(depth),), depth, column, batch
+    depth = index.var("p0", k // turns)
+    return tuple(at(depth * turns + i) for i in range(turns)), depth, column, batch
+
+
+_TURNS = (2, 4)
+
+
+def _rows_in_turn(element: Node, depth: Var | None) -> int:
+    """By which of these numbers ``depth`` is divided."""
+    divisors = {
+        atom.right
+        for node in operators_in(element)
+        for position in node._indices()
+        if isinstance(position, index.Ix)
+        for atom in position.atoms()
+        if isinstance(atom, (index.Div, index.Rem)) and depth in index.free(atom.left)
+    }
+    return next((t for t in _TURNS if t in divisors), 1)
 
 
 @dataclass(eq=False)

@@ -16,6 +16,7 @@ from . import index, operations as ops
 from .expressions import Buffer, Node, Statement, make
 from .forms import Forms
 from .index import Index, Var
+from .layout import followed_strides, image_layout, weight
 from .values import Place, Value
 
 Extent = tuple[Literal["size", "stride"], int]
@@ -97,10 +98,12 @@ Item = Any  # Statement | Step
 class Program:
     """What a graph becomes, built while its nodes are lowered in order."""
 
-    def __init__(self, forms: Forms, device: torch.device, *, padded: bool = False) -> None:
+    def __init__(self, forms: Forms, device: torch.device, *, padded: bool = False, own_products: bool = True) -> None:
         self.forms = forms  # how the target wants operands to lie
         self.device = device  # where buffers are, unless they say otherwise
         self.padded = padded  # whether there are gaps between the rows of what is written for matrix products
+        self.own_products = own_products  # whether products may be computed by other code than the library's
+        self.exact: dict[Hashable, Value] = {}  # what is stored in half precision: copies in float32, for products
         self.buffers: list[Buffer] = []
         self.inputs: list[Buffer | str] = []  # a symbol's name for a number
         self.items: list[Item] = []
@@ -148,9 +151,9 @@ class Program:
     # --- statements -----------------------------------------------------------------------------------------------
 
     def realize(self, value: Value, strides: Sequence[Index] | None = None) -> Value:
-        """Put ``value`` into memory, if it is not there, and return it."""
+        """Put ``value`` into memory, if it is not there, and return it; by default in the order of what it reads."""
         if value.place is None:
-            strides = image_layout(value) if strides is None else strides
+            strides = image_layout(value) or followed_strides(value) if strides is None else strides
             buffer = self.buffer(value.dtype, value.sizes, strides)
             self.store(value, buffer, buffer.strides, 0)
             value.put(Place(buffer, buffer.strides, 0))
@@ -168,7 +171,7 @@ class Program:
         position = Place(buffer, tuple(strides), offset).position(variables)
         kept = _loops(variables)
         # The last loop is the one whose elements are adjacent.
-        kept.sort(key=lambda v: _weight(index.coefficient(position, v)), reverse=True)
+        kept.sort(key=lambda v: weight(index.coefficient(position, v)), reverse=True)
         self._add(Statement(buffer, position, value.at(variables), tuple(kept)))
 
     def reduce(
@@ -217,36 +220,5 @@ class Program:
         self.items.append(step)
 
 
-def channels_last(sizes: Sequence[Index]) -> tuple[Index, ...]:
-    """Strides with which the channels of images are adjacent."""
-    _, channels, height, width = sizes
-    return (height * width * channels, 1, width * channels, channels)
-
-
-def image_layout(value: Value) -> tuple[Index, ...] | None:
-    """Channels last, if all images that ``value`` depends on have this layout; None for the usual order."""
-    if value.rank != 4 or any(type(s) is not int for s in value.sizes):
-        return None
-    last = channels_last(value.sizes)
-    if value.place is not None:
-        return last if value.place.strides == last else None
-    variables = value.variables()
-    usual = index.contiguous_strides(value.sizes)
-    images = [(b, at) for b, at in value.at(variables).loads if b.numel == value.numel]
-    if any(at == Place(b, usual, 0).position(variables) for b, at in images):
-        return None
-    return last if any(at == Place(b, last, 0).position(variables) for b, at in images) else None
-
-
 def _loops(variables: Sequence[Index]) -> list[Var]:
     return [v for i in variables if (v := index.the_var(i)) is not None]
-
-
-def _weight(stride: Index | None) -> int:
-    """A number that orders strides: symbolic strides count as large."""
-    if stride is None:
-        return 0
-    if type(stride) is int:
-        return stride
-    assert isinstance(stride, index.Ix)
-    return max(coef * 1000 ** len(mono) for mono, coef in stride.terms)

@@ -28,7 +28,7 @@ class Place:
     offset: Index
 
     def position(self, indices: Indices) -> Index:
-        return self.offset + sum((i * s for i, s in zip(indices, self.strides, strict=True)), 0)
+        return index.joined(self.offset + sum((i * s for i, s in zip(indices, self.strides, strict=True)), 0))
 
 
 class Value:

@@ -17,7 +17,7 @@ from .expressions import Buffer, Node, Statement, compute_type, operators_in
 from .index import Index, Var
 from .operation_table import KINDS, OPERATIONS
 from .ordered_loops import Scan, Scatter
-from .products import Attention, Convolution, Product
+from .products import Attention, ComputedProduct, Convolution, Product
 from .program import Call, Program, TensorRef
 
 REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any", "all")
@@ -220,12 +220,24 @@ def product(item: Product, wrong: Report) -> None:
         )
 
 
+def computed_product(item: ComputedProduct, known: Collection[str], wrong: Report) -> None:
+    """The same where the right operand is an expression over the loops of the product."""
+    found = {item.left.buffer.dtype, item.target.dtype, *(element.dtype for element in item.right)}
+    if found != {torch.float32}:
+        raise wrong("types", f"a product in float32 has operands of {', '.join(sorted(map(str, found)))}")
+    if (wanted := (*item.left.sizes[:-1], item.n)) != item.target.sizes:
+        raise wrong("shapes", f"a product of the sizes {wanted} goes to {item.target}")
+    loops = [v for i in (item.depth, item.column, item.batch) if (v := index.the_var(i)) is not None]
+    for element in item.right:
+        _loop_body(element, 0, item.target, loops, known, wrong)
+
+
 def _batches(item: Product) -> tuple[Index, Index]:
     first, second = (ref.sizes[0] if len(ref.sizes) == 3 else 1 for ref in (item.left, item.right))
     return first, second
 
 
-def operands(item: Product | Convolution | Attention | Call) -> Iterator[TensorRef]:
+def operands(item: Product | ComputedProduct | Convolution | Attention | Call) -> Iterator[TensorRef]:
     """The tensors that an item is given."""
     if isinstance(item, Call):
         return refs_in((item.args, item.kwargs))
@@ -266,11 +278,13 @@ def verify_program(checked: Program, after: str) -> None:
             statement(item, checked.symbols, wrong)
         elif isinstance(item, (Scan, Scatter)):
             ordered(item, checked.symbols, wrong)
-        elif isinstance(item, (Product, Convolution, Attention, Call)):
+        elif isinstance(item, (Product, ComputedProduct, Convolution, Attention, Call)):
             for ref in operands(item):
                 view(ref, wrong)
             if isinstance(item, Product):
                 product(item, wrong)
+            if isinstance(item, ComputedProduct):
+                computed_product(item, checked.symbols, wrong)
     for output in checked.outputs:
         if isinstance(output, TensorRef):
             view(output, reporter(after, output))

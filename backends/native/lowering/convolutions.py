@@ -6,8 +6,9 @@ from typing import Any
 
 from ..ir import index
 from ..ir.expressions import Buffer
+from ..ir.layout import channels_last, image_layout
 from ..ir.products import Convolution
-from ..ir.program import TensorRef, channels_last, image_layout
+from ..ir.program import TensorRef
 from ..ir.values import Value
 from ..rewrites.convolution_operator import CONVOLUTION
 from .calls import buffers_for, prepared

@@ -17,8 +17,9 @@ from ..ir import index
 from ..ir.expressions import operators_in
 from ..ir.forms import Forms
 from ..ir.index import Index
+from ..ir.layout import image_layout
 from ..ir.operations import Unsupported
-from ..ir.program import Extent, Program, TensorRef, image_layout
+from ..ir.program import Extent, Program, TensorRef
 from ..ir.values import Place, Value
 from ..rewrites.freezing import is_frozen
 from . import Context, calls, table
@@ -81,15 +82,16 @@ class SymbolicSizes:
         raise Unsupported(f"the size {expr}")
 
 
-def lower(gm: GraphModule, forms: Forms, *, padded: bool = False) -> Program:
+def lower(gm: GraphModule, forms: Forms, *, padded: bool = False, own_products: bool = True) -> Program:
     """The program of ``gm``, an ATen graph with ``meta["val"]`` on its nodes, for a target that has ``forms``.
 
-    With ``padded``, there are gaps between the rows of what is written for products of matrices.
+    With ``padded``, there are gaps between the rows of what is written for products of matrices.  Without
+    ``own_products``, the library computes all of these.
 
     Raises:
         NodesRefused: nodes that cannot be lowered, with the reasons.
     """
-    return _Lowering(gm, Program(forms, device_of(gm), padded=padded)).run()
+    return _Lowering(gm, Program(forms, device_of(gm), padded=padded, own_products=own_products)).run()
 
 
 class _Lowering:

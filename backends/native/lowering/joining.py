@@ -14,7 +14,7 @@ from ..ir.operations import binary, compare, const, masked
 from ..ir.values import Value, scalar
 from . import views, writes
 from .pointwise import converted
-from .registry import Context, aten, lowers
+from .registry import KEEP_COST, Context, aten, lowers
 
 
 def within(at: Index, low: Index, high: Index) -> Node:
@@ -47,7 +47,35 @@ def joined(ctx: Context, parts: Sequence[Value], dim: int, sizes: Sequence[Index
 @lowers(aten.stack.default)
 def _stack(ctx: Context, tensors: Sequence[Value], dim: int = 0) -> Value:
     dim %= tensors[0].rank + 1
+    if dim == tensors[0].rank and _are_unpacked(tensors):
+        return _in_turn(tensors, ctx)
     return joined(ctx, [converted(t, ctx.dtype).unsqueeze(dim) for t in tensors], dim, ctx.sizes())
+
+
+_MOST_IN_TURN = 4
+
+
+def _are_unpacked(tensors: Sequence[Value]) -> bool:
+    """Whether these are parts of bytes: numbers that share one, which a product unpacks while it reads."""
+    if not 2 <= len(tensors) <= _MOST_IN_TURN or any(t.place is not None or t.dtype.itemsize != 1 for t in tensors):
+        return False
+    elements = [t.at(t.variables()) for t in tensors]
+    return all(len(e.loads) == 1 and e.loads[0][0].dtype.itemsize == 1 and e.cost <= KEEP_COST for e in elements)
+
+
+def _in_turn(tensors: Sequence[Value], ctx: Context) -> Value:
+    """The tensors side by side in a new last dimension, computed where they are needed."""
+    parts = [converted(t, ctx.dtype) for t in tensors]
+
+    def element(at: Any) -> Node:
+        *rest, which = at
+        node = parts[-1].at(tuple(rest))
+        for i, part in reversed(list(enumerate(parts[:-1]))):
+            is_this = compare("eq", ops.from_index(which), const(i, torch.int64))
+            node = ops.where(is_this, part.at(tuple(rest)), node)
+        return node
+
+    return Value(ctx.sizes(), ctx.dtype, element)
 
 
 @lowers(aten.constant_pad_nd.default)

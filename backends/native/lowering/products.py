@@ -4,32 +4,72 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir import operations as ops
+import torch
+
+from ..ir import index, operations as ops
 from ..ir.expressions import Node
 from ..ir.index import Index
+from ..ir.layout import followed_strides
 from ..ir.operations import binary, const
-from ..ir.products import Product
+from ..ir.products import ComputedProduct, Product, elements_of
 from ..ir.program import Program, TensorRef
 from ..ir.values import Value
 from .registry import Context, aten, lowers
 
 
-def product(ctx: Context, left: Value, right: Value) -> Value:
-    """``left @ right`` of matrices, or of as many matrices in each, in memory."""
+def product(ctx: Context, left: Value, right: Value, *, exact: bool = False) -> Value:
+    """``left @ right`` of matrices, or of as many matrices in each.
+
+    Of operands in half precision, it is rounded as eager's is, unless more is added to it before that, which takes it
+    as ``exact`` as it is.
+    """
     sizes: tuple[Index, ...] = (*left.sizes[:-1], right.sizes[-1])
     program = ctx.program
     if any(type(s) is int and s == 0 for s in (*sizes, left.sizes[-1])):
         return Value(sizes, left.dtype, lambda at: const(0, left.dtype))
+    if program.own_products and program.forms.computes_operand(left, right):
+        return _computed(program, left, right, exact)
     operands = _operand(program, left), _operand(program, right)
     buffer = program.buffer(left.dtype, sizes)
     program.add(Product(buffer, *operands))
     return program.stored(buffer)
 
 
+def _computed(program: Program, left: Value, right: Value, exact: bool) -> Value:
+    """The product whose right operand is computed while it is read."""
+    sizes = (*left.sizes[:-1], right.sizes[-1])
+    buffer = program.buffer(torch.float32, sizes)
+    program.add(ComputedProduct(buffer, TensorRef.of(_in_float32(program, left)), *elements_of(right)))
+    sums = program.stored(buffer)
+    if left.dtype is torch.float32:
+        return sums
+    return Value(sizes, left.dtype, lambda at: sums.at(at) if exact else ops.round_to(sums.at(at), left.dtype))
+
+
+def _in_float32(program: Program, value: Value) -> Value:
+    """``value`` in memory, in float32 and without gaps between the elements of a row."""
+    usual = index.contiguous_strides(value.sizes)
+    place = value.place
+    if value.dtype is torch.float32:
+        if place is None:
+            return program.realize(value, usual)
+        dense = type(place.strides[-1]) is int and place.strides[-1] == 1
+        return value if dense else program.copy(value, usual)
+    key = None if place is None else (place, value.sizes)
+    found = program.exact.get(key)
+    if found is None:
+        found = program.realize(Value(value.sizes, torch.float32, value.at), usual)
+        if key is not None:
+            program.exact[key] = found
+    return found
+
+
 def _operand(program: Program, value: Value) -> TensorRef:
     """``value`` in memory, in a form that the target takes."""
     if value.place is None:
-        program.realize(value, program.forms.padded_strides(value) if program.padded else None)
+        padded = program.forms.padded_strides(value) if program.padded else None
+        usual = index.contiguous_strides(value.sizes)
+        program.realize(value, followed_strides(value, innermost=2) or padded or usual)
     elif not program.forms.takes_matrix(value):
         value = program.copy(value)
     return TensorRef.of(value)
@@ -47,7 +87,7 @@ def _bmm(ctx: Context, left: Value, right: Value) -> Value:
 
 @lowers(aten.addmm.default, aten.baddbmm.default)
 def _addmm(ctx: Context, bias: Value, left: Value, right: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
-    plain = product(ctx, left, right)
+    plain = product(ctx, left, right, exact=True)
     grown = bias.expand(plain.sizes) if beta != 0 else None
 
     def element(at: Any) -> Node:
@@ -70,3 +110,12 @@ def _addbmm(ctx: Context, bias: Value, left: Value, right: Value, *, beta: Any =
     batch, m, k = left.sizes
     wide = left.permute((1, 0, 2)).view((m, batch * k))
     return _addmm(ctx, bias, wide, right.view((batch * k, right.sizes[2])), beta=beta, alpha=alpha)
+
+
+@lowers(aten._weight_int8pack_mm.default)
+def _int8_weight(ctx: Context, x: Value, weight: Value, scales: Value) -> Value:
+    """``x @ (weight * scales).mT`` of a weight in int8 with a scale for each row."""
+    turned = weight.permute((1, 0))
+    converted = Value(turned.sizes, x.dtype, lambda at: ops.cast(turned.at(at), x.dtype))
+    plain = product(ctx, x, converted, exact=True)
+    return Value(ctx.sizes(), ctx.dtype, lambda at: binary("mul", plain.at(at), ops.cast(scales.at(at[-1:]), x.dtype)))

@@ -28,7 +28,7 @@ _DTYPES = frozenset((torch.float32, torch.float64, *_HALF))
 _OWN = frozenset(("torch", "_operator", "builtins"))
 _PRODUCTS = frozenset(("matmul", "bmm"))
 _FACTORS = frozenset(("mul", "div", "truediv"))
-_CONVERSIONS = frozenset(("to", "type", "type_as"))
+_CONVERSIONS = frozenset(("to", "type", "type_as", "float", "half", "bfloat16"))
 _IN_PLACE = frozenset(
     ("setitem", "delitem", "setattr", "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul",
      "iand", "ior", "ixor", "ilshift", "irshift", "iconcat")
@@ -60,7 +60,8 @@ def fused(gm: GraphModule, attends: Attends) -> GraphModule:
 class _Attention:
     """What is computed; ``chain`` are the nodes that only compute that, users before what they use.
 
-    ``blocked`` says where scores are -inf or the lowest number, ``fill``; ``bias`` is added to them.
+    ``blocked`` says where scores are -inf or the lowest number, ``fill``, or where not, if ``inverted``; ``bias`` is
+    added to them.  The key has its last two dimensions exchanged if ``turned``.
     """
 
     query: Node
@@ -71,6 +72,8 @@ class _Attention:
     blocked: Node | None
     fill: float
     chain: list[Node]
+    inverted: bool = False
+    turned: bool = False
 
 
 def _match(node: Node, attends: Attends) -> _Attention | None:
@@ -84,10 +87,20 @@ def _match(node: Node, attends: Attends) -> _Attention | None:
         at = _step(at, chain)
     if _name(at) != "softmax" or not _is_over_last(at):
         return None
-    at = masked = _step(at, chain)
+    at = _step(at, chain)
+    if _name(at) in _CONVERSIONS and _dtype(at) is torch.float32:  # which the fused kernel computes with anyway
+        at = _step(at, chain)
+    masked = at
     bias = blocked = None
     fill = -math.inf
-    if _name(at) == "masked_fill" and len(at.args) == 3 and not at.kwargs:
+    inverted = False
+    if _name(at) == "where" and len(at.args) == 3 and not at.kwargs:
+        blocked, scores, fill = at.args
+        inverted = True
+        if not isinstance(fill, float) or not _hides(fill, _dtype(at)):
+            return None
+        at = _step(at, chain, scores)
+    elif _name(at) == "masked_fill" and len(at.args) == 3 and not at.kwargs:
         _, blocked, fill = at.args
         if not isinstance(fill, float) or not _hides(fill, _dtype(at)):
             return None
@@ -105,13 +118,15 @@ def _match(node: Node, attends: Attends) -> _Attention | None:
             return None
         scale = float(factor) if _name(at) == "mul" else 1.0 / factor
         at = _step(at, chain)
-    query, turned = _operands(at)
-    if not (isinstance(query, Node) and isinstance(turned, Node)) or not _swaps_last(turned):
+    query, key = _operands(at)
+    if not (isinstance(query, Node) and isinstance(key, Node)):
         return None
     chain.append(at)
+    swapped = _swaps_last(key)
     if any(_may_write(between) for between in _between(at, node) if between not in chain):
         return None
-    found = _Attention(query, turned.args[0], value, scale, bias, blocked, fill, chain)
+    key = key.args[0] if swapped else key
+    found = _Attention(query, key, value, scale, bias, blocked, fill, chain, inverted, not swapped)
     return found if _is_alone(chain) and _is_known(found, at, masked, attends) else None
 
 
@@ -156,13 +171,15 @@ def _is_over_last(softmax: Node) -> bool:
 
 
 def _swaps_last(node: Node) -> bool:
-    """Whether ``node`` is its first argument with the last two of four dimensions exchanged."""
-    name, rest = _name(node), list(node.args[1:])
+    """Whether ``node`` is its first argument with the last two of three or four dimensions exchanged."""
+    name, rest, value = _name(node), list(node.args[1:]), _value(node)
+    rank = 0 if value is None else value.dim()
     if name in ("transpose", "swapaxes", "swapdims"):
-        return not node.kwargs and sorted(d % 4 for d in rest if type(d) is int) == [2, 3]
+        return not node.kwargs and rank > 2 and sorted(d % rank for d in rest if type(d) is int) == [rank - 2, rank - 1]
     if name == "permute":
         dims: Any = rest[0] if len(rest) == 1 else rest
-        return [d % 4 for d in dims if type(d) is int] == [0, 1, 3, 2]
+        usual = list(range(rank))
+        return rank > 2 and [d % rank for d in dims if type(d) is int] == [*usual[:-2], rank - 1, rank - 2]
     return name == "getattr" and rest == ["mT"]
 
 
@@ -202,19 +219,26 @@ def _is_known(found: _Attention, scores: Node, masked: Node, attends: Attends) -
     query, key, value, product = (_value(n) for n in (found.query, found.key, found.value, scores))
     if query is None or key is None or value is None or product is None or query.dtype not in _DTYPES:
         return False
-    if any(
-        t.dim() != 4 or t.dtype is not query.dtype or t.device != query.device for t in (query, key, value, product)
+    rank = product.dim()
+    if rank not in (3, 4) or any(
+        t.dim() != rank or t.dtype is not query.dtype or t.device != query.device for t in (query, key, value)
     ):
+        return False
+    if product.dtype is not query.dtype:
         return False  # a product has another dtype under autocast
-    if not (_same(query, value, (0, 1, 3)) and _same(query, key, (0, 1, 3)) and _same(key, value, (2,))):
+    columns_of_key, size_of_key = (-1, -2) if found.turned else (-2, -1)
+    outer = range(rank - 2)
+    if not (_same(query, value, (*outer, -1)) and _same(query, key, outer)):
+        return False
+    if str(query.shape[-1]) != str(key.shape[size_of_key]) or str(key.shape[columns_of_key]) != str(value.shape[-2]):
         return False
     for mask, dtype in ((found.bias, query.dtype), (found.blocked, torch.bool)):
         if mask is not None:
             shown = _value(mask)
-            if shown is None or shown.dim() > 4 or shown.requires_grad or shown.dtype is not dtype:
+            if shown is None or shown.dim() > rank or shown.requires_grad or shown.dtype is not dtype:
                 return False
     seen = _value(masked)
-    if seen is None or seen.dim() != 4 or not _same(seen, product, (0, 1, 2, 3)):
+    if seen is None or seen.dim() != rank or not _same(seen, product, range(rank)):
         return False  # a mask that is larger than the scores
     rows, columns = hint_of(product.shape[-2]), hint_of(product.shape[-1])
     return rows is not None and columns is not None and attends(query, rows * columns)
@@ -226,8 +250,13 @@ def _same(one: torch.Tensor, other: torch.Tensor, dims: Sequence[int]) -> bool:
 
 
 def _replace(graph: Graph, node: Node, found: _Attention) -> None:
-    arguments = (found.query, found.key, found.value, found.scale, found.bias, found.blocked, found.fill)
     with graph.inserting_before(node):
+        key, blocked = found.key, found.blocked
+        if found.turned:
+            key = graph.call_method("transpose", (key, -2, -1))
+        if blocked is not None and found.inverted:
+            blocked = graph.call_function(torch.logical_not, (blocked,))
+        arguments = (found.query, key, found.value, found.scale, found.bias, blocked, found.fill)
         made = graph.call_function(attend, arguments)
     made.meta = dict(node.meta)
     node.replace_all_uses_with(made)

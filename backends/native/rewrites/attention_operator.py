@@ -74,7 +74,13 @@ torch.library.register_autograd("torchmux::attention", _backward, setup_context=
 def attend(
     query: Tensor, key: Tensor, value: Tensor, scale: float, bias: Tensor | None, blocked: Tensor | None, fill: float
 ) -> Tensor:
-    """Attention whose scores have ``bias`` added, or are ``fill`` where ``blocked``, laid out as products are."""
+    """Attention whose scores have ``bias`` added, or are ``fill`` where ``blocked``, laid out as products are.
+
+    Tensors of three dimensions are many heads of one batch.
+    """
+    if query.dim() == 3:
+        query, key, value = query.unsqueeze(0), key.unsqueeze(0), value.unsqueeze(0)
+        return attend(query, key, value, scale, bias, blocked, fill).squeeze(0)
     mask = bias
     if blocked is not None:
         mask = torch.zeros(blocked.shape, dtype=query.dtype, device=query.device).masked_fill(blocked, fill)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..ir import index
 from ..ir.expressions import Buffer
-from ..ir.products import Product
+from ..ir.products import ComputedProduct, Product
 from .stages import LoopNest, Store, read_by, stored_by
 
 
@@ -34,7 +34,7 @@ def in_place(steps: Sequence[Any], held: Collection[Buffer]) -> dict[Buffer, Buf
             writers[buffer] = writers.get(buffer, 0) + 1
     alias: dict[Buffer, Buffer] = {}
     for step in steps:
-        if not isinstance(step, Product) or step.target in held:
+        if not isinstance(step, (Product, ComputedProduct)) or step.target in held:
             continue
         using = readers.get(step.target, [])
         if len(using) != 1 or not isinstance(using[0], LoopNest):

@@ -3,7 +3,8 @@
 The compiler rewrites and lowers a graph, fuses kernels, and plans the host side; that is the same for every target.  A
 :class:`Target` does the rest, in the order in which a graph passes:
 
-1. ``lacks``, ``attends``, ``finishes_convolutions``, ``takes_matrix``, ``order_of_images``, ``padded_strides``
+1. ``lacks``, ``attends``, ``finishes_convolutions``, ``takes_matrix``, ``computes_operand``, ``order_of_images``,
+   ``padded_strides``
    (:class:`~..ir.forms.Forms`) are asked while the graph is rewritten and lowered: which abstract operations the target
    takes, and in what form.
 2. ``select`` goes over the finished program and decides who computes each abstract ``Product``, ``Convolution`` and
@@ -81,6 +82,9 @@ class Target(ABC, Forms):
 
     def takes_matrix(self, matrix: Value) -> bool:
         return True
+
+    def computes_operand(self, left: Value, right: Value) -> bool:
+        return False
 
     def padded_strides(self, matrix: Value) -> tuple[Index, ...] | None:
         return None

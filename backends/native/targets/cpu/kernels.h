@@ -95,7 +95,14 @@ SPECIAL i32v convert<i32v, i64v>(i64v v) { return __builtin_shuffle((i32v)v.low,
 BY_HALVES(i64, i32, i64h, i32h) BY_HALVES(i32, i64, i32h, i64h)
 #endif
 #define THROUGH(To, From, Middle) SPECIAL To##v convert<To##v, From##v>(From##v v) { return convert<To##v>(convert<Middle##v>(v)); }
-THROUGH(i32, i8, i16) THROUGH(i32, u8, i16) THROUGH(i8, i32, i16) THROUGH(u8, i32, i16) THROUGH(f32, i8, i32) THROUGH(f32, u8, i32)
+#if defined(__AVX2__) && !defined(__AVX512F__) && !defined(__clang__)  // which takes eight bytes for a number
+INLINE vector_of<char, 16>::type sixteen(const void* v) { vector_of<i64, 2>::type x = {}; __builtin_memcpy(&x, v, 8); return (vector_of<char, 16>::type)x; }
+SPECIAL i32v convert<i32v, i8v>(i8v v) { return __builtin_ia32_pmovsxbd256(sixteen(&v)); }
+SPECIAL i32v convert<i32v, u8v>(u8v v) { return __builtin_ia32_pmovzxbd256(sixteen(&v)); }
+#else
+THROUGH(i32, i8, i16) THROUGH(i32, u8, i16)
+#endif
+THROUGH(i8, i32, i16) THROUGH(u8, i32, i16) THROUGH(f32, i8, i32) THROUGH(f32, u8, i32)
 THROUGH(i64, i16, i32) THROUGH(i64, i8, i32) THROUGH(i64, u8, i32) THROUGH(i16, i64, i32) THROUGH(i8, i64, i32) THROUGH(u8, i64, i32)
 THROUGH(f64, i16, i32) THROUGH(f64, i8, i32) THROUGH(f64, u8, i32) THROUGH(i16, f64, i32) THROUGH(i8, f64, i32) THROUGH(u8, f64, i64)
 INLINE mask as_mask(mask m) { return m; }
@@ -151,12 +158,23 @@ SPECIAL void write(i32* p, i32v v, Some m) { __builtin_ia32_storedqusi512_mask(p
 #endif
 
 INLINE f32 widen(bf16 x) { u32 b = (u32)x.bits << 16; f32 f; __builtin_memcpy(&f, &b, 4); return f; }
-INLINE f32v widen_bf16(u16v x) { u32v b = convert<u32v>(x) << 16; return (f32v)b; }
-INLINE u16v narrow_bf16(f32v x) {
-  u32v b = (u32v)x;
-  u32v rounded = (b + 0x7fff + ((b >> 16) & 1)) >> 16;
-  return convert<u16v>(x == x ? (i32v)rounded : i32v{} + 0x7fc0);
+#if defined(__AVX512F__) && !defined(__clang__)
+INLINE u32v widen(u16v x) { return (u32v)__builtin_ia32_pmovzxwd512_mask((vector_of<short, 16>::type)x, i32v{}, (u16)-1); }
+INLINE u16v narrow(u32v x) { return (u16v)__builtin_ia32_pmovdw512_mask((i32v)x, vector_of<short, 16>::type{}, (u16)-1); }
+#elif defined(__AVX2__) && !defined(__clang__)
+INLINE u32v widen(u16v x) { return (u32v)__builtin_ia32_pmovzxwd256((vector_of<short, 8>::type)x); }
+INLINE u16v narrow(u32v x) { auto h = split<i32h>((i32v)x); return (u16v)__builtin_ia32_packusdw128(h.low, h.high); }  // of numbers of 16 bits
+#else
+INLINE u32v widen(u16v x) { return convert<u32v>(x); }
+INLINE u16v narrow(u32v x) { return convert<u16v>(x); }
+#endif
+// The nearest bfloat16, in the upper half of the bits; what is below is anything.
+INLINE u32v near_bf16(f32v x) {
+  u32v b = (u32v)x, rounded = b + 0x7fff + ((b >> 16) & 1);
+  return x == x ? rounded : u32v{} + 0x7fc00000;
 }
+INLINE f32v widen_bf16(u16v x) { return (f32v)(widen(x) << 16); }
+INLINE u16v narrow_bf16(f32v x) { return narrow(near_bf16(x) >> 16); }
 #ifdef __AVX512F__
 INLINE f32v widen_f16(u16v x) { return __builtin_ia32_vcvtph2ps512_mask((vector_of<short, 16>::type)x, f32v{}, (u16)-1, 4); }
 INLINE u16v narrow_f16(f32v x) { return (u16v)__builtin_ia32_vcvtps2ph512_mask(x, 0, vector_of<short, 16>::type{}, (u16)-1); }
@@ -213,11 +231,8 @@ INLINE void store(bf16* p, f32 x) {
 }
 INLINE void store_exact(bf16* p, f32 x) { u32 b; __builtin_memcpy(&b, &x, 4); p->bits = b >> 16; }
 INLINE void store(f16* p, f32 x) { p->bits = narrow_f16(splat(x))[0]; }
-INLINE f32 round_bf16(f32 x) { bf16 rounded; store(&rounded, x); return widen(rounded); }
-INLINE f32v round_bf16(f32v x) {
-  u32v b = (u32v)x, rounded = (b + 0x7fff + ((b >> 16) & 1)) & 0xffff0000;
-  return x == x ? (f32v)rounded : (f32v)(u32v{} + 0x7fc00000);
-}
+INLINE f32v round_bf16(f32v x) { return (f32v)(near_bf16(x) & 0xffff0000); }
+INLINE f32 round_bf16(f32 x) { return round_bf16(splat(x))[0]; }
 INLINE f32 round_f16(f32 x) { return widen_f16(narrow_f16(splat(x)))[0]; }
 INLINE f32v round_f16(f32v x) { return widen_f16(narrow_f16(x)); }
 

@@ -19,7 +19,7 @@ from ...ir import index
 from ...ir.expressions import Buffer
 from ...ir.index import Index
 from ...ir.ordered_loops import Scan, Scatter
-from ...ir.products import Product
+from ...ir.products import ComputedProduct, Product
 from ...ir.program import Program, TensorRef
 from ...options import NativeOptions
 from ...schedule.host import Host, Launch
@@ -28,6 +28,7 @@ from ...schedule.stages import LoopNest
 from ..host import HostPrinter, text_of
 from ..target import Module
 from .choosing import Shape, shape_of
+from .computed import print_product
 from .cpp import Function
 from .cpp_kernels import print_kernel
 from .cpp_scopes import NAMES
@@ -62,6 +63,7 @@ class _Assembler:
         self.timers: list[str] = []
         self.own_products = options.matmul != "library"  # those of the library have a rival
         self.products: list[Shape] = []
+        self.computes = False  # whether there are products whose right operand is computed
         self.symbols = list(program.symbols)
         self.checked = False  # whether a step of this launch so far has verified an index
         self.verifying: set[int] = set()  # the launches that may report a fault
@@ -89,6 +91,8 @@ class _Assembler:
         includes = '#include "kernels.h"\n'
         if any(word in body for body in kernels.values() for word in ("squares<", "columns<")):
             includes += '#include "tiles.h"\n'
+        if self.computes:
+            includes += '#include "computed.h"\n'
         source = Source(includes, "".join(definitions), kernels, "\n".join(bodies), comments)
         constants = [b for b in self.program.buffers if b.name in self.program.constants]
         calls = [str(call.op) for call in self.host.calls]
@@ -176,15 +180,19 @@ class _Assembler:
             return self._product(step)
         if isinstance(step, TiledConvolution):
             return self._convolution(step)
-        function = print_sequential(step) if isinstance(step, (Scan, Scatter)) else print_kernel(step)
+        if isinstance(step, ComputedProduct):
+            function = print_product(step)
+            self.computes = True
+        else:
+            function = print_sequential(step) if isinstance(step, (Scan, Scatter)) else print_kernel(step)
         name = self._function(function, step)
         arguments = [self.host.placed(b).name for b in function.buffers] + list(function.more)
         return f"{name}({', '.join(arguments)});"
 
-    def _function(self, function: Function, nest: LoopNest) -> str:
+    def _function(self, function: Function, step: LoopNest | ComputedProduct) -> str:
         name = self.functions.setdefault(function.body, f"kernel{len(self.functions)}")
         comments = self.function_comments.setdefault(name, [])
-        for node in nest.origins:
+        for node in step.origins:
             line = line_of(node)
             text = f"// {quoted(node.target)}" + (f" at {quoted(line)}" if line else "")
             if text not in comments:

@@ -10,16 +10,17 @@ import torch
 from ...ir import index
 from ...ir.expressions import Buffer
 from ...ir.index import Index
+from ...ir.layout import image_layout
 from ...ir.products import Product
-from ...ir.program import Program, image_layout
+from ...ir.program import Program
 from ...ir.values import Value
 from ...options import NativeOptions
 from ...schedule import host
 from ...schedule.schedule import Schedule
 from ..target import Module, Target
-from . import build, module, selection
+from . import build, computed, module, selection
 
-SMALLEST_ATTENTION = 256 * 256
+SMALLEST_ATTENTION = 32768
 """Queries times keys from which the fused kernel is faster than two products and the loop between them."""
 
 FEW_CHANNELS = 16
@@ -44,6 +45,9 @@ class Cpu(Target):
         rows, columns = matrix.place.strides[-2:]
         m, n = matrix.sizes[-2:]
         return (_unit(columns, n) and _leading(rows, n, m)) or (_unit(rows, m) and _leading(columns, m, n))
+
+    def computes_operand(self, left: Value, right: Value) -> bool:
+        return computed.is_computed(left, right)
 
     def padded_strides(self, matrix: Value) -> tuple[Index, ...] | None:
         """Rows begin in cache lines of their own, and not all in the same set of the cache."""
