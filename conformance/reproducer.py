@@ -25,6 +25,7 @@ from . import literals
 from .case import Case, Trial
 from .judging import frontends
 from .judging.judge import judge
+from .judging.referee import Apart
 from .outcome import Outcome, Result
 from .requirements import Requirements, requirements_from
 
@@ -39,7 +40,9 @@ def script(case: Case, requirements: Requirements, named: str = "", sample: int 
         body = case.source(sample) if case.source is not None else source_of(case.run)
     except (literals.NotWritable, OSError, TypeError):
         body = f"from torchmux.conformance.collect import case as named\n\ncase = named({case.id!r}).run"
-    fields = {name: getattr(case, name) for name in ("reference", "elementwise", "strides")}
+    fields = {
+        name: getattr(case, name) for name in ("reference", "elementwise", "strides", "signs", "cancels", "precision")
+    }
     return program(f"{which}\n\n{case.text}", body, requirements, named, fields)
 
 
@@ -86,10 +89,12 @@ def check(
 
     After ``seconds`` (default: those of the requirements) it prints where it hangs and exits with 1.
     """
+    case = Case("script", run, **fields)
+    referee = Apart(lambda name: case)
     claims = _claims(backend, requirements, options, device)
     claims.frontend = frontend
     faulthandler.dump_traceback_later(claims.seconds if seconds is None else seconds, exit=True)
-    result = judge(Case("script", run, **fields), claims, lenient=False)
+    result = judge(case, claims, lenient=False, referee=referee)
     faulthandler.cancel_dump_traceback_later()
     print(in_words(result))
     sys.exit(int(result.outcome.is_failure))
