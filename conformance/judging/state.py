@@ -32,6 +32,9 @@ _PATCHABLE = (
 )
 
 
+_SET_BY_TORCH = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+"""torch sets these when it imports what AOTAutograd needs."""
+
 watched_folder = ""
 """A folder in which nobody but this process writes; empty if there is none."""
 
@@ -40,9 +43,7 @@ def snapshot() -> dict[str, Any]:
     """Every part of the state by name; equal values mean that nothing changed."""
     found = {name: _tried(read) for name, read in _READERS.items()}
     for home in _PATCHABLE:
-        found[f"functions of {home.__name__}"] = {
-            name: id(value) for name, value in vars(home).items() if callable(value)
-        }
+        found[f"functions of {home.__name__}"] = {n: value for n, value in vars(home).items() if callable(value)}
     return found
 
 
@@ -59,7 +60,7 @@ def _which(before: Any, after: Any) -> str:
     """The entries of a dictionary that differ."""
     if not isinstance(before, dict) or not isinstance(after, dict):
         return ""
-    names = sorted(str(key) for key in {**before, **after} if before.get(key) != after.get(key))
+    names = sorted(str(key) for key in {**before, **after} if before.get(key) is not after.get(key))
     return f" ({', '.join(names[:5])})"
 
 
@@ -72,13 +73,24 @@ def restore(before: dict[str, Any], names: Iterable[str]) -> None:
 
 
 def _differs(name: str, before: Any, after: Any) -> bool:
-    if name.startswith("functions of "):  # torch adds some when they are first asked for
-        return any(after.get(key) != value for key, value in before.items())
+    if name.startswith("functions of "):
+        return bool(_patched(before, after))
     if name in ("open files", "child processes"):
         return len(after) > len(before)
     if name == "threads of Python":
         return not after <= before
     return bool(before != after)
+
+
+def _patched(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """The functions that were replaced by others than torch's: it wraps some when it imports its own compiler."""
+    home = os.path.dirname(torch.__file__)
+    return [
+        name
+        for name, value in before.items()
+        if after.get(name) is not value
+        and not getattr(getattr(after.get(name), "__code__", None), "co_filename", "").startswith(home)
+    ]
 
 
 def _tried(read: Callable[[], Any]) -> Any:
@@ -149,6 +161,12 @@ def _switches() -> list[Any]:
     ]  # fmt: skip
 
 
+def _restore_environment(was: dict[str, str]) -> None:
+    for name in set(os.environ) - set(was) - set(_SET_BY_TORCH):
+        del os.environ[name]
+    os.environ.update(was)
+
+
 _READERS: dict[str, Callable[[], Any]] = {
     "default dtype": torch.get_default_dtype,
     "default device": torch.get_default_device,
@@ -166,7 +184,7 @@ _READERS: dict[str, Callable[[], Any]] = {
     "subnormal numbers and rounding": _numbers,
     "current folder": os.getcwd,
     "files in the current folder": lambda: sorted(os.listdir(watched_folder)) if watched_folder else [],
-    "environment": lambda: dict(os.environ),
+    "environment": lambda: {name: text for name, text in os.environ.items() if name not in _SET_BY_TORCH},
     "sys.path": lambda: list(sys.path),
     "sys hooks": lambda: [
         id(each) for each in (sys.excepthook, sys.displayhook, sys.stdout, sys.stderr, sys.stdin, threading.excepthook,
@@ -198,7 +216,7 @@ _RESTORERS: dict[str, Callable[[Any], Any]] = {
     "precision of products": torch.set_float32_matmul_precision,
     "subnormal numbers and rounding": lambda was: torch.set_flush_denormal(not was[0]),
     "current folder": os.chdir,
-    "environment": lambda was: (os.environ.clear(), os.environ.update(was)),
+    "environment": _restore_environment,
     "sys.path": lambda was: sys.path.__setitem__(slice(None), was),
     "recursion limit": sys.setrecursionlimit,
     "garbage collector": lambda was: gc.enable() if was[0] else gc.disable(),

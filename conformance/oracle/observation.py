@@ -105,7 +105,13 @@ def _without(value: Any, paths: tuple[str, ...]) -> Any:
 
 
 def compare(
-    found: Any, draws: Sequence[tuple[Any, Any]], *, elementwise: bool = False, strides: bool = True, signs: bool = True
+    found: Any,
+    draws: Sequence[tuple[Any, Any]],
+    *,
+    elementwise: bool = False,
+    strides: bool = True,
+    signs: bool = True,
+    terms: int = 0,
 ) -> list[Difference]:
     """All differences between a backend's and eager's results of one case.
 
@@ -143,6 +149,7 @@ def compare(
                 excess=_most([each[at] for each in excesses]),
                 shift=_most([each[at] for each in shifts]),
                 scale=scale,
+                terms=terms,
             )
         else:
             difference = _compare_others(where, a, b)

@@ -44,6 +44,7 @@ def compare_tensors(
     excess: torch.Tensor | None = None,
     shift: torch.Tensor | None = None,
     scale: float = 0.0,
+    terms: int = 0,
 ) -> Difference | None:
     """The first difference between a backend's tensor and eager's; ``reference`` is the float64 tensor, if any.
 
@@ -51,7 +52,8 @@ def compare_tensors(
     between the exact numbers of two draws, which measures the condition of the problem.  Without them and without
     ``elementwise``, a number that cancels to nearly nothing cannot be told from one that does not: units are then those
     of the largest number, and the excess the one that all but a hundredth of the elements stay below.  ``scale`` is the
-    largest number among all results, for tensors in which everything cancels.  ``signs``: those of zeros count.
+    largest number among all results, for tensors in which everything cancels.  ``signs``: those of zeros count.  ``terms`` is
+    how many numbers are summed, if that is a long sum.
     """
     if found.dtype is not expected.dtype:
         return Difference(where, "dtype", f"dtype {found.dtype}, eager has {expected.dtype}")
@@ -71,7 +73,7 @@ def compare_tensors(
         r = None
     if not b.is_floating_point():
         return None if torch.equal(a, b) else _first_wrong(where, a, b, a != b)
-    return _compare_floats(where, a, b, r, expected.is_complex(), elementwise, signs, excess, shift, scale)
+    return _compare_floats(where, a, b, r, expected.is_complex(), elementwise, signs, excess, shift, scale, terms)
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
@@ -100,6 +102,7 @@ def _compare_floats(
     excess: torch.Tensor | None,
     shift: torch.Tensor | None,
     scale: float,
+    terms: int,
 ) -> Difference | None:
     if not expected.numel():
         return None
@@ -134,6 +137,8 @@ def _compare_floats(
     allowed = _allowed(errors, elementwise, drawn_excess, scale, dtype)
     if shift is not None and shift.shape == exact.shape:
         allowed = allowed + bounds.CONDITION[dtype] * shift.to(exact)[usable]
+    if terms and dtype is torch.float32:
+        allowed = allowed + terms**0.5 * errors.unit
     off = errors.off
     if bool((off <= allowed).all()):
         bias = errors.bias() if reference is not None else 0.0
@@ -172,7 +177,7 @@ def _allowed(
 
 
 def _slack(dtype: torch.dtype, alone: bool) -> float:
-    return bounds.SLACK.get(dtype, 0.5) * (bounds.UNREFERENCED if alone else 1.0)
+    return bounds.SLACK[dtype] * (bounds.UNREFERENCED[dtype] if alone else 1.0)
 
 
 def _units(exact: torch.Tensor, dtype: torch.dtype, is_complex: bool) -> torch.Tensor:
