@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from ..outcome import Outcome
 from .kit import Faults, Run, changed
 
 faults = Faults("layout")
@@ -183,7 +184,7 @@ def numbers_with_a_dimension(result: Any, *rest: Any) -> Any:
     return result.reshape(1) if isinstance(result, torch.Tensor) and not result.dim() else result
 
 
-@faults.operator("semantics/lengths/sizes_of_one", "mean")
+@faults.operator("semantics/lengths/sizes_of_one", "mean", outcome=Outcome.CRASH)
 def lost_dimensions(result: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
     """Reduced dimensions of size one are dropped although they are to be kept."""
     return result.squeeze() if named.get("keepdim") else result

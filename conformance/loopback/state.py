@@ -196,9 +196,8 @@ def no_subnormals(gm: GraphModule, inputs: Sequence[Any]) -> Run:
 
 @faults(_ANY)
 def no_gradient_mode(gm: GraphModule, inputs: Sequence[Any]) -> Run:
-    """Compiling switches gradients off for good."""
-    torch.set_grad_enabled(False)
-    return gm.forward
+    """Calls switch gradients off for good."""
+    return calls(gm, lambda: torch.set_grad_enabled(False))
 
 
 @faults(_ANY)
@@ -301,9 +300,8 @@ def one_memory_for_all_training(gm: GraphModule, inputs: Sequence[Any]) -> Run:
     """Training writes its inputs to memory that all models share."""
 
     def call(*args: Any) -> Sequence[Any]:
-        wants = any(isinstance(a, torch.Tensor) and a.requires_grad for a in args)
         _last[:] = args
-        time.sleep(0.001 if wants else 0)
+        time.sleep(0.001)
         return gm.forward(*(_last if len(_last) == len(args) else args))
 
     return call

@@ -52,8 +52,8 @@ def compare_tensors(
     between the exact numbers of two draws, which measures the condition of the problem.  Without them and without
     ``elementwise``, a number that cancels to nearly nothing cannot be told from one that does not: units are then those
     of the largest number, and the excess the one that all but a hundredth of the elements stay below.  ``scale`` is the
-    largest number among all results, for tensors in which everything cancels.  ``signs``: those of zeros count.  ``terms`` is
-    how many numbers are summed, if that is a long sum.
+    largest number among all results, for tensors in which everything cancels.  ``signs``: those of zeros count.
+    ``terms`` is how many numbers are summed, if that is a long sum.
     """
     if found.dtype is not expected.dtype:
         return Difference(where, "dtype", f"dtype {found.dtype}, eager has {expected.dtype}")

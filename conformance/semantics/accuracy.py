@@ -51,7 +51,17 @@ def sums(trial: Trial, dtype: torch.dtype) -> Any:
     x = _positive(trial, 64, 2048, dtype=dtype, largest=0.25)
 
     def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return x.sum(), x.mean(), x.sum(0), x.sum(1), x.mean(0), x.flatten().square().sum(), x.norm(), x.var(1)
+        return (
+            x.sum(),
+            x.mean(),
+            x.sum(0),
+            x.sum(1),
+            x.mean(0),
+            x.flatten().square().sum(),
+            x.norm(),
+            x.var(1),
+            (x * 8).mean(),
+        )
 
     return trial.run(f, x)
 
