@@ -60,7 +60,7 @@ def _which(before: Any, after: Any) -> str:
     """The entries of a dictionary that differ."""
     if not isinstance(before, dict) or not isinstance(after, dict):
         return ""
-    names = sorted(str(key) for key in {**before, **after} if before.get(key) is not after.get(key))
+    names = sorted(str(key) for key in {**before, **after} if before.get(key) != after.get(key))
     return f" ({', '.join(names[:5])})"
 
 
@@ -204,7 +204,9 @@ _READERS: dict[str, Callable[[], Any]] = {
     "limits of resources": _limits,
     "file mode mask": _umask,
     "child processes": _children,
-    "threads of Python": lambda: {thread for thread in threading.enumerate() if not thread.daemon},
+    "threads of Python": lambda: {
+        thread for thread in threading.enumerate() if not thread.daemon and "PoolExecutor" not in thread.name
+    },
 }  # fmt: skip
 
 _RESTORERS: dict[str, Callable[[Any], Any]] = {
