@@ -25,7 +25,6 @@ from . import literals
 from .case import Case, Trial
 from .judging import frontends
 from .judging.judge import judge
-from .judging.referee import Apart
 from .outcome import Outcome, Result
 from .requirements import Requirements, requirements_from
 
@@ -90,12 +89,10 @@ def check(
 
     After ``seconds`` (default: those of the requirements) it prints where it hangs and exits with 1.
     """
-    case = Case("script", run, **fields)
-    referee = Apart(lambda name: case)
     claims = _claims(backend, requirements, options, device)
     claims.frontend = frontend
     faulthandler.dump_traceback_later(claims.seconds if seconds is None else seconds, exit=True)
-    result = judge(case, claims, lenient=False, referee=referee)
+    result = judge(Case("script", run, **fields), claims, lenient=False)
     faulthandler.cancel_dump_traceback_later()
     print(in_words(result))
     sys.exit(int(result.outcome.is_failure))

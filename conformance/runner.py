@@ -120,7 +120,7 @@ def run(
     head = {
         "backend": backend,
         "level": level,
-        "requirements": _absolute(requirements),
+        "requirements": requirements,
         "frontend": frontend,
         "options": dict(options or {}),
         "path": [os.getcwd()],
@@ -298,7 +298,7 @@ class Worker:
         for reader in self._readers:
             reader.start()
         stop.watch(self)
-        self._send({**head, "parent": os.getpid()})
+        self._send({**head, "requirements": _absolute(head["requirements"]), "parent": os.getpid()})
         if self._next(time.monotonic() + START_SECONDS) is None:
             self.close()
             if stop.is_set():
