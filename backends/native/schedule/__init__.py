@@ -2,7 +2,8 @@
 
 * ``schedule`` fuses the statements of a program into kernels, and orders these and everything else,
 * ``kernel`` are statements that share their loops, and when two kernels can be one,
-* ``stages`` arranges the passes of a kernel over its rows,
+* ``tiles`` chooses which loops of a kernel are walked in vectors and in squares, ``stages`` arranges its passes over
+  its rows,
 * ``placement`` finds results that can lie in the same place, ``memory`` the places of what torch never sees,
 * ``host`` is what the function that runs the graph does, in neutral steps,
 * ``verify`` checks kernels, schedules and stages.

@@ -13,9 +13,12 @@ from typing import Any
 from ..ir import index
 from ..ir.expressions import Buffer, Node, Statement, compute_type, make, rewrite
 from ..ir.index import Index, Var
+from . import tiles
 from .kernel import Kernel, Member, split_loops
 
 RECOMPUTE_COST = 6
+COLUMNS = 32
+"""So many columns are computed side by side where rows of scratch memory are kept for them."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,8 @@ class LoopNest:
     """A kernel ready to be printed.
 
     ``rows`` are looped over outside, ``inner`` inside of each stage, ``vector`` is walked in vectors: it is the last of
-    ``inner``, or, if ``by_columns``, an outer variable whose neighbours are computed side by side.
+    ``inner``, or, if ``by_columns``, an outer variable whose neighbours are computed side by side.  With ``tile`` some
+    accesses lie across ``vector`` and along ``tile``, the last of ``rows``, or of ``inner`` if ``by_columns``.
     """
 
     rows: tuple[Var, ...]
@@ -59,6 +63,7 @@ class LoopNest:
     scratch: list[Buffer]
     origins: list[Any]
     cost: int
+    tile: Var | None = None
 
 
 def plan(kernel: Kernel, needed: set[Buffer], scratch_bytes: int) -> LoopNest:
@@ -71,23 +76,22 @@ def plan(kernel: Kernel, needed: set[Buffer], scratch_bytes: int) -> LoopNest:
 
 class _Planner:
     def __init__(self, kernel: Kernel, needed: set[Buffer], scratch_bytes: int) -> None:
-        inner = kernel.inner_vars
-        rows = kernel.outer_vars
+        inner, rows = kernel.inner_vars, kernel.outer_vars
         self.by_columns = False
+        self.tile: Var | None = None
         vector: Var | None = None
-        if not kernel.inner:
-            # Nothing is reduced: the last loop is the inner one.
-            inner, rows = rows[-1:], rows[:-1]
-            vector = inner[0] if inner else None
-            members = kernel.members
-        else:
-            members = kernel.members
-            if kernel.space[-1] in kernel.inner:
-                vector = inner[-1]
-            else:
-                self.by_columns = True
-                vector = rows[-1]
-                rows = rows[:-1]
+        members = kernel.members
+        if kernel.space:
+            usual = kernel.space[-1]
+            walk = tiles.choose(kernel, needed, usual)
+            vector, self.tile = walk.vector, walk.tile
+            self.by_columns = bool(kernel.inner) and vector not in kernel.inner
+            if self.by_columns:
+                rows, inner = _without(rows, vector), _last(inner, self.tile)
+            elif kernel.inner:
+                inner = _last(inner, vector)
+            else:  # nothing is reduced: one loop is the inner one
+                inner, rows = (vector,), _last(_without(rows, vector), self.tile)
         self.rows, self.inner, self.vector = rows, inner, vector
         self.members = members
         self.made: dict[Buffer, Member] = {m.statement.target: m for m in members}
@@ -122,7 +126,15 @@ class _Planner:
         cost = sum(m.statement.value.cost + 1 + len(m.statement.value.loads) for m in self.members if not m.outer)
         origins = [o for m in self.members for o in m.statement.origins]
         return LoopNest(
-            self.rows, self.inner, self.vector, self.by_columns, stages, self.scratch, origins, max(cost, 1)
+            self.rows,
+            self.inner,
+            self.vector,
+            self.by_columns,
+            stages,
+            self.scratch,
+            origins,
+            max(cost, 1),
+            self.tile,
         )
 
     def _stage(self, member: Member) -> int:
@@ -168,10 +180,9 @@ class _Planner:
             return node
         where = self.kept.get(buffer)
         if where is None:
-            where = self.kept[buffer] = self._scratch(buffer)
-        if where is buffer:
-            return node
-        return make("load", (), node.dtype, (where, self._row_position()))
+            where = self.kept[buffer] = self._place_to_keep(source)
+        position = self._row_position() if where.kind == "row" else statement.position
+        return node if where is buffer else make("load", (), node.dtype, (where, position))
 
     def _resolved_index(self, position: Index, stage: int) -> Index:
         if not any(b in self.made for a in index.data_atoms(position) for b, _ in a.node.loads):
@@ -179,18 +190,45 @@ class _Planner:
         return index.map_data(position, lambda n: self._resolved(n, stage))
 
     def _row_position(self) -> Index:
-        sizes = [v.size for v in self.inner]
-        return index.flatten([index.var(v.key, v.size) for v in self.inner], sizes)
+        loops = [*self.inner, *([self.vector] if self.by_columns and self.vector is not None else [])]
+        return index.flatten([index.var(v.key, v.size) for v in loops], [v.size for v in loops])
 
-    def _scratch(self, buffer: Buffer) -> Buffer:
-        """A row to keep ``buffer`` in; the buffer itself, which is then stored in full, where no row will do."""
+    def _place_to_keep(self, source: Member) -> Buffer:
+        """Where a value waits for a later stage: a row of scratch memory, the place of a result that is stored there
+        later, or a buffer of its own."""
+        buffer, position = source.statement.target, source.statement.position
+        row = self._scratch(buffer)
+        if row is not None:
+            return row
+        for member in self.members:
+            target = member.statement.target
+            if (
+                target in self.needed
+                and target not in self.kept.values()
+                and not (member.statement.reduction or member.outer)
+                and target.dtype is buffer.dtype
+                and member.statement.position == position
+                and self.stage_of[target] > self.stage_of[buffer]
+                and not any(target in other.statement.reads for other in self.members)
+            ):
+                return target
+        return buffer
+
+    def _scratch(self, buffer: Buffer) -> Buffer | None:
+        """A row to keep ``buffer`` in, if one will do."""
         extent = index.product(v.size for v in self.inner)
+        if type(extent) is not int or not (self.rows or self.by_columns):
+            return None
+        sizes: tuple[Index, ...] = (extent,)
+        beside = 1
+        if self.by_columns:  # some columns at a time, each with its own row
+            assert self.vector is not None
+            sizes, beside = (extent, self.vector.size), COLUMNS
         used = sum(int(s.sizes[0]) * s.dtype.itemsize for s in self.scratch)  # type: ignore[arg-type]
-        if self.by_columns or not self.rows or type(extent) is not int:
-            return buffer
-        if used + extent * buffer.dtype.itemsize > self.scratch_bytes:
-            return buffer
-        row = Buffer(f"row{len(self.scratch)}", buffer.dtype, (extent,), (1,), buffer.device, "row")
+        if (used + extent * buffer.dtype.itemsize) * beside > self.scratch_bytes:
+            return None
+        strides = index.contiguous_strides(sizes)
+        row = Buffer(f"row{len(self.scratch)}", buffer.dtype, sizes, strides, buffer.device, "row")
         self.scratch.append(row)
         return row
 
@@ -204,8 +242,17 @@ class _Planner:
                 statement = self.made[buffer].statement
                 value = self._resolved(statement.value, at)
                 where = self.kept[buffer]
-                position = statement.position if where is buffer else self._row_position()
+                position = self._row_position() if where.kind == "row" else statement.position
                 stages[at].body.append(Store(where, position, value))
+
+
+def _without(variables: tuple[Var, ...], one: Var) -> tuple[Var, ...]:
+    return tuple(v for v in variables if v is not one)
+
+
+def _last(variables: tuple[Var, ...], one: Var | None) -> tuple[Var, ...]:
+    """The variables with ``one`` at the end."""
+    return variables if one is None else (*_without(variables, one), one)
 
 
 def stored_by(nest: LoopNest) -> set[Buffer]:

@@ -29,12 +29,9 @@ class Function:
     more: tuple[str, ...]
 
 
-def print_kernel(nest: LoopNest) -> Function:
-    """The C++ function of a kernel.  Equal kernels on other buffers have the same text."""
-    return _Printer(nest).run()
+class KernelPrinter:
+    """Prints a kernel that is walked row by row; what derives from it has loops of another shape."""
 
-
-class _Printer:
     def __init__(self, nest: LoopNest) -> None:
         self.nest = nest
         self.buffers: dict[Buffer, str] = {}
@@ -42,9 +39,6 @@ class _Printer:
         self.rowless = not nest.rows
         for n, variable in enumerate([*nest.rows, *nest.inner]):
             self.writer.loop_names[variable] = f"i{n}"
-        if nest.by_columns:
-            assert nest.vector is not None
-            self.writer.loop_names[nest.vector] = "c"
 
     def _pointer(self, buffer: Buffer) -> str:
         if buffer.kind == "row":
@@ -52,12 +46,7 @@ class _Printer:
         return self.buffers.setdefault(buffer, f"p{len(self.buffers)}")
 
     def run(self) -> Function:
-        if self.nest.by_columns:
-            self._by_columns()
-        elif self.nest.vector is None:
-            self._point()
-        else:
-            self._by_rows()
+        self.loops()
         lines = self.writer.scopes[0].lines
         sizes = sorted(
             {str(a) for v in [*self.nest.rows, *self.nest.inner] for a in sizes_of(v.size)} | self._free_sizes()
@@ -76,19 +65,26 @@ class _Printer:
                 found |= sizes_in(step.value)
                 if isinstance(step, Store):
                     found |= {str(a) for a in sizes_of(step.position)}
-        if self.nest.vector is not None and self.nest.by_columns:
+        if self.nest.vector is not None:
             found |= {str(a) for a in sizes_of(self.nest.vector.size)}
         return found
 
     # --- the shapes of loops --------------------------------------------------------------------------------------
 
+    def loops(self) -> None:
+        """Write the loops with all that is in them."""
+        if self.nest.vector is None:
+            self._point()
+        else:
+            self._by_rows()
+
     def _point(self) -> None:
         """No loop at all: one element."""
         for stage in self.nest.stages:
-            self._before(stage)
+            self.before(stage)
             for step in stage.body:
                 assert isinstance(step, Store)
-                self._store(step)
+                self.store(step)
 
     def _by_rows(self) -> None:
         """Rows on all threads, each walked in vectors once for every stage."""
@@ -100,35 +96,34 @@ class _Printer:
         w.push(*nest.rows)
         for row in nest.scratch:
             w.top.write(f"alignas(64) {NAMES[row.dtype]} {row.name}[{row.sizes[0]}];")
-        self._row_indices(nest.rows)
+        self.row_indices(nest.rows)
         for stage in nest.stages:
-            self._before(stage)
+            self.before(stage)
             self._stage_in_row(stage)
         w.pop("for (i64 row = lo; row < hi; row++) {")
-        self._close_parallel(rows, index.product(v.size for v in nest.inner))
+        self.close_parallel(rows, index.product(v.size for v in nest.inner))
 
-    def _row_indices(self, rows: tuple[Var, ...]) -> None:
+    def row_indices(self, rows: tuple[Var, ...], position: str = "row") -> None:
         """The loop variables from the number of the row."""
         w = self.writer
-        position = "row"
         for variable in reversed(rows[1:]):
             extent = w.divisor(variable.size)
             w.top.write(f"i64 {w.loop_names[variable]} = {position} % {extent};")
             position = f"({position} / {extent})"
         w.top.write(f"i64 {w.loop_names[rows[0]]} = {position};")
 
-    def _close_parallel(self, count: Index, points: Index) -> None:
+    def close_parallel(self, count: Index, points: Index) -> None:
         """Wrap what the outermost scope holds from the last loop on into a loop over threads."""
         w = self.writer
         loop = w.top.lines
         start = next(i for i in reversed(range(len(loop))) if loop[i].lstrip().startswith(("for (i64 row", "sweep(lo")))
         inside = ["  " + line for line in loop[start:]]
         del loop[start:]
-        w.top.write(f"parallel({w.index(count)}, {self._grain(points)}, [&] (i64 lo, i64 hi) {{")
+        w.top.write(f"parallel({w.index(count)}, {self.grain(points)}, [&] (i64 lo, i64 hi) {{")
         loop += inside
         w.top.write("});")
 
-    def _grain(self, points: Index) -> str:
+    def grain(self, points: Index) -> str:
         """How many rows are worth a thread."""
         if type(points) is int:
             return str(max(1, PARALLEL_WORK // max(1, points * self.nest.cost)))
@@ -138,7 +133,7 @@ class _Printer:
         """A single row: its elements are shared among threads, stage by stage."""
         nest = self.nest
         for stage in nest.stages:
-            self._before(stage)
+            self.before(stage)
             if not stage.body:
                 continue
             if len(nest.inner) == 1:
@@ -146,9 +141,9 @@ class _Printer:
             else:
                 self._stage_in_row(stage)
 
-    def _before(self, stage: Stage) -> None:
+    def before(self, stage: Stage) -> None:
         for store in stage.before:
-            self._store(store)
+            self.store(store)
 
     def _stage_in_row(self, stage: Stage) -> None:
         """All inner loops of a stage; sums are declared before and completed after them."""
@@ -221,64 +216,17 @@ class _Printer:
         for accumulator in accumulators:
             w.results[accumulator.fold.statement.target] = (accumulator.finish_parts(w), 0, False)
 
-    def _by_columns(self) -> None:
-        """Neighbouring columns side by side in a vector, and for each stage all inner loops."""
-        w, nest = self.writer, self.nest
-        assert nest.vector is not None
-        w.push(nest.vector, *nest.rows)
-        depth = len(w.scopes) - 1
-        for stage in nest.stages:
-            for store in stage.before:
-                self._store(store)
-            if not stage.body:
-                continue
-            folds = [step for step in stage.body if isinstance(step, Fold)]
-            accumulators = [_ColumnAccumulator(f, w.fresh("a")) for f in folds]
-            for accumulator in accumulators:
-                accumulator.declare(w)
-            for variable in nest.inner:
-                w.push(variable)
-            self._body(stage, accumulators)
-            for variable in reversed(nest.inner):
-                name = w.loop_names[variable]
-                w.pop(f"for (i64 {name} = 0; {name} < {w.index(variable.size)}; {name}++) {{")
-            for accumulator in accumulators:
-                w.results[accumulator.fold.statement.target] = (accumulator.finish(w), depth, True)
-        points = index.product(v.size for v in nest.inner)
-        columns = nest.vector.size
-        if not nest.rows:
-            w.pop("sweep(lo, hi, [&] (i64 c, auto m) {", "});")
-            count = w.index(columns)
-            inside = w.top.lines[:]
-            del w.top.lines[:]
-            # Pieces are whole vectors, so that no thread has more than one remainder.
-            w.top.write(
-                f"parallel(({count} + LANES - 1) / LANES, {self._grain(points * 16)}, [&] (i64 from, i64 to) {{"
-            )
-            w.top.write(f"  i64 lo = from * LANES, hi = to * LANES < {count} ? to * LANES : {count};")
-            w.top.lines += ["  " + line for line in inside]
-            w.top.write("});")
-            return
-        scope = w.scopes.pop()
-        w.push()
-        self._row_indices(nest.rows)
-        w.top.write(f"sweep(0, {w.index(columns)}, [&] (i64 c, auto m) {{")
-        w.top.lines += ["  " + line for line in scope.lines]
-        w.top.write("});")
-        w.pop("for (i64 row = lo; row < hi; row++) {")
-        self._close_parallel(index.product(v.size for v in nest.rows), points * columns)
-
     # --- what is inside -------------------------------------------------------------------------------------------
 
-    def _body(self, stage: Stage, accumulators: Sequence[_Accumulator]) -> None:
+    def _body(self, stage: Stage, accumulators: Sequence[Accumulator]) -> None:
         rest = list(accumulators)
         for step in stage.body:
             if isinstance(step, Store):
-                self._store(step)
+                self.store(step)
             else:
                 rest.pop(0).add(self.writer, step.value)
 
-    def _store(self, store: Store) -> None:
+    def store(self, store: Store) -> None:
         w = self.writer
         vector = w.vector
         base = w.pointer(store.buffer)
@@ -290,17 +238,17 @@ class _Printer:
         value = w.name(store.value, vector=True)
         step = None if w._is_vector_index(store.position) else index.coefficient(store.position, vector)
         if type(step) is int and step == 1:
-            w.top.write(f"store({base} + {w.index(store.position)}, {value}, m);")
+            w.top.write(f"store({w.place(store.buffer, store.position)}, {value}, m);")
         else:
             w.top.write(f"scatter({base}, {w.index_vector(store.position)}, {value}, m);")
 
-    def _declare(self, fold: Fold, in_blocks: bool) -> _Accumulator:
-        accumulator = _Accumulator(fold, self.writer.fresh("a"))
+    def _declare(self, fold: Fold, in_blocks: bool) -> Accumulator:
+        accumulator = Accumulator(fold, self.writer.fresh("a"))
         accumulator.declare(self.writer, in_blocks)
         return accumulator
 
-    def _declare_none(self, fold: Fold) -> _Accumulator:
-        return _Accumulator(fold, self.writer.fresh("a"))
+    def _declare_none(self, fold: Fold) -> Accumulator:
+        return Accumulator(fold, self.writer.fresh("a"))
 
 
 def sizes_of(value: Index) -> list[index.Size]:
@@ -325,7 +273,7 @@ def _is_float_sum(fold: Fold) -> bool:
     return fold.statement.reduction == "sum" and fold.value.dtype is torch.float32
 
 
-def _lowest(dtype: torch.dtype, most: bool) -> str:
+def lowest(dtype: torch.dtype, most: bool) -> str:
     """What every value is at least (or at most) as good as."""
     if dtype.is_floating_point:
         return literal(float("-inf") if most else float("inf"), dtype)
@@ -333,7 +281,7 @@ def _lowest(dtype: torch.dtype, most: bool) -> str:
     return literal(bounds.min if most else bounds.max, dtype)
 
 
-class _Accumulator:
+class Accumulator:
     """What a reduction along rows keeps: vectors whose lanes are reduced in the end."""
 
     def __init__(self, fold: Fold, name: str) -> None:
@@ -349,20 +297,20 @@ class _Accumulator:
     def is_index(self) -> bool:
         return self.kind.startswith("arg")
 
-    def _identity(self) -> str:
+    def identity(self) -> str:
         if self.kind in ("max", "min"):
-            return f"splat({_lowest(self.dtype, self.kind == 'max')})"
+            return f"splat({lowest(self.dtype, self.kind == 'max')})"
         return {"sum": f"{self.type}{{}}", "prod": f"splat(({self.scalar})1)", "any": "mask{}", "all": "~mask{}"}[
             self.kind
         ]
 
-    def _vectors(self) -> str:
+    def vectors(self) -> str:
         if self.is_index:
             most = self.kind == "argmax"
-            return f"Best<{self.type}> {self.name} = {{splat({_lowest(self.dtype, most)}), {{}}}};"
-        return f"{self.type} {self.name}[FOLDS] = ALIKE({self._identity()});"
+            return f"Best<{self.type}> {self.name} = {{splat({lowest(self.dtype, most)}), {{}}}};"
+        return f"{self.type} {self.name}[FOLDS] = ALIKE({self.identity()});"
 
-    def _combine(self, a: str, b: str) -> str:
+    def combine(self, a: str, b: str) -> str:
         if self.kind in ("max", "min"):
             return f"{self.kind}imum({a}, {b})"
         return f"{a} { ({'sum': '+', 'prod': '*', 'any': '|', 'all': '&'}[self.kind]) } {b}"
@@ -371,7 +319,7 @@ class _Accumulator:
         """The lanes of all vectors as one scalar."""
         all_vectors = f"{self.name}[0]"
         for n in range(1, 4):
-            all_vectors = self._combine(all_vectors, f"{self.name}[{n}]")
+            all_vectors = self.combine(all_vectors, f"{self.name}[{n}]")
         function = {
             "sum": "total", "prod": "times", "max": f"greatest<{self.scalar}>", "min": f"smallest<{self.scalar}>",
             "any": "any_of", "all": "all_of",
@@ -380,7 +328,7 @@ class _Accumulator:
 
     def _start(self) -> str:
         if self.kind in ("max", "min"):
-            return _lowest(self.dtype, self.kind == "max")
+            return lowest(self.dtype, self.kind == "max")
         return {"sum": "0", "prod": "1", "any": "false", "all": "true"}[self.kind]
 
     def add(self, w: Writer, value: Node) -> None:
@@ -390,7 +338,7 @@ class _Accumulator:
             w.top.write(f"better<{'true' if self.kind == 'argmax' else 'false'}>({self.name}, {text}, {at}, m);")
             return
         into = f"{self.name}[u]"
-        w.top.write(f"{into} = {self._combine(into, f'keep(m, {text}, {self._identity()})')};")
+        w.top.write(f"{into} = {self.combine(into, f'keep(m, {text}, {self.identity()})')};")
 
     # --- in one go, or in blocks whose results are added up in a wider type ---------------------------------------
 
@@ -399,11 +347,11 @@ class _Accumulator:
         if self.in_blocks:
             w.top.write(f"{self.wide} {self.name}_all = {self._start()};")
         else:
-            w.top.write(self._vectors())
+            w.top.write(self.vectors())
 
     def open_block(self, w: Writer) -> None:
         if not self.is_index:
-            w.top.write(self._vectors())
+            w.top.write(self.vectors())
 
     def close_block(self, w: Writer) -> None:
         if not self.is_index:
@@ -412,7 +360,7 @@ class _Accumulator:
     def _merge(self, a: str, b: str) -> str:
         if self.kind in ("max", "min"):
             return f"{self.kind}imum({a}, ({self.scalar}){b})"
-        return self._combine(a, b)
+        return self.combine(a, b)
 
     def finish(self, w: Writer) -> str:
         result = w.fresh("r")
@@ -436,7 +384,7 @@ class _Accumulator:
 
     def open_part(self, w: Writer) -> None:
         if self.is_index:
-            w.top.write(self._vectors())
+            w.top.write(self.vectors())
         else:
             w.top.write(f"{self.wide} {self.name}_all = {self._start()};")
 
@@ -457,24 +405,3 @@ class _Accumulator:
         w.top.write(f"for (auto part : {self.name}_parts) {self.name}_sum = {self._merge(f'{self.name}_sum', 'part')};")
         w.top.write(f"{self.scalar} {result} = ({self.scalar}){self.name}_sum;")
         return result
-
-
-class _ColumnAccumulator(_Accumulator):
-    """What a reduction along columns keeps: one vector, each lane of which is a result."""
-
-    def declare(self, w: Writer, in_blocks: bool = False) -> None:
-        if self.is_index:
-            w.top.write(self._vectors())
-        else:
-            w.top.write(f"{self.type} {self.name} = {self._identity()};")
-
-    def add(self, w: Writer, value: Node) -> None:
-        text = w.name(value, vector=True)
-        if self.is_index:
-            at = w.name(value.args[1], vector=True)
-            w.top.write(f"better<{'true' if self.kind == 'argmax' else 'false'}>({self.name}, {text}, {at}, All());")
-        else:
-            w.top.write(f"{self.name} = {self._combine(self.name, text)};")
-
-    def finish(self, w: Writer) -> str:
-        return f"{self.name}.at" if self.is_index else self.name

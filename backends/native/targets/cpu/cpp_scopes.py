@@ -82,6 +82,9 @@ class Writer:
         self.loop_names: dict[Var, str] = {}
         self.results: dict[Buffer, tuple[str, int, bool]] = {}  # name, depth, whether it is a vector
         self.lanes = "m"
+        # Where a square of memory was turned, and how a row of scratch memory is addressed if not by its position.
+        self.squares: dict[tuple[Buffer, Index], str] = {}
+        self.row_position: Callable[[Index], str] | None = None
         self._count = 0
         self._found: dict[Node, list[tuple[str, int, bool]]] = {}
 
@@ -199,8 +202,21 @@ class Writer:
             return f"convert<{kind}>(convert<{small[target]}v>({text}))"
         return f"convert<{kind}>({text})"
 
+    def move_results(self, depth: int) -> None:
+        """Results of reductions are arrays from now on, whose elements are named in the scope at ``depth``."""
+        self.results = {buffer: (name, depth, vector) for buffer, (name, _, vector) in self.results.items()}
+        self._found.clear()
+
+    def place(self, buffer: Buffer, position: Index) -> str:
+        """The address of an element; in vector code, that of the first lane."""
+        if buffer.kind == "row" and self.row_position is not None:
+            return f"{buffer.name} + {self.row_position(position)}"
+        return f"{self.pointer(buffer)} + {self.index(position)}"
+
     def _load(self, node: Node, vector: bool) -> str:
         buffer, position = node.attr
+        if not node.args and node.attr in self.squares:
+            return self.squares[node.attr]
         base = self.pointer(buffer)
         condition = node.args[0] if node.args else None
         varies = self.vector is not None and (self.vector in index.free(position) or self._is_vector_index(position))
@@ -221,7 +237,7 @@ class Writer:
         if step is None:
             read = f"gather({base}, {self.index_vector(position)}, {self.lanes})"
         elif type(step) is int and step == 1:
-            read = f"load({base} + {self.index(position)}, {self.lanes})"
+            read = f"load({self.place(buffer, position)}, {self.lanes})"
         else:
             read = f"strided({base} + {self.index(position)}, {self.index(step)}, {self.lanes})"
         if condition is not None:

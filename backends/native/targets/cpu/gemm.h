@@ -5,6 +5,7 @@
 // many products are added up apart.  Operands are read tile by tile through small copies in the order in which they are
 // needed; a constant right operand is packed whole, ahead.  See Goto and van de Geijn, "Anatomy of High-Performance
 // Matrix Multiplication", ACM TOMS 34 (3), 2008.
+#include "tiles.h"
 #define BY_MKL 1
 #define BY_TILES 2
 #define PACK_HEAD 64  // a packed matrix begins with so many bytes, which say for which of the two it is
@@ -57,31 +58,6 @@ static void part_of_tile(f32* c, i64 lc, const f32* a, i64 ra, i64 ca, const f32
       f32* at = c + i * lc + j;
       *at = more ? *at + whole[i * TILE_COLUMNS + j] : whole[i * TILE_COLUMNS + j];
     }
-}
-
-// Lane l of a where l has not the bit `half`, and of b, so many lanes before, where it has; or the lanes that this leaves.
-INLINE f32v interleave(f32v a, f32v b, int half, int other) {
-#ifdef __clang__
-  f32v r;
-#pragma clang loop unroll(full)
-  for (int l = 0; l < LANES; l++) r[l] = l & half ? b[l - half + other] : a[l + other];
-  return r;
-#else
-  i32v l = count<i32v>(), low = l + other;
-  return __builtin_shuffle(a, b, (l & half) != 0 ? low + (LANES - half) : low);
-#endif
-}
-// The LANES rows of a square become its columns.
-INLINE void transpose(f32v* rows) {
-#pragma GCC unroll 4
-  for (int half = LANES / 2; half; half /= 2) {
-#pragma GCC unroll 16
-    for (int i = 0; i < LANES; i++) {
-      if (i & half) continue;
-      f32v a = rows[i], b = rows[i + half];
-      rows[i] = interleave(a, b, half, 0), rows[i + half] = interleave(a, b, half, half);
-    }
-  }
 }
 
 // depth rows of a panel of up to TILE_COLUMNS columns, one row behind the other; b[p * rows + j * columns] is element (p, j).

@@ -27,7 +27,8 @@ from ...schedule.stages import LoopNest
 from ..host import HostPrinter, text_of
 from ..target import Module
 from .choosing import Shape, shape_of
-from .cpp import Function, print_kernel
+from .cpp import Function
+from .cpp_kernels import print_kernel
 from .cpp_scopes import NAMES
 from .cpp_sequential import print_sequential
 from .packing import PackedMatrix, PackedWeight, as_json
@@ -81,7 +82,10 @@ class _Assembler:
             definitions.append('extern "C" f64 omp_get_wtime(void);\n')
             definitions.append(f'extern "C" {{ f64 spent[{len(self.timers)} + 1]; }}\n')
         kernels = {name: body for body, name in self.functions.items()}
-        source = Source('#include "kernels.h"\n', "".join(definitions), kernels, "\n".join(bodies), comments)
+        includes = '#include "kernels.h"\n'
+        if any(word in body for body in kernels.values() for word in ("squares<", "columns<")):
+            includes += '#include "tiles.h"\n'
+        source = Source(includes, "".join(definitions), kernels, "\n".join(bodies), comments)
         constants = [b for b in self.program.buffers if b.name in self.program.constants]
         calls = [str(call.op) for call in self.host.calls]
         own = {

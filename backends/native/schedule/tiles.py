@@ -1,0 +1,130 @@
+"""Which loop of a kernel is walked in vectors, and which one with it in squares: chosen by what the accesses cost.
+
+Neighbours in memory should be neighbours in a vector.  Where some accesses are contiguous in one loop and others in
+another, as in ``a + b.t()``, no order of the loops serves all of them.  Such a kernel walks both loops in squares: a
+square of what lies across is read with contiguous loads and turned in registers.  A target prints squares or leaves
+them alone; the choice depends on strides only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..ir import index
+from ..ir.expressions import Buffer, operators_in
+from ..ir.index import Index, Var
+from .kernel import Kernel, Member
+
+ACROSS = 10.0
+"""What an access costs whose elements lie apart, as single loads and stores do; a contiguous one costs 1."""
+IN_SQUARES = 2.5
+IN_STEPS = 3.0
+"""What lies apart by a few elements: whole vectors are read, and the elements picked."""
+FEW = 4
+_HELD = 0.3  # one value for all of a vector
+_SIDE = 8  # about how many elements a vector has
+_GAIN = 0.75
+"""Another order than that of memory must be so much cheaper."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """One load or store; ``guarded`` loads may read only where a condition holds."""
+
+    position: Index
+    bytes: int
+    stores: bool
+    guarded: bool
+
+
+@dataclass(frozen=True)
+class Walk:
+    """``vector`` is walked in vectors; ``tile``, if there is one, with it in squares."""
+
+    vector: Var
+    tile: Var | None
+
+
+def step_of(position: Index, variable: Var) -> Index | None:
+    """The stride of ``variable``; None if data or a division depends on it."""
+    if any(variable in a.node.free for a in index.data_atoms(position)):
+        return None
+    return index.coefficient(position, variable)
+
+
+def is_square(position: Index, vector: Var, tile: Var | None) -> bool:
+    """Whether an access lies across ``vector`` and along ``tile``."""
+    if tile is None or not isinstance(position, index.Ix):
+        return False
+    across, along = step_of(position, vector), step_of(position, tile)
+    return across is not None and not _is(across, 0) and not _is(across, 1) and _is(along, 1)
+
+
+def accesses(members: Iterable[Member], needed: set[Buffer]) -> list[Access]:
+    """What a kernel reads from and writes to memory."""
+    found: dict[Access, None] = {}
+    members = list(members)
+    made = {m.statement.target for m in members}
+    for member in members:
+        statement = member.statement
+        for node in operators_in(statement.value):
+            if node.op == "load" and node.attr[0] not in made:
+                found[Access(node.attr[1], node.attr[0].dtype.itemsize, False, bool(node.args))] = None
+        if statement.target in needed and not statement.reduction:
+            found[Access(statement.position, statement.target.dtype.itemsize, True, False)] = None
+    return list(found)
+
+
+def choose(kernel: Kernel, needed: set[Buffer], usual: Var) -> Walk:
+    """How to walk the loops of ``kernel``; ``usual`` is the last one in the order of memory."""
+    touched = accesses(kernel.members, needed)
+    unit = [v for v in kernel.space if any(_is(step_of(a.position, v), 1) for a in touched)]
+    best = Walk(usual, None)
+    least = _GAIN * _cost(touched, best)
+    for vector in [usual, *(v for v in unit if v is not usual)]:
+        for tile in [None, *(t for t in unit if t is not vector and _may_tile(kernel, vector, t))]:
+            walk = Walk(vector, tile)
+            cost = _cost(touched, walk)
+            if cost < least:
+                best, least = walk, cost
+    return best
+
+
+def _may_tile(kernel: Kernel, vector: Var, tile: Var) -> bool:
+    """Squares are made of loops that nothing is reduced over, or of columns and what is reduced over."""
+    if not kernel.inner:
+        return True
+    return vector not in kernel.inner and tile in kernel.inner
+
+
+def _cost(touched: Sequence[Access], walk: Walk) -> float:
+    return _filling(walk.vector) * sum(_access_cost(a, walk) for a in touched)
+
+
+def _access_cost(access: Access, walk: Walk) -> float:
+    step = step_of(access.position, walk.vector)
+    if step is not None and _is(step, 0):
+        return _HELD
+    if step is None:
+        return ACROSS
+    if _is(step, 1):
+        return 0.5 + access.bytes / 8
+    if not access.guarded and is_square(access.position, walk.vector, walk.tile):
+        assert walk.tile is not None
+        return IN_SQUARES * _filling(walk.tile)
+    if type(step) is int and 1 < step <= FEW and not access.stores and not access.guarded:
+        return IN_STEPS
+    return ACROSS
+
+
+def _filling(variable: Var) -> float:
+    """How many lanes are computed for each that is used."""
+    extent = variable.size
+    if type(extent) is not int:
+        return 1.0
+    return -(-extent // _SIDE) * _SIDE / max(extent, 1)
+
+
+def _is(step: Index | None, value: int) -> bool:
+    return type(step) is int and step == value

@@ -1,0 +1,111 @@
+// Kernels that walk two loops in squares of LANES by LANES points, because some of what they read or write is contiguous
+// in one loop and some in the other; and columns that are reduced side by side.
+#pragma once
+
+// Lane l of a where l has not the bit `half`, and of b, so many lanes before, where it has; or the lanes that this leaves.
+template <int N, class I, class V> INLINE V interleave(V a, V b, int half, int other) {
+#ifdef __clang__
+  V r;
+#pragma clang loop unroll(full)
+  for (int l = 0; l < N; l++) r[l] = l & half ? b[l - half + other] : a[l + other];
+  return r;
+#else
+  I l;
+  for (int i = 0; i < N; i++) l[i] = i;
+  I low = l + other;
+  return __builtin_shuffle(a, b, (l & half) != 0 ? low + (N - half) : low);
+#endif
+}
+// The N rows of a square become its columns.
+template <int N, class I, class V> INLINE void turn(V* rows) {
+#pragma GCC unroll 4
+  for (int half = N / 2; half; half /= 2) {
+#pragma GCC unroll 16
+    for (int i = 0; i < N; i++) {
+      if (i & half) continue;
+      V a = rows[i], b = rows[i + half];
+      rows[i] = interleave<N, I>(a, b, half, 0), rows[i + half] = interleave<N, I>(a, b, half, half);
+    }
+  }
+}
+INLINE void transpose(f32v* rows) { turn<LANES, i32v>(rows); }
+// Elements of 64 bits are two registers a row: four squares, of which two change places.
+template <class V> INLINE void transpose_wide(V* rows) {
+  constexpr int N = LANES / 2;
+  f64h quarter[2][2][N];
+#pragma GCC unroll 16
+  for (int l = 0; l < LANES; l++) {
+    auto h = split<f64h>(rows[l]);
+    quarter[0][l / N][l % N] = h.low, quarter[1][l / N][l % N] = h.high;
+  }
+#pragma GCC unroll 4
+  for (int q = 0; q < 4; q++) turn<N, i64h>(quarter[q / 2][q % 2]);
+#pragma GCC unroll 16
+  for (int l = 0; l < LANES; l++) rows[l] = join<V>(quarter[l / N][0][l % N], quarter[l / N][1][l % N]);
+}
+INLINE void transpose(f64v* rows) { transpose_wide(rows); }
+INLINE void transpose(i64v* rows) { transpose_wide(rows); }
+
+// What carries the elements of a type through a transposition, and brings them back.
+INLINE f32v carried(f32v v) { return v; }
+INLINE f32v carried(i32v v) { return (f32v)v; }
+INLINE f64v carried(f64v v) { return v; }
+INLINE i64v carried(i64v v) { return v; }
+template <class V> INLINE f32v carried(V v) { return (f32v)convert<i32v>(v); }
+INLINE void bring(f32v v, f32v& to) { to = v; }
+INLINE void bring(f32v v, i32v& to) { to = (i32v)v; }
+INLINE void bring(f64v v, f64v& to) { to = v; }
+INLINE void bring(i64v v, i64v& to) { to = v; }
+template <class V> INLINE void bring(f32v v, V& to) { to = convert<V>((i32v)v); }
+
+// s[k], lane l = p[l * step + k] for k < n.n and l < m.n.
+template <class V, class T, class N, class M> INLINE void load_square(V* s, const T* p, i64 step, N n, M m) {
+  decltype(carried(V())) rows[LANES];
+#pragma GCC unroll 16
+  for (int l = 0; l < LANES; l++) rows[l] = carried(l < m.n ? load(p + l * step, n) : V{});
+  transpose(rows);
+#pragma GCC unroll 16
+  for (int l = 0; l < LANES; l++) bring(rows[l], s[l]);
+}
+// p[l * step + k] = s[k], lane l.
+template <class V, class T, class N, class M> INLINE void store_square(T* p, const V* s, i64 step, N n, M m) {
+  decltype(carried(V())) rows[LANES];
+#pragma GCC unroll 16
+  for (int l = 0; l < LANES; l++) rows[l] = carried(l < n.n ? s[l] : V{});
+  transpose(rows);
+#pragma GCC unroll 16
+  for (int l = 0; l < LANES; l++) {
+    V v;
+    bring(rows[l], v);
+    if (l < m.n) store(p + l * step, v, n);
+  }
+}
+// body(t, n, at, m) for squares of [from, to) by [0, extent), in blocks of whole cache lines either way.
+template <int BLOCK, class F> INLINE void squares(i64 from, i64 to, i64 extent, F body) {
+  for (i64 start = 0; start < extent; start += BLOCK) {
+    i64 end = start + BLOCK < extent ? start + BLOCK : extent;
+    for (i64 t = from; t < to; t += LANES)
+      for (i64 at = start; at < end; at += LANES) {
+        if (t + LANES <= to && at + LANES <= end) body(t, All(), at, All());
+        else body(t, Some{(int)(to - t < LANES ? to - t : LANES)}, at, Some{(int)(end - at < LANES ? end - at : LANES)});
+      }
+  }
+}
+
+// How many vectors of columns are reduced side by side, so that whole cache lines are read.
+#define COLUMN_VECTORS (LANES < 8 ? 4 : 32 / LANES)
+template <int N> struct Beside { static constexpr int n = N; };
+// body(at, m, beside) for [from, to), MOST vectors at a time while there are so many.
+template <int MOST, class F> INLINE void columns(i64 from, i64 to, F body) {
+  i64 at = from;
+  for (; at + MOST * LANES <= to; at += MOST * LANES) body(at, All(), Beside<MOST>());
+  if (MOST > 1) for (; at + LANES <= to; at += LANES) body(at, All(), Beside<1>());
+  if (at < to) body(at, Some{(int)(to - at)}, Beside<1>());
+}
+// The best so far in each column, and in which row; `at` is the same in all columns.
+template <class V> struct BestRow { V value; i32v at; };
+template <bool most, class V, class M> INLINE void better(BestRow<V>& best, V x, i32 at, M) {
+  mask wins = (most ? gt(x, best.value) : lt(x, best.value)) | (ne(x, x) & eq(best.value, best.value));
+  best.value = sel(wins, x, best.value);
+  best.at = wins ? splat(at) : best.at;
+}
