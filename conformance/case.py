@@ -166,12 +166,13 @@ class Case:
     ``quick`` cases are part of both levels.  ``reference`` says whether a run in float64 has the same meaning; without
     one, values are compared only with eager's.  ``draws`` is how many times eager's error is measured before a value is
     judged wrong: what eager does on one input may be exact by chance.  What ``cancels`` on the way, where inputs do not
-    show it, is held to the unit of the largest element.  ``signs``: the signs of zeros count.  ``terms``: float32 sums
-    of so many numbers may be added one after another, with errors that grow with the square root.  ``computes`` says
-    whether there is anything to capture.  ``precision`` is the dtype of its computations if its inputs have another.
-    ``processes`` is how many processes run it one after another, each of which then ends; 0 if it shares one with
-    others.  ``source`` returns the case, or one of its samples, as Python text: the imports and a function
-    ``case(trial)``.  Without it, a script requests the case from the suite by name.
+    show it, is held to the unit of the largest element.  ``signs``: the signs of zeros count; ``subnormals``: so do
+    subnormal numbers.  ``terms``: float32 and float64 sums of so many numbers may be added one after another, with
+    errors that grow with the square root.  ``computes`` says whether there is anything to capture.  ``precision`` is
+    the dtype of its computations if its inputs have another.  ``processes`` is how many processes run it one after
+    another, each of which then ends; 0 if it shares one with others.  ``source`` returns the case, or one of its
+    samples, as Python text: the imports and a function ``case(trial)``.  Without it, a script requests the case from
+    the suite by name.
     """
 
     id: str
@@ -184,6 +185,7 @@ class Case:
     cancels: bool = False
     strides: bool = True
     signs: bool = True
+    subnormals: bool = True
     terms: int = 0
     draws: int = DRAWS
     computes: bool = True

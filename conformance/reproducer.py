@@ -41,7 +41,7 @@ def script(case: Case, requirements: Requirements, named: str = "", sample: int 
         body = f"from torchmux.conformance.collect import case as named\n\ncase = named({case.id!r}).run"
     fields = {
         name: getattr(case, name)
-        for name in ("reference", "elementwise", "strides", "signs", "terms", "cancels", "precision")
+        for name in ("reference", "elementwise", "strides", "signs", "subnormals", "terms", "cancels", "precision")
     }
     return program(f"{which}\n\n{case.text}", body, requirements, named, fields)
 

@@ -39,6 +39,10 @@ watched_folder = ""
 """A folder in which nobody but this process writes; empty if there is none."""
 
 
+declared: frozenset[str] = frozenset()
+"""Environment variables that the backend declares to set."""
+
+
 def snapshot() -> dict[str, Any]:
     """Every part of the state by name; equal values mean that nothing changed."""
     found = {name: _tried(read) for name, read in _READERS.items()}
@@ -162,7 +166,7 @@ def _switches() -> list[Any]:
 
 
 def _restore_environment(was: dict[str, str]) -> None:
-    for name in set(os.environ) - set(was) - set(_SET_BY_TORCH):
+    for name in set(os.environ) - set(was) - set(_SET_BY_TORCH) - declared:
         del os.environ[name]
     os.environ.update(was)
 
@@ -184,7 +188,7 @@ _READERS: dict[str, Callable[[], Any]] = {
     "subnormal numbers and rounding": _numbers,
     "current folder": os.getcwd,
     "files in the current folder": lambda: sorted(os.listdir(watched_folder)) if watched_folder else [],
-    "environment": lambda: {name: text for name, text in os.environ.items() if name not in _SET_BY_TORCH},
+    "environment": lambda: {name: text for name, text in os.environ.items() if name not in _SET_BY_TORCH and name not in declared},
     "sys.path": lambda: list(sys.path),
     "sys hooks": lambda: [
         id(each) for each in (sys.excepthook, sys.displayhook, sys.stdout, sys.stderr, sys.stdin, threading.excepthook,

@@ -112,6 +112,7 @@ def compare(
     strides: bool = True,
     signs: bool = True,
     terms: int = 0,
+    subnormals: bool = True,
 ) -> list[Difference]:
     """All differences between a backend's and eager's results of one case.
 
@@ -150,6 +151,7 @@ def compare(
                 shift=_most([each[at] for each in shifts]),
                 scale=scale,
                 terms=terms,
+                subnormals=subnormals,
             )
         else:
             difference = _compare_others(where, a, b)

@@ -45,6 +45,7 @@ def compare_tensors(
     shift: torch.Tensor | None = None,
     scale: float = 0.0,
     terms: int = 0,
+    subnormals: bool = True,
 ) -> Difference | None:
     """The first difference between a backend's tensor and eager's; ``reference`` is the float64 tensor, if any.
 
@@ -73,7 +74,9 @@ def compare_tensors(
         r = None
     if not b.is_floating_point():
         return None if torch.equal(a, b) else _first_wrong(where, a, b, a != b)
-    return _compare_floats(where, a, b, r, expected.is_complex(), elementwise, signs, excess, shift, scale, terms)
+    return _compare_floats(
+        where, a, b, r, expected.is_complex(), elementwise, signs, excess, shift, scale, terms, subnormals
+    )
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
@@ -103,6 +106,7 @@ def _compare_floats(
     shift: torch.Tensor | None,
     scale: float,
     terms: int,
+    subnormals: bool,
 ) -> Difference | None:
     if not expected.numel():
         return None
@@ -125,11 +129,14 @@ def _compare_floats(
         found.double()[usable],
         _units(exact, dtype, is_complex)[usable],
         _slack(dtype, reference is None),
-        bounds.UNDERFLOW.get(dtype, 0.0),
+        bounds.UNDERFLOW.get(dtype, 0.0) if subnormals else torch.finfo(dtype).tiny,
     )
     if not errors.exact.numel():
         return None
     drawn = excess is not None and bool((excess > 0).any())
+    if not subnormals:
+        keep = (exact.abs() >= torch.finfo(dtype).tiny) | (exact == 0)
+        found, usable = torch.where(keep, found, expected), usable & keep
     if reference is not None and not drawn and _is_exact(expected, reference, usable, excess is not None and scale > 0):
         wrong = usable & ((found != expected) | (signs & (found.signbit() != expected.signbit())))
         return _first_wrong(where, found, expected, wrong) if bool(wrong.any()) else None
