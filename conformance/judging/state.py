@@ -165,6 +165,10 @@ def _switches() -> list[Any]:
     ]  # fmt: skip
 
 
+def _environment() -> dict[str, str]:
+    return {name: text for name, text in os.environ.items() if name not in declared.union(_SET_BY_TORCH)}
+
+
 def _restore_environment(was: dict[str, str]) -> None:
     for name in set(os.environ) - set(was) - set(_SET_BY_TORCH) - declared:
         del os.environ[name]
@@ -188,7 +192,7 @@ _READERS: dict[str, Callable[[], Any]] = {
     "subnormal numbers and rounding": _numbers,
     "current folder": os.getcwd,
     "files in the current folder": lambda: sorted(os.listdir(watched_folder)) if watched_folder else [],
-    "environment": lambda: {name: text for name, text in os.environ.items() if name not in _SET_BY_TORCH and name not in declared},
+    "environment": _environment,
     "sys.path": lambda: list(sys.path),
     "sys hooks": lambda: [
         id(each) for each in (sys.excepthook, sys.displayhook, sys.stdout, sys.stderr, sys.stdin, threading.excepthook,

@@ -144,7 +144,7 @@ def _compare_floats(
     allowed = _allowed(errors, elementwise, drawn_excess, scale, dtype)
     if shift is not None and shift.shape == exact.shape:
         allowed = allowed + bounds.CONDITION[dtype] * shift.to(exact)[usable]
-    if terms and dtype is torch.float32:
+    if terms and dtype in (torch.float32, torch.float64):
         allowed = allowed + terms**0.5 * errors.unit
     off = errors.off
     if bool((off <= allowed).all()):

@@ -46,7 +46,7 @@ def products(trial: Trial, dtype: torch.dtype) -> Any:
     return results
 
 
-@_for_each_dtype("Sums and means of 2^17 numbers are summed in a type that is wide enough")
+@_for_each_dtype("Sums and means of 2^17 numbers are summed in a type that is wide enough", terms=1 << 17)
 def sums(trial: Trial, dtype: torch.dtype) -> Any:
     x = _positive(trial, 64, 2048, dtype=dtype, largest=0.25)
 
