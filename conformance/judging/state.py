@@ -40,7 +40,7 @@ watched_folder = ""
 
 
 declared: frozenset[str] = frozenset()
-"""Environment variables that the backend declares to set."""
+"""Environment variables and parts of the state that the backend declares to set."""
 
 
 def snapshot() -> dict[str, Any]:
@@ -55,7 +55,7 @@ def changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, str]:
     """The parts that differ by name, in words."""
     found = {}
     for name, value in before.items():
-        if _differs(name, value, after[name]):
+        if name not in declared and _differs(name, value, after[name]):
             found[name] = f"{name}{_which(value, after[name])}"
     return found
 
