@@ -62,6 +62,11 @@ template <class To, class V> INLINE To convert(V v) { return __builtin_convertve
 BY_HALVES(f64, f32, f64h, f32h) BY_HALVES(f32, f64, f32h, f64h) BY_HALVES(i64, i32, i64h, i32h)
 BY_HALVES(i32, i64, i32h, i64h) BY_HALVES(f64, i64, f64h, i64h) BY_HALVES(i64, f64, i64h, f64h)
 BY_HALVES(f32, i64, f32h, i64h) BY_HALVES(i64, f32, i64h, f32h) BY_HALVES(i32, f64, i32h, f64h)
+#ifdef __x86_64__  // what has more than 32 bits ends in a byte of zeros, and conversion out of range gives one
+INLINE u8v bytes(f32v v) { return convert<u8v>(convert<i32v>(v)); }
+#else
+INLINE u8v bytes(f32v v) { return convert<u8v>(convert<i64v>(v)); }
+#endif
 INLINE mask as_mask(mask m) { return m; }
 #define AS_MASK(W) INLINE mask as_mask(W##v m) { return convert<mask>(m); }
 AS_MASK(i8) AS_MASK(i16) AS_MASK(i64)
@@ -74,6 +79,7 @@ INLINE f64v splat(f64 x) { return x - f64v{}; }
 INLINE mask splat(bool x) { return mask{} - (x ? 1 : 0); }
 template <class V> INLINE V count() { V v; for (int i = 0; i < LANES; i++) v[i] = i; return v; }
 INLINE i64v lanes_from(i64 base, i64 step) { return count<i64v>() * step + base; }
+INLINE i32v short_lanes(i32 base, i32 step) { return count<i32v>() * step + base; }
 
 // --- how many lanes of a vector count: all, or the first few at the end of a row --------------------------------------
 struct All { static constexpr int n = LANES; };
@@ -199,6 +205,11 @@ template <class M> INLINE f32v load_some(mask c, const f32* p, M m) {
 #elif defined(__AVX2__)
 template <class M> INLINE f32v load_some(mask c, const f32* p, M m) {
   return __builtin_ia32_maskloadps256((const f32v*)p, c & (count<i32v>() < m.n));
+}
+template <class M> INLINE i64v load_some(mask c, const i64* p, M m) {
+  typedef vector_of<long long, 4>::type part;
+  auto held = split<i64h>(convert<i64v>(c & (count<i32v>() < m.n)));
+  return join<i64v>((i64h)__builtin_ia32_maskloadq256((const part*)p, (part)held.low), (i64h)__builtin_ia32_maskloadq256((const part*)(p + 4), (part)held.high));
 }
 #endif
 template <class T> INLINE auto load_if(bool c, const T* p) { decltype(load(p)) x = {}; if (c) x = load(p); return x; }
