@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -184,6 +185,7 @@ class GraphBreak(Exception):
         self.whole_frame = False  # no part of the root frame may be captured
         self.is_error = False  # the program forbids a break here
         self.only_now = False  # this call runs in eager as a whole; the next one is captured
+        self.guards: Any = None  # the check of what the trace has read, which leads here again
 
     @property
     def where(self) -> str:

@@ -61,7 +61,7 @@ LAYERS = (
         "capture.attempts",
     ),
     ("default_backend", "guards", "marks.tensor_marks", "sizes"),
-    ("values", "trace.tracer", "trace.effects", "trace.operator_table"),
+    ("values", "trace.tracer", "trace.effects", "trace.enumerations", "trace.operator_table"),
     ("handlers", "higher_order", "marks", "sizes.symbolic", "trace.attention_switches", "trace.expectations"),
     ("interpreter",),
     ("trace",),

@@ -23,7 +23,7 @@ from .loops import loop_ends, loop_exits
 from .normalize import NULL_BELOW_CALLABLE, Op, Program, normalize
 from .parameters import parameters
 from .resume import resume_code, resume_origin
-from .trampoline import break_trampoline, eager_trampoline, reads_globals, return_trampoline
+from .trampoline import alone_trampoline, break_trampoline, eager_trampoline, reads_globals, return_trampoline
 
 __all__ = [
     "NULL_BELOW_CALLABLE",
@@ -33,6 +33,7 @@ __all__ = [
     "Op",
     "Program",
     "after",
+    "alone_trampoline",
     "assemble",
     "break_trampoline",
     "eager_trampoline",

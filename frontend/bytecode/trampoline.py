@@ -16,7 +16,7 @@ from .instruction import TERMINATORS, Handler, two_cells
 from .liveness import live_locals
 from .normalize import normalize
 from .parameters import parameters
-from .resume import GENERATOR_FLAGS, check_function, stack_names
+from .resume import GENERATOR_FLAGS, check_function, resume_code, stack_names
 
 
 def return_trampoline(code, frame_fn, args, home=None):
@@ -125,6 +125,26 @@ def _assemble(builder, code, away=None):
 
 def _spill_names(stack, varnames):
     return stack_names(stack, varnames, "__spill_")
+
+
+def alone_trampoline(code):
+    """Code with the signature of ``code`` that calls a function of its body, and that function's code.
+
+    What the hook is told about the second holds for one entry of the first.
+    """
+    check_function(code)
+    instructions = normalize(code).instructions
+    start = 1 + next(index for index, each in enumerate(instructions) if each.op == "RESUME")
+    passed = tuple(name for name in parameters(code) if name not in code.co_cellvars)
+    body = resume_code(code, start, (), passed)
+    builder = Builder((code.co_firstlineno, code.co_firstlineno, None, None))
+    builder.prologue(code.co_cellvars, len(code.co_freevars))
+    builder.begin_call(lambda: builder.closure(body))
+    for name in passed:
+        builder.take(name)
+    builder.end_call(len(passed))
+    builder.emit("RETURN_VALUE")
+    return _assemble(builder, code), body
 
 
 def reads_globals(code):

@@ -71,6 +71,9 @@ def capture(
                 return finish.before_loop(tr, state, stop, compile_graph)
             _check_resumable(tr, stop.broke)
             return finish.at_break(tr, state, stop, compile_graph)
+        except (GraphBreak, eager_policy.LeftToEager) as nothing:
+            nothing.guards = finish.guards_of(tr)
+            raise
         finally:
             tr.let_go()
 
@@ -124,6 +127,7 @@ def _stop_before(tr: Trace, broke: GraphBreak, fullgraph: bool) -> Stop:
         raise NothingExpected("the graph breaks after a text that only an assumed branch reads") from broke
     known = tr.assumptions.stop
     if broke.is_error or broke.whole_frame or (known is not None and tr.step >= known.step):
+        broke.guards = finish.guards_of(tr)
         raise broke
     loop = eager_policy.left_to_eager(tr, broke.kind)
     if loop is None:

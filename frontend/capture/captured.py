@@ -36,6 +36,7 @@ class Captured:
     qualname: str = ""
     frame: Frame = field(default_factory=lambda: Frame("", ""))
     in_eager: str = ""  # what of the frame runs in eager with each call, if some does
+    eager_operators: int | None = None  # how many operators those are, if known
     inputs: list[tuple[str, Source, bool]] = field(default_factory=list)  # placeholder, its source, is it a parameter
 
 
@@ -51,7 +52,9 @@ class CodeState:
     eager_reason: str = ""  # why calls run in eager
     eager_operators: int | None = None  # how many operators such a call has, if known
     assumptions: Assumptions = field(default_factory=Assumptions)  # those that the next capture begins with
-    failures: int = 0  # captures of which nothing came
+    vain: list[Captured] = field(default_factory=list)  # entries that run the program's own code (hook/vain.py)
+    wait: int = 0  # how many calls pass before the next attempt, and before the one after that
+    next_wait: int = 0
     called: bool = False  # under a stance that compiles for the second call
     strict: Strict = False  # of the compile() call
 

@@ -192,6 +192,20 @@ def _compile(tr: Trace, out: Output, result: str, compile_graph: Callable) -> tu
     return captured, function
 
 
+def guards_of(tr: Trace) -> CompiledGuards | None:
+    """The check of what a trace has read that came to nothing; None if it cannot be made.
+
+    An entry with such a check runs the program as it stands: whatever it leaves out costs a chance, not a result.
+    """
+    try:
+        add_shape_guards(tr.guards, tr.shape_env, tr.shape_inputs)
+        if tr.guard_filter is not None:
+            filter_guards(tr.guards, tr.guard_filter, tr.frame_locals)
+        return CompiledGuards(tr.guards)
+    except Exception:
+        return None
+
+
 def _is_training(tr: Trace, inputs: list[Any]) -> bool:
     return tr.begin_grad and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs)
 

@@ -64,7 +64,7 @@ class TensorGuard:
     """
 
     source: Source
-    tensor: Any
+    tensor: Any  # None when the trace has let go of the program's objects
     fake: Any
 
     @property

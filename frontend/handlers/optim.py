@@ -12,7 +12,7 @@ from torchmux import torch_internals as ti
 from .. import breaks
 from ..breaks import GraphBreak
 from ..capture.attempts import StateChanged
-from ..values.base import Value
+from ..values.base import Raised, Value
 from ..values.constants import ConstValue
 from ..values.containers.mappings import DictValue
 from ..values.containers.sequences import ListValue, TupleValue
@@ -41,7 +41,10 @@ def _initialized(function: Any) -> None:
         if isinstance(real, torch.optim.Optimizer) and _plain(type(real)._init_group) is function and not tr.effects:
             before = _count(real)
             for group in real.param_groups:
-                function(real, group, *([] for _ in range(lists)))
+                try:
+                    function(real, group, *([] for _ in range(lists)))
+                except Exception as error:  # a switch turned on late, for which the state has nothing
+                    raise Raised(tr.exception(error)) from None
             if _count(real) > before:
                 raise StateChanged("an optimizer has made the state of its parameters")
         return wrap_function(tr, function, None).call(tr, [optimizer, *args], kwargs)

@@ -6,6 +6,7 @@ In the order in which a frame passes through:
 * ``library``: whose code it is: a user's, which is captured, or a library's, which runs as it is.
 * ``recompiles``: whether code that was compiled before may be compiled again.
 * ``eager_policy``: what is left to eager, because it has too little to compute for a graph.
+* ``vain``: what is remembered of captures that came to nothing, so that calls do not try again in vain.
 * ``entries``: what the hook in C is told, and what it keeps of a captured frame.
 * ``session``: what equal ``compile()`` calls share, and the record of what ran under one compiled callable.
 * ``calls``: which calls ran compiled code, which ran in eager, and why.

@@ -91,6 +91,7 @@ class LeftToEager(Exception):
         )
         self.always = always
         self.operators = operators
+        self.guards: Any = None  # the check of what the trace has read, which leads here again
 
 
 def check(tr: Tracer, asked_for: bool) -> None:

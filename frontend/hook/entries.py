@@ -64,14 +64,14 @@ def _never(frame_locals: dict) -> bool:
 
 def _counting(check: Callable[[dict], bool], captured: Captured, owner: Callable[[], Any]) -> Callable[[dict], bool]:
     """``check`` for an entry whose frame runs in eager, which counts the calls that it lets through."""
-    frame, reason = captured.frame, captured.in_eager
+    frame, reason, operators = captured.frame, captured.in_eager, captured.eager_operators
 
     def counting(frame_locals: dict) -> bool:
         if not check(frame_locals):
             return False
         record = owner()
         if record is not None:
-            record.note_calls(frame, reason)
+            record.note_calls(frame, reason).operators = operators
         return True
 
     return counting

@@ -23,7 +23,7 @@ from ..capture.captured import Captured, CodeState
 from ..marks.function_marks import runs_in_eager
 from ..marks.stance import state as stance_state
 from ..values.base import Raised
-from . import interrupts, library
+from . import interrupts, library, vain
 from .calls import DISABLED, FIRST_CALL, GENERATOR, LEFT_TO_EAGER, UNREADABLE_NAME
 from .eager_policy import LeftToEager
 from .entries import SKIP_CALL, SKIP_CALLEES, SKIP_CODE, SKIP_FRAME, Decision
@@ -86,6 +86,10 @@ def _convert(session: Session, frame: Any, record: Any) -> Decision:
             raise Unsupported(f"The exported graph of {logs.place(code)} does not apply to this call: {reason}.")
     if stance == "fail_on_recompile" and has_tensors(frame.f_locals):
         raise refusal(code, reason)
+    if vain.waits(state):
+        if isinstance(record, Record) and state.eager_reason:
+            record.note_eager(code, state.eager_reason, state.eager_operators)
+        return SKIP_FRAME
     if (limit := reached(state, code)) is not None:
         return _limit_reached(session, state, code, limit, reason, record)
     if stance.endswith("eager_then_compile") and not state.called and not state.entries:
@@ -102,6 +106,7 @@ def _convert(session: Session, frame: Any, record: Any) -> Decision:
     if state.entries and isinstance(record, Record):
         record.recompiles.append((captured.frame, reason))
     state.entries.append(captured)
+    vain.succeeded(state)
     return session.keep(captured)
 
 
@@ -112,7 +117,7 @@ def _held_by_now(session: Session, state: CodeState, frame: Any, record: Any) ->
     finds an entry moves it to the front. Another walk, which is past the front, never comes to that entry. From the
     first such call on, entries stay where they are: each of these calls leaves an entry that nothing removes.
     """
-    for entry in state.entries:
+    for entry in (*state.entries, *state.vain):
         if entry.guards is None or not entry.guards.check(frame.f_locals):
             continue
         if (decision := session.run_once(entry)) is not None:
@@ -125,7 +130,7 @@ def _held_by_now(session: Session, state: CodeState, frame: Any, record: Any) ->
 def _note_call_in_eager(record: Any, captured: Captured) -> None:
     """Count a call of what has no graph; the hook's check counts those that follow."""
     if isinstance(record, Record) and captured.in_eager and captured.graph is None:
-        record.note_calls(captured.frame, captured.in_eager)
+        record.note_calls(captured.frame, captured.in_eager).operators = captured.eager_operators
 
 
 def _captured(session: Session, state: CodeState, frame: Any, record: Any, compile_graph: Callable) -> Any:
@@ -145,14 +150,13 @@ def _captured(session: Session, state: CodeState, frame: Any, record: Any, compi
                 asked_for=session.fullgraph or library.is_root(),
             )
     except LeftToEager as little:
-        state.failures += 1
-        state.runs_eager = little.always or state.failures >= _MAX_FAILURES
+        state.runs_eager = little.always
         state.eager_reason, state.eager_operators = LEFT_TO_EAGER, little.operators
         logs.emit("graph_breaks", f"{logs.place(code)} runs in eager", str(little))
         if isinstance(record, Record):
             record.note_eager(code, LEFT_TO_EAGER, little.operators)
             record.left_to_eager.setdefault(f"{logs.place(code)}: {little}")
-        return SKIP_FRAME
+        return SKIP_FRAME if little.always else _in_vain(session, state, code, little.guards)
     except GraphBreak as stop:
         return _whole_frame_break(session, state, code, stop, record)
     except TorchmuxError:
@@ -166,11 +170,22 @@ def _captured(session: Session, state: CodeState, frame: Any, record: Any, compi
             f"strict={session.strict!r}, but {code.co_name} would run in eager: {captured.broke.message()}"
         )
     if captured.graph is None and captured.broke is None and not session.fullgraph:
-        return SKIP_CALL  # no operator in it or in what it calls: nothing to gain
+        # no operator in it or in what it calls: nothing to gain
+        return _in_vain(session, state, code, captured.guards, SKIP_CALL)
     _note_call_in_eager(record, captured)
     if isinstance(record, Record) and captured.graph is not None:
         record.setdefault(captured, [0])
     return captured
+
+
+def _in_vain(
+    session: Session, state: CodeState, code: types.CodeType, guards: Any, now: Decision = SKIP_FRAME
+) -> Decision:
+    """Run this call as ``now`` says, and those for which ``guards`` hold without another attempt."""
+    alone = now is SKIP_CALL
+    reason = "" if alone else state.eager_reason
+    entry = vain.remember(state, code, guards, reason, None if alone else state.eager_operators, alone=alone)
+    return now if entry is None else session.keep(entry)
 
 
 def _first_with_aot_eager(session: Session, state: CodeState, frame: Any, record: Any) -> Decision:
@@ -236,7 +251,6 @@ def _limit_reached(
     return SKIP_FRAME
 
 
-_MAX_FAILURES = 4  # attempts, with other arguments perhaps, before a code object is left alone
 _USER_ERRORS = (breaks.EXCEPTION, breaks.OPERATOR_FAILED)
 
 
@@ -246,9 +260,7 @@ def _whole_frame_break(
     """Nothing of the frame was captured: it runs in eager, and the functions it calls are captured separately."""
     entry = breaks.record(stop, whole_frame=True)
     state.eager_reason, state.eager_operators = f"nothing of it could be captured ({stop.kind})", None
-    if stop.kind not in _USER_ERRORS:
-        state.failures += 1
-        state.runs_eager = stop.kind == breaks.INTERNAL or state.failures >= _MAX_FAILURES
+    state.runs_eager = stop.kind == breaks.INTERNAL
     logs.emit("graph_breaks", f"{code.co_qualname} runs in eager", entry.message())
     if isinstance(record, Record):
         record.breaks.setdefault(entry)
@@ -262,7 +274,7 @@ def _whole_frame_break(
             record.must_raise = error  # eager raises the program's own exception; if it does not, this one is raised
             return SKIP_FRAME
         raise error from stop.cause
-    return SKIP_FRAME
+    return SKIP_FRAME if state.runs_eager else _in_vain(session, state, code, stop.guards)
 
 
 def _internal_error(

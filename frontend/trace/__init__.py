@@ -20,10 +20,10 @@ Beside them:
 * ``effects`` collects what the program changed outside its frame;
 * ``expectations`` takes branches for granted that only raise;
 * ``with_numbers`` records operators that take numbers which the graph reads from tensors;
+* ``enumerations`` guards what is computed with members of enumerations;
 * ``operator_table`` lists Python's operators with their special methods;
 * ``attention_switches`` follows the global switches that the program sets, ``autocast_regions`` leaves autocast as it
   was where a graph fails;
-* ``with_numbers`` records operators on numbers that the graph reads from tensors;
 * ``overlap`` and ``same_tensor`` tell whether tensors share memory, or are one object.
 
 A trace is thrown away when it breaks or has to assume something else; the room "capture" decides what comes next, and

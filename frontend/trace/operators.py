@@ -17,7 +17,6 @@ from torchmux import torch_internals as ti
 
 from .. import breaks
 from ..breaks import GraphBreak
-from ..guards.sources import Attr, Const
 from ..values.base import MISSING, Raised, Value
 from ..values.constants import ConstValue, SymValue, operand, sym_result
 from ..values.containers.deques import DequeValue
@@ -31,6 +30,7 @@ from ..values.objects import ObjectValue
 from ..values.scalars import ReadNumber
 from ..values.tensors import TensorValue
 from ..values.texts import DataText
+from .enumerations import ask_member
 from .operator_table import BINARY, COMPARE, INPLACE, UNARY
 from .same_tensor import may_be_one
 from .tracer import Tracer
@@ -79,6 +79,8 @@ class Operators(Tracer):
             return self._inplace(symbol, left, right)
         function, name, reflected = BINARY[symbol]
         if left.is_const() and right.is_const() and not isinstance(left, ObjectValue):
+            ask_member(self, left.const(self), name, f"__i{name[2:]}")
+            ask_member(self, right.const(self), reflected)
             return self._fold_binary(function, symbol, left, right)
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
             if not isinstance(left, ObjectValue) and not isinstance(right, ObjectValue):
@@ -99,16 +101,9 @@ class Operators(Tracer):
 
     def _fold_binary(self, function: Callable, symbol: str, left: Value, right: Value) -> Value:
         a, b = left.const(self), right.const(self)
-        self._guard_member(a)
-        self._guard_member(b)
         if symbol in ("**", "<<") and isinstance(a, int) and isinstance(b, int) and abs(b) > 10_000:
             raise GraphBreak(breaks.OPERATION, f"{a} {symbol} {b} is too large to compute during compilation")
         return self.fold(function, [a, b], {})
-
-    def _guard_member(self, operand: Any) -> None:
-        """A member of an enumeration of the program's takes part in arithmetic with its value."""
-        if isinstance(operand, enum.Enum) and not self.is_settled_class(type(operand)):
-            self.guards.equals(Attr(Const(operand, str(operand)), "_value_"), operand._value_)
 
     def _symbolic(self, function: Callable, left: Value, right: Value) -> Value | None:
         if not all(
@@ -274,6 +269,7 @@ class Operators(Tracer):
             else:
                 return method.call(self, [], {})
         if value.is_const():
+            ask_member(self, value.const(self), name)
             return self.fold(function, [value.const(self)], {})
         raise GraphBreak(breaks.OPERATION, f"{symbol}{value.describe()}")
 
@@ -298,6 +294,8 @@ class Operators(Tracer):
             if found is not None:
                 return found
         if left.is_const() and right.is_const() and not objects:
+            ask_member(self, left.const(self), name)
+            ask_member(self, right.const(self), reflected)
             return self.fold(function, [left.const(self), right.const(self)], {})
         if symbol in ("==", "!=") and not objects:
             return ConstValue(self.equal(left, right) is (symbol == "=="))
@@ -378,7 +376,10 @@ class Operators(Tracer):
         if isinstance(left, SliceValue) and isinstance(right, SliceValue):
             return all(self.equal(getattr(left, n), getattr(right, n)) for n in ("start", "stop", "step"))
         if left.is_const() and right.is_const():
-            return bool(left.const(self) == right.const(self))
+            a, b = left.const(self), right.const(self)
+            ask_member(self, a, "__eq__")
+            ask_member(self, b, "__eq__")
+            return bool(a == b)
         if left.pytype() is right.pytype() is types.FunctionType:
             return self.is_same(left, right)
         a, b = left.real(), right.real()
@@ -511,6 +512,7 @@ class Operators(Tracer):
         if isinstance(value, TensorValue) and not text and self.may_expect:
             self.texts += 1
             return DataText()
+        ask_member(self, value.real(), "__format__")
         return self.fold(format, [_text_arg(self, value), text], {})
 
 

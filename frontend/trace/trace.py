@@ -143,6 +143,9 @@ class Trace(GraphRecorder, Reader, Operators):
         self.root.cells.clear()
         self.root.stack.clear()
         self._arguments = self.frame_locals = {}
+        self.real_inputs.clear()
+        for guarded in self.guards.tensors.values():
+            guarded.tensor = None
 
     # --- running ---------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import torch
 from ..breaks import C_FUNCTION, DISABLED, OPERATION, GraphBreak
 from ..guards.kinds.objects import Is, NoAttribute
 from ..guards.sources import Attr, Const, Referent, Source
+from ..trace.enumerations import ask_class
 from .base import MISSING, Raised, Value
 from .constants import ConstValue
 from .containers.iteration import SequenceIterator
@@ -118,6 +119,8 @@ class ClassValue(RealValue):
             return tr.wrap(found, None)
         if isinstance(raw, property) or hasattr(type(raw), "__get__"):
             getter = tr.static_lookup(type(raw), "__get__")
+            tr.guard_lookup(cls, name, raw)
+            tr.guard_lookup(type(raw), "__get__", getter)
             if isinstance(getter, types.FunctionType):
                 return tr.wrap(getter, None).call(tr, [tr.wrap(raw, None), ConstValue(None), self], {})
         if isinstance(cls, enum.EnumMeta):
@@ -170,6 +173,7 @@ class ClassValue(RealValue):
         cls = self.obj
         found = tr.static_lookup(type(cls), "__getitem__")
         if isinstance(cls, enum.EnumMeta):
+            ask_class(tr, cls, "__getitem__")
             return tr.fold(operator.getitem, [cls, key.const(tr)], {})
         if isinstance(found, types.FunctionType):
             return tr.wrap(found, None).call(tr, [self, key], {})
@@ -193,6 +197,7 @@ class ClassValue(RealValue):
     def iter(self, tr: Tracer) -> Value:
         found = tr.static_lookup(type(self.obj), "__iter__")
         if isinstance(self.obj, enum.EnumMeta):
+            ask_class(tr, self.obj, "__iter__")
             return SequenceIterator(list(map(tr.lift, self.obj)))
         if isinstance(found, types.FunctionType):
             return tr.wrap(found, None).call(tr, [self], {}).iter(tr)
@@ -205,19 +210,24 @@ class ClassValue(RealValue):
         return None if raw is MISSING else bind_class_attribute(tr, self, type(self.obj), name, raw)
 
     def truth(self, tr: Tracer) -> bool:
-        if type(self.obj) is type or isinstance(self.obj, enum.EnumMeta):
+        if type(self.obj) is type:
+            return True
+        if isinstance(self.obj, enum.EnumMeta):
+            ask_class(tr, self.obj, "__bool__")
             return True
         found = self._meta_method(tr, "__bool__") or self._meta_method(tr, "__len__")
         return True if found is None else found.call(tr, [], {}).truth(tr)
 
     def length(self, tr: Tracer) -> Value:
         if isinstance(self.obj, enum.EnumMeta):
+            ask_class(tr, self.obj, "__len__")
             return ConstValue(len(self.obj))
         found = self._meta_method(tr, "__len__")
         return super().length(tr) if found is None else found.call(tr, [], {})
 
     def contains(self, tr: Tracer, item: Value) -> Value:
         if isinstance(self.obj, enum.EnumMeta):
+            ask_class(tr, self.obj, "__contains__")
             return tr.fold(operator.contains, [self.obj, item.const(tr)], {})
         found = self._meta_method(tr, "__contains__")
         return super().contains(tr, item) if found is None else ConstValue(found.call(tr, [item], {}).truth(tr))
@@ -235,6 +245,7 @@ class ClassValue(RealValue):
         """Call the class: as its metaclass says, or as ``type`` does it."""
         cls = self.obj
         if isinstance(cls, enum.EnumMeta):
+            ask_class(tr, cls, "__call__", args[0].const(tr) if args else None)
             return tr.fold(cls, [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()})
         meta_call = tr.static_lookup(type(cls), "__call__")
         if type(cls) is not type:

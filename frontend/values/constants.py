@@ -16,6 +16,7 @@ from torchmux import torch_internals as ti
 from ..breaks import C_FUNCTION, OPERATION, GraphBreak
 from ..guards.kinds.objects import NoAttribute
 from ..guards.sources import Attr, Const
+from ..trace.enumerations import ask_member
 from .base import GraphValue, Raised, Value
 
 if TYPE_CHECKING:
@@ -127,24 +128,25 @@ class ConstValue(Value):
         )
 
     def truth(self, tr: Tracer) -> bool:
-        cls = type(self.value)
-        if isinstance(self.value, enum.Enum) and not tr.is_settled_class(cls):
-            for name in ("__bool__", "__len__"):
-                tr.guard_lookup(cls, name, tr.static_lookup(cls, name))
+        ask_member(tr, self.value, "__bool__", "__len__")
         return bool(self.value)
 
     def length(self, tr: Tracer) -> Value:
+        ask_member(tr, self.value, "__len__")
         return tr.fold(len, [self.value], {})
 
     def getitem(self, tr: Tracer, key: Value) -> Value:
+        ask_member(tr, self.value, "__getitem__")
         return tr.fold(operator.getitem, [self.value, key.const(tr)], {})
 
     def contains(self, tr: Tracer, item: Value) -> Value:
+        ask_member(tr, self.value, "__contains__")
         return tr.fold(operator.contains, [self.value, item.const(tr)], {})
 
     def iter(self, tr: Tracer) -> Value:
         from .containers.iteration import SequenceIterator
 
+        ask_member(tr, self.value, "__iter__")
         if not isinstance(self.value, (str, bytes)):
             raise Raised(tr.make_exception(TypeError, f"{type(self.value).__name__!r} object is not iterable"))
         return SequenceIterator([ConstValue(c) for c in self.value])
@@ -152,6 +154,7 @@ class ConstValue(Value):
     def hash_key(self, tr: Tracer) -> Any:
         if self.value != self.value and isinstance(self.value, (float, complex)):
             raise GraphBreak(OPERATION, "nan as a key: which nan it is decides what is found")
+        ask_member(tr, self.value, "__hash__", "__eq__")
         return self.value
 
     def arg(self, tr: Tracer) -> Any:

@@ -100,3 +100,18 @@ def test_auto_may_use_the_modes_of_the_single_sides_on_a_gpu(auto, tuned, mode):
     side = auto.auto_side(auto.candidates(listed, "cuda", False, False), "cuda", 30.0, False)
     assert side.options is not None and side.options["also_mode"] == mode
     side.check()
+
+
+def test_micro(run_python, tmp_path):
+    program, numbers = BENCHMARKS / "micro.py", tmp_path / "numbers.json"
+    arguments = ["--only", "pointwise/small", "reduce/short-rows", "--no-inductor", "--profile", "--rounds", "1"]
+    printed = run_python(
+        "import runpy, sys\n"
+        f"sys.path.insert(0, {str(BENCHMARKS)!r})\n"
+        f"sys.argv = ['micro.py', *{arguments!r}, '--json', {str(numbers)!r}]\n"
+        f"runpy.run_path({str(program)!r}, run_name='__main__')"
+    )
+    assert "2 programs, 0 failed, 0 wrong" in printed
+    assert printed.count("in steps of native's code") == 2
+    found = json.loads(numbers.read_text())
+    assert [each["native"] > 0 and "native wrong" not in each for each in found.values()] == [True, True]

@@ -473,7 +473,7 @@ def wrap_dict(tr: Tracer, obj: dict, source: Source | None, raw: bool = False) -
     entries: dict[Any, tuple[Value, Any]] = {}
     base = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
     makes_items = raw or type(obj) is collections.defaultdict  # where there are none, if it is read as usual
-    for position, (key, element) in enumerate(base.items(obj)):
+    for position, (key, element) in enumerate(list(base.items(obj))):  # one with weak references may shrink
         key_source: Source | None = None
         element_source: Source | None = None
         if source is not None:

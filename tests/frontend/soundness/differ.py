@@ -15,7 +15,12 @@ import torch
 
 import torchmux
 
-from . import worlds_of_numbers  # noqa: F401 - it adds its worlds
+from . import (  # noqa: F401 - they add their worlds
+    worlds_of_classes,
+    worlds_of_numbers,
+    worlds_of_objects,
+    worlds_of_torch,
+)
 from .worlds import WORLDS, World
 
 _PRELUDE = {"torch": torch, "math": math, "types": types}

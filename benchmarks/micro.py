@@ -1,0 +1,318 @@
+"""Small programs of many kinds: eager, torch's Inductor and the native backend in turns, in one process.
+
+    python benchmarks/micro.py [--only PATTERN ...] [--no-inductor] [--baseline FILE] [--profile] [--json FILE]
+                               [--resume] [--shard I/N] [--threads N] [--device NAME] [--rounds N] [--list]
+    python benchmarks/micro.py --summary FILE [FILE ...]
+
+The programs stand in ``micro_operators.py``, ``micro_models.py`` and ``micro_steps.py``, a line each.  Columns:
+milliseconds of a call (the least of all rounds; processor time with one thread, which other load changes least), then
+how many times longer Inductor and eager take than native.  A training program's call is forward and backward.  Every
+program first runs once with each engine from equal state, and what native returned, what it wrote and its gradients
+are compared with eager's.
+
+At the end: the geometric mean, the worst, every program below 0.9 of Inductor's speed, and every program that is more
+than 5% slower than eager.
+
+* ``--no-inductor`` leaves Inductor out; ``--baseline FILE`` then takes its time, as a multiple of eager's, from the
+  results that ``--json`` wrote in an earlier run.
+* ``--profile`` says for each program where native's time goes: steps of its code, what is around them, what torch runs.
+* ``--resume`` skips programs whose results are in the file of ``--json``; ``--shard 1/4`` runs every fourth program.
+
+Inductor's compiled code is kept in ``--inductor-cache``, a folder among the temporary files, since it takes 10 to 20 s
+for each program.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fnmatch
+import io
+import json
+import math
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from micro_case import Case, Program
+
+TOLERANCE = {"float32": 2e-4, "bfloat16": 3e-2, "float16": 6e-3}
+BATCH = 2e-3  # seconds of calls between two looks at the clock
+LEAST = {"inductor": 0.9, "eager": 0.95}
+
+
+class Side:
+    """A program under one engine, with its own copy of all tensors."""
+
+    def __init__(self, engine: str, program: Program) -> None:
+        import torch
+
+        import torchmux
+
+        torch.manual_seed(0)
+        self.case: Case = program.build()
+        self.function = self.case.function
+        if engine == "inductor":
+            self.function = torch.compile(self.function)
+        elif engine == "native":
+            self.function = torchmux.compile(self.function, backend="native", fullgraph=program.fullgraph)
+        self.gradients: list[Any] | None = None
+
+    def call(self) -> Any:
+        if not self.case.training:
+            return self.function(*self.case.inputs)
+        import torch
+
+        for leaf in self.case.leaves:
+            leaf.grad = None
+        result = self.function(*self.case.inputs)
+        results = [x for x in tensors(result) if x.requires_grad]
+        if self.gradients is None:
+            self.gradients = [torch.ones_like(x) if x.dim() == 0 else torch.randn_like(x) for x in results]
+        torch.autograd.backward(results, self.gradients)
+        return result
+
+    def outcome(self) -> list[Any]:
+        """Copies of all that one call returns and changes."""
+        import torch
+
+        torch.manual_seed(1)
+        found = tensors(self.call())
+        found += tensors(self.case.inputs) + self.case.state()
+        found += [leaf.grad for leaf in self.case.leaves if leaf.grad is not None]
+        return [(x.detach().clone(), x.stride()) for x in found]
+
+
+def tensors(value: Any) -> list[Any]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [x for each in value for x in tensors(each)]
+    return [x for each in value.values() for x in tensors(each)] if isinstance(value, dict) else []
+
+
+def difference(got: list[Any], expected: list[Any], program: Program) -> str:
+    """What is wrong with ``got``, or nothing; numbers are compared relative to the largest of their tensor."""
+    if len(got) != len(expected):
+        return f"{len(got)} tensors instead of {len(expected)}"
+    for (x, x_strides), (y, y_strides) in zip(got, expected, strict=True):
+        if (x.dtype, x.shape) != (y.dtype, y.shape):
+            return f"{x.dtype} {tuple(x.shape)} instead of {y.dtype} {tuple(y.shape)}"
+        if x_strides != y_strides:
+            return f"strides {x_strides} instead of {y_strides}"
+        if program.random or not x.numel():
+            continue
+        limit = program.tolerance if program.tolerance is not None else TOLERANCE.get(str(y.dtype)[6:], 0.0)
+        error = (x.double() - y.double()).abs()
+        error = error.where(~((x == y) | (x.isnan() & y.isnan())), 0.0)
+        finite = y.double().abs()
+        scale = float(finite.where(finite.isfinite(), 0.0).max())
+        if not float(error.max()) <= limit * max(scale, 1e-30):
+            return f"error {float(error.max()):.2g} where numbers are up to {scale:.2g}"
+    return ""
+
+
+def measure(program: Program, engines: list[str], rounds: int, clock: Callable[[], float]) -> dict[str, Any]:
+    import torch
+
+    sides, found = {}, dict[str, Any]()
+    reference: list[Any] = []
+    with torch.no_grad() if not program.build().training else contextlib.nullcontext():
+        for engine in engines:
+            sides[engine] = Side(engine, program)
+            start = time.perf_counter()
+            outcome = sides[engine].outcome()
+            found[f"{engine} first"] = time.perf_counter() - start
+            if engine == "eager":
+                reference = outcome
+            elif wrong := difference(outcome, reference, program):
+                found[f"{engine} wrong"] = wrong
+        del reference, outcome
+        for side in sides.values():
+            for _ in range(3):
+                side.call()
+        start = time.perf_counter()
+        sides["eager"].call()
+        spent = time.perf_counter() - start
+        calls = max(1, min(500, round(BATCH / max(spent, 1e-6))))
+        times: dict[str, list[float]] = {engine: [] for engine in sides}
+        for _ in range(rounds):
+            for engine, side in sides.items():
+                side.call()
+                start = clock()
+                for _ in range(calls):
+                    side.call()
+                times[engine].append((clock() - start) / calls)
+    found |= {engine: min(each) * 1e3 for engine, each in times.items()}
+    return found
+
+
+def clock_of(device: str, threads: int) -> Callable[[], float]:
+    import torch
+
+    if device.startswith("cuda"):
+
+        def synchronized() -> float:
+            torch.cuda.synchronize()
+            return time.perf_counter()
+
+        return synchronized
+    return time.process_time if threads == 1 else time.perf_counter
+
+
+def profile(program: Program, clock: Callable[[], float]) -> Iterator[str]:
+    """Where native's time goes: of the quickest of some calls, the steps of each graph; and what torch computes."""
+    import torch
+
+    import torchmux
+
+    torchmux.reset()
+    torchmux.set_logs(kernel_times=True)
+    try:
+        with torch.no_grad() if not program.build().training else contextlib.nullcontext():
+            side = Side("native", program)
+            best, told = math.inf, ""
+            for _ in range(30):
+                with contextlib.redirect_stderr(io.StringIO()) as written:
+                    side.call()
+                spent = sum(float(ms) for ms in re.findall(r"kernel_times\] ([\d.]+) ms", written.getvalue()))
+                if spent < best:
+                    best, told = spent, written.getvalue()
+    finally:
+        torchmux.set_logs()
+    yield f"    {best:.4f} ms in steps of native's code"
+    yield from (f"    {line}" for line in told.splitlines())
+    report = torchmux.report(side.function)
+    yield from (f"    calls {each.library}: {each.node} ({each.op})" for each in report.library_calls)
+    yield from (f"    left to torch: {each.node} ({each.op}): {each.reason}" for each in report.fallbacks)
+    yield from (f"    graph break: {each.message()}" for each in report.breaks)
+
+
+def chosen(patterns: list[str], shard: str) -> list[Program]:
+    import micro_models  # noqa: F401  (these fill the table)
+    import micro_operators  # noqa: F401
+    import micro_steps  # noqa: F401
+    from micro_case import PROGRAMS
+
+    found = [p for p in PROGRAMS.values() if not patterns or any(fnmatch.fnmatch(p.name, f"*{w}*") for w in patterns)]
+    at, count = (int(n) for n in shard.split("/"))
+    return found[at - 1 :: count]
+
+
+def line(name: str, found: dict[str, Any]) -> str:
+    def cell(value: float | None, digits: int) -> str:
+        return f"{value:9.{digits}f}" if value is not None else f"{'-':>9}"
+
+    if "failed" in found:
+        return f"{name:45} failed: {found['failed']}"
+    peer = found.get("inductor")
+    native = found["native"]
+    cells = [cell(found.get(engine), 4) for engine in ("eager", "inductor", "native")]
+    cells += [cell(None if peer is None else peer / native, 2), cell(found["eager"] / native, 2)]
+    marks = [
+        f"  {engine}: {found[f'{engine} wrong']}" for engine in ("native", "inductor") if f"{engine} wrong" in found
+    ]
+    if "estimated" in found:
+        marks.append("  (Inductor's time is estimated)")
+    return f"{name:45}" + "".join(cells) + "".join(marks)
+
+
+def summary(results: dict[str, dict[str, Any]]) -> Iterator[str]:
+    good = {name: found for name, found in results.items() if "failed" not in found}
+    failed = len(results) - len(good)
+    wrong = [name for name, found in good.items() if "native wrong" in found]
+    yield f"{len(results)} programs, {failed} failed, {len(wrong)} wrong" + "".join(f"\n  {name}" for name in wrong)
+    for engine, least in LEAST.items():
+        ratios = sorted((found[engine] / found["native"], name) for name, found in good.items() if engine in found)
+        if not ratios:
+            continue
+        mean = math.exp(sum(math.log(ratio) for ratio, _ in ratios) / len(ratios))
+        below = [(ratio, name) for ratio, name in ratios if ratio < least]
+        worst = f"{ratios[0][0]:.2f} ({ratios[0][1]})"
+        yield f"beside {engine}: geometric mean {mean:.3f}, worst {worst}, {len(below)} of {len(ratios)} below {least}"
+        yield from (f"  {ratio:.2f}  {name}" for ratio, name in below)
+
+
+def run(given: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    import torch
+
+    import torchmux
+
+    torch.set_num_threads(given.threads)
+    if given.device != "cpu":
+        torch.set_default_device(given.device)
+    clock = clock_of(given.device, given.threads)
+    results: dict[str, dict[str, Any]] = {}
+    if given.resume and given.json.exists():
+        results = json.loads(given.json.read_text())
+    earlier = json.loads(given.baseline.read_text()) if given.baseline else {}
+    engines = ["eager", "native"] if given.no_inductor or given.baseline else ["eager", "inductor", "native"]
+    print(f"{'':45}" + "".join(f"{w:>9}" for w in ("eager", "inductor", "native", "/native", "eager/n.")), flush=True)
+    for program in chosen(given.only, given.shard):
+        if program.name in results:
+            continue
+        torch.compiler.reset()
+        torchmux.reset()
+        try:
+            found = measure(program, engines, given.rounds, clock)
+        except Exception as error:  # the others are still worth measuring
+            found = {"failed": f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"}
+        known = earlier.get(program.name, {})
+        if "inductor" in known and "failed" not in found:
+            found["inductor"], found["estimated"] = known["inductor"] / known["eager"] * found["eager"], True
+        results[program.name] = found
+        print(line(program.name, found), flush=True)
+        if given.profile and "failed" not in found:
+            print("\n".join(profile(program, clock)), flush=True)
+        if given.json:
+            partial = given.json.with_suffix(".partial")
+            partial.write_text(json.dumps(results, indent=1))
+            partial.replace(given.json)
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Small programs: eager, Inductor and native.")
+    parser.add_argument("--only", nargs="+", default=[], metavar="PATTERN", help="programs with this in their name")
+    parser.add_argument("--no-inductor", action="store_true", help="eager and native only")
+    parser.add_argument("--baseline", type=Path, help="take Inductor's time beside eager's from these results")
+    parser.add_argument("--profile", action="store_true", help="say where native's time goes")
+    parser.add_argument("--json", type=Path, help="write all results to this file, after each program")
+    parser.add_argument("--resume", action="store_true", help="skip what the file of --json has")
+    parser.add_argument("--shard", default="1/1", metavar="I/N", help="every N-th program, from the I-th on")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--list", action="store_true", help="print the names of the programs")
+    parser.add_argument("--summary", type=Path, nargs="+", metavar="FILE", help="summarize results of earlier runs")
+    parser.add_argument(
+        "--inductor-cache", default=str(Path(tempfile.gettempdir()) / f"torchmux-micro-{os.getuid()}"), metavar="FOLDER"
+    )
+    given = parser.parse_args()
+    if given.resume and not given.json:
+        parser.error("--resume needs --json")
+    if given.summary:
+        everything: dict[str, dict[str, Any]] = {}
+        for file in given.summary:
+            everything |= json.loads(file.read_text())
+        print("\n".join(summary(everything)))
+        return
+    os.environ.setdefault("OMP_NUM_THREADS", str(given.threads))
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", given.inductor_cache)
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    if given.list:
+        print("\n".join(program.name for program in chosen(given.only, given.shard)))
+        return
+    print("\n".join(summary(run(given))))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""Enumerations of the program's: their operators are computed while tracing, so whatever they call is guarded.
+
+An operation on a member or on the class is folded: Python computes it once, and the graph has its result.  That is
+right only while the class goes on answering as :mod:`enum` does.  Code of the program's behind an operation, such as
+an ``__eq__`` or a ``_missing_``, could read anything, so it breaks the graph.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from typing import TYPE_CHECKING, Any
+
+from .. import breaks
+from ..breaks import GraphBreak
+from ..guards.sources import Attr, Const
+from ..values.base import MISSING
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+
+def ask_member(tr: Tracer, operand: Any, *methods: str) -> None:
+    """``operand``, if it is a member, is about to be asked for these special methods.
+
+    Raises:
+        GraphBreak: the program's own code would answer.
+    """
+    cls = type(operand)
+    if not isinstance(operand, enum.Enum) or tr.is_settled_class(cls):
+        return
+    for name in methods:
+        _answers_as_enum(tr, cls, name)
+    tr.guards.equals(Attr(Const(operand, str(operand)), "_value_"), operand._value_)
+
+
+def ask_class(tr: Tracer, cls: enum.EnumMeta, method: str, given: Any = MISSING) -> None:
+    """``cls`` is about to be asked for a special method of its metaclass; ``given`` is the argument of a call.
+
+    Raises:
+        GraphBreak: the program's own code would answer.
+    """
+    if tr.is_settled_class(cls):
+        return
+    _answers_as_enum(tr, type(cls), method)
+    tr.guard_text(cls, _members, _members(cls), "has the members that it had")
+    if given is not MISSING:
+        _answers_as_enum(tr, cls, "_missing_")
+        if _is_compared(cls, given):  # a look-up among the values of members, which it may be equal to
+            raise GraphBreak(breaks.OPERATION, f"{cls.__qualname__}({given!r:.60})")
+
+
+def _members(cls: enum.EnumMeta) -> list[tuple[Any, int, str]]:
+    """What names and values lead to: the members themselves, whose own ``==`` is not asked."""
+    by_value = cls._value2member_map_
+    return [(name, id(member), repr(member._value_)) for name, member in cls._member_map_.items()] + [
+        (repr(value), id(member), "") for value, member in by_value.items()
+    ]
+
+
+def _is_compared(cls: enum.EnumMeta, given: Any) -> bool:
+    return type(given).__hash__ is None or isinstance(type(given).__eq__, types.FunctionType)
+
+
+def _answers_as_enum(tr: Tracer, cls: type, name: str) -> None:
+    found = tr.static_lookup(cls, name)
+    plain = found.__func__ if isinstance(found, (classmethod, staticmethod)) else found
+    if isinstance(plain, types.FunctionType) and not tr.is_settled_function(plain):
+        raise GraphBreak(breaks.OPERATION, f"{name} of {cls.__qualname__}, which the program defines")
+    tr.guard_lookup(cls, name, found)

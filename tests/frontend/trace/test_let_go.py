@@ -1,0 +1,30 @@
+"""Compiled code keeps no argument of the program's alive, as eager keeps none."""
+
+import weakref
+
+import pytest
+import torch
+
+import torchmux
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_arguments_of_the_first_call_are_not_kept(backend, requires_grad):
+    compiled = torchmux.compile(lambda x, y: (x * 2 + y, x is y), backend=backend)
+    arguments = [torch.ones(2, requires_grad=requires_grad), torch.ones(3, 2)]
+    results = compiled(*arguments)
+    alive = [weakref.ref(argument) for argument in arguments]
+    del arguments, results
+    assert [reference() for reference in alive] == [None, None]
+
+
+def test_what_a_weak_dictionary_held_is_gone():
+    held = weakref.WeakValueDictionary()
+    kept = [torch.ones(2)]
+    held["a"] = kept[0]
+    compiled = torchmux.compile(lambda x: (x + 1, held["a"] is kept[0]), backend="eager")
+    assert compiled(torch.zeros(1))[1] is True
+    kept[0] = torch.ones(3)
+    with pytest.raises(KeyError):
+        compiled(torch.zeros(1))
