@@ -234,6 +234,12 @@ def the_var(value: Index) -> Var | None:
     return None
 
 
+def the_data(value: Ix) -> Any:
+    """The scalar expression whose value this is, if it is nothing else."""
+    (mono, coef), *rest = value.terms
+    return mono[0].node if not rest and coef == 1 and len(mono) == 1 and isinstance(mono[0], Data) else None
+
+
 def free(value: Index) -> frozenset[Var]:
     return value.free if isinstance(value, Ix) else frozenset()
 
@@ -306,19 +312,24 @@ def _find_least(value: Ix) -> int | None:
                 end = atom.right - 1
             else:
                 assert isinstance(atom, Div)
-                if not not_negative(atom.left):
-                    return None
-                top = _greatest(atom.left)
-                if top is None or type(atom.right) is not int:
-                    if coef < 0:
-                        return None
+                bound = _least_of(atom.left) if coef > 0 else _greatest(atom.left)
+                if bound is not None and type(atom.right) is int:
+                    end = bound // atom.right
+                elif coef > 0 and not_negative(atom.left):
                     end = 0
                 else:
-                    end = top // atom.right
+                    return None
+                others = _make({m: c for m, c in value.terms if m != mono})
+                replaced = others + rest * end
+                return replaced if type(replaced) is int else _least(replaced) if isinstance(replaced, Ix) else None
             others = _make({m: c for m, c in value.terms if m != mono})
             replaced = others + (0 if coef > 0 else rest * end)
             return replaced if type(replaced) is int else _least(replaced) if isinstance(replaced, Ix) else None
     return _least_of_sizes(value)
+
+
+def _least_of(value: Index) -> int | None:
+    return _least(value) if isinstance(value, Ix) else value
 
 
 def _greatest(value: Index) -> int | None:

@@ -45,6 +45,8 @@ def from_index(value: Index, dtype: torch.dtype = torch.int64) -> Node:
     """An index expression as a number."""
     if type(value) is int:
         return const(value, dtype)
+    if isinstance(value, index.Ix) and (only := index.the_data(value)) is not None:
+        return cast(only, dtype)
     return cast(make("index", (), torch.int64, value), dtype)
 
 
@@ -132,7 +134,16 @@ def compare(op: str, a: Node, b: Node) -> Node:
         known = _compare_indices(op, a.attr, b.attr)
         if known is not None:
             return const(known, torch.bool)
+    if a.dtype is torch.int64 and not (a.op == b.op == "const") and _is_short(a) and _is_short(b):
+        a, b = cast(a, torch.int32), cast(b, torch.int32)  # of which a vector takes half the registers
     return make(op, (a, b), torch.bool)
+
+
+def _is_short(node: Node) -> bool:
+    """Whether a number is known to fit into 32 bits: indices and constants may be."""
+    if node.op in ("const", "index"):
+        return index.less(node.attr, 2**31) and index.not_negative(node.attr + 2**31)
+    return node.op == "check" and type(node.attr[0]) is int and node.attr[0] <= 2**31
 
 
 def _as_number(node: Node) -> Node:

@@ -11,6 +11,7 @@ common space is the refinement of both, if one exists.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ MOST_BUFFERS = 40
 DEEPEST = 160
 """What a kernel computes without reading memory is at most so many operations deep: what prints it recurs."""
 _LEAST_PART = 8
+FEW = 4
+"""So many elements, which are walked one by one beside a vector, are a part of a loop, too."""
 
 
 @dataclass(frozen=True)
@@ -130,10 +133,7 @@ def merge_loops(kernel: Kernel) -> Kernel:
 
 
 def split_loops(kernel: Kernel) -> Kernel:
-    """Make two loops of one that an access divides, so that the parts are walked without divisions.
-
-    Loops of a few elements would leave vectors mostly empty, and are not made.
-    """
+    """Make two loops of one that an access divides, so that the parts are walked without divisions."""
     while True:
         touched: set[Index] = set().union(*(accesses(m.statement) for m in kernel.members))
         found = min(
@@ -157,14 +157,16 @@ def _divided(access: Index) -> list[tuple[Var, int]]:
     """The loop variables of which an access takes quotients or remainders, with divisors that can split the loop."""
     found: list[tuple[Var, int]] = []
     for atom in access.atoms() if isinstance(access, index.Ix) else ():
-        if not isinstance(atom, (index.Div, index.Rem)):
+        if not isinstance(atom, (index.Div, index.Rem)) or type(atom.right) is not int:
             continue
-        variable, right = index.the_var(atom.left), atom.right
-        if variable is None:
-            found += _divided(atom.left)
-        elif type(right) is int and type(variable.size) is int:
-            if _LEAST_PART <= right < variable.size and variable.size % right == 0:
-                found.append((variable, right))
+        for variable in index.free(atom.left):
+            step = index.coefficient(atom.left, variable)
+            if type(step) is not int or type(variable.size) is not int:
+                continue
+            part = atom.right // math.gcd(step, atom.right)
+            usable = part >= _LEAST_PART or 1 < part <= FEW
+            if usable and part < variable.size and variable.size % part == 0:
+                found.append((variable, part))
     return found
 
 

@@ -14,14 +14,15 @@ from dataclasses import dataclass
 from ..ir import index
 from ..ir.expressions import Buffer, operators_in
 from ..ir.index import Index, Var
-from .kernel import Kernel, Member
+from .kernel import FEW, Kernel, Member
 
 ACROSS = 10.0
 """What an access costs whose elements lie apart, as single loads and stores do; a contiguous one costs 1."""
 IN_SQUARES = 2.5
 IN_STEPS = 3.0
 """What lies apart by a few elements: whole vectors are read, and the elements picked."""
-FEW = 4
+SHUFFLED = 1.5
+"""The same where all of the elements are wanted, one after the other."""
 _HELD = 0.3  # one value for all of a vector
 _SIDE = 8  # about how many elements a vector has
 _GAIN = 0.75
@@ -58,7 +59,14 @@ def is_square(position: Index, vector: Var, tile: Var | None) -> bool:
     if tile is None or not isinstance(position, index.Ix):
         return False
     across, along = step_of(position, vector), step_of(position, tile)
-    return across is not None and not _is(across, 0) and not _is(across, 1) and _is(along, 1)
+    if across is None or _is(across, 0) or _is(across, 1) or not _is(along, 1):
+        return False
+    return not is_few(tile) or across == tile.size
+
+
+def is_few(tile: Var) -> bool:
+    """Whether a tile is so short that its points are computed one by one: what lies across is shuffled then."""
+    return type(tile.size) is int and tile.size <= FEW
 
 
 def accesses(members: Iterable[Member], needed: set[Buffer]) -> list[Access]:
@@ -95,7 +103,7 @@ def _may_tile(kernel: Kernel, vector: Var, tile: Var) -> bool:
     """Squares are made of loops that nothing is reduced over, or of columns and what is reduced over."""
     if not kernel.inner:
         return True
-    return vector not in kernel.inner and tile in kernel.inner
+    return vector not in kernel.inner and tile in kernel.inner and not is_few(tile)
 
 
 def _cost(touched: Sequence[Access], walk: Walk) -> float:
@@ -112,7 +120,7 @@ def _access_cost(access: Access, walk: Walk) -> float:
         return 0.5 + access.bytes / 8
     if not access.guarded and is_square(access.position, walk.vector, walk.tile):
         assert walk.tile is not None
-        return IN_SQUARES * _filling(walk.tile)
+        return SHUFFLED if is_few(walk.tile) else IN_SQUARES * _filling(walk.tile)
     if type(step) is int and 1 < step <= FEW and not access.stores and not access.guarded:
         return IN_STEPS
     return ACROSS

@@ -10,11 +10,14 @@ import torch
 from ...ir import index
 from ...ir.expressions import Buffer, Node, compute_type
 from ...ir.index import Index, Var
-from ...schedule.stages import Fold, LoopNest, Stage, Store
+from ...schedule.stages import Fold, LoopNest, Stage, Store, read_by, stored_by
 from .cpp_scopes import NAMES, Writer, literal, register_type
 
 PARALLEL_WORK = 40_000
 """A kernel is worth a second thread if it computes more simple operations than this."""
+
+_EVEN = 16
+"""Rows of a multiple of so many elements are whole vectors."""
 
 _LONG_ROW = 16384
 """Longer sums of float32 are taken in blocks, whose sums are added in float64."""
@@ -32,8 +35,10 @@ class Function:
 class KernelPrinter:
     """Prints a kernel that is walked row by row; what derives from it has loops of another shape."""
 
-    def __init__(self, nest: LoopNest) -> None:
+    def __init__(self, nest: LoopNest, *, over_itself: bool = False) -> None:
         self.nest = nest
+        # Whether points may be computed twice: not where a result replaces what it is made of.
+        self.repeats = not over_itself and not (read_by(nest) & stored_by(nest))
         self.buffers: dict[Buffer, str] = {}
         self.writer = Writer(self._pointer, nest.vector)
         self.rowless = not nest.rows
@@ -172,7 +177,9 @@ class KernelPrinter:
         if folds:
             w.pop(f"fold_sweep({start}, {end}, [&] (i64 {name}, auto m, int u) {{", "});")
         else:
-            w.pop(f"sweep({start}, {end}, [&] (i64 {name}, auto m) {{", "});")
+            ragged = type(extent) is int and extent % _EVEN
+            sweep = "sweep_over" if self.repeats and ragged else "sweep"
+            w.pop(f"{sweep}({start}, {end}, [&] (i64 {name}, auto m) {{", "});")
         if in_blocks:
             for accumulator in accumulators:
                 accumulator.close_block(w)

@@ -9,12 +9,15 @@ from .cpp_plain import PlainPrinter, is_plain
 from .cpp_tiles import TilesPrinter
 
 
-def print_kernel(nest: LoopNest) -> Function:
-    """The C++ function of a kernel.  Equal kernels on other buffers have the same text."""
+def print_kernel(nest: LoopNest, *, over_itself: bool = False) -> Function:
+    """The C++ function of a kernel.  Equal kernels on other buffers have the same text.
+
+    With ``over_itself`` a result lies where what it is made of does.
+    """
     if nest.by_columns:
         return ColumnsPrinter(nest).run()
     if nest.tile is not None:
         return TilesPrinter(nest).run()
     if is_plain(nest):
         return PlainPrinter(nest).run()
-    return KernelPrinter(nest).run()
+    return KernelPrinter(nest, over_itself=over_itself).run()

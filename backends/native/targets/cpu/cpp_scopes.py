@@ -13,6 +13,7 @@ from ...ir import index
 from ...ir.expressions import Buffer, Node, compute_type
 from ...ir.index import Index, Ix, Var
 from ...ir.operation_table import OPERATIONS
+from ...schedule.kernel import FEW
 
 NAMES: dict[torch.dtype, str] = {
     torch.float32: "f32",
@@ -121,6 +122,8 @@ class Writer:
         return deepest
 
     def _results_in(self, node: Node) -> list[tuple[str, int, bool]]:
+        if not self.results:
+            return []
         found = self._found.get(node)
         if found is None:
             inside = [*node.args, *(a.node for value in node._indices() for a in index.data_atoms(value))]
@@ -164,6 +167,13 @@ class Writer:
             return self.index_vector(node.attr) if vector else f"(i64)({self.index(node.attr)})"
         if op == "pair":
             return self.name(node.args[0], vector=vector)
+        if op == "cast" and vector and node.dtype is torch.int32 and node.args[0].op == "index":
+            value = node.args[0].attr
+            step = (
+                None if self._is_vector_index(value) or self.vector is None else index.coefficient(value, self.vector)
+            )
+            if step is not None:
+                return f"short_lanes((i32)({self.index(value)}), (i32){self.index(step)})"
         args = [self.name(a, vector=vector) for a in node.args]
         kind = register_type(node.dtype, vector)
         if op == "cast":
@@ -190,6 +200,8 @@ class Writer:
             return f"({kind})({small[target]}){text}" if target in small else f"({kind}){text}"
         if source is torch.bool:
             return f"convert<{kind}>({text} & 1)"
+        if target is torch.uint8 and source is torch.float32:
+            return f"bytes({text})"
         if target in small:
             return f"convert<{kind}>(convert<{small[target]}v>({text}))"
         return f"convert<{kind}>({text})"
@@ -230,6 +242,8 @@ class Writer:
             read = f"gather({base}, {self.index_vector(position)}, {self.lanes})"
         elif type(step) is int and step == 1:
             read = f"load({self.place(buffer, position)}, {self.lanes})"
+        elif type(step) is int and 1 < step <= FEW:
+            read = f"in_steps<{step}>({base} + {self.index(position)}, {self.lanes})"
         else:
             read = f"strided({base} + {self.index(position)}, {self.index(step)}, {self.lanes})"
         if condition is not None:

@@ -8,7 +8,7 @@ from ...ir import index
 from ...ir.expressions import Buffer, operators_in
 from ...ir.index import Index, Var
 from ...schedule.stages import Fold, LoopNest, Store
-from ...schedule.tiles import is_square
+from ...schedule.tiles import is_few, is_square
 from .cpp import KernelPrinter
 from .cpp_scopes import register_type
 
@@ -24,6 +24,9 @@ class Squares:
         self.name = printer.writer.loop_names[tile]
         self.steps = list(steps)
         self.stores: list[str] = []
+        self.few = is_few(tile)
+        self.kind = f"few<{tile.size}>" if self.few else "square"
+        self.rows = str(tile.size) if self.few else "LANES"
 
     def _lies_across(self, buffer: Buffer, position: Index) -> bool:
         vector = self.printer.writer.vector
@@ -37,7 +40,8 @@ class Squares:
         step = index.coefficient(position, w.vector)
         assert step is not None
         w.loop_names[self.tile] = "t"
-        text = f"{w.pointer(buffer)} + {w.index(position)}, {{}}{w.index(step)}, n, m"
+        more = "m" if self.few else f"{w.index(step)}, n, m"
+        text = f"{w.pointer(buffer)} + {w.index(position)}, {{}}{more}"
         w.loop_names[self.tile] = self.name
         return text
 
@@ -52,8 +56,8 @@ class Squares:
         }
         for (buffer, position), node in loads.items():
             name = w.fresh("s")
-            w.top.write(f"{register_type(node.dtype, True)} {name}[LANES];")
-            w.top.write(f"load_square({name}, {self._where(buffer, position).format('')});")
+            w.top.write(f"{register_type(node.dtype, True)} {name}[{self.rows}];")
+            w.top.write(f"load_{self.kind}({name}, {self._where(buffer, position).format('')});")
             w.squares[buffer, position] = f"{name}[k]"
         w.push(self.tile)
         w.top.write(f"i64 {self.name} = t + k;")
@@ -65,15 +69,17 @@ class Squares:
         w = self.printer.writer
         name = w.fresh("s")
         value = w.name(store.value, vector=True)
-        w.scopes[-2].write(f"{register_type(store.value.dtype, True)} {name}[LANES];")
+        w.scopes[-2].write(f"{register_type(store.value.dtype, True)} {name}[{self.rows}];")
         w.top.write(f"{name}[k] = {value};")
-        self.stores.append(f"store_square({self._where(store.buffer, store.position).format(f'{name}, ')});")
+        self.stores.append(f"store_{self.kind}({self._where(store.buffer, store.position).format(f'{name}, ')});")
         return True
 
     def close(self) -> None:
         """End the loop, and write squares."""
         w = self.printer.writer
-        w.pop("for (int k = 0; k < n.n; k++) {")
+        if self.few:
+            w.scopes[-2].write("#pragma GCC unroll 4")
+        w.pop(f"for (int k = 0; k < {self.tile.size if self.few else 'n.n'}; k++) {{")
         for line in self.stores:
             w.top.write(line)
         w.squares.clear()
@@ -89,30 +95,53 @@ class TilesPrinter(KernelPrinter):
         self.squares = Squares(self, nest.tile, [step for stage in nest.stages for step in stage.body])
 
     def loops(self) -> None:
-        w, nest = self.writer, self.nest
-        block = self._block()
-        rows = tuple(v for v in nest.rows if v is not self.tile)
+        w = self.writer
+        rows = tuple(v for v in self.nest.rows if v is not self.tile)
         w.push(*rows)
-        extent = w.index(self.tile.size)
-        count = f"(({extent} + {block - 1}) / {block})"
-        w.top.write(f"i64 from = {f'row % {count}' if rows else 'row'} * {block};")
-        w.top.write(
-            f"i64 to = from + {block} < {w.index(self.tile.size)} ? from + {block} : {w.index(self.tile.size)};"
-        )
-        if rows:
-            self.row_indices(rows, f"(row / {count})")
+        if self.squares.few:
+            self._few(rows)
+        else:
+            self._in_blocks(rows)
+
+    def _inside(self, opening: str) -> None:
+        """The loop over the vector, and what is in it."""
+        w = self.writer
         w.push(self.vector)
+        if self.squares.few:
+            w.top.write("constexpr i64 t = 0;")
         self.squares.open()
-        for stage in nest.stages:
+        for stage in self.nest.stages:
             for step in self.in_turn(stage.body):
                 assert isinstance(step, Store)
                 self.store(step)
         self.squares.close()
+        w.pop(opening, "});")
+
+    def _in_blocks(self, rows: tuple[Var, ...]) -> None:
+        w, block = self.writer, self._block()
+        extent = w.index(self.tile.size)
+        count = f"(({extent} + {block - 1}) / {block})"
+        w.top.write(f"i64 from = {f'row % {count}' if rows else 'row'} * {block};")
+        w.top.write(f"i64 to = from + {block} < {extent} ? from + {block} : {extent};")
+        if rows:
+            self.row_indices(rows, f"(row / {count})")
         head = f"squares<{block}>(from, to, {w.index(self.vector.size)}, [&] (i64 t, auto n, i64"
-        w.pop(f"{head} {w.loop_names[self.vector]}, auto m) {{", "});")
+        self._inside(f"{head} {w.loop_names[self.vector]}, auto m) {{")
         w.pop("for (i64 row = lo; row < hi; row++) {")
         blocks = index.product(v.size for v in rows) * index.floordiv(self.tile.size + (block - 1), block)
         self.close_parallel(blocks, self.vector.size * block)
+
+    def _few(self, rows: tuple[Var, ...]) -> None:
+        """The points of the tile are computed one by one, each in a vector."""
+        w, name, extent = self.writer, self.writer.loop_names[self.vector], self.writer.index(self.vector.size)
+        if rows:
+            self.row_indices(rows)
+            self._inside(f"sweep(0, {extent}, [&] (i64 {name}, auto m) {{")
+            w.pop("for (i64 row = lo; row < hi; row++) {")
+            self.close_parallel(index.product(v.size for v in rows), self.vector.size * self.tile.size)
+            return
+        self._inside(f"sweep(lo, hi, [&] (i64 {name}, auto m) {{")
+        w.pop(f"parallel({extent}, {self.grain(self.tile.size)}, [&] (i64 lo, i64 hi) {{", "});")
 
     def _block(self) -> int:
         """So many elements of either loop fill cache lines."""

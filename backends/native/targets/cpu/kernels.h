@@ -105,6 +105,11 @@ THROUGH(i32, i8, i16) THROUGH(i32, u8, i16)
 THROUGH(i8, i32, i16) THROUGH(u8, i32, i16) THROUGH(f32, i8, i32) THROUGH(f32, u8, i32)
 THROUGH(i64, i16, i32) THROUGH(i64, i8, i32) THROUGH(i64, u8, i32) THROUGH(i16, i64, i32) THROUGH(i8, i64, i32) THROUGH(u8, i64, i32)
 THROUGH(f64, i16, i32) THROUGH(f64, i8, i32) THROUGH(f64, u8, i32) THROUGH(i16, f64, i32) THROUGH(i8, f64, i32) THROUGH(u8, f64, i64)
+#ifdef __x86_64__  // what has more than 32 bits ends in a byte of zeros, and conversion out of range gives one
+INLINE u8v bytes(f32v v) { return convert<u8v>(convert<i32v>(v)); }
+#else
+INLINE u8v bytes(f32v v) { return convert<u8v>(convert<i64v>(v)); }
+#endif
 INLINE mask as_mask(mask m) { return m; }
 #define AS_MASK(W) INLINE mask as_mask(W##v m) { return convert<mask>(m); }
 AS_MASK(i8) AS_MASK(i16) AS_MASK(i64)
@@ -115,11 +120,13 @@ SPLAT(i8) SPLAT(u8) SPLAT(i16) SPLAT(i32) SPLAT(i64)
 INLINE f32v splat(f32 x) { return x - f32v{}; }  // and not 0 + x, which loses the sign of zero
 INLINE f64v splat(f64 x) { return x - f64v{}; }
 INLINE mask splat(bool x) { return mask{} - (x ? 1 : 0); }
-INLINE i32v count() { i32v v; for (int i = 0; i < LANES; i++) v[i] = i; return v; }
+template <class V = i32v> INLINE V count() { V v; for (int i = 0; i < LANES; i++) v[i] = i; return v; }
 INLINE i64v lanes_from(i64 base, i64 step) {
   i64h v; for (int i = 0; i < LANES / 2; i++) v[i] = i;
   return i64v{v, v + LANES / 2} * step + base;
 }
+SPECIAL i64v count<i64v>() { return lanes_from(0, 1); }
+INLINE i32v short_lanes(i32 base, i32 step) { return count() * step + base; }
 
 // --- how many lanes of a vector count: all, or the first few at the end of a row --------------------------------------
 struct All { static constexpr int n = LANES; };
@@ -276,6 +283,11 @@ template <class M> INLINE f32v load_some(mask c, const f32* p, M m) {
 #elif defined(__AVX2__)
 template <class M> INLINE f32v load_some(mask c, const f32* p, M m) {
   return __builtin_ia32_maskloadps256((const f32v*)p, c & (count() < m.n));
+}
+template <class M> INLINE i64v load_some(mask c, const i64* p, M m) {
+  typedef vector_of<long long, 4>::type part;
+  auto held = convert<i64v>(c & (count() < m.n));
+  return join<i64v>((i64h)__builtin_ia32_maskloadq256((const part*)p, (part)held.low), (i64h)__builtin_ia32_maskloadq256((const part*)(p + 4), (part)held.high));
 }
 #endif
 template <class T> INLINE auto load_if(bool c, const T* p) { decltype(load(p)) x = {}; if (c) x = load(p); return x; }

@@ -23,7 +23,7 @@ from ...ir.products import ComputedProduct, Product
 from ...ir.program import Program, TensorRef
 from ...options import NativeOptions
 from ...schedule.host import Host, Launch
-from ...schedule.placement import writes_of
+from ...schedule.placement import reads_of, writes_of
 from ...schedule.stages import LoopNest
 from ..host import HostPrinter, text_of
 from ..target import Module
@@ -89,7 +89,11 @@ class _Assembler:
             definitions.append(f'extern "C" {{ f64 spent[{len(self.timers)} + 1]; }}\n')
         kernels = {name: body for body, name in self.functions.items()}
         includes = '#include "kernels.h"\n'
-        if any(word in body for body in kernels.values() for word in ("squares<", "columns<")):
+        if any(
+            word in body
+            for body in kernels.values()
+            for word in ("squares<", "columns<", "_few<", "in_steps<", "sweep_over(")
+        ):
             includes += '#include "tiles.h"\n'
         if self.computes:
             includes += '#include "computed.h"\n'
@@ -183,8 +187,11 @@ class _Assembler:
         if isinstance(step, ComputedProduct):
             function = print_product(step)
             self.computes = True
+        elif isinstance(step, (Scan, Scatter)):
+            function = print_sequential(step)
         else:
-            function = print_sequential(step) if isinstance(step, (Scan, Scatter)) else print_kernel(step)
+            touched = reads_of(step) | writes_of(step)
+            function = print_kernel(step, over_itself=len({self.host.placed(b) for b in touched}) < len(touched))
         name = self._function(function, step)
         arguments = [self.host.placed(b).name for b in function.buffers] + list(function.more)
         return f"{name}({', '.join(arguments)});"

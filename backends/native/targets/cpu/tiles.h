@@ -94,6 +94,85 @@ template <int BLOCK, class F> INLINE void squares(i64 from, i64 to, i64 extent, 
   }
 }
 
+// Lanes of a where `from` is less than LANES, and of b, so many lanes later; where it is negative, lanes of a stay in place.
+template <class I, class V> INLINE V pick(V a, V b, I from) {
+  I l = count<I>(), at = from < 0 ? l : from;
+#ifdef __clang__
+  V r;
+#pragma clang loop unroll(full)
+  for (int i = 0; i < LANES; i++) r[i] = at[i] < LANES ? a[at[i]] : b[at[i] - LANES];
+  return r;
+#else
+  return __builtin_shuffle(a, b, at);
+#endif
+}
+template <class V> INLINE V picked(V a, V b, i32v from) {
+  if constexpr (sizeof(V) == sizeof(i32v)) return pick(a, b, from);
+  else return pick(a, b, convert<i64v>(from));
+}
+// Every STEP-th element.
+template <int STEP, class T> INLINE auto in_steps(const T* p, All) {
+  auto v = zero<T>();
+  {
+    i32v at = count<i32v>() * STEP;
+    auto all = carried(load(p, All()));
+#pragma GCC unroll 4
+    for (int j = 1; j < STEP; j++) {
+      // The last vector ends with the last element that is wanted.
+      int start = j == STEP - 1 ? STEP * (LANES - 1) + 1 - LANES : j * LANES;
+      i32v here = at - start, first = j == 1 ? (at < LANES ? at : i32v{} - 1) : i32v{} - 1;
+      all = picked(all, carried(load(p + start, All())), (at >= j * LANES) & (at < (j + 1) * LANES) ? here + LANES : first);
+    }
+    bring(all, v);
+  }
+  return v;
+}
+template <int STEP, class T> INLINE auto in_steps(const T* p, Some m) { return strided(p, STEP, m); }
+// s[k], lane l = p[l * N + k], and the other way round.
+template <int N, class V, class T, class M> INLINE void load_few(V* s, const T* p, M m) {
+  if (m.n == LANES) {
+    decltype(carried(V())) part[N];
+#pragma GCC unroll 4
+    for (int j = 0; j < N; j++) part[j] = carried(load(p + j * LANES, All()));
+#pragma GCC unroll 4
+    for (int k = 0; k < N; k++) {
+      i32v at = count<i32v>() * N + k;
+      auto all = part[0];
+#pragma GCC unroll 4
+      for (int j = 1; j < N; j++) {
+        i32v rest = j == 1 ? (at < LANES ? at : i32v{} - 1) : i32v{} - 1;
+        all = picked(all, part[j], (at >= j * LANES) & (at < (j + 1) * LANES) ? at - (j - 1) * LANES : rest);
+      }
+      bring(all, s[k]);
+    }
+  } else for (int k = 0; k < N; k++) s[k] = strided(p + k, N, m);
+}
+template <int N, class V, class T, class M> INLINE void store_few(T* p, const V* s, M m) {
+  if (m.n == LANES) {
+#pragma GCC unroll 4
+    for (int j = 0; j < N; j++) {
+      i32v at = count<i32v>() + j * LANES, lane = at / N, source = at % N;
+      auto all = carried(s[0]);
+#pragma GCC unroll 4
+      for (int k = 1; k < N; k++) {
+        i32v rest = k == 1 ? (source == 0 ? lane : i32v{} - 1) : i32v{} - 1;
+        all = picked(all, carried(s[k]), source == k ? lane + LANES : rest);
+      }
+      V v;
+      bring(all, v);
+      store(p + j * LANES, v, All());
+    }
+  } else for (int l = 0; l < m.n; l++) for (int k = 0; k < N; k++) store(p + l * N + k, s[k][l]);
+}
+// As sweep, where points may be computed twice: the last vector of a row reaches back into the one before.
+template <class F> INLINE void sweep_over(i64 from, i64 to, F body) {
+  if (to - from < LANES) return sweep(from, to, body);
+  for (i64 at = from;; at = at + 2 * LANES <= to ? at + LANES : to - LANES) {
+    body(at, All());
+    if (at + LANES >= to) break;
+  }
+}
+
 // How many vectors of columns are reduced side by side, so that whole cache lines are read.
 #define COLUMN_VECTORS (LANES < 8 ? 4 : 32 / LANES)
 template <int N> struct Beside { static constexpr int n = N; };

@@ -1,0 +1,397 @@
+"""Pooling over windows, its gradients, and unfolding: each result is computed from the elements of its window.
+
+A gradient is gathered: each element of the image adds up what the windows that hold it hand back, in eager's order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..ir import index, operations as ops
+from ..ir.expressions import Node, compute_type
+from ..ir.operations import binary, compare, const, masked, where
+from ..ir.values import Value
+from . import calls
+from .registry import Context, aten, lowers
+from .windows import MOST_TAPS, Window, held, in_pieces, layout, leading_to, taps, windows
+
+_FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+def _is_plain(a: Value, shape: Sequence[Window] | None) -> bool:
+    """Whether loops here do what the operator does: known sizes, something in each dimension, a type of its own."""
+    return (
+        shape is not None
+        and a.dtype in _FLOATS
+        and all(type(s) is not int or s > 0 for s in a.sizes)
+        and all(w.count > 0 and w.step > 0 for w in shape)
+    )
+
+
+def _overlap(ctx: Context, a: Value, shape: Sequence[Window]) -> None:
+    """What several windows read is computed once."""
+    if any(w.size > w.step for w in shape):
+        ctx.keep(a)
+
+
+# --- extrema ----------------------------------------------------------------------------------------------------------
+
+
+def _uses_places(ctx: Context) -> bool:
+    return any(user.args[1] == 1 for user in ctx.node.users)
+
+
+def _largest(ctx: Context, op: Any, args: Any, a: Value, shape: Sequence[Window] | None) -> Any:
+    _taps = taps(shape or ())
+    if not _is_plain(a, shape) or len(_taps) > MOST_TAPS:
+        return calls.call(ctx, op, args, {})
+    assert shape is not None
+    _overlap(ctx, a, shape)
+    rank = len(shape)
+    sizes = ctx.sizes(ctx.val[0])
+    strides = layout(ctx, a, ctx.val[0])
+    steps = index.contiguous_strides(tuple(w.extent for w in shape))
+    least = const(-math.inf, a.dtype)
+
+    def elements(at: Any, inside: Sequence[bool]) -> list[tuple[tuple[int, ...], Node]]:
+        found = []
+        for tap in _taps:
+            place, condition = held(shape, at[-rank:], tap, inside)
+            if not (condition.op == "const" and not condition.attr):
+                found.append((tap, masked(condition, a.at((*at[:-rank], *place)), least)))
+        return found
+
+    def value(at: Any, inside: Sequence[bool]) -> Node:
+        found = [node for _, node in elements(at, inside)]
+        best = found[0] if found else least
+        for node in found[1:]:
+            best = binary("maximum", best, node)
+        return best
+
+    def first(at: Any, inside: Sequence[bool]) -> Node:
+        """How far from the corner of a window its first element in the image is."""
+        total = const(0, torch.int32)
+        for d, (w, step) in enumerate(zip(shape, steps, strict=True)):
+            start = const(0, torch.int32)
+            for tap in reversed(range(w.size)) if not inside[d] else ():
+                only = [tap if e == d else 0 for e in range(rank)]
+                _, condition = held(shape, at[-rank:], only, [e != d for e in range(rank)])
+                start = where(condition, const(tap * w.dilation * step, torch.int32), start)
+            total = binary("add", total, start)
+        return total
+
+    def place(at: Any, inside: Sequence[bool]) -> Node:
+        """Where the largest is: the first of equal ones, or the last nan."""
+        best, apart = least, first(at, inside)
+        for tap, node in elements(at, inside):
+            wins = binary("or", compare("gt", node, best), compare("ne", node, node))
+            far = sum(t * w.dilation * s for t, w, s in zip(tap, shape, steps, strict=True))
+            best, apart = where(wins, node, best), where(wins, const(far, torch.int32), apart)
+        corner = sum((w.position(i, 0) * s for w, i, s in zip(shape, at[-rank:], steps, strict=True)), 0)
+        return binary("add", ops.from_index(corner), ops.cast(apart, torch.int64))
+
+    interiors = [w.interior for w in shape]
+    values = in_pieces(ctx, sizes, a.dtype, strides, interiors, value)
+    if not _uses_places(ctx):
+        return values, Value(sizes, torch.int64, lambda at: const(0, torch.int64))
+    return values, in_pieces(ctx, sizes, torch.int64, strides, interiors, place)
+
+
+def _max_pool(op: Any, rank: int) -> Any:
+    def lower(
+        ctx: Context, a: Value, size: Any, step: Any = (), pad: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+    ) -> Any:
+        shape = windows(a, ctx.sizes(ctx.val[0])[-rank:], size, step, pad, dilation)
+        return _largest(ctx, op, (a, size, step, pad, dilation, ceil_mode), a, shape)
+
+    return lower
+
+
+def _adaptive(a: Value, counts: Sequence[Any]) -> list[Window] | None:
+    """The windows of adaptive pooling, if they are all alike."""
+    extents = a.sizes[-len(counts) :]
+    if any(type(n) is not int or type(c) is not int or c == 0 or n % c for n, c in zip(extents, counts, strict=True)):
+        return None
+    size = [n // c for n, c in zip(extents, counts, strict=True)]
+    return windows(a, counts, size, size, 0, 1)
+
+
+def _adaptive_max_pool(op: Any, rank: int) -> Any:
+    def lower(ctx: Context, a: Value, size: Any) -> Any:
+        return _largest(ctx, op, (a, size), a, _adaptive(a, ctx.sizes(ctx.val[0])[-rank:]))
+
+    return lower
+
+
+def _max_pool_backward(op: Any, rank: int) -> Any:
+    def lower(ctx: Context, grad: Value, a: Value, *rest: Any) -> Any:
+        *numbers, places = rest
+        shape = (
+            windows(a, grad.sizes[-rank:], *numbers[:4])
+            if numbers
+            else _adaptive(a, [s if type(s) is int else 0 for s in grad.sizes[-rank:]])
+        )
+        return _placed_back(ctx, op, (grad, a, *rest), grad, a, places, shape)
+
+    return lower
+
+
+def _placed_back(
+    ctx: Context, op: Any, args: Any, grad: Value, a: Value, places: Value, shape: list[Window] | None
+) -> Any:
+    # torch's kernel writes where the places say, which is faster than to look at several windows for each element.
+    if not _is_plain(a, shape) or any(w.size > w.step or w.dilation > 1 for w in shape or ()):
+        return calls.call(ctx, op, args, {})
+    assert shape is not None
+    rank = len(shape)
+    ctx.keep(grad)
+    extents = tuple(w.extent for w in shape)
+
+    def element(at: Any, inside: Sequence[bool]) -> Node:
+        here = ops.cast(ops.from_index(index.flatten(at[-rank:], extents)), torch.int32)
+        zero = const(0, compute_type(a.dtype))
+        total = zero
+        for tap in reversed(taps(shape)):
+            which, condition = leading_to(shape, at[-rank:], tap, inside)
+            full = (*at[:-rank], *which)
+            same = compare("eq", ops.cast(places.at(full), torch.int32), here)
+            part = masked(condition, where(same, ops.cast(grad.at(full), zero.dtype), zero), zero)
+            total = part if total is zero else binary("add", total, part)
+        return ops.cast(total, a.dtype)
+
+    return in_pieces(
+        ctx, a.sizes, a.dtype, layout(ctx, grad, ctx.val), [w.surrounded for w in shape], element, whole_rows=True
+    )
+
+
+# --- averages ---------------------------------------------------------------------------------------------------------
+
+
+def _count(shape: Sequence[Window], at: Any, inside: Sequence[bool], pads: bool, dtype: torch.dtype) -> Node:
+    """How many elements the average of a window is over."""
+    known = 1
+    varying: Node | None = None
+    for w, i, whole in zip(shape, at, inside, strict=True):
+        if whole or (pads and (w.count - 1) * w.step + w.size <= w.extent + 2 * w.pad):
+            known *= w.size
+            continue
+        start = ops.from_index(w.position(i, 0))
+        end = ops.from_index(w.position(i, w.size))
+        end = binary("minimum", end, const(w.extent + (w.pad if pads else 0), torch.int64))
+        if not pads:
+            start = binary("maximum", start, const(0, torch.int64))
+        length = binary("sub", end, start)
+        varying = length if varying is None else binary("mul", varying, length)
+    if varying is None:
+        return const(known, dtype)
+    return ops.cast(binary("mul", varying, const(known, torch.int64)), dtype)
+
+
+def _average(
+    ctx: Context, op: Any, args: Any, a: Value, shape: list[Window] | None, pads: bool, divisor: int | None
+) -> Any:
+    if not _is_plain(a, shape):
+        return calls.call(ctx, op, args, {})
+    assert shape is not None
+    rank, dtype = len(shape), compute_type(a.dtype)
+    sizes, strides = ctx.sizes(), layout(ctx, a, ctx.val)
+    if len(taps(shape)) > MOST_TAPS:
+        if not all(w.inside(0, w.count) for w in shape):
+            return calls.call(ctx, op, args, {})
+        return _average_in_loops(ctx, a, shape, divisor)
+    _overlap(ctx, a, shape)
+
+    def element(at: Any, inside: Sequence[bool]) -> Node:
+        total: Node | None = None
+        for tap in taps(shape):
+            place, condition = held(shape, at[-rank:], tap, inside)
+            part = masked(condition, ops.cast(a.at((*at[:-rank], *place)), dtype), const(0, dtype))
+            total = part if total is None else binary("add", total, part)
+        assert total is not None
+        count = _count(shape, at[-rank:], inside, pads, dtype) if divisor is None else const(divisor, dtype)
+        return ops.cast(binary("div", total, count), a.dtype)
+
+    return in_pieces(ctx, sizes, a.dtype, strides, [w.interior for w in shape], element)
+
+
+def _average_in_loops(ctx: Context, a: Value, shape: Sequence[Window], divisor: int | None) -> Value:
+    """Windows of many elements, all inside of the image, as a reduction."""
+    rank, dtype = len(shape), compute_type(a.dtype)
+    sizes = ctx.sizes()
+    _overlap(ctx, a, shape)
+
+    def element(at: Any) -> Node:
+        places = tuple(w.position(i, t) for w, i, t in zip(shape, at[-2 * rank : -rank], at[-rank:], strict=True))
+        return ops.cast(a.at((*at[: -2 * rank], *places)), dtype)
+
+    whole = Value((*sizes, *(w.size for w in shape)), dtype, element)
+    total = ctx.program.reduce("sum", whole, list(range(len(sizes), len(sizes) + rank)), dtype, lambda node: node)
+    for _ in shape:
+        total = total.squeeze(total.rank - 1)
+    count = math.prod(w.size for w in shape) if divisor is None else divisor
+    return Value(sizes, a.dtype, lambda at: ops.cast(binary("div", total.at(at), const(count, dtype)), a.dtype))
+
+
+def _avg_pool(op: Any, rank: int) -> Any:
+    def lower(
+        ctx: Context,
+        a: Value,
+        size: Any,
+        step: Any = (),
+        pad: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Any:
+        shape = windows(a, ctx.sizes()[-rank:], size, step, pad, 1)
+        args = (a, size, step, pad, ceil_mode, count_include_pad, divisor_override)
+        return _average(ctx, op, args, a, shape, count_include_pad, divisor_override)
+
+    return lower
+
+
+def _adaptive_avg_pool(op: Any, rank: int) -> Any:
+    def lower(ctx: Context, a: Value, size: Any) -> Any:
+        return _average(ctx, op, (a, size), a, _adaptive(a, ctx.sizes()[-rank:]), True, None)
+
+    return lower
+
+
+def _handed_back(
+    ctx: Context,
+    op: Any,
+    args: Any,
+    grad: Value,
+    a: Value,
+    shape: list[Window] | None,
+    pads: bool,
+    divisor: int | None,
+) -> Any:
+    if not _is_plain(a, shape) or len(taps(shape or ())) > MOST_TAPS:
+        return calls.call(ctx, op, args, {})
+    assert shape is not None
+    rank, dtype = len(shape), compute_type(a.dtype)
+    ctx.keep(grad)
+    whole = [w.inside(0, w.count) for w in shape]
+
+    def element(at: Any, inside: Sequence[bool]) -> Node:
+        zero = const(0, dtype)
+        total = zero
+        counts = set()
+        for tap in reversed(taps(shape)):
+            which, condition = leading_to(shape, at[-rank:], tap, inside)
+            part = ops.cast(grad.at((*at[:-rank], *which)), dtype)
+            count = _count(shape, which, whole, pads, dtype) if divisor is None else const(divisor, dtype)
+            if count.op == "const":
+                counts.add(count)
+            else:
+                part = binary("div", part, count)
+            part = masked(condition, part, zero)
+            total = part if total is zero else binary("add", total, part)
+        for count in counts:  # one, if it is the same for all windows
+            total = binary("div", total, count)
+        return ops.cast(total, a.dtype)
+
+    return in_pieces(
+        ctx, a.sizes, a.dtype, layout(ctx, grad, ctx.val), [w.surrounded for w in shape], element, whole_rows=True
+    )
+
+
+def _avg_pool_backward(op: Any, rank: int) -> Any:
+    def lower(
+        ctx: Context,
+        grad: Value,
+        a: Value,
+        size: Any,
+        step: Any,
+        pad: Any,
+        ceil_mode: bool,
+        count_include_pad: bool,
+        divisor_override: int | None,
+    ) -> Any:
+        shape = windows(a, grad.sizes[-rank:], size, step, pad, 1)
+        args = (grad, a, size, step, pad, ceil_mode, count_include_pad, divisor_override)
+        return _handed_back(ctx, op, args, grad, a, shape, count_include_pad, divisor_override)
+
+    return lower
+
+
+def _adaptive_avg_pool_backward(op: Any, rank: int) -> Any:
+    def lower(ctx: Context, grad: Value, a: Value) -> Any:
+        counts = [s if type(s) is int else 0 for s in grad.sizes[-rank:]]
+        return _handed_back(ctx, op, (grad, a), grad, a, _adaptive(a, counts), True, None)
+
+    return lower
+
+
+for _rank in (2, 3):
+    for _name, _made in (
+        (f"max_pool{_rank}d_with_indices", _max_pool),
+        (f"max_pool{_rank}d_with_indices_backward", _max_pool_backward),
+        (f"adaptive_max_pool{_rank}d", _adaptive_max_pool),
+        (f"adaptive_max_pool{_rank}d_backward", _max_pool_backward),
+        (f"avg_pool{_rank}d", _avg_pool),
+        (f"avg_pool{_rank}d_backward", _avg_pool_backward),
+        (f"_adaptive_avg_pool{_rank}d", _adaptive_avg_pool),
+        (f"_adaptive_avg_pool{_rank}d_backward", _adaptive_avg_pool_backward),
+    ):
+        _op = getattr(aten, _name).default
+        lowers(_op)(_made(_op, _rank))
+
+
+# --- windows as columns -----------------------------------------------------------------------------------------------
+
+
+@lowers(aten.im2col.default)
+def _im2col(ctx: Context, a: Value, size: Any, dilation: Any, pad: Any, step: Any) -> Any:
+    counts = [
+        (int(n) + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, p, d, k, s in zip(a.sizes[-2:], pad, dilation, size, step, strict=True)
+        if type(n) is int
+    ]
+    shape = windows(a, counts, size, step, pad, dilation) if len(counts) == 2 else None
+    if not _is_plain(a, shape):
+        return calls.call(ctx, aten.im2col.default, (a, size, dilation, pad, step), {})
+    assert shape is not None
+    _overlap(ctx, a, shape)
+    zero = const(0, compute_type(a.dtype))
+
+    def element(at: Any, inside: Sequence[bool]) -> Node:
+        place, condition = held(shape, at[-2:], at[-4:-2], inside)
+        return masked(condition, a.at((*at[:-4], *place)), zero)
+
+    sizes = (*a.sizes[:-2], *(w.size for w in shape), *(w.count for w in shape))
+    strides = index.contiguous_strides(sizes)
+    return in_pieces(ctx, sizes, a.dtype, strides, [w.interior for w in shape], element).view(ctx.sizes())
+
+
+@lowers(aten.col2im.default)
+def _col2im(ctx: Context, a: Value, extents: Any, size: Any, dilation: Any, pad: Any, step: Any) -> Any:
+    out = ctx.sizes()
+    image = Value(out, a.dtype, lambda at: const(0, a.dtype))
+    counts = [
+        (int(n) + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, p, d, k, s in zip(out[-2:], pad, dilation, size, step, strict=True)
+        if type(n) is int
+    ]
+    shape = windows(image, counts, size, step, pad, dilation) if len(counts) == 2 else None
+    if not _is_plain(a, shape) or len(taps(shape or ())) > MOST_TAPS:
+        return calls.call(ctx, aten.col2im.default, (a, extents, size, dilation, pad, step), {})
+    assert shape is not None
+    _overlap(ctx, a, shape)
+
+    def element(at: Any, inside: Sequence[bool]) -> Node:
+        zero = const(0, compute_type(a.dtype))
+        total = zero
+        for tap in taps(shape):
+            which, condition = leading_to(shape, at[-2:], tap, inside)
+            channel = index.flatten((at[-3], *tap), (out[-3], *(w.size for w in shape)))
+            part = masked(condition, a.at((*at[:-3], channel, index.flatten(which, counts))), zero)
+            total = part if total is zero else binary("add", total, part)
+        return total
+
+    return in_pieces(ctx, out, a.dtype, ctx.strides(), [w.surrounded for w in shape], element, whole_rows=True)

@@ -1,0 +1,108 @@
+"""Images in other sizes whose elements are copies: nearest neighbours in whole steps, and shuffled pixels."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..ir import index, operations as ops
+from ..ir.expressions import Node, compute_type
+from ..ir.operations import binary, const
+from ..ir.values import Value
+from . import calls
+from .registry import Context, aten, lowers
+from .windows import layout
+
+
+def _whole_steps(extent: Any, count: Any, scale: float | None, middle: bool) -> int | None:
+    """How often each element is repeated; None if not all are alike, or sizes are symbolic."""
+    if type(extent) is not int or type(count) is not int or extent == 0 or count % extent:
+        return None
+    times = count // extent
+    ratio = torch.tensor(1 / scale if scale is not None and scale > 0 else extent / count, dtype=torch.float32)
+    at = torch.arange(count, dtype=torch.float32)
+    found = ((at + 0.5 if middle else at) * ratio).floor().clamp(max=extent - 1).long()
+    return times if torch.equal(found, torch.arange(count) // times) else None
+
+
+def _steps(extents: Sequence[Any], counts: Sequence[Any], scales: Sequence[Any], middle: bool) -> list[int] | None:
+    found = [_whole_steps(n, c, s, middle) for n, c, s in zip(extents, counts, scales, strict=True)]
+    return None if any(t is None for t in found) else [t for t in found if t is not None]
+
+
+def _nearest(op: Any, rank: int, middle: bool) -> Any:
+    def lower(ctx: Context, a: Value, size: Any, *scales: Any) -> Any:
+        given = scales or (None,) * rank
+        steps = _steps(a.sizes[-rank:], ctx.sizes()[-rank:], given, middle)
+        if steps is None:
+            return calls.call(ctx, op, (a, size, *scales), {})
+        ctx.keep(a)
+
+        def element(at: Any) -> Node:
+            return a.at((*at[:-rank], *(index.floordiv(i, s) for i, s in zip(at[-rank:], steps, strict=True))))
+
+        return ctx.program.realize(Value(ctx.sizes(), a.dtype, element), layout(ctx, a, ctx.val))
+
+    return lower
+
+
+def _nearest_backward(op: Any, rank: int, middle: bool) -> Any:
+    def lower(ctx: Context, grad: Value, size: Any, whole: Any, *scales: Any) -> Any:
+        given = scales or (None,) * rank
+        steps = _steps(ctx.sizes()[-rank:], grad.sizes[-rank:], given, middle)
+        if steps is None or not grad.dtype.is_floating_point:
+            return calls.call(ctx, op, (grad, size, whole, *scales), {})
+        dtype = compute_type(grad.dtype)
+
+        def element(at: Any) -> Node:
+            total: Node | None = None
+            for tap in itertools.product(*map(range, steps)):
+                where = (i * s + t for i, s, t in zip(at[-rank:], steps, tap, strict=True))
+                part = ops.cast(grad.at((*at[:-rank], *where)), dtype)
+                total = part if total is None else binary("add", total, part)
+            return ops.cast(const(0, dtype) if total is None else total, grad.dtype)
+
+        return ctx.program.realize(Value(ctx.sizes(), grad.dtype, element), layout(ctx, grad, ctx.val))
+
+    return lower
+
+
+def _by_factors(plain: Any, rank: int) -> Any:
+    """The overload that may be given factors in place of sizes."""
+
+    def lower(ctx: Context, a: Value, size: Any, scales: Any) -> Any:
+        return plain(ctx, a, list(ctx.sizes()[-rank:]), *(scales or ()))
+
+    return lower
+
+
+for _rank in (1, 2, 3):
+    for _prefix, _middle in (("upsample_nearest", False), ("_upsample_nearest_exact", True)):
+        _forward = getattr(aten, f"{_prefix}{_rank}d").default
+        _backward = getattr(aten, f"{_prefix}{_rank}d_backward").default
+        _plain = lowers(_forward)(_nearest(_forward, _rank, _middle))
+        lowers(getattr(aten, f"{_prefix}{_rank}d").vec)(_by_factors(_plain, _rank))
+        lowers(_backward)(_nearest_backward(_backward, _rank, _middle))
+
+
+def _split(a: Value, by: int) -> tuple[Any, ...]:
+    return tuple(part for extent in a.sizes[-2:] for part in (index.exact(extent, by), by))
+
+
+@lowers(aten.pixel_shuffle.default)
+def _pixel_shuffle(ctx: Context, a: Value, factor: int) -> Value:
+    *lead, channels, height, width = a.sizes
+    n = len(lead)
+    apart = a.view((*lead, index.exact(channels, factor * factor), factor, factor, height, width))
+    return apart.permute((*range(n), n, n + 3, n + 1, n + 4, n + 2)).view(ctx.sizes())
+
+
+@lowers(aten.pixel_unshuffle.default)
+def _pixel_unshuffle(ctx: Context, a: Value, factor: int) -> Value:
+    *lead, channels, _, _ = a.sizes
+    n = len(lead)
+    apart = a.view((*lead, channels, *_split(a, factor)))
+    return apart.permute((*range(n), n, n + 2, n + 4, n + 1, n + 3)).view(ctx.sizes())

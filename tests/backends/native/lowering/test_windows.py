@@ -1,0 +1,115 @@
+"""Pooling, unfolding and resampling over generated windows, with their gradients."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import torchmux
+
+SIZES = (2, 3, 14, 23)
+
+
+def _settings(seed: int) -> dict[str, Any]:
+    """Windows that torch takes."""
+    chosen = random.Random(seed)
+    size = [chosen.choice((1, 2, 3, 4)) for _ in range(2)]
+    return {
+        "kernel_size": size,
+        "stride": [chosen.choice((1, 2, 3)) for _ in range(2)],
+        "padding": [chosen.randint(0, k // 2) for k in size],
+        "ceil_mode": chosen.random() < 0.4,
+    }
+
+
+def _image(seed: int) -> Tensor:
+    image = torch.randn(SIZES)
+    return image.to(memory_format=torch.channels_last) if seed % 3 == 0 else image
+
+
+def _pooled(settings: dict[str, Any], seed: int) -> Callable[[Tensor], list[Tensor]]:
+    def function(image: Tensor) -> list[Tensor]:
+        values, places = F.max_pool2d(image, **settings, dilation=1 + seed % 2, return_indices=True)
+        averages = F.avg_pool2d(image * 2, **settings, count_include_pad=seed % 2 == 0)
+        given = F.avg_pool2d(image, **settings, divisor_override=3)
+        return [values, places, F.relu(F.max_pool2d(image + 1, **settings)), averages + 1, given]
+
+    return function
+
+
+@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(s, marks=pytest.mark.slow) for s in range(6, 60))])
+def test_pooling(check: Any, seed: int) -> None:
+    image = _image(seed)
+    image[0, 0, 3, 4] = image[0, 0, 3, 5] = float("nan")
+    image[1, 1] = float("-inf")
+    check(_pooled(_settings(seed), seed), image)
+
+
+def _gradients(function: Callable[[Tensor], list[Tensor]], image: Tensor) -> Tensor:
+    image = image.detach().clone().requires_grad_()
+    total = sum((out * torch.linspace(0, 1, out.numel()).view(out.shape)).sum() for out in function(image))
+    assert isinstance(total, Tensor)
+    total.backward()
+    assert image.grad is not None
+    return image.grad
+
+
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(s, marks=pytest.mark.slow) for s in range(3, 40))])
+def test_gradients_of_pooling(seed: int) -> None:
+    pooled = _pooled(_settings(seed), seed)
+
+    def function(image: Tensor) -> list[Tensor]:
+        values, _, *others = pooled(image * image)
+        return [values, *others]
+
+    image = _image(seed)
+    got, eager = _gradients(torchmux.compile(function, backend="native"), image), _gradients(function, image)
+    torch.testing.assert_close(got, eager)
+    assert got.stride() == eager.stride()
+
+
+def test_other_ranks_and_adaptive_windows(check: Any) -> None:
+    def function(image: Tensor, volume: Tensor) -> list[Tensor]:
+        three, three_at = F.max_pool3d(volume, 2, return_indices=True)
+        two, two_at = F.adaptive_max_pool2d(image[..., :14], 7, return_indices=True)
+        return [
+            three, three_at, two, two_at,
+            F.max_pool1d(image[0], 3, 2, 1), F.avg_pool1d(image[0], 4, 2, 1), F.avg_pool2d(image[..., :14], (14, 7)),
+            F.avg_pool3d(volume, 3, 2, 1),
+            F.adaptive_avg_pool2d(image[..., :14], 7), F.adaptive_avg_pool2d(image, 5),
+            F.adaptive_avg_pool3d(volume, (2, 2, 4)),
+        ]  # fmt: skip
+
+    check(function, torch.randn(SIZES), torch.randn(1, 2, 6, 8, 16))
+
+
+def _moved(image: Tensor) -> list[Tensor]:
+    columns = F.unfold(image * 2, 3, padding=1)
+    return [
+        columns, F.unfold(image, (3, 2), dilation=2, stride=2), F.fold(columns + 1, SIZES[-2:], 3, padding=1),
+        *(F.interpolate(image * 2, scale_factor=s) for s in (2, 3)),
+        F.interpolate(image, (14, 46), mode="nearest-exact"),
+        F.pixel_shuffle(image.repeat(1, 4, 1, 1), 2), F.pixel_unshuffle(image[..., :22] + 1, 2),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_unfolding_and_resampling(check: Any, last: bool) -> None:
+    check(_moved, _image(0 if last else 1))
+
+
+def test_gradients_of_unfolding_and_resampling() -> None:
+    image = _image(1)
+    torch.testing.assert_close(_gradients(torchmux.compile(_moved, backend="native"), image), _gradients(_moved, image))
+
+
+def test_windows_of_symbolic_batches(check: Any) -> None:
+    check(
+        lambda image: F.max_pool2d(image, 3, 2, 1) + F.avg_pool2d(image, 3, 2, 1), torch.randn(SIZES), dynamic={0: (0,)}
+    )
