@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, Never
+from typing import Any, Never, TypeVar, overload
 
 import torch
 
@@ -25,7 +25,48 @@ from .hook.frames import open_session
 from .hook.session import Record, Session, reset as forget_everything, session_for
 from .marks import function_marks  # noqa: F401 - the markers' handlers enter the tables
 from .marks.placement import Placement
+from .marks.shapes_spec import shapes_of
 from .unwrap import original_of, without_torch_compile
+
+_Callable = TypeVar("_Callable", bound=Callable[..., Any])
+
+
+@overload
+def compile(
+    model: _Callable,
+    *,
+    backend: Any = None,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: Any = None,
+    strict: Strict = False,
+    placement: Mapping[str, str] | None = None,
+) -> _Callable: ...
+
+
+@overload
+def compile(
+    model: None = None,
+    *,
+    backend: Any = None,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: Any = None,
+    strict: Strict = False,
+    placement: Mapping[str, str] | None = None,
+) -> Callable[[_Callable], _Callable]: ...
 
 
 def compile(
@@ -36,7 +77,11 @@ def compile(
     dynamic: bool | None = None,
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
+    name: str | None = None,
     disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: Any = None,
     strict: Strict = False,
     placement: Mapping[str, str] | None = None,
     **others: Never,
@@ -60,6 +105,12 @@ def compile(
       library kernel would compute (or might, where the backend does not tell).
     * ``placement``: paths of submodules (patterns such as ``"encoder.*"``; the first that matches counts) and the
       backends that they are pinned to, as ``torchmux.use_backend`` does for a block.
+    * ``name``: what the report calls the result.
+    * ``recompile_limit``: how often a function is compiled before new calls run in eager, instead of
+      ``config.recompile_limit``; with ``fullgraph=True``, an error then.
+    * ``isolate_recompiles``: share no compiled code, and no count of compilations, with equal calls.
+    * ``shapes_spec``: a ``torch.fx.experimental.dynamic_spec.ShapesSpec``, which says for each argument which sizes
+      nothing may depend on (``ShapeVar``); all others are constants.
     * ``disable``: return ``model`` unchanged.
 
     The options of a chain are by member: ``options={"openvino": {...}}``.
@@ -67,8 +118,16 @@ def compile(
     Raises UnknownBackend, BackendUnavailable and InvalidOption at once; at the first call, Unsupported,
     FallbackRefused and CompilationFailed.  Raises TypeError for any other keyword argument.
     """
-    for name, value in (("fullgraph", fullgraph), ("disable", disable)):
-        require(value, (bool,), f"compile(): {name}")
+    for argument, value in (
+        ("fullgraph", fullgraph),
+        ("disable", disable),
+        ("isolate_recompiles", isolate_recompiles),
+    ):
+        require(value, (bool,), f"compile(): {argument}")
+    require(name, (str, type(None)), "compile(): name")
+    require(recompile_limit, (int, type(None)), "compile(): recompile_limit")
+    if recompile_limit is not None and recompile_limit < 1:
+        raise ValueError(f"compile(): recompile_limit must be at least 1, not {recompile_limit}.")
     if others:
         raise TypeError(
             f"compile() has no argument {listed(others)}. A backend's options go into options={shown(others)}."
@@ -79,8 +138,9 @@ def compile(
 
         def decorate(fn: Any) -> Any:
             return compile(
-                fn, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options, disable=disable,
-                strict=strict, placement=placement,
+                fn, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options, name=name,
+                disable=disable, recompile_limit=recompile_limit, isolate_recompiles=isolate_recompiles,
+                shapes_spec=shapes_spec, strict=strict, placement=placement,
             )  # fmt: skip
 
         return decorate
@@ -93,6 +153,7 @@ def compile(
     settings: dict[str, Any] = {"mode": mode, "options": own, "dynamic": dynamic, "strict": strict}
     resolved = DefaultBackend(settings, model) if _chosen(backend) is None else _resolved(backend, settings)
     placed = Placement(placement or {}, original_of(model))
+    shapes = shapes_of(shapes_spec, original_of(model))
     session = session_for(
         _owner(model),
         (
@@ -102,6 +163,9 @@ def compile(
             guard_filter,
             placed.key,
             id(getattr(original_of(model), "__globals__", None)),
+            recompile_limit,
+            shapes and shapes.key,
+            object() if isolate_recompiles else None,
         ),
         lambda: open_session(
             compile_graph_with(resolved),
@@ -110,11 +174,14 @@ def compile(
             guard_filter=guard_filter,
             strict=strict,
             placement=placed,
+            recompile_limit=recompile_limit,
+            shapes=shapes,
         ),
     )
     arguments = {
         "backend": _chosen(backend), "fullgraph": fullgraph, "dynamic": dynamic, "mode": mode, "options": options,
-        "strict": strict, "placement": placement,
+        "name": name, "recompile_limit": recompile_limit, "isolate_recompiles": isolate_recompiles,
+        "shapes_spec": shapes_spec, "strict": strict, "placement": placement,
     }  # fmt: skip
     return _wrap(model, session, arguments)
 
@@ -179,7 +246,7 @@ def _owner(model: Any) -> Any:
 
 def _wrap(model: Any, session: Session, arguments: Mapping[str, Any]) -> Any:
     if isinstance(model, torch.nn.Module):
-        return compiled_module(original_of(model), session)
+        return compiled_module(original_of(model), session, arguments["name"])
     return compiled_function(original_of(model), session, arguments)
 
 

@@ -184,6 +184,7 @@ class GraphBreak(Exception):
         self.frames: list[tuple[str, int, str]] = []
         self.whole_frame = False  # no part of the root frame may be captured
         self.is_error = False  # the program forbids a break here
+        self.is_allowed = False  # it may not: the program has no part in it
         self.only_now = False  # this call runs in eager as a whole; the next one is captured
         self.guards: Any = None  # the check of what the trace has read, which leads here again
 

@@ -7,6 +7,7 @@ import functools
 import sys
 import types
 from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -137,7 +138,7 @@ def _compiled_again(fn: Callable, arguments: Mapping[str, Any]) -> Any:
 def compiled_function(fn: Callable, session: Session, arguments: Mapping[str, Any]) -> CompiledFunction:
     """A function that runs captured code of ``fn``; ``arguments`` are those of ``compile()``."""
     owner = getattr(fn, "__self__", None)
-    record = Record(owner if isinstance(owner, torch.nn.Module) else None)
+    record = Record(owner if isinstance(owner, torch.nn.Module) else None, arguments["name"])
     callback, number, calls, called = session.callback, session.bucket, record.calls, with_frame(fn)
     calls_made = _calls_made
 
@@ -187,7 +188,7 @@ class CompiledModule(torch.nn.Module):
 
     A compiled module shares its ``__dict__`` with the original and derives from the original's class.  It has the same
     parameters under the same names and the same hooks, and attributes are read and written in one place.  Only calls
-    differ.
+    differ, of itself and of the steps that a trainer calls.
     """
 
     _torchmux_original: torch.nn.Module
@@ -213,10 +214,30 @@ class CompiledModule(torch.nn.Module):
 
     def __deepcopy__(self, memo: dict) -> torch.nn.Module:
         cls = type(self)
-        return compiled_module(copy.deepcopy(cls._torchmux_original, memo), cls._torchmux_session)
+        return compiled_module(
+            copy.deepcopy(cls._torchmux_original, memo), cls._torchmux_session, cls._torchmux_record.name
+        )
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _plain_module, (type(self)._torchmux_original,)
+
+
+# What a trainer calls in the place of the module itself, as Lightning's does; each is compiled like ``forward``.
+_STEPS = ("training_step", "validation_step", "test_step", "predict_step")
+
+
+def _compiled_step(cls: type, name: str) -> Callable:
+    @functools.wraps(getattr(cls, name))
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        own = type(self)
+        try:
+            method = getattr(own._torchmux_original, name)
+            return call(own._torchmux_session, own._torchmux_record, method, args, kwargs)
+        except BaseException as error:
+            tidy(error)
+            raise
+
+    return _not_for_torchs_tracer(step)
 
 
 def _plain_module(module: torch.nn.Module) -> torch.nn.Module:
@@ -224,7 +245,7 @@ def _plain_module(module: torch.nn.Module) -> torch.nn.Module:
     return module
 
 
-def compiled_module(module: torch.nn.Module, session: Session) -> torch.nn.Module:
+def compiled_module(module: torch.nn.Module, session: Session, name: str | None = None) -> torch.nn.Module:
     """A module that runs captured code of ``module``."""
     cls = type(module)
     namespace = {
@@ -233,8 +254,9 @@ def compiled_module(module: torch.nn.Module, session: Session) -> torch.nn.Modul
         "__doc__": cls.__doc__,
         "_torchmux_original": module,
         "_torchmux_called": staticmethod(with_frame(module)),
-        "_torchmux_record": Record(module),
+        "_torchmux_record": Record(module, name),
         "_torchmux_session": session,
+        **{name: _compiled_step(cls, name) for name in _STEPS if isinstance(getattr(cls, name, None), FunctionType)},
     }
     derived = types.new_class(cls.__name__, (CompiledModule, cls), exec_body=lambda ns: ns.update(namespace))
     made: torch.nn.Module = object.__new__(derived)

@@ -101,6 +101,7 @@ class Report:
     left_to_eager: list[str] = field(default_factory=list)  # functions too small for a graph of their own
     runs: int = 0
     calls: list[FunctionCalls] = field(default_factory=list)
+    name: str | None = None  # that the compile() call gave
 
     @property
     def graph_count(self) -> int:
@@ -177,8 +178,9 @@ class Report:
     def __str__(self) -> str:
         if not self.runs and not self.graphs:
             return "never called: nothing was captured or compiled, and there is nothing to report"
+        named = f"{self.name}: " if self.name else ""
         lines = [
-            f"{self.runs} call(s): {self.graph_count} graph(s), {self.break_count} graph break(s), "
+            f"{named}{self.runs} call(s): {self.graph_count} graph(s), {self.break_count} graph break(s), "
             f"{len(self.recompiles)} recompilation(s)",
             f"  operators of all calls: {counts_in_words(self.kinds) or 'none'}",
         ]
@@ -263,6 +265,7 @@ def report_of(record: Record) -> Report:
         list(record.left_to_eager),
         record.calls[0],
         list(calls.values()),
+        record.name,
     )
 
 

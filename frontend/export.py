@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +19,7 @@ from .callee import with_frame
 from .capture.captured import Captured
 from .capture.tracebacks import tidy
 from .compiled import call
+from .exported_program import Program, exported_program
 from .hook.frames import open_session
 from .hook.session import Record, Session
 from .marks.function_marks import asked
@@ -40,27 +43,51 @@ class Exported:
     * ``guards``: in words, what must hold for the graph to replace the function; ``guard_code`` is the check.
     * ``code``: the function that loads the inputs, runs the graph, repeats side effects and rebuilds the result.
     * ``in_spec`` and ``out_spec``: the structure of ``(args, kwargs)`` and of the result, as torch's pytrees.
+    * ``run``: calls the graph with the function's arguments, without a check of the guards.
+    * ``to_exported_program`` and ``save``: the graph as a ``torch.export.ExportedProgram``, and that in a file.
 
     A call checks the guards, then runs the graph.  If a guard fails, it raises :class:`~torchmux.Unsupported` with that
     guard.
     """
 
     def __init__(
-        self, function: Any, session: Session, captured: Captured, in_spec: ti.pytree.TreeSpec, result: Any
+        self, function: Any, session: Session, captured: Captured, call: tuple[tuple, dict], outputs: Any, result: Any
     ) -> None:
         assert captured.guards is not None
+        self._captured, self._call, self._outputs, self._result = captured, call, outputs, result
         self._function, self._session, self._record = function, session, Record()
         self.graph_module: torch.fx.GraphModule = captured.graph
         self.inputs = [GraphInput(name, source.words(), static) for name, source, static in captured.inputs]
         self.guards = captured.guards.words()
         self.guard_code = captured.guards.text
         self.code = captured.text
-        self.in_spec = in_spec
+        self.in_spec = ti.pytree.tree_flatten(call)[1]
         self.out_spec = ti.pytree.tree_flatten(result)[1]
 
     @property
     def graph(self) -> torch.fx.Graph:
         return self.graph_module.graph
+
+    @functools.cached_property
+    def run(self) -> Program:
+        """The graph as a module that takes the function's arguments and returns its result; it checks no guard.
+
+        Raises:
+            Unsupported: the function does more than compute its result.
+        """
+        return Program(self._function, self._captured, *self._call, self._outputs, self._result)
+
+    def to_exported_program(self) -> torch.export.ExportedProgram:
+        """The graph as a ``torch.export.ExportedProgram``, whose dynamic sizes are the symbolic ones of the graph.
+
+        Raises:
+            Unsupported: the function does more than compute its result.
+        """
+        return exported_program(self.run, self._captured, *self._call)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write :meth:`to_exported_program` to a file, which ``torch.export.load`` reads without torchmux."""
+        torch.export.save(self.to_exported_program(), path)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -75,8 +102,17 @@ class Exported:
         return "\n".join([*lines, "guards:", *(f"  {guard}" for guard in self.guards)])
 
 
-def _as_captured(gm: Any, inputs: list, training: bool, static: tuple[int, ...]) -> Callable:
-    return gm.forward
+def _as_captured(outputs: list) -> Callable[..., Callable]:
+    """A backend that runs the graph as it is, and notes its latest outputs."""
+
+    def compile_graph(gm: Any, inputs: list, training: bool, static: tuple[int, ...]) -> Callable:
+        def run(*values: Any) -> Any:
+            outputs[:] = found = gm.forward(*values)
+            return found
+
+        return run
+
+    return compile_graph
 
 
 def export(fn: Any, *, dynamic: bool | None = None) -> Callable[..., Exported]:
@@ -95,9 +131,11 @@ def export(fn: Any, *, dynamic: bool | None = None) -> Callable[..., Exported]:
     called = with_frame(original)
 
     def run(*args: Any, **kwargs: Any) -> Exported:
-        session = open_session(_as_captured, fullgraph=True, dynamic=dynamic, asked="export() requires one graph")
+        outputs: list[Any] = []
+        session = open_session(
+            _as_captured(outputs), fullgraph=True, dynamic=dynamic, asked="export() requires one graph"
+        )
         record = Record()
-        in_spec = ti.pytree.tree_flatten((args, kwargs))[1]
         outer, asked.exporting = asked.exporting, True
         try:
             result = call(session, record, called, args, kwargs)
@@ -115,6 +153,8 @@ def export(fn: Any, *, dynamic: bool | None = None) -> Callable[..., Exported]:
                 f"captured, only the functions that it calls: export the function that contains the operators."
             )
         session.frozen = True
-        return Exported(called, session, graphs[0], in_spec, result)
+        returned = list(outputs)
+        outputs.clear()
+        return Exported(called, session, graphs[0], (args, kwargs), returned, result)
 
     return run

@@ -22,6 +22,7 @@ OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "rewrite": ("gm", "request"),
     "decompositions": (),
     "keep_whole": (),
+    "writes_back": ("node",),
     "restore": ("artifact", "constants"),
 }
 """The same of :class:`.contract.BackendExtras`; one that is None counts as absent."""

@@ -126,6 +126,14 @@ class BackendExtras(Protocol):
         argument, or return one or a view of one.
         """
 
+    def writes_back(self, node: Node) -> bool:
+        """Whether :meth:`Backend.compile` takes ``node``, ``aten.copy_(input, value)``, as one of the last of a graph.
+
+        Its code must read what it needs of the old content before it writes, raise whatever it raises before it
+        writes, and count the write in the tensor's version (``torch.autograd.graph.increment_version``).  Asked only
+        where inputs share no memory.  Without it, or where it says no, torch makes these copies after the code has run.
+        """
+
     def restore(self, artifact: str, constants: Mapping[str, Tensor]) -> CompiledPart | None:
         """The code whose ``artifact`` this is, in another process, or None if it cannot be had any more.
 

@@ -60,14 +60,14 @@ LAYERS = (
         "hook.thread_state",
         "capture.attempts",
     ),
-    ("default_backend", "guards", "marks.tensor_marks", "sizes"),
+    ("default_backend", "guards", "marks.shapes_spec", "marks.tensor_marks", "sizes"),
     ("values", "trace.tracer", "trace.effects", "trace.enumerations", "trace.operator_table"),
     ("handlers", "higher_order", "marks", "sizes.symbolic", "trace.attention_switches", "trace.expectations"),
     ("interpreter",),
     ("trace",),
     ("capture", "hook.eager_policy"),
     ("hook",),
-    ("api", "callee", "compiled", "explain", "export"),
+    ("api", "callee", "compiled", "explain", "export", "exported_program"),
 )
 
 

@@ -57,6 +57,14 @@ class Native:
 
         return graph.why_not(node) or True
 
+    def writes_back(self, node: Node) -> bool:
+        """Writes to inputs are made by the code where the target can make them."""
+        from .lowering import writes
+
+        device = node.args[0].meta["val"].device.type
+        name = targets.of_device(device)
+        return name is not None and targets.named(name).writes_inputs() and writes.is_lowered(node)
+
     def compile(
         self, gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest
     ) -> NativeFunction | Watched:

@@ -23,6 +23,7 @@ FAULTS: dict[str, tuple[type[Exception], str]] = {
     "index": (IndexError, _OUT_OF_BOUNDS),
     "flat": (IndexError, "out of range: tried to access index {index} on a tensor of {size} elements."),
     "target": (IndexError, "Target {index} is out of bounds."),
+    "bag": (RuntimeError, "Index of input takes value {index} which is not in the valid range [0, {size})"),
     "copy": (IndexError, f"index_copy_(): {_OUT_OF_BOUNDS}"),
 }
 _NAMES = list(FAULTS)

@@ -22,6 +22,7 @@ from .ir.program import Program
 from .ir.verify import verify_program
 from .lowering import calls, graph
 from .options import NativeOptions
+from .schedule.reinplace import reinplace
 from .schedule.schedule import schedule
 from .schedule.verify import verify_schedule
 from .targets.target import Target
@@ -53,6 +54,7 @@ def generate(
                 verify_program(program, "lowering")
             target.select(program, options)
             libraries = _library_calls(program, target, gm)
+            reinplace(program)
             if config.debug:
                 verify_program(program, "selection")
             plan = schedule(program, fusion=options.fusion, epilogues=options.epilogue_fusion)

@@ -78,6 +78,7 @@ class NativeFunction:
             "array": array,
             "fit": fit,
             "brought": brought,
+            "overwritten": torch.autograd.graph.increment_version,
             "shown": shown,
             "new_arena": KeptScratch() if head["keep_scratch"] else new_arena,
             "fault": faults.fault,

@@ -15,6 +15,7 @@ from .. import breaks, logs
 from ..breaks import GraphBreak
 from ..bytecode import in_handler
 from ..hook import eager_policy, interrupts
+from ..marks.shapes_spec import Shapes
 from ..sizes.dynamic import DynamicDims
 from ..trace.trace import Trace
 from ..values.base import Value
@@ -38,11 +39,13 @@ def capture(
     guard_filter: Callable | None,
     placement: Mapping[int, str] = MappingProxyType({}),
     asked_for: bool = True,
+    shapes: Shapes | None = None,
 ) -> Captured:
     """Capture ``frame`` and compile its graph.
 
     ``compile_graph(gm, example_inputs, training, static_inputs)`` is the backend; ``asked_for`` says that its
-    user wants a graph of just this frame; ``placement`` pins modules, by id, to backends.  Raises GraphBreak when
+    user wants a graph of just this frame; ``placement`` pins modules, by id, to backends;
+    ``shapes`` is what is said about the sizes of the frame's arguments.  Raises GraphBreak when
     nothing of the frame can be captured, or, with ``fullgraph``, at the first break; LeftToEager where it had better
     run in eager.
     """
@@ -59,6 +62,7 @@ def capture(
             scalars=fullgraph or config.capture_scalar_outputs,
             dynamic_outputs=fullgraph or config.capture_dynamic_output_shape_ops,
             fixed=assumptions.floats,
+            shapes=shapes,
         )
         tr, result, stop = _trace(frame, dims, assumptions, fullgraph, placement)
         tr.guard_filter = guard_filter
@@ -120,7 +124,7 @@ def _stop_before(tr: Trace, broke: GraphBreak, fullgraph: bool) -> Stop:
 
     Raises Restart where it takes another attempt that stops in time, and the break itself where none would help.
     """
-    broke.is_error = fullgraph or tr.breaks_are_errors
+    broke.is_error = fullgraph or (tr.breaks_are_errors and not broke.is_allowed)
     if tr.put_off and not broke.is_error:
         raise ClassNeeded("the graph breaks after a postponed class statement") from broke
     if tr.texts and not (broke.is_error or broke.whole_frame):

@@ -35,6 +35,7 @@ class Captured:
     text: str = ""
     qualname: str = ""
     frame: Frame = field(default_factory=lambda: Frame("", ""))
+    has_effects: bool = False  # it changes objects besides tensors
     in_eager: str = ""  # what of the frame runs in eager with each call, if some does
     eager_operators: int | None = None  # how many operators those are, if known
     inputs: list[tuple[str, Source, bool]] = field(default_factory=list)  # placeholder, its source, is it a parameter

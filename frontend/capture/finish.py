@@ -10,12 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd.function import FunctionCtx
 
 from torchmux import torch_internals as ti
 from torchmux.registry.errors import CompilationFailed, FallbackRefused, FloatsNeeded
 from torchmux.registry.report import Strict
 
 from .. import breaks
+from ..breaks import GraphBreak
 from ..bytecode import (
     break_trampoline,
     eager_trampoline,
@@ -28,6 +30,7 @@ from ..bytecode import (
 from ..guards.check import CompiledGuards
 from ..guards.filter import filter_guards
 from ..guards.sources import Local
+from ..higher_order.graph_effects import writes_through_data
 from ..hook import eager_policy
 from ..hook.calls import LOOP, OTHER_GLOBALS, REST, frame_of
 from ..hook.thread_state import this_thread
@@ -161,7 +164,12 @@ def before_loop(tr: Trace, state: CodeState, stop: Stop, compile_graph: Callable
 def _compile(tr: Trace, out: Output, result: str, compile_graph: Callable) -> tuple[Captured, Callable]:
     """Close the graph, hand it to the backend, and write the frame function."""
     code = tr.code
+    if any(isinstance(value, FunctionCtx) for value in tr.frame_locals.values()) and writes_through_data(tr.main):
+        stop = GraphBreak(breaks.OPERATION, f"{code.co_qualname} writes through .data, behind autograd's back")
+        stop.frames.append((code.co_filename, code.co_firstlineno, code.co_name))
+        raise stop  # in eager: autograd would see the same write of a compiled graph
     captured = Captured(code, op_count=tr.op_count, qualname=code.co_qualname, frame=frame_of(code))
+    captured.has_effects = bool(tr.effects)
     runner = None
     graph = tr.finish(out.graph_outputs) if tr.op_count or out.graph_outputs else None
     if graph is not None and (out.graph_outputs or any(node.op in _CALLS for node in graph.graph.nodes)):

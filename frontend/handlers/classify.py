@@ -21,8 +21,9 @@ from torchmux.registry.errors import Unsupported
 from .. import breaks
 from ..guards.kinds.objects import AttributeIs
 from ..guards.sources import Const, Source
-from ..values.base import Raised, Value
+from ..values.base import MISSING, Raised, Value
 from ..values.classes import BuiltinValue, DisabledValue, RealValue
+from ..values.tensors import TensorValue
 from .table import FUNCTIONS
 
 if TYPE_CHECKING:
@@ -213,8 +214,25 @@ class ConstantResultValue(RealValue):
     __slots__ = ()
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        plain = [a.const(tr) for a in args]
-        return tr.lift(self.obj(*plain, **{k: v.const(tr) for k, v in kwargs.items()}))
+        plain = [self._given(tr, value) for value in args]
+        return tr.lift(self.obj(*plain, **{name: self._given(tr, value) for name, value in kwargs.items()}))
+
+    def _given(self, tr: Tracer, value: Value) -> Any:
+        """What the function is called with: a constant, or an object as it was when the frame was entered."""
+        found = value.real()
+        if isinstance(value, TensorValue) and value.is_input:
+            found = tr.real_inputs[value.node]
+        if found is MISSING:
+            return value.const(tr)
+        written = isinstance(value, TensorValue) and tr.is_written(value)
+        if written or value in tr.effects.changed_values:
+            reason = (
+                f"{self.describe()} has a constant result, but is called with {value.describe()}, which has changed"
+            )
+            raise breaks.GraphBreak(breaks.OPERATION, reason)
+        if not value.is_const() and not isinstance(value, TensorValue) and value.source is not None:
+            tr.guards.is_object(value.source, found)  # that of another object is another constant
+        return found
 
 
 def forbidden(name: str, where: str) -> Unsupported:
@@ -322,7 +340,7 @@ def in_refused_module(obj: Any, source: Source | None) -> Value | None:
     if not isinstance(obj, types.FunctionType):
         return None
     reason = _refused_module(obj.__module__ or "")
-    if reason is None:
+    if reason is None or ti.enters_a_context(obj):
         return None
     return DisabledValue(obj, f"{obj.__module__}.{obj.__qualname__} {reason}", breaks.TORCH_STATE, source)
 

@@ -49,6 +49,15 @@ def is_other_tracer(tr: Tracer, *args: Value) -> Value:
     return FALSE
 
 
+@handles(ti.are_transforms_active)
+def are_transforms_active(tr: Tracer) -> Value:
+    # A capture does not begin within a transform of functorch, and each check of tensors tells theirs from others.
+    region = tr.region
+    while region is not None and not region.transform:
+        region = region.parent
+    return ConstValue(region is not None)
+
+
 handles(ti.get_tracing_state)(lambda tr: NONE)
 handles(ti.count_dispatch_modes)(lambda tr: ConstValue(0))  # which every check of a graph guards
 

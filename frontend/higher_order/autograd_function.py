@@ -26,6 +26,7 @@ from ..values.containers.sequences import ListValue, TupleValue
 from ..values.contexts import UNKNOWN_GRAD
 from ..values.functions import FunctionValue
 from ..values.tensors import TensorValue
+from .graph_effects import writes_through_data
 from .region import Region, examples, in_backward, in_transform, node_of, rebind, run_operator
 
 if TYPE_CHECKING:
@@ -211,6 +212,7 @@ class _Application:
         with Region(tr, f"{self.cls.__qualname__}.forward", pure=False, roots=self._roots()) as forward:
             forward.assume_grad(False)
             result = self._forward()
+        self._refuse_hidden_writes(forward)
         outputs = self._outputs(result)
         in_list = isinstance(result, ListValue)
         if in_list:  # is no tensor to autograd, which does not look into it
@@ -247,6 +249,11 @@ class _Application:
                 [old if _is_outside(forward, old) else new for old, new in zip(outputs, values, strict=True)]
             )
         return TupleValue(values) if isinstance(result, TupleValue) else values[0]
+
+    def _refuse_hidden_writes(self, forward: Region) -> None:
+        """Break at a write that autograd must not see, and does where a compiler has made a graph of it."""
+        if writes_through_data(forward.graph):
+            raise GraphBreak(breaks.REGION, f"{forward.what} writes to a tensor through .data, behind autograd's back")
 
     # --- forward ---------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.fx
 
 from torchmux import torch_internals as ti
 
@@ -26,3 +27,12 @@ class Watch(ti.TorchDispatchMode):
         if func is _BATCH_NORM and args[3] is not None and args[_TRAINING]:
             self.writes = str(func)
         return func(*args, **(kwargs or {}))
+
+
+def writes_through_data(graph: torch.fx.Graph) -> bool:
+    """Whether a graph writes to what ``.data`` returned, which has a version of its own that counts from zero."""
+    return any(
+        node.target is getattr and node.args[1] == "data" and not node.meta["example_value"].is_inference()
+        and node.meta["example_value"]._version
+        for node in graph.nodes
+    )  # fmt: skip

@@ -90,7 +90,7 @@ def _convert(session: Session, frame: Any, record: Any) -> Decision:
         if isinstance(record, Record) and state.eager_reason:
             record.note_eager(code, state.eager_reason, state.eager_operators)
         return SKIP_FRAME
-    if (limit := reached(state, code)) is not None:
+    if (limit := reached(state, code, session.recompile_limit)) is not None:
         return _limit_reached(session, state, code, limit, reason, record)
     if stance.endswith("eager_then_compile") and not state.called and not state.entries:
         state.called = True
@@ -148,6 +148,7 @@ def _captured(session: Session, state: CodeState, frame: Any, record: Any, compi
                 guard_filter=session.guard_filter,
                 placement=session.placement(),
                 asked_for=session.fullgraph or library.is_root(),
+                shapes=session.shapes if session.shapes is not None and session.shapes.code is code else None,
             )
     except LeftToEager as little:
         state.runs_eager = little.always
@@ -230,9 +231,14 @@ def _recompile_reason(state: CodeState, frame: Any) -> str:
 def _limit_reached(
     session: Session, state: CodeState, code: types.CodeType, limit: str, reason: str, record: Any
 ) -> Decision:
+    own = session.recompile_limit if limit == "recompile_limit" else None
+    count, whose = (
+        own or getattr(config, limit),
+        "the recompile_limit of compile()" if own else f"torchmux.config.{limit}",
+    )
     failed = f"the guard that failed last: {reason}" if reason else "in this process, under another compile() call"
     message = (
-        f"{logs.place(code)} was compiled {getattr(config, limit)} times, which reaches torchmux.config.{limit}; "
+        f"{logs.place(code)} was compiled {count} times, which reaches {whose}; "
         f"{failed}. New calls run in eager. Turn the changing value into a tensor, mark it with torchmux.mark_dynamic, "
         f"or raise the limit."
     )

@@ -29,9 +29,9 @@ def note_state(code: types.CodeType, state: CodeState) -> None:
     known.add(state)
 
 
-def reached(state: CodeState, code: types.CodeType) -> str | None:
-    """The name of the limit that forbids to compile this code once more."""
-    if len(state.entries) >= config.recompile_limit:
+def reached(state: CodeState, code: types.CodeType, own: int | None) -> str | None:
+    """The name of the limit that forbids to compile this code once more; ``own`` is that of the compile() call."""
+    if len(state.entries) >= (own or config.recompile_limit):
         return "recompile_limit"
     if sum(len(each.entries) for each in _states.get(code) or ()) >= config.accumulated_recompile_limit:
         return "accumulated_recompile_limit"

@@ -18,6 +18,7 @@ from ..breaks import BreakRecord
 from ..bytecode.identity import CodeMap
 from ..capture.backend_call import compile_graph_with
 from ..capture.captured import Captured, CodeState
+from ..marks.shapes_spec import Shapes
 from . import entries
 from .calls import EagerCalls, Frame, frame_of
 from .recompiles import note_state
@@ -34,8 +35,9 @@ class Record(dict[Any, list[int]]):
     What is counted in each call is a list of one number, whose item is changed in a third of the time of an attribute.
     """
 
-    def __init__(self, compiled: Any = None) -> None:
+    def __init__(self, compiled: Any = None, name: str | None = None) -> None:
         super().__init__()
+        self.name = name  # that the user gave it
         self.root = compiled if isinstance(compiled, torch.nn.Module) else None  # the module that the callable owns
         self.snapshots: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # check -> its snapshot
         self.breaks: dict[BreakRecord, None] = {}
@@ -106,6 +108,8 @@ class Session:
         strict: Strict = False,
         placement: Callable[[], Mapping[int, str]] = dict,
         asked: str = "fullgraph=True",
+        recompile_limit: int | None = None,
+        shapes: Shapes | None = None,
     ) -> None:
         self.compile_graph = compile_graph
         self.fullgraph = fullgraph
@@ -113,6 +117,8 @@ class Session:
         self.guard_filter = guard_filter
         self.placement = placement  # the backends that modules are pinned to, by id
         self.strict = strict  # whether a call must not run in eager for a limit
+        self.recompile_limit = recompile_limit  # None for that of the configuration
+        self.shapes = shapes  # what is said about the sizes of the arguments
         self.asked = asked  # how the user said "fullgraph", for messages
         self.frozen = False  # what is compiled is all there will be
         self.states = CodeMap()
@@ -147,6 +153,8 @@ class Session:
                     placement=self.placement,
                     strict=self.strict,
                     asked=self.asked,
+                    recompile_limit=self.recompile_limit,
+                    shapes=self.shapes,
                 )
             return self._forced[resolved.key]
 

@@ -20,12 +20,14 @@ from torchmux.registry.names import class_with_article
 from .. import breaks
 from ..breaks import GraphBreak
 from ..bytecode.identity import CodeMap
+from ..guards.sources import Attr
 from ..handlers import classify
 from ..handlers.table import constructs, handles
 from ..hook.calls import DISABLED, Frame
 from ..hook.thread_state import this_thread
 from ..polyfills import contexts
 from ..unwrap import original_of
+from ..values import contexts as contexts_
 from ..values.base import Value
 from ..values.constants import ConstValue
 from ..values.contexts import ContextValue
@@ -223,10 +225,10 @@ class _StrictnessValue(ContextValue):
 
     __slots__ = ("error", "outer")
 
-    def __init__(self, error: bool) -> None:
+    def __init__(self, error: bool, source: Any = None) -> None:
         self.error = error
         self.outer: list[bool] = []
-        self.source = None
+        self.source = source
 
     def pytype(self) -> type:
         return error_on_graph_break
@@ -243,9 +245,38 @@ class _StrictnessValue(ContextValue):
         return out.shell(self, f"{out.names.const(error_on_graph_break)}({self.error})")
 
 
+@handles(error_on_graph_break.__enter__, error_on_graph_break.__exit__)
+def _called_as_a_method(tr: Any, *args: Value) -> Value:
+    """After a graph break, the ``with`` statement calls the method of the real object, which sets the real switch."""
+    stop = GraphBreak(breaks.TORCH_STATE, "a method of an error_on_graph_break that exists outside")
+    stop.is_allowed = True
+    raise stop
+
+
 @constructs(error_on_graph_break)
 def _make_strictness(tr: Any, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return _StrictnessValue(all(value.truth(tr) for value in (*args, *kwargs.values())))
+
+
+def trace_error_on_graph_break(tr: Any, error: Value) -> Value:
+    """torch's own: where the program enters it in compiled code it means the same."""
+    return _StrictnessValue(error.truth(tr))
+
+
+def wrap_strictness(tr: Any, obj: Any, source: Any) -> Value | None:
+    """The value of an existing ``error_on_graph_break``, ours or torch's; None for any other object."""
+    cls = type(obj)
+    if cls is not error_on_graph_break and (cls.__module__, cls.__name__) != _TORCHS_STRICTNESS:
+        return None
+    name = "error" if cls is error_on_graph_break else "error_on_graph_break"
+    tr.guards_type(source, cls)
+    tr.guards_equal(source and Attr(source, name), getattr(obj, name))
+    # in the place of torch's, one of ours is entered after a graph break
+    return _StrictnessValue(getattr(obj, name), source if cls is error_on_graph_break else None)
+
+
+_TORCHS_STRICTNESS = ("torch._dynamo.decorators", "ErrorOnGraphBreakDecoratorContextManager")
+contexts_.OTHERS.append(wrap_strictness)
 
 
 # --- in traced code -----------------------------------------------------------------------------------------------
@@ -287,6 +318,7 @@ _TORCH_FUNCTIONS: dict[tuple[str, str], Callable] = {
     ("torch._dynamo.decorators", "graph_break"): trace_graph_break,
     ("torch._dynamo.decorators", "step_unsupported"): trace_graph_break,
     ("torch._dynamo.decorators", "skip_frame"): trace_skip_frame,
+    ("torch._dynamo.decorators", "error_on_graph_break"): trace_error_on_graph_break,
     ("torch._dynamo.external_utils", "is_compiling"): trace_is_compiling,
 }
 classify.TORCH_MARKERS.update(_TORCH_FUNCTIONS)

@@ -51,15 +51,19 @@ class set_stance:
     A plain call holds from then on, a context manager for the block, and a decorator during each call.  The stances are
     "default"; "force_eager"; "eager_on_recompile"; "fail_on_recompile", which raises :class:`~torchmux.Unsupported`;
     "eager_then_compile", which sees two calls' sizes before it compiles; "aot_eager_then_compile".  With "default",
-    ``force_backend`` replaces every ``backend=``.
+    ``force_backend`` replaces every ``backend=``.  ``skip_guard_eval_unsafe`` permits to leave guards out, as torch
+    does then; torchmux makes no use of it, and checks them all.
 
     Raises:
         ValueError: there is no such stance, or it cannot be combined with ``force_backend``.
         UnknownBackend, BackendUnavailable: ``force_backend`` cannot be used.
     """
 
-    def __init__(self, stance: str = "default", *, force_backend: Any = None) -> None:
+    def __init__(
+        self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None
+    ) -> None:
         require(stance, (str,), "set_stance(): the stance")
+        require(skip_guard_eval_unsafe, (bool,), "set_stance(): skip_guard_eval_unsafe")
         if stance not in STANCES:
             near = difflib.get_close_matches(stance[:100], STANCES, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""

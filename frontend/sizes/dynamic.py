@@ -10,6 +10,7 @@ import torch
 from ..guards.kinds.numbers import LARGEST_FLOAT32
 from ..guards.sources import Source
 from ..marks import tensor_marks
+from ..marks.shapes_spec import Shapes
 from ..marks.tensor_marks import Mark, marks_of
 
 _INT64 = 1 << 63
@@ -43,6 +44,7 @@ class DynamicDims:
         scalars: bool = False,
         dynamic_outputs: bool = False,
         fixed: frozenset[str] = frozenset(),
+        shapes: Shapes | None = None,
     ) -> None:
         self.seen = seen
         self.dynamic = dynamic
@@ -50,6 +52,7 @@ class DynamicDims:
         self.scalars = scalars  # whether numbers read from tensors are captured
         self.dynamic_outputs = dynamic_outputs  # and operators whose output size depends on data
         self.fixed = fixed  # floats that are constants whatever changes, because a backend needs that
+        self.shapes = shapes  # what the compile() call says about the arguments
 
     def of_tensor(self, tensor: torch.Tensor, source: Source) -> Dims:
         """What is symbolic of an input."""
@@ -60,7 +63,7 @@ class DynamicDims:
         strides_seen = _merge(strides_seen, strides)
         self.seen[key] = sizes_seen, strides_seen
         dims = Dims()
-        marked = marks_of(tensor)
+        marked = marks_of(tensor) if self.shapes is None else self.shapes.marks(tensor, source)
         for index, size in enumerate(shape):
             mark = marked.get(index)
             if mark is not None and mark.kind != tensor_marks.STATIC:

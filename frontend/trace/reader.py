@@ -15,7 +15,7 @@ import threading
 import types
 import typing
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ from ..handlers import classify
 from ..unwrap import compiled_elsewhere, compiled_here
 from ..values.base import MISSING, Lazy, Raised, Value
 from ..values.builtin_methods import BuiltinMethodValue
-from ..values.cached import CachedFunctionValue
+from ..values.cached import CachedFunctionValue, look
 from ..values.cells import CellValue
 from ..values.classes import BuiltinValue, ClassValue, DisabledValue, PythonModuleValue, RealValue, WeakrefValue
 from ..values.constants import CONST_TYPES, ConstValue
@@ -59,6 +59,7 @@ from ..values.functions import CodeValue, FunctionValue, PartialValue, wrap_func
 from ..values.modules import wrap_module
 from ..values.numpy_ import wrap_numpy_function
 from ..values.objects import HashedKey, ObjectValue
+from ..values.supers import wrap_super
 from ..values.tensors import TensorValue
 from .tracer import ActiveFrame, Tracer
 
@@ -89,7 +90,7 @@ class Reader(Tracer):
         self._global_guards: set[tuple[int | str, ...]] = set()
         self._of_code: dict[int, ConstValue] = {}  # constants of code objects, by id
         self._distinct: set[type] = set()
-        self._equal: dict[tuple[type, str], Any] = {}
+        self._equal: dict[Hashable, Any] = {}
         self.module_sources: set[Source] = set()  # paths that lead to modules
         self._shared_cells: list[tuple[Source, Cell]] = []  # other paths to cells of the frame
 
@@ -195,6 +196,8 @@ class Reader(Tracer):
             return CachedFunctionValue(obj, source)
         if cls is collections.deque:
             return wrap_deque(self, obj, source)
+        if cls is super:
+            return wrap_super(self, obj, source)
         if cls is types.CellType:
             return CellValue(source=source, obj=obj)
         if cls is weakref.ReferenceType:
@@ -369,7 +372,7 @@ class Reader(Tracer):
 
     def keep_equal(self, obj: Any) -> Any:
         """One object for all that look like this one, so that sources which hold it are equal."""
-        return self._equal.setdefault((type(obj), repr(obj)), obj)
+        return self._equal.setdefault(look(obj), obj)
 
     def remember(self, obj: Any, value: Value) -> None:
         """Make ``value`` what ``obj`` is wherever it is met."""

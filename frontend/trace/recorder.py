@@ -34,6 +34,8 @@ from .with_numbers import with_numbers
 
 USER_STACK = "torchmux_user_stack"  # in a node's meta: ((file, line, function), ...), innermost first
 
+_FIRST_VERSION = "torchmux_first_version"  # in the meta of an input's node
+
 _POWERS = (operator.pow, operator.ipow, torch.pow, "pow", "pow_", "__pow__", "__ipow__")
 _FAKE_ERRORS: dict[str, Any] = {}  # name -> exception class
 
@@ -57,6 +59,8 @@ class GraphRecorder(SymbolicNumbers):
         self.pins: list[str] = []  # the backends of the regions that the trace is in, outermost first
         self.op_count = 0
         self.reads_numbers = False
+        self._numpy_numbers = False  # whether there are some among the arguments of the operator
+        self._as_numpy = False  # whether they are passed as such
         self._is_empty = True  # no node yet but inputs
         self._last_placeholder: Any = None
         self._placeholder_names: dict[str, int] = {}  # how often each was wanted
@@ -106,6 +110,7 @@ class GraphRecorder(SymbolicNumbers):
             self.bind_sizes(tensor, example, dims, source)
         node = self.placeholder(_name(source))
         node.meta["example_value"] = example
+        node.meta[_FIRST_VERSION] = _version(example)
         value = TensorValue(node, example, source, type(tensor), is_input=True)
         self.inputs.append((node, source))
         self.real_inputs[node] = tensor
@@ -116,6 +121,10 @@ class GraphRecorder(SymbolicNumbers):
         self.guards.tensors[source] = TensorGuard(source, tensor, example)
         return value
 
+    def is_written(self, value: TensorValue) -> bool:
+        """Whether the graph writes to an input tensor."""
+        return _version(value.example) != value.node.meta[_FIRST_VERSION]
+
     # --- operators -------------------------------------------------------------------------------------------------
 
     def emit(self, kind: str, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -124,6 +133,7 @@ class GraphRecorder(SymbolicNumbers):
             return found
         if self.symbolic and target in _POWERS and len(args) == 2:
             args = [args[0], self._exponent(*args)]
+        self._numpy_numbers = False
         fx_args = tuple(a.arg(self) for a in args)
         fx_kwargs = {k: v.arg(self) for k, v in kwargs.items()}
         if self.region is not None:  # ahead of the operator, which may write to them
@@ -142,6 +152,8 @@ class GraphRecorder(SymbolicNumbers):
             # a switch such as keepdim=, which takes no symbol; few branches of a program depend on it
             decided = {name: self._decided(value) for name, value in kwargs.items()}
             return self.emit(kind, target, [*map(self._decided, args)], decided)
+        if self._numpy_numbers:
+            self._check_numpy_numbers(kind, target, args, kwargs, result)
         if before is not None and tuple(fake_kwargs["out"].shape) != before:
             raise GraphBreak(breaks.OPERATION, "out= is a tensor with a different shape, which the operator resizes")
         if isinstance(result, torch.Tensor):
@@ -164,6 +176,25 @@ class GraphRecorder(SymbolicNumbers):
         self.note_new_symbols(node, _operator_name(target))
         self.op_count += 1
         return self.wrap_result(result, node)
+
+    def numpy_argument(self, number: Any) -> Any:
+        """What an operator gets in the place of a NumPy number: Python's number of the same value."""
+        self._numpy_numbers = True
+        return number if self._as_numpy else number.item()
+
+    def _check_numpy_numbers(self, kind: str, target: Any, args: list[Value], kwargs: dict, result: Any) -> None:
+        """Break if NumPy's numbers make something else of the operator, as ``torch.tensor`` takes their dtype."""
+        self._as_numpy = True
+        try:
+            given = [a.fake(self) for a in args], {k: v.fake(self) for k, v in kwargs.items()}
+            found = self.propagate(kind, target, *given)
+        except GraphBreak:
+            found = None
+        finally:
+            self._as_numpy = self._numpy_numbers = False
+        if _metadata(found) != _metadata(result):
+            name = _operator_name(target)
+            raise GraphBreak(breaks.OPERATION, f"a NumPy number as an argument of {name}, which looks at its class")
 
     def _decided(self, value: Value) -> Value:
         return ConstValue(value.truth(self)) if _is_symbolic_bool(value) else value
@@ -310,6 +341,17 @@ def call_target(kind: str, target: Any, args: list, kwargs: dict) -> Any:
     if kind == "call_method":
         return getattr(args[0], target)(*args[1:], **kwargs)
     return target(*args, **kwargs)
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _metadata(result: Any) -> Any:
+    """What is known of a result before it is computed."""
+    if isinstance(result, torch.Tensor):
+        return result.dtype, tuple(result.shape), result.stride(), result.device
+    return list(map(_metadata, result)) if isinstance(result, (list, tuple)) else result
 
 
 def _operator_name(target: Any) -> str:

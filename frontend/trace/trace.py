@@ -95,7 +95,8 @@ class Trace(GraphRecorder, Reader, Operators):
         self.active_contexts: list[ContextValue] = []
         self.guard_filter: Any = None
         self.switches = Switches()
-        self.breaks_are_errors, self.exporting = asked.breaks_are_errors, asked.exporting
+        self.breaks_are_errors = asked.breaks_are_errors or ti.breaks_are_errors()
+        self.exporting = asked.exporting
         self._arguments = self.frame_locals = frame_locals
         self.placement = placement
         self._enter_regions(frame_locals.get("self"))

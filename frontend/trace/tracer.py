@@ -132,6 +132,12 @@ class Recording(Protocol):
     begin_grad: bool
     final_grad: Any
 
+    def is_written(self, value: Any) -> bool:
+        """Whether the graph writes to an input tensor."""
+
+    def numpy_argument(self, number: Any) -> Any:
+        """What an operator gets in the place of a NumPy number."""
+
     def emit(self, kind: str, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Record an operator on values (``kind`` is ``call_function`` or ``call_method``); what it returns."""
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import C_FUNCTION, GraphBreak
 from ..capture.attempts import StateChanged
 from ..guards.sources import CachedResult, Const
-from .base import Value
+from .base import MISSING, Value
 from .classes import BuiltinValue
+from .constants import CONST_TYPES
+from .containers.sequences import TupleValue
 
 if TYPE_CHECKING:
     from ..trace.tracer import Tracer
@@ -18,6 +21,14 @@ if TYPE_CHECKING:
 # function -> arguments -> how often a call was run in eager so that the cache gets to know them
 _waited_for: weakref.WeakKeyDictionary[Any, dict[tuple, int]] = weakref.WeakKeyDictionary()
 _PATIENCE = 3
+_IDENTITY = ("__hash__", "__eq__")
+
+
+def look(obj: Any) -> Hashable:
+    """Equal for objects in the place of which the other would do: equal constants, to the bit, or one object."""
+    if type(obj) in (tuple, dict):
+        return type(obj), *map(look, obj.items() if type(obj) is dict else obj)
+    return type(obj), repr(obj) if type(obj) in CONST_TYPES else id(obj)
 
 
 class CachedFunctionValue(BuiltinValue):
@@ -29,12 +40,11 @@ class CachedFunctionValue(BuiltinValue):
     __slots__ = ()
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if not all(value.is_const() for value in (*args, *kwargs.values())):
-            raise GraphBreak(C_FUNCTION, f"cached function {self.describe()} of mutable objects")
+        plain = tuple(self._key(tr, value) for value in args)
+        named = {name: self._key(tr, value) for name, value in kwargs.items()}
         before = self.obj.cache_info()
         if before.maxsize is not None and before.currsize >= before.maxsize:
             raise GraphBreak(C_FUNCTION, f"the cache of {self.describe()} is full and may drop entries")
-        plain, named = tuple(a.const(tr) for a in args), {k: v.const(tr) for k, v in kwargs.items()}
         if tr.effects and not self._knows(plain, named):
             raise self._not_yet(plain, named)
         try:
@@ -45,6 +55,21 @@ class CachedFunctionValue(BuiltinValue):
             raise StateChanged(f"cached function {self.describe()} has run")  # and may have changed what was read
         base = self.source or Const(self.obj, self.describe())
         return tr.wrap(result, CachedResult(base, tr.keep_equal(plain), tr.keep_equal(named)))
+
+    def _key(self, tr: Tracer, value: Value) -> Any:
+        """What the cache knows an argument by: a constant, or an object that no other equals."""
+        if value.is_const():
+            return value.const(tr)
+        if isinstance(value, TupleValue) and value.pytype() is tuple:
+            return tuple(self._key(tr, item) for item in value.unpack(tr))
+        found, cls = value.real(), value.pytype()
+        if found is MISSING or any(tr.static_lookup(cls, name) is not getattr(object, name) for name in _IDENTITY):
+            raise GraphBreak(C_FUNCTION, f"cached function {self.describe()} of mutable objects")
+        for name in _IDENTITY:
+            tr.guard_lookup(cls, name, getattr(object, name))
+        if value.source is not None:
+            tr.guards.is_object(value.source, found)
+        return found
 
     def getattr(self, tr: Tracer, name: str) -> Value:
         if name in ("cache_info", "cache_clear"):

@@ -162,8 +162,7 @@ class ConstValue(Value):
 
     def fake(self, tr: Tracer) -> Any:
         if isinstance(self.value, np.generic):
-            # Arithmetic treats them as Python numbers (see operand), but a tensor made from one has its dtype.
-            raise self.not_understood(f"a NumPy {type(self.value).__name__} as an argument of an operator")
+            return tr.numpy_argument(self.value)
         if type(self.value) is complex and not _prints(self.value):
             raise self.not_understood("a complex number whose text is another number")
         return self.value

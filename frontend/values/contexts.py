@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -230,6 +230,10 @@ class RegionValue(ContextValue):
         return out.shell(self, f"{out.names.const(use_backend)}({self.name!r})")
 
 
+# What else makes values of existing context managers, from outside of this package: (tr, obj, source) -> Value | None
+OTHERS: list[Callable[[Tracer, Any, Source | None], Value | None]] = []
+
+
 def wrap_context(tr: Tracer, obj: Any, source: Source | None) -> Value | None:
     """The value of an existing context manager object, if it is one of torch's."""
     cls = type(obj)
@@ -258,4 +262,4 @@ def wrap_context(tr: Tracer, obj: Any, source: Source | None) -> Value | None:
             tr.guards.type_is(source, cls)
         result = tr.wrap(obj.enter_result, source and Attr(source, "enter_result"))
         return NullContextValue(cls, result, [result], source)
-    return None
+    return next((value for other in OTHERS if (value := other(tr, obj, source)) is not None), None)

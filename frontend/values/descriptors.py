@@ -82,6 +82,8 @@ def bind_class_attribute(tr: Tracer, owner: Value, cls: type, name: str, raw: An
     if isinstance(raw, classmethod):
         tr.guard_class_attribute(cls, name, raw)
         return MethodValue(tr.wrap(raw.__func__, None), tr.lift(cls))
+    if isinstance(raw, functools._lru_cache_wrapper):
+        return MethodValue(tr.wrap(raw, Attr(Const(cls, cls.__qualname__), name)), owner)
     if isinstance(raw, functools.cached_property):
         return _cached_property(tr, owner, raw)
     if isinstance(raw, (SLOT_WRAPPERS, types.BuiltinFunctionType)):

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..breaks import OPERATION, GraphBreak
 from ..guards.kinds.objects import NoOwnAttribute
-from ..guards.sources import Const
+from ..guards.sources import Const, RawAttr, Source
 from .base import Raised, Value
 from .descriptors import MethodValue, bind_class_attribute
 
 if TYPE_CHECKING:
-    from ..trace.tracer import Tracer
+    from ..trace.tracer import FrameWriter, Tracer
 
 
 class SuperValue(Value):
@@ -19,10 +19,10 @@ class SuperValue(Value):
 
     __slots__ = ("cls", "owner")
 
-    def __init__(self, cls: type, owner: Value) -> None:
+    def __init__(self, cls: type, owner: Value, source: Source | None = None) -> None:
         self.cls = cls
         self.owner = owner
-        self.source = None
+        self.source = source
 
     def pytype(self) -> type:
         return super
@@ -52,3 +52,15 @@ class SuperValue(Value):
 
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         raise GraphBreak(OPERATION, "setting an attribute through super()")
+
+    def rebuild(self, out: FrameWriter) -> str:
+        return f"{out.names.const(super)}({out.names.const(self.cls)}, {out.value(self.owner)})"
+
+
+def wrap_super(tr: Tracer, obj: Any, source: Source | None) -> SuperValue:
+    """What ``super()`` returned before a graph break; its own attributes are read past its look-up of others."""
+    if source is not None:
+        tr.guards.type_is(source, super)
+        tr.guards.is_object(RawAttr(source, "__thisclass__"), obj.__thisclass__)
+    owner = object.__getattribute__(obj, "__self__")
+    return SuperValue(obj.__thisclass__, tr.wrap(owner, source and RawAttr(source, "__self__")), source)

@@ -149,3 +149,46 @@ def test_an_exported_graph_is_its_own():
     assert torch.equal(exported(x)["y"], x * 2)
     with pytest.raises(torchmux.Unsupported, match="size mismatch"):
         exported(torch.ones(5))
+
+
+class Normalized(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+        self.norm = nn.BatchNorm1d(4)
+        self.scale = 3
+
+    def forward(self, x, *rest, y=None, data):
+        return {"a": self.norm(self.inner(x)) * self.scale + rest[0], "b": (x, y), "c": data["k"][0].sum()}
+
+
+def test_a_program_for_torch_export(tmp_path):
+    model, args, kwargs = Normalized().eval(), (torch.randn(3, 4), torch.ones(4)), {"data": {"k": [torch.ones(2)]}}
+    exported, expected = torchmux.export(model)(*args, **kwargs), model(*args, **kwargs)
+    exported.save(tmp_path / "program.pt2")
+    program = exported.to_exported_program()
+    assert program.state_dict.keys() >= {"inner.weight", "inner.bias", "norm.running_mean"}
+    for run in (exported.run, program.module(), torch.export.load(tmp_path / "program.pt2").module()):
+        found = run(*args, **kwargs)
+        assert torch.equal(found["a"], expected["a"])
+        assert torch.equal(found["b"][0], args[0])
+        assert found["b"][1] is None
+    training = torchmux.export(model.train())(*args, **kwargs).to_exported_program().run_decompositions()
+    assert set(training.graph_signature.buffers_to_mutate.values()) >= {"norm.running_mean", "norm.running_var"}
+
+
+def test_a_program_has_the_dynamic_sizes_of_the_graph():
+    x, weight = torch.randn(3, 4), torch.ones(4)
+    torchmux.mark_dynamic(x, 0)
+    program = torchmux.export(lambda x: (x * weight).sum(0) / x.shape[0])(x).to_exported_program()
+    for n in (2, 9):
+        assert torch.equal(program.module()(torch.full((n, 4), 2.0)), torch.full((4,), 2.0))
+    with pytest.raises(torchmux.Unsupported, match="returns the number 3, which may depend on the dynamic sizes"):
+        torchmux.export(lambda x: (x * 2, x.shape[0]))(x).to_exported_program()
+
+
+def test_no_program_of_what_changes_other_objects():
+    seen = []
+    exported = torchmux.export(lambda x: (seen.append(1), x * 2)[1])(torch.ones(2))
+    with pytest.raises(torchmux.Unsupported, match="changes objects besides tensors"):
+        exported.to_exported_program()

@@ -11,12 +11,13 @@ from .walk import checks
 ADD = torch.ops.aten.add.Tensor
 
 
-@checks("is_functorch_active")
+@checks("is_functorch_active", "are_transforms_active")
 def test_functorch() -> None:
-    seen = []
-    torch.func.vmap(lambda x: seen.append(ti.is_functorch_active()) or x)(torch.ones(2))
-    assert seen == [True]
-    assert not ti.is_functorch_active()
+    for ask in (ti.is_functorch_active, ti.are_transforms_active):
+        seen = []
+        torch.func.vmap(lambda x, ask=ask, seen=seen: seen.append(ask()) or x)(torch.ones(2))
+        assert seen == [True]
+        assert not ask()
 
 
 @checks("is_batched")

@@ -14,6 +14,16 @@ def test_compiled_module() -> None:
     assert isinstance(torch.compile(torch.nn.Linear(2, 2), backend="eager"), ti.optimized_module_class())
 
 
+@checks("enters_a_context", "breaks_are_errors")
+def test_error_on_graph_break() -> None:
+    strictness = torch._dynamo.error_on_graph_break(True)
+    assert ti.enters_a_context(strictness(torch.sin))
+    assert not ti.enters_a_context(test_dynamo_config)
+    assert not ti.breaks_are_errors()
+    with strictness:
+        assert ti.breaks_are_errors()
+
+
 @checks("under_dynamo_config")
 def test_dynamo_config() -> None:
     def function(x):

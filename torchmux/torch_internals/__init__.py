@@ -79,7 +79,7 @@ from .frame_hook import (
     set_code_exec_strategy,
     set_eval_frame,
 )
-from .functorch import beneath_functionalization, is_batched, is_functorch_active
+from .functorch import are_transforms_active, beneath_functionalization, is_batched, is_functorch_active
 from .guards import GlobalStateGuard, TensorGuards
 from .higher_order import random_wrappers, tag_checkpoint, while_loop
 from .memory import addresses_equal, end_allocating_to_pool, share_storage, storage_use_count
@@ -140,6 +140,8 @@ from .shape_env import (
 )
 from .torch_compile import (
     begin_cudagraph_step,
+    breaks_are_errors,
+    enters_a_context,
     inductor_compile_fx,
     inductor_config,
     is_marked_static,

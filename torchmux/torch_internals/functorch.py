@@ -12,6 +12,9 @@ def is_functorch_active() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
+are_transforms_active = torch._C._are_functorch_transforms_active  # what libraries ask
+
+
 def is_batched(value: Any) -> bool:
     """Whether a tensor stands for many, as the gradients of ``torch.autograd.grad(..., is_grads_batched=True)`` do."""
     return isinstance(value, torch.Tensor) and (

@@ -14,9 +14,20 @@ def optimized_module_class() -> tuple[type, ...]:
     return () if found is None else (found,)
 
 
+def enters_a_context(function: Any) -> bool:
+    """Whether a function is what a decorator of torch's own tracer makes: a call within a context manager."""
+    return function.__module__ == "torch._dynamo.external_utils" and "wrap_dunder_call_ctx" in function.__qualname__
+
+
+def breaks_are_errors() -> bool:
+    """Whether the program is inside of ``torch._dynamo.error_on_graph_break(True)``."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    return utils is not None and utils._get_error_on_graph_break() is True
+
+
 def under_dynamo_config(function: Any) -> Any:
     """The function that torch's own tracer runs under another configuration of its own, if ``function`` is that."""
-    if function.__module__ != "torch._dynamo.external_utils" or "wrap_dunder_call_ctx" not in function.__qualname__:
+    if not enters_a_context(function):
         return None
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     context = cells["self"].cell_contents

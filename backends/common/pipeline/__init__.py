@@ -13,7 +13,7 @@
 * ``parts``: one ATen graph compiled; it calls the modules from here on,
 * ``simplify``, ``floats``, ``symbols``: the graph made easier: dead writes, floats as tensors, arithmetic on sizes,
 * ``aliasing``: which nodes are views, share memory or write, and views among the results split off,
-* ``partition``: the nodes that the backend supports, in as few parts as there can be,
+* ``partition``: the nodes that the backend supports, in as few parts as there can be, and who writes to inputs,
 * ``assemble``: a part as a graph of its own, and everything as one function again,
 * ``promises``: what torch's operators return, held against what the trace says of it,
 * ``placing``: where each operator ended up, for the report, for ``strict`` and for the log,

@@ -104,7 +104,7 @@ def trace_inference(
     written = [n for n in rewritten.graph.nodes if aliasing.writes(n)]
     if not all(n.target is torch.ops.aten.copy_.default and n.args[0].op == "placeholder" for n in written):
         raise NeedsAutograd("an operator that changes its arguments has no functional form")
-    if written and aliasing.sharing(example_inputs) != _no_sharing(example_inputs):
+    if written and not share_nothing(example_inputs):
         raise NeedsAutograd("the graph changes an input in place and inputs share memory")
     return Traced(rewritten, mutates=bool(written))
 
@@ -206,8 +206,9 @@ def _geometry(value: Any) -> Any:
     return tuple(value.shape), tuple(value.stride()), StorageWeakRef(value.untyped_storage())
 
 
-def _no_sharing(values: Sequence[Any]) -> tuple[int, ...]:
-    return tuple(range(sum(isinstance(v, torch.Tensor) for v in values)))
+def share_nothing(values: Sequence[Any]) -> bool:
+    """Whether no two of these tensors share a storage."""
+    return aliasing.sharing(values) == tuple(range(sum(isinstance(v, torch.Tensor) for v in values)))
 
 
 def _any_alias(inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:

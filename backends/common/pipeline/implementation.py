@@ -30,6 +30,7 @@ class Implementation:
     rewrite: Callable[[GraphModule, CompileRequest], GraphModule]
     decompositions: Callable[[], Table]
     keep_whole: Callable[[], frozenset[Any]]
+    writes_back: Callable[[Node], bool]
     restore: Callable[[str, Mapping[str, torch.Tensor]], CompiledPart | None] | None  # None: nothing can be restored
 
 
@@ -53,6 +54,7 @@ def as_backend(found: Any, spec: BackendSpec) -> Implementation:
         rewrite or _as_it_is,
         _core_table if table is None else lambda: dict(_value_of(table)),
         frozenset if whole is None else lambda: frozenset(_value_of(whole)),
+        getattr(found, "writes_back", None) or _writes_nothing,
         restore,
     )
 
@@ -64,6 +66,10 @@ def _value_of(member: Any) -> Any:
 
 def _takes_all(node: Node) -> Literal[True]:
     return True
+
+
+def _writes_nothing(node: Node) -> bool:
+    return False
 
 
 def _as_it_is(gm: GraphModule, request: CompileRequest) -> GraphModule:

@@ -22,7 +22,7 @@ from torchmux.stages import stage
 from . import aliasing, decompose, floats, simplify, symbols
 from .assemble import assemble, extract, inputs_of
 from .implementation import Implementation, Told
-from .partition import Part, Partition, partition, takes_element
+from .partition import Part, Partition, give_to_last_part, partition, takes_element, writes_back
 from .placing import Placing, compiler_error
 
 _CHECKS = ("_assert", "sym_constrain_range")
@@ -94,21 +94,25 @@ class Compiler:
         phase: Literal["inference", "forward", "backward"],
         static: Mapping[int, Any],
         keep: Keep | None = None,
+        *,
+        apart: bool = False,
     ) -> Run:
         """Partition a functional ATen graph, compile its parts, and put the result together.
 
         Args:
             static: the real tensors of parameters and buffers, by position.
             keep: is called with what :func:`assemble` gets.
+            apart: whether no two inputs share memory, in any call.
         """
         _drop_lifts(gm)
         simplify.drop_empty_concatenands(gm.graph)
         simplify.spare_overwritten(gm.graph)
+        simplify.see_past_writes(gm.graph)
         floats.as_tensors(gm.graph)
         symbols.hoist(gm.graph)
         outside = aliasing.split_off_output_views(gm.graph)
         placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
-        written = {n.args[0] for n in gm.graph.nodes if _writes_back(n)}
+        written = {n.args[0] for n in gm.graph.nodes if writes_back(n)}
         constants = {placeholders[p]: v for p, v in static.items() if placeholders[p] not in written}
         choice = self.choice(gm)
 
@@ -119,16 +123,22 @@ class Compiler:
             # Draws keep their order, whoever makes them: all advance one generator.
             return aliasing.writes(node) or decompose.is_random(node.target)
 
+        to_torch: set[Node] = set()  # writes to inputs that the backend does not make after all
         while True:
             with internals.without_modes():  # a backend may read tensors that the graph holds: they are real
                 split = self.split(gm.graph, taker, ordered)
+            if apart:
+                give_to_last_part(split, gm.graph, self.implementation.writes_back, to_torch)
             attempt = Attempt(choice)
             for part in split.parts:
                 self.compile_part(part, gm, phase, constants, attempt)
             if not attempt.refused:
                 break
-            for refused in attempt.refused:
-                choice.refuse(*refused)
+            for node, by, why_not in attempt.refused:
+                if writes_back(node):
+                    to_torch.add(node)
+                else:
+                    choice.refuse(node, by, why_not)
         report = self.placing.report
         for step in split.steps:
             if isinstance(step, Node) and (reason := choice.reason(step)) is not None:
@@ -150,7 +160,7 @@ class Compiler:
 
     def split(self, graph: Graph, taker: Callable[[Node], int], ordered: Callable[[Node], bool]) -> Partition:
         """The parts that are compiled."""
-        return partition(graph, taker, trivial=aliasing.is_view, ordered=ordered, last=_writes_back)
+        return partition(graph, taker, trivial=aliasing.is_view, ordered=ordered, last=writes_back)
 
     def note(self, split: Partition) -> None:
         """Add what the report tells of the final split."""
@@ -188,7 +198,7 @@ class Compiler:
         taken = inputs_of(part)
         static = tuple(i for i, v in enumerate(taken) if v in constants)
         request = dataclasses.replace(self.request, phase=phase, static_inputs=static)
-        nodes = {name: node for name, node in copies.items() if takes_element(node) is None}
+        nodes = {name: node for name, node in copies.items() if takes_element(node) is None and not writes_back(node)}
         try:
             with stage("compiler"):
                 run = self.implementation.compile(module, [constants.get(v, v.meta.get("val")) for v in taken], request)
@@ -230,11 +240,7 @@ def _is_check(node: Node) -> bool:
 
 
 def is_glue(node: Node) -> bool:
-    return symbols.is_symbolic(node) or floats.is_number(node) or _is_check(node) or _writes_back(node)
-
-
-def _writes_back(node: Node) -> bool:
-    return node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder"
+    return symbols.is_symbolic(node) or floats.is_number(node) or _is_check(node) or writes_back(node)
 
 
 def _drop_lifts(gm: GraphModule) -> None:

@@ -233,6 +233,7 @@ class _Work:
 
     def _split_and_compile(self, gm: GraphModule, mode: Any, fakes: Sequence[Any], keep: Keep | None) -> Run:
         table = self.implementation.decompositions()
+        apart = aot.share_nothing(self.example_inputs)
         if not self.training:
             whole = self.implementation.keep_whole()
             try:
@@ -242,14 +243,14 @@ class _Work:
             else:
                 static = {p: self.example_inputs[p] for p in self.request.static_inputs}
                 keep = None if traced.mutates else keep
-                run = without_autocast(self.compiler.compile(traced.gm, "inference", static, keep))
+                run = without_autocast(self.compiler.compile(traced.gm, "inference", static, keep, apart=apart))
                 if not traced.mutates:
                     return run
                 return eager_when_overlap_differs(run, self.gm, self.example_inputs, strict=bool(self.request.strict))
 
         def lower(part: GraphModule, inputs: Sequence[Any], backward: bool) -> Callable[..., Sequence[Any]]:
             if not backward:
-                return self.compiler.compile(part, "forward" if self.training else "inference", {})
+                return self.compiler.compile(part, "forward" if self.training else "inference", {}, apart=apart)
             # Most are compiled when they first run, far from the capture.
             with collecting(self.placing.report.seconds, "AOT"):
                 run = self.compiler.compile(part, "backward", {})

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+from typing import Any
+
 import torch
 from torch.fx import Graph, Node
 
@@ -80,6 +83,87 @@ def spare_overwritten(graph: Graph) -> None:
         graph.erase_node(node)
         if not written.users and written.target in _EMPTY:
             graph.erase_node(written)
+
+
+def see_past_writes(graph: Graph) -> None:
+    """Read what was written to a part of a tensor where it comes from, and the rest of it before that was written.
+
+    Writes in place to parts become ``slice_scatter`` and ``select_scatter`` of the whole, one after the other: the four
+    gates of an LSTM cell read and write one tensor.  Only sizes that are known are compared.
+    """
+    for node in list(graph.nodes):
+        part = _part_read(node)
+        if part is None or any(user.op == "output" or user.target is _aten.as_strided.default for user in node.users):
+            continue
+        whole, dim, first, last = part
+        base, found = whole, None
+        while (write := _part_written(base)) is not None and write[2] == dim:
+            under, source, _, low, high = write
+            if last <= low or high <= first:
+                base = under
+                continue
+            same = source.meta["val"].shape == node.meta["val"].shape and (low, high) == (first, last)
+            found = source if same and source.meta["val"].dtype is node.meta["val"].dtype else None
+            break
+        if found is None and base is whole:
+            continue
+        if found is None:
+            with graph.inserting_before(node):
+                if node.target is _aten.select.int:
+                    found = graph.call_function(_aten.select.int, (base, dim, first))
+                else:
+                    found = graph.call_function(_aten.slice.Tensor, (base, dim, first, last))
+            found.meta = dict(node.meta)
+        node.replace_all_uses_with(found)
+    for node in reversed(list(graph.nodes)):
+        if not node.users and (_part_read(node) or _part_written(node) or node.target is _aten.split.Tensor):
+            graph.erase_node(node)
+
+
+def _part_read(node: Node) -> tuple[Node, int, int, int] | None:
+    """The tensor of which ``node`` is a part, the dimension, and from where to where; None if that is unknown."""
+    if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.Tensor):
+        return None
+    if node.target is operator.getitem:
+        split, nth = node.args
+        if not isinstance(split, Node) or split.target is not _aten.split.Tensor or not isinstance(split.args[0], Node):
+            return None
+        whole, length = split.args[:2]
+        dim = split.args[2] if len(split.args) > 2 else split.kwargs.get("dim", 0)
+        return _interval(whole, dim, nth * length if type(nth) is int and type(length) is int else None, node)
+    if node.target is _aten.slice.Tensor and len(node.args) >= 3 and len(node.args) < 5 and not node.kwargs:
+        return _interval(node.args[0], node.args[1], node.args[2], node)
+    if node.target is _aten.select.int and not node.kwargs:
+        return _interval(*node.args[:3], node)
+    return None
+
+
+def _part_written(node: Node) -> tuple[Node, Node, int, int, int] | None:
+    """What ``node`` writes to, what it writes, the dimension, and from where to where."""
+    if node.op != "call_function" or node.kwargs:
+        return None
+    if node.target is _aten.select_scatter.default:
+        whole, source, dim, first = node.args
+    elif node.target is _aten.slice_scatter.default and 4 <= len(node.args) < 6:
+        whole, source, dim, first = node.args[:4]
+    else:
+        return None
+    found = _interval(whole, dim, first, source)
+    return None if found is None or not isinstance(source, Node) else (found[0], source, *found[1:])
+
+
+def _interval(whole: Any, dim: Any, first: Any, part: Node) -> tuple[Node, int, int, int] | None:
+    """``part`` of ``whole``, which begins at ``first``; its length is that of ``part``, or 1 without the dimension."""
+    shape, sizes = whole.meta["val"].shape, part.meta["val"].shape
+    if type(dim) is not int or type(first) is not int or not shape:
+        return None
+    dim %= len(shape)
+    extent = shape[dim]
+    length = sizes[dim] if len(sizes) == len(shape) else 1
+    if type(extent) is not int or type(length) is not int:
+        return None
+    first = min(first + extent if first < 0 else first, extent)
+    return (whole, dim, first, first + length) if first >= 0 else None
 
 
 def _is_empty(operand: Node) -> bool:

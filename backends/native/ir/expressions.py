@@ -34,6 +34,9 @@ class Buffer:
 
     ``kind`` is "input", "temp" or "output", or "row" for scratch memory of a kernel; ``sizes`` and ``strides`` are
     those of the tensor that torch sees if it sees it.  ``numel`` counts the elements from the first to the last.
+    ``over`` is the input that the buffer is the new content of, and whose memory it shares.  What is ``rewritten`` has
+    elements that are written more than once: it holds something before the first item that writes to it, which is the
+    old content of ``over``, or a copy of the input ``begins``.
     """
 
     name: str
@@ -42,6 +45,9 @@ class Buffer:
     strides: tuple[Index, ...]
     device: torch.device
     kind: str = "temp"
+    over: Buffer | None = None
+    rewritten: bool = False
+    begins: Buffer | None = None
 
     @property
     def numel(self) -> Index:

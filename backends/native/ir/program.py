@@ -113,6 +113,7 @@ class Program:
         self.frozen: dict[Buffer, str] = {}  # those whose values are not part of the code: their attributes
         self.packs: dict[Hashable, Buffer] = {}  # what a target makes of constants when the code is loaded
         self.needs: list[Need] = []
+        self.moves: list[tuple[Value, Buffer, Any]] = []  # what is in memory, the input that gets it, and the node
         self.current: Any = None  # the FX node that is being lowered
         self.lays_out_images = False  # whether convolutions choose the order of dimensions in memory
 

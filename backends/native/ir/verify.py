@@ -310,6 +310,7 @@ def order(items: Iterable[Any], checked: Program, after: str) -> None:
     """What is read is a buffer of the program that something before has written; nothing writes to an input."""
     known, holds = set(checked.buffers), given(checked)
     fixed = set(holds)
+    holds |= {b for b in checked.buffers if b.over is not None or b.begins is not None}  # the old content
     for item in items:
         wrong = reporter(after, item)
         for buffer in sorted(item.reads | writes_of(item), key=str):
@@ -341,7 +342,7 @@ def _written_once(checked: Program, after: str) -> None:
     others: set[Buffer] = set()
     last: dict[Buffer, Statement] = {}
     for item in checked.items:
-        if isinstance(item, Statement):
+        if isinstance(item, Statement) and not item.target.rewritten:
             points[item.target] = points.get(item.target, 0) + item.kept_size
             last[item.target] = item
             if item.target in others:

@@ -21,6 +21,7 @@ from . import (
     reductions as reductions,
     scans as scans,
     scatters as scatters,
+    searches as searches,
     views as views,
 )
 from .registry import Context as Context, table as table

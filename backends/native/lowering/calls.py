@@ -164,7 +164,16 @@ def composite() -> frozenset[Any]:
 
 def stays_whole(op: Any) -> bool:
     """Whether torch's decomposition of ``op`` is not wanted: it is lowered, or called."""
-    return op in table or (isinstance(op, internals.OpOverload) and op.overloadpacket.__name__ in WHOLE)
+    if not isinstance(op, internals.OpOverload):
+        return op in table
+    name = op.overloadpacket.__name__
+    return op in table or name in WHOLE or (name.endswith("_") and _functional(op) in table)
+
+
+def _functional(op: Any) -> Any:
+    """The operator that functionalization makes of one that changes its first argument."""
+    packet = getattr(aten, op.overloadpacket.__name__[:-1], None)
+    return getattr(packet, op._overloadname, None)
 
 
 def is_known(op: Any) -> bool:

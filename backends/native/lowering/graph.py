@@ -23,7 +23,9 @@ from ..ir.program import Extent, Program, TensorRef
 from ..ir.values import Place, Value
 from ..rewrites.freezing import is_frozen
 from . import Context, calls, table
+from .pointwise import converted
 from .registry import KEEP_COST
+from .writes import Writes, is_write, values_in
 
 SUPPORTED = (
     torch.float32,
@@ -99,6 +101,7 @@ class _Lowering:
         self.size = SymbolicSizes()
         self.env: dict[Node, Any] = {}
         self.refused: dict[str, str] = {}
+        self.writes = Writes(gm.graph, program, self.env)
         self.chain: dict[Node, int] = {}  # how many operators lead to a node since memory was read
 
     def run(self) -> Program:
@@ -116,7 +119,10 @@ class _Lowering:
                     self._outputs(node)
             else:
                 try:
-                    self.env[node] = self._call(node)
+                    if is_write(node):
+                        self._write(node)
+                    else:
+                        self.env[node] = self._call(node)
                 except Unsupported as why:
                     self.refused[node.name] = f"{node.target}: {why}"
         if self.refused:
@@ -166,7 +172,7 @@ class _Lowering:
         for result in node.args[0]:
             if not isinstance(result, Node):
                 raise Unsupported("a constant among the outputs")
-            value = self.env[result]
+            value = self.writes.operand(node, result)
             if not isinstance(value, Value):
                 self.program.outputs.append(value)
                 continue
@@ -197,7 +203,9 @@ class _Lowering:
                 once = once.slice(d, 0, 1)
             once = self._in_memory(once, tuple(1 if d in repeated else t for d, t in enumerate(strides)), returned)
             return once.expand(value.sizes)
-        taken = value.place is not None and (value.place.buffer.kind == "input" or value.place.buffer in returned)
+        taken = value.place is not None and (
+            value.place.buffer.kind == "input" or value.place.buffer in returned or value.place.buffer.over is not None
+        )
         if value.place is not None and not taken and _same_layout(value.sizes, value.place.strides, strides):
             return value
         if not _is_injective(value.sizes, strides):
@@ -228,13 +236,15 @@ class _Lowering:
             raise Unsupported("an operand was not lowered")
         if node.target is operator.getitem:
             self.chain[node] = self.chain.get(node.args[0], 0)
-            return self.env[node.args[0]][node.args[1]]
+            taken = self.writes.operand(node, node.args[0])[node.args[1]]
+            self.writes.note(node, taken)
+            return taken
         if isinstance(node.meta.get("val"), (torch.SymInt, int)):
             return self.size(node.meta["val"])
-        ctx = Context(self.program, node, self.size)
+        ctx = Context(self.program, node, self.size, self.writes)
         _check_dtypes(node)
-        args = torch.fx.map_arg(node.args, self.env.__getitem__)
-        kwargs = torch.fx.map_arg(dict(node.kwargs), self.env.__getitem__)
+        args = torch.fx.map_arg(node.args, lambda n: self.writes.operand(node, n))
+        kwargs = torch.fx.map_arg(dict(node.kwargs), lambda n: self.writes.operand(node, n))
         if any(isinstance(self.env[n], (torch.SymFloat, torch.SymBool)) for n in node.all_input_nodes):
             raise Unsupported("a number, other than a size, that is known only when the graph runs")
         found = table.get(node.target)
@@ -244,16 +254,26 @@ class _Lowering:
         result = found(ctx, *args, **kwargs)
         if isinstance(result, Value) and result.rank != node.meta["val"].dim():  # an odd list of dimensions
             raise Unsupported(f"a result of {result.rank} dimensions where torch has {node.meta['val'].dim()}")
-        for value in _values(result):
+        for value in values_in(result):
             value.at(value.variables())  # an element that cannot be computed says so here, and not to a later node
         self._check_operations(result, before)
         self._keep(node, result)
         self._cut(node, result)
+        self.writes.note(node, result)
         return result
+
+    def _write(self, node: Node) -> None:
+        """A write to an input, with the conversions of ``copy_``."""
+        if any(n not in self.env for n in node.all_input_nodes):
+            raise Unsupported("an operand was not lowered")
+        target, source = self.env[node.args[0]], self.writes.operand(node, node.args[1])
+        if source.dtype is not target.dtype:
+            source = converted(source, target.dtype)
+        self.writes.write(node, source.expand(target.sizes))
 
     def _cut(self, node: Node, result: Any) -> None:
         """Put a value at the end of a long chain into memory."""
-        values = _values(result)
+        values = values_in(result)
         if all(v.place is not None for v in values):
             return
         length = 1 + max((self.chain.get(n, 0) for n in node.all_input_nodes), default=0)
@@ -268,7 +288,7 @@ class _Lowering:
         lacks = self.program.forms.lacks()
         if not lacks:
             return
-        made = [v.at(v.variables()) for v in _values(result)]
+        made = [v.at(v.variables()) for v in values_in(result)]
         made += [item.value for item in self.program.items[before:] if hasattr(item, "value")]
         for node in made:
             for part in operators_in(node):
@@ -289,10 +309,6 @@ class _Lowering:
     def _is_worth(self, value: Value) -> bool:
         node = value.at(value.variables())
         return node.cost > KEEP_COST or len(node.loads) > 1
-
-
-def _values(result: Any) -> list[Value]:
-    return [v for v in (result if isinstance(result, (list, tuple)) else [result]) if isinstance(v, Value)]
 
 
 def _times_used(node: Node) -> int:

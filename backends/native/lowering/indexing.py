@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,9 +10,11 @@ import torch
 
 from .. import faults
 from ..ir import index, operations as ops
-from ..ir.expressions import Node
+from ..ir.expressions import Node, compute_type
 from ..ir.operations import Unsupported
 from ..ir.values import Value, broadcast
+from . import calls
+from .reductions import divided, reduce
 from .registry import Context, aten, lowers
 
 
@@ -35,6 +38,44 @@ def _embedding(ctx: Context, weight: Value, at: Value, *options: Any) -> Value:
         return weight.at((row, i[-1]))
 
     return Value(ctx.sizes(), weight.dtype, element)
+
+
+@lowers(aten._embedding_bag_forward_only.default)
+def _embedding_bag(ctx: Context, weight: Value, at: Value, offsets: Value, *options: Any, **named: Any) -> Any:
+    """Bags of one size, as rows of a matrix of indices are, added up or averaged; torch takes the others."""
+    op = aten._embedding_bag_forward_only.default
+    _, mode, _, weights, last, padding = (*options, *(False, 0, False, None, False, -1)[len(options) :])
+    length = _bag_length(offsets, at)
+    alone = all(user.target is operator.getitem and user.args[1] == 0 for user in ctx.node.users)
+    plain = mode in (0, 1) and weights is None and not last and padding == -1 and not named
+    if length is None or not alone or not plain or not weight.dtype.is_floating_point:
+        return calls.call(ctx, op, (weight, at, offsets, *options), named)
+    _not_empty(weight)
+    ctx.keep(weight)
+
+    def element(i: Any) -> Node:
+        row = checked(at.at((i[0] * length + i[1],)), weight.sizes[0], "bag")
+        return weight.at((row, i[2]))
+
+    bags = Value((offsets.sizes[0], length, weight.sizes[1]), weight.dtype, element)
+    total = reduce(ctx, "sum", bags, [1], False, compute_type(weight.dtype))
+    found = divided(total, length) if mode == 1 else total
+    return (Value(found.sizes, weight.dtype, lambda i: ops.round_to(found.at(i), weight.dtype)), None, None, None)
+
+
+def _bag_length(offsets: Value, at: Value) -> int | None:
+    """The size of each bag, if all have the same: their offsets are multiples of it, and were not read from memory."""
+    if offsets.rank != 1 or at.rank != 1:
+        return None
+    (bag,) = offsets.variables()
+    node = offsets.at((bag,))
+    if node.op != "index":
+        return None
+    variable = index.the_var(bag)
+    length = None if variable is None else index.coefficient(node.attr, variable)
+    if type(length) is not int or length < 1 or node.attr != bag * length or at.numel != offsets.numel * length:
+        return None
+    return length
 
 
 @lowers(aten.index_select.default)

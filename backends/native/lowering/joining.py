@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from ..ir.expressions import Node
 from ..ir.index import Index
 from ..ir.operations import binary, compare, const, masked
 from ..ir.values import Value, scalar
-from . import views
+from . import views, writes
 from .pointwise import converted
 from .registry import KEEP_COST, Context, aten, lowers
 
@@ -119,6 +119,21 @@ def _framed(ctx: Context, a: Value, low: Sequence[Index], high: Sequence[Index],
     return ctx.program.stored(buffer)
 
 
+def _written(ctx: Context, a: Value, source: Value, part_of: Callable[[Value], Value]) -> Value | None:
+    """``a`` with ``source`` in a part of it, if it is the memory of an input that is changed."""
+    place = ctx.writes.place(ctx.node, a)
+    if place is None:
+        return None
+    whole = writes.region(a, place)
+    part = part_of(whole)
+    assert part.place is not None
+    if source.place != part.place:  # or it was made there
+        source = ctx.writes.independent(source.expand(part.sizes), part)
+        ctx.writes.prepare(ctx.node, part)
+        ctx.program.store(source, place.buffer, part.place.strides, part.place.offset)
+    return whole
+
+
 @lowers(aten.slice_scatter.default)
 def _slice_scatter(
     ctx: Context, a: Value, source: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
@@ -128,7 +143,9 @@ def _slice_scatter(
     dim %= a.rank
     first = _bound(start, a.sizes[dim], 0)
     length = source.sizes[dim]
-    source = converted(source, a.dtype)
+    source = converted(source, a.dtype) if source.dtype is not a.dtype else source
+    if (written := _written(ctx, a, source, lambda base: base.slice(dim, first, length, step))) is not None:
+        return written
 
     def element(at: Any) -> Node:
         apart = at[dim] - first
@@ -146,7 +163,9 @@ def _slice_scatter(
 def _select_scatter(ctx: Context, a: Value, source: Value, dim: int, position: Any) -> Value:
     dim %= a.rank
     position = views.position(position, a.sizes[dim])
-    source = converted(source, a.dtype)
+    source = converted(source, a.dtype) if source.dtype is not a.dtype else source
+    if (written := _written(ctx, a, source, lambda base: base.select(dim, position))) is not None:
+        return written
 
     def element(at: Any) -> Node:
         on = compare("eq", ops.from_index(at[dim]), ops.from_index(position))

@@ -27,8 +27,9 @@ KEEP_COST = 6
 class Context:
     """One node that is being lowered: the program so far, and what is known of the result."""
 
-    def __init__(self, program: Program, node: Any, size: Callable[[Any], Index]) -> None:
+    def __init__(self, program: Program, node: Any, size: Callable[[Any], Index], writes: Any) -> None:
         self.program = program
+        self.writes = writes  # writes.Writes, which says what is made in the memory of an input
         self.node = node
         self.val = node.meta.get("val")
         self.size = size  # a size as torch has it (an int or a SymInt) as an index

@@ -17,7 +17,7 @@ from ..ir.index import Index
 from ..ir.operations import Unsupported, binary, compare, const, where
 from ..ir.ordered_loops import Scatter, loops
 from ..ir.values import Place, Value, broadcast, scalar
-from . import calls
+from . import calls, writes
 from .indexing import checked
 from .pointwise import converted
 from .registry import Context, aten, lowers
@@ -39,17 +39,33 @@ def _scattered(
     Elements whose indices differ in other dimensions than ``serial`` go to different places.
     """
     program = ctx.program
-    copy = program.copy(a, ctx.strides())
-    assert copy.place is not None
+    at = ctx.writes.place(ctx.node, a)
+    if at is None:
+        copy = program.copy(a, ctx.strides())
+        assert copy.place is not None
+        at = Place(copy.place.buffer, copy.place.strides, 0)
+    else:
+        copy = writes.region(a, at)
+        source = ctx.writes.independent(source, copy, scattered=True)
+        ctx.writes.prepare(ctx.node, copy)
     if any(type(s) is int and s == 0 for s in source.sizes):
         return copy
     variables = source.variables()
-    buffer = copy.place.buffer
-    position = Place(buffer, copy.place.strides, 0).position(tuple(place(variables)))
+    buffer = at.buffer
+    position = at.position(tuple(place(variables)))
     value = ops.cast(source.at(variables), buffer.dtype)
     apart = loops([v for d, v in enumerate(variables) if d not in serial])
     program.add(Scatter(buffer, position, value, apart, loops([variables[d] for d in serial]), adds))
     return copy
+
+
+def _indices(ctx: Context, a: Value, at: Value, extent: Index, fault: str, dim: int) -> Callable[[Indices], Index]:
+    """The elements of ``at`` as indices, verified where they are used, or before where ``a`` itself is changed."""
+
+    def check(i: Indices) -> Index:
+        return checked(at.at(i), extent, fault, dim)
+
+    return check if ctx.writes.place(ctx.node, a) is None else writes.verified(ctx.program, at, check)
 
 
 def _is_refused(a: Value, *others: Value, adds: bool) -> bool:
@@ -69,11 +85,13 @@ def _along(op: Any, adds: bool) -> Any:
             values = scalar(source, a.dtype, at.sizes)
         else:
             values = Value(at.sizes, a.dtype, converted(given, a.dtype).at)
-        if _covers(a, at, dim):
+        if ctx.writes.place(ctx.node, a) is None and _covers(a, at, dim):
             return _chosen(a, dim, at, values, adds)
 
+        found = _indices(ctx, a, at, a.sizes[dim], "element", dim)
+
         def place(i: Indices) -> list[Index]:
-            return [*i[:dim], checked(at.at(i), a.sizes[dim], "element", dim), *i[dim + 1 :]]
+            return [*i[:dim], found(i), *i[dim + 1 :]]
 
         return _scattered(ctx, a, values, place, [dim], adds=adds)
 
@@ -105,6 +123,8 @@ lowers(aten.scatter_add.default)(_along(aten.scatter_add.default, True))
 @lowers(aten.index_put.default, aten._unsafe_index_put.default)
 def _index_put(ctx: Context, a: Value, indices: Sequence[Any], values: Value, accumulate: bool = False) -> Any:
     given = [(d, i) for d, i in enumerate(indices) if i is not None]
+    if (masked := _masked(a, given, values, accumulate)) is not None:
+        return masked
     if any(i.dtype in (torch.bool, torch.uint8) for _, i in given) or _is_refused(a, adds=accumulate):
         return calls.call(ctx, aten.index_put.default, (a, indices, values, accumulate), {})
     dims = [d for d, _ in given]
@@ -117,15 +137,37 @@ def _index_put(ctx: Context, a: Value, indices: Sequence[Any], values: Value, ac
     sizes = [*plain[:first], *tensors[0].sizes, *plain[first:]]
     source = converted(values, a.dtype).expand(sizes)
 
+    # Eager counts the indices.
+    found = [
+        _indices(ctx, a, at, a.sizes[d], "index", nth) for nth, (d, at) in enumerate(zip(dims, tensors, strict=True))
+    ]
+
     def place(i: Indices) -> list[Index]:
         full: list[Index] = [0] * a.rank
         for d, at in zip(rest, (*i[:first], *i[first + rank :]), strict=True):
             full[d] = at
-        for nth, (d, tensor) in enumerate(zip(dims, tensors, strict=True)):  # eager counts the indices
-            full[d] = checked(tensor.at(i[first : first + rank]), a.sizes[d], "index", nth)
+        for d, index_at in zip(dims, found, strict=True):
+            full[d] = index_at(i[first : first + rank])
         return full
 
     return _scattered(ctx, a, source, place, range(first, first + rank), adds=accumulate)
+
+
+def _masked(a: Value, given: Sequence[tuple[int, Value]], values: Value, adds: bool) -> Value | None:
+    """A choice at each position, where a mask over the first dimensions selects those that get one value or row."""
+    if len(given) != 1 or given[0][0] != 0 or given[0][1].dtype is not torch.bool or (adds and a.dtype is torch.bool):
+        return None
+    mask = given[0][1]
+    rest = a.sizes[mask.rank :]
+    if mask.sizes != a.sizes[: mask.rank] or not mask.rank or values.rank > len(rest):
+        return None  # as many rows as there are selected positions
+    source = converted(values, a.dtype).expand(rest)
+
+    def element(i: Indices) -> Node:
+        old, new = a.at(i), ops.cast(source.at(i[mask.rank :]), a.dtype)
+        return where(mask.at(i[: mask.rank]), binary("add", old, new) if adds else new, old)
+
+    return Value(a.sizes, a.dtype, element)
 
 
 def _into_rows(op: Any, adds: bool) -> Any:
@@ -142,9 +184,10 @@ def _into_rows(op: Any, adds: bool) -> Any:
             values = Value(whole.sizes, a.dtype, lambda i: binary("mul", whole.at(i), const(alpha, whole.at(i).dtype)))
 
         fault = "copy" if not adds else "row" if a.rank == 1 else "element"
+        found = _indices(ctx, a, flat, a.sizes[dim], fault, dim)
 
         def place(i: Indices) -> list[Index]:
-            return [*i[:dim], checked(flat.at((i[dim],)), a.sizes[dim], fault, dim), *i[dim + 1 :]]
+            return [*i[:dim], found((i[dim],)), *i[dim + 1 :]]
 
         return _scattered(ctx, a, values, place, [dim], adds=adds)
 

@@ -42,6 +42,27 @@ class FitInput:
 
 
 @dataclass(frozen=True)
+class Share:
+    """The new content of an input, as calls know it, is the input itself."""
+
+    buffer: Buffer
+
+
+@dataclass(frozen=True)
+class Overwrite:
+    """What follows writes to these inputs: their versions change."""
+
+    buffers: list[Buffer]
+
+
+@dataclass(frozen=True)
+class GiveBack:
+    """An input that was copied, because it lies otherwise than the code expects, gets what was written to the copy."""
+
+    buffer: Buffer
+
+
+@dataclass(frozen=True)
 class Require:
     """A size of this call must not be 0, or eager would raise."""
 
@@ -96,7 +117,10 @@ class Return:
     results: list[TensorRef | Index]
 
 
-HostStep = ReadSize | Require | FitInput | MakeArena | Allocate | Launch | CallOperator | Release | Return
+HostStep = (
+    ReadSize | Require | FitInput | Share | MakeArena | Allocate | Overwrite | Launch | CallOperator | Release
+    | GiveBack | Return
+)  # fmt: skip
 
 
 @dataclass
@@ -146,7 +170,11 @@ class _Planner:
         self.work: list[Any] = []
         for at, step in enumerate(schedule.steps):
             if isinstance(step, Kernel):
-                needed = {b for b in step.writes if b in outputs or any(r != at for r in readers.get(b, ()))}
+                needed = {
+                    b
+                    for b in step.writes
+                    if b in outputs or b.over is not None or any(r != at for r in readers.get(b, ()))
+                }
                 nest = plan_loops(step, needed)
                 if config.debug:
                     verify_nest(nest, "planning loops")
@@ -157,13 +185,15 @@ class _Planner:
         constants = {b for b in program.buffers if b.name in program.constants}
         self.given = inputs | constants | set(program.packs.values())
         self.held = self.given | outputs  # the tensors: what torch sees
+        self.called: set[Buffer] = set()  # what calls of torch's operators get and make
         for step in self.work:
             if isinstance(step, Call):
-                self.held |= step.reads | step.writes
+                self.called |= step.reads | step.writes
+        self.held |= self.called
         self.host = Host(
             [b if isinstance(b, Buffer) else f"number{n}" for n, b in enumerate(program.inputs)],
             [],
-            in_place(self.work, self.held),
+            {b: b.over for b in program.buffers if b.over is not None} | in_place(self.work, self.held),
             Arena({}, 0),
         )
         self.uses = [self.host.touched(step) for step in self.work]
@@ -175,15 +205,17 @@ class _Planner:
         steps += [Require(need) for need in self.program.needs]
         used = set().union(*self.uses, set())
         steps += [FitInput(b) for b in self.program.inputs if isinstance(b, Buffer) and b in used]
+        steps += [Share(b) for b in self.program.buffers if b.over is not None and b in self.called]
         steps.append(MakeArena(self.host.arena.size))
         pieces = self._pieces()
+        marked: set[Buffer] = set()  # the inputs whose change has been told
         last: dict[Buffer, int] = {}
         for at, piece in enumerate(pieces):
             for buffer in piece.tensors if isinstance(piece, Launch) else piece.call.reads | piece.call.writes:
                 last[buffer] = at
         leaving: dict[int, list[Buffer]] = {}
         for buffer, at in last.items():
-            if buffer.kind == "temp":
+            if buffer.kind == "temp" and buffer.over is None:
                 leaving.setdefault(at, []).append(buffer)
         made = set(self.given)
         for at, piece in enumerate(pieces):
@@ -193,12 +225,21 @@ class _Planner:
             else:
                 fresh = [b for b in piece.kept if b is not None]
             made.update(fresh)
+            if isinstance(piece, Launch):
+                told = {b for step in piece.steps for b in self._overwritten(step)} - marked
+                if told:
+                    steps.append(Overwrite(sorted(told, key=lambda b: b.name)))
+                marked |= told
             steps.append(piece)
             gone = [b for b in leaving.get(at, ()) if b in made]
             if gone:
                 steps.append(Release(sorted(gone, key=lambda b: b.name)))
+        steps += [GiveBack(b) for b in sorted(marked, key=lambda b: b.name)]
         steps.append(Return(list(self.program.outputs)))
         return self.host
+
+    def _overwritten(self, step: Any) -> set[Buffer]:
+        return {b.over for b in writes_of(step) if b.over is not None}
 
     def _pieces(self) -> list[Launch | CallOperator]:
         """The calls, and what stands between two of them."""

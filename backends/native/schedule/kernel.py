@@ -11,7 +11,7 @@ common space is the refinement of both, if one exists.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ir import index
@@ -243,10 +243,35 @@ def fuse(first: Kernel, second: Kernel, shared_writers: set[Buffer]) -> Kernel:
         raise NotFused("the kernel would compute too deep an expression")
     if (first.writes & shared_writers) & second.reads:
         raise NotFused("the value that is read was assembled from several parts")
+    if any(b.rewritten for b in ((first.reads | first.writes) & second.writes) | (first.writes & second.reads)):
+        raise NotFused("one changes what the other has written or read")
     a, b, space, inner = _common_space(first, second)
     _check_reads(a, b)
     members = sorted([*a.members, *b.members], key=lambda m: m.at)
-    return Kernel(space, inner, members)
+    fused = Kernel(space, inner, members)
+    if any(buffer.over is not None for buffer in fused.writes):
+        _check_overwriting(fused)
+    return fused
+
+
+def _check_overwriting(kernel: Kernel) -> None:
+    """What a kernel overwrites it reads in the same place alone, and nothing is written before all is checked."""
+    if any(node.op == "check" for m in kernel.members for node in _nodes_of(m.statement)):
+        raise NotFused("an index must be checked before anything is written to an input")
+    for writer in kernel.members:
+        over = writer.statement.target.over
+        for member in kernel.members if over is not None else ():
+            if over not in member.statement.reads:
+                continue
+            others = [at for b, at in member.statement.value.loads if b is over and at != writer.statement.position]
+            others += [at for a in index.data_atoms(member.statement.position) for b, at in a.node.loads if b is over]
+            if others or member.outer != writer.outer:
+                raise NotFused(f"{over} is read at points other than those where it is overwritten")
+
+
+def _nodes_of(statement: Statement) -> Iterator[Node]:
+    for top in (statement.value, *(a.node for a in index.data_atoms(statement.position))):
+        yield from operators_in(top)
 
 
 def _depth(first: Kernel, second: Kernel) -> int:

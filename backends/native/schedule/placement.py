@@ -40,6 +40,8 @@ def in_place(steps: Sequence[Any], held: Collection[Buffer]) -> dict[Buffer, Buf
         if len(using) != 1 or not isinstance(using[0], LoopNest):
             continue
         for target in sorted(stored_by(using[0]), key=lambda b: b.name):
+            if target.over is not None and target.over in readers:
+                continue  # the old content is read until then
             free = writers[target] == 1 and target not in alias.values()
             if free and _takes_over(using[0], step.target, target):
                 alias[step.target] = target

@@ -16,9 +16,14 @@ from ..ir import index
 from ..ir.expressions import Buffer, Statement
 from ..ir.program import Call, Program
 from .kernel import Kernel, NotFused, fuse, merge_loops, of_statement
+from .reinplace import is_checking, overwrites, written_by
+from .stages import plan, reads_before_writing
 
 _SIBLINGS = 6
 """How many other readers of a buffer a kernel is compared with."""
+
+_ROW = 64 * 1024
+"""How many bytes of a row a kernel may keep, where it is planned to see what its passes read."""
 
 
 @dataclass
@@ -52,11 +57,18 @@ class _Scheduler:
         readers: dict[Buffer, list[int]] = {}
         shared = _written_in_parts(items)
         last_call: int | None = None
+        checking: list[int] = []
         for item in items:
             at = len(self.groups)
             before = {w for b in item.reads for w in writers.get(b, ())}
-            if not isinstance(item, Statement):  # which may change what is there
-                before |= {g for b in item.writes for g in (*readers.get(b, ()), *writers.get(b, ()))}
+            for buffer in written_by(item):
+                if buffer.rewritten or not isinstance(item, Statement):  # which may change what is there
+                    before.update((*readers.get(buffer, ()), *writers.get(buffer, ())))
+            if overwritten := overwrites(item):
+                before.update(checking)
+                before |= {g for b in overwritten for g in readers.get(b, ())}
+            if is_checking(item):
+                checking.append(at)
             if isinstance(item, Call):
                 # Calls keep their order: random ones draw in it, and the others do not care.
                 if last_call is not None:
@@ -75,6 +87,7 @@ class _Scheduler:
     def _alive(self) -> Iterable[Any]:
         """The items whose results are used; calls may have effects on the random number generator, and stay."""
         wanted = {ref.buffer for ref in self.program.outputs if hasattr(ref, "buffer")}
+        wanted |= {b for b in self.program.buffers if b.over is not None}
         kept = []
         for item in reversed(self.program.items):
             writes = {item.target} if isinstance(item, Statement) else item.writes
@@ -120,6 +133,9 @@ class _Scheduler:
             if not self.epilogues and _reduced_by(first) & second.reads:
                 raise NotFused("epilogue_fusion is off")
             fused = fuse(first, second, shared)
+            if fused.inner and any(b.over is not None for b in fused.writes):
+                if not reads_before_writing(plan(fused, fused.writes, _ROW)):
+                    raise NotFused("a later pass over the row reads what an earlier one has overwritten")
         except NotFused as why:
             self.apart.append((left, right, str(why)))
             return False

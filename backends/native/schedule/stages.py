@@ -142,7 +142,7 @@ class _Planner:
         loads = list(member.statement.value.loads)
         loads += [pair for a in index.data_atoms(member.statement.position) for pair in a.node.loads]
         for buffer, _ in loads:
-            source = self.made.get(buffer)
+            source = self._source(buffer)
             if source is not None and buffer in self.stage_of:
                 stage = max(stage, self.stage_of[buffer] + (1 if source.statement.reduction else 0))
         return stage
@@ -150,10 +150,14 @@ class _Planner:
     def _result(self, statement: Statement) -> Node:
         return make("result", (), compute_type(statement.target.dtype), statement.target)
 
+    def _source(self, buffer: Buffer) -> Member | None:
+        """What computes the elements of a buffer here; a rewritten one is read in memory, and is what it was."""
+        return None if buffer.rewritten else self.made.get(buffer)
+
     # --- replacing loads of what the kernel itself computes -------------------------------------------------------
 
     def _resolved(self, node: Node, stage: int) -> Node:
-        if not any(b in self.made for b, _ in node.loads):
+        if not any(self._source(b) for b, _ in node.loads):
             return node
         memo = self.memos.setdefault(stage, {})
 
@@ -168,7 +172,7 @@ class _Planner:
 
     def _load(self, node: Node, args: tuple[Node, ...], stage: int) -> Node:
         buffer, position = node.attr
-        source = self.made.get(buffer)
+        source = self._source(buffer)
         if source is None:
             return make("load", args, node.dtype, (buffer, self._resolved_index(position, stage)))
         statement = source.statement
@@ -185,7 +189,7 @@ class _Planner:
         return node if where is buffer else make("load", (), node.dtype, (where, position))
 
     def _resolved_index(self, position: Index, stage: int) -> Index:
-        if not any(b in self.made for a in index.data_atoms(position) for b, _ in a.node.loads):
+        if not any(self._source(b) for a in index.data_atoms(position) for b, _ in a.node.loads):
             return position
         return index.map_data(position, lambda n: self._resolved(n, stage))
 
@@ -244,6 +248,20 @@ class _Planner:
                 where = self.kept[buffer]
                 position = self._row_position() if where.kind == "row" else statement.position
                 stages[at].body.append(Store(where, position, value))
+
+
+def reads_before_writing(nest: LoopNest) -> bool:
+    """Whether each pass reads what it needs of the inputs that the nest overwrites before they are overwritten.
+
+    Values of one point are all computed before the first is stored, so only later passes count.
+    """
+    gone: set[Buffer] = set()
+    for stage in nest.stages:
+        for steps in (stage.before, stage.body):
+            if any(b in gone for step in steps for b, _ in step.value.loads):
+                return False
+            gone |= {s.buffer.over for s in steps if isinstance(s, Store) and s.buffer.over is not None}
+    return True
 
 
 def _without(variables: tuple[Var, ...], one: Var) -> tuple[Var, ...]:

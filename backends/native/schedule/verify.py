@@ -74,7 +74,7 @@ def _member(member: Member, kernel: Kernel, made: dict[Buffer, Member], known: C
         raise wrong("reduction", "a reduction keeps a loop that it is over, or runs outside of it")
     for buffer, position in item.value.loads:
         source = made.get(buffer)
-        if source is not None and source.statement.position != position:
+        if source is not None and source.statement.position != position and not buffer.rewritten:
             raise wrong("order", f"{buffer} is read at {position}, and computed at {source.statement.position}")
 
 

@@ -20,14 +20,17 @@ from ..schedule.host import (
     Allocate,
     CallOperator,
     FitInput,
+    GiveBack,
     Host,
     HostStep,
     Launch,
     MakeArena,
+    Overwrite,
     ReadSize,
     Release,
     Require,
     Return,
+    Share,
 )
 
 _TOLD = {"size": ".shape[{}]", "stride": ".stride({})"}
@@ -38,6 +41,7 @@ class HostPrinter(ABC):
 
     def __init__(self, host: Host) -> None:
         self.host = host
+        self.written = {b for step in host.steps if isinstance(step, Overwrite) for b in step.buffers}
         self.parameters = [b.name if isinstance(b, Buffer) else b for b in host.parameters]
 
     def run(self) -> str:
@@ -54,6 +58,13 @@ class HostPrinter(ABC):
                 return [f"if {text_of(need.size)} == 0:", f"    raise {need.error}({need.words!r})"]
             case FitInput(buffer):
                 return self._fit(buffer)
+            case Share(buffer):
+                return [f"{buffer.name} = {self.host.placed(buffer).name}"]
+            case Overwrite(buffers):
+                return [f"overwritten(({', '.join(f'given_{b.name}' for b in buffers)},))"]
+            case GiveBack(buffer):
+                name = buffer.name
+                return [f"if {name} is not given_{name}:", f"    given_{name}.copy_({name})"]
             case MakeArena(size):
                 return self.arena(size)
             case Allocate(buffer):
@@ -78,11 +89,12 @@ class HostPrinter(ABC):
 
     def _fit(self, buffer: Buffer) -> list[str]:
         strides = tuple_of(buffer.strides)
+        kept = [f"given_{buffer.name} = {buffer.name}"] if buffer in self.written else []
         if buffer.strides == index.contiguous_strides(buffer.sizes):
             test = f"not {buffer.name}.is_contiguous()"
         else:
             test = f"{buffer.name}.stride() != {strides}"
-        return [f"if {test}:", f"    {buffer.name} = fit({buffer.name}, {strides})"]
+        return [*kept, f"if {test}:", f"    {buffer.name} = fit({buffer.name}, {strides})"]
 
     def _call(self, step: CallOperator) -> list[str]:
         call = step.call

@@ -98,6 +98,10 @@ class Target(ABC, Forms):
     def attends(self, query: torch.Tensor, scores: int) -> bool:
         return False
 
+    def writes_inputs(self) -> bool:
+        """Whether graphs may end with writes to their inputs."""
+        return False
+
     # --- from a program to a module -------------------------------------------------------------------------------
 
     @abstractmethod

@@ -298,3 +298,97 @@ def test_substitute_checks_parameters():
 def test_markers_take_callables(mark):
     with pytest.raises(TypeError, match="takes a callable, not an int"):
         mark(3)
+
+
+class Scaled:
+    def __init__(self, scale):
+        self.scale = scale
+
+    @torchmux.assume_constant_result
+    def constant(self, n):
+        return self.scale * n
+
+    @torchmux.assume_constant_result
+    def tensor(self):
+        return torch.full((2,), float(self.scale))
+
+
+@torchmux.assume_constant_result
+def rows_of(module):
+    return module.weight.shape[0]
+
+
+@torchmux.assume_constant_result
+def largest(x):
+    return x.max().item()
+
+
+def test_constant_results_of_objects_modules_and_tensors():
+    layer = torch.nn.Linear(2, 5)
+
+    def function(x, scaled):
+        return x * scaled.constant(3) + scaled.tensor() + rows_of(layer) * largest(x)
+
+    compiled = torchmux.compile(function, backend="eager", fullgraph=True)
+    x, scaled = torch.tensor([1.0, 2.0]), Scaled(2)
+    assert torch.equal(compiled(x, scaled), function(x, scaled))
+    assert torch.equal(compiled(x, Scaled(4)), function(x, Scaled(4)))  # another object is asked for its own
+    assert torch.equal(compiled(x, scaled), function(x, scaled))
+
+
+def test_constant_results_of_what_has_changed_are_not_taken():
+    scaled = Scaled(2)
+
+    def changes(x):
+        scaled.scale += 1
+        return x * scaled.constant(1)
+
+    def writes(x):
+        x.add_(1)
+        return x * largest(x)
+
+    compiled = torchmux.compile(changes, backend="eager")
+    assert [compiled(torch.ones(1)).item() for _ in range(2)] == [3, 4]
+    x = torch.ones(2)
+    assert torch.equal(torchmux.compile(writes, backend="eager")(x), torch.full((2,), 4.0))
+
+
+def prints(x):
+    x = x + 1
+    print("printed", end="")
+    return x * 2
+
+
+@pytest.mark.parametrize("strictness", [torchmux.error_on_graph_break, torch._dynamo.error_on_graph_break])
+def test_errors_on_graph_breaks(strictness):
+    x = torch.ones(2)
+
+    def inside(x):
+        with strictness(True):
+            y = x + 1
+            with strictness(False):
+                print("printed", end="")
+        return y * 2
+
+    def as_method(x):
+        with strictness(True):
+            return prints(x)
+
+    for function in (as_method, strictness(True)(prints), lambda x: strictness(True)(prints)(x) + 1):
+        with pytest.raises(torchmux.Unsupported, match=r"error_on_graph_break\(True\)"):
+            torchmux.compile(function, backend="eager")(x)
+    compiled = torchmux.compile(inside, backend="eager")
+    assert torch.equal(compiled(x), torch.full((2,), 4.0))
+    assert torchmux.report(compiled).break_count
+    with strictness(True), pytest.raises(torchmux.Unsupported):
+        torchmux.compile(lambda x: prints(x) + 2, backend="eager")(x)
+    compiled = torchmux.compile(lambda x: prints(x) + 3, backend="eager")
+    assert torch.equal(compiled(x), torch.full((2,), 7.0))
+
+
+def test_regions_of_torch_are_part_of_the_graph():
+    region = torch.compiler.nested_compile_region(lambda x: x.sin() + 1)
+    compiled = torchmux.compile(lambda x: region(x) * region(x + 1), backend="eager", fullgraph=True)
+    x = torch.ones(3)
+    assert torch.equal(compiled(x), (x.sin() + 1) * ((x + 1).sin() + 1))
+    assert torchmux.report(compiled).graph_count == 1

@@ -78,6 +78,21 @@ def types_of_numpy(x):
     return torch.zeros(2, dtype=torch.from_numpy(np.zeros(1, dtype=np.int32)).dtype) + x[0, 0]
 
 
+HALF, TWO = np.float64(0.5), np.int64(2)
+
+
+# Operators that take NumPy's numbers for Python's, and those that look at their class.
+@feature()
+def numbers_of_numpy_as_arguments(x, k=HALF, n=TWO):
+    y = torch.empty(2).uniform_(-k, k) * 0 + torch.full((n,), k) + x.new_full((2,), np.float32(0.25))
+    return x.view(n, -1), y, torch.clamp(x, np.float32(-k)), x.sum(np.int64(1)), torch.arange(n), x[np.int64(1)]
+
+
+@feature()
+def numbers_of_numpy_with_a_dtype(x, k=HALF):
+    return torch.tensor(k) * x, torch.as_tensor([k, np.float32(2)]), torch.tensor(np.float32(3)), x[np.bool_(True)]
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", features_of(__name__))
 def test_numpy_is_as_in_eager(name, backend):

@@ -37,6 +37,9 @@ FLAGS = [
     "-fwrapv",
     # A slot of the arena holds values of one type, then of another, and all are read through plain pointers.
     "-fno-strict-aliasing",
+    # Plain loops become vectors, as some of the code expects.
+    "-ftree-loop-vectorize",
+    "-fvect-cost-model=dynamic",
     "-Wno-psabi",
     "-w",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -82,9 +82,7 @@ class KernelPrinter:
         """No loop at all: one element."""
         for stage in self.nest.stages:
             self.before(stage)
-            for step in stage.body:
-                assert isinstance(step, Store)
-                self.store(step)
+            self._body(stage, ())
 
     def _by_rows(self) -> None:
         """Rows on all threads, each walked in vectors once for every stage."""
@@ -142,7 +140,8 @@ class KernelPrinter:
                 self._stage_in_row(stage)
 
     def before(self, stage: Stage) -> None:
-        for store in stage.before:
+        for store in self.in_turn(stage.before):
+            assert isinstance(store, Store)
             self.store(store)
 
     def _stage_in_row(self, stage: Stage) -> None:
@@ -220,22 +219,40 @@ class KernelPrinter:
 
     def _body(self, stage: Stage, accumulators: Sequence[Accumulator]) -> None:
         rest = list(accumulators)
-        for step in stage.body:
+        for step in self.in_turn(stage.body):
             if isinstance(step, Store):
                 self.store(step)
             else:
                 rest.pop(0).add(self.writer, step.value)
 
+    def in_turn(self, steps: Iterable[Store | Fold]) -> Iterator[Store | Fold]:
+        """The steps, of which those that overwrite inputs come last.
+
+        All that overwrites inputs is computed before the first of it is stored: it may be read of these inputs.
+        """
+        overwriting: list[Store] = []
+        for step in steps:
+            if isinstance(step, Store) and step.buffer.over is not None:
+                self.writer.name(step.value, vector=True if self._in_vector() else None)
+                overwriting.append(step)
+            else:
+                yield step
+        yield from overwriting
+
+    def _in_vector(self) -> bool:
+        vector = self.writer.vector
+        return vector is not None and any(vector in s.variables for s in self.writer.scopes)
+
     def store(self, store: Store) -> None:
         w = self.writer
         vector = w.vector
         base = w.pointer(store.buffer)
-        in_vector = vector is not None and any(vector in s.variables for s in w.scopes)
+        in_vector = self._in_vector()
         if not in_vector:
-            w.top.write(f"store({base} + {w.index(store.position)}, {w.name(store.value)});")
+            w.top.write(f"store({base} + {w.index(store.position)}, {w.name(stored(store))});")
             return
         assert vector is not None
-        value = w.name(store.value, vector=True)
+        value = w.name(stored(store), vector=True)
         step = None if w._is_vector_index(store.position) else index.coefficient(store.position, vector)
         if type(step) is int and step == 1:
             w.top.write(f"store({w.place(store.buffer, store.position)}, {value}, m);")
@@ -249,6 +266,12 @@ class KernelPrinter:
 
     def _declare_none(self, fold: Fold) -> Accumulator:
         return Accumulator(fold, self.writer.fresh("a"))
+
+
+def stored(store: Store) -> Node:
+    """What is written, before memory of half precision rounds it."""
+    value = store.value
+    return value.args[0] if value.op == "round" and value.attr is store.buffer.dtype else value
 
 
 def sizes_of(value: Index) -> list[index.Size]:

@@ -155,7 +155,7 @@ class ColumnsPrinter(KernelPrinter):
 
     def _steps(self, stage: Stage, accumulators: Sequence[ColumnAccumulator], at: str) -> None:
         rest = list(accumulators)
-        for step in stage.body:
+        for step in self.in_turn(stage.body):
             if isinstance(step, Store):
                 self.store(step)
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...schedule.stages import LoopNest
 from .cpp import Function, KernelPrinter
 from .cpp_columns import ColumnsPrinter
+from .cpp_plain import PlainPrinter, is_plain
 from .cpp_tiles import TilesPrinter
 
 
@@ -14,4 +15,6 @@ def print_kernel(nest: LoopNest) -> Function:
         return ColumnsPrinter(nest).run()
     if nest.tile is not None:
         return TilesPrinter(nest).run()
+    if is_plain(nest):
+        return PlainPrinter(nest).run()
     return KernelPrinter(nest).run()

@@ -123,19 +123,11 @@ class Writer:
     def _results_in(self, node: Node) -> list[tuple[str, int, bool]]:
         found = self._found.get(node)
         if found is None:
-            seen: set[Buffer] = set()
-
-            def visit(n: Node) -> None:
-                if n.op == "result":
-                    seen.add(n.attr)
-                for a in n.args:
-                    visit(a)
-                for value in n._indices():
-                    for atom in index.data_atoms(value):
-                        visit(atom.node)
-
-            visit(node)
-            found = self._found[node] = [self.results[b] for b in seen]
+            inside = [*node.args, *(a.node for value in node._indices() for a in index.data_atoms(value))]
+            results = dict.fromkeys(r for each in inside for r in self._results_in(each))
+            if node.op == "result":
+                results[self.results[node.attr]] = None
+            found = self._found[node] = list(results)
         return found
 
     def is_vector(self, node: Node) -> bool:

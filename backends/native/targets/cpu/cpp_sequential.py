@@ -86,9 +86,10 @@ class _Printer:
     def _scatter(self, step: Scatter) -> None:
         w = self.writer
         rows = [v for v in step.apart if v is not self.vector]
-        inside = [*step.serial, *([self.vector] if self.vector is not None else [])]
-        if self.vector is None and rows and _is_unit(step, rows[-1]):
-            rows, inside = rows[:-1], [*step.serial, rows[-1]]  # memory is walked in order
+        innermost = self.vector
+        if innermost is None and rows and _walks(step, rows[-1]):
+            innermost = rows.pop()  # memory is walked in order
+        inside = [*step.serial, *([innermost] if innermost is not None else [])]
         for variable in [*rows, *inside]:
             w.push(variable)
         value = self._name(step.value)
@@ -98,12 +99,12 @@ class _Printer:
             kind = register_type(step.value.dtype, self.vector is not None)
             value = f"({kind})({old} + {value})" if self.vector is None else f"{old} + {value}"
         self._store(value, step.value)
-        shared = self.vector is not None and not rows
+        shared = innermost is not None and not rows
         for variable in reversed(inside):
-            self._pop(variable, shared=shared)
+            self._pop(variable, shared=shared and variable is innermost)
         if shared:
-            assert self.vector is not None
-            self._parallel(w.index(self.vector.size), list(step.serial))
+            assert innermost is not None
+            self._parallel(w.index(innermost.size), list(step.serial))
         else:
             self._pop_rows(rows, inside)
 
@@ -113,11 +114,11 @@ class _Printer:
         """Close the innermost loop; one that threads share goes from ``lo`` to ``hi``."""
         w = self.writer
         name, extent = w.loop_names[variable], w.index(variable.size)
+        start, end = ("lo", "hi") if shared else ("0", extent)
         if variable is self.vector:
-            start, end = ("lo", "hi") if shared else ("0", extent)
             w.pop(f"sweep({start}, {end}, [&] (i64 {name}, auto m) {{", "});")
         else:
-            w.pop(f"for (i64 {name} = 0; {name} < {extent}; {name}++) {{")
+            w.pop(f"for (i64 {name} = {start}; {name} < {end}; {name}++) {{")
 
     def _pop_rows(self, rows: Sequence[Var], inside: Sequence[Var]) -> None:
         """Close the loops over rows, the outermost of which threads share."""
@@ -151,6 +152,13 @@ class _Printer:
 
 def _opens(line: str, indent: str) -> bool:
     return line.startswith((f"{indent}for (", f"{indent}sweep("))
+
+
+def _walks(step: Scatter, variable: Var) -> bool:
+    """Whether neighbours in ``variable`` are neighbours in all that is read, indices included."""
+    loads = [pair for a in index.data_atoms(step.position) for pair in a.node.loads] + list(step.value.loads)
+    steps = [index.coefficient(position, variable) for _, position in loads]
+    return _is_unit(step, variable) or (bool(steps) and all(type(s) is int and s in (0, 1) for s in steps))
 
 
 def _is_unit(step: Scan | Scatter, variable: Var) -> bool:

@@ -104,7 +104,7 @@ class TilesPrinter(KernelPrinter):
         w.push(self.vector)
         self.squares.open()
         for stage in nest.stages:
-            for step in stage.body:
+            for step in self.in_turn(stage.body):
                 assert isinstance(step, Store)
                 self.store(step)
         self.squares.close()

@@ -19,6 +19,8 @@ struct f16 { u16 bits; };
 struct flag { u8 value; };  // a bool in memory
 
 #define INLINE static inline __attribute__((always_inline))
+#define INLINE_MEMBER inline __attribute__((always_inline))
+#define INLINE_LAMBDA __attribute__((always_inline))
 #define NOINLINE __attribute__((noinline))  // where many functions in one would take a compiler long
 #define SPECIAL template <> inline __attribute__((always_inline))
 #ifdef __AVX512F__
@@ -42,38 +44,67 @@ struct flag { u8 value; };  // a bool in memory
 #endif
 
 template <class T, int N> struct vector_of { typedef T type __attribute__((vector_size(sizeof(T) * N))); };
-#define VECTOR(T) typedef vector_of<T, LANES>::type T##v; typedef T##v T##m __attribute__((aligned(sizeof(T)), may_alias));
-VECTOR(i8) VECTOR(u8) VECTOR(i16) VECTOR(u16) VECTOR(i32) VECTOR(u32) VECTOR(i64) VECTOR(u64) VECTOR(f32) VECTOR(f64)
+#define VECTOR(T) typedef vector_of<T, LANES>::type T##v;
+VECTOR(i8) VECTOR(u8) VECTOR(i16) VECTOR(u16) VECTOR(i32) VECTOR(u32) VECTOR(f32)
 typedef i32v mask;
 typedef vector_of<f64, LANES / 2>::type f64h;  // half as many lanes: one register
 typedef vector_of<f32, LANES / 2>::type f32h;
 typedef vector_of<i64, LANES / 2>::type i64h;
 typedef vector_of<i32, LANES / 2>::type i32h;
 
-template <class V> struct halves { V low, high; };
-template <class H, class V> INLINE halves<H> split(V v) { halves<H> h; __builtin_memcpy(&h, &v, sizeof(V)); return h; }
-template <class V, class H> INLINE V join(H low, H high) { halves<H> h = {low, high}; V v; __builtin_memcpy(&v, &h, sizeof(V)); return v; }
+// Vectors of two registers: a compiler would keep one that is wider than a register in memory, and compare its lanes one
+// by one.  Comparisons of these are only those of integers, with 0 and -1; lt() and the like below give masks.
+template <class T, class H> struct halves {
+  H low, high;
+  INLINE_MEMBER T operator[](int i) const { return i < LANES / 2 ? low[i] : high[i - LANES / 2]; }
+#define BETWEEN(op) \
+  friend INLINE_MEMBER halves operator op(halves a, halves b) { return {(H)(a.low op b.low), (H)(a.high op b.high)}; } \
+  friend INLINE_MEMBER halves operator op(halves a, T b) { return {(H)(a.low op b), (H)(a.high op b)}; } \
+  friend INLINE_MEMBER halves operator op(T a, halves b) { return {(H)(a op b.low), (H)(a op b.high)}; }
+  BETWEEN(+) BETWEEN(-) BETWEEN(*) BETWEEN(/) BETWEEN(%) BETWEEN(&) BETWEEN(|) BETWEEN(^) BETWEEN(<<) BETWEEN(>>)
+  BETWEEN(<) BETWEEN(!=)
+  INLINE_MEMBER halves operator-() const { return {-low, -high}; }
+  INLINE_MEMBER halves operator~() const { return {~low, ~high}; }
+};
+typedef halves<i64, i64h> i64v;
+typedef halves<f64, f64h> f64v;
+template <class V> struct two { V low, high; };
+template <class H, class V> INLINE two<H> split(V v) { two<H> h; __builtin_memcpy(&h, &v, sizeof(V)); return h; }
+template <class H> INLINE i64v split(i64v v) { return v; }
+template <class H> INLINE f64v split(f64v v) { return v; }
+template <class V, class H> INLINE V join(H low, H high) { two<H> h = {low, high}; V v; __builtin_memcpy(&v, &h, sizeof(V)); return v; }
+SPECIAL i64v join<i64v>(i64h low, i64h high) { return {low, high}; }
+SPECIAL f64v join<f64v>(f64h low, f64h high) { return {low, high}; }
 
 // --- conversions: cast<To>(value) for scalars, to_T(value) for vectors ------------------------------------------------
 template <class To, class V> INLINE To convert(V v) { return __builtin_convertvector(v, To); }
 #define BY_HALVES(To, From, ToH, FromH) \
   SPECIAL To##v convert<To##v, From##v>(From##v v) { \
     auto h = split<FromH>(v); return join<To##v>(__builtin_convertvector(h.low, ToH), __builtin_convertvector(h.high, ToH)); }
-BY_HALVES(f64, f32, f64h, f32h) BY_HALVES(f32, f64, f32h, f64h) BY_HALVES(i64, i32, i64h, i32h)
-BY_HALVES(i32, i64, i32h, i64h) BY_HALVES(f64, i64, f64h, i64h) BY_HALVES(i64, f64, i64h, f64h)
-BY_HALVES(f32, i64, f32h, i64h) BY_HALVES(i64, f32, i64h, f32h) BY_HALVES(i32, f64, i32h, f64h)
-#if defined(__AVX2__) && !defined(__AVX512F__) && !defined(__clang__)  // which takes eight bytes for a number
+BY_HALVES(f64, f32, f64h, f32h) BY_HALVES(f32, f64, f32h, f64h)
+BY_HALVES(f64, i64, f64h, i64h) BY_HALVES(i64, f64, i64h, f64h)
+BY_HALVES(f32, i64, f32h, i64h) BY_HALVES(i64, f32, i64h, f32h) BY_HALVES(i32, f64, i32h, f64h) BY_HALVES(f64, i32, f64h, i32h)
+SPECIAL i64v convert<i64v, i64v>(i64v v) { return v; }
+SPECIAL f64v convert<f64v, f64v>(f64v v) { return v; }
+// A compiler that sees no single instruction for a conversion takes the lanes one by one; these have two or three.
+#if defined(__AVX2__) && !defined(__AVX512F__) && !defined(__clang__)
+SPECIAL i64v convert<i64v, i32v>(i32v v) {
+  auto h = split<i32h>(v); return join<i64v>((i64h)__builtin_ia32_pmovsxdq256(h.low), (i64h)__builtin_ia32_pmovsxdq256(h.high)); }
+SPECIAL i32v convert<i32v, i64v>(i64v v) { return __builtin_shuffle((i32v)v.low, (i32v)v.high, i32v{0, 2, 4, 6, 8, 10, 12, 14}); }
+#else
+BY_HALVES(i64, i32, i64h, i32h) BY_HALVES(i32, i64, i32h, i64h)
+#endif
+#define THROUGH(To, From, Middle) SPECIAL To##v convert<To##v, From##v>(From##v v) { return convert<To##v>(convert<Middle##v>(v)); }
+#if defined(__AVX2__) && !defined(__AVX512F__) && !defined(__clang__)  // which keeps eight bytes in an integer register
 INLINE vector_of<char, 16>::type sixteen(const void* v) { vector_of<i64, 2>::type x = {}; __builtin_memcpy(&x, v, 8); return (vector_of<char, 16>::type)x; }
 SPECIAL i32v convert<i32v, i8v>(i8v v) { return __builtin_ia32_pmovsxbd256(sixteen(&v)); }
 SPECIAL i32v convert<i32v, u8v>(u8v v) { return __builtin_ia32_pmovzxbd256(sixteen(&v)); }
+#else
+THROUGH(i32, i8, i16) THROUGH(i32, u8, i16)
 #endif
-// Compilers convert small integers to floats one by one, unless they are widened first.
-SPECIAL f32v convert<f32v, i8v>(i8v v) { return convert<f32v>(convert<i32v>(v)); }
-SPECIAL f32v convert<f32v, u8v>(u8v v) { return convert<f32v>(convert<i32v>(v)); }
-SPECIAL f32v convert<f32v, i16v>(i16v v) { return convert<f32v>(convert<i32v>(v)); }
-SPECIAL f64v convert<f64v, i8v>(i8v v) { return convert<f64v>(convert<i32v>(v)); }
-SPECIAL f64v convert<f64v, u8v>(u8v v) { return convert<f64v>(convert<i32v>(v)); }
-SPECIAL f64v convert<f64v, i16v>(i16v v) { return convert<f64v>(convert<i32v>(v)); }
+THROUGH(i8, i32, i16) THROUGH(u8, i32, i16) THROUGH(f32, i8, i32) THROUGH(f32, u8, i32)
+THROUGH(i64, i16, i32) THROUGH(i64, i8, i32) THROUGH(i64, u8, i32) THROUGH(i16, i64, i32) THROUGH(i8, i64, i32) THROUGH(u8, i64, i32)
+THROUGH(f64, i16, i32) THROUGH(f64, i8, i32) THROUGH(f64, u8, i32) THROUGH(i16, f64, i32) THROUGH(i8, f64, i32) THROUGH(u8, f64, i64)
 INLINE mask as_mask(mask m) { return m; }
 #define AS_MASK(W) INLINE mask as_mask(W##v m) { return convert<mask>(m); }
 AS_MASK(i8) AS_MASK(i16) AS_MASK(i64)
@@ -84,18 +115,25 @@ SPLAT(i8) SPLAT(u8) SPLAT(i16) SPLAT(i32) SPLAT(i64)
 INLINE f32v splat(f32 x) { return x - f32v{}; }  // and not 0 + x, which loses the sign of zero
 INLINE f64v splat(f64 x) { return x - f64v{}; }
 INLINE mask splat(bool x) { return mask{} - (x ? 1 : 0); }
-template <class V> INLINE V count() { V v; for (int i = 0; i < LANES; i++) v[i] = i; return v; }
-INLINE i64v lanes_from(i64 base, i64 step) { return count<i64v>() * step + base; }
+INLINE i32v count() { i32v v; for (int i = 0; i < LANES; i++) v[i] = i; return v; }
+INLINE i64v lanes_from(i64 base, i64 step) {
+  i64h v; for (int i = 0; i < LANES / 2; i++) v[i] = i;
+  return i64v{v, v + LANES / 2} * step + base;
+}
 
 // --- how many lanes of a vector count: all, or the first few at the end of a row --------------------------------------
 struct All { static constexpr int n = LANES; };
 struct Some { int n; };
 template <class V> INLINE V keep(All, V v, V) { return v; }
-INLINE mask first(Some m) { return count<i32v>() < m.n; }
+INLINE mask first(Some m) { return count() < m.n; }
 INLINE f32v sel(mask m, f32v a, f32v b) { return m ? a : b; }
 INLINE i32v sel(mask m, i32v a, i32v b) { return m ? a : b; }
-INLINE i64v sel(mask m, i64v a, i64v b) { return convert<i64v>(m) ? a : b; }
-INLINE f64v sel(mask m, f64v a, f64v b) { return convert<i64v>(m) ? a : b; }
+template <class V> INLINE V sel_halves(mask m, V a, V b) {
+  i64v c = convert<i64v>(m);
+  return {c.low ? a.low : b.low, c.high ? a.high : b.high};
+}
+INLINE i64v sel(mask m, i64v a, i64v b) { return sel_halves(m, a, b); }
+INLINE f64v sel(mask m, f64v a, f64v b) { return sel_halves(m, a, b); }
 INLINE i16v sel(mask m, i16v a, i16v b) { return convert<i16v>(m) ? a : b; }
 INLINE i8v sel(mask m, i8v a, i8v b) { return convert<i8v>(m) ? a : b; }
 INLINE u8v sel(mask m, u8v a, u8v b) { return convert<i8v>(m) ? a : b; }
@@ -107,6 +145,10 @@ template <class V, class T> INLINE V read(const T* p, All) { V v; __builtin_memc
 template <class V, class T> INLINE V read(const T* p, Some m) { V v = {}; __builtin_memcpy(&v, p, m.n * sizeof(T)); return v; }
 template <class T, class V> INLINE void write(T* p, V v, All) { __builtin_memcpy(p, &v, sizeof(V)); }
 template <class T, class V> INLINE void write(T* p, V v, Some m) { __builtin_memcpy(p, &v, m.n * sizeof(T)); }
+#define HALVES(T) \
+  SPECIAL T##v read<T##v>(const T* p, All) { T##v v; __builtin_memcpy(&v.low, p, sizeof(v.low)); __builtin_memcpy(&v.high, p + LANES / 2, sizeof(v.high)); return v; } \
+  SPECIAL void write(T* p, T##v v, All) { __builtin_memcpy(p, &v.low, sizeof(v.low)); __builtin_memcpy(p + LANES / 2, &v.high, sizeof(v.high)); }
+HALVES(i64) HALVES(f64)
 #ifdef __AVX512F__
 #define BITS(m) ((1u << m.n) - 1)
 SPECIAL f32v read<f32v>(const f32* p, Some m) { return __builtin_ia32_loadups512_mask(p, f32v{}, BITS(m)); }
@@ -183,25 +225,40 @@ INLINE bool load(const flag* p) { return p->value != 0; }
 INLINE f32 load(const bf16* p) { return widen(*p); }
 INLINE f32 load(const f16* p) { u16v v = {}; v[0] = p->bits; return widen_f16(v)[0]; }
 INLINE void store(flag* p, bool x) { p->value = x; }
-INLINE void store(bf16* p, f32 x) { p->bits = narrow_bf16(splat(x))[0]; }
+INLINE void store(bf16* p, f32 x) {
+  u32 b; __builtin_memcpy(&b, &x, 4);
+  p->bits = x == x ? (b + 0x7fff + ((b >> 16) & 1)) >> 16 : 0x7fc0;
+}
+INLINE void store_exact(bf16* p, f32 x) { u32 b; __builtin_memcpy(&b, &x, 4); p->bits = b >> 16; }
 INLINE void store(f16* p, f32 x) { p->bits = narrow_f16(splat(x))[0]; }
-INLINE f32v round_bf16(f32v x) { return (f32v)(near_bf16(x) & 0xffff0000); }
-INLINE f32 round_bf16(f32 x) { return round_bf16(splat(x))[0]; }
+INLINE f32 round_bf16(f32 x) { bf16 rounded; store(&rounded, x); return widen(rounded); }
+INLINE f32v round_bf16(f32v x) {
+  u32v b = (u32v)x, rounded = (b + 0x7fff + ((b >> 16) & 1)) & 0xffff0000;
+  return x == x ? (f32v)rounded : (f32v)(u32v{} + 0x7fc00000);
+}
 INLINE f32 round_f16(f32 x) { return widen_f16(narrow_f16(splat(x)))[0]; }
 INLINE f32v round_f16(f32v x) { return widen_f16(narrow_f16(x)); }
 
 template <class T> INLINE auto zero() { return decltype(load((const T*)0, All())){}; }
 INLINE void put(mask& v, int i, bool x) { v[i] = x ? -1 : 0; }
 template <class V, class T> INLINE void put(V& v, int i, T x) { v[i] = x; }
+template <class T, class H, class X> INLINE void put(halves<T, H>& v, int i, X x) {
+  if (i < LANES / 2) v.low[i] = x; else v.high[i - LANES / 2] = x;
+}
 // Elements that do not lie side by side, and those that may be read only where a condition holds.
+template <class F> INLINE void each(All, F body) {
+#pragma GCC unroll 16
+  for (int i = 0; i < LANES; i++) body(i);
+}
+template <class F> INLINE void each(Some m, F body) { for (int i = 0; i < m.n; i++) body(i); }
 template <class T, class M> INLINE auto gather(const T* p, i64v at, M m) {
   auto v = zero<T>();
-  for (int i = 0; i < m.n; i++) put(v, i, load(p + at[i]));
+  each(m, [&] (int i) INLINE_LAMBDA { put(v, i, load(p + at[i])); });
   return v;
 }
 template <class T, class M> INLINE auto strided(const T* p, i64 step, M m) {
   auto v = zero<T>();
-  for (int i = 0; i < m.n; i++) put(v, i, load(p + i * step));
+  each(m, [&] (int i) INLINE_LAMBDA { put(v, i, load(p + i * step)); });
   return v;
 }
 template <class T, class M> INLINE auto gather_if(mask c, const T* p, i64v at, M m) {
@@ -221,7 +278,7 @@ template <class M> INLINE f32v load_some(mask c, const f32* p, M m) {
 }
 #elif defined(__AVX2__)
 template <class M> INLINE f32v load_some(mask c, const f32* p, M m) {
-  return __builtin_ia32_maskloadps256((const f32v*)p, c & (count<i32v>() < m.n));
+  return __builtin_ia32_maskloadps256((const f32v*)p, c & (count() < m.n));
 }
 #endif
 template <class T> INLINE auto load_if(bool c, const T* p) { decltype(load(p)) x = {}; if (c) x = load(p); return x; }
@@ -233,8 +290,11 @@ template <class M> INLINE void scatter(flag* p, i64v at, mask v, M m) {
 }
 
 // --- comparisons and choices ------------------------------------------------------------------------------------------
+#define COMPARE_HALVES(name, op, T) INLINE mask name(T##v a, T##v b) { \
+  return convert<mask>(i64v{(i64h)(a.low op b.low), (i64h)(a.high op b.high)}); }
 #define COMPARE(name, op) \
   template <class V> INLINE mask name(V a, V b) { return as_mask(a op b); } \
+  COMPARE_HALVES(name, op, i64) COMPARE_HALVES(name, op, f64) \
   INLINE bool name(f32 a, f32 b) { return a op b; } INLINE bool name(f64 a, f64 b) { return a op b; } \
   INLINE bool name(i64 a, i64 b) { return a op b; } INLINE bool name(i32 a, i32 b) { return a op b; } \
   INLINE bool name(i16 a, i16 b) { return a op b; } INLINE bool name(i8 a, i8 b) { return a op b; } \
@@ -243,6 +303,12 @@ COMPARE(lt, <) COMPARE(le, <=) COMPARE(gt, >) COMPARE(ge, >=) COMPARE(eq, ==) CO
 // A nan on either side comes out, as torch has it.
 template <class T> INLINE T maximum(T a, T b) { return sel(ne(a, a), a, sel(gt(a, b), a, b)); }
 template <class T> INLINE T minimum(T a, T b) { return sel(ne(a, a), a, sel(lt(a, b), a, b)); }
+
+#define WHOLE(T) \
+  INLINE T##v maximum(T##v a, T##v b) { return sel(gt(a, b), a, b); } INLINE T##v minimum(T##v a, T##v b) { return sel(lt(a, b), a, b); }
+#define WHOLE_NATIVE(T) \
+  INLINE T##v maximum(T##v a, T##v b) { return a > b ? a : b; } INLINE T##v minimum(T##v a, T##v b) { return a < b ? a : b; }
+WHOLE(i64) WHOLE_NATIVE(i32) WHOLE_NATIVE(i16) WHOLE_NATIVE(i8) WHOLE_NATIVE(u8)
 
 // a * b + c, rounded once.  Products and sums of a program are rounded each, as in eager, which is what makes equal terms
 // cancel; so this is for the functions below, where it pays.
@@ -295,22 +361,39 @@ ROUND1(floor) ROUND1(ceil) ROUND1(trunc) ROUND1(rint) ROUND2(fmod) ROUND2(copysi
   INLINE f64v m_##name(f64v x) { auto h = split<f64h>(x); return join<f64v>(MATH64(name, ulp)(h.low), MATH64(name, ulp)(h.high)); } \
   INLINE f64 m_##name(f64 x) { return m_##name(splat(x))[0]; }
 MATH64_1(exp, u10) MATH64_1(tanh, u10) MATH64_1(erf, u10)
-// e**x in line: x = n ln 2 + r, a polynomial for e**r, and n put into the exponent in two steps, so that the smallest
-// results come out as subnormals.  Off by at most 1.1 units in the last place.
-INLINE f32v m_exp(f32v x) {
-  f32v clamped = x < -104.f ? splat(-104.f) : x > 89.f ? splat(89.f) : x;
-  f32v n = fma(clamped, 1.44269504f, 12582912.f) - 12582912.f;
-  f32v r = fma(n, 2.12194440e-4f, fma(n, -0.693359375f, clamped));
+// min and max of a number and a constant; a nan stays what it is.
+#ifdef __AVX512F__
+INLINE f32v at_least(f32v x, f32 least) { return __builtin_ia32_maxps512_mask(splat(least), x, x, (u16)-1, 4); }
+INLINE f32v at_most(f32v x, f32 most) { return __builtin_ia32_minps512_mask(splat(most), x, x, (u16)-1, 4); }
+#elif defined(__AVX2__)
+INLINE f32v at_least(f32v x, f32 least) { return __builtin_ia32_maxps256(splat(least), x); }
+INLINE f32v at_most(f32v x, f32 most) { return __builtin_ia32_minps256(splat(most), x); }
+#else
+INLINE f32v at_least(f32v x, f32 least) { return x < least ? splat(least) : x; }
+INLINE f32v at_most(f32v x, f32 most) { return x > most ? splat(most) : x; }
+#endif
+// e**x in line: x = n ln 2 + r, a polynomial for e**r, and n put into the exponent.  A nan makes the polynomial one.
+struct Power { f32v p; i32v n; };
+INLINE Power exp_parts(f32v x) {
+  f32v n = fma(x, 1.44269504f, 12582912.f) - 12582912.f;
+  f32v r = fma(n, 2.12194440e-4f, fma(n, -0.693359375f, x));
   f32v p = splat(1.9875691500e-4f);
   p = fma(p, r, 1.3981999507e-3f);
   p = fma(p, r, 8.3334519073e-3f);
   p = fma(p, r, 4.1665795894e-2f);
   p = fma(p, r, 1.6666665459e-1f);
   p = fma(p, r, 5.0000001201e-1f);
-  p = fma(p * r, r, r) + 1.f;
-  i32v whole = convert<i32v>(n), half = whole >> 1;
-  f32v scaled = p * (f32v)((half + 127) << 23) * (f32v)((whole - half + 127) << 23);
-  return x == x ? scaled : x;
+  return {fma(p * r, r, r) + 1.f, convert<i32v>(n)};
+}
+INLINE f32v exp_near(f32v x) {  // between -87 and 88
+  Power e = exp_parts(x);
+  return e.p * (f32v)((e.n + 127) << 23);
+}
+// In two steps, so that the smallest results come out as subnormals.  Off by at most 1.1 units in the last place.
+INLINE f32v m_exp(f32v x) {
+  Power e = exp_parts(at_most(at_least(x, -104.f), 89.f));
+  i32v half = e.n >> 1;
+  return e.p * (f32v)((half + 127) << 23) * (f32v)((e.n - half + 127) << 23);
 }
 INLINE f32 m_exp(f32 x) { return m_exp(splat(x))[0]; }
 // The same between -87 and 88, of numbers: one step suffices.  The lowest bits of what was rounded are those of n.
@@ -335,9 +418,8 @@ INLINE f32v m_tanh(f32v x) {
   p = fma(p, s, -5.395247793e-02f);
   p = fma(p, s, 1.333324781e-01f);
   p = fma(p, s, -3.333333178e-01f);
-  f32v large = 1.f - 2.f / (m_exp_near(t > 10.f ? splat(20.f) : t + t) + 1.f);
-  f32v result = with_sign(t < 0.6f ? fma(p * s, t, t) : large, x);
-  return x == x ? result : x;
+  f32v large = 1.f - 2.f / (exp_near(at_most(t + t, 20.f)) + 1.f);
+  return with_sign(t < 0.6f ? fma(p * s, t, t) : large, x);
 }
 INLINE f32 m_tanh(f32 x) { return m_tanh(splat(x))[0]; }
 INLINE f32v m_erf(f32v x) {
@@ -348,7 +430,7 @@ INLINE f32v m_erf(f32v x) {
   p = fma(p, s, 1.128373643e-01f);
   p = fma(p, s, -3.761263629e-01f);
   p = fma(p, s, 1.283791669e-01f);
-  f32v u = t > 4.1f ? splat(4.1f) : t;
+  f32v u = at_most(t, 4.1f);
   f32v q = splat(-9.408792104e-07f);  // of the logarithm of 1 - erf
   q = fma(q, u, -8.486264308e-06f);
   q = fma(q, u, 3.620708322e-04f);
@@ -358,8 +440,7 @@ INLINE f32v m_erf(f32v x) {
   q = fma(q, u, -6.337746461e-01f);
   q = fma(q, u, -1.129333430e+00f);
   q = fma(q, u, 1.416016222e-04f);
-  f32v result = t < 0.875f ? fma(p, x, x) : with_sign(1.f - m_exp_near(q), x);
-  return x == x ? result : x;
+  return t < 0.875f ? fma(p, x, x) : with_sign(1.f - exp_near(q), x);
 }
 INLINE f32 m_erf(f32 x) { return m_erf(splat(x))[0]; }
 INLINE f32 m_sqrt(f32 x) { return __builtin_sqrtf(x); }
@@ -381,7 +462,7 @@ INLINE f64h sqrt_half(f64h x) { for (int i = 0; i < LANES / 2; i++) x[i] = __bui
 #endif
 INLINE f64v m_sqrt(f64v x) { auto h = split<f64h>(x); return join<f64v>(sqrt_half(h.low), sqrt_half(h.high)); }
 INLINE f32v m_abs(f32v x) { return (f32v)((i32v)x & 0x7fffffff); }
-INLINE f64v m_abs(f64v x) { return (f64v)((i64v)x & 0x7fffffffffffffff); }
+INLINE f64v m_abs(f64v x) { return {(f64h)((i64h)x.low & 0x7fffffffffffffff), (f64h)((i64h)x.high & 0x7fffffffffffffff)}; }
 INLINE f32 m_abs(f32 x) { return __builtin_fabsf(x); }
 INLINE f64 m_abs(f64 x) { return __builtin_fabs(x); }
 template <class T> INLINE T m_abs(T x) { return sel(lt(x, x - x), (T)-x, x); }
@@ -497,9 +578,17 @@ INLINE i64 check(i64 at, i64 size, bool wrap, i64 fault, i64* bad, All) {
   if (__atomic_compare_exchange_n(bad, &none, fault, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) { bad[1] = at; bad[2] = size; }
   return 0;
 }
-template <class M> INLINE i64v check(i64v at, i64 size, bool wrap, i64 fault, i64* bad, M m) {
-  for (int i = 0; i < LANES; i++) at[i] = i < m.n ? check(at[i], size, wrap, fault, bad, All()) : 0;
+template <class M> NOINLINE static i64v check_each(i64v at, i64 size, bool wrap, i64 fault, i64* bad, M m) {
+  for (int i = 0; i < LANES; i++) put(at, i, i < m.n ? check(at[i], size, wrap, fault, bad, All()) : 0);
   return at;
+}
+template <class M> INLINE i64v check(i64v at, i64 size, bool wrap, i64 fault, i64* bad, M m) {
+  i64v found = keep(m, at, i64v{});
+  if (wrap) found = found + ((found < 0l) & size);
+  i64v wrong = (found < 0l) | (size - 1 < found);
+  i64h both = wrong.low | wrong.high;
+  i64 any = 0; for (int i = 0; i < LANES / 2; i++) any |= both[i];
+  return __builtin_expect(any != 0, false) ? check_each(at, size, wrap, fault, bad, m) : found;
 }
 
 // --- matrix products, by the library that torch's own are made of -------------------------------------------------------

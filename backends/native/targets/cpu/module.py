@@ -23,6 +23,7 @@ from ...ir.products import ComputedProduct, Product
 from ...ir.program import Program, TensorRef
 from ...options import NativeOptions
 from ...schedule.host import Host, Launch
+from ...schedule.placement import writes_of
 from ...schedule.stages import LoopNest
 from ..host import HostPrinter, text_of
 from ..target import Module
@@ -41,6 +42,8 @@ MOST_ON_STACK = 16 * 1024
 
 STEPS_OF_A_PART = 32
 """What a compiler needs for a function grows faster than the function: one of more steps than this is divided."""
+
+_STOP = "  if (bad[0]) return;  // nothing is written to an input after a fault"
 
 REPORTED = 3
 """The numbers that tell of a bad index (:func:`~...faults.fault`)."""
@@ -62,6 +65,7 @@ class _Assembler:
         self.products: list[Shape] = []
         self.computes = False  # whether there are products whose right operand is computed
         self.symbols = list(program.symbols)
+        self.checked = False  # whether a step of this launch so far has verified an index
         self.verifying: set[int] = set()  # the launches that may report a fault
         self.functions: dict[str, str] = {}
         self.function_comments: dict[str, list[str]] = {}
@@ -117,6 +121,7 @@ class _Assembler:
     def _segment(self, launch: Launch) -> str:
         """The function of a launch: it does the steps itself, or calls parts that do so many each."""
         at = {buffer: n for n, buffer in enumerate(launch.tensors)}
+        self.checked = False
         parts = [
             self._part(launch.steps[first : first + STEPS_OF_A_PART], at)
             for first in range(0, len(launch.steps), STEPS_OF_A_PART)
@@ -134,7 +139,7 @@ class _Assembler:
             end += [f"  for (int i = 0; i < {REPORTED}; i++) told[i] = bad[i];", "  return 1;"]
         end = end or ["  return 0;"]
         head = f'extern "C" i64 run{launch.number}(char** at, char* arena, const i64* sizes) {{'
-        if len(parts) == 1:
+        if len(parts) == 1 and not any(_STOP in line for line in parts[0]):
             return "\n".join([head, *start, *parts[0], *end, "}\n"])
         told = "bad" if launch.number in self.verifying else "nullptr"
         names = [f"part{launch.number}_{n}" for n in range(len(parts))]
@@ -150,12 +155,19 @@ class _Assembler:
         """Some steps, and the sizes and addresses that they need; ``at`` says where in its table a tensor's is."""
         lines = [f"  const i64 {name} = sizes[{n}];" for n, name in enumerate(self.symbols)]
         named: set[Buffer] = set()
+        checked = self.checked  # whether something was since the last look at what was found
         for step in steps:
+            if checked and any(b.over is not None for b in writes_of(step)):
+                lines.append(_STOP)
+                checked = False
             for buffer in sorted(self.host.touched(step) - named, key=lambda b: b.name):
                 place = f"at[{at[buffer]}]" if buffer in at else f"(arena + {_text(self.host.arena.offsets[buffer])})"
                 lines.append(f"  {NAMES[buffer.dtype]}* {buffer.name} = ({NAMES[buffer.dtype]}*){place};")
                 named.add(buffer)
-            lines += self._timed(self._call(step)) if self.timed else [f"  {self._call(step)}"]
+            call = self._call(step)
+            lines += self._timed(call) if self.timed else [f"  {call}"]
+            if "bad);" in call:
+                checked = self.checked = True
         return lines
 
     def _timed(self, call: str) -> list[str]:
@@ -167,7 +179,7 @@ class _Assembler:
         if isinstance(step, Product):
             return self._product(step)
         if isinstance(step, TiledConvolution):
-            return _convolution(step)
+            return self._convolution(step)
         if isinstance(step, ComputedProduct):
             function = print_product(step)
             self.computes = True
@@ -193,9 +205,9 @@ class _Assembler:
     def _product(self, step: Product) -> str:
         target = self.host.placed(step.target).name
         if isinstance(step, PackedProduct):
-            left, lead, _ = _operand(step.left).split(", ")
+            left, lead, _ = self._operand(step.left).split(", ")
             return f"packed_product({target}, {left}, {lead}, {step.packed.name}, {step.m}l, {step.n}l, {step.k}l);"
-        left, right = _operand(step.left), _operand(step.right)
+        left, right = self._operand(step.left), self._operand(step.right)
         steps = (ref.strides[0] if len(ref.sizes) == 3 else 0 for ref in (step.left, step.right))
         extents = ", ".join(_text(v) for v in (step.m, step.n, step.k, step.batch, *steps))
         shape = None
@@ -207,6 +219,30 @@ class _Assembler:
         if shape not in self.products:
             self.products.append(shape)
         return f"chosen_product(way[{self.products.index(shape)}], {target}, {left}, {right}, {extents});"
+
+    def _convolution(self, step: TiledConvolution) -> str:
+        def at(ref: TensorRef | None) -> str:
+            return "nullptr" if ref is None else f"{self.host.placed(ref.buffer).name} + {_text(ref.offset)}"
+
+        count, n, height, width = step.target.sizes
+        _, channels, *sizes = step.image.sizes
+        image = f"{{{at(step.image)}, {', '.join(f'{v}l' for v in (*sizes, channels))}}}"
+        windows = f"{{{', '.join(f'{v}l' for v in (*step.weight.sizes[2:], *step.stride, *step.padding))}}}"
+        target = self.host.placed(step.target).name
+        return (
+            f"convolution<tile_pixels({index.product((count, height, width))}l)>({target}, {at(step.addend)}, "
+            f"{count}l, {height}l, {width}l, {n}l, {image}, {windows}, (f32*){step.packed.name}, {at(step.bias)}, "
+            f"{'true' if step.relu else 'false'});"
+        )
+
+    def _operand(self, matrix: TensorRef) -> str:
+        """Address, leading dimension and whether it is transposed."""
+        columns = matrix.sizes[-1]
+        down, along = matrix.strides[-2:]
+        plain = (type(along) is int and along == 1) or (type(columns) is int and columns == 1)
+        leading = down if plain else along
+        offset = f" + {_text(matrix.offset)}" if not (type(matrix.offset) is int and matrix.offset == 0) else ""
+        return f"{self.host.placed(matrix.buffer).name}{offset}, {_text(leading)}, {'false' if plain else 'true'}"
 
 
 class _CtypesHost(HostPrinter):
@@ -239,31 +275,6 @@ class _CtypesHost(HostPrinter):
         if not verifies:
             return [*lines, f"run{launch.number}({at}, arena_at, {sizes})"]
         return [*lines, f"if run{launch.number}({at}, arena_at, {sizes}):", f"    raise fault(table[:{REPORTED}])"]
-
-
-def _convolution(step: TiledConvolution) -> str:
-    def at(ref: TensorRef | None) -> str:
-        return "nullptr" if ref is None else f"{ref.buffer.name} + {_text(ref.offset)}"
-
-    count, n, height, width = step.target.sizes
-    _, channels, *sizes = step.image.sizes
-    image = f"{{{at(step.image)}, {', '.join(f'{v}l' for v in (*sizes, channels))}}}"
-    windows = f"{{{', '.join(f'{v}l' for v in (*step.weight.sizes[2:], *step.stride, *step.padding))}}}"
-    return (
-        f"convolution<tile_pixels({index.product((count, height, width))}l)>({step.target.name}, {at(step.addend)}, "
-        f"{count}l, {height}l, {width}l, {n}l, {image}, {windows}, (f32*){step.packed.name}, {at(step.bias)}, "
-        f"{'true' if step.relu else 'false'});"
-    )
-
-
-def _operand(matrix: TensorRef) -> str:
-    """Address, leading dimension and whether it is transposed."""
-    columns = matrix.sizes[-1]
-    down, along = matrix.strides[-2:]
-    plain = (type(along) is int and along == 1) or (type(columns) is int and columns == 1)
-    leading = down if plain else along
-    offset = f" + {_text(matrix.offset)}" if not (type(matrix.offset) is int and matrix.offset == 0) else ""
-    return f"{matrix.buffer.name}{offset}, {_text(leading)}, {'false' if plain else 'true'}"
 
 
 def _text(value: Index) -> str:

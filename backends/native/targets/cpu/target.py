@@ -81,6 +81,9 @@ class Cpu(Target):
     def finishes_convolutions(self) -> bool:
         return torch.backends.mkldnn.is_available()
 
+    def writes_inputs(self) -> bool:
+        return True
+
     def library_of(self, item: Any) -> str | None:
         return selection.library_of(item) or super().library_of(item)
 

@@ -35,13 +35,15 @@ template <class V> INLINE void transpose_wide(V* rows) {
   f64h quarter[2][2][N];
 #pragma GCC unroll 16
   for (int l = 0; l < LANES; l++) {
-    auto h = split<f64h>(rows[l]);
-    quarter[0][l / N][l % N] = h.low, quarter[1][l / N][l % N] = h.high;
+    quarter[0][l / N][l % N] = (f64h)rows[l].low, quarter[1][l / N][l % N] = (f64h)rows[l].high;
   }
 #pragma GCC unroll 4
   for (int q = 0; q < 4; q++) turn<N, i64h>(quarter[q / 2][q % 2]);
 #pragma GCC unroll 16
-  for (int l = 0; l < LANES; l++) rows[l] = join<V>(quarter[l / N][0][l % N], quarter[l / N][1][l % N]);
+  for (int l = 0; l < LANES; l++) {
+    typedef decltype(rows[l].low) H;
+    rows[l] = {(H)quarter[l / N][0][l % N], (H)quarter[l / N][1][l % N]};
+  }
 }
 INLINE void transpose(f64v* rows) { transpose_wide(rows); }
 INLINE void transpose(i64v* rows) { transpose_wide(rows); }

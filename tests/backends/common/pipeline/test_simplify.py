@@ -76,3 +76,37 @@ def test_a_copy_with_strides_of_its_own_stays():
     gm, targets = _traced(lambda x: torch.ops.aten.copy(torch.ops.aten.empty_strided([2, 3], [1, 2]), x), x)
     assert targets[-1] is torch.ops.aten.copy.default
     assert gm(x).stride() == (1, 2)
+
+
+def _in_place(x):
+    a, b, c = x.sin().chunk(3, 1)
+    a.sigmoid_()
+    b.add_(a)
+    c[:, 0] = b[:, 1]
+    c[0].mul_(2)
+    return a * b + c, c[:, 0], x.sin()[:, 2:3]
+
+
+def test_parts_are_read_where_they_come_from():
+    x = torch.randn(4, 6)
+    gm = make_fx(torch.func.functionalize(_in_place, remove="mutations"), tracing_mode="fake")(x)
+    simplify.see_past_writes(gm.graph)
+    gm.graph.lint()
+    gm.recompile()
+    for got, expected in zip(gm(x), _in_place(x.clone()), strict=True):
+        assert torch.equal(got, expected)
+
+
+def test_gates_of_a_cell_need_no_scatter():
+    def cell(gates, c):
+        i, f = gates.sin().chunk(2, -1)
+        i.sigmoid_()
+        f.tanh_()
+        return i * c + f
+
+    gates, c = torch.randn(3, 8), torch.randn(3, 4)
+    gm = make_fx(torch.func.functionalize(cell, remove="mutations"), tracing_mode="fake")(gates, c)
+    simplify.see_past_writes(gm.graph)
+    gm.recompile()
+    assert not any("scatter" in str(n.target) for n in gm.graph.nodes)
+    assert torch.equal(gm(gates, c), cell(gates, c))

@@ -1,0 +1,51 @@
+"""Positions in sorted sequences and bags of rows: as eager, without its kernels."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import torchmux
+
+
+def held(fn, *args):
+    compiled = torchmux.compile(fn, backend="native", strict="own")
+    got, expected = compiled(*args), fn(*args)
+    torch.testing.assert_close(got, expected)
+    assert got.stride() == expected.stride()
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_positions(right):
+    special = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 9.0])
+    edges, few = torch.linspace(-2, 2, 37), torch.tensor([1, 4, 4, 4, 9])
+    x, rows = torch.cat((torch.randn(50), edges[::5], special)), torch.randn(3, 11).sort(-1).values
+
+    def search(x, edges, few, rows, numbers, mixed):
+        return (
+            torch.searchsorted(edges, x, right=right)
+            + torch.bucketize(x, edges, out_int32=True, right=right)
+            + torch.bucketize(numbers, few, right=right)
+            + torch.searchsorted(rows, x.expand(3, -1), side="right" if right else "left").sum(0)
+            + torch.searchsorted(mixed, x, right=right)  # not sorted: the same steps lead to the same place
+        )
+
+    held(search, x, edges, few, rows, torch.arange(len(x)) % 12 - 1, torch.randn(20))
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_bags_of_one_size(mode):
+    at, weight = torch.randint(0, 50, (7, 5)), torch.randn(50, 19)
+    with torch.no_grad():
+        held(lambda at, weight: F.embedding_bag(at, weight, mode=mode), at, weight)
+        compiled = torchmux.compile(lambda at, weight: F.embedding_bag(at, weight), backend="native")
+        with pytest.raises(RuntimeError, match="not in the valid range"):
+            compiled(at + 50, weight)
+
+
+def test_bags_at_offsets_are_left_to_torch():
+    at, weight, offsets = torch.randint(0, 50, (35,)), torch.randn(50, 19), torch.tensor([0, 3, 30])
+    with torch.no_grad():
+        compiled = torchmux.compile(F.embedding_bag, backend="native")
+        torch.testing.assert_close(compiled(at, weight, offsets), F.embedding_bag(at, weight, offsets))

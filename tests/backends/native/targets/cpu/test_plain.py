@@ -1,0 +1,57 @@
+"""Elements of one, two and eight bytes: the compiler makes the vectors, and results are eager's bit for bit."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import torchmux
+
+
+def held(fn, *args):
+    got = torchmux.compile(fn, backend="native", strict="own")(*args)
+    for one, other in zip(got, fn(*args), strict=True):
+        assert one.dtype == other.dtype and one.shape == other.shape
+        assert torch.equal(one.nan_to_num(7), other.nan_to_num(7)) and torch.equal(one != one, other != other)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int64])
+def test_arithmetic_and_reductions(dtype):
+    info = torch.iinfo(dtype)
+    x = torch.randint(max(info.min, -(2**40)), min(info.max, 2**40), (7, 131), dtype=dtype)
+    y = x.flip(-1)
+
+    def f(x, y):
+        most = x.amax(-1, keepdim=True)
+        return (
+            (x * 3 + y).clamp(3, 100),
+            torch.where(x > y, x, y) % 7,
+            x.sum(-1),
+            most - x,
+            (x == y).any(-1),
+            (x[:, :100] != 5).all(),
+            x.min(),
+            x.to(torch.float32) * 0.5,
+        )
+
+    held(f, x, y)
+
+
+def test_truth_values_and_conversions():
+    x, y = torch.rand(333) < 0.5, torch.rand(333) < 0.5
+    z = torch.cat((torch.randn(330) * 50, torch.tensor([float("nan"), 0.0, -0.0])))
+
+    def f(x, y, z):
+        return (x & ~y) | (x ^ y), z.to(torch.bool), z[:330].to(torch.int8), z.to(torch.bfloat16), x.to(torch.bfloat16)
+
+    held(f, x, y, z)
+
+
+def test_bfloat16_that_is_chosen_is_not_rounded():
+    x = torch.cat((torch.randn(61), torch.tensor([float("nan"), float("inf"), 1e-40, -0.0]))).to(torch.bfloat16)
+    y = x.flip(0).contiguous()
+
+    def f(x, y):
+        return x.relu(), torch.where(x > y, -x, y), torch.cat((x, y)).clamp(-1, 1.2), torch.stack((x, y), -1), x + y
+
+    held(f, x, y)

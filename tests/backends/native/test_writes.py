@@ -1,0 +1,260 @@
+"""Writes to inputs: made in the inputs' memory, with eager's results, errors and versions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import torchmux
+
+Program = Callable[..., Any]
+
+
+def outcome(run: Program, inputs: list[torch.Tensor]) -> tuple[Any, str | None, list[bool]]:
+    versions = [t._version for t in inputs]
+    try:
+        results, error = run(*inputs), None
+    except (IndexError, RuntimeError) as raised:
+        results, error = None, f"{type(raised).__name__}: {raised}"
+    return results, error, [t._version > v for t, v in zip(inputs, versions, strict=True)]
+
+
+def check(program: Program, *inputs: torch.Tensor, calls: int = 2) -> str:
+    """Compare results, inputs afterwards, errors and versions with eager's; the code that ran."""
+    compiled = torchmux.compile(program, backend="native", strict=True)
+    eager, native = [t.clone() for t in inputs], [t.clone() for t in inputs]
+    for _ in range(calls):
+        before = [t.clone() for t in native]
+        expected, error, changed = outcome(program, eager)
+        got, raised, told = outcome(compiled, native)
+        assert raised == error
+        for a, b, old in zip(native, eager, before, strict=True):
+            torch.testing.assert_close(a, old if error else b)
+        if error is None:
+            torch.testing.assert_close(got, expected)
+            assert told == changed
+    return "\n".join(torchmux.report(compiled).graphs[0].report.output_code)
+
+
+def stores(code: str) -> int:
+    """How many tensors the code makes."""
+    return code.count("= empty(")
+
+
+def into_cache(cache, at, new):
+    cache.index_copy_(1, at, new)
+
+
+def into_layers(cache, at, new, query):
+    cache[0].index_copy_(1, at, new)
+    cache[1, :, at] = new * 2
+    return query @ cache[0].mT, cache[1].sum(-1)
+
+
+def into_slice(a, b):
+    a[1:3] = b[:2] * 2
+    a[:, 1] += 1
+
+
+def into_slice_of_slice(a, b):
+    a[1:][0][2:4] = b[0, 2:4]
+    a[2:].mul_(3)
+
+
+def scattered(a, at, b):
+    a.scatter_(1, at, b)
+    return a.sum(1)
+
+
+def added(a, at, b):
+    a.index_put_((at,), b, accumulate=True)
+    a.scatter_add_(0, at[:, None].expand(-1, 5), b)
+
+
+def exchanged(a, b):
+    kept = a.clone()
+    a.copy_(b)
+    b.copy_(kept)
+
+
+def read_before(a, b):
+    old = a.clone()
+    a.mul_(2)
+    a[1] = b[1]
+    return old, a + old
+
+
+def read_between(a, b):
+    a[0] = b[0]
+    between = a * 1
+    row = a[0]
+    a[0:2] = b[1:3]
+    return between, row + 1
+
+
+def turned_over(a, b):
+    a.copy_(a.flip(0) + b)
+
+
+def moved_up(a, b):
+    a[1:] = a[:-1] + b[:-1]
+
+
+def row_by_row(a, b):
+    a.copy_(torch.softmax(a, -1))
+    b.sub_(b.mean(-1, keepdim=True)).div_(b.std(-1, keepdim=True) + 1)
+
+
+def repeated(a, at, b):
+    a[at] += 1
+    a[at] = b
+
+
+def masked(a, b):
+    a.masked_fill_(b > 0, 0.5)
+    b[b < 0] = 0
+
+
+def multiplied(a, b):
+    a.copy_(a @ b)
+    b.copy_(a @ b)
+
+
+def averaged(mean, seen, x):
+    mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
+    seen.add_(1)
+    return (x - mean) / seen
+
+
+def adam(p, grad, m, v):
+    m.mul_(0.9).add_(grad, alpha=0.1)
+    v.mul_(0.999).addcmul_(grad, grad, value=0.001)
+    p.mul_(0.99).addcdiv_(m, v.sqrt().add_(1e-8), value=-1e-3)
+
+
+def square(n: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randn(n, n), torch.randn(n, n)
+
+
+INDICES = torch.tensor([3, 0, 2])
+PROGRAMS: list[tuple[Program, Callable[[], tuple[torch.Tensor, ...]]]] = [
+    (into_cache, lambda: (torch.zeros(2, 8, 4), INDICES, torch.randn(2, 3, 4))),
+    (into_layers, lambda: (torch.zeros(2, 2, 8, 4), INDICES, torch.randn(2, 3, 4), torch.randn(2, 1, 4))),
+    (into_slice, square),
+    (into_slice_of_slice, square),
+    (scattered, lambda: (torch.randn(5, 9), torch.randint(0, 9, (5, 4)), torch.randn(5, 4))),
+    (added, lambda: (torch.randn(5, 5), torch.tensor([1, 1, -1 + 4]), torch.randn(3, 5))),
+    (exchanged, square),
+    (read_before, square),
+    (read_between, square),
+    (turned_over, square),
+    (row_by_row, square),
+    (masked, square),
+    (multiplied, square),
+    (repeated, lambda: (torch.randn(5, 5), torch.tensor([1, 1, 4]), torch.randn(5).expand(3, 5).contiguous())),
+    (averaged, lambda: (torch.randn(6), torch.tensor(2), torch.randn(4, 6))),
+    (adam, lambda: tuple(torch.randn(7, 5).abs() for _ in range(4))),
+]
+
+
+@pytest.mark.parametrize(("program", "inputs"), PROGRAMS, ids=lambda v: v.__name__ if v in dict(PROGRAMS) else "")
+def test_as_eager(program: Program, inputs: Callable[[], tuple[torch.Tensor, ...]]) -> None:
+    check(program, *inputs())
+
+
+@pytest.mark.parametrize("program", [into_cache, scattered, into_slice, adam, masked])
+def test_nothing_is_copied(program: Program) -> None:
+    code = check(program, *dict(PROGRAMS)[program]())
+    assert stores(code) == (program is scattered)
+    assert code.count(".copy_(") == code.count("is not given_")  # of inputs that lie otherwise than the code expects
+
+
+@pytest.mark.parametrize("bad", [8, -9, 100])
+def test_an_error_leaves_inputs_as_they_were(bad: int) -> None:
+    def update(other, cache, at, new):
+        other.add_(1)
+        cache.index_copy_(1, at, new)
+        other.mul_(2)
+
+    compiled = torchmux.compile(update, backend="native", strict=True)
+    other, cache, new = torch.ones(3), torch.zeros(2, 8, 4), torch.randn(2, 3, 4)
+    compiled(other, cache, INDICES, new)
+    before = other.clone(), cache.clone()
+    with pytest.raises(IndexError, match=f"index_copy_\\(\\): index {bad} is out of bounds"):
+        compiled(other, cache, torch.tensor([0, bad, 1]), new)
+    assert torch.equal(other, before[0])
+    assert torch.equal(cache, before[1])
+
+
+def test_inputs_that_lie_otherwise() -> None:
+    """A transposed input, one with gaps, and one with an offset."""
+    compiled = torchmux.compile(adam, backend="native", strict=True)
+    for make in (lambda: torch.ones(5, 7).t(), lambda: torch.ones(7, 10)[:, ::2], lambda: torch.ones(9, 5)[1:8]):
+        eager, native = [make() for _ in range(4)], [make() for _ in range(4)]
+        adam(*eager)
+        compiled(*native)
+        torch.testing.assert_close(native, eager)
+
+
+@pytest.mark.parametrize("shared", [(0, 1), (1, 2), (0, 3)])
+def test_inputs_that_share_memory(shared: tuple[int, int]) -> None:
+    compiled = torchmux.compile(adam, backend="native")
+    for _ in range(2):
+        outcomes = []
+        for run in (adam, compiled):
+            inputs = [torch.full((7, 5), 2.0 + n) for n in range(4)]
+            inputs[shared[0]] = inputs[shared[1]]
+            run(*inputs)
+            outcomes.append(inputs)
+        torch.testing.assert_close(*outcomes)
+        compiled(*[torch.ones(7, 5) for _ in range(4)])  # and again with separate ones
+
+
+def test_autograd_notices_the_write() -> None:
+    """What backward needs was changed in place by compiled code."""
+
+    def update(x):
+        x.mul_(2)
+
+    x, weight = torch.ones(3), torch.ones(3, requires_grad=True)
+    loss = (weight * x).sum()
+    torchmux.compile(update, backend="native", strict=True)(x)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_while_training() -> None:
+    def step(weight, mean, x):
+        mean.lerp_(x.mean(0), 0.1)
+        return ((x - mean) @ weight).tanh().sum()
+
+    compiled = torchmux.compile(step, backend="native", strict=True)
+    outcomes = []
+    for run in (step, compiled):
+        torch.manual_seed(1)
+        weight, mean, x = torch.randn(4, 4, requires_grad=True), torch.zeros(4), torch.randn(3, 4)
+        for _ in range(2):
+            run(weight, mean, x).backward()
+        outcomes.append((weight.grad, mean))
+    torch.testing.assert_close(*outcomes)
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
+@pytest.mark.parametrize("foreach", [False, True])
+def test_optimizers(name: str, foreach: bool) -> None:
+    options = {"momentum": 0.9} if name == "SGD" else {}
+    outcomes = []
+    for compiles in (False, True):
+        torch.manual_seed(1)
+        parameters = [torch.nn.Parameter(torch.randn(s)) for s in ((5, 3), (7,), (2, 2, 2))]
+        optimizer = getattr(torch.optim, name)(parameters, lr=0.1, foreach=foreach, **options)
+        step = torchmux.compile(optimizer.step, backend="native") if compiles else optimizer.step
+        for _ in range(3):
+            for p in parameters:
+                p.grad = torch.randn_like(p)
+            step()
+        outcomes.append([p.detach() for p in parameters])
+    torch.testing.assert_close(*outcomes)
