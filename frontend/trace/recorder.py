@@ -134,7 +134,14 @@ class GraphRecorder(SymbolicNumbers):
             raise GraphBreak(breaks.TORCH_STATE, "a tensor created in the graph cannot be a leaf that requires grad")
         out = fake_kwargs.get("out")
         before = tuple(out.shape) if isinstance(out, torch.Tensor) else None
-        result = self.propagate(kind, target, fake_args, fake_kwargs)
+        try:
+            result = self.propagate(kind, target, fake_args, fake_kwargs)
+        except GraphBreak as broke:
+            if not isinstance(broke.cause, TypeError) or not any(map(_is_symbolic_bool, (*args, *kwargs.values()))):
+                raise
+            # a switch such as keepdim=, which takes no symbol; few branches of a program depend on it
+            decided = {name: self._decided(value) for name, value in kwargs.items()}
+            return self.emit(kind, target, [*map(self._decided, args)], decided)
         if before is not None and tuple(fake_kwargs["out"].shape) != before:
             raise GraphBreak(breaks.OPERATION, "out= is a tensor with a different shape, which the operator resizes")
         if isinstance(result, torch.Tensor):
@@ -157,6 +164,9 @@ class GraphRecorder(SymbolicNumbers):
         self.note_new_symbols(node, _operator_name(target))
         self.op_count += 1
         return self.wrap_result(result, node)
+
+    def _decided(self, value: Value) -> Value:
+        return ConstValue(value.truth(self)) if _is_symbolic_bool(value) else value
 
     def _exponent(self, base: Value, exponent: Value) -> Value:
         """A constant where autograd compares the exponent with zero, which it cannot do with a symbolic integer."""
@@ -290,6 +300,10 @@ class GraphRecorder(SymbolicNumbers):
         module = torch.fx.GraphModule(dict(self.modules), self.graph)
         module.graph.lint()
         return module
+
+
+def _is_symbolic_bool(value: Value) -> bool:
+    return isinstance(value, SymValue) and value.pytype() is bool
 
 
 def call_target(kind: str, target: Any, args: list, kwargs: dict) -> Any:
