@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from torchmux import logs
+from torchmux import logs, torch_internals as internals
 from torchmux.stages import stage
 
 from ..common.cache.code_or_refusal import Code
@@ -74,7 +74,7 @@ class NativeFunction:
         namespace: dict[str, Any] = {
             "torch": torch,
             "ops": torch.ops,
-            "empty": torch.empty_strided,
+            "empty": internals.new_on_cpu,
             "array": array,
             "fit": fit,
             "brought": brought,

@@ -33,6 +33,16 @@ def test_memory() -> None:
     assert ti.addresses_equal((y, 5, y), addresses, [2])
 
 
+@checks("new_on_cpu")
+def test_new_on_cpu() -> None:
+    made = ti.new_on_cpu((2, 0, 3), (1, 1, 2), torch.float16)
+    assert (tuple(made.shape), made.dtype, made.device.type) == ((2, 0, 3), torch.float16, "cpu")
+    made = ti.new_on_cpu((3, 2), (1, 4), torch.int64)
+    assert made.stride() == (1, 4)
+    with torch.inference_mode():
+        assert ti.new_on_cpu((3,), (1,), torch.float32).is_inference()
+
+
 @checks("end_allocating_to_pool")
 def test_pools() -> None:
     assert callable(ti.end_allocating_to_pool)

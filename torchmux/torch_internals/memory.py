@@ -25,6 +25,10 @@ def addresses_equal(values: Any, addresses: list[int | None], positions: list[in
     return compare(list(values), addresses, positions)
 
 
+# A tensor that holds nothing, of sizes, strides and a dtype on the CPU: half the time of ``torch.empty_strided``.
+new_on_cpu = torch._C._dynamo.guards._empty_strided_cpu
+
+
 def end_allocating_to_pool(device: int, pool: Any) -> None:
     """Give the memory of a device from the usual place again, after a recording that failed."""
     torch._C._cuda_endAllocateToPool(device, pool)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -29,7 +30,7 @@ def core_aten() -> Mapping[Any, Callable[..., Any]]:
     """
     table = torch.export.default_decompositions()
     kept = {op: f for op, f in table.items() if not is_random(op) and op.overloadpacket not in _NOT_THE_KERNELS}
-    return {**kept, **_slopes(kept)}
+    return {**kept, **_slopes(kept), **of_each()}
 
 
 _NOT_THE_KERNELS = frozenset(
@@ -77,6 +78,59 @@ def _on_a_cpu(formula: Callable[..., Tensor], usual: Callable[..., Any]) -> Call
     def decompose(grad: Tensor, *args: Any, **kwargs: Any) -> Any:
         chosen = formula if grad.device.type == "cpu" and grad.dtype in (torch.float32, torch.float64) else usual
         return chosen(grad, *args, **kwargs)
+
+    return decompose
+
+
+# --- lists of tensors -------------------------------------------------------------------------------------------------
+
+# Operators on lists, as optimizers use them, become operators on each tensor.  On a CPU torch's kernels do no more; for
+# GPUs, where one kernel does a list, a compiler makes kernels of its own.  What is more than its elements' operator
+# (norms, numbers that are read from tensors) stays as it is.
+
+_OVERLOADS = {
+    "Scalar List ScalarList": "add sub mul div lerp pow clamp_min clamp_max",
+    "Scalar ScalarList": "addcmul addcdiv",
+    "Tensor": "add mul div",
+    "List": "maximum minimum",
+    "default": "sqrt rsqrt reciprocal neg abs exp log sign erf tanh sigmoid floor ceil round trunc zero copy",
+}
+"""The operators whose ``_foreach_`` form does the same to each tensor of a list."""
+
+
+def of_each() -> Mapping[Any, Callable[..., Any]]:
+    """A function for each of the operators, and for its form that writes to the list."""
+    found: dict[Any, Callable[..., Any]] = {}
+    for overloads, names in _OVERLOADS.items():
+        for overload, name, suffix in itertools.product(overloads.split(), names.split(), ("", "_")):
+            lists = getattr(getattr(torch.ops.aten, f"_foreach_{name}{suffix}", None), overload, None)
+            one = getattr(torch.ops.aten, f"{name}{suffix}", None)
+            if lists is not None and one is not None:
+                found[lists] = _each(lists, one)
+    return found
+
+
+def _each(lists: Any, one: Any) -> Callable[..., Any]:
+    arguments = internals.operator_schema(lists).arguments
+    is_list = [str(a.type).startswith("List[") for a in arguments]
+    returns = bool(internals.operator_schema(lists).returns)
+    valued = one in (
+        torch.ops.aten.addcmul,
+        torch.ops.aten.addcmul_,
+        torch.ops.aten.addcdiv,
+        torch.ops.aten.addcdiv_,
+    )  # whose number is a keyword
+
+    def decompose(*args: Any, **options: Any) -> Any:
+        count = len(args[0])
+        if not count or any(len(value) != count for value, many in zip(args, is_list, strict=False) if many):
+            return NotImplemented  # which torch's operator refuses
+        results = []
+        for at in range(count):
+            own = [value[at] if many else value for value, many in zip(args, is_list, strict=False)]
+            named = {"value": own.pop()} if valued and len(own) == 4 else {}
+            results.append(one(*own, **named, **options))
+        return results if returns else None
 
     return decompose
 

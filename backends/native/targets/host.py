@@ -126,8 +126,10 @@ def _taken(buffer: Buffer, result: str, operator: str) -> list[str]:
 
 def allocation(buffer: Buffer) -> str:
     """A tensor for ``buffer``."""
-    where = "" if buffer.device.type == "cpu" else f", device={argument(buffer.device)}"
-    return f"{buffer.name} = empty({tuple_of(buffer.sizes)}, {tuple_of(buffer.strides)}, dtype={buffer.dtype}{where})"
+    layout = f"{tuple_of(buffer.sizes)}, {tuple_of(buffer.strides)}"
+    if buffer.device.type == "cpu":
+        return f"{buffer.name} = empty({layout}, {buffer.dtype})"
+    return f"{buffer.name} = torch.empty_strided({layout}, dtype={buffer.dtype}, device={argument(buffer.device)})"
 
 
 def text_of(value: Any) -> str:
