@@ -127,7 +127,7 @@ def compile(
     require(name, (str, type(None)), "compile(): name")
     require(recompile_limit, (int, type(None)), "compile(): recompile_limit")
     if recompile_limit is not None and recompile_limit < 1:
-        raise ValueError(f"compile(): recompile_limit must be at least 1, not {recompile_limit}.")
+        raise InvalidOption(f"compile(): recompile_limit must be at least 1, not {recompile_limit}.")
     if others:
         raise TypeError(
             f"compile() has no argument {listed(others)}. A backend's options go into options={shown(others)}."

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from . import (
     activations as activations,
-    attention as attention,
     calls as calls,
     convolutions as convolutions,
     creation as creation,

@@ -1,4 +1,4 @@
-"""Products of matrices, as abstract operations on operands in memory; loops for what is added to them."""
+"""Products of matrices and fused attention, as abstract operations on operands in memory; loops for what is added."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from ..ir.expressions import Node
 from ..ir.index import Index
 from ..ir.layout import followed_strides
 from ..ir.operations import binary, const
-from ..ir.products import ComputedProduct, Product, elements_of
+from ..ir.products import Attention, ComputedProduct, Product, elements_of
 from ..ir.program import Program, TensorRef
 from ..ir.values import Value
+from ..rewrites import attention_operator
+from .calls import buffers_for, prepared
 from .registry import Context, aten, lowers
 
 
@@ -119,3 +121,11 @@ def _int8_weight(ctx: Context, x: Value, weight: Value, scales: Value) -> Value:
     converted = Value(turned.sizes, x.dtype, lambda at: ops.cast(turned.at(at), x.dtype))
     plain = product(ctx, x, converted, exact=True)
     return Value(ctx.sizes(), ctx.dtype, lambda at: binary("mul", plain.at(at), ops.cast(scales.at(at[-1:]), x.dtype)))
+
+
+@lowers(attention_operator.ATTENTION)
+def _attention(ctx: Context, *args: Any) -> tuple[Value, Value]:
+    given = prepared(args, ctx)
+    target, sums = buffers_for(ctx, attention_operator.ATTENTION, given, {})
+    ctx.program.add(Attention(target, sums, *given))
+    return ctx.program.stored(target), ctx.program.stored(sums)

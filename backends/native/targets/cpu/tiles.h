@@ -95,8 +95,8 @@ template <int BLOCK, class F> INLINE void squares(i64 from, i64 to, i64 extent, 
 }
 
 // Lanes of a where `from` is less than LANES, and of b, so many lanes later; where it is negative, lanes of a stay in place.
-template <class I, class V> INLINE V pick(V a, V b, I from) {
-  I l = count<I>(), at = from < 0 ? l : from;
+template <class V> INLINE V picked(V a, V b, i32v from) {
+  i32v at = from < 0 ? count() : from;
 #ifdef __clang__
   V r;
 #pragma clang loop unroll(full)
@@ -106,9 +106,13 @@ template <class I, class V> INLINE V pick(V a, V b, I from) {
   return __builtin_shuffle(a, b, at);
 #endif
 }
-template <class V> INLINE V picked(V a, V b, i32v from) {
-  if constexpr (sizeof(V) == sizeof(i32v)) return pick(a, b, from);
-  else return pick(a, b, convert<i64v>(from));
+template <class T, class H> INLINE halves<T, H> picked(halves<T, H> a, halves<T, H> b, i32v from) {  // through memory
+  halves<T, H> held[2] = {a, b}, result;
+  T element[2 * LANES], chosen[LANES];
+  __builtin_memcpy(element, held, sizeof element);
+  for (int i = 0; i < LANES; i++) chosen[i] = element[from[i] < 0 ? i : from[i]];
+  __builtin_memcpy(&result, chosen, sizeof result);
+  return result;
 }
 // Every STEP-th element.
 template <int STEP, class T> INLINE auto in_steps(const T* p, All) {
