@@ -188,7 +188,9 @@ def changes_grad_mode(gm: GraphModule) -> bool:
 def tracing(mode: Any) -> Any:
     """What ``make_fx`` works in here: below autograd, on fake tensors of ``mode``, with what nodes carry."""
     # Autocast is part of the capture: what is active around the call is active around this, and its casts are traced.
-    with mode, torch.no_grad(), preserve_node_meta(), internals.below_autograd(), SymbolicTensors():
+    # Operators that C++ takes apart, such as a view inside of a decomposition, know symbolic sizes in Python alone.
+    symbolic = internals.python_dispatcher() if mode.shape_env is not None else contextlib.nullcontext()
+    with mode, torch.no_grad(), preserve_node_meta(), internals.below_autograd(), SymbolicTensors(), symbolic:
         yield
 
 

@@ -120,6 +120,8 @@ _add("div", "F F -> F", cpp="{0} / {1}", triton="fn.div({0}, {1})")
 _infix("and", "G G -> G", "&")
 _infix("or", "G G -> G", "|")
 _infix("xor", "G G -> G", "^")
+_infix("shl", "I I -> I", "<<")  # both by 0 to the number of bits less one
+_infix("shr", "I I -> I", ">>")
 _add("not", "B -> B", cpp=Cpp("~{0}", scalar="!{0}"), triton="{0} == 0")
 _add("bitwise_not", "I -> I", cpp=Cpp("~{0}", promotes=True), triton="~{0}")
 _add("neg", "N -> N", cpp=Cpp("-{0}", promotes=True), triton="-{0}")

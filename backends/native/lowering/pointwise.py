@@ -350,6 +350,29 @@ for _name in ("and", "or", "xor"):
     lowers(*_both(f"bitwise_{_name}", "Tensor Scalar"))(_plain(_name))
 
 
+def _shift(op: str, ctx: Context, a: Any, b: Any) -> Value:
+    """A shift as torch does it, which says what shifts by less than nothing and by all bits or more give."""
+
+    def element(x: Node, y: Node) -> Node:
+        if ops.is_float(x.dtype) or x.dtype is torch.bool:
+            raise Unsupported(f"a shift of {x.dtype}")
+        kind = torch.iinfo(x.dtype)
+        if y.op == "const" and 0 <= y.attr < kind.bits:
+            return binary(op, x, y)
+        inside = binary("and", compare("ge", y, _like(y, 0)), compare("lt", y, _like(y, kind.bits)))
+        shifted = binary(op, x, where(inside, y, _like(y, 0)))
+        fill = binary("shr", x, _like(x, kind.bits - 1)) if op == "shr" and kind.min < 0 else _like(x, 0)
+        return where(inside, shifted, fill)
+
+    return elementwise(ctx, element, a, b)
+
+
+for _name, _op in (("left", "shl"), ("right", "shr")):
+    _overloads = [*_both(f"bitwise_{_name}_shift", "Tensor Tensor_Scalar Scalar_Tensor")]
+    _overloads += _both(f"__{_name[0]}shift__", "Tensor Scalar")
+    lowers(*_overloads)(functools.partial(_shift, _op))
+
+
 # --- choices ----------------------------------------------------------------------------------------------------------
 
 

@@ -147,3 +147,19 @@ def test_conversion_of_floats(source: torch.dtype) -> None:
     """What no integer of the type is near to has no defined value: there native has eager's, or leaves it to torch."""
     values = torch.tensor(NUMBERS, dtype=torch.float64).to(source).repeat(3)
     _joined({str(d): lambda x, d=d: x.to(d) for d in DTYPES}, values)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
+def test_shifts_by_any_number(dtype):
+    """Shifts by less than nothing and by all bits or more are defined in torch, and not in C++."""
+    limits = torch.iinfo(dtype)
+    x = torch.randint(limits.min, limits.max, (33, 65), dtype=dtype)
+    by = torch.randint(max(limits.min, -2), limits.bits + 3, (33, 65), dtype=dtype)
+
+    def shifts(x, by):
+        both = (x >> 2) & 15 | (x << 3), torch.bitwise_left_shift(3, by), x >> limits.bits
+        return x >> by, x << by, *both
+
+    compiled = torchmux.compile(shifts, backend="native", strict="own")
+    for found, expected in zip(compiled(x, by), shifts(x, by), strict=True):
+        assert found.dtype is expected.dtype and torch.equal(found, expected)

@@ -201,21 +201,29 @@ def test_an_operation(name: str, target: str) -> None:
 
 
 @both_targets
-@pytest.mark.parametrize(("name", "function"), [("floor_div", torch.floor_divide), ("floor_rem", torch.remainder)])
-def test_division_of_integers(name: str, function: Any, target: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "function", "by"),
+    [
+        ("floor_div", torch.floor_divide, -7),
+        ("floor_rem", torch.remainder, -7),
+        ("shl", torch.bitwise_left_shift, 3),
+        ("shr", torch.bitwise_right_shift, 3),
+    ],
+)
+def test_integers_with_a_number(name: str, function: Any, by: int, target: str) -> None:
     given = [numbers(dtype, 0, 0, seed=0) for dtype in INTEGERS]
-    divisors = [7 if dtype is torch.uint8 else -7 for dtype in INTEGERS]
+    numbers_by = [abs(by) if dtype is torch.uint8 else by for dtype in INTEGERS]
 
     def build(program: Program, values: list[Value]) -> list[Value]:
-        def divided(value: Value, by: int) -> Value:
+        def combined(value: Value, by: int) -> Value:
             return Value(
                 value.sizes, value.dtype, lambda at: ops.binary(name, value.at(at), ops.const(by, value.dtype))
             )
 
-        return [divided(v, by) for v, by in zip(values, divisors, strict=True)]
+        return [combined(v, by) for v, by in zip(values, numbers_by, strict=True)]
 
-    for got, x, by in zip(run(target, given, build), given, divisors, strict=True):
-        assert torch.equal(got, function(x, by))
+    for got, x, other in zip(run(target, given, build), given, numbers_by, strict=True):
+        assert torch.equal(got, function(x, other))
 
 
 @both_targets
@@ -285,7 +293,7 @@ def _converted(value: Value, dtype: torch.dtype) -> Value:
 def test_every_operation_is_run() -> None:
     written_by_printers = {name for name, op in OPERATIONS.items() if op.cpp.text == BY_PRINTER}
     assert written_by_printers == {"const", "index", "load", "result", "cast", "round", "check", "pair"}
-    assert {*EAGER, "floor_div", "floor_rem", *written_by_printers} == set(OPERATIONS)
+    assert {*EAGER, "floor_div", "floor_rem", "shl", "shr", *written_by_printers} == set(OPERATIONS)
 
 
 def test_the_table_is_whole() -> None:
