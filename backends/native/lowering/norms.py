@@ -108,6 +108,21 @@ def _moved(old: Value, new: Value, momentum: float) -> Value:
     return Value(old.sizes, old.dtype, element)
 
 
+def _by_own_statistics(ctx: Context, a: Value, weight: Any, bias: Any, eps: float) -> tuple[Value, Value, Value, Value]:
+    mean, variance, scale = _batch_statistics(ctx, a, eps)
+    grow = [_per_channel(v, a) for v in (mean, scale, weight, bias)]
+    return _affine(a, grow[0], grow[1], grow[2], grow[3], ctx.val[0].dtype), mean, variance, scale  # type: ignore[arg-type]
+
+
+@lowers(aten._native_batch_norm_legit.no_stats)
+def _batch_norm_without_history(
+    ctx: Context, a: Value, weight: Any, bias: Any, training: bool, momentum: float, eps: float
+) -> tuple[Value, Value, Value]:
+    """Instance norm, for example: there are no running statistics, so those of the batch count whatever the mode."""
+    result, mean, _, scale = _by_own_statistics(ctx, a, weight, bias, eps)
+    return result, _as(mean, ctx.val[1].dtype), _as(scale, ctx.val[2].dtype)
+
+
 @lowers(aten._native_batch_norm_legit_functional.default)
 def _batch_norm_training(
     ctx: Context,
@@ -125,9 +140,7 @@ def _batch_norm_training(
         copies = [Value(v.sizes, v.dtype, v.at) for v in (running_mean, running_variance)]
         return result, empty, empty, *copies
     count = index.product(s for d, s in enumerate(a.sizes) if d != 1)
-    mean, variance, scale = _batch_statistics(ctx, a, eps)
-    grow = [_per_channel(v, a) for v in (mean, scale, weight, bias)]
-    result = _affine(a, grow[0], grow[1], grow[2], grow[3], ctx.val[0].dtype)  # type: ignore[arg-type]
+    result, mean, variance, scale = _by_own_statistics(ctx, a, weight, bias, eps)
     return (
         result,
         _as(mean, ctx.val[1].dtype),
