@@ -7,7 +7,6 @@ it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,7 +57,7 @@ def minify(
         "options": dict(requirements.options or {}),
         "level": "full",
         "requirements": named,
-        "path": [os.getcwd()],
+        "path": [""],
         "patterns": [],
     }
     runner = CaseRunner(head)
