@@ -216,6 +216,7 @@ q=Q(9)
 p=P(2)
 E._value2member_map_[1]=E.B
 """,
+    undo="import sys; sys.modules.pop('soundness_world', None)",
 )
 
 world(

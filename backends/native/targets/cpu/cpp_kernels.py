@@ -18,6 +18,6 @@ def print_kernel(nest: LoopNest, *, over_itself: bool = False) -> Function:
         return ColumnsPrinter(nest).run()
     if nest.tile is not None:
         return TilesPrinter(nest).run()
-    if is_plain(nest):
+    if is_plain(nest) and not over_itself:  # plain loops store before they have read all
         return PlainPrinter(nest).run()
     return KernelPrinter(nest, over_itself=over_itself).run()

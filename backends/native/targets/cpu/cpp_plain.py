@@ -126,6 +126,7 @@ class PlainPrinter(KernelPrinter):
         w = self.writer
         w.top.lines[:0] = self._addresses("    ")
         w.pop(f"parallel({w.index(count)}, {grain}, [&] (i64 lo, i64 hi) {{", "});")
+        w.top.lines[:0] = self._addresses("  ")  # for what is read once, ahead of the loop
 
     def _stage_in_row(self, stage: Stage) -> None:
         w, nest = self.writer, self.nest
