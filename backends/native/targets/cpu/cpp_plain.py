@@ -126,7 +126,8 @@ class PlainPrinter(KernelPrinter):
         w = self.writer
         w.top.lines[:0] = self._addresses("    ")
         w.pop(f"parallel({w.index(count)}, {grain}, [&] (i64 lo, i64 hi) {{", "});")
-        w.top.lines[:0] = self._addresses("  ")  # for what is read once, ahead of the loop
+        known = set(w.top.lines)  # another loop of the kernel may have them already
+        w.top.lines[:0] = [line for line in self._addresses("  ") if line not in known]  # for what is read ahead of it
 
     def _stage_in_row(self, stage: Stage) -> None:
         w, nest = self.writer, self.nest
