@@ -105,7 +105,7 @@ class PlainPrinter(KernelPrinter):
     def _by_rows(self) -> None:
         if self.rowless:
             self._one_row()
-            self.writer.top.lines[:0] = self._addresses("  ")
+            self._declare()
             return
         w, nest = self.writer, self.nest
         w.push()
@@ -126,8 +126,13 @@ class PlainPrinter(KernelPrinter):
         w = self.writer
         w.top.lines[:0] = self._addresses("    ")
         w.pop(f"parallel({w.index(count)}, {grain}, [&] (i64 lo, i64 hi) {{", "});")
-        known = set(w.top.lines)  # another loop of the kernel may have them already
-        w.top.lines[:0] = [line for line in self._addresses("  ") if line not in known]  # for what is read ahead of it
+        self._declare()  # for what is read ahead of the loop
+
+    def _declare(self) -> None:
+        """Addresses for the whole kernel, once."""
+        top = self.writer.top
+        known = set(top.lines)
+        top.lines[:0] = [line for line in self._addresses("  ") if line not in known]
 
     def _stage_in_row(self, stage: Stage) -> None:
         w, nest = self.writer, self.nest
