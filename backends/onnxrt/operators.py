@@ -140,6 +140,10 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return reason
     if op.overloadpacket is torch.ops.aten.pow and not node.meta["val"].is_floating_point():
         return "onnxruntime's powers of integers differ from torch where the exponent is negative"
+    if op.overloadpacket is torch.ops.aten.sum and node.all_input_nodes[0].meta["val"].dtype is torch.int64:
+        return "onnxruntime's sums of int64 lose digits beyond 2^53"
+    if op.overloadpacket is torch.ops.aten.prod and not node.meta["val"].is_floating_point():
+        return "onnxruntime's products of integers do not wrap around"
     if op in _PRODUCTS and any(n.meta["val"].dim() == 1 for n in node.all_input_nodes):
         return "onnxruntime drops the transposition of a matrix that is multiplied by a vector"
     return COMMON.about_values(node) or True

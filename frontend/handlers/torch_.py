@@ -169,9 +169,27 @@ def _dropout(function: Any) -> None:
     def answer(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
         if tr.symbolic and (unchanged := _not_dropped(tr, *args, **kwargs)) is not None:
             return unchanged
+        if (value := _all_dropped(tr, *args, **kwargs)) is not None:
+            return value
         return tr.emit("call_function", function, list(args), kwargs)
 
     handles(function)(answer)
+
+
+def _all_dropped(
+    tr: Tracer,
+    input: Value | None = None,
+    p: Value = HALF,
+    training: Value = TRUE,
+    inplace: Value = FALSE,
+    train: Value | None = None,
+) -> Value | None:
+    """A product with zero if everything is dropped: eager draws nothing then, unlike torch's decomposition."""
+    if not isinstance(input, TensorValue) or inplace.truth(tr) or not p.is_const() or p.const(tr) != 1:
+        return None
+    if not (train or training).truth(tr):
+        return None
+    return tr.emit("call_function", torch.mul, [input, ConstValue(0.0)], {})
 
 
 def _not_dropped(

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+import torchmux
+
 from .snippets.corpus import tensor
 from .worlds import BACKENDS, check_graphs, check_same, feature, features_of
 
@@ -204,3 +206,16 @@ def test_random_numbers_are_as_in_eager(name, backend):
 @pytest.mark.parametrize("name", features_of(__name__))
 def test_random_numbers_take_no_more_graphs(name):
     check_graphs(__name__, name)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+def test_dropout_of_everything_draws_nothing(backend):
+    def everything(x):
+        return torch.nn.functional.dropout(x, 1.0, True), torch.rand(2)
+
+    compiled = torchmux.compile(everything, backend=backend)
+    torch.manual_seed(3)
+    expected = (*everything(torch.ones(4)), torch.rand(1))
+    torch.manual_seed(3)
+    found = (*compiled(torch.ones(4)), torch.rand(1))
+    assert all(map(torch.equal, found, expected))

@@ -294,3 +294,11 @@ def test_gaps() -> None:
         assert made.stride() == value.stride()
     for dense in (x, x.transpose(0, 2), x[1:], x[:, :1], x[:0], x.unfold(2, 3, 1)):
         assert results.gaps_of(dense) is None or dense.shape == (3, 1, 5)
+
+
+@pytest.mark.parametrize("backend", ["native", *FOREIGN])
+def test_sums_and_products_of_large_integers(backend) -> None:
+    """int64 has more digits than float64, and its products wrap around."""
+    x = torch.tensor([2**60 + 1, 2**60 + 3, 5])
+    compiled = torchmux.compile(lambda x: (x.sum(0), x.prod(0)), backend=backend)
+    assert list(compiled(x)) == [x.sum(0), x.prod(0)]
