@@ -213,6 +213,7 @@ class _Planner:
                 and target.dtype is buffer.dtype
                 and member.statement.position == position
                 and self.stage_of[target] > self.stage_of[buffer]
+                and target.over is None  # an input, which later stages may read yet
                 and not any(target in other.statement.reads for other in self.members)
             ):
                 return target

@@ -12,7 +12,7 @@ from ..ir.program import Program
 from ..ir.verify import Malformed, Report, reporter
 from .kernel import Kernel, Member
 from .schedule import Schedule
-from .stages import Fold, LoopNest, Store
+from .stages import Fold, LoopNest, Store, reads_before_writing
 
 
 def verify_schedule(plan: Schedule, program: Program, after: str) -> None:
@@ -105,6 +105,8 @@ class _Stages:
         self.rows_kept: set[Buffer] = set()  # the rows of scratch memory that hold something
 
     def run(self) -> None:
+        if not reads_before_writing(self.nest):
+            raise self.wrong("overwritten", "a later pass reads what an earlier one has overwritten")
         outside = self._loops()
         self.is_empty = any(type(v.size) is int and v.size < 1 for v in outside | set(self.nest.inner))
         everywhere = outside | set(self.nest.inner)

@@ -31,6 +31,7 @@ class Plain(Cpu):
 
     name = "plain"
     takes_matrix = Target.takes_matrix
+    computes_operand = Target.computes_operand
     padded_strides = Target.padded_strides
     order_of_images = Target.order_of_images
     finishes_convolutions = Target.finishes_convolutions
