@@ -135,6 +135,12 @@ def adam(p, grad, m, v):
     p.mul_(0.99).addcdiv_(m, v.sqrt().add_(1e-8), value=-1e-3)
 
 
+def scaled(p, grad, seen):
+    """Adafactor's step: a value that waits for a norm, and a later pass over the old content."""
+    update = torch.exp(-seen) * grad
+    p.add_(update * (p.norm() / update.norm().clamp(min=1.0)))
+
+
 def square(n: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(n, n), torch.randn(n, n)
 
@@ -157,6 +163,7 @@ PROGRAMS: list[tuple[Program, Callable[[], tuple[torch.Tensor, ...]]]] = [
     (repeated, lambda: (torch.randn(5, 5), torch.tensor([1, 1, 4]), torch.randn(5).expand(3, 5).contiguous())),
     (averaged, lambda: (torch.randn(6), torch.tensor(2), torch.randn(4, 6))),
     (adam, lambda: tuple(torch.randn(7, 5).abs() for _ in range(4))),
+    (scaled, lambda: tuple(torch.randn(7, 5).abs() for _ in range(3))),
 ]
 
 
