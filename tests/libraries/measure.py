@@ -155,6 +155,9 @@ def page(rows: list[dict[str, Any]]) -> str:
             f"| `{row['program']}` | {row['library']} {row['version']} | {_graphs(row)} | "
             f"{row['torch_graphs']} | {errors[0]} | {errors[1]} | {seconds} |"
         )
+    absent = [f"`{name}`" for name in PROGRAMS if name not in {row["program"] for row in rows}]
+    if absent:
+        lines += ["", f"Programs that this run has not measured: {', '.join(absent)}."]
     return "\n".join([*lines, ""])
 
 
