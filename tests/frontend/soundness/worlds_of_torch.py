@@ -8,6 +8,7 @@ world(
     "modules",
     """
 import torch.nn as nn
+kept = nn.Linear.forward
 m=nn.Sequential(nn.Linear(1,1),nn.ReLU())
 ml=nn.ModuleList([nn.ReLU()])
 md=nn.ModuleDict({'a':nn.ReLU()})
@@ -79,9 +80,7 @@ nn.utils.parametrize.register_parametrization(m[0],'weight',nn.Sigmoid())
 nn.utils.parametrizations.weight_norm(m[0])
 """,
     undo="""
-import torch.nn.functional as F, torch
-def _fw(self,input): return F.linear(input,self.weight,self.bias)
-torch.nn.Linear.forward=_fw
+torch.nn.Linear.forward = kept
 torch.nn.modules.module._global_forward_hooks.clear()
 """,
 )

@@ -105,7 +105,7 @@ class PlainPrinter(KernelPrinter):
     def _by_rows(self) -> None:
         if self.rowless:
             self._one_row()
-            self._declare()
+            self._declare_addresses()
             return
         w, nest = self.writer, self.nest
         w.push()
@@ -126,9 +126,9 @@ class PlainPrinter(KernelPrinter):
         w = self.writer
         w.top.lines[:0] = self._addresses("    ")
         w.pop(f"parallel({w.index(count)}, {grain}, [&] (i64 lo, i64 hi) {{", "});")
-        self._declare()  # for what is read ahead of the loop
+        self._declare_addresses()  # for what is read ahead of the loop
 
-    def _declare(self) -> None:
+    def _declare_addresses(self) -> None:
         """Addresses for the whole kernel, once."""
         top = self.writer.top
         known = set(top.lines)
