@@ -39,7 +39,8 @@ class GraphEntry:
 
     ``number`` counts the graphs of one function from 0: the second is from a recompilation.  ``resume`` is 0 for the
     function itself, and numbers what was resumed after breaks.  ``calls`` is how often the graph ran.  ``seconds`` are
-    wall-clock, by stage.  ``place`` is where the function begins, ``reason`` why no earlier graph of it fitted.
+    wall-clock, by stage.  ``place`` is where the function begins,
+    ``id`` what profiles and traces call the graph, ``reason`` why no earlier graph of it fitted.
     """
 
     function: str
@@ -50,6 +51,7 @@ class GraphEntry:
     resume: int = 0
     calls: int = 0
     place: str = ""
+    id: str = ""
     reason: str = ""
     parameters: frozenset[str] = field(default=frozenset(), repr=False)  # the inputs that are some, or buffers
     checks: CompiledGuards | None = field(default=None, repr=False, compare=False)
@@ -293,6 +295,7 @@ def report_of(record: Record) -> Report:
                 numbers.resume(frame),
                 times,
                 frame.place,
+                captured.number,
                 captured.reason,
                 frozenset(name for name, _, is_parameter in captured.inputs if is_parameter),
                 captured.guards,

@@ -63,6 +63,7 @@ def _graph(entry: GraphEntry) -> dict[str, Any]:
         "name": entry.name,
         "function": entry.function,
         "place": entry.place,
+        "id": entry.id,
         "number": entry.number,
         "resume": entry.resume,
         "calls": entry.calls,

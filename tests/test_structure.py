@@ -28,6 +28,7 @@ WIDEST = 10  # modules of one import circle
 SHARED = {
     "torchmux.compile_lock",
     "torchmux.config",
+    "torchmux.events",
     "torchmux.logs",
     "torchmux.page",
     "torchmux.quoting",

@@ -15,6 +15,8 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from . import events
+
 STAGES = ("capture", "AOT", "lowering", "code", "compiler", "load")
 """The stages, in the order in which a graph passes through them.
 
@@ -82,8 +84,11 @@ def collecting(seconds: dict[str, float], stage: str) -> Iterator[None]:
     finally:
         _clock.switch(*found)
         _clock.depth = depth
-        if isinstance(seconds, Seconds):
-            seconds.spans.append(Span(stage, begin + _SINCE_1970, _clock.since + _SINCE_1970, depth))
+        if isinstance(seconds, Seconds) or events.is_traced():
+            span = Span(stage, begin + _SINCE_1970, _clock.since + _SINCE_1970, depth)
+            if isinstance(seconds, Seconds):
+                seconds.spans.append(span)
+            events.note("stage", name=span.stage, begin=span.begin, end=span.end, depth=span.depth)
 
 
 @contextlib.contextmanager

@@ -84,6 +84,7 @@ def capture(
     with collecting(seconds, "capture"), tracer_stand_in():
         captured = attempts.run(state.assumptions, attempt, logs.place(frame.f_code), state.remember)
     captured.seconds = seconds
+    captured.number = f"{state.number}/{len(state.entries)}"
     assert captured.code is not None
     stands_for(captured.code, frame.f_code)
     logs.captured(frame.f_code, captured)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ class Captured:
     op_count: int = 0
     broke: BreakRecord | None = None
     seconds: Seconds = field(default_factory=Seconds)  # of the capture, without what the backend takes
+    number: str = ""  # of the code and the compilation of it, as in 0/1, which names the graph in profiles and traces
     reason: str = ""  # why earlier code of the frame did not fit
     text: str = ""
     qualname: str = ""
@@ -47,6 +49,7 @@ class Captured:
 class CodeState:
     """What is remembered of one code object under one compile() call, over all its compilations."""
 
+    number: int = field(default_factory=itertools.count().__next__)  # in the order of first captures in the process
     seen: dict[str, Any] = field(default_factory=dict)  # input -> sizes seen, for automatic dynamic shapes
     entries: list[Captured] = field(default_factory=list)
     # (index, stack, locals) -> resume code, so that every compilation of a frame resumes in the same code object
