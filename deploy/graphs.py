@@ -46,9 +46,7 @@ def graph_told(compiled: Any, state: State, artifacts: dict[str, bytes]) -> dict
     backend = compiled.report.backend
     try:
         with internals.without_modes():
-            kept = recipes.encode(
-                built.gm, built.split, built.compiled, GraphReport(backend), (), state.add, _artifact_of
-            )
+            kept = recipes.encode(built.gm, built.split, built.compiled, GraphReport(backend), state.add, _artifact_of)
     except listing.Unknown as why:
         raise NotTold(f"a graph of {backend}, of which {_in_words(str(why))}") from why
     recorder = CarriedCache({}, behind=default_cache())

@@ -229,7 +229,7 @@ class _Work:
     def _keep_recipe(
         self, cache: ArtifactCache, key: str, gm: GraphModule, split: Partition, compiled: Mapping[int, Run]
     ) -> None:
-        recipes.keep(cache, key, gm, split, compiled, self.placing.report, self.placing.origins)
+        recipes.keep(cache, key, gm, split, compiled, self.placing.report)
 
     def _note_built(
         self, keep: Keep | None, writes: bool, gm: GraphModule, split: Partition, compiled: Mapping[int, Run]
