@@ -21,7 +21,7 @@ import torch
 from torch.fx import Graph, GraphModule, Interpreter, Node
 
 from torchmux import torch_internals as internals
-from torchmux.backends.common.cache.listing import ATOMS, Unknown, found as operator_named, operator_of_torch
+from torchmux.backends.common.cache.listing import ATOMS, Unknown, operator_named, operator_of_torch
 from torchmux.backends.common.cache.recipes import name_of_method
 from torchmux.registry.contract import PIN
 from torchmux.torch_internals.tracer_stand_in import tracer_stand_in

@@ -149,7 +149,7 @@ class Team:
         scratch = GraphReport(member.name)
         try:
             with internals.without_modes():  # the tensors that the part holds are real
-                return json.dumps([member.name, recipes.encode(gm, split, compiled, scratch, ())])
+                return json.dumps([member.name, recipes.encode(gm, split, compiled, scratch)])
         except Unknown:
             return None
 

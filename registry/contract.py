@@ -139,7 +139,9 @@ class BackendExtras(Protocol):
 
         ``constants`` has the tensors that the compiled graph held, by the targets of its ``get_attr`` nodes.  With it,
         a process whose graph was compiled before neither traces nor compiles; None, and everything is made anew.
-        Without it, each process traces each graph, and may still find code in the artifact cache.
+        Without it, each process traces each graph, and may still find code in the artifact cache; and ``torchmux.save``
+        refuses the graph.  For a saved file, the artifact cache that it finds is the file's, and has no more than what
+        it asked for when the file was written.
         """
 
 

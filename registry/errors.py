@@ -94,5 +94,16 @@ class DerivativeUnavailable(TorchmuxError):
     """A compiled graph is differentiated in a way that takes eager, and what eager would need is gone."""
 
 
+class SaveRefused(TorchmuxError):
+    """``torchmux.save`` cannot write what was compiled so that it would do the same; the message says why."""
+
+
+class LoadRefused(TorchmuxError):
+    """A saved file is damaged, altered, not signed with the key, or made for another machine or version.
+
+    Nothing in it has run.  The message says what to do.
+    """
+
+
 class NumericsError(TorchmuxError):
     """A compiled graph's result differs from eager by more than the tolerance."""

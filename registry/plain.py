@@ -27,6 +27,16 @@ class PlainGraph:
         self.function = function
         self.report = report
 
+    @property
+    def built(self) -> Any:
+        """The graph, if it runs as it is; otherwise why it cannot be told what it consists of."""
+        from torch.fx import GraphModule
+
+        graph = getattr(self.function, "__self__", self.function)
+        if isinstance(graph, GraphModule) and self.function in (graph, graph.forward):
+            return graph
+        return f"{self.report.backend} is a plain function, which does not tell what it has compiled"
+
     def __call__(self, *args: Any) -> Sequence[Any]:
         return self.function(*args)
 

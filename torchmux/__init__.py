@@ -18,6 +18,9 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from torchmux.backends.common.cache.artifacts import load_cache_artifacts, save_cache_artifacts
+    from torchmux.deploy.loaded import Loaded
+    from torchmux.deploy.loading import load
+    from torchmux.deploy.saving import save
     from torchmux.frontend.api import compile, explain, get_default_backend, report, reset, set_default_backend
     from torchmux.frontend.export import Exported, export
     from torchmux.frontend.marks.function_marks import (
@@ -57,9 +60,11 @@ if TYPE_CHECKING:
         GraphReport,
         InvalidOption,
         InvalidSpec,
+        LoadRefused,
         NodesRefused,
         NumericsError,
         Placement,
+        SaveRefused,
         Tombstone,
         TorchmuxError,
         UnknownBackend,
@@ -90,9 +95,12 @@ __all__ = [
     "GraphReport",
     "InvalidOption",
     "InvalidSpec",
+    "LoadRefused",
+    "Loaded",
     "NodesRefused",
     "NumericsError",
     "Placement",
+    "SaveRefused",
     "Tombstone",
     "TorchmuxError",
     "UnknownBackend",
@@ -117,6 +125,7 @@ __all__ = [
     "list_backends",
     "list_mode_options",
     "list_options",
+    "load",
     "load_cache_artifacts",
     "lookup_backend",
     "mark_dynamic",
@@ -126,6 +135,7 @@ __all__ = [
     "register_backend",
     "report",
     "reset",
+    "save",
     "save_cache_artifacts",
     "set_default_backend",
     "set_logs",
@@ -153,6 +163,9 @@ _HOMES = {
     ),
     "torchmux.frontend.marks.tensor_marks": ("mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic"),
     "torchmux.frontend.marks.stance": ("set_stance",),
+    "torchmux.deploy.loaded": ("Loaded",),
+    "torchmux.deploy.loading": ("load",),
+    "torchmux.deploy.saving": ("save",),
     "torchmux.frontend.regions": ("use_backend",),
     "torchmux.frontend.export": ("Exported", "export"),
     "torchmux.backends.common.cache.artifacts": ("load_cache_artifacts", "save_cache_artifacts"),
@@ -172,9 +185,11 @@ _HOMES = {
         "GraphReport",
         "InvalidOption",
         "InvalidSpec",
+        "LoadRefused",
         "NodesRefused",
         "NumericsError",
         "Placement",
+        "SaveRefused",
         "Tombstone",
         "TorchmuxError",
         "UnknownBackend",

@@ -47,6 +47,7 @@ def compile_graph_with(given: ResolvedBackend | DefaultBackend) -> CompileGraph:
         compiled.report.chosen = resolved.why
         return Verified(compiled, original, resolved.name) if config.verify_correctness else compiled
 
+    compile_graph.backend = given  # type: ignore[attr-defined]  # for torchmux.save
     return compile_graph
 
 

@@ -17,6 +17,7 @@ from ..guards.check import CompiledGuards
 from ..guards.sources import Source
 from ..hook.calls import Frame
 from .attempts import Assumptions, Restart
+from .frame_writer import FrameParts
 
 
 @dataclass(eq=False)
@@ -43,6 +44,10 @@ class Captured:
     in_eager: str = ""  # what of the frame runs in eager with each call, if some does
     eager_operators: int | None = None  # how many operators those are, if known
     inputs: list[tuple[str, Source, bool]] = field(default_factory=list)  # placeholder, its source, is it a parameter
+    parts: FrameParts | None = None  # of the frame function
+    grad_modes: tuple[bool, bool] | None = None  # in which the graph begins, and after it, where it changes
+    sets_switches: bool = False  # other global state of torch
+    is_training: bool = False
 
 
 @dataclass(eq=False)

@@ -179,9 +179,8 @@ def _compile(tr: Trace, out: Output, result: str, compile_graph: Callable) -> tu
         static = tuple(i for i, (node, _) in enumerate(tr.inputs) if node in tr.static_inputs)
         with ti.tracing_context(tr.fake_mode), grad_mode(tr.begin_grad):
             try:
-                captured.compiled = compile_graph(
-                    captured.graph, example_inputs, _is_training(tr, example_inputs), static
-                )
+                captured.is_training = _is_training(tr, example_inputs)
+                captured.compiled = compile_graph(captured.graph, example_inputs, captured.is_training, static)
             except FloatsNeeded as needed:
                 sources = tr.sources_of_floats(needed.symbols)
                 if not sources:
@@ -190,7 +189,10 @@ def _compile(tr: Trace, out: Output, result: str, compile_graph: Callable) -> tu
         runner = _runner(captured)
         if tr.begin_grad != tr.initial_grad or tr.switches_grad or tr.switches.written:
             runner = _restoring(runner, tr.begin_grad, tr.initial_grad, tr.switches)
+            captured.grad_modes = tr.begin_grad, tr.initial_grad
+            captured.sets_switches = bool(tr.switches.written)
     function, captured.text = out.assemble(result, "frame_" + _identifier(code.co_name), runner)
+    captured.parts = out.parts(result, runner is not None)
     ti.set_code_exec_strategy(function.__code__, ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.DEFAULT))
     check_constraints(tr.shape_env, tr.marked)
     add_shape_guards(tr.guards, tr.shape_env, tr.shape_inputs)

@@ -7,7 +7,9 @@ it.  As plain source text, it is the same for every CPython version and readable
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from torchmux import torch_internals as ti
 
@@ -24,6 +26,27 @@ from ..values.objects import ObjectValue
 from .assumed_branches import Check
 
 _BUILDING = "<building>"
+
+
+@dataclass(frozen=True)
+class FrameParts:
+    """What a frame function is made of, for whoever writes it down (``torchmux.deploy``).
+
+    ``loads`` has the variable of each path that is loaded, ``parameters`` that of each argument and cell.  ``inputs``
+    are the expressions that the graph takes, ``outputs`` the number of its results: ``out0`` and so on.  ``after`` and
+    ``result`` are the text of what follows the graph, and ``namespace`` has the constants in it.
+    """
+
+    loads: Mapping[str, Source]
+    parameters: Mapping[str, Source]
+    inputs: tuple[str, ...]
+    outputs: int
+    after: tuple[str, ...]
+    result: str
+    namespace: Mapping[str, Any]
+    assumes_branches: bool
+
+
 _FEW_INPUTS = 4  # are loaded as fast one by one
 
 
@@ -170,6 +193,23 @@ class Output(FrameWriter):
             self.line(f"{self.names.const(ti.set_grad_enabled)}({tr.final_grad})")
 
     # --- the function ----------------------------------------------------------------------------------------------
+
+    def parts(self, result: str, has_graph: bool) -> FrameParts:
+        """What :meth:`assemble` has made a function of."""
+        inputs = tuple(self.inputs()) if has_graph else ()
+        roots: dict[str, Source] = {
+            text: Cell(name) if kind == "cell" else Local(name) for (kind, name), text in self.arguments.items()
+        }
+        return FrameParts(
+            {variable: source for source, variable in self.loader.variables.items()},
+            roots,
+            inputs,
+            len(self.graph_outputs),
+            tuple(self.after),
+            result,
+            self.names.namespace,
+            self.check is not None,
+        )
 
     def inputs(self) -> list[str]:
         """The expressions for the graph's inputs; call after the graph is finished."""

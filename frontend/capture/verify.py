@@ -28,6 +28,10 @@ class Verified:
         self.verified = False
 
     @property
+    def built(self) -> Any:
+        return self.run.built
+
+    @property
     def report(self) -> GraphReport:
         """Of the compiled graph; it may change from call to call."""
         found: GraphReport = self.run.report

@@ -15,7 +15,7 @@ import numpy as np
 from torchmux import torch_internals as ti
 
 from ..hook.interrupts import from_its_first_instruction, keep
-from .guards import GuardSet, ShapeCondition, TensorGuard
+from .guards import GuardSet, ShapeCondition, TensorFacts, TensorGuard
 from .kinds.guard import Guard
 from .loader import Loader, Names
 from .sources import Argument, Source
@@ -28,22 +28,23 @@ class CompiledGuards:
     ``check(frame_locals)`` is the generated function, ``text`` its source.
     """
 
-    def __init__(self, guards: GuardSet) -> None:
+    def __init__(self, guards: GuardSet, state: Any = None) -> None:
         self.conditions: list[Guard] = list(guards.guards)
         self.tensors = [_in_words(tensor) for tensor in guards.tensors.values()]
+        self.facts = [TensorFacts.of(tensor) for tensor in guards.tensors.values()]
         self.distinct = guards.distinct
         self.inputs = guards.inputs
-        self._global_state = guards.global_state
-        self._devices = guards.devices
-        self._state = ti.GlobalStateGuard()
+        self.global_state = guards.global_state
+        self.devices = guards.devices
+        self.state = ti.GlobalStateGuard() if state is None else state
         # the arguments first, because they change between calls; the common check also detects that two became one
         tensors = sorted(guards.tensors.values(), key=lambda t: not isinstance(t.source, Argument))
         own = [t for t in tensors if isinstance(t.source, Argument)]
         self.tensor_checks = [
             _tensor_checker(group) for group in ([own] if len(own) == len(tensors) else [own, tensors])
         ]
-        self._shape_conditions = guards.shape_conditions
-        self._shape_roots = guards.shape_roots
+        self.shape_conditions = guards.shape_conditions
+        self.shape_roots = guards.shape_roots
         self._shape_namespace = guards.shape_namespace
         self.check, self.text = self.write(self.conditions, self.distinct, _loader)
 
@@ -63,7 +64,7 @@ class CompiledGuards:
         names = Names()
         lines: list[str] = []
         loader = make_loader(names, lines)
-        if self._global_state:
+        if self.global_state:
             self._emit_global_state(names, lines)
         self._emit_tensors(self.tensor_checks[0], loader, names, lines)
         if snapshot:
@@ -79,9 +80,9 @@ class CompiledGuards:
         for sources in distinct:
             variables = ", ".join(f"id({loader.load(source)})" for source in sources)
             lines.append(f"if len({{{variables}}}) != {len(sources)}: return False")
-        for variable, source in self._shape_roots.items():
+        for variable, source in self.shape_roots.items():
             lines.append(f"{variable} = {loader.load(source)}")
-        lines.extend(f"if not ({condition.text}): return False" for condition in self._shape_conditions)
+        lines.extend(f"if not ({condition.text}): return False" for condition in self.shape_conditions)
         body = "\n".join("        " + line for line in ([*loader.prologue(), *lines] or ["pass"]))
         text = (
             f"def guard({'L, S, unchanged' if snapshot else 'L'}):\n    try:\n{body}\n"
@@ -96,11 +97,11 @@ class CompiledGuards:
         return from_its_first_instruction(namespace["guard"]), text
 
     def _emit_global_state(self, names: Names, lines: list[str]) -> None:
-        lines.append(f"if not {names.const(self._state, 'global_state_')}.check(): return False")
+        lines.append(f"if not {names.const(self.state, 'global_state_')}.check(): return False")
         dispatch_modes, function_modes = names.const(ti.count_dispatch_modes), names.const(ti.count_function_modes)
-        lines.append(f"if {dispatch_modes}() or {function_modes}() != {len(self._devices)}: return False")
-        if self._devices:
-            lines.append(f"if {names.const(ti.default_devices)}() != {names.const(self._devices)}: return False")
+        lines.append(f"if {dispatch_modes}() or {function_modes}() != {len(self.devices)}: return False")
+        if self.devices:
+            lines.append(f"if {names.const(ti.default_devices)}() != {names.const(self.devices)}: return False")
 
     @staticmethod
     def _emit_tensors(checker: tuple[Any, list[Source]], loader: Loader, names: Names, lines: list[str]) -> None:
@@ -142,9 +143,9 @@ class CompiledGuards:
 
     def _failing_shape(self, frame_locals: dict) -> str:
         try:
-            values = read(list(self._shape_roots.values()), frame_locals)
-            scope = {**self._shape_namespace, **dict(zip(self._shape_roots, values, strict=True))}
-            for condition in self._shape_conditions:
+            values = read(list(self.shape_roots.values()), frame_locals)
+            scope = {**self._shape_namespace, **dict(zip(self.shape_roots, values, strict=True))}
+            for condition in self.shape_conditions:
                 if not eval(condition.text, scope):
                     return _shape_in_words(condition, scope)
         except Exception as error:

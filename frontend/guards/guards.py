@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from .closed import is_kind
 from .kinds.equality import equals
 from .kinds.guard import Guard
@@ -74,6 +76,41 @@ class TensorGuard:
     @property
     def strides(self) -> list:
         return [_constant(s) for s in self.fake.stride()]
+
+
+@dataclass(frozen=True)
+class TensorFacts:
+    """What a :class:`TensorGuard` compares, without the tensor.  None is a size or stride that may be any."""
+
+    source: Source
+    cls: type
+    dtype: Any
+    device: Any
+    layout: Any
+    sizes: tuple[int | None, ...]
+    strides: tuple[int | None, ...]
+    shape: tuple[int, ...]
+    requires_grad: bool
+    is_inference: bool
+    is_special: bool  # conjugated, negated, or quantized
+
+    @classmethod
+    def of(cls, guard: TensorGuard) -> TensorFacts:
+        tensor = guard.tensor
+        dense = tensor.layout is torch.strided
+        return cls(
+            guard.source,
+            type(tensor),
+            tensor.dtype,
+            tensor.device,
+            tensor.layout,
+            tuple(guard.sizes),
+            tuple(guard.strides) if dense else (),
+            tuple(int(size) for size in tensor.shape),
+            tensor.requires_grad,
+            tensor.is_inference(),
+            not dense or tensor.is_conj() or tensor.is_neg() or tensor.is_quantized,
+        )
 
 
 def _constant(size: Any) -> int | None:

@@ -110,6 +110,18 @@ class Chosen:
         return self._run(*args)
 
     @property
+    def built(self) -> Any:
+        """What the chosen backend has built, as of :class:`torchmux.registry.contract.CompiledGraph`."""
+        with self._lock:
+            choices = list(self._choices.values())
+        if any(choice.decision is None for choice in choices):
+            return "auto has not decided yet: wait for it with options={'wait': True}"
+        if self._sizes.places or len(choices) != 1:
+            return "auto decides for each range of its symbolic sizes: compile with the backend that it chose"
+        code = choices[0].code
+        return self._gm if code is None else getattr(code.run, "built", f"{code.row.candidate} does not tell")
+
+    @property
     def decision(self) -> Decision | None:
         """What was decided, if it was; for symbolic sizes, about the bucket that was decided last."""
         decided = [choice.decision for choice in self._choices.values() if choice.decision is not None]

@@ -23,7 +23,8 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 
 from torchmux.config import config
@@ -264,8 +265,49 @@ def _checksum(key: str, payload: bytes) -> bytes:
     return digest.digest()
 
 
+class CarriedCache(ArtifactCache):
+    """Artifacts in memory: those of a saved file, or what is read while one is written (``read``).
+
+    It looks for what it does not have ``behind`` itself, and stores nothing.
+    """
+
+    def __init__(self, payloads: Mapping[str, bytes], behind: ArtifactCache | None = None) -> None:
+        super().__init__(Path("carried"))
+        self._payloads, self._behind = payloads, behind
+        self.read: dict[str, bytes] = {}
+
+    def load(self, key: str) -> bytes | None:
+        payload = self._payloads.get(key)
+        if payload is None and self._behind is not None:
+            payload = self._behind.load(key)
+        if payload is not None:
+            self.read[key] = payload
+        return payload
+
+    def store(self, key: str, payload: bytes) -> None:
+        self.read[key] = payload
+
+    def drop(self, key: str) -> None:
+        self.read.pop(key, None)
+
+
+_carried: ContextVar[CarriedCache | None] = ContextVar("carried", default=None)
+
+
+@contextlib.contextmanager
+def carrying(cache: CarriedCache) -> Iterator[CarriedCache]:
+    """Within, :func:`default_cache` is ``cache`` in this thread."""
+    token = _carried.set(cache)
+    try:
+        yield cache
+    finally:
+        _carried.reset(token)
+
+
 def default_cache() -> ArtifactCache | None:
     """The cache that ``torchmux.config`` selects, or None if caching is off."""
+    if (carried := _carried.get()) is not None:
+        return carried
     if not config.cache_enabled:
         return None
     folder = Path(config.cache_dir)

@@ -11,6 +11,30 @@ from torch.fx import Graph, GraphModule, Node
 
 from torchmux import torch_internals as internals
 
+# What a graph computes of sizes.
+_NUMBERS = {
+    f"operator.{name}": getattr(operator, name)
+    for name in (
+        "add",
+        "sub",
+        "mul",
+        "floordiv",
+        "truediv",
+        "mod",
+        "neg",
+        "pow",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "and_",
+        "or_",
+    )
+} | {f"sym.{name}": getattr(torch, f"sym_{name}") for name in ("max", "min", "float", "int", "not", "sqrt", "ite")}
+_NAME_OF_NUMBERS = {function: name for name, function in _NUMBERS.items()}
+
 ATOMS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
@@ -51,15 +75,17 @@ def from_json(told: Mapping[str, Any], held: Mapping[str, torch.Tensor]) -> Grap
             values.append(graph.create_node("get_attr", step[1]))
         else:
             name, args, kwargs = step
-            values.append(graph.call_function(found(name), unpacked(args, values), unpacked(kwargs, values)))
+            values.append(graph.call_function(operator_named(name), unpacked(args, values), unpacked(kwargs, values)))
     graph.output(unpacked(told["outputs"], values))
     return GraphModule({name: held[name] for name in names}, graph)
 
 
 def called(target: Any) -> str:
-    """The name of an operator, or of taking an element."""
+    """The name of an operator, of arithmetic with sizes, or of taking an element."""
     if target is operator.getitem:
         return "getitem"
+    if (name := _NAME_OF_NUMBERS.get(target)) is not None:
+        return name
     if not isinstance(target, internals.OpOverload):
         raise Unknown(f"torch runs {target}")
     return operator_of_torch(target)
@@ -72,10 +98,12 @@ def operator_of_torch(op: Any) -> str:
     return str(op)
 
 
-def found(name: str) -> Any:
+def operator_named(name: str) -> Any:
     """What :func:`called` named."""
     if name == "getitem":
         return operator.getitem
+    if name in _NUMBERS:
+        return _NUMBERS[name]
     namespace, packet, overload = name.split(".")
     return getattr(getattr(getattr(torch.ops, namespace), packet), overload)
 

@@ -11,6 +11,7 @@ not come from torch, tensor subclasses, autocast, modes of the program.
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -35,7 +36,7 @@ from ..pipeline.partition import Part, Partition
 from ..pipeline.promises import promise_of
 from .cache import ArtifactCache
 from .keys import describe, text_key
-from .listing import ATOMS, Unknown, called, found, operator_of_torch, packed, unpacked
+from .listing import ATOMS, Unknown, called, operator_named, operator_of_torch, packed, unpacked
 
 log = logging.getLogger("torchmux.cache")
 
@@ -240,8 +241,12 @@ def encode(
     split: Partition,
     compiled: Mapping[int, Callable[..., Any]],
     report: GraphReport,
+    constant: Callable[[torch.Tensor], Any] | None = None,
+    artifact_of: Callable[[CompiledPart], str | None] = lambda run: Told(run).artifact,
 ) -> dict[str, Any]:
     """What :func:`keep` files, for JSON.
+
+    ``constant`` gives what stands there for a tensor, ``artifact_of`` what stands there for a part.
 
     Raises:
         Unknown: it cannot be described exactly.
@@ -255,12 +260,13 @@ def encode(
             number[node] = len(number)
     for node in gm.graph.nodes:
         if node.op == "get_attr":
-            constants.append([str(node.target), _kept_constant(getattr(gm, str(node.target)))])
+            held = getattr(gm, str(node.target))
+            constants.append([str(node.target), _kept_constant(held) if constant is None else constant(held)])
             number[node] = len(number)
     steps: list[Any] = []
     for step in split.steps:
         if isinstance(step, Part):
-            artifact = Told(compiled[id(step)]).artifact
+            artifact = artifact_of(compiled[id(step)])
             if artifact is None:
                 raise Unknown("a part has no artifact")
             steps.append([artifact, [number[v] for v in step.inputs], len(step.outputs)])
@@ -270,7 +276,7 @@ def encode(
             told = [called(step.target), packed(step.args, number), packed(step.kwargs, number)]
             steps.append([*told, promise_of(step.meta.get("val"))])
             number[step] = len(number)
-    if sum(len(constant["data"]) for _, constant in constants) > MOST_CONSTANT_BYTES:
+    if constant is None and sum(len(kept["data"]) for _, kept in constants) > MOST_CONSTANT_BYTES:
         raise Unknown("there are large constants")
     output = next(n for n in reversed(gm.graph.nodes) if n.op == "output")
     placements = [
@@ -310,32 +316,9 @@ def follow(
     The report is filled in as well.
     """
     kept = json.loads(content)
-    graph = Graph()
-    values = [graph.placeholder(f"input_{n}") for n in range(kept["inputs"])]
-    constants: dict[str, torch.Tensor] = {}
-    for name, constant in kept["constants"]:
-        constants[name] = _constant_again(constant)
-        values.append(graph.get_attr(name))
-    steps: list[Node | Part] = []
-    compiled: dict[int, Callable[..., Any]] = {}
-    for step in kept["steps"]:
-        if type(step[2]) is int:
-            artifact, taken, count = step
-            run = restore(artifact, constants)
-            if run is None:
-                return None
-            inputs = [values[n] for n in taken]
-            outputs = [graph.call_function(_stand_in, ()) for _ in range(count)]
-            steps.append(Part(len(steps), [], inputs, outputs))
-            compiled[id(steps[-1])] = run
-            values += outputs
-        else:
-            name, args, kwargs, promise = step
-            node = graph.call_function(found(name), unpacked(args, values), unpacked(kwargs, values))
-            node.meta["promise"] = promise
-            steps.append(node)
-            values.append(node)
-    graph.output(unpacked(kept["outputs"], values))
+    found = put_together(kept, restore, constant_again)
+    if found is None:
+        return None
     places = [lines.line_of(node) for node in captured.graph.nodes]
     report.placements += [
         Placement(
@@ -354,6 +337,44 @@ def follow(
     ]
     report.partitions += kept["partitions"]
     report.crossings += [Crossing(*crossing) for crossing in kept["crossings"]]
+    return found
+
+
+def put_together(
+    kept: Mapping[str, Any],
+    restore: Callable[[str, Mapping[str, torch.Tensor]], CompiledPart | None],
+    constant_of: Callable[[Any], torch.Tensor],
+) -> tuple[GraphModule, Partition, dict[int, Callable[..., Any]]] | None:
+    """What :func:`assemble.assemble` takes, of what :func:`encode` gave; None if an artifact is gone."""
+    graph = Graph()
+    values = [graph.placeholder(f"input_{n}") for n in range(kept["inputs"])]
+    constants: dict[str, torch.Tensor] = {}
+    for name, constant in kept["constants"]:
+        constants[name] = constant_of(constant)
+        values.append(graph.get_attr(name))
+    steps: list[Node | Part] = []
+    compiled: dict[int, Callable[..., Any]] = {}
+    for step in kept["steps"]:
+        if type(step[2]) is int:
+            artifact, taken, count = step
+            run = restore(artifact, constants)
+            if run is None:
+                return None
+            if Told(run).artifact is None:
+                with contextlib.suppress(AttributeError):  # it takes no attributes, and cannot be saved
+                    run.artifact = artifact  # type: ignore[attr-defined]
+            inputs = [values[n] for n in taken]
+            outputs = [graph.call_function(_stand_in, ()) for _ in range(count)]
+            steps.append(Part(len(steps), [], inputs, outputs))
+            compiled[id(steps[-1])] = run
+            values += outputs
+        else:
+            name, args, kwargs, promise = step
+            node = graph.call_function(operator_named(name), unpacked(args, values), unpacked(kwargs, values))
+            node.meta["promise"] = promise
+            steps.append(node)
+            values.append(node)
+    graph.output(unpacked(kept["outputs"], values))
     holder = torch.nn.Module()
     for name, tensor in constants.items():
         setattr(holder, name, tensor)
@@ -365,7 +386,8 @@ def _stand_in() -> Any:
     raise AssertionError("stands for what a part returns")
 
 
-def _constant_again(constant: dict[str, Any]) -> torch.Tensor:
+def constant_again(constant: Mapping[str, Any]) -> torch.Tensor:
+    """A tensor that stands in a recipe."""
     dtype = getattr(torch, constant["dtype"].removeprefix("torch."))
     data = bytearray(base64.b64decode(constant["data"]))
     flat = torch.frombuffer(data, dtype=torch.uint8).clone().view(dtype) if data else torch.empty(0, dtype=dtype)

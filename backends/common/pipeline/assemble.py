@@ -7,12 +7,23 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from torch.fx import Graph, GraphModule, Node
 
 from .partition import Part, Partition
 from .promises import Promise, keeper, promise_of
+
+
+@dataclass(frozen=True)
+class Built:
+    """What :func:`assemble` has made a function of, for ``torchmux.deploy``."""
+
+    gm: GraphModule
+    split: Partition
+    compiled: Mapping[int, Callable[..., Any]]
+    shares: list[int] | None = None  # it writes to inputs, which must share memory like this (``runtime.sharing``)
 
 
 def extract(part: Part, gm: GraphModule) -> GraphModule:

@@ -25,13 +25,13 @@ from torchmux.stages import collecting, stage
 from ..cache import recipes
 from ..cache.cache import ArtifactCache, default_cache
 from . import aliasing, aot, lines, region_casts
-from .assemble import assemble
+from .assemble import Built, assemble
 from .derivatives import eager_with_tangents
 from .implementation import Implementation, Several, Told, as_backend
 from .partition import Partition
 from .parts import Compiler, Keep, Run
 from .placing import Placing, compiler_error, failure, operators_of
-from .runtime import Compiled, eager_when_overlap_differs, without_autocast
+from .runtime import Compiled, eager_when_overlap_differs, sharing, without_autocast
 
 _CHANGED_IN_PLACE = "modified by an inplace operation"  # in what autograd says
 
@@ -85,7 +85,7 @@ def compile_graph(
         told: Any = run  # its own report knows better what ran where
         return told
     work.placing.tell()
-    return Compiled(run, report)
+    return Compiled(run, report, work.built)
 
 
 def _refusal(spec: BackendSpec, gm: GraphModule, training: bool) -> str | None:
@@ -113,6 +113,7 @@ class _Work:
     request: CompileRequest
     training: bool
     placing: Placing
+    built: Built | GraphModule | str = "its backend is given torch-level calls"
 
     @functools.cached_property
     def compiler(self) -> Compiler:
@@ -161,6 +162,7 @@ class _Work:
         self.placing.forget()
         self.placing.leave(operators_of(self.gm.graph.nodes), reason, compiler_error=failed)
         self.placing.check_strict()
+        self.built = self.gm
         return self.gm.forward
 
     # --- the ATen graphs that are traced from it ------------------------------------------------------------------
@@ -173,7 +175,10 @@ class _Work:
             return self.run_captured(str(why))
         self.gm, self.example_inputs = casts.gm, casts.example_inputs
         strict = bool(self.request.strict)
-        return casts.around(eager_with_tangents(self.compile_aten(), self.gm, strict=strict), strict=strict)
+        run = casts.around(eager_with_tangents(self.compile_aten(), self.gm, strict=strict), strict=strict)
+        if casts.enters or casts.wanted:
+            self.built = "autocast casts weights in it, once for a region"
+        return run
 
     def compile_aten(self) -> Run:
         """Trace the captured graph to ATen, and compile what comes out."""
@@ -217,6 +222,7 @@ class _Work:
         if found is None:
             return None
         gm, split, compiled = found
+        self.built = Built(gm, split, compiled)
         self.compiler.tell_of(compiled)
         return without_autocast(assemble(gm, split, compiled))
 
@@ -224,6 +230,13 @@ class _Work:
         self, cache: ArtifactCache, key: str, gm: GraphModule, split: Partition, compiled: Mapping[int, Run]
     ) -> None:
         recipes.keep(cache, key, gm, split, compiled, self.placing.report)
+
+    def _note_built(
+        self, keep: Keep | None, writes: bool, gm: GraphModule, split: Partition, compiled: Mapping[int, Run]
+    ) -> None:
+        self.built = Built(gm, split, dict(compiled), sharing(self.example_inputs) if writes else None)
+        if keep is not None:
+            keep(gm, split, compiled)
 
     def _trace(self, keep: Keep | None) -> Run:
         gm = self.implementation.rewrite(self.gm, self.request)
@@ -240,13 +253,17 @@ class _Work:
                 traced = aot.trace_inference(gm, mode, fakes, self.example_inputs, table, whole)
             except aot.NeedsAutograd as why:
                 self.placing.report.notes.append(f"traced by AOTAutograd: {why}")
+                self.built = f"AOTAutograd traced it: {why}"
             else:
                 static = {p: self.example_inputs[p] for p in self.request.static_inputs}
-                keep = None if traced.mutates else keep
+                keep = functools.partial(self._note_built, None if traced.mutates else keep, traced.mutates)
                 run = without_autocast(self.compiler.compile(traced.gm, "inference", static, keep, apart=apart))
                 if not traced.mutates:
                     return run
                 return eager_when_overlap_differs(run, self.gm, self.example_inputs, strict=bool(self.request.strict))
+
+        else:
+            self.built = "it was compiled for training"
 
         def lower(part: GraphModule, inputs: Sequence[Any], backward: bool) -> Callable[..., Sequence[Any]]:
             if not backward:

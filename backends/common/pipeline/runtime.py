@@ -7,22 +7,29 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.fx import GraphModule
 
 from torchmux import torch_internals as internals
 from torchmux.registry.errors import FallbackRefused
 from torchmux.registry.report import GraphReport
 
+from .assemble import Built
+
 log = logging.getLogger("torchmux.fallback")
 
 
 class Compiled:
-    """A compiled graph: call it with the flat inputs, get the flat outputs; ``report`` says what ran where."""
+    """A compiled graph: call it with the flat inputs, get the flat outputs; ``report`` says what ran where.
 
-    __slots__ = ("report", "run")
+    ``built`` is what it is put together of, the captured graph if torch runs it, or why it cannot be told.
+    """
 
-    def __init__(self, run: Callable[..., Sequence[Any]], report: GraphReport):
+    __slots__ = ("built", "report", "run")
+
+    def __init__(self, run: Callable[..., Sequence[Any]], report: GraphReport, built: Built | GraphModule | str):
         self.run = run
         self.report = report
+        self.built = built
 
     def __call__(self, *args: Any) -> Sequence[Any]:
         return self.run(*args)
@@ -56,7 +63,7 @@ def in_torch(captured: Any, message: str, *, strict: bool) -> Callable[..., Sequ
     return call
 
 
-def _sharing(args: Sequence[Any]) -> list[int]:
+def sharing(args: Sequence[Any]) -> list[int]:
     """Like :func:`aliasing.sharing`, for real tensors and in a fifth of the time; empty tensors share with no other."""
     first: dict[int, int] = {}
     answer = []
@@ -77,7 +84,7 @@ def eager_when_overlap_differs(
     Raises:
         FallbackRefused: on such a call, if ``strict``.
     """
-    expected = _sharing(example_inputs)
+    expected = sharing(example_inputs)
     positions = [at for at, value in enumerate(example_inputs) if isinstance(value, torch.Tensor)]
     apart = len(set(expected)) == len(positions)
     only_tensors = len(positions) == len(example_inputs)
@@ -89,7 +96,7 @@ def eager_when_overlap_differs(
             tensors = args if only_tensors else [args[at] for at in positions]
             if len(set(map(_address_of, map(_storage_of, tensors)))) == len(positions):
                 return run(*args)  # no two share memory, which is found in half the time
-        return run(*args) if _sharing(args) == expected else otherwise(*args)
+        return run(*args) if sharing(args) == expected else otherwise(*args)
 
     return call
 

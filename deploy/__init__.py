@@ -1,0 +1,19 @@
+"""What was compiled, in files: ``torchmux.save``, ``torchmux.load``, ``torchmux.precompile``, ``torchmux.artifacts``.
+
+A file is written from what the frontend and the backends have made, and read without either tracing or compiling:
+
+* ``saving``: from a compiled callable to a file, or the reason why not,
+* ``entries``: one captured frame: its guards, what its function loads and rebuilds, and its graph,
+* ``frames``: the Python that follows a graph, what of it a file may hold, and as a function again,
+* ``paths``: sources and guards of the frontend as JSON,
+* ``values``: constants, classes and functions as JSON, by name,
+* ``state``: the tensors of a module and other values that a program reads besides its arguments,
+* ``graphs``: compiled graphs as JSON: parts of backends by artifact, operators by name,
+* ``operators``: which operators a file may name,
+* ``machine``: what the machine must have that runs a file,
+* ``container``: the bytes: a zip whose comment has the digest or signature of all before it; safetensors inside,
+* ``loading``: from a file to a callable,
+* ``loaded``: the callable.
+
+Importing this package imports none of these modules.
+"""
