@@ -32,6 +32,7 @@ def test_it_finds_this_machine_in_order(capsys):
 
 def test_a_compiler_that_is_missing(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.delenv("CXX", raising=False)
     (compiler,) = found("C++ compiler")
     assert compiler.state == "note" and "apt install g++" in compiler.advice
 
@@ -41,6 +42,7 @@ def test_a_compiler_that_does_not_run(monkeypatch, tmp_path):
     broken.write_text("#!/bin/sh\nexit 3\n")
     broken.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
     (compiler,) = found("C++ compiler")
     assert compiler.state == "problem" and "does not run" in compiler.found
 

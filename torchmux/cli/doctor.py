@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 from dataclasses import asdict, dataclass
@@ -123,15 +124,19 @@ def _versions() -> list[Finding]:
 
 
 def _compiler() -> list[Finding]:
-    path = shutil.which("g++")
-    if path is None:
+    from torchmux.backends.native.targets.cpu import toolchain
+
+    command = toolchain.compiler_command()
+    if command is None:
+        reason = toolchain.probe().reason
         advice = "native and inductor need it on the CPU: apt install g++, or dnf install gcc-c++"
-        return [Finding("C++ compiler", "note", "there is no g++ on the PATH", advice)]
+        return [Finding("C++ compiler", "note", reason, advice)]
     try:
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=True).stdout
+        said = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=20, check=True).stdout
     except (OSError, subprocess.SubprocessError) as error:
-        return [Finding("C++ compiler", "problem", f"{path} does not run: {one_line(error)}", "reinstall g++")]
-    return [Finding("C++ compiler", "ok", f"{path}: {said.splitlines()[0] if said else '?'}")]
+        advice = "reinstall it, or set CXX to one that works"
+        return [Finding("C++ compiler", "problem", f"{shlex.join(command)} does not run: {one_line(error)}", advice)]
+    return [Finding("C++ compiler", "ok", f"{shlex.join(command)}: {said.splitlines()[0] if said else '?'}")]
 
 
 def _processor() -> list[Finding]:
