@@ -4,6 +4,7 @@ In the order in which data flows:
 
 * ``sources``: where a value came from, one class for each step (``Local``, ``Attr``, ``Item``, ...).
 * ``kinds``: what is taken for granted of a value, one class for each kind of guard (``TypeIs``, ``Length``, ...).
+* ``forms``: what tensors that consist of others are made of, in a form that can be compared.
 * ``closed``: the base of both.  Every class answers all questions itself, or cannot be declared.
 * ``guards``: the guards of one trace, and what is checked of tensors, sizes and torch's global state beside them.
 * ``filter``: ``guard_filter_fn``, by which a user drops guards.

@@ -172,6 +172,10 @@ class SymbolicNumbers(Tracer):
             known.meta["example_value"] = value
         return sym_result(self, value, known)
 
+    def node_of_symbol(self, expr: Any) -> Any:
+        """The node of an expression of sizes, if there is one."""
+        return self._symbol_nodes.get(expr)
+
     # --- numbers that depend on data -------------------------------------------------------------------------------
 
     def note_new_symbols(self, node: Any, name: str) -> None:

@@ -33,6 +33,7 @@ from ..values.texts import DataText
 from .enumerations import ask_member
 from .operator_table import BINARY, COMPARE, INPLACE, UNARY
 from .same_tensor import may_be_one
+from .subclasses import SubclassValue
 from .tracer import Tracer
 
 # Classes of constants of which equal objects need not be the same.
@@ -421,6 +422,8 @@ class Operators(Tracer):
                 raise _unknown_identity()
             return True
         if isinstance(left, TensorValue) and isinstance(right, TensorValue):
+            if isinstance(left, SubclassValue) or isinstance(right, SubclassValue):
+                return False  # what an operator gives back is known by its object
             if may_be_one(left.node, right.node):
                 raise GraphBreak(breaks.OPERATION, f"whether {left.describe()} is {right.describe()}")
             return False
@@ -453,7 +456,8 @@ class Operators(Tracer):
         """``isinstance`` against a real class (tuples are the caller's business)."""
         own = value.pytype()
         if cls is torch.nn.Parameter or cls is torch.nn.Buffer:
-            return own is cls
+            mark = "_is_param" if cls is torch.nn.Parameter else "_is_buffer"
+            return value.has_mark(self, mark) if isinstance(value, SubclassValue) else own is cls
         if (
             isinstance(value, TensorValue)
             and cls.__module__ == "torch"

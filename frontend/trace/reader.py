@@ -60,7 +60,8 @@ from ..values.modules import wrap_module
 from ..values.numpy_ import wrap_numpy_function
 from ..values.objects import HashedKey, ObjectValue
 from ..values.supers import wrap_super
-from ..values.tensors import TensorValue
+from ..values.tensors import TensorValue, is_plain_tensor
+from .subclasses import subclass_input
 from .tracer import ActiveFrame, Tracer
 
 _MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
@@ -251,12 +252,9 @@ class Reader(Tracer):
         return ObjectValue(cls, obj, source or Const(obj, cls.__name__))
 
     def _wrap_tensor(self, obj: torch.Tensor, source: Source | None) -> Value:
-        if type(obj) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
-            raise GraphBreak(
-                breaks.SUBCLASS, f"{source.words() if source else 'a constant'} is a {type(obj).__qualname__}"
-            )
-        if source is None:
-            source = Const(obj, "constant tensor")
+        source = source or Const(obj, "a constant tensor")
+        if not is_plain_tensor(obj):
+            return subclass_input(self, obj, source)
         return self.tensor_input(obj, source, static=isinstance(obj, torch.nn.Parameter))
 
     def _wrap_python_function(self, obj: Any, source: Source | None) -> Value:
@@ -312,7 +310,7 @@ class Reader(Tracer):
 
     def wrap_registered(self, obj: Any, source: Source | None, table: str) -> Value:
         """A parameter, buffer or submodule: tensors among them are static inputs."""
-        if isinstance(obj, torch.Tensor) and id(obj) not in self._memo and source is not None:
+        if is_plain_tensor(obj) and id(obj) not in self._memo and source is not None:
             value = self.tensor_input(obj, source, static=True)
             self._memo[id(obj)] = value
             return value

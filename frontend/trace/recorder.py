@@ -28,6 +28,7 @@ from ..values.base import Value
 from ..values.constants import ConstValue, NumpyNumberValue, SymValue, sym_result
 from ..values.containers.sequences import ListValue, TupleValue
 from ..values.tensors import TensorValue, is_plain_tensor
+from .desugar import desugared
 from .overlap import on_one_storage, overlaps_in_part, overlaps_itself
 from .tracer import OpenRegion
 from .with_numbers import with_numbers
@@ -68,6 +69,8 @@ class GraphRecorder(SymbolicNumbers):
         self._last_placeholder: Any = None
         self._placeholder_names: dict[str, int] = {}  # how often each was wanted
         self._input_fakes: dict[int, TensorValue] = {}
+        self.subclass_inputs: dict[Value, torch.Tensor] = {}  # what consists of inputs, and the tensors of this call
+        self._fixed_sizes = False
 
     # --- inputs ----------------------------------------------------------------------------------------------------
 
@@ -95,7 +98,7 @@ class GraphRecorder(SymbolicNumbers):
             raise GraphBreak(breaks.SUBCLASS, f"{source.words()} is a {type(tensor).__qualname__}")
         if tensor.is_quantized or tensor.layout is not torch.strided:
             raise GraphBreak(breaks.SUBCLASS, f"{source.words()} is not a plain strided tensor ({tensor.layout})")
-        dims = None if static else self.dims_of(tensor, source)
+        dims = None if static or self._fixed_sizes else self.dims_of(tensor, source)
         shape_source = ShapeSource(f"t{len(self.shape_inputs)}")
         try:
             with grad_mode(True):
@@ -124,6 +127,15 @@ class GraphRecorder(SymbolicNumbers):
         self.guards.tensors[source] = TensorGuard(source, tensor, example)
         return value
 
+    @contextlib.contextmanager
+    def fixed_sizes(self) -> Iterator[None]:
+        """While this lasts, no size of an input is symbolic."""
+        kept, self._fixed_sizes = self._fixed_sizes, True
+        try:
+            yield
+        finally:
+            self._fixed_sizes = kept
+
     def is_written(self, value: TensorValue) -> bool:
         """Whether the graph writes to an input tensor."""
         return _version(value.example) != value.node.meta[_FIRST_VERSION]
@@ -133,6 +145,8 @@ class GraphRecorder(SymbolicNumbers):
     def emit(self, kind: str, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Record one operator (``kind`` is ``call_function`` or ``call_method``) and say what it returns."""
         if self.reads_numbers and (found := with_numbers(self, kind, target, args, kwargs)) is not None:
+            return found
+        if self.subclass_inputs and (found := desugared(self, kind, target, args, kwargs)) is not None:
             return found
         if self.symbolic and target in _POWERS and len(args) == 2:
             args = [args[0], self._exponent(*args)]
@@ -253,6 +267,8 @@ class GraphRecorder(SymbolicNumbers):
                     with ti.python_dispatcher(), SymbolicTensors():
                         return call_target(kind, target, args, kwargs)
                 return call_target(kind, target, args, kwargs)
+        except GraphBreak:
+            raise
         except Exception as error:
             raise self._propagation_break(kind, target, error) from None
 

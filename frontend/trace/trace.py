@@ -145,6 +145,7 @@ class Trace(GraphRecorder, Reader, Operators):
         self.root.stack.clear()
         self._arguments = self.frame_locals = {}
         self.real_inputs.clear()
+        self.subclass_inputs.clear()
         for guarded in self.guards.tensors.values():
             guarded.tensor = None
 

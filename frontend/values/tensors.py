@@ -39,14 +39,14 @@ _STATEFUL = frozenset(
 _METADATA_IN_PLACE = frozenset(
     {"t_", "transpose_", "squeeze_", "unsqueeze_", "as_strided_", "swapaxes_", "swapdims_", "requires_grad_", "detach_"}
 )
-_CONST_PROPERTIES = frozenset(
+CONST_PROPERTIES = frozenset(
     {"dtype", "device", "layout", "is_sparse", "is_quantized", "is_cuda", "is_cpu", "is_meta", "is_mps", "is_xpu",
      "requires_grad", "is_leaf", "is_mkldnn", "is_nested", "itemsize", "names", "output_nr", "is_sparse_csr",
      "is_mtia", "is_ipu", "is_xla", "is_maia", "is_vulkan", "retains_grad"}
 )  # fmt: skip
 # Of these, what the guard of an input tensor does not look at.
 _UNGUARDED = frozenset({"is_leaf", "names", "output_nr", "retains_grad"})
-_TENSOR_PROPERTIES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
+TENSOR_PROPERTIES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 _CONST_METHODS = frozenset(
     {"dim", "ndimension", "is_floating_point", "is_complex", "is_contiguous", "is_signed", "element_size", "get_device",
      "is_inference", "is_conj", "is_neg"}
@@ -117,7 +117,7 @@ class TensorValue(GraphValue):
         if raw is not _FOUND[self.cls].get(name, MISSING):  # the program has changed torch's class
             return bind_class_attribute(tr, self, self.cls, name, raw)
         self._guard_class(tr, name, raw)
-        if name in _CONST_PROPERTIES:
+        if name in CONST_PROPERTIES:
             value = getattr(self.example, name)
             if name in _UNGUARDED and self.is_input and self.source is not None:
                 tr.guards.add(PropertyEquals(self.source, name, value))
@@ -128,7 +128,7 @@ class TensorValue(GraphValue):
             return ConstValue(self.example.dim())
         if name == "nbytes":
             return tr.binary("*", self._shape_method(tr, "numel", []), ConstValue(self.example.element_size()))
-        if name in _TENSOR_PROPERTIES:
+        if name in TENSOR_PROPERTIES:
             return tr.emit("call_function", getattr, [self, ConstValue(name)], {})
         if name == "grad":
             return self._grad(tr)

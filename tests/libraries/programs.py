@@ -183,7 +183,7 @@ def torchao_weight_only() -> Program:
     return Program(model, (torch.randn(4, 32),), trains=False)
 
 
-@program("torchao", more="a tensor subclass breaks the graph, see docs/limits.md")
+@program("torchao")
 def torchao_dynamic_activations() -> Program:
     from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
 

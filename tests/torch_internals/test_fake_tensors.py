@@ -19,6 +19,17 @@ def test_fake_mode() -> None:
             assert ti.is_fake(torch.ones(2).sin())
 
 
+@checks("is_fake_class", "is_wrapper")
+def test_kinds_of_tensors() -> None:
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    with ti.fake_tensor_mode(symbolic=False):
+        fake = torch.ones(2)
+    assert ti.is_fake_class(type(fake)) and not ti.is_fake_class(torch.Tensor)
+    assert ti.is_wrapper(TwoTensor(torch.ones(2), torch.ones(2)))
+    assert not ti.is_wrapper(torch.ones(2)) and not ti.is_wrapper(fake)
+
+
 @checks("plain_fake")
 def test_plain_fake() -> None:
     """Plain tensors are as ``from_tensor`` makes them, and all others are left to it."""

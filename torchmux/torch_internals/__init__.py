@@ -61,6 +61,8 @@ from .fake_tensors import (
     fake_tensor_mode,
     ignoring_new_symbols,
     is_fake,
+    is_fake_class,
+    is_wrapper,
     keep_number,
     new_fake_mode,
     plain_fake,

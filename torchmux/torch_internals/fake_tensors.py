@@ -97,6 +97,20 @@ def is_fake(value: Any) -> bool:
     return isinstance(value, FakeTensor)
 
 
+def is_fake_class(cls: type) -> bool:
+    """Whether a class is that of fake tensors."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return cls is FakeTensor
+
+
+def is_wrapper(tensor: Any) -> bool:
+    """Whether a tensor is of a class that says which tensors it consists of."""
+    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+    return is_traceable_wrapper_subclass(tensor)
+
+
 def keep_number(source: Any, target: Any) -> None:
     """Let a fake tensor's ``item()`` be the symbol that it is for another one, of which it is an alias."""
     if getattr(source, "item_memo", None) is not None:

@@ -6,6 +6,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from ..closed import kind
+from ..forms import flattens_to
 from .guard import Guard, always_checked
 
 if TYPE_CHECKING:
@@ -25,6 +26,21 @@ class PropertyEquals(Guard):
 
     def words(self) -> str:
         return self.what or f"has {self.name} {self.value}"
+
+    is_watched = always_checked
+
+
+@kind
+class FlattensTo(Guard):
+    """A tensor that consists of others consists of those of these names, and is otherwise made of the same."""
+
+    form: Any = field(hash=False)
+
+    def condition(self, value: str, out: Loader) -> str:
+        return f"{out.const(flattens_to)}({value}) == {out.const(self.form)}"
+
+    def words(self) -> str:
+        return "is made of the same"
 
     is_watched = always_checked
 

@@ -20,6 +20,7 @@ from torchmux.frontend.guards import closed
 from torchmux.frontend.guards.check import CompiledGuards, evaluate
 from torchmux.frontend.guards.closed import all_kinds, kind
 from torchmux.frontend.guards.filter import filter_guards
+from torchmux.frontend.guards.forms import flattens_to
 from torchmux.frontend.guards.guards import GuardSet, ShapeCondition, ShapePart
 from torchmux.frontend.guards.kinds.classes import (
     ClassFinds,
@@ -69,7 +70,7 @@ from torchmux.frontend.guards.kinds.objects import (
     SlotIsEmpty,
     TypeIs,
 )
-from torchmux.frontend.guards.kinds.tensors import PropertyEquals, StorageOffset, Strides
+from torchmux.frontend.guards.kinds.tensors import FlattensTo, PropertyEquals, StorageOffset, Strides
 from torchmux.frontend.guards.loader import Loader, Names
 from torchmux.frontend.guards.sources import Attr, Const, Item, Local
 from torchmux.frontend.guards.stable_paths import Walk
@@ -140,6 +141,7 @@ SHIFTED = torch.arange(6.0)[1:3]
 LEAF = torch.ones(2, requires_grad=True)
 
 # guard, an x for which it holds, an x for which it does not, the Python of the check, words
+PAIR, WIDE = (types.SimpleNamespace(__tensor_flatten__=lambda n=n: (["a", "b"], n)) for n in (1, 2))
 EXAMPLES = [
     (TypeIs(x, int), 3, True, "type(x) is _c0", "has type int"),
     (Is(x, A), A, B, "x is _c0", f"is {A!r}"),
@@ -218,6 +220,7 @@ EXAMPLES = [
      "'weight' in x._modules or ('weight' in x._buffers) is not False)", "registers weight as before"),
     (PropertyEquals(x, "is_leaf", True), LEAF, LEAF * 2, "x.is_leaf == _c0", "has is_leaf True"),
     (Strides(x, (2, 1)), torch.ones(1, 2), torch.ones(2, 1).t(), "x.stride() == (2, 1)", "has strides (2, 1)"),
+    (FlattensTo(x, flattens_to(PAIR)), PAIR, WIDE, "_c0(x) == _c1", "is made of the same"),
     (StorageOffset(x, 1), SHIFTED, torch.ones(2), "x.storage_offset() == 1", "starts at element 1"),
     (NoExceptionHandled(x), sys, _handled_here(), "x.exc_info()[1] is None", "has no exception that is being handled"),
     (BranchesAsExpected(x), types.SimpleNamespace(holds=True), types.SimpleNamespace(holds=False), "x.holds",

@@ -1,0 +1,50 @@
+"""What a tensor that consists of others is made of apart from their contents, in a form that can be compared."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import types
+from typing import Any
+
+import torch
+
+SAME = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, enum.Enum, torch.dtype)
+PLAIN = (bool, int, str, bytes, types.NoneType, torch.device, torch.layout, torch.memory_format)
+
+
+class Unknown:
+    """The form of what cannot be compared; equal to nothing."""
+
+
+def form_of(obj: Any) -> Any:
+    """What a context says, for comparison with another: equal forms make equal tensors."""
+    cls = type(obj)
+    if isinstance(obj, SAME):
+        return id(obj), obj
+    if cls in PLAIN:
+        return cls, obj
+    if cls is float or cls is complex:
+        return cls, repr(obj)
+    found: Any
+    if cls in (list, torch.Size) or isinstance(obj, tuple):
+        found = list(map(form_of, obj))
+    elif cls is dict:
+        found = [each for item in obj.items() for each in map(form_of, item)]
+    elif dataclasses.is_dataclass(obj):
+        found = [form_of(getattr(obj, field.name)) for field in dataclasses.fields(obj)]
+    elif cls.__eq__ is not object.__eq__ and cls.__hash__ is not None and not isinstance(obj, torch.Tensor):
+        return cls, obj  # which is as its class says
+    else:
+        return Unknown()
+    return (
+        found[-1]
+        if found and type(found[-1]) is Unknown
+        else next((each for each in found if type(each) is Unknown), (cls, found))
+    )
+
+
+def flattens_to(tensor: Any) -> Any:
+    """What a tensor consists of, apart from the contents."""
+    names, context = tensor.__tensor_flatten__()
+    return list(names), form_of(context)
