@@ -309,6 +309,14 @@ template <class M> INLINE void scatter(flag* p, i64v at, mask v, M m) {
   INLINE bool name(i16 a, i16 b) { return a op b; } INLINE bool name(i8 a, i8 b) { return a op b; } \
   INLINE bool name(u8 a, u8 b) { return a op b; } INLINE bool name(bool a, bool b) { return a op b; }
 COMPARE(lt, <) COMPARE(le, <=) COMPARE(gt, >) COMPARE(ge, >=) COMPARE(eq, ==) COMPARE(ne, !=)
+#if defined(__AVX512F__) && !defined(__clang__)
+INLINE bool any_of(mask m) { return __builtin_ia32_ptestmd512(m, m, (u16)-1) != 0; }
+#elif defined(__AVX2__)
+INLINE bool any_of(mask m) { return __builtin_ia32_movmskps256((f32v)m) != 0; }
+#else
+INLINE bool any_of(mask m) { i32 x = 0; for (int i = 0; i < LANES; i++) x |= m[i]; return x != 0; }
+#endif
+INLINE bool all_of(mask m) { return !any_of(~m); }
 // A nan on either side comes out, as torch has it.
 template <class T> INLINE T maximum(T a, T b) { return sel(ne(a, a), a, sel(gt(a, b), a, b)); }
 template <class T> INLINE T minimum(T a, T b) { return sel(ne(a, a), a, sel(lt(a, b), a, b)); }
@@ -354,8 +362,6 @@ INLINE f64 total(f32v v) {
 template <class V> INLINE auto times(V v) { auto x = v[0]; for (int i = 1; i < LANES; i++) x *= v[i]; return x; }
 template <class T, class V> INLINE T greatest(V v) { T x = v[0]; for (int i = 1; i < LANES; i++) x = maximum(x, (T)v[i]); return x; }
 template <class T, class V> INLINE T smallest(V v) { T x = v[0]; for (int i = 1; i < LANES; i++) x = minimum(x, (T)v[i]); return x; }
-INLINE bool any_of(mask m) { i32 x = 0; for (int i = 0; i < LANES; i++) x |= m[i]; return x != 0; }
-INLINE bool all_of(mask m) { i32 x = -1; for (int i = 0; i < LANES; i++) x &= m[i]; return x != 0; }
 // The first of the best: a nan is better than anything.
 template <class T> INLINE bool beats(T a, i64 i, T b, i64 j, bool most) {
   bool nan_a = ne(a, a), nan_b = ne(b, b);
