@@ -104,11 +104,12 @@ def binary(op: str, a: Node, b: Node) -> Node:
             return b
         if _is(b, 1):
             return a
-    if op in ("floor_div", "floor_rem") and not is_float(a.dtype) and (b.op != "const" or not b.attr):
-        raise Unsupported("integer division by a value that may be 0, for which torch raises an error")
-    if op in ("floor_div", "floor_rem") and not is_float(a.dtype) and b.attr == -1:
-        # The processor has no quotient for the least number by -1, and ends the process.
-        return unary("neg", a) if op == "floor_div" else const(0, a.dtype)
+    if op in ("floor_div", "floor_rem") and b.op == "const":
+        if not b.attr:
+            raise Unsupported("integer division by 0, for which torch raises an error")
+        if b.attr == -1:
+            # The processor has no quotient for the least number by -1, and ends the process.
+            return unary("neg", a) if op == "floor_div" else const(0, a.dtype)
     if op == "pow" and not is_float(a.dtype):
         raise Unsupported("powers of integers")
     if (fold := OPERATIONS[op].fold) is not None and a.op == b.op == "const" and a.dtype is torch.int64:

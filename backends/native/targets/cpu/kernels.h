@@ -147,6 +147,15 @@ INLINE u8v sel(mask m, u8v a, u8v b) { return convert<i8v>(m) ? a : b; }
 template <class T> INLINE T sel(bool m, T a, T b) { return m ? a : b; }
 template <class V> INLINE V keep(Some m, V v, V other) { return sel(first(m), v, other); }
 
+#if defined(__AVX512F__) && !defined(__clang__)
+INLINE bool any_of(mask m) { return __builtin_ia32_ptestmd512(m, m, (u16)-1) != 0; }
+#elif defined(__AVX2__)
+INLINE bool any_of(mask m) { return __builtin_ia32_movmskps256((f32v)m) != 0; }
+#else
+INLINE bool any_of(mask m) { i32 x = 0; for (int i = 0; i < LANES; i++) x |= m[i]; return x != 0; }
+#endif
+INLINE bool all_of(mask m) { return !any_of(~m); }
+
 // --- memory -----------------------------------------------------------------------------------------------------------
 template <class V, class T> INLINE V read(const T* p, All) { V v; __builtin_memcpy(&v, p, sizeof(V)); return v; }
 template <class V, class T> INLINE V read(const T* p, Some m) { V v = {}; __builtin_memcpy(&v, p, m.n * sizeof(T)); return v; }
@@ -270,6 +279,11 @@ template <class T, class M> INLINE auto gather_if(mask c, const T* p, i64v at, M
   for (int i = 0; i < m.n; i++) if (c[i]) put(v, i, load(p + at[i]));
   return v;
 }
+// One element for all lanes, which may be read only if the condition holds in some lane that counts.
+template <class T, class M> INLINE auto read_if(mask c, const T* p, M m) {
+  auto v = zero<T>();
+  return any_of(keep(m, c, mask{})) ? splat(load(p)) : v;
+}
 // Neighbours that may be read only where a condition holds.
 template <class T, class M> INLINE auto load_some(mask c, const T* p, M m) {
   auto v = zero<T>();
@@ -309,14 +323,6 @@ template <class M> INLINE void scatter(flag* p, i64v at, mask v, M m) {
   INLINE bool name(i16 a, i16 b) { return a op b; } INLINE bool name(i8 a, i8 b) { return a op b; } \
   INLINE bool name(u8 a, u8 b) { return a op b; } INLINE bool name(bool a, bool b) { return a op b; }
 COMPARE(lt, <) COMPARE(le, <=) COMPARE(gt, >) COMPARE(ge, >=) COMPARE(eq, ==) COMPARE(ne, !=)
-#if defined(__AVX512F__) && !defined(__clang__)
-INLINE bool any_of(mask m) { return __builtin_ia32_ptestmd512(m, m, (u16)-1) != 0; }
-#elif defined(__AVX2__)
-INLINE bool any_of(mask m) { return __builtin_ia32_movmskps256((f32v)m) != 0; }
-#else
-INLINE bool any_of(mask m) { i32 x = 0; for (int i = 0; i < LANES; i++) x |= m[i]; return x != 0; }
-#endif
-INLINE bool all_of(mask m) { return !any_of(~m); }
 // A nan on either side comes out, as torch has it.
 template <class T> INLINE T maximum(T a, T b) { return sel(ne(a, a), a, sel(gt(a, b), a, b)); }
 template <class T> INLINE T minimum(T a, T b) { return sel(ne(a, a), a, sel(lt(a, b), a, b)); }
