@@ -274,7 +274,11 @@ def _group_norm(
     def spread(v: Value | None) -> Value | None:
         return None if v is None else v.view((1, groups, per, 1)).expand(split.sizes)
 
-    grown = [_for_channels(ctx, v, split) if side_by_side else v for v in (mean, scale)]
-    result = _affine(split, *(v.expand(split.sizes) for v in grown), spread(weight), spread(bias), ctx.val[0].dtype)
+    if side_by_side:
+        center, slope = (_for_channels(ctx, v, split) for v in (mean, scale))
+    else:
+        center, slope = mean, scale
+    center, slope = center.expand(split.sizes), slope.expand(split.sizes)
+    result = _affine(split, center, slope, spread(weight), spread(bias), ctx.val[0].dtype)
     flat = [_as(v.view((n, groups)), f.dtype) for v, f in zip((mean, scale), ctx.val[1:], strict=True)]
     return result.view(a.sizes), flat[0], flat[1]

@@ -27,7 +27,7 @@ _ARITHMETIC = frozenset(
 )
 _COMPARISONS = frozenset(("lt", "le", "gt", "ge", "eq", "ne"))
 _MOST_MASKS = 4
-"""With more comparisons of floats than this, as in pooling with indices, g++ takes the elements of a loop one by one."""
+"""With more comparisons of floats than this, as in pooling with indices, g++ takes elements one by one."""
 
 _FOLDS = frozenset(("sum", "prod", "max", "min", "any", "all"))
 
