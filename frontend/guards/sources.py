@@ -97,7 +97,7 @@ class Local(Argument):
         return self.name
 
     def follow(self, objects: StableObjects, parent: Any) -> Any:
-        return objects.argument(self.name)
+        return objects.argument(self.name, self)
 
 
 @kind
@@ -114,7 +114,7 @@ class CellContents(Argument):
         return self.name
 
     def follow(self, objects: StableObjects, parent: Any) -> Any:
-        return objects.argument(self.name)
+        return objects.argument(self.name, self)
 
 
 @kind
@@ -166,7 +166,7 @@ class Global(Source):
         return f"global {self.name}"
 
     def follow(self, objects: StableObjects, parent: Any) -> Any:
-        return objects.global_value(self.namespace, self.name)
+        return objects.global_value(self.namespace, self.name, self)
 
 
 # --- attributes ------------------------------------------------------------------------------------------------------
