@@ -187,3 +187,17 @@ def test_quotients_of_large_integers(capture) -> None:
         captured = capture(lambda a, b: (a // b, a % b), a, b)
         got = captured.run(captured.compile("native", strict=True), a, b)
         assert torch.equal(got[0], a // b) and torch.equal(got[1], a % b)
+
+
+def test_distances_of_positions_as_floats(capture) -> None:
+    """Computed in 32 bits where they fit, and not where they do not."""
+    x = torch.ones(37, 41)
+
+    def f(x):
+        rows = torch.arange(37)[:, None]
+        near, far = torch.arange(41), torch.arange(2**31 - 20, 2**31 + 21)
+        return x * (rows - near).abs(), x.double() * -(rows - far), x * (rows + far)
+
+    captured = capture(f, x)
+    for got, expected in zip(captured.run(captured.compile("native", strict=True), x), f(x), strict=True):
+        assert torch.equal(got, expected)
