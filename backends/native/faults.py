@@ -24,6 +24,7 @@ FAULTS: dict[str, tuple[type[Exception], str]] = {
     "flat": (IndexError, "out of range: tried to access index {index} on a tensor of {size} elements."),
     "target": (IndexError, "Target {index} is out of bounds."),
     "bag": (RuntimeError, "Index of input takes value {index} which is not in the valid range [0, {size})"),
+    "division": (RuntimeError, "ZeroDivisionError"),
     "copy": (IndexError, f"index_copy_(): {_OUT_OF_BOUNDS}"),
 }
 _NAMES = list(FAULTS)

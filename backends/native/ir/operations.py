@@ -64,6 +64,8 @@ def cast(node: Node, dtype: torch.dtype) -> Node:
             return const(node.attr, dtype)
     if dtype is torch.bool:
         return compare("ne", node, const(0, node.dtype))
+    if node.dtype is torch.int64 and is_float(dtype) and _is_within(node, 31):
+        node = _in_32_bits(node)  # of which a vector takes half the registers, and has instructions to convert them
     if node.op == "const" and isinstance(node.attr, float) and not is_float(dtype):
         raise Unsupported(f"{node.attr} as an integer, which has no defined value")
     return make("cast", (node,), dtype)
@@ -104,11 +106,12 @@ def binary(op: str, a: Node, b: Node) -> Node:
             return b
         if _is(b, 1):
             return a
-    if op in ("floor_div", "floor_rem") and not is_float(a.dtype) and (b.op != "const" or not b.attr):
-        raise Unsupported("integer division by a value that may be 0, for which torch raises an error")
-    if op in ("floor_div", "floor_rem") and not is_float(a.dtype) and b.attr == -1:
-        # The processor has no quotient for the least number by -1, and ends the process.
-        return unary("neg", a) if op == "floor_div" else const(0, a.dtype)
+    if op in ("floor_div", "floor_rem") and b.op == "const":
+        if not b.attr:
+            raise Unsupported("integer division by 0, for which torch raises an error")
+        if b.attr == -1:
+            # The processor has no quotient for the least number by -1, and ends the process.
+            return unary("neg", a) if op == "floor_div" else const(0, a.dtype)
     if op == "pow" and not is_float(a.dtype):
         raise Unsupported("powers of integers")
     if (fold := OPERATIONS[op].fold) is not None and a.op == b.op == "const" and a.dtype is torch.int64:
@@ -144,6 +147,21 @@ def _is_short(node: Node) -> bool:
     if node.op in ("const", "index"):
         return index.less(node.attr, 2**31) and index.not_negative(node.attr + 2**31)
     return node.op == "check" and type(node.attr[0]) is int and node.attr[0] <= 2**31
+
+
+def _is_within(node: Node, bits: int) -> bool:
+    """Whether what is computed of indices is known to be between -2**bits and 2**bits, both excluded."""
+    if node.op in ("const", "index"):
+        return index.less(node.attr, 2**bits) and index.less(-(2**bits), node.attr)
+    if node.op in ("add", "sub"):
+        return all(_is_within(a, bits - 1) for a in node.args)
+    return node.op in ("abs", "neg") and _is_within(node.args[0], bits)
+
+
+def _in_32_bits(node: Node) -> Node:
+    if node.op in ("const", "index"):
+        return cast(node, torch.int32)
+    return make(node.op, tuple(_in_32_bits(a) for a in node.args), torch.int32)
 
 
 def _as_number(node: Node) -> Node:

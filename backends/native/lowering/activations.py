@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..ir.expressions import Node
-from ..ir.operations import Unsupported, binary, compare, const, unary, where
+from ..ir.expressions import Node, compute_type
+from ..ir.operations import binary, compare, const, unary, where
 from ..ir.values import Value
 from .pointwise import bounded, sigmoid
-from .registry import Context, aten, elementwise, lowers
+from .registry import Context, aten, combine, elementwise, lowers
 
 
 def _num(x: Node, value: float) -> Node:
@@ -175,8 +175,21 @@ def _softplus(ctx: Context, a: Value, beta: Any = 1, threshold: Any = 20) -> Val
 
 
 @lowers(aten.log_sigmoid_forward.default)
-def _log_sigmoid(ctx: Context, a: Value) -> Any:
-    raise Unsupported("log_sigmoid, which returns a scratch buffer")
+def _log_sigmoid(ctx: Context, a: Value) -> tuple[Value, Value]:
+    """With the buffer that eager keeps on the CPU: the exponential of minus the magnitude."""
+    out, kept = ctx.val
+
+    def small(x: Node) -> Node:
+        return unary("exp", unary("neg", unary("abs", x)))
+
+    def element(x: Node) -> Node:
+        return binary("sub", binary("minimum", x, _num(x, 0)), unary("log1p", small(x)))
+
+    if kept.numel() == 0:
+        buffer = Value(ctx.sizes(kept), kept.dtype, lambda at: const(0.0, kept.dtype))
+    else:
+        buffer = combine(ctx.sizes(kept), kept.dtype, small, [a], compute_type(a.dtype))
+    return combine(ctx.sizes(out), out.dtype, element, [a], compute_type(a.dtype)), buffer
 
 
 @lowers(aten.sigmoid_backward.default)

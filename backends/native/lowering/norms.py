@@ -9,6 +9,7 @@ import torch
 from ..ir import index, operations as ops
 from ..ir.expressions import Node, compute_type
 from ..ir.index import Index
+from ..ir.layout import image_layout
 from ..ir.operations import binary, const
 from ..ir.values import Value
 from .pointwise import rsqrt
@@ -225,20 +226,59 @@ def _batch_norm_backward(
     return tuple(results)
 
 
+_FEW_CHANNELS = 64
+"""Groups of fewer channels than this, side by side in memory, are too short to be walked each for itself."""
+
+
+def _moments_by_channel(ctx: Context, split: Value) -> tuple[Value, Value]:
+    """Mean and variance over the last two dimensions of groups, channels and space, where channels lie side by side.
+
+    Each channel is added up first, in vectors of channels, and then those of a group.
+    """
+    dtype = compute_type(split.dtype)
+    count = const(split.sizes[2] * split.sizes[3], dtype)
+
+    def average(of: Value) -> Value:
+        each = ctx.program.realize(ctx.program.reduce("sum", of, [3], dtype, lambda node: node))
+        total = ctx.program.reduce("sum", each, [2], dtype, lambda node: node)
+        return Value(total.sizes, dtype, lambda at: binary("div", total.at(at), count))
+
+    mean = ctx.program.realize(average(split))
+    center = _for_channels(ctx, mean, split).expand(split.sizes)
+
+    def squared(at: Any) -> Node:
+        apart = binary("sub", ops.cast(split.at(at), dtype), center.at(at))
+        return binary("mul", apart, apart)
+
+    return mean, average(Value(split.sizes, dtype, squared))
+
+
+def _for_channels(ctx: Context, of_groups: Value, split: Value) -> Value:
+    """What groups have, once for each of their channels."""
+    each = of_groups.expand((*split.sizes[:3], 1))
+    return ctx.program.copy(each)
+
+
 @lowers(aten.native_group_norm.default)
 def _group_norm(
     ctx: Context, a: Value, weight: Any, bias: Any, n: Any, channels: Any, space: Any, groups: int, eps: float
 ) -> tuple[Value, Value, Value]:
     per = index.exact(channels, groups)
+    ctx.keep(a)
     split = a.view((n, groups, per, space))
-    mean, variance = moments(ctx, split, [2, 3], 0)
+    strides = (image_layout(a) if a.place is None else a.place.strides) or (0,)
+    side_by_side = type(per) is int and 1 < per < _FEW_CHANNELS and strides[1:2] == (1,) and strides[-1] != 1
+    mean, variance = _moments_by_channel(ctx, split) if side_by_side else moments(ctx, split, [2, 3], 0)
     scale = _inverse_root(ctx, variance, eps)
 
     def spread(v: Value | None) -> Value | None:
         return None if v is None else v.view((1, groups, per, 1)).expand(split.sizes)
 
-    result = _affine(
-        split, mean.expand(split.sizes), scale.expand(split.sizes), spread(weight), spread(bias), ctx.val[0].dtype
-    )
+    if side_by_side:
+        center, slope = (_for_channels(ctx, v, split) for v in (mean, scale))
+    else:
+        center, slope = mean, scale
+    center, slope = center.expand(split.sizes), slope.expand(split.sizes)
+    result = _affine(split, center, slope, spread(weight), spread(bias), ctx.val[0].dtype)
     flat = [_as(v.view((n, groups)), f.dtype) for v, f in zip((mean, scale), ctx.val[1:], strict=True)]
     return result.view(a.sizes), flat[0], flat[1]

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from .. import faults
 from ..ir import operations as ops
 from ..ir.expressions import Node, compute_type
 from ..ir.operations import Unsupported, binary, compare, const, unary, where
@@ -191,10 +192,28 @@ def _div(ctx: Context, a: Any, b: Any) -> Value:
     return elementwise(ctx, lambda x, y: binary("div", x, y), a, b)
 
 
+def _by_integers(op: str, x: Node, y: Node) -> Node:
+    """Integer division by numbers of which none may be 0, which is verified as indices are."""
+    if y.op == "const":
+        return binary(op, x, y)
+    is_zero = compare("eq", y, _like(y, 0))
+    wide = functools.partial(const, dtype=torch.int64)
+    verified = ops.check(where(is_zero, wide(1), wide(0)), 1, wrap=False, fault=faults.number("division", 0))
+    return binary("add", binary(op, x, where(is_zero, _like(y, 1), y)), ops.cast(verified, x.dtype))
+
+
+def _divisible(ctx: Context, divisor: Any) -> None:
+    """Refuse to divide integers by a tensor on other devices, where torch raises nothing for 0."""
+    if ctx.val.device.type == "cpu" or ctx.dtype.is_floating_point or not isinstance(divisor, Value):
+        return
+    if divisor.at(divisor.variables()).op != "const":
+        raise Unsupported("integer division by a tensor on a GPU, which gives whatever it gives for 0")
+
+
 def floor_divide(x: Node, y: Node) -> Node:
     """As Python's ``//`` does, with torch's rounding for floating point."""
     if not ops.is_float(x.dtype):
-        return binary("floor_div", x, y)
+        return _by_integers("floor_div", x, y)
     zero = _like(x, 0)
     rest = binary("fmod", x, y)
     quotient = binary("div", binary("sub", x, rest), y)
@@ -213,7 +232,7 @@ def floor_divide(x: Node, y: Node) -> Node:
 
 def _remainder(x: Node, y: Node) -> Node:
     if not ops.is_float(x.dtype):
-        return binary("floor_rem", x, y)
+        return _by_integers("floor_rem", x, y)
     zero = _like(x, 0)
     rest = binary("fmod", x, y)
     wrong = binary("and", compare("ne", rest, zero), binary("xor", compare("lt", y, zero), compare("lt", rest, zero)))
@@ -228,19 +247,27 @@ def _div_mode(ctx: Context, a: Any, b: Any, rounding_mode: str | None = None) ->
         if rounding_mode == "floor":
             return floor_divide(x, y)
         if not ops.is_float(x.dtype):
-            if not (y.op == "const" and y.attr > 0):
-                raise Unsupported("integer division with rounding to zero")
-            down = binary("floor_div", x, y)
-            inexact = compare("ne", binary("floor_rem", x, y), _like(x, 0))
-            up = binary("and", inexact, compare("lt", x, _like(x, 0)))
+            down = _by_integers("floor_div", x, y)
+            inexact = compare("ne", _by_integers("floor_rem", x, y), _like(x, 0))
+            below = binary("xor", compare("lt", x, _like(x, 0)), compare("lt", y, _like(x, 0)))
+            up = binary("and", inexact, below)
             return binary("add", down, where(up, _like(x, 1), _like(x, 0)))
         return unary("trunc", binary("div", x, y))
 
+    _divisible(ctx, b)
     return elementwise(ctx, element, a, b)
 
 
-lowers(*_both("floor_divide", "default Scalar"))(lambda ctx, a, b: elementwise(ctx, floor_divide, a, b))
-lowers(*_both("remainder", "Tensor Scalar"))(lambda ctx, a, b: elementwise(ctx, _remainder, a, b))
+def _whole(element: Callable[[Node, Node], Node]) -> Callable[..., Value]:
+    def lower(ctx: Context, a: Any, b: Any) -> Value:
+        _divisible(ctx, b)
+        return elementwise(ctx, element, a, b)
+
+    return lower
+
+
+lowers(*_both("floor_divide", "default Scalar"))(_whole(floor_divide))
+lowers(*_both("remainder", "Tensor Scalar"))(_whole(_remainder))
 
 
 @lowers(*_both("fmod", "Tensor Scalar"))

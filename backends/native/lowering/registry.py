@@ -20,6 +20,9 @@ Lowering = Callable[..., Any]
 
 table: dict[Any, Lowering] = {}
 
+ONCE_COST = 20
+"""What costs as much as a function such as ``exp``, and is the same for all rows, is computed once and not for each."""
+
 KEEP_COST = 6
 """A value that is used several times is put into memory (or a row of scratch memory) if it costs more than this."""
 
@@ -92,8 +95,26 @@ def elementwise(
     """``function`` of the elements of the operands, cast to ``compute`` (the type of the result) and broadcast."""
     out = ctx.dtype
     chosen = compute_type(out if compute is None else compute)
-    values = broadcast(*(as_value(o, chosen) for o in operands))
+    given = [as_value(o, chosen) for o in operands]
+    _keep_repeated(ctx, given)
+    values = broadcast(*given)
     return combine(values[0].sizes, out, lambda *nodes: function(*nodes), values, chosen)
+
+
+def _keep_repeated(ctx: Context, operands: Sequence[Value]) -> None:
+    """Put an operand into memory that is repeated outside of where it varies: loops would compute it in each turn.
+
+    What is repeated inside of where it varies is computed ahead of the inner loop anyway.
+    """
+    sizes = broadcast(*operands)[0].sizes
+    for value in operands:
+        if value.place is not None:
+            continue
+        own = (*(1 for _ in range(len(sizes) - value.rank)), *value.sizes)
+        varies = [d for d, extent in enumerate(own) if not (type(extent) is int and extent == 1)]
+        repeats = [d for d, extent in enumerate(sizes) if d not in varies and not (type(extent) is int and extent <= 1)]
+        if varies and repeats and repeats[0] < varies[-1] and value.at(value.variables()).cost >= ONCE_COST:
+            ctx.program.realize(value)
 
 
 def combine(

@@ -25,9 +25,9 @@ def _position(edges: Value, lead: tuple[Index, ...], value: Node, right: bool) -
     count = edges.sizes[-1]
     assert type(count) is int
     start, end = const(0, torch.int32), const(count, torch.int32)
-    two, last = const(2, torch.int32), const(count - 1, torch.int32)
+    one, last = const(1, torch.int32), const(count - 1, torch.int32)
     for _ in range(count.bit_length()):
-        middle = binary("floor_div", binary("add", start, end), two)
+        middle = binary("shr", binary("add", start, end), one)
         at = index.data(ops.cast(binary("minimum", middle, last), torch.int64))
         edge = edges.at((*lead, at))
         before = unary("not", compare("gt" if right else "ge", edge, value))

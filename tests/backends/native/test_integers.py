@@ -163,3 +163,41 @@ def test_shifts_by_any_number(dtype):
     compiled = torchmux.compile(shifts, backend="native", strict="own")
     for found, expected in zip(compiled(x, by), shifts(x, by), strict=True):
         assert found.dtype is expected.dtype and torch.equal(found, expected)
+
+
+def test_division_by_a_tensor_that_has_zeros(capture) -> None:
+    """Raises what eager raises, wherever the zero is: in a vector, and in the remainder of a row."""
+    a, b = torch.arange(40, dtype=torch.int32), torch.ones(40, dtype=torch.int32)
+    for divide in (lambda a, b: a // b, lambda a, b: a % b):
+        captured = capture(divide, a, b)
+        compiled = captured.compile("native", strict=True)
+        assert torch.equal(captured.run(compiled, a, b), divide(a, b))
+        for at in (3, 39):
+            with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+                captured.run(compiled, a, b.index_fill(0, torch.tensor(at), 0))
+
+
+def test_quotients_of_large_integers(capture) -> None:
+    """Where numbers have more digits than floating-point division keeps."""
+    edges = [2**p + d for p in (23, 24, 31, 49, 50, 51, 53, 62) for d in (-1, 0, 1)]
+    numbers = torch.tensor([*edges, *(-e for e in edges), 3, -3, 1, -(2**63), 2**63 - 1])
+    for dtype in (torch.int64, torch.int32):
+        a, b = (x.to(dtype).contiguous() for x in torch.broadcast_tensors(numbers[:, None], numbers[None]))
+        b = torch.where((b == 0) | (b == -1), 7, b)
+        captured = capture(lambda a, b: (a // b, a % b), a, b)
+        got = captured.run(captured.compile("native", strict=True), a, b)
+        assert torch.equal(got[0], a // b) and torch.equal(got[1], a % b)
+
+
+def test_distances_of_positions_as_floats(capture) -> None:
+    """Computed in 32 bits where they fit, and not where they do not."""
+    x = torch.ones(37, 41)
+
+    def f(x):
+        rows = torch.arange(37)[:, None]
+        near, far = torch.arange(41), torch.arange(2**31 - 20, 2**31 + 21)
+        return x * (rows - near).abs(), x.double() * -(rows - far), x * (rows + far)
+
+    captured = capture(f, x)
+    for got, expected in zip(captured.run(captured.compile("native", strict=True), x), f(x), strict=True):
+        assert torch.equal(got, expected)

@@ -25,6 +25,10 @@ _ARITHMETIC = frozenset(
         *("lt", "le", "gt", "ge", "eq", "ne"),
     )
 )
+_COMPARISONS = frozenset(("lt", "le", "gt", "ge", "eq", "ne"))
+_MOST_MASKS = 4
+"""With more comparisons of floats than this, as in pooling with indices, g++ takes elements one by one."""
+
 _FOLDS = frozenset(("sum", "prod", "max", "min", "any", "all"))
 
 
@@ -35,6 +39,7 @@ def is_plain(nest: LoopNest) -> bool:
     if not nest.rows and len(nest.inner) > 1:
         return False
     worth = False
+    masks: set[Node] = set()
     for stage in nest.stages:
         for step in [*stage.before, *stage.body]:
             if isinstance(step, Fold):
@@ -53,10 +58,12 @@ def is_plain(nest: LoopNest) -> bool:
             for node in operators_in(step.value if isinstance(step, Fold) else stored(step)):
                 if not _is_simple(node, nest.vector):
                     return False
+                if node.op in _COMPARISONS and node.args[0].dtype.is_floating_point:
+                    masks.add(node)
                 if node.op == "load" and node.attr[0].dtype is torch.float16:
                     return False
                 worth |= node.op == "load" and node.attr[0].dtype in _OTHER_WIDTH
-    return worth
+    return worth and len(masks) <= _MOST_MASKS
 
 
 def is_copy(store: Store) -> bool:

@@ -186,6 +186,8 @@ class Writer:
             return f"check({args[0]}, {self.index(extent)}, {'true' if wrap else 'false'}, {fault}, bad, {lanes})"
         if op == "where" and vector and not self.is_vector(node.args[0]):
             return f"({self.name(node.args[0])} ? {args[1]} : {args[2]})"
+        if vector and op in ("floor_div", "floor_rem") and node.args[1].op == "const" and node.dtype is not torch.int64:
+            return f"{op}_by({args[0]}, {args[1]})"
         spelling = OPERATIONS[op].cpp
         if vector:
             return spelling.text.format(*args)
@@ -226,8 +228,8 @@ class Writer:
         varies = self.vector is not None and (self.vector in index.free(position) or self._is_vector_index(position))
         if not varies:
             if condition is not None and self.is_vector(condition):
-                where = self.index_vector(position)
-                return f"gather_if({self.name(condition, vector=True)}, {base}, {where}, {self.lanes})"
+                held = self.name(condition, vector=True)
+                return f"read_if({held}, {base} + {self.index(position)}, {self.lanes})"
             if condition is not None:
                 return f"load_if({self.name(condition)}, {base} + {self.index(position)})"
             return f"load({base} + {self.index(position)})"

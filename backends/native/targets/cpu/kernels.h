@@ -147,6 +147,15 @@ INLINE u8v sel(mask m, u8v a, u8v b) { return convert<i8v>(m) ? a : b; }
 template <class T> INLINE T sel(bool m, T a, T b) { return m ? a : b; }
 template <class V> INLINE V keep(Some m, V v, V other) { return sel(first(m), v, other); }
 
+#if defined(__AVX512F__) && !defined(__clang__)
+INLINE bool any_of(mask m) { return __builtin_ia32_ptestmd512(m, m, (u16)-1) != 0; }
+#elif defined(__AVX2__)
+INLINE bool any_of(mask m) { return __builtin_ia32_movmskps256((f32v)m) != 0; }
+#else
+INLINE bool any_of(mask m) { i32 x = 0; for (int i = 0; i < LANES; i++) x |= m[i]; return x != 0; }
+#endif
+INLINE bool all_of(mask m) { return !any_of(~m); }
+
 // --- memory -----------------------------------------------------------------------------------------------------------
 template <class V, class T> INLINE V read(const T* p, All) { V v; __builtin_memcpy(&v, p, sizeof(V)); return v; }
 template <class V, class T> INLINE V read(const T* p, Some m) { V v = {}; __builtin_memcpy(&v, p, m.n * sizeof(T)); return v; }
@@ -270,6 +279,11 @@ template <class T, class M> INLINE auto gather_if(mask c, const T* p, i64v at, M
   for (int i = 0; i < m.n; i++) if (c[i]) put(v, i, load(p + at[i]));
   return v;
 }
+// One element for all lanes, which may be read only if the condition holds in some lane that counts.
+template <class T, class M> INLINE auto read_if(mask c, const T* p, M m) {
+  auto v = zero<T>();
+  return any_of(keep(m, c, mask{})) ? splat(load(p)) : v;
+}
 // Neighbours that may be read only where a condition holds.
 template <class T, class M> INLINE auto load_some(mask c, const T* p, M m) {
   auto v = zero<T>();
@@ -354,8 +368,6 @@ INLINE f64 total(f32v v) {
 template <class V> INLINE auto times(V v) { auto x = v[0]; for (int i = 1; i < LANES; i++) x *= v[i]; return x; }
 template <class T, class V> INLINE T greatest(V v) { T x = v[0]; for (int i = 1; i < LANES; i++) x = maximum(x, (T)v[i]); return x; }
 template <class T, class V> INLINE T smallest(V v) { T x = v[0]; for (int i = 1; i < LANES; i++) x = minimum(x, (T)v[i]); return x; }
-INLINE bool any_of(mask m) { i32 x = 0; for (int i = 0; i < LANES; i++) x |= m[i]; return x != 0; }
-INLINE bool all_of(mask m) { i32 x = -1; for (int i = 0; i < LANES; i++) x &= m[i]; return x != 0; }
 // The first of the best: a nan is better than anything.
 template <class T> INLINE bool beats(T a, i64 i, T b, i64 j, bool most) {
   bool nan_a = ne(a, a), nan_b = ne(b, b);
