@@ -184,7 +184,10 @@ def replayed(side: Side) -> float | None:
                 for _ in range(10):
                     side.call()
     except Exception:
+        # To torch, its generator is still being recorded, until a recording ends well.
         torch.cuda.synchronize()
+        with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=stream):
+            torch.empty(1).zero_()
         return None
     spent = []
     for _ in range(7):

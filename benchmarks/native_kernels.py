@@ -2,11 +2,11 @@
 
     python benchmarks/native_kernels.py [--only WORD ...] [--rounds N] [--json FILE]
 
-Softmax and layer norm over 4,096 rows of 512 to 65,536 columns in bfloat16 and float32, and a chain of 10 operations on
-2^28 elements in bfloat16.  Each engine's call is captured in a CUDA graph once for each of some copies of the input, which
-together do not fit into the processor's cache; the time of a replay, by events, divided by how many there are, is what a
-call takes without its host side.  Engines take turns, and the median of all rounds counts.  Bytes are those that must
-move, each input read and each output written once.  ``copy`` moves as many bytes; its best is what memory can do.
+Softmax and layer norm over 4,096 rows of 512 to 65,536 columns in bfloat16 and float32, and a chain of 10 operations
+on 2^28 elements in bfloat16.  Each engine's call is captured in a CUDA graph once for each of some copies of the input,
+which together do not fit into the processor's cache; the time of a replay, by events, divided by how many there are, is
+what a call takes without its host side.  Engines take turns, and the median of all rounds counts.  Bytes are those that
+must move, each input read and each output written once.  ``copy`` moves as many bytes; its best is what memory can do.
 """
 
 from __future__ import annotations

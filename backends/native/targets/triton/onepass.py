@@ -13,6 +13,7 @@ from typing import Protocol
 import torch
 
 from ...ir.expressions import Buffer, Node, make
+from ...ir.index import Index
 from ...ir.operations import binary
 from ...schedule.stages import Fold, Stage
 from .axes import Axis
@@ -47,21 +48,22 @@ def found(stages: Sequence[Stage], w: Writer, r: Axis) -> Both | None:
         result = make("result", (), dtype, target)
         if kind == "max" and second.value is make("exp", (binary("sub", first.value, result),), dtype):
             return _Exponentials(first, second, w, r)
-        if kind == "sum" and (mean := _mean_in(second.value, first.value, target)) is not None:
-            return _Distances(first, second, mean, w, r)
+        if kind == "sum" and _are_distances(second.value, first.value, target, r.total):
+            return _Distances(first, second, w, r)
     return None
 
 
-def _mean_in(squares: Node, value: Node, target: Buffer) -> Node | None:
-    """The mean of which ``squares`` are the squared distances of ``value``."""
+def _are_distances(squares: Node, value: Node, target: Buffer, points: Index) -> bool:
+    """Whether ``squares`` are the squared distances of ``value`` from its mean over all points; ``target`` is its
+    sum."""
     if squares.op != "mul" or squares.args[0] is not squares.args[1] or squares.args[0].op != "sub":
-        return None
+        return False
     left, mean = squares.args[0].args
-    if left is not value or mean.op not in ("div", "mul"):
-        return None
+    if left is not value or mean.op != "div":
+        return False
     total, count = mean.args
-    is_total = total.op == "result" and total.attr is target
-    return mean if is_total and not count.free and not count.loads else None
+    is_all = count.op == "const" and type(points) is int and count.attr == points
+    return is_all and total.op == "result" and total.attr is target
 
 
 class _Exponentials:
@@ -95,28 +97,35 @@ class _Exponentials:
 
 
 class _Distances:
-    def __init__(self, first: Fold, second: Fold, mean: Node, w: Writer, r: Axis) -> None:
-        self.first, self.second, self.mean, self.w, self.r, self.name = first, second, mean, w, r, w.fresh("a")
-        dtype = TYPES[first.value.dtype]
-        for part in ("", "_spread", "_count"):
-            w.write(f"{self.name}{part} = tl.zeros({w.shape()}, {dtype})")
+    """A lane's ``turns`` are the values that it has seen, but for the last turn, where it may be beyond the end."""
+
+    def __init__(self, first: Fold, second: Fold, w: Writer, r: Axis) -> None:
+        self.first, self.second, self.w, self.r, self.name = first, second, w, r, w.fresh("a")
+        self.dtype = TYPES[first.value.dtype]
+        for part in ("", "_spread", *(["_count"] if r.masked else [])):
+            w.write(f"{self.name}{part} = tl.zeros({w.shape()}, {self.dtype})")
+        w.write(f"{self.name}_turns = tl.full((), 0.0, {self.dtype})")
 
     def add(self) -> None:
         w, a = self.w, self.name
-        value, apart = w.whole(w.name(self.first.value), self.first.value), w.fresh()
+        value, apart, again = w.whole(w.name(self.first.value), self.first.value), w.fresh(), w.fresh()
         inside = self.r.mask if self.r.masked else ""
-        w.write(f"{a}_count = {a}_count + {f'tl.where({inside}, 1.0, 0.0)' if inside else '1.0'}")
-        distance = f"{value} - {a}"
+        w.write(f"{a}_turns = {a}_turns + 1.0")
+        if inside:
+            w.write(f"{a}_count = {a}_count + tl.where({inside}, 1.0, 0.0)")
+        # What is infinite has no distance from itself; as a sum does, the mean stays infinite.
+        distance = f"tl.where(tl.abs({a}) == float('inf'), {value}, {value} - {a})"
         w.write(f"{apart} = {f'tl.where({inside}, {distance}, 0.0)' if inside else distance}")
-        least = f"tl.maximum({a}_count, 1.0)" if inside else f"{a}_count"
-        w.write(f"{a} = {a} + fn.div({apart}, {least})")
-        again = f"{value} - {a}"
-        w.write(f"{a}_spread = {a}_spread + {apart} * ({f'tl.where({inside}, {again}, 0.0)' if inside else again})")
+        w.write(f"{a} = {a} + {apart} * (1.0 / {a}_turns)")
+        distance = f"{value} - {a}"
+        w.write(f"{again} = {f'tl.where({inside}, {distance}, 0.0)' if inside else distance}")
+        w.write(f"{a}_spread = {a}_spread + {apart} * {again}")
 
     def finish(self) -> None:
         w, a = self.w, self.name
         total, spread = w.fresh("r"), w.fresh("r")
         along = f"{self.r.place}, {len(w.blocks) > 1}"
-        w.write(f"{total}, {spread} = fn.moments({a}, {a}_spread, {a}_count, {along})")
+        count = f"{a}_count" if self.r.masked else f"tl.broadcast_to({a}_turns, {w.shape()})"
+        w.write(f"{total}, {spread} = fn.moments({a}, {a}_spread, {count}, {along})")
         w.results[self.first.statement.target] = total
         w.results[self.second.statement.target] = as_result(self.second, w, spread)
