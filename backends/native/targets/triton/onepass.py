@@ -67,33 +67,35 @@ def _are_distances(squares: Node, value: Node, target: Buffer, points: Index) ->
 
 
 class _Exponentials:
+    """The maximum is that of all lanes, so that an element costs one exponential, and a turn another one."""
+
     def __init__(self, first: Fold, second: Fold, w: Writer, r: Axis) -> None:
         self.first, self.second, self.w, self.r, self.name = first, second, w, r, w.fresh("a")
-        self.dtype = TYPES[first.value.dtype]
-        w.write(f"{self.name} = tl.full({w.shape()}, -float('inf'), {self.dtype})")
-        w.write(f"{self.name}_sum = tl.zeros({w.shape()}, {self.dtype})")
+        self.along = f"{r.place}, {len(w.blocks) > 1}"
+        dtype = TYPES[first.value.dtype]
+        rest = w.shape([axis for axis in w.blocks if axis is not r]) if len(w.blocks) > 1 else "()"
+        w.write(f"{self.name} = tl.full({rest}, -float('inf'), {dtype})")
+        w.write(f"{self.name}_sum = tl.zeros({w.shape()}, {dtype})")
 
     def add(self) -> None:
         w, a = self.w, self.name
         value, more = w.whole(w.name(self.first.value), self.first.value), w.fresh()
-        counted = f"tl.where({self.r.mask}, {value}, -float('inf'))" if self.r.masked else value
-        w.write(f"{more} = {counted}")
-        w.write(f"{a}_next = fn.greater({a}, {more})")
-        # A lane that has seen nothing else than -inf has no distance from it.
-        w.write(f"{a}_base = tl.where({a}_next == -float('inf'), 0.0, {a}_next)")
+        w.write(f"{more} = " + (f"tl.where({self.r.mask}, {value}, -float('inf'))" if self.r.masked else value))
+        w.write(f"{a}_next = fn.greater({a}, fn.extremum({more}, True, {self.along}))")
+        # What has seen nothing else than -inf has no distance from it.
+        w.write(f"{a}_base = tl.where({self._is_lowest(f'{a}_next')}, 0.0, {a}_next)")
         w.write(f"{a}_sum = {a}_sum * m.exp({a} - {a}_base) + m.exp({more} - {a}_base)")
         w.write(f"{a} = {a}_next")
 
     def finish(self) -> None:
         w, a = self.w, self.name
-        along = f"{self.r.place}, {len(w.blocks) > 1}"
-        most = w.fresh("r")
-        w.write(f"{most} = fn.extremum({a}, True, {along})")
-        w.results[self.first.statement.target] = most
-        scaled = f"{a}_sum * m.exp({a} - tl.where({most} == -float('inf'), 0.0, {most}))"
-        text = f"fn.total({scaled}, {along})"
-        lost = f"fn.flag({most} == -float('inf'))" if len(w.blocks) == 1 else f"{most} == -float('inf')"
-        w.results[self.second.statement.target] = as_result(self.second, w, f"tl.where({lost}, float('nan'), {text})")
+        w.results[self.first.statement.target] = a
+        text = f"tl.where({self._is_lowest(a)}, float('nan'), fn.total({a}_sum, {self.along}))"
+        w.results[self.second.statement.target] = as_result(self.second, w, text)
+
+    def _is_lowest(self, name: str) -> str:
+        text = f"{name} == -float('inf')"
+        return text if len(self.w.blocks) > 1 else f"fn.flag({text})"
 
 
 class _Distances:
