@@ -34,15 +34,15 @@ def defined(source: str) -> dict[str, Any]:
     return namespace
 
 
-def launch(kernel: Any, programs: int, first: torch.Tensor, *rest: Any, BLOCK: int) -> None:
+def launch(kernel: Any, programs: int, first: torch.Tensor, *rest: Any, **constants: int) -> None:
     """Run so many programs of a kernel on the device of its arguments; sums and products are rounded each."""
     if programs <= 0:
         return
     if first.device.type == "cuda" and first.device.index != torch.cuda.current_device():
         with torch.cuda.device(first.device):
-            kernel[(programs,)](first, *rest, BLOCK=BLOCK, enable_fp_fusion=False)
+            kernel[(programs,)](first, *rest, **constants, enable_fp_fusion=False)
     else:
-        kernel[(programs,)](first, *rest, BLOCK=BLOCK, enable_fp_fusion=False)
+        kernel[(programs,)](first, *rest, **constants, enable_fp_fusion=False)
 
 
 def clock() -> float:

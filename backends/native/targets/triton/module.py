@@ -84,8 +84,9 @@ class _TritonHost(HostPrinter):
             for buffer in buffers:
                 lines += self._tensor(buffer)
             given = [*(b.name for b in buffers), *kernel.sizes, *(["bad"] if kernel.verifies else [])]
+            given += [f"{constant}={value}" for constant, value in kernel.constants.items()]
             name = self._function(kernel, step)
-            call = f"launch({name}, {text_of(kernel.programs)}, {', '.join(given)}, BLOCK={kernel.block})"
+            call = f"launch({name}, {text_of(kernel.programs)}, {', '.join(given)})"
             lines += self._timed(call) if self.timed else [call]
         if any(self.kernels[id(step)].verifies for step in launch.steps):
             lines += ["if bad.item():", "    raise fault((1, 0, 0))"]

@@ -7,36 +7,36 @@ Nothing here imports Triton, which is needed to run kernels, not to print them. 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
 
 import torch
 
 from torchmux.registry.errors import BackendUnavailable
 
-from ...ir.operation_table import OPERATIONS, NoSpelling
+from ...ir.expressions import Buffer
 from ...ir.products import Attention, Convolution, Product
 from ...ir.program import Program
 from ...options import NativeOptions
-from ...schedule import host
+from ...schedule import host, splits
+from ...schedule.kernel import Kernel
 from ...schedule.schedule import Schedule
+from ...schedule.stages import LoopNest
 from ..target import Module, Target
 from ..torch_calls import call_of
-from . import module
-
-_LACKS = {op.name: op.triton.reason for op in OPERATIONS.values() if isinstance(op.triton, NoSpelling)}
+from . import loops, module, shapes
 
 
 class Triton(Target):
     name = "triton"
     device_type = "cuda"
 
-    def lacks(self) -> Mapping[str, str]:
-        return _LACKS
-
     def select(self, program: Program, options: NativeOptions) -> None:
         """Everything abstract is a call of torch's operators, which are the device's libraries."""
         abstract = (Product, Convolution, Attention)
         program.items = [call_of(item) if isinstance(item, abstract) else item for item in program.items]
+        splits.split(program, shapes.parts)
+
+    def plan_loops(self, kernel: Kernel, needed: set[Buffer]) -> LoopNest:
+        return loops.plan(kernel, needed)
 
     def assemble(self, program: Program, schedule: Schedule, options: NativeOptions, *, timed: bool) -> Module:
         return module.assemble(program, host.plan(program, schedule, self.plan_loops), timed=timed)
