@@ -64,6 +64,11 @@ def _power(x: Tensor, exponent: float) -> Any:
     return NotImplemented
 
 
+def _trunc(x: Tensor) -> Any:
+    """The sign times a rounded absolute value loses the sign of a zero."""
+    return torch.where(x < 0, x.ceil(), x.floor()) if x.is_floating_point() else NotImplemented
+
+
 def _at_least(x: Tensor, bound: float) -> Any:
     return torch.where(x < bound, bound, x) if _is_float(x, bound) else NotImplemented
 
@@ -99,6 +104,7 @@ TABLE: dict[Any, Callable[..., Tensor]] = {
     torch.ops.aten.elu.default: _elu,
     torch.ops.aten.mish.default: _mish,
     torch.ops.aten.pow.Tensor_Scalar: _power,
+    torch.ops.aten.trunc.default: _trunc,
     torch.ops.aten.clamp_min.default: _at_least,
     torch.ops.aten.clamp_max.default: _at_most,
     **CLAMPS,
