@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree
 
-from .judging.calls import Called, plain
+from .judging.calls import Called, Records, plain
 from .judging.frontends import Frontend, OurFrontend
 
 SEED = 20
@@ -62,7 +62,7 @@ class Trial:
         self.frontend = frontend or OurFrontend()
         self.process = int(os.environ.get(PROCESS, "1"))
         self.compiled: list[Any] = []
-        self.records: list[dict[str, Any]] = []
+        self.records = Records()
         self.keep: Callable[[Any, Any, Any], None] = lambda function, args, keywords: None
         self.sample: int | None = None
         self.begins: Callable[[int], None] = lambda number: None
@@ -165,7 +165,8 @@ class Case:
     ``needs`` names what a backend must claim for it: ``training``, ``dynamic_shapes``, or a dtype such as ``float16``.
     ``quick`` cases are part of both levels.  ``reference`` says whether a run in float64 has the same meaning; without
     one, values are compared only with eager's.  ``draws`` is how many times eager's error is measured before a value is
-    judged wrong: what eager does on one input may be exact by chance.  What ``cancels`` on the way, where inputs do not
+    judged wrong: what eager does on one input may be exact by chance.  ``elementwise``: elements are computed apart, so
+    that their errors are independent.  What ``cancels`` on the way, where inputs do not
     show it, is held to the unit of the largest element.  ``signs``: the signs of zeros count; ``subnormals``: so do
     subnormal numbers.  ``terms``: float32 and float64 sums of so many numbers may be added one after another, with
     errors that grow with the square root.  ``computes`` says whether there is anything to capture.  ``precision`` is

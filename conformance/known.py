@@ -76,6 +76,7 @@ class Openvino(Requirements):
                 "OpenVINO adds up many numbers one after another: long sums have more error than eager's.",
                 _SCRIPTS + "openvino_plain_sums.py",
                 "openvino>=2025.0,<2027",
+                sometimes=True,  # in how many lanes depends on the processor
             )
             for case in ("sums_float32", "four_million_numbers")
         ),
@@ -105,8 +106,6 @@ class Tvm(Requirements):
         Expected(f"semantics/{case}", why)
         for case, why in (
             ("integers/uint8", "To be mended: any() of bytes is the byte."),
-            ("accuracy/sums_float32", "To be mended: long sums are added one after another."),
-            ("accuracy/running_sums_float32", "To be mended: running sums are added one after another."),
             ("accuracy/roundings_float64", "To be mended: float64 functions have constants of less precision."),
         )
     )

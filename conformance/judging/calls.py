@@ -20,8 +20,23 @@ from torch.utils import _pytree
 from ..oracle import sharing
 from ..oracle.tensors import telling_strides
 
-LARGEST = 1 << 22
-"""Inputs of more bytes are not kept; their versions still tell whether they were written to."""
+LARGEST = 1 << 20
+"""Inputs of more elements are not kept; their versions still tell whether they were written to."""
+
+
+class Records(list[dict[str, Any]]):
+    """What calls showed; ``room`` is for how many more elements of inputs, so that many calls stay payable."""
+
+    room = 1 << 21
+
+    def kept(self, tensor: torch.Tensor) -> torch.Tensor | str:
+        """A copy of the input as it is after a call."""
+        if tensor.layout is torch.strided:
+            size = tensor.untyped_storage().nbytes() // tensor.element_size()
+            if size > min(LARGEST, self.room):
+                return "too large to keep"
+            self.room -= size
+        return tensor.detach().clone()
 
 
 class Called:
@@ -30,7 +45,7 @@ class Called:
     def __init__(
         self,
         function: Any,
-        records: list[dict[str, Any]],
+        records: Records,
         sample: Callable[[], int | None],
         keep: Callable[[Any, Any, Any], None] = lambda function, args, keywords: None,
     ) -> None:
@@ -60,7 +75,7 @@ class Called:
             return results
         finally:
             record["written"] = [_version(tensor) != was for tensor, was in zip(inputs, versions, strict=True)]
-            record["inputs"] = [_kept(tensor) for tensor in inputs]
+            record["inputs"] = [self._records.kept(tensor) for tensor in inputs]
             record["random"] = random_states()
             self._records.append(record)
 
@@ -106,12 +121,6 @@ def _outline(tensor: torch.Tensor) -> str:
 def _version(tensor: torch.Tensor) -> int:
     """How often it was written to; tensors of inference mode do not count."""
     return -1 if tensor.is_inference() else tensor._version
-
-
-def _kept(tensor: torch.Tensor) -> torch.Tensor | str:
-    if tensor.layout is torch.strided and tensor.untyped_storage().nbytes() > LARGEST:
-        return "too large to keep"
-    return tensor.detach().clone()
 
 
 def random_states() -> str:

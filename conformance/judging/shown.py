@@ -72,12 +72,13 @@ def observe(case: Case, trial: Trial) -> Shown:
 def differences(found: Shown, draws: Sequence[tuple[Shown, Shown | None]], case: Case) -> list[Difference]:
     """All differences from eager; ``draws`` are eager's runs, each with that in float64 if there is one."""
     expected, strict = draws[0][0], not case.cancels and (case.elementwise or len(draws) == 1)
-    how = {
+    how: dict[str, Any] = {
         "elementwise": strict,
         "strides": case.strides,
         "signs": case.signs,
         "terms": case.terms,
         "subnormals": case.subnormals,
+        "independent": case.elementwise,
     }
     pairs = [(a.value, None if b is None or b.raised else b.value) for a, b in draws]
     values = compare(found.value, pairs[: 1 if case.cancels else None], **how)

@@ -36,7 +36,7 @@ MOVES = frozenset(
         "normal_", "bernoulli_", "native_dropout", "rand", "randn", "randint", "rand_like", "randn_like",
         "randint_like", "randperm", "set_data", "_version", "isfinite", "equal", "broadcast_tensors", "_conj",
         "_conj_physical", "_neg_view", "requires_grad_", "retain_grad", "output_nr", "is_leaf", "sym_size",
-        "sym_stride", "sym_numel", "sym_storage_offset", "slice_backward",
+        "sym_stride", "sym_numel", "sym_storage_offset", "slice_backward", "arange",
     )
 )  # fmt: skip
 """These create or move data, or draw random numbers, which have to be torch's."""

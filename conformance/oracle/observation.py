@@ -113,6 +113,7 @@ def compare(
     signs: bool = True,
     terms: int = 0,
     subnormals: bool = True,
+    independent: bool = True,
 ) -> list[Difference]:
     """All differences between a backend's and eager's results of one case.
 
@@ -152,6 +153,7 @@ def compare(
                 scale=scale,
                 terms=terms,
                 subnormals=subnormals,
+                independent=independent,
             )
         else:
             difference = _compare_others(where, a, b)

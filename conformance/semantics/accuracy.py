@@ -73,7 +73,7 @@ def four_million_numbers(trial: Trial) -> Any:
     return trial.run(lambda x: (x.sum(), x.mean(), x.view(2048, 2048).sum(0)), x)
 
 
-@case("bfloat16")
+@case("bfloat16", terms=1 << 22)
 def four_million_small_numbers(trial: Trial) -> Any:
     """The sum of 2^22 numbers in bfloat16 does not stop growing at 256."""
     x = _positive(trial, 1 << 22, dtype=torch.bfloat16)
@@ -118,13 +118,13 @@ def normalized_rows(trial: Trial, dtype: torch.dtype) -> Any:
     return trial.run(f, x, weight)
 
 
-@_for_each_dtype("Running sums and products keep the precision that eager has")
+@_for_each_dtype("Running sums and products keep the precision that eager has", terms=2000)
 def running_sums(trial: Trial, dtype: torch.dtype) -> Any:
     x = _positive(trial, 3, 2000, dtype=dtype, largest=0.5)
     return trial.run(lambda x: (x.cumsum(-1), (x * 0.01 + 1).cumprod(-1), x.cumsum(0)), x)
 
 
-@_for_each_dtype("Convolutions over many channels and attention over long sequences are summed in a wide type")
+@_for_each_dtype("Long sums in convolutions and attention are summed in a type that is wide enough", terms=2304)
 def long_convolutions_and_attention(trial: Trial, dtype: torch.dtype) -> Any:
     image, kernel = _positive(trial, 1, 256, 5, 5, dtype=dtype), _positive(trial, 4, 256, 3, 3, dtype=dtype)
     q, k, v = (trial.tensor(1, 2, n, 16, dtype=dtype) for n in (5, 1024, 1024))

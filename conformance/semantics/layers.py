@@ -77,7 +77,7 @@ def norms(trial: Trial) -> Any:
     return _with_gradients(trial, f, trial.tensor(4, 6, 5), trial.tensor(6), trial.tensor(6))
 
 
-@case("training")
+@case("training", terms=14)
 def activations(trial: Trial) -> Any:
     """Activations and softmax over each dimension."""
 

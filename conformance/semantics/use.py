@@ -39,10 +39,10 @@ def runs_what_it_says(trial: Trial) -> Any:
 
     compiled = trial.compile(f)
     result = compiled(x, y)
-    if trial.backend is None:
-        return result, ""
     with torch.autograd.profiler.profile() as profile:
         compiled(x, y)
+    if trial.backend is None:
+        return result, ""
     ran = {_bare(event.name) for event in profile.function_events if event.name.startswith("aten::")}
     reported = {_bare(fallback.op) for report in trial.reports(compiled) for fallback in report.fallbacks}
     # These compute; torch may always run operators that only move data.

@@ -16,7 +16,11 @@ from torchmux.registry.resolve import usable_spec
 
 BACKENDS = ("aot_eager", "native", "onnxrt", "openvino", "tvm")
 PARTS = 4
-"""A backend's quick level in so many tests, for workers to share."""
+"""A backend's quick level in so many tests, for workers to share.
+
+The default run has every other part of a backend, by turns, so that two or three backends run each case; ``-m slow``
+has the others, and ``python -m torchmux conformance NAME`` all of one backend.
+"""
 
 UPSTREAM = Path(__file__).parent / "upstream"
 SCRIPTS = sorted(path.name for path in UPSTREAM.glob("*.py"))
@@ -34,8 +38,14 @@ def _needs(backend):
         pytest.skip(str(error))
 
 
-@pytest.mark.parametrize("part", range(1, PARTS + 1))
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("backend", "part"),
+    [
+        pytest.param(backend, part, marks=[pytest.mark.slow] if (number + part) % 2 else [])
+        for number, backend in enumerate(BACKENDS)
+        for part in range(1, PARTS + 1)
+    ],
+)
 def test_the_quick_level(backend, part):
     _needs(backend)
     names = [case.id for case in collect.shard(collect.cases("quick"), part, PARTS)]
