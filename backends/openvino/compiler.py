@@ -156,7 +156,7 @@ def _compiled(gm: GraphModule, results: Sequence[Node], device: str, config: dic
         named = {name for name in re.findall(r" name: (\w+)/", str(error)) if name in {n.name for n in gm.graph.nodes}}
         if named:
             raise NodesRefused(dict.fromkeys(named, reason_of(error))) from error
-        raise GraphRefused(reason_of(error)) from error
+        raise
     _refuse_lost_inputs(compiled, placeholders)
     runtime.check_precision(compiled, config)
     return compiled, converted

@@ -268,7 +268,7 @@ def other_excepthook(gm: GraphModule, inputs: Sequence[Any]) -> Run:
 def patched_function(gm: GraphModule, inputs: Sequence[Any]) -> Run:
     """Compiling replaces a function of torch."""
     original = torch.nn.functional.gelu
-    torch.nn.functional.gelu = lambda x, *rest, **named: original(x, *rest, **named)  # type: ignore[assignment]
+    torch.nn.functional.gelu = lambda x, *rest, **named: original(x, *rest, **named)
     return gm.forward
 
 

@@ -21,7 +21,7 @@ def _with_gradients(trial: Trial, function: Callable[..., Sequence[torch.Tensor]
     inputs = [x.detach().requires_grad_(x.is_floating_point()) for x in given]
     results = compiled(*inputs)
     loss = sum((torch.linspace(0.5, 1.5, r.numel()).to(r).view(r.shape) * r).sum() for r in results)
-    loss.backward()  # type: ignore[union-attr]
+    loss.backward()
     return plain, [r.detach() for r in results], [x.grad for x in inputs]
 
 
