@@ -29,6 +29,7 @@ SHARED = {
     "torchmux.compile_lock",
     "torchmux.config",
     "torchmux.logs",
+    "torchmux.page",
     "torchmux.quoting",
     "torchmux.scratch",
     "torchmux.program_calls",
@@ -67,7 +68,7 @@ LAYERS = (
     ("trace",),
     ("capture", "hook.eager_policy"),
     ("hook",),
-    ("api", "callee", "compiled", "explain", "export", "exported_program"),
+    ("api", "callee", "compiled", "explain", "export", "exported_program", "report_data"),
 )
 
 

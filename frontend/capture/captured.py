@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchmux.registry.report import Strict
+from torchmux.stages import Seconds
 
 from ..breaks import BreakRecord
 from ..bytecode import resume_code
@@ -31,7 +32,8 @@ class Captured:
     compiled: Any = None  # the backend's callable
     op_count: int = 0
     broke: BreakRecord | None = None
-    capture_seconds: float = 0.0
+    seconds: Seconds = field(default_factory=Seconds)  # of the capture, without what the backend takes
+    reason: str = ""  # why earlier code of the frame did not fit
     text: str = ""
     qualname: str = ""
     frame: Frame = field(default_factory=lambda: Frame("", ""))

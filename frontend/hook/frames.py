@@ -104,6 +104,7 @@ def _convert(session: Session, frame: Any, record: Any) -> Decision:
     captured = _captured(session, state, frame, record, session.compile_graph)
     if isinstance(captured, Decision):
         return captured
+    captured.reason = reason
     if state.entries and isinstance(record, Record):
         record.recompiles.append((captured.frame, reason))
     state.entries.append(captured)
