@@ -1,7 +1,7 @@
 """Every backend against eager.
 
-* ``case``: what a case is; ``judging``: what it shows, when a number is right, and which outcome that is;
-* ``semantics``, ``models`` and ``operators``: the cases, ``collect`` gathers them;
+* ``case``: what a case is; ``oracle``: when an answer is right; ``judging``: what a case shows, and its outcome;
+* ``semantics``, ``life``, ``models`` and ``operators``: the cases, ``collect`` gathers them;
 * ``requirements``: what a backend claims; ``outcome``: what can become of a case;
 * ``runner`` and ``worker``: many cases in processes of their own; ``report`` and ``page``: what they found;
 * ``reproducer`` and ``literals``: a script for each failure; ``minify``: the smallest graph that still fails;
@@ -9,5 +9,5 @@
 * ``loopback``: backends that are wrong on purpose, to try the suite.
 """
 
-SUITE_VERSION = "8"
+SUITE_VERSION = "9"
 """Raised when a case is added or changed, or the oracle: results of different versions do not compare."""

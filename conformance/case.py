@@ -8,6 +8,7 @@ gradients, buffers.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +16,16 @@ from typing import Any
 import torch
 from torch.utils import _pytree
 
+from .judging.calls import Called, Records, plain
 from .judging.frontends import Frontend, OurFrontend
 
 SEED = 20
+
+DRAWS = 12
+"""How many times eager's error, which may be small by chance, is measured before a result is judged wrong."""
+
+PROCESS = "CONFORMANCE_PROCESS"
+"""The environment variable that numbers the processes of one case from 1, as ``Trial.process``."""
 
 OWN_KERNELS = "own_kernels"
 """A possible need of a case: the backend's code computes by itself, without torch's operators."""
@@ -26,9 +34,10 @@ OWN_KERNELS = "own_kernels"
 class Trial:
     """The argument of a case: it creates tensors, and compiles functions or leaves them in eager.
 
-    ``backend`` None means eager.  With ``wide`` every floating-point tensor is created in float64, from the same random
-    numbers.  A ``draw`` other than 0 changes the results of :meth:`given` and :meth:`module` by up to one unit in the
-    last place: within the dtype's precision this is the same problem, with different rounding errors.
+    ``records`` has what each call of them showed.  ``backend`` None means eager.  With ``wide`` every floating-point
+    tensor is created in float64, from the same random numbers.  A ``draw`` other than 0 changes all tensors and
+    parameters by up to one unit in the last place: within the dtype's precision this is the same problem, with
+    different rounding errors.
     """
 
     def __init__(
@@ -40,28 +49,37 @@ class Trial:
         device: str = "cpu",
         strict: bool = False,
         draw: int = 0,
+        precision: torch.dtype | None = None,
         frontend: Frontend | None = None,
     ) -> None:
         self.backend = backend
+        self._precision = precision
         self._jitter = torch.Generator().manual_seed(draw) if draw else None
         self.options = options
         self.wide = wide
         self.device = torch.device(device)
         self.strict = strict
         self.frontend = frontend or OurFrontend()
+        self.process = int(os.environ.get(PROCESS, "1"))
         self.compiled: list[Any] = []
+        self.records = Records()
+        self.keep: Callable[[Any, Any, Any], None] = lambda function, args, keywords: None
         self.sample: int | None = None
         self.begins: Callable[[int], None] = lambda number: None
         self._generator = torch.Generator().manual_seed(SEED)
 
     def compile(self, function: Any, **keywords: Any) -> Any:
-        """``function`` compiled by the frontend for the backend; the function itself under eager."""
+        """``function`` compiled by the frontend for the backend, or as it is under eager; its calls are recorded."""
         if self.backend is None:
-            return function
+            return Called(function, self.records, lambda: self.sample)
         given = {"options": self.options, "strict": self.strict, **keywords}
         compiled = self.frontend.compile(function, self.backend, given)
         self.compiled.append(compiled)
-        return compiled
+        return Called(compiled, self.records, lambda: self.sample, self.keep)
+
+    def reports(self, compiled: Any) -> Any:
+        """What became of each graph of what :meth:`compile` returned."""
+        return self.frontend.reports(plain(compiled))
 
     def run(self, function: Any, *args: Any, **keywords: Any) -> Any:
         """Compile and call once."""
@@ -107,7 +125,8 @@ class Trial:
             made = torch.rand(shape, generator=self._generator) * (high - low) + low
         else:
             made = torch.randn(shape, generator=self._generator)
-        made = made.to(dtype).to(self.device)  # the float64 run starts from the rounded numbers too
+        # The float64 run starts from the rounded numbers too.
+        made = self._jittered(made.to(dtype)).to(self.device)
         if self.wide:
             made = widened(made)
         return made.requires_grad_(requires_grad)
@@ -123,8 +142,9 @@ class Trial:
     def _jittered(self, value: torch.Tensor) -> torch.Tensor:
         if self._jitter is None or not value.is_floating_point():
             return value
-        steps = torch.rand(value.shape, generator=self._jitter, dtype=torch.float64) * 2 - 1
-        return (value.double() * (1 + torch.finfo(value.dtype).eps * steps)).to(value.dtype)
+        steps = torch.rand(value.shape, generator=self._jitter, dtype=torch.float64).to(value.device) * 2 - 1
+        unit = torch.finfo(self._precision or value.dtype).eps
+        return (value.double() * (1 + unit * steps)).to(value.dtype)
 
     @property
     def generator(self) -> torch.Generator:
@@ -145,9 +165,15 @@ class Case:
     ``needs`` names what a backend must claim for it: ``training``, ``dynamic_shapes``, or a dtype such as ``float16``.
     ``quick`` cases are part of both levels.  ``reference`` says whether a run in float64 has the same meaning; without
     one, values are compared only with eager's.  ``draws`` is how many times eager's error is measured before a value is
-    judged wrong: once for a few operators, more often where a network amplifies a chance error.  ``computes`` says
-    whether there is anything to capture.  ``source`` returns the case, or one of its samples, as Python text: the
-    imports and a function ``case(trial)``.  Without it, a script requests the case from the suite by name.
+    judged wrong: what eager does on one input may be exact by chance.  ``elementwise``: elements are computed apart, so
+    that their errors are independent.  What ``cancels`` on the way, where inputs do not
+    show it, is held to the unit of the largest element.  ``signs``: the signs of zeros count; ``subnormals``: so do
+    subnormal numbers.  ``terms``: float32 and float64 sums of so many numbers may be added one after another, with
+    errors that grow with the square root.  ``computes`` says whether there is anything to capture.  ``precision`` is
+    the dtype of its computations if its inputs have another.  ``processes`` is how many processes run it one after
+    another, each of which then ends; 0 if it shares one with others.  ``source`` returns the case, or one of its
+    samples, as Python text: the imports and a function ``case(trial)``.  Without it, a script requests the case from
+    the suite by name.
     """
 
     id: str
@@ -157,9 +183,15 @@ class Case:
     quick: bool = True
     reference: bool = True
     elementwise: bool = False
+    cancels: bool = False
     strides: bool = True
-    draws: int = 1
+    signs: bool = True
+    subnormals: bool = True
+    terms: int = 0
+    draws: int = DRAWS
     computes: bool = True
+    precision: torch.dtype | None = None
+    processes: int = 0
     source: Callable[[int | None], str] | None = None
 
     @property

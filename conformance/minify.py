@@ -7,6 +7,7 @@ it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,7 +58,7 @@ def minify(
         "options": dict(requirements.options or {}),
         "level": "full",
         "requirements": named,
-        "path": [""],
+        "path": [os.getcwd()],
         "patterns": [],
     }
     runner = CaseRunner(head)

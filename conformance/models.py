@@ -37,7 +37,6 @@ def cases() -> Iterator[Case]:
                 f"{what} of {architecture.model_class}",
                 frozenset(["training"] if training else []),
                 quick=name in QUICK and (not training or name in (QUICK[0], QUICK[2])),
-                draws=12,
             )
 
 

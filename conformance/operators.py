@@ -11,7 +11,7 @@ from torch.utils import _pytree
 
 from . import literals, opinfo
 from .case import SEED, Case, Trial
-from .judging.observation import Refused
+from .oracle.observation import Refused
 
 PREFIX = "operators/"
 
@@ -19,9 +19,6 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.bool)
 
 QUICK_SAMPLES, SAMPLES = 2, 8
 """How many samples a case of an operator runs at the quick level and at the full level."""
-
-DRAWS = 12
-"""How many times eager's error, which may be small by chance, is measured before a result is judged wrong."""
 
 
 def cases(*, full: bool) -> Iterator[Case]:
@@ -60,7 +57,6 @@ def _case(
         quick=quick,
         reference=not operator.random and dtype.is_floating_point,
         elementwise=elementwise,
-        draws=1 if elementwise else DRAWS,
         source=source if not operator.random else None,
     )
 

@@ -121,13 +121,19 @@ def to_json(
 
 
 def to_junit(backend: str, results: Sequence[Result]) -> str:
-    """A run as JUnit XML: failures are failures, deaths and timeouts are errors, refusals are skipped."""
+    """A run as JUnit XML: failures are failures, deaths and timeouts are errors, refusals are skipped.
+
+    Each test has its outcome, and the share that the backend ran, as properties.
+    """
     suite = ElementTree.Element("testsuite", name=f"torchmux conformance of {backend}", tests=str(len(results)))
     counts = Counter()  # type: ignore[var-annotated]
     for result in results:
         group, _, name = result.case.rpartition("/")
         case = ElementTree.SubElement(suite, "testcase", classname=group.replace("/", "."), name=name)
         case.set("time", f"{result.seconds:.3f}")
+        properties = ElementTree.SubElement(case, "properties")
+        for name, value in (("outcome", result.outcome.value), ("share", f"{result.share:.3f}")):
+            ElementTree.SubElement(properties, "property", name=name, value=value)
         if result.outcome in (Outcome.MISMATCH, Outcome.XPASS):
             kind = "failure"
         elif result.outcome.is_failure:

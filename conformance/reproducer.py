@@ -39,7 +39,10 @@ def script(case: Case, requirements: Requirements, named: str = "", sample: int 
         body = case.source(sample) if case.source is not None else source_of(case.run)
     except (literals.NotWritable, OSError, TypeError):
         body = f"from torchmux.conformance.collect import case as named\n\ncase = named({case.id!r}).run"
-    fields = {name: getattr(case, name) for name in ("reference", "elementwise", "strides")}
+    fields = {
+        name: getattr(case, name)
+        for name in ("reference", "elementwise", "strides", "signs", "subnormals", "terms", "cancels", "precision")
+    }
     return program(f"{which}\n\n{case.text}", body, requirements, named, fields)
 
 

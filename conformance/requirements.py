@@ -81,6 +81,9 @@ class Requirements:
     seconds: float = 120.0
     """The time limit of one case, including its compilations."""
 
+    sets: Sequence[str] = ()
+    """Environment variables, and parts of the state of the process, that the backend sets when it is loaded."""
+
     least_share: float = 0.0
     """The share of operators, from 0 to 1, below which a correct case counts as unsupported.
 

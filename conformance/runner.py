@@ -8,19 +8,26 @@ import fcntl
 import json
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from . import life
+from .case import PROCESS
 from .outcome import Outcome, Result
 
 START_SECONDS = 180.0
 """How long a worker may take to import torch and collect the cases."""
+
+END_SECONDS = 30.0
+"""How long a process may take to end after its last case."""
 
 PATIENCE = {"models": 5.0}
 """Multiples of the time limit for the cases of a subject: models have more to compile."""
@@ -148,6 +155,12 @@ def run(
     return [journal.results[name] for name in names if name in journal.results]
 
 
+def _absolute(requirements: str) -> str:
+    """``path/to/file.py:Class`` with the whole path: workers have a current folder of their own."""
+    path, colon, name = requirements.rpartition(":")
+    return f"{os.path.abspath(path)}{colon}{name}" if path.endswith(".py") else requirements
+
+
 class _Stop:
     """Ends a run at once: threads that wait for a worker see it die."""
 
@@ -204,6 +217,8 @@ class CaseRunner:
 
     def run(self, name: str, seconds: float) -> Result:
         """The result of one case; a case that killed its process also has a reproducer."""
+        if number := life.PROCESSES.get(name):
+            return self._in_processes(name, number, seconds)
         if self._ran >= FRESH_AFTER:
             self.close()
         self._ran += 1
@@ -214,6 +229,27 @@ class CaseRunner:
                 result = dataclasses.replace(result, details={**result.details, "reproducer": script})
                 self._closed_if_dead()
         return result
+
+    def _in_processes(self, name: str, number: int, seconds: float) -> Result:
+        """The result of a case in processes of its own, which end after it; they share a cache that was empty."""
+        head = {**self._head, "patterns": [f"{name.partition('/')[0]}/*"]}
+        took = 0.0
+        with tempfile.TemporaryDirectory(prefix="torchmux-conformance-") as cache:
+            for process in range(1, number + 1):
+                worker = Worker(head, self._stop, {PROCESS: str(process), "TORCHMUX_CACHE_DIR": cache})
+                try:
+                    result = worker.run({"case": name}, seconds)
+                    if worker.alive and not result.outcome.is_failure and (wrong := worker.finish()):
+                        result = dataclasses.replace(result, outcome=wrong[0], reason=wrong[1])
+                finally:
+                    self._stop.forget(worker)
+                    worker.close()
+                took += result.seconds
+                if result.outcome.is_failure:
+                    which = f"process {process} of {number}: " if number > 1 else ""
+                    result = dataclasses.replace(result, reason=which + result.reason)
+                    break
+        return dataclasses.replace(result, seconds=took)
 
     def judge_program(self, program: str, seconds: float) -> Result:
         """The result of a program text, which may kill its process."""
@@ -243,13 +279,14 @@ class CaseRunner:
 class Worker:
     """One process, which is dead after a case that killed it or took too long."""
 
-    def __init__(self, head: dict[str, Any], stop: _Stop) -> None:
+    def __init__(self, head: dict[str, Any], stop: _Stop, environment: Mapping[str, str] | None = None) -> None:
+        self.folder = tempfile.mkdtemp(prefix="torchmux-conformance-")
         # -P: it imports what this process would, not modules in the current folder.
         command = [sys.executable, "-P", "-m", "torchmux.conformance.worker"]
         path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            start_new_session=True, env={**os.environ, "PYTHONPATH": path},
+            start_new_session=True, env={**os.environ, "PYTHONPATH": path, **(environment or {})}, cwd=self.folder,
         )  # fmt: skip
         self.alive = True
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -261,7 +298,7 @@ class Worker:
         for reader in self._readers:
             reader.start()
         stop.watch(self)
-        self._send({**head, "parent": os.getpid()})
+        self._send({**head, "requirements": _absolute(head["requirements"]), "parent": os.getpid()})
         if self._next(time.monotonic() + START_SECONDS) is None:
             self.close()
             if stop.is_set():
@@ -297,6 +334,38 @@ class Worker:
             return ""
         return message["script"]
 
+    def finish(self) -> tuple[Outcome, str] | None:
+        """Let the process end as programs do, and say what is wrong with its end, if anything is."""
+        self._errors.clear()
+        self.alive = False
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()  # type: ignore[union-attr]
+        try:
+            code = self.process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            return Outcome.TIMEOUT, f"its process does not end: it was still there {END_SECONDS:.0f} s after its work"
+        for reader in self._readers:
+            reader.join(timeout=5)
+        if code:
+            return Outcome.CRASH, f"at its end, {self._death()}: {self._said()[-300:]}"
+        if said := self._said().strip():
+            return Outcome.MISMATCH, f"its process prints at its end: {said[:300]}"
+        if left := sorted(os.listdir(self.folder)):
+            return Outcome.MISMATCH, f"its process leaves files in the current folder: {', '.join(left)[:300]}"
+        if self._has_children():
+            return Outcome.MISMATCH, "its process leaves processes behind"
+        return None
+
+    def _has_children(self) -> bool:
+        """Whether any process of the group is there a second after the first one ended."""
+        for _ in range(10):
+            try:
+                os.killpg(self.process.pid, 0)
+            except (ProcessLookupError, PermissionError):
+                return False
+            time.sleep(0.1)
+        return True
+
     def kill(self) -> None:
         """End the process and everything it started."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -307,6 +376,7 @@ class Worker:
         self.alive = False
         self.kill()
         self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
         for reader in self._readers:
             reader.join(timeout=5)
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):

@@ -122,13 +122,11 @@ def scoreboard(runs: Sequence[Mapping[str, Any]]) -> str:
 
 def faults() -> str:
     """The faults of the loopback backends, and the case that catches each, as a Markdown table."""
-    from .loopback import CAUGHT_AS, FAULTS
+    from .loopback import ALL
 
-    lines = [_row(["fault", "what it does", "caught as", "by, among others"]), _row(["---"] * 4)]
-    for name, function in FAULTS.items():
-        outcome, case = CAUGHT_AS[name]
-        text = " ".join((function.__doc__ or "").split())
-        lines.append(_row([f"`{name}`", text, f"`{outcome.value}`", f"`{case}`"]))
+    lines = [_row(["kind", "fault", "what it does", "caught as", "by, alone"]), _row(["---"] * 5)]
+    for name, fault in ALL.items():
+        lines.append(_row([fault.kind, f"`{name}`", fault.text, f"`{fault.outcome.value}`", f"`{fault.case}`"]))
     return "\n".join(lines)
 
 

@@ -6,10 +6,8 @@ writes a line to its output for each sample that it starts, and one with the res
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import signal
 import sys
 from typing import Any
 
@@ -17,11 +15,11 @@ import torchmux
 
 from . import collect, reproducer
 from .case import Case
+from .judging import state
 from .judging.judge import judge
+from .judging.referee import Apart, end_with
 from .outcome import Outcome, Result
 from .requirements import Requirements, requirements_from
-
-_PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
@@ -34,18 +32,21 @@ def main() -> None:
         print(json.dumps(message), file=out, flush=True)
 
     head = json.loads(sys.stdin.readline())
-    _end_with(head["parent"])
+    end_with(head["parent"])
     sys.path[:0] = head["path"]
     # A graph that torch runs since a compiler has a bug is right, but no fallback that the backend means.
     torchmux.config.fail_on_compiler_errors = True
+    known: dict[str, Case] = {case.id: case for case in collect.cases(head["level"], head["patterns"])}
+    referee = Apart(known.__getitem__)  # a copy of this process: the requirements may load the backend
     requirements = requirements_from(head["requirements"], head["backend"], head.get("options"))
     requirements.frontend = head.get("frontend") or requirements.frontend
-    known: dict[str, Case] = {case.id: case for case in collect.cases(head["level"], head["patterns"])}
     tell(ready=True)
 
     def script(case: Case, sample: int | None) -> str:
         return reproducer.script(case, requirements, head["requirements"], sample)
 
+    # -P leaves the current folder out; this one is new, and nobody else's.
+    state.watched_folder = os.getcwd()
     for line in sys.stdin:
         asked = json.loads(line)
         if "script" in asked:
@@ -55,10 +56,11 @@ def main() -> None:
             tell(result=judge_program(asked["program"], requirements).to_json())
             continue
         case = known[asked["case"]]
-        result = judge(case, requirements, lambda number: tell(sample=number))
+        result = judge(case, requirements, lambda number: tell(sample=number), referee=referee)
         if result.outcome.is_failure or result.outcome is Outcome.XFAIL:
             result.details["reproducer"] = script(case, result.details.get("sample"))
         tell(result=result.to_json())
+    referee.close()
 
 
 def judge_program(text: str, requirements: Requirements) -> Result:
@@ -69,14 +71,6 @@ def judge_program(text: str, requirements: Requirements) -> Result:
     except Exception as error:
         return Result("program", Outcome.SKIPPED, f"it does not run: {type(error).__name__}: {error}")
     return judge(Case("program", scope["case"]), requirements, lenient=False)
-
-
-def _end_with(parent: int) -> None:
-    """Die with the process that started this one, even during a compilation that never ends."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 
 from torchmux import program_calls
-from torchmux.conformance.judging.oracle import sharing
+from torchmux.conformance.oracle import sharing
 
 from . import surroundings
 from .parcel import Parcel

@@ -44,7 +44,7 @@ MAY_IMPORT = {
     "torchmux.frontend": SHARED | {"torchmux.registry"},
     "torchmux.backends": SHARED | {"torchmux.registry"},
     # It works on backends through the registry, and with what they share.
-    "torchmux.multiplexer": SHARED | {"torchmux.registry", "torchmux.backends.common", "torchmux.conformance.judging"},
+    "torchmux.multiplexer": SHARED | {"torchmux.registry", "torchmux.backends.common", "torchmux.conformance.oracle"},
 }
 
 # The frontend's layers, lowest first: a module imports its own layer and those below it.  A folder stands for all its

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,21 +17,24 @@ from torchmux.registry.errors import GraphRefused
 from torchmux.registry.spec import CompileRequest
 from torchmux.stages import stage
 
-from ..common.adapter import check
+from ..common.adapter import check, indices
 from ..common.adapter.binding import Input
 from ..common.adapter.bugs import raise_mistake
 from ..common.adapter.constants import watched
 from ..common.adapter.graphs import alone, copy_graph, held_names, lift_constants, outputs
 from ..common.adapter.results import Result
-from ..common.cache import code_or_refusal
+from ..common.cache import code_or_refusal, listing
 from ..common.cache.keys import graph_key
 from ..common.pipeline.partition import takes_element
+from ..common.pipeline.runtime import in_torch
 from . import devices, fingerprint, operators as onnx_operators
 from .options import OnnxrtOptions
 from .session import OnnxFunction, check_types, make_session
 from .translate import to_onnx
 
-_GENERATION = 7
+_NOT_TAKEN = "onnxruntime refuses it, or an index is out of range"
+
+_GENERATION = 8
 """Part of the name of what is kept; raised when this adapter would export the same graph to something else."""
 cache_log = logging.getLogger("torchmux.cache")
 
@@ -81,21 +84,23 @@ class OnnxRuntime:
     ) -> OnnxFunction:
         fingerprints = str((request.fingerprint or self._fingerprint, _GENERATION))
         key = graph_key(gm, fingerprints, sorted(constants), list(place.providers), options.check)
+        captured = copy_graph(gm)
+        otherwise = in_torch(captured, _NOT_TAKEN, strict=bool(request.strict))
         made = _Parts.of(gm, constants, place, options)
         kept = code_or_refusal.load(key, gm)
         with stage("load"):
             session = None if kept is None else made.opened(kept.code)
         if session is not None:
-            run = made.function(session, cache_hit=True)
+            run = made.function(session, otherwise, cache_hit=True)
         else:
-            run = made.function(self._export(gm, example_inputs, made, key))
+            run = made.function(self._export(gm, example_inputs, made, key), otherwise)
         if not constants and place.takes_constants:
-            run.artifact = json.dumps([key, dataclasses.asdict(options), made.to_json()])
+            run.artifact = _artifact(key, options, made, bool(request.strict), captured)
         return run
 
     def restore(self, artifact: str, constants: Mapping[str, torch.Tensor]) -> OnnxFunction | None:
         """The function that :meth:`compile` made, from its model in the artifact cache; None if that is gone."""
-        key, settings, parts = json.loads(artifact)
+        key, settings, parts, strict, graph = json.loads(artifact)
         kept = code_or_refusal.load_code(key)
         if kept is None:
             return None
@@ -104,7 +109,8 @@ class OnnxRuntime:
         options = OnnxrtOptions(**settings)
         made = _Parts.from_json(parts, constants, devices.place_for((), options), options)
         session = made.opened(kept.code)
-        return None if session is None else made.function(session, cache_hit=True)
+        otherwise = in_torch(listing.from_json(graph, constants), _NOT_TAKEN, strict=strict)
+        return None if session is None else made.function(session, otherwise, cache_hit=True)
 
     def _export(self, gm: GraphModule, example_inputs: Sequence[Any], made: _Parts, key: str) -> Any:
         """Export ``gm`` and make a session of the model; find the nodes to blame if that fails or computes nonsense."""
@@ -133,6 +139,14 @@ class OnnxRuntime:
         return session
 
 
+def _artifact(key: str, options: OnnxrtOptions, made: _Parts, strict: bool, graph: GraphModule) -> str | None:
+    """What :meth:`OnnxRuntime.restore` needs besides the model; None if the graph cannot be written."""
+    try:
+        return json.dumps([key, dataclasses.asdict(options), made.to_json(), strict, listing.to_json(graph)])
+    except listing.Unknown:
+        return None
+
+
 @dataclass
 class _Parts:
     """What becomes a session and its function; the tensors that the graph holds are inputs after the ``count`` others.
@@ -148,6 +162,7 @@ class _Parts:
     constants: dict[int, torch.Tensor]
     place: devices.Place
     options: OnnxrtOptions
+    checked: dict[int, indices.Limits]
 
     @classmethod
     def of(
@@ -162,17 +177,22 @@ class _Parts:
         constants = {**frozen, **lifted} if place.takes_constants else {}
         placeholders = gm.graph.find_nodes(op="placeholder")
         inputs = [Input.of(p, node.meta["val"]) for p, node in enumerate(placeholders) if p not in constants]
-        return cls(count, inputs, results, names, held, constants, place, options)
+        checked = {p: found for p, node in enumerate(placeholders[:count]) if (found := indices.of_input(node))}
+        if not place.takes_constants:  # looking at numbers on a GPU would wait for it
+            checked = {}
+        return cls(count, inputs, results, names, held, constants, place, options, checked)
 
     def to_json(self) -> list[Any]:
         """All but constants, place and options."""
-        return [self.count, [i.to_json() for i in self.inputs], [r.to_json() for r in self.results], self.names]
+        checked = [[position, *dataclasses.astuple(limits)] for position, limits in self.checked.items()]
+        inputs, results = [i.to_json() for i in self.inputs], [r.to_json() for r in self.results]
+        return [self.count, inputs, results, self.names, checked]
 
     @classmethod
     def from_json(
         cls, told: list[Any], constants: Mapping[str, torch.Tensor], place: devices.Place, options: OnnxrtOptions
     ) -> _Parts:
-        count, inputs, results, names = told
+        count, inputs, results, names, checked = told
         held = [constants[name].detach().contiguous() for name in names]
         return cls(
             count,
@@ -183,6 +203,7 @@ class _Parts:
             {count + n: tensor for n, tensor in enumerate(held)},
             place,
             options,
+            {position: indices.Limits(*limits) for position, *limits in checked},
         )
 
     def session(self, model: bytes) -> Any:
@@ -198,11 +219,15 @@ class _Parts:
             cache_log.warning("onnxruntime does not load a cached model; it is built again: %s", error)
             return None
 
-    def function(self, session: Any, *, cache_hit: bool = False) -> OnnxFunction:
-        lifted = () if self.place.takes_constants else self.held
+    def function(
+        self, session: Any, otherwise: Callable[..., Sequence[torch.Tensor]] | None = None, *, cache_hit: bool = False
+    ) -> OnnxFunction:
+        """What runs the session; ``otherwise`` runs calls that onnxruntime refuses."""
         return OnnxFunction(
-            session, self.inputs, self.results, self.constants, self.place, lifted=lifted, cache_hit=cache_hit
-        )
+            session, self.inputs, self.results, self.constants, self.place,
+            lifted=() if self.place.takes_constants else self.held,
+            checked=self.checked, otherwise=otherwise, cache_hit=cache_hit,
+        )  # fmt: skip
 
 
 def _values(gm: GraphModule) -> list[Any]:

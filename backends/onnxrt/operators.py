@@ -7,15 +7,18 @@ names, so a process that compiles nothing new does not need it.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch.fx import Node
 
 from torchmux import torch_internals as internals
 
 from ..common.adapter import attention, formulas, support
+from ..common.adapter.graphs import values_in_use
 from ..common.pipeline.decompose import core_aten
 
 # Composite operators that ONNX has in one piece, or that the exporter writes better whole.  None of them ever returns
@@ -32,7 +35,7 @@ _PRODUCTS = frozenset((torch.ops.aten.mv.default, torch.ops.aten.matmul.default)
 # besides the first; the table has better ways.
 _BETTER_SPELLED_OUT = frozenset(
     ("aten::silu", "aten::celu", "aten::selu", "aten::log_sigmoid", "aten::logaddexp", "aten::logaddexp2",
-     "aten::heaviside", "aten::nll_loss_forward", "aten::xlogy.Tensor", "aten::hardtanh_backward")
+     "aten::heaviside", "aten::glu", "aten::nll_loss_forward", "aten::xlogy.Tensor", "aten::hardtanh_backward")
 )  # fmt: skip
 
 # Translations that compute something else, by what a comparison on ordinary numbers does not show.
@@ -45,6 +48,7 @@ _WRONG = {
     "aten::signbit": "the exporter writes x < 0, which ignores the sign of a zero",
     "aten::sign": "onnxruntime's sign of nan is nan, torch's is 0",
     "aten::sgn": "onnxruntime's sign of nan is nan, torch's is 0",
+    "aten::trunc": "onnxruntime's where and sign lose the sign of a zero",
     "aten::cumprod": "the exporter's formula returns zeros after a nan",
 }
 
@@ -82,12 +86,30 @@ def decompositions(fingerprint: str) -> dict[Any, Callable[..., Any]]:
     """torch's table without what the exporter translates itself."""
     known = known_operators(fingerprint) - _BETTER_SPELLED_OUT
     table = {op: function for op, function in core_aten().items() if op.name() not in known}
-    return {**table, **attention.TABLE, **formulas.TABLE, torch.ops.aten.silu.default: _silu, _BATCH_NORM: _batch_norm}
+    own = {op: function for op, function in formulas.TABLE.items() if op.name() not in _WRONG}
+    return {**table, **attention.TABLE, **own, torch.ops.aten.silu.default: _silu, _BATCH_NORM: _batch_norm}
 
 
-def _silu(x: torch.Tensor) -> torch.Tensor:
+def _silu(x: torch.Tensor) -> Any:
     """With one pass over memory less than ``x * sigmoid(x)``; onnxruntime's own sigmoid is never below 1.5e-8."""
+    if x.dtype in HALF:
+        return NotImplemented  # each step would round
     return x / (1.0 + x.neg().exp())
+
+
+def _is_double(node: Node) -> bool:
+    return any(isinstance(value, torch.Tensor) and value.dtype is torch.float64 for value in values_in_use(node))
+
+
+def _beyond_float32(node: Node) -> float | None:
+    """A number of ``node`` that float32 does not have; ONNX's attributes and the exporter's constants are float32."""
+    given = [*node.args, *node.kwargs.values()]
+    left_out = internals.operator_schema(node.target).arguments[len(node.args) :]
+    given += [argument.default_value for argument in left_out if argument.name not in node.kwargs]
+    for value in given:
+        if isinstance(value, float) and math.isfinite(value) and float(np.float32(value)) != value:
+            return value
+    return None
 
 
 def _batch_norm(
@@ -101,7 +123,7 @@ def _batch_norm(
     eps: float,
 ) -> Any:
     """The result, the mean and one over the deviation of the batch, and the running mean and variance after it."""
-    if not training:
+    if not training or input.dtype in HALF:
         return NotImplemented
     dims = [d for d in range(input.dim()) if d != 1]
     wide = [-1 if d == 1 else 1 for d in range(input.dim())]
@@ -144,6 +166,8 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return "onnxruntime's sums of int64 lose digits beyond 2^53"
     if op.overloadpacket is torch.ops.aten.prod and not node.meta["val"].is_floating_point():
         return "onnxruntime's products of integers do not wrap around"
+    if _is_double(node) and (number := _beyond_float32(node)) is not None:
+        return f"ONNX keeps the number {number!r} in float32"
     if op in _PRODUCTS and any(n.meta["val"].dim() == 1 for n in node.all_input_nodes):
         return "onnxruntime drops the transposition of a matrix that is multiplied by a vector"
     return COMMON.about_values(node) or True

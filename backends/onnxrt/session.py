@@ -6,13 +6,14 @@ outputs return through DLPack.  Nothing is copied except inputs that are not con
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import torch
 
 from ..common.adapter.binding import Binding, Input
+from ..common.adapter.indices import Limits
 from ..common.adapter.results import Result
 from . import devices
 from .options import CPU, OnnxrtOptions
@@ -87,6 +88,8 @@ class OnnxFunction:
 
     ``inputs`` are what the session takes; ``lifted`` are tensors that it takes after the arguments.  ``cache_hit`` says
     whether the model came from the artifact cache, ``artifact`` how to make this again, ``notes`` is for the report.
+    ``checked`` says which inputs, by position, are indices; calls in which one is out of range run ``otherwise``, as
+    do calls that onnxruntime refuses: torch's exception tells the program what it expects to be told.
     """
 
     artifact: str | None = None
@@ -101,6 +104,8 @@ class OnnxFunction:
         place: devices.Place,
         *,
         lifted: Sequence[torch.Tensor] = (),
+        checked: Mapping[int, Limits] = MappingProxyType({}),
+        otherwise: Callable[..., Sequence[torch.Tensor]] | None = None,
         cache_hit: bool = False,
     ) -> None:
         self.session = session
@@ -111,15 +116,25 @@ class OnnxFunction:
         self._constants = constants  # keeps the memory that the session refers to
         self._lifted = tuple(lifted)
         self._place = place
+        self._checked = tuple(checked.items())
+        self._otherwise = otherwise
         self._free: list[_Binding] = []
 
     def __call__(self, *args: Any) -> Sequence[torch.Tensor]:
+        if self._otherwise is not None:
+            for position, limits in self._checked:
+                if not limits.hold(args[position]):
+                    return limits.as_torch(self._otherwise, args)
         try:
             binding = self._free.pop()
         except IndexError:
             binding = _Binding(self.session, self._inputs, self._results, self._place)
         try:
             return binding(args + self._lifted if self._lifted else args)
+        except Exception:
+            if self._otherwise is not None:
+                self._otherwise(*args)
+            raise
         finally:
             self._free.append(binding)
 

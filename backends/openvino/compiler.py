@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import logging
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -17,7 +19,7 @@ from torchmux.registry.errors import GraphRefused, NodesRefused
 from torchmux.registry.spec import CompileRequest
 from torchmux.stages import stage
 
-from ..common.adapter import check
+from ..common.adapter import check, indices
 from ..common.adapter.binding import Input
 from ..common.adapter.bugs import raise_mistake
 from ..common.adapter.constants import watched
@@ -36,7 +38,7 @@ _WRONG = "OpenVINO's model does not match torch, although each operator alone do
 check_log = logging.getLogger("torchmux.check")
 cache_log = logging.getLogger("torchmux.cache")
 
-_GENERATION = 10
+_GENERATION = 11
 """Part of the name of what is kept; raised when this adapter would compile the same graph to something else."""
 
 LARGEST_KEPT = 64 * 1024**2
@@ -86,7 +88,7 @@ class OpenVino:
         frozen = _frozen(placeholders, constants)
         taken = [(p, node) for p, node in enumerate(placeholders) if p not in frozen]
         inputs = [Input.of(p, node.meta["val"]) for p, node in taken]
-        ranges = {p: integers.assume(node) for p, node in taken if _is_long(node)}
+        ranges = {p: integers.assume(node) for p, node in taken if _is_long(node) or indices.of_input(node)}
         freeze(gm, frozen)
         size = sum(t.numel() * t.element_size() for t in frozen.values())
         cache = default_cache() if size <= LARGEST_KEPT and runtime.can_export(device) else None
@@ -129,7 +131,7 @@ class OpenVino:
             return None
         inputs = [Input.from_json(i) for i in told["inputs"]]
         results = [Result.from_json(r) for r in told["results"]]
-        ranges = {p: (low, high) for p, low, high in told["ranges"]}
+        ranges = {p: indices.Limits(*limits) for p, *limits in told["ranges"]}
         captured = listing.from_json(told["graph"], constants)
         otherwise = in_torch(captured, _NOT_TAKEN, strict=told["strict"])
         return runtime.OpenvinoFunction(compiled, inputs, results, ranges, otherwise, holds=None, cache_hit=True)
@@ -148,7 +150,13 @@ def _compiled(gm: GraphModule, results: Sequence[Node], device: str, config: dic
     _refuse_lost_inputs(model, placeholders)
     _refuse_identities(model, [n.name for n in results])
     _give_shapes(model, results)
-    compiled = runtime.compile_model(model, device, config)
+    try:
+        compiled = runtime.compile_model(model, device, config)
+    except RuntimeError as error:
+        named = {name for name in re.findall(r" name: (\w+)/", str(error)) if name in {n.name for n in gm.graph.nodes}}
+        if named:
+            raise NodesRefused(dict.fromkeys(named, reason_of(error))) from error
+        raise
     _refuse_lost_inputs(compiled, placeholders)
     runtime.check_precision(compiled, config)
     return compiled, converted
@@ -168,7 +176,7 @@ def _artifact(
     strict: bool,
     inputs: Sequence[Input],
     results: Sequence[Result],
-    ranges: Mapping[int, integers.Bounds],
+    ranges: Mapping[int, indices.Limits],
     graph: GraphModule,
 ) -> str | None:
     """What :meth:`OpenVino.restore` needs besides the compiled model; None if this is unknown."""
@@ -180,7 +188,7 @@ def _artifact(
             "strict": strict,
             "inputs": [i.to_json() for i in inputs],
             "results": [r.to_json() for r in results],
-            "ranges": [[p, low, high] for p, (low, high) in ranges.items()],
+            "ranges": [[p, *dataclasses.astuple(limits)] for p, limits in ranges.items()],
             "graph": listing.to_json(graph),
         }
         return json.dumps(told)
@@ -267,7 +275,7 @@ def _frozen(placeholders: Sequence[Node], constants: Mapping[int, torch.Tensor])
     found = {}
     for position, constant in constants.items():
         tensor = constant.detach().contiguous()
-        if not integers.is_long(tensor) or runtime.within(tensor, *integers.assume(placeholders[position])):
+        if tensor.is_floating_point() or integers.assume(placeholders[position]).hold(tensor):
             found[position] = tensor
     return found
 

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from ..common.adapter import indices
+from ..common.adapter.indices import Limits
 from ..common.pipeline import aliasing
 
 Bounds = tuple[float, float]
@@ -43,19 +45,55 @@ def bounds(node: Node) -> Bounds:
     return _known(node) or ASSUMED
 
 
-def assume(node: Node) -> Bounds:
+def assume(node: Node) -> Limits:
     """The range to check a part's input ``node`` for, at every call.
 
-    It is narrower where the input selects rows of a table: the numbers must then name rows that are there, which torch
-    would complain about and OpenVINO would not.
+    It is narrower where the input is an index: torch complains about those that are out of range, OpenVINO does not.
     """
-    low, high = bounds(node)
-    for user in node.users:
-        if user.target is _aten.embedding.default and user.args[1] is node:
-            rows = user.args[0].meta["val"].shape[0]
-            if type(rows) is int:
-                low, high = max(low, 0), min(high, rows - 1)
-    return low, high
+    assumed, wanted = Limits(*bounds(node)), indices.of_input(node)
+    if wanted is None:
+        return assumed
+    return Limits(max(assumed.low, wanted.low), min(assumed.high, wanted.high), wanted.spared)
+
+
+def unchecked_index(node: Node) -> bool:
+    """Whether ``node`` uses an index that the graph computes, and that is not known to be in range."""
+    for index, limits in indices.limits(node):
+        if limits is None:
+            return True
+        source, wanted = indices.origin(index, limits)
+        if source.op == "placeholder":
+            continue
+        found = _known(source)
+        if found is None or found[0] < wanted.low or found[1] > wanted.high:
+            found = _computed(source)
+        if found is None or found[0] < wanted.low or found[1] > wanted.high:
+            return True
+    return False
+
+
+def _computed(node: Node) -> Bounds | None:
+    """The exact bounds of numbers that depend on no input; None if they do, or are many."""
+    order, pending, seen = [], [node], {node}
+    while pending:
+        found = pending.pop()
+        value = found.meta.get("val")
+        if found.op != "call_function" or not isinstance(value, torch.Tensor) or len(seen) > 64:
+            return None
+        if any(type(size) is not int for size in value.shape) or value.numel() > 1 << 20:
+            return None
+        order.append(found)
+        new = [n for n in found.all_input_nodes if n not in seen]
+        seen.update(new)
+        pending += new
+    values: dict[Node, Any] = {}
+    for each in sorted(order):
+        args, kwargs = torch.fx.node.map_arg((each.args, each.kwargs), values.__getitem__)
+        values[each] = each.target(*args, **kwargs)
+    result = values[node]
+    if not result.numel():
+        return 0, 0
+    return int(result.min()), int(result.max())
 
 
 def _known(node: Node) -> Bounds | None:
@@ -199,7 +237,21 @@ def _sum(node: Node) -> Bounds | None:
 
 
 def _position(node: Node) -> Bounds | None:
-    return _SIZE
+    argument = node.args[0]
+    sizes = argument.meta["val"].shape if isinstance(argument, Node) else ()
+    if any(type(size) is not int for size in sizes):
+        return _SIZE
+    dim = node.args[1] if len(node.args) > 1 else None
+    size = sizes[dim] if isinstance(dim, int) and len(sizes) else math.prod(sizes)
+    return 0, max(size - 1, 0)
+
+
+def _difference_from(node: Node) -> Bounds | None:
+    """``rsub``: the second argument less the first one."""
+    left, right = _of(node.args[0]), _of(node.args[1])
+    if left is None or right is None or len(node.args) > 2 or node.kwargs:
+        return None
+    return right[0] - left[1], right[1] - left[0]
 
 
 _aten = torch.ops.aten
@@ -229,5 +281,6 @@ _RULES: Mapping[Any, Callable[[Node], Bounds | None]] = {
     _aten.div: _quotient,
     _aten.add: _interval(operator.add),
     _aten.sub: _interval(operator.sub),
+    _aten.rsub: _difference_from,
     _aten.mul: _interval(operator.mul),
 }  # fmt: skip

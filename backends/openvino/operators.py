@@ -117,6 +117,8 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return reason
     if integers.is_long(node.meta.get("val")) and not integers.fit(node):
         return "OpenVINO keeps 64-bit integers in 32 bits, and these are not known to fit"
+    if integers.unchecked_index(node):
+        return "OpenVINO reads beyond the end where an index is out of range, and this one is not known to be in range"
     return trial.refusal(node, fingerprint) or True
 
 

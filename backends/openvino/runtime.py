@@ -18,8 +18,8 @@ import numpy as np
 import torch
 
 from ..common.adapter.binding import Binding, Input
+from ..common.adapter.indices import Limits
 from ..common.adapter.results import Result
-from .integers import Bounds
 from .options import PRECISIONS, OpenvinoOptions
 
 _NUMPY = {torch.float32: np.float32, torch.int64: np.int64, torch.int32: np.int32, torch.int16: np.int16,
@@ -120,7 +120,7 @@ class OpenvinoFunction:
         compiled: Any,
         inputs: Sequence[Input],
         results: Sequence[Result],
-        ranges: Mapping[int, Bounds],
+        ranges: Mapping[int, Limits],
         otherwise: Callable[..., Sequence[torch.Tensor]],
         *,
         holds: Any,
@@ -136,9 +136,9 @@ class OpenvinoFunction:
         self._free: list[_Binding] = []
 
     def __call__(self, *args: Any) -> Sequence[torch.Tensor]:
-        for position, (low, high) in self._ranges:
-            if not within(args[position], low, high):
-                return self._otherwise(*args)
+        for position, limits in self._ranges:
+            if not limits.hold(args[position]):
+                return limits.as_torch(self._otherwise, args)
         try:
             binding = self._free.pop()
         except IndexError:
@@ -147,16 +147,6 @@ class OpenvinoFunction:
             return binding(args)
         finally:
             self._free.append(binding)
-
-
-def within(value: Any, low: float, high: float) -> bool:
-    """Whether an integer, or every integer in a tensor, is between two numbers."""
-    if not isinstance(value, torch.Tensor):
-        return low <= value <= high
-    if not value.numel():
-        return True
-    least, most = torch.aminmax(value)
-    return low <= int(least) and int(most) <= high
 
 
 class _Binding(Binding):

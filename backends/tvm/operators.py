@@ -46,7 +46,7 @@ def known(op: Any) -> bool:
 @functools.cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """torch's table without operators that go to TVM unchanged."""
-    table = {**core_aten(), **formulas.CLAMPS}
+    table = {**core_aten(), **formulas.CLAMPS, torch.ops.aten.nll_loss_forward.default: formulas.nll_loss}
     return {op: function for op, function in table.items() if not known(op)}
 
 

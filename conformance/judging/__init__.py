@@ -1,6 +1,6 @@
 """When a case passes.
 
-* ``oracle``: when a number is right;
-* ``observation``: what a case shows, and how it compares with eager;
-* ``judge``: which outcome that is.
+* ``frontends``: what captures programs; ``calls``: what each call of a compiled function shows;
+* ``state``: what the process shares; ``shown``: all that a run shows, and how it differs from eager's;
+* ``referee``: eager's answers; ``silence``: what torch runs without a word; ``judge``: which outcome that is.
 """

@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import re
 import time
 import traceback
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import torch
-
-import torchmux
 from torchmux.registry.errors import BackendUnavailable, FallbackRefused
 
-from ..case import OWN_KERNELS, SEED, Case, Trial
+from ..case import OWN_KERNELS, Case, Trial
+from ..oracle import Difference
+from ..oracle.observation import Raised
 from ..outcome import Outcome, Result
 from ..requirements import Expected, Requirements
-from . import observation
+from . import state
 from .frontends import Frontend, TorchFrontend, frontend
-from .observation import Raised
+from .referee import Died, Referee
+from .shown import Shown, differences, observe
+from .silence import Watch, silently
 
 _REFUSALS = (BackendUnavailable, FallbackRefused)
 
 
 def judge(
-    case: Case, requirements: Requirements, begins: Callable[[int], None] = lambda number: None, *, lenient: bool = True
+    case: Case,
+    requirements: Requirements,
+    begins: Callable[[int], None] = lambda number: None,
+    *,
+    lenient: bool = True,
+    referee: Referee | None = None,
 ) -> Result:
     """Run ``case`` in eager, in eager with float64, and with the backend, and compare.
 
@@ -36,68 +40,98 @@ def judge(
     sample of the case the backend runs.  Failures that the requirements expect remain failures unless ``lenient``.
     """
     start = time.perf_counter()
-    result = _judge(case, requirements, begins)
+    try:
+        result = _judge(case, requirements, begins, referee or Referee())
+    except Died:
+        result = Result(case.id, Outcome.SKIPPED, "the process of eager ends in this case")
     expectation = requirements.expectation(case) if lenient else None
     if expectation is not None:
         result = _expected(result, expectation)
     return dataclasses.replace(result, seconds=time.perf_counter() - start)
 
 
-def _judge(case: Case, requirements: Requirements, begins: Callable[[int], None]) -> Result:
+def _judge(case: Case, requirements: Requirements, begins: Callable[[int], None], referee: Referee) -> Result:
     device = requirements.device
     if OWN_KERNELS in case.needs and not requirements.own_kernels:
         return Result(case.id, Outcome.SKIPPED, f"code of {requirements.name} calls torch's operators, as it declares")
-    expected = _observe(case, Trial(device=device))
-    if isinstance(expected, Raised):
-        return Result(case.id, Outcome.SKIPPED, f"eager does not run it on this machine: {_words(expected.error)}")
-    reference = _observe(case, Trial(device=device, wide=True)) if case.reference else None
-    if isinstance(reference, Raised):
-        reference = None
+    state.declared = frozenset(requirements.sets)
+    eager = _Eager(case, device, referee)
+    if isinstance(raised := eager.expected.value, Raised):
+        return Result(case.id, Outcome.SKIPPED, f"eager does not run it on this machine: {raised.words}")
     front = frontend(requirements.frontend)
     trial = Trial(requirements.name, options=requirements.options, device=device, frontend=front)
     trial.begins = begins
-    found = _observe(case, trial)
+    watch = Watch()
+    if requirements.own_kernels:
+        trial.keep = watch.keep
+    found = observe(case, trial)
     share, reasons = _placed(trial.compiled, case.computes, front)
-    result = _compared(case, requirements, trial, (expected, reference), found, share, reasons)
+    result = _compared(case, requirements, trial, eager, found, share, reasons)
+    if share and not result.outcome.is_failure and (ran := _silently(trial, watch, reasons)):
+        words = f"torch runs {', '.join(ran)}, which the report attributes to the backend"
+        result = Result(case.id, Outcome.MISMATCH, words, share, details={"kinds": ["honesty"]})
     return dataclasses.replace(result, kinds=_kinds(trial.compiled, front))
+
+
+class _Eager:
+    """Eager's answers to one case: draw by draw, each only when it is needed."""
+
+    def __init__(self, case: Case, device: str, referee: Referee) -> None:
+        self._case, self._device, self._referee = case, device, referee
+        self.expected = referee.answer(case, device)
+        self._draws: list[tuple[Shown, Shown | None]] = []
+
+    def draws(self, number: int) -> list[tuple[Shown, Shown | None]]:
+        """So many runs, each with that in float64."""
+        while len(self._draws) < number:
+            draw = len(self._draws)
+            plain = self._referee.answer(self._case, self._device, draw=draw) if draw else self.expected
+            wide = (
+                self._referee.answer(self._case, self._device, wide=True, draw=draw) if self._case.reference else None
+            )
+            self._draws.append((plain, None if wide is None or wide.raised else wide))
+        return self._draws[:number]
+
+    def differences(self, found: Shown) -> list[Difference]:
+        """What differs from eager, with as many draws of eager's errors as it takes to say so."""
+        wrong: list[Difference] = []
+        for number in (1, 4, self._case.draws):
+            wrong = differences(found, self.draws(number), self._case)
+            if not any(difference.what == "value" for difference in wrong):
+                break
+        return wrong
 
 
 def _compared(
     case: Case,
     requirements: Requirements,
     trial: Trial,
-    eager: tuple[Any, Any],
-    found: Any,
+    eager: _Eager,
+    found: Shown,
     share: float,
     reasons: Counter[tuple[str, str]],
 ) -> Result:
-    """The outcome of what was ``found``; ``eager`` are its results, in the case's precision and in float64."""
-    (expected, reference), device, front = eager, requirements.device, trial.frontend
-    if isinstance(found, Raised):
-        if isinstance(cause := front.cause(found.error), _REFUSALS):
-            return Result(case.id, Outcome.UNSUPPORTED, _words(cause), share)
-        if requirements.frontend == "torch" and (fault := _fault_of_torch(case, device, [(expected, reference)])):
+    """The outcome of what was ``found``."""
+    front = trial.frontend
+    if isinstance(found.value, Raised):
+        error = found.value.error
+        if isinstance(cause := front.cause(error), _REFUSALS):
+            return Result(case.id, Outcome.UNSUPPORTED, Raised(cause).words, share)
+        if requirements.frontend == "torch" and (fault := _fault_of_torch(case, requirements.device, eager)):
             return fault
         details: dict[str, Any] = {
-            "traceback": "".join(traceback.format_exception(found.error)),
+            "traceback": "".join(traceback.format_exception(error)),
             "sample": trial.sample,
         }
-        return Result(case.id, Outcome.CRASH, _words(found.error), share, details=details)
-    draws = [(expected, reference)]
-    differences = observation.compare(found, draws, elementwise=case.elementwise, strides=case.strides)
-    if any(d.what == "value" for d in differences) and case.draws > 1:
-        for draw in range(1, case.draws):
-            jittered = _observe(case, Trial(device=device, draw=draw))
-            wide = None if reference is None else _observe(case, Trial(device=device, wide=True, draw=draw))
-            draws.append((jittered, wide))
-        differences = observation.compare(found, draws, elementwise=case.elementwise, strides=case.strides)
-    if differences:
-        if requirements.frontend == "torch" and (fault := _fault_of_torch(case, device, draws)):
+        return Result(case.id, Outcome.CRASH, found.value.words, share, details=details)
+    wrong = eager.differences(found)
+    if wrong:
+        if requirements.frontend == "torch" and (fault := _fault_of_torch(case, requirements.device, eager)):
             return fault
-        details = {"differences": [str(d) for d in differences], "kinds": sorted({d.what for d in differences})}
-        if trial.sample is not None and (number := re.match(r"\[(\d+)\]", differences[0].where)):
+        details = {"differences": [str(d) for d in wrong], "kinds": sorted({d.what for d in wrong})}
+        if trial.sample is not None and (number := re.match(r"\[(\d+)\]", wrong[0].where)):
             details["sample"] = int(number[1])
-        return Result(case.id, Outcome.MISMATCH, str(differences[0]), share, details=details)
+        return Result(case.id, Outcome.MISMATCH, str(wrong[0]), share, details=details)
     if share == 1.0:
         return Result(case.id, Outcome.PASS)
     words = "; ".join(f"{op}: {why}" for (op, why), _ in reasons.most_common(3))
@@ -106,16 +140,21 @@ def _compared(
     return Result(case.id, outcome, words, share, details={"fallbacks": [[*k, n] for k, n in reasons.items()]})
 
 
-def _fault_of_torch(case: Case, device: str, draws: list[tuple[Any, Any]]) -> Result | None:
-    """The result of a case that fails under torch's frontend with torch's own backend ``eager`` too."""
-    found = _observe(case, Trial("eager", device=device, frontend=TorchFrontend(published=False)))
-    if isinstance(found, Raised):
-        words = _words(found.error)
-    elif differences := observation.compare(found, draws, elementwise=case.elementwise, strides=case.strides):
-        words = str(differences[0])
-    else:
-        return None
-    return Result(case.id, Outcome.SKIPPED, f"torch.compile with torch's own backend eager fails: {words}")
+def _fault_of_torch(case: Case, device: str, eager: _Eager) -> Result | None:
+    """The result of a case that fails under torch's frontend with torch's own backends too.
+
+    ``aot_eager`` adds AOTAutograd, which our published backends get their graphs from.
+    """
+    for backend in ("eager", "aot_eager"):
+        found = observe(case, Trial(backend, device=device, frontend=TorchFrontend(published=False)))
+        if isinstance(found.value, Raised):
+            words = found.value.words
+        elif wrong := eager.differences(found):
+            words = str(wrong[0])
+        else:
+            continue
+        return Result(case.id, Outcome.SKIPPED, f"torch.compile with torch's own backend {backend} fails: {words}")
+    return None
 
 
 def _expected(result: Result, expectation: Expected) -> Result:
@@ -127,24 +166,6 @@ def _expected(result: Result, expectation: Expected) -> Result:
     if result.outcome in (Outcome.PASS, Outcome.FALLBACK) and not expectation.sometimes:
         return dataclasses.replace(result, outcome=Outcome.XPASS, reason=f"expected to fail, but passes: {why}")
     return result
-
-
-def _observe(case: Case, trial: Trial) -> Any:
-    torchmux.reset()
-    trial.reset()
-    torch.manual_seed(SEED)
-    threads, grad = torch.get_num_threads(), torch.is_grad_enabled()
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return case.run(trial)
-    except Exception as error:
-        return Raised(error)
-    finally:
-        logging.disable(logging.NOTSET)
-        torch.set_num_threads(threads)
-        torch.set_grad_enabled(grad)
 
 
 def _placed(compiled: Sequence[Any], computes: bool, front: Frontend) -> tuple[float, Counter[tuple[str, str]]]:
@@ -165,6 +186,17 @@ def _placed(compiled: Sequence[Any], computes: bool, front: Frontend) -> tuple[f
     return 1.0 - reasons.total() / total, reasons
 
 
+def _silently(trial: Trial, watch: Watch, reasons: Counter[tuple[str, str]]) -> list[str]:
+    """What torch runs in the case's calls although the report says that the backend does.
+
+    What stands between two graphs is the frontend's, and runs in torch: the reports say nothing of it.
+    """
+    if _break(trial.compiled, trial.frontend):
+        return []
+    ran = watch.ran(lambda: sum(trial.frontend.placed(each).graphs for each in trial.compiled))
+    return silently(ran, (op for op, _ in reasons))
+
+
 def _kinds(compiled: Iterable[Any], front: Frontend) -> dict[str, float]:
     """How many operators of each kind the calls of a case ran."""
     found: Counter[str] = Counter()
@@ -176,8 +208,3 @@ def _kinds(compiled: Iterable[Any], front: Frontend) -> dict[str, float]:
 def _break(compiled: Iterable[Any], front: Frontend) -> str:
     """The first graph break in words; empty if there was none."""
     return next(filter(None, map(front.why_nothing, compiled)), "")
-
-
-def _words(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__

@@ -5,10 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..case import Case
-from . import aliasing, control, modes, mutation, numbers, randomness, shapes, special, structure, training, use
+from . import (
+    accuracy,
+    aliasing,
+    control,
+    indices,
+    integers,
+    layers,
+    lengths,
+    modes,
+    mutation,
+    numbers,
+    randomness,
+    shapes,
+    special,
+    structure,
+    training,
+    use,
+)
 
 SUBJECTS = (
-    mutation.case, aliasing.case, numbers.case, special.case, randomness.case, structure.case, control.case,
+    mutation.case, aliasing.case, numbers.case, special.case, integers.case, accuracy.case, lengths.case,
+    indices.case, layers.case, randomness.case, structure.case, control.case,
     shapes.case, training.case, modes.case, use.case,
 )  # fmt: skip
 

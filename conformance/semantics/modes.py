@@ -50,7 +50,7 @@ def gradients_switched_inside(trial: Trial) -> Any:
     return y, scale, x.grad
 
 
-@case("bfloat16", reference=False)
+@case("bfloat16", precision=torch.bfloat16)
 def autocast(trial: Trial) -> Any:
     """Products are computed in bfloat16 under autocast, and not without it."""
     torch.manual_seed(0)

@@ -170,7 +170,7 @@ def constants(trial: Trial) -> Any:
     return compiled(trial.tensor(3))
 
 
-@case()
+@case(terms=100_000)
 def a_large_constant(trial: Trial) -> Any:
     """A constant of a hundred thousand elements that the function closes over."""
     table = trial.tensor(100_000)

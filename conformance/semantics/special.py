@@ -1,6 +1,7 @@
 """Functions of extreme numbers: nan, infinities, zeros of both signs, the largest, the smallest, exact halves.
 
 Each case has functions of one kind; if one of them is wrong, its position among the results identifies it.
+The signs of zeros have their own case, and so have subnormal numbers.
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ def _of_pairs(trial: Trial, *functions: Callable[[torch.Tensor, torch.Tensor], t
     return trial.run(lambda a, b: tuple(function(a, b) for function in functions), a, b)
 
 
-@case(elementwise=True)
+@case(elementwise=True, signs=False, subnormals=False)
 def exponentials(trial: Trial) -> Any:
     """Exponential functions overflow to infinity, underflow to zero, and keep their digits around zero."""
     return _of_each(trial, NUMBERS, torch.exp, torch.exp2, torch.expm1, torch.sigmoid, torch.tanh, F.logsigmoid)
 
 
-@case(elementwise=True)
+@case(elementwise=True, signs=False, subnormals=False)
 def logarithms(trial: Trial) -> Any:
     """Logarithms of zero are minus infinity, and of negative numbers nan."""
     return _of_each(trial, NUMBERS, torch.log, torch.log2, torch.log10, torch.log1p, torch.logit)
 
 
-@case(elementwise=True)
+@case(elementwise=True, signs=False, subnormals=False)
 def roots_and_powers(trial: Trial) -> Any:
     """Roots of negative numbers are nan; powers of zero and infinity are as in eager."""
     return _of_each(
@@ -59,13 +60,13 @@ def roots_and_powers(trial: Trial) -> Any:
     )  # fmt: skip
 
 
-@case(elementwise=True)
+@case(elementwise=True, signs=False, subnormals=False)
 def circular_functions(trial: Trial) -> Any:
     """Trigonometric functions of infinities are nan, and odd functions of zero are zero."""
     return _of_each(trial, SMALLER, torch.sin, torch.cos, torch.tan, torch.asin, torch.acos, torch.atan, torch.sinc)
 
 
-@case(elementwise=True)
+@case(elementwise=True, signs=False, subnormals=False)
 def hyperbolic_functions(trial: Trial) -> Any:
     """Hyperbolic functions and their inverses, inside and outside their domains."""
     return _of_each(
@@ -73,7 +74,7 @@ def hyperbolic_functions(trial: Trial) -> Any:
     )
 
 
-@case(elementwise=True)
+@case(elementwise=True, signs=False, subnormals=False)
 def rounding(trial: Trial) -> Any:
     """Halves are rounded to even, and non-finite numbers stay the same."""
     return _of_each(trial, NUMBERS, torch.round, torch.floor, torch.ceil, torch.trunc, torch.frac, torch.sign)
@@ -89,7 +90,7 @@ def tests_of_numbers(trial: Trial) -> Any:
     )  # fmt: skip
 
 
-@case(elementwise=True)
+@case(elementwise=True, signs=False, subnormals=False)
 def activations(trial: Trial) -> Any:
     """Activation functions far from zero, and of non-finite numbers."""
     return _of_each(
@@ -105,20 +106,20 @@ def rectifier(trial: Trial) -> Any:
     return _of_each(trial, NUMBERS, F.relu)
 
 
-@case()
+@case(cancels=True, signs=False)
 def gelus(trial: Trial) -> Any:
     """Both forms of GELU, which cancel for large negative numbers."""
     return _of_each(trial, SMALLER, F.gelu, lambda x: F.gelu(x, approximate="tanh"))
 
 
-@case()
+@case(cancels=True, signs=False)
 def differences(trial: Trial) -> Any:
     """``x - tanh(x)`` cancels around zero, where its digits are the rounding error of the tangent."""
     small = tuple(n for n in NUMBERS if not 1 < abs(n) < math.inf)
     return _of_each(trial, small, F.tanhshrink)
 
 
-@case(elementwise=True)
+@case(elementwise=True, signs=False, subnormals=False)
 def clamps(trial: Trial) -> Any:
     """A clamp keeps nan, and maps infinities to the bounds."""
     return _of_each(
@@ -128,7 +129,7 @@ def clamps(trial: Trial) -> Any:
     )  # fmt: skip
 
 
-@case(elementwise=True)
+@case(elementwise=True, signs=False, subnormals=False)
 def quotients(trial: Trial) -> Any:
     """Divisions by zero and infinity, with and without rounding."""
     return _of_pairs(
@@ -137,19 +138,19 @@ def quotients(trial: Trial) -> Any:
     )  # fmt: skip
 
 
-@case(elementwise=True)
+@case(elementwise=True, signs=False, subnormals=False)
 def powers_of_pairs(trial: Trial) -> Any:
     """Every number to the power of every other."""
     return _of_pairs(trial, torch.pow)
 
 
-@case(elementwise=True)
+@case(elementwise=True, signs=False, subnormals=False)
 def functions_of_pairs(trial: Trial) -> Any:
     """Functions of two numbers that treat signs, zeros and infinities individually."""
     return _of_pairs(trial, torch.atan2, torch.copysign, torch.hypot, torch.logaddexp, torch.xlogy)
 
 
-@case(elementwise=True)
+@case(elementwise=True, signs=False, subnormals=False)
 def extremes_of_pairs(trial: Trial) -> Any:
     """Nan is both the larger and the smaller number, unless the function ignores it."""
     return _of_pairs(trial, torch.maximum, torch.minimum, torch.fmax, torch.fmin, torch.clamp_min)
@@ -164,12 +165,24 @@ def comparisons_of_pairs(trial: Trial) -> Any:
     )  # fmt: skip
 
 
-@case(elementwise=True)
+@case(elementwise=True, signs=False, subnormals=False)
 def remainders_of_pairs(trial: Trial) -> Any:
     """Remainders with the sign of the divisor and of the dividend, and the corresponding quotient."""
     numbers = torch.tensor([n for n in NUMBERS if abs(n) > 0.05 and not 100 < abs(n) < math.inf] + [0.0, math.nan])
     a, b = (trial.given(t.reshape(-1)) for t in torch.meshgrid(numbers, numbers, indexing="ij"))
     return trial.run(lambda a, b: (torch.remainder(a, b), torch.fmod(a, b), torch.floor_divide(a, b)), a, b)
+
+
+@case(elementwise=True)
+def signs_of_zeros(trial: Trial) -> Any:
+    """Zeros keep the sign that eager gives them, in functions that do not round."""
+    numbers = (0.0, -0.0, 0.25, -0.25, 0.75, -0.75, 1.0, -1.0, -0.0, 0.0, -0.5, 0.5)
+    return _of_each(
+        trial, numbers,
+        torch.neg, torch.abs, torch.trunc, torch.ceil, torch.floor, torch.round, F.relu, torch.sqrt, torch.tanh,
+        lambda x: x.clamp(min=0), lambda x: x.clamp(-1, 0), lambda x: x * 0.0, lambda x: x * -1.0,
+        lambda x: torch.copysign(torch.ones_like(x), x), lambda x: 1 / x, lambda x: x + -0.0, lambda x: x - 0.0,
+    )  # fmt: skip
 
 
 def _rows(trial: Trial) -> torch.Tensor:
@@ -220,7 +233,7 @@ def order_of_numbers(trial: Trial) -> Any:
     return trial.run(f, _rows(trial))
 
 
-@case("training", elementwise=True)
+@case("training", elementwise=True, signs=False, subnormals=False)
 def gradients(trial: Trial) -> Any:
     """Gradients at kinks and poles match eager's."""
     functions = (

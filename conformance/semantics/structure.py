@@ -135,7 +135,7 @@ def no_dimensions(trial: Trial) -> Any:
     return trial.run(f, x, number)
 
 
-@case()
+@case(terms=210)
 def large_products(trial: Trial) -> Any:
     """Matrix products large enough for specialized code, of plain and transposed matrices, and of a batch."""
     x, y, z = trial.tensor(131, 210), trial.tensor(210, 97), trial.tensor(3, 131, 97)

@@ -16,7 +16,11 @@ from torchmux.registry.resolve import usable_spec
 
 BACKENDS = ("aot_eager", "native", "onnxrt", "openvino", "tvm")
 PARTS = 4
-"""A backend's quick level in so many tests, for workers to share."""
+"""A backend's quick level in so many tests, for workers to share.
+
+The default run has every other part of a backend, by turns, so that two or three backends run each case; ``-m slow``
+has the others, and ``python -m torchmux conformance NAME`` all of one backend.
+"""
 
 UPSTREAM = Path(__file__).parent / "upstream"
 SCRIPTS = sorted(path.name for path in UPSTREAM.glob("*.py"))
@@ -34,8 +38,14 @@ def _needs(backend):
         pytest.skip(str(error))
 
 
-@pytest.mark.parametrize("part", range(1, PARTS + 1))
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("backend", "part"),
+    [
+        pytest.param(backend, part, marks=[pytest.mark.slow] if (number + part) % 2 else [])
+        for number, backend in enumerate(BACKENDS)
+        for part in range(1, PARTS + 1)
+    ],
+)
 def test_the_quick_level(backend, part):
     _needs(backend)
     names = [case.id for case in collect.shard(collect.cases("quick"), part, PARTS)]
@@ -69,9 +79,10 @@ def test_auto_on_some_cases():
 
 
 def test_known_failures_are_shown_by_a_script():
-    linked = {expected.link for each in REQUIREMENTS.values() for expected in each.expected}
-    assert linked == {f"tests/conformance/upstream/{name}" for name in SCRIPTS}
-    assert all(expected.versions for each in REQUIREMENTS.values() for expected in each.expected)
+    known = [expected for each in REQUIREMENTS.values() for expected in each.expected]
+    upstream = [expected for expected in known if not expected.why.startswith("To be mended: ")]  # those are ours
+    assert {expected.link for expected in upstream} == {f"tests/conformance/upstream/{name}" for name in SCRIPTS}
+    assert all(expected.versions for expected in upstream)
 
 
 @pytest.mark.slow

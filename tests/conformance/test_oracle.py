@@ -8,8 +8,9 @@ import math
 import pytest
 import torch
 
+from torchmux.conformance import oracle
 from torchmux.conformance.case import Trial
-from torchmux.conformance.judging import observation, oracle
+from torchmux.conformance.oracle import observation
 
 X = torch.linspace(-2, 2, 12).view(3, 4)
 
@@ -90,7 +91,7 @@ def test_small_elements_beside_large_ones():
 
 def test_without_a_reference_eager_is_exact():
     x = torch.rand(8) + 1
-    assert kinds(x * (1 + 1e-6), x) == []
+    assert kinds(x * (1 + 5e-7), x) == []
     assert kinds(x * (1 + 1e-5), x) == ["value"]
 
 
@@ -107,9 +108,9 @@ def test_a_few_units_of_half_precision_are_wrong(dtype, elementwise, with_refere
     exact = torch.randn(64, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     eager, unit = exact.to(dtype), torch.finfo(dtype).eps
     reference = exact if with_reference else None
-    for units in (0.5, 1):
+    for units in (0.0, 0.1, 0.2):
         assert kinds((exact * (1 + units * unit)).to(dtype), eager, reference, elementwise=elementwise) == []
-    for units in (8, 12):
+    for units in (2, 3, 12):
         found = (exact * (1 + units * unit)).to(dtype)
         assert kinds(found, eager, reference, elementwise=elementwise) == ["value"]
 

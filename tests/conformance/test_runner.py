@@ -126,7 +126,9 @@ def test_junit_tells_outcomes_apart():
     ]
     suite = ElementTree.fromstring(report.to_junit("mine", results).split("?>", 1)[1])
     assert [suite.get(kind) for kind in ("tests", "failures", "errors", "skipped")] == ["4", "1", "1", "1"]
-    assert suite[1][0].text == "here\nthere"
+    assert suite[1].find("failure").text == "here\nthere"
+    told = [each.find("properties/property[@name='outcome']").get("value") for each in suite]
+    assert told == ["pass", "mismatch", "crash", "unsupported"]
 
 
 # --- runs as processes ---------------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ import torch
 from torch.nn import functional
 
 import torchmux
-from torchmux.conformance.judging import observation
+from torchmux.conformance import oracle
+from torchmux.conformance.oracle import observation
 
 AVAILABLE = [name for name in ("onnxrt", "openvino", "native", "tvm") if name in torchmux.list_backends()]
 CHAINS = [
@@ -145,7 +146,7 @@ def close(found: list[Any], wanted: list[Any]) -> list[str]:
         elif not torch.allclose(a, b, rtol=1e-3, atol=1e-4, equal_nan=True):
             said.append(f"{where}: values differ by up to {(a.double() - b.double()).abs().max()}")
     tensors = [[value for _, value in side if isinstance(value, torch.Tensor)] for side in (ours, theirs)]
-    if observation.oracle.sharing(tensors[0]) != observation.oracle.sharing(tensors[1]):
+    if oracle.sharing(tensors[0]) != oracle.sharing(tensors[1]):
         said.append("tensors share memory in another way")
     return said
 

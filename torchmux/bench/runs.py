@@ -2,7 +2,7 @@
 
 Runs are numbered.  Run 0 has the program's own inputs; run 1 has the same integers, and other floats.  Each has a few
 draws: inputs and parameters that differ by up to a unit in the last place, which is the same problem with other
-rounding errors (see ``torchmux.conformance.judging``).
+rounding errors (see ``torchmux.conformance.oracle``).
 """
 
 from __future__ import annotations

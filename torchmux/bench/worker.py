@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 import torchmux
-from torchmux.conformance.judging import observation, oracle
+from torchmux.conformance import oracle
+from torchmux.conformance.oracle import observation
 from torchmux.multiplexer.candidates import received
 
 from .memory import Memory

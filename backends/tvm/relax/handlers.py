@@ -351,9 +351,10 @@ def _gelu(t: Any, node: Node) -> Any:
     mul, add = (lambda a, b: t.emit(relax.op.multiply(a, b))), (lambda a, b: t.emit(relax.op.add(a, b)))
     if node.kwargs.get("approximate", "none") == "tanh":
         cubed = mul(mul(mul(x, x), x), c(0.044715))
-        curve = t.emit(relax.op.tanh(mul(add(x, cubed), c(math.sqrt(2 / math.pi)))))
-    else:
-        curve = t.emit(relax.op.erf(mul(x, c(math.sqrt(0.5)))))
+        # 1 + tanh(u) has no digits where it is small, and is twice the sigmoid of 2 u.
+        power = t.emit(relax.op.exp(mul(add(x, cubed), c(-2 * math.sqrt(2 / math.pi)))))
+        return t.emit(relax.op.divide(x, add(power, c(1.0))))
+    curve = t.emit(relax.op.erf(mul(x, c(math.sqrt(0.5)))))
     return mul(mul(x, c(0.5)), add(curve, c(1.0)))
 
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import torchmux
-from torchmux.conformance.judging import oracle
+from torchmux.conformance import oracle
 from torchmux.demo.models import MODELS
 
 BATCHES = (2, 3, 5, 8, 17, 33, 64)

@@ -26,7 +26,7 @@ from torch.testing._internal import common_methods_invocations as invocations
 from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from torchmux.conformance.judging import oracle
+from torchmux.conformance import oracle
 from torchmux.registry import resolve
 
 # Memory that nobody wrote, and what tells bits apart that are no part of the value.

@@ -1,0 +1,133 @@
+"""What each call of a compiled function shows, beside what its case returns.
+
+A case returns what its author thought of.  Of every call, this records the rest: the inputs afterwards, which results
+and inputs share memory and from where on, strides, ``requires_grad``, which inputs were written to, the exception, and
+the states of random generators.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils import _pytree
+
+from ..oracle import sharing
+from ..oracle.tensors import telling_strides
+
+LARGEST = 1 << 20
+"""Inputs of more elements are not kept; their versions still tell whether they were written to."""
+
+
+class Records(list[dict[str, Any]]):
+    """What calls showed; ``room`` is for how many more elements of inputs, so that many calls stay payable."""
+
+    room = 1 << 21
+
+    def kept(self, tensor: torch.Tensor) -> torch.Tensor | str:
+        """A copy of the input as it is after a call."""
+        if tensor.layout is torch.strided:
+            size = tensor.untyped_storage().nbytes() // tensor.element_size()
+            if size > min(LARGEST, self.room):
+                return "too large to keep"
+            self.room -= size
+        return tensor.detach().clone()
+
+
+class Called:
+    """A function, compiled or not, whose calls are recorded; everything else is the function's own."""
+
+    def __init__(
+        self,
+        function: Any,
+        records: Records,
+        sample: Callable[[], int | None],
+        keep: Callable[[Any, Any, Any], None] = lambda function, args, keywords: None,
+    ) -> None:
+        self.__dict__.update(_function=function, _records=records, _sample=sample, _keep=keep)
+        self.__dict__["_thread"] = threading.get_ident()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._function, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._function, name, value)
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        if threading.get_ident() != self._thread:  # the order of calls in other threads is not eager's
+            return self._function(*args, **keywords)
+        self._keep(self._function, args, keywords)
+        inputs = tensors_in((args, keywords))
+        record: dict[str, Any] = {"sample": self._sample(), "raised": None}
+        versions = [_version(tensor) for tensor in inputs]
+        try:
+            results = self._function(*args, **keywords)
+        except Exception as error:
+            record["raised"] = type(error).__name__
+            raise
+        else:
+            record |= _of_results(inputs, tensors_in(results))
+            return results
+        finally:
+            record["written"] = [_version(tensor) != was for tensor, was in zip(inputs, versions, strict=True)]
+            record["inputs"] = [self._records.kept(tensor) for tensor in inputs]
+            record["random"] = random_states()
+            self._records.append(record)
+
+
+def plain(function: Any) -> Any:
+    """The function behind a :class:`Called`."""
+    return function._function if isinstance(function, Called) else function
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors of nested containers, dataclasses among them, in order."""
+    found = []
+    for leaf in _pytree.tree_leaves(value):
+        if isinstance(leaf, torch.Tensor):
+            found.append(leaf)
+        elif hasattr(leaf, "__dataclass_fields__"):
+            found += tensors_in([getattr(leaf, name) for name in leaf.__dataclass_fields__])
+    return found
+
+
+def _of_results(inputs: list[torch.Tensor], results: list[torch.Tensor]) -> dict[str, Any]:
+    shared = sharing([*inputs, *results])
+    return {
+        "results": [_outline(tensor) for tensor in results],
+        "strides": [telling_strides(t) if t.layout is torch.strided else [] for t in results],
+        "shares memory with": shared,
+        "begins at": [
+            tensor.storage_offset() if first < len(inputs) and tensor.layout is torch.strided else 0
+            for tensor, first in zip(results, shared[len(inputs) :], strict=True)
+        ],
+        "is an input": [next((i for i, given in enumerate(inputs) if given is each), None) for each in results],
+    }
+
+
+def _outline(tensor: torch.Tensor) -> str:
+    """What a tensor is, apart from its dtype and its numbers: float64 has the same."""
+    words = [type(tensor).__name__, str(tuple(tensor.shape))]
+    words += ["requires a gradient"] * tensor.requires_grad + ["is a leaf"] * tensor.is_leaf
+    words += ["of inference mode"] * tensor.is_inference()
+    return " ".join(words)
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """How often it was written to; tensors of inference mode do not count."""
+    return -1 if tensor.is_inference() else tensor._version
+
+
+def random_states() -> str:
+    """The states of the generators of torch, Python and NumPy in one text."""
+    said = hashlib.sha256(torch.get_rng_state().numpy().tobytes())
+    said.update(repr(random.getstate()).encode())
+    if "numpy" in sys.modules:
+        state = sys.modules["numpy"].random.get_state(legacy=False)["state"]
+        said.update(state["key"].tobytes() + bytes([state["pos"] % 256]))
+    return said.hexdigest()[:16]

@@ -1,0 +1,116 @@
+"""Who says what is right: eager, in a process in which no backend has run.
+
+What a backend leaves behind (flags, patched functions, memory that it has written to) must not change eager's answers,
+or both would be wrong in the same way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import io
+import os
+import signal
+import struct
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..case import Case, Trial
+from .shown import Shown, observe
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Died(Exception):
+    """Eager's process ended: eager itself crashes in this case."""
+
+
+class Referee:
+    """Eager's answers from this process, for scripts and tests; :class:`Apart` has a process of its own."""
+
+    def answer(self, case: Case, device: str, *, wide: bool = False, draw: int = 0) -> Shown:
+        """What eager shows, in float64 if ``wide``."""
+        return observe(case, Trial(device=device, wide=wide, draw=draw, precision=case.precision))
+
+
+class Apart(Referee):
+    """Eager's answers from a copy of this process as it was when this was made: before any backend was loaded."""
+
+    def __init__(self, find: Callable[[str], Case]) -> None:
+        asked, self._asked = os.pipe()
+        self._answers, answers = os.pipe()
+        parent = os.getpid()
+        self._child = os.fork()
+        if self._child == 0:
+            os.close(self._asked)
+            os.close(self._answers)
+            with contextlib.suppress(BaseException):
+                end_with(parent)
+                _serve(asked, answers, find)
+            os._exit(0)
+        os.close(asked)
+        os.close(answers)
+
+    def answer(self, case: Case, device: str, *, wide: bool = False, draw: int = 0) -> Shown:
+        try:
+            _send(self._asked, (case.id, device, wide, draw))
+            told = _receive(self._answers)
+        except OSError:
+            told = None
+        if told is None:
+            raise Died
+        return told
+
+    def close(self) -> None:
+        """End the process, and wait for it."""
+        os.close(self._asked)
+        os.close(self._answers)
+        os.waitpid(self._child, 0)
+
+
+def end_with(parent: int) -> None:
+    """Die with the process that started this one, even during a call that never ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _serve(asked: int, answers: int, find: Callable[[str], Case]) -> None:
+    silent = os.open(os.devnull, os.O_RDWR)
+    os.dup2(silent, 0)
+    os.dup2(silent, 1)
+    here = Referee()
+    while (question := _receive(asked)) is not None:
+        name, device, wide, draw = question
+        _send(answers, here.answer(find(name), device, wide=wide, draw=draw).portable())
+
+
+def _send(to: int, message: Any) -> None:
+    stored = io.BytesIO()
+    torch.save(message, stored)
+    data = stored.getbuffer()
+    rest = memoryview(struct.pack("<Q", len(data)) + data)
+    while rest:
+        rest = rest[os.write(to, rest) :]
+
+
+def _receive(source: int) -> Any:
+    """The next message; None at the end."""
+    head = _read(source, 8)
+    if len(head) < 8:
+        return None
+    (size,) = struct.unpack("<Q", head)
+    data = _read(source, size)
+    return torch.load(io.BytesIO(data), weights_only=False) if len(data) == size else None
+
+
+def _read(source: int, size: int) -> bytes:
+    parts = []
+    while size and (part := os.read(source, min(size, 1 << 20))):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)

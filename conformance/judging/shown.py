@@ -1,0 +1,139 @@
+"""Everything that one run of a case shows, and how it differs from eager's."""
+
+from __future__ import annotations
+
+import logging
+import random
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+import torchmux
+
+from ..case import SEED, Case, Trial
+from ..oracle import Difference
+from ..oracle.observation import Leaves, Raised, Refused, as_leaves, compare
+from . import state
+
+
+@dataclass
+class Shown:
+    """What a case returned or raised, what its calls showed, and what it changed in the process."""
+
+    value: Any
+    records: list[dict[str, Any]] = field(default_factory=list)
+    changes: dict[str, str] = field(default_factory=dict)
+    warned: set[tuple[str, str]] = field(default_factory=set)
+
+    def portable(self) -> Shown:
+        """The same without an exception's object: its type may be one that only this process has."""
+        if isinstance(self.value, Raised):
+            words = self.value.words.removeprefix(f"{self.value.kind}: ")
+            return Shown(Raised(RuntimeError(words), self.value.kind), self.records, self.changes, self.warned)
+        return self
+
+    @property
+    def raised(self) -> bool:
+        return isinstance(self.value, Raised)
+
+
+def observe(case: Case, trial: Trial) -> Shown:
+    """Run a case.  Every run begins with the same random states, and leaves them and all other state as they were."""
+    torchmux.reset()
+    trial.reset()
+    kept = _seed()
+    always = torch.is_warn_always_enabled()
+    logging.disable(logging.WARNING)
+    torch.set_warn_always(True)  # once per process would be once for one case
+    before: dict[str, Any] = {}
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            before = state.snapshot()
+            try:
+                value: Any = Leaves.portable(case.run(trial))
+            except Exception as error:
+                value = Raised(error)
+            changes = state.changes(before, state.snapshot())
+        # Those that torch's C++ code gives depend on which of its operators compute.
+        warned = {(w.category.__name__, str(w.message)[:60]) for w in caught if "(Triggered int" not in str(w.message)}
+        return Shown(value, trial.records, changes, warned)
+    finally:
+        logging.disable(logging.NOTSET)
+        state.restore(before, before)
+        torch.set_warn_always(always)
+        _put_back(kept)
+
+
+def differences(found: Shown, draws: Sequence[tuple[Shown, Shown | None]], case: Case) -> list[Difference]:
+    """All differences from eager; ``draws`` are eager's runs, each with that in float64 if there is one."""
+    expected, strict = draws[0][0], not case.cancels and (case.elementwise or len(draws) == 1)
+    how: dict[str, Any] = {
+        "elementwise": strict,
+        "strides": case.strides,
+        "signs": case.signs,
+        "terms": case.terms,
+        "subnormals": case.subnormals,
+        "independent": case.elementwise,
+    }
+    pairs = [(a.value, None if b is None or b.raised else b.value) for a, b in draws]
+    values = compare(found.value, pairs[: 1 if case.cancels else None], **how)
+    if any(d.what == "exception" or (not d.where and d.what == "type") for d in values):
+        return values
+    found = _without_harmless_writes(found, expected)
+    refused = {int(where[1:-1]) for where, leaf in as_leaves(expected.value) if isinstance(leaf, Refused) and where}
+    records = [(_told(a, case, refused), None if b is None else _told(b, case, refused)) for a, b in draws]
+    values += [
+        Difference(f"call{d.where}" if d.where else "calls", d.what, d.words)
+        for d in compare(_told(found, case, refused), records, **how)
+    ]
+    values += [
+        Difference("", "state", f"it changes: {words}")
+        for name, words in found.changes.items()
+        if name not in expected.changes
+    ]
+    values += [
+        Difference("", "warning", f"eager warns: {kind}: {words}")
+        for kind, words in sorted(expected.warned - found.warned)
+    ]
+    return values
+
+
+def _told(shown: Shown, case: Case, refused: set[int]) -> list[dict[str, Any]]:
+    """The records that are compared."""
+    left_out = {"sample"} if case.strides else {"sample", "strides"}
+    return [
+        {name: value for name, value in record.items() if name not in left_out}
+        for record in shown.records
+        if record["sample"] not in refused
+    ]
+
+
+def _without_harmless_writes(found: Shown, expected: Shown) -> Shown:
+    """``found`` without writes that change nothing: an operator's schema may say that it writes where it does not."""
+    records = [dict(record) for record in found.records]
+    for ours, theirs in zip(records, expected.records, strict=False):
+        pairs = zip(ours.get("written", ()), theirs.get("written", ()), strict=False)
+        ours["written"] = [wrote and eager_wrote for wrote, eager_wrote in pairs]
+    return Shown(found.value, records, found.changes, found.warned)
+
+
+def _seed() -> tuple[Any, ...]:
+    numpy = sys.modules.get("numpy")
+    kept = torch.get_rng_state(), random.getstate(), numpy.random.get_state() if numpy else None
+    torch.manual_seed(SEED)
+    random.seed(SEED)
+    if numpy:
+        numpy.random.seed(SEED)
+    return kept
+
+
+def _put_back(kept: tuple[Any, ...]) -> None:
+    torch.set_rng_state(kept[0])
+    random.setstate(kept[1])
+    if kept[2] is not None:
+        sys.modules["numpy"].random.set_state(kept[2])

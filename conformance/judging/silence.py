@@ -1,0 +1,143 @@
+"""Whether torch runs what the report attributes to the backend.
+
+The calls of a case are replayed, with copies of their inputs and their gradients, under torch's profiler, which sees
+every operator that torch runs, whoever asks for it.  Operators that only create or move data are nobody's computation.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree
+
+from .calls import tensors_in
+
+LARGEST = 1 << 24
+"""Calls with more bytes of inputs are not replayed."""
+
+MOVES = frozenset(
+    (
+        "empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "zeros",
+        "zeros_like", "ones", "ones_like", "full", "full_like", "new_zeros", "new_ones", "new_full",
+        "scalar_tensor", "tensor", "lift", "lift_fresh", "lift_fresh_copy", "zero", "fill", "fill_", "zero_",
+        "as_strided", "as_strided_", "view", "view_as", "reshape", "alias", "detach", "detach_", "expand",
+        "expand_as", "permute", "transpose", "t", "numpy_T", "transpose_", "t_", "squeeze", "squeeze_",
+        "unsqueeze", "unsqueeze_", "select", "slice", "narrow", "diagonal", "unfold", "split",
+        "split_with_sizes", "chunk", "unbind", "unflatten", "flatten", "movedim", "swapaxes", "real", "imag",
+        "view_as_real", "view_as_complex", "resolve_conj", "resolve_neg", "conj", "copy_", "_to_copy", "to",
+        "clone", "contiguous", "result_type", "set_", "resize_", "resize_as_", "item", "_local_scalar_dense",
+        "is_nonzero", "cat", "is_same_size", "size", "stride", "numel", "storage_offset", "record_stream",
+        "_unsafe_view", "_reshape_alias", "_reshape_copy", "new_empty_like", "broadcast_to", "sum_to_size",
+        "pin_memory", "is_pinned", "empty_quantized", "_efficientzerotensor", "random_", "uniform_",
+        "normal_", "bernoulli_", "native_dropout", "rand", "randn", "randint", "rand_like", "randn_like",
+        "randint_like", "randperm", "set_data", "_version", "isfinite", "equal", "broadcast_tensors", "_conj",
+        "_conj_physical", "_neg_view", "requires_grad_", "retain_grad", "output_nr", "is_leaf", "sym_size",
+        "sym_stride", "sym_numel", "sym_storage_offset", "slice_backward", "arange",
+    )
+)  # fmt: skip
+"""These create or move data, or draw random numbers, which have to be torch's."""
+
+_OF_OTHERS = frozenset(("add", "sum", "aminmax"))
+"""With the first two, the engine of gradients joins those of several readers, and undoes a broadcast.
+
+With the last one, adapters look for indices that are out of range, of which their compilers say nothing.
+"""
+
+
+@dataclass
+class _Call:
+    function: Any
+    args: Any
+    keywords: Any
+    grad: bool
+    inference: bool
+
+    def run(self) -> None:
+        args, keywords = self.copies()
+        with torch.inference_mode(self.inference), torch.set_grad_enabled(self.grad):
+            results = tensors_in(self.function(*args, **keywords))
+        inputs = [t for t in tensors_in((args, keywords)) if t.requires_grad]
+        ends = [t for t in results if t.requires_grad]
+        if ends and inputs:
+            torch.autograd.grad(ends, inputs, [torch.ones_like(end) for end in ends], allow_unused=True)
+
+    def copies(self) -> Any:
+        wants = [t.requires_grad for t in tensors_in((self.args, self.keywords))]
+        once = {id(t): t.detach() for t in tensors_in((self.args, self.keywords))}  # one tensor given twice stays one
+        bare = _pytree.tree_map_only(torch.Tensor, lambda t: once[id(t)], (self.args, self.keywords))
+        copied = copy.deepcopy(bare)
+        for tensor, wanted in zip(tensors_in(copied), wants, strict=True):
+            tensor.requires_grad_(wanted)
+        return copied
+
+
+class Watch:
+    """Keeps the last call of each compiled function, and replays them."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, _Call] = {}
+
+    def keep(self, function: Any, args: Any, keywords: Any) -> None:
+        """Keep a call that is about to happen, unless it cannot be copied."""
+        if sum(t.untyped_storage().nbytes() for t in tensors_in((args, keywords)) if _is_plain(t)) > LARGEST:
+            return
+        if not all(map(_is_plain, tensors_in((args, keywords)))):
+            return
+        call = _Call(function, args, keywords, torch.is_grad_enabled(), torch.is_inference_mode_enabled())
+        call.args, call.keywords = call.copies()
+        self._calls[id(function)] = call
+
+    def ran(self, graphs: Any) -> set[str]:
+        """The names of the computing operators that torch runs in the calls; ``graphs()`` counts what is compiled."""
+        found: set[str] = set()
+        for call in self._calls.values():
+            # What compiles runs operators as well, and a backward graph is compiled when it first runs.
+            for _ in range(3):
+                before = graphs()
+                call.run()
+                if graphs() != before:
+                    continue
+                with torch.autograd.profiler.profile() as profile:
+                    call.run()
+                found.update(_computed(profile.function_events))
+                break
+        return found
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and type(tensor) in (torch.Tensor, torch.nn.Parameter)
+
+
+def _computed(events: Sequence[Any]) -> Iterator[str]:
+    for event in events:
+        name = event.name.removeprefix("aten::")
+        if event.name.startswith("aten::") and name not in MOVES and not _is_part(event):
+            yield name
+
+
+def _is_part(event: Any) -> bool:
+    """Whether it is a step of another operator, which is named instead."""
+    parent = event.cpu_parent
+    while parent is not None:
+        if parent.name.startswith("aten::"):
+            return True
+        parent = parent.cpu_parent
+    return False
+
+
+def bare(operator: str) -> str:
+    """``softmax`` of ``aten._softmax.default`` and ``Tensor.softmax``."""
+    parts = operator.replace("aten::", "aten.").split(".")
+    if parts[0] == "aten" and len(parts) > 1:
+        return parts[1].strip("_")
+    return parts[-1].strip("_")
+
+
+def silently(ran: set[str], reported: Iterable[str]) -> list[str]:
+    """What torch ran although no report says so."""
+    known = set(map(bare, reported)) | _OF_OTHERS
+    return sorted(name for name in ran if bare(name) not in known)

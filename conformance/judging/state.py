@@ -1,0 +1,234 @@
+"""The state that a process shares: nothing of it may change because a backend compiled or ran something."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import ctypes
+import decimal
+import functools
+import gc
+import locale
+import logging
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+_PATCHABLE = (
+    torch,
+    torch.Tensor,
+    torch.nn.Module,
+    torch.nn.functional,
+    torch.autograd,
+    builtins,
+    os,
+    sys.modules["time"],
+)
+
+
+_SET_BY_TORCH = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+"""torch sets these when it imports what AOTAutograd needs."""
+
+watched_folder = ""
+"""A folder in which nobody but this process writes; empty if there is none."""
+
+
+declared: frozenset[str] = frozenset()
+"""Environment variables and parts of the state that the backend declares to set."""
+
+
+def snapshot() -> dict[str, Any]:
+    """Every part of the state by name; equal values mean that nothing changed."""
+    found = {name: _tried(read) for name, read in _READERS.items()}
+    for home in _PATCHABLE:
+        found[f"functions of {home.__name__}"] = {n: value for n, value in vars(home).items() if callable(value)}
+    return found
+
+
+def changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, str]:
+    """The parts that differ by name, in words."""
+    found = {}
+    for name, value in before.items():
+        if name not in declared and _differs(name, value, after[name]):
+            found[name] = f"{name}{_which(value, after[name])}"
+    return found
+
+
+def _which(before: Any, after: Any) -> str:
+    """The entries of a dictionary that differ."""
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return ""
+    names = sorted(str(key) for key in {**before, **after} if before.get(key) != after.get(key))
+    return f" ({', '.join(names[:5])})"
+
+
+def restore(before: dict[str, Any], names: Iterable[str]) -> None:
+    """Put back what can be, so that one change is not found again in the next case."""
+    for name in names:
+        if put := _RESTORERS.get(name):
+            with contextlib.suppress(Exception):
+                put(before[name])
+
+
+def _differs(name: str, before: Any, after: Any) -> bool:
+    if name.startswith("functions of "):
+        return bool(_patched(before, after))
+    if name in ("open files", "child processes"):
+        return len(after) > len(before)
+    if name == "threads of Python":
+        return not after <= before
+    return bool(before != after)
+
+
+def _patched(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """The functions that were replaced by others than torch's: it wraps some when it imports its own compiler."""
+    home = os.path.dirname(torch.__file__)
+    return [
+        name
+        for name, value in before.items()
+        if after.get(name) is not value
+        and not getattr(getattr(after.get(name), "__code__", None), "co_filename", "").startswith(home)
+    ]
+
+
+def _tried(read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except (OSError, RuntimeError, AttributeError, ValueError) as error:
+        return type(error).__name__
+
+
+@functools.cache
+def _libc() -> Any:
+    return ctypes.CDLL(None)
+
+
+def _numbers() -> tuple[Any, ...]:
+    """Whether subnormal numbers are kept, and how the processor rounds, as this thread computes."""
+    tiny, one = torch.tensor([5e-324], dtype=torch.float64), torch.tensor([1.0], dtype=torch.float64)
+    return (
+        (tiny * 1.0).item() == 5e-324,
+        float("5e-324") * float("1.0") != 0.0,
+        (one + 2.0**-53).item(),
+        (one * -1.0 - 2.0**-53).item(),
+        _libc().fegetround() if hasattr(_libc(), "fegetround") else None,
+    )
+
+
+def _blanket_filters() -> list[Any]:
+    """The filters for all warnings; modules of torch add some for single ones when they are imported."""
+    wide = (Warning, UserWarning, RuntimeWarning, DeprecationWarning)
+    return [f[:1] + f[2:3] for f in warnings.filters if f[1] is None and f[3] is None and f[2] in wide]
+
+
+def _signals() -> dict[int, Any]:
+    return {number: signal.getsignal(number) for number in signal.valid_signals()}
+
+
+def _limits() -> list[Any]:
+    import resource
+
+    return [resource.getrlimit(each) for each in (resource.RLIMIT_AS, resource.RLIMIT_CORE, resource.RLIMIT_STACK)]
+
+
+def _umask() -> str:
+    with open("/proc/self/status", encoding="ascii") as file:
+        return next((line for line in file if line.startswith("Umask")), "")
+
+
+def _children() -> list[str]:
+    with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
+        return file.read().split()
+
+
+def _loggers() -> list[Any]:
+    names = ("", "torch", "torchmux", "transformers")
+    return [(logging.getLogger(n).level, [id(h) for h in logging.getLogger(n).handlers]) for n in names]
+
+
+def _of_numpy() -> Any:
+    numpy = sys.modules.get("numpy")
+    return None if numpy is None else (numpy.geterr(), numpy.get_printoptions())
+
+
+def _switches() -> list[Any]:
+    b = torch.backends
+    return [
+        b.mkldnn.enabled, b.cudnn.enabled, b.cudnn.benchmark, b.cudnn.deterministic, b.cuda.matmul.allow_tf32,
+        b.cudnn.allow_tf32, b.opt_einsum.enabled, getattr(b.mkldnn, "deterministic", None),
+    ]  # fmt: skip
+
+
+def _environment() -> dict[str, str]:
+    return {name: text for name, text in os.environ.items() if name not in declared.union(_SET_BY_TORCH)}
+
+
+def _restore_environment(was: dict[str, str]) -> None:
+    for name in set(os.environ) - set(was) - set(_SET_BY_TORCH) - declared:
+        del os.environ[name]
+    os.environ.update(was)
+
+
+_READERS: dict[str, Callable[[], Any]] = {
+    "default dtype": torch.get_default_dtype,
+    "default device": torch.get_default_device,
+    "number of threads": lambda: (torch.get_num_threads(), torch.get_num_interop_threads()),
+    "gradient mode": lambda: (torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
+    "anomaly mode": torch.is_anomaly_enabled,
+    "autocast": lambda: [(torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda")],
+    "deterministic algorithms": lambda: (
+        torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.utils.deterministic.fill_uninitialized_memory,
+    ),
+    "precision of products": torch.get_float32_matmul_precision,
+    "switches of torch.backends": _switches,
+    "warn always": torch.is_warn_always_enabled,
+    "subnormal numbers and rounding": _numbers,
+    "current folder": os.getcwd,
+    "files in the current folder": lambda: sorted(os.listdir(watched_folder)) if watched_folder else [],
+    "environment": _environment,
+    "sys.path": lambda: list(sys.path),
+    "sys hooks": lambda: [
+        id(each) for each in (sys.excepthook, sys.displayhook, sys.stdout, sys.stderr, sys.stdin, threading.excepthook,
+                              sys.unraisablehook, sys.breakpointhook, sys.gettrace(), sys.getprofile())
+    ],
+    "recursion limit": sys.getrecursionlimit,
+    "switch interval": sys.getswitchinterval,
+    "signal handlers": _signals,
+    "garbage collector": lambda: (gc.isenabled(), gc.get_threshold(), gc.get_debug()),
+    "locale": lambda: locale.setlocale(locale.LC_ALL),
+    "decimal context": lambda: repr(decimal.getcontext()),
+    "warning filters": _blanket_filters,
+    "logging": _loggers,
+    "NumPy's settings": _of_numpy,
+    "processor affinity": lambda: os.sched_getaffinity(0),
+    "priority": lambda: os.getpriority(os.PRIO_PROCESS, 0),
+    "limits of resources": _limits,
+    "file mode mask": _umask,
+    "child processes": _children,
+    "threads of Python": lambda: {
+        thread for thread in threading.enumerate() if not thread.daemon and "PoolExecutor" not in thread.name
+    },
+}  # fmt: skip
+
+_RESTORERS: dict[str, Callable[[Any], Any]] = {
+    "default dtype": torch.set_default_dtype,
+    "default device": torch.set_default_device,
+    "number of threads": lambda was: torch.set_num_threads(was[0]),
+    "gradient mode": lambda was: torch.set_grad_enabled(was[0]),
+    "deterministic algorithms": lambda was: torch.use_deterministic_algorithms(was[0], warn_only=was[1]),
+    "precision of products": torch.set_float32_matmul_precision,
+    "subnormal numbers and rounding": lambda was: torch.set_flush_denormal(not was[0]),
+    "current folder": os.chdir,
+    "environment": _restore_environment,
+    "sys.path": lambda was: sys.path.__setitem__(slice(None), was),
+    "recursion limit": sys.setrecursionlimit,
+    "garbage collector": lambda was: gc.enable() if was[0] else gc.disable(),
+    "locale": lambda was: locale.setlocale(locale.LC_ALL, was),
+}

@@ -1,0 +1,251 @@
+"""Cases about the whole life of compiled code: many calls, threads, the end of a process, the process after it."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from .case import Case, Collection, Trial
+
+_calls = Collection("life/calls")
+_threads = Collection("life/threads")
+_process = Collection("life/process")
+
+
+def cases() -> Iterator[Case]:
+    """All of them."""
+    for subject in (_calls, _threads, _process):
+        yield from subject
+
+
+def _network(trial: Trial) -> torch.nn.Module:
+    torch.manual_seed(0)
+    return trial.module(torch.nn.Sequential(torch.nn.Linear(12, 20), torch.nn.GELU(), torch.nn.Linear(20, 5)))
+
+
+@_calls()
+def two_hundred(trial: Trial) -> Any:
+    """The two hundredth call is as right as the first one."""
+    net = _network(trial)
+    compiled = trial.compile(net)
+    with torch.no_grad():
+        return torch.stack([compiled(trial.tensor(3, 12)) for _ in range(200)])
+
+
+@_calls("training")
+def a_hundred_steps(trial: Trial) -> Any:
+    """A hundred training steps, each from the same weights: gradients do not change from call to call."""
+    net = _network(trial)
+    compiled, x, found = trial.compile(net), trial.tensor(4, 12, requires_grad=True), []
+    for _ in range(100):
+        net.zero_grad()
+        x.grad = None
+        compiled(x).square().mean().backward()
+        found.append(torch.cat([x.grad.flatten(), net[0].weight.grad.flatten()]))
+    return torch.stack(found)
+
+
+@_calls()
+def nothing_is_kept(trial: Trial) -> Any:
+    """After a call, nothing keeps its inputs and results alive, nor files and threads; memory does not grow."""
+    compiled = trial.compile(lambda x, y: ((x * y).sum(0), x + y))
+    alive, sizes, files, workers = [], [], [], []
+    for number in range(160):
+        x, y = trial.tensor(8, 8192), trial.tensor(8, 8192)
+        results = compiled(x, y)
+        if number in (100, 130):
+            alive += [weakref.ref(each) for each in (x, y, *results)]
+        del x, y, results
+        if number in (60, 159):
+            gc.collect()
+            sizes.append(_resident())
+            files.append(len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0)
+            workers.append(threading.active_count())
+    return {
+        "kept alive": sum(each() is not None for each in alive),
+        "memory grows": _grows(trial, sizes),
+        "files grow": files[1] > files[0] + 3,
+        "threads grow": workers[1] > workers[0],
+    }
+
+
+@_calls("training")
+def nothing_is_kept_in_training(trial: Trial) -> Any:
+    """After a training step, nothing keeps its inputs, results and saved tensors alive."""
+    net = _network(trial)
+    compiled, alive, sizes = trial.compile(net), [], []
+    for number in range(90):
+        x = trial.tensor(2048, 12)
+        result = compiled(x)
+        result.square().mean().backward()
+        net.zero_grad()
+        if number == 60:
+            alive += [weakref.ref(each) for each in (x, result)]
+        del x, result
+        if number in (40, 89):
+            gc.collect()
+            sizes.append(_resident())
+    return {"kept alive": sum(each() is not None for each in alive), "memory grows": _grows(trial, sizes)}
+
+
+def _grows(trial: Trial, sizes: list[int]) -> bool:
+    """Whether memory grows with calls; eager's own does not count, as its process answers other cases as well."""
+    return trial.backend is not None and sizes[1] - sizes[0] > 12 << 20
+
+
+def _resident() -> int:
+    """The bytes of memory of this process that is its own; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            fields = file.read().split()
+    except OSError:
+        return 0
+    return (int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGE_SIZE")
+
+
+@_calls()
+def arguments_by_turns(trial: Trial) -> Any:
+    """Numbers, bools, texts and shapes that change by turns each get their own result, the same each time."""
+
+    def f(x: torch.Tensor, factor: float, mode: str, flag: bool) -> torch.Tensor:
+        y = x * factor if mode == "times" else x + factor
+        return y.flip(0) if flag else y
+
+    compiled, x, y = trial.compile(f), trial.tensor(5), trial.tensor(3, 2)
+    turns = [(x, 2.0, "times", True), (x, 3.0, "times", True), (y, 2.0, "plus", False), (x, 2.0, "times", False)]
+    return [compiled(*turns[number % 4]) for number in range(12)]
+
+
+def _at_once(work: Callable[[int], Any], count: int) -> list[Any]:
+    """The results of ``work`` in so many threads that start together; an exception in one is raised here."""
+    results: list[Any] = [None] * count
+    start = threading.Barrier(count)
+
+    def run(place: int) -> None:
+        start.wait()
+        try:
+            results[place] = work(place)
+        except BaseException as error:
+            results[place] = error
+
+    threads = [threading.Thread(target=run, args=(place,)) for place in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results
+
+
+@_threads()
+def inference(trial: Trial) -> Any:
+    """Two threads that call at the same time, each many times with its own input, get their own results."""
+    compiled = trial.compile(lambda x, y: ((x @ y).softmax(-1), (x * 2).sum(0)))
+    given = [[(trial.tensor(24, 24), trial.tensor(24, 24)) for _ in range(10)] for _ in range(2)]
+    compiled(*given[0][0])
+    return _at_once(lambda place: [compiled(*each) for each in given[place]], 2)
+
+
+@_threads("training")
+def training(trial: Trial) -> Any:
+    """Two threads that train at the same time, each its own model, get their own gradients."""
+    nets = [_network(trial), _network(trial)]
+    compiled = [trial.compile(net) for net in nets]
+    given = [[trial.tensor(4, 12) for _ in range(5)] for _ in range(2)]
+
+    def work(place: int) -> Any:
+        for x in given[place]:
+            compiled[place](x).square().mean().backward()
+        return {name: p.grad for name, p in nets[place].named_parameters()}
+
+    for net, each, xs in zip(nets, compiled, given, strict=True):
+        each(xs[0]).sum().backward()
+        net.zero_grad()
+    return _at_once(work, 2)
+
+
+@_threads()
+def another_thread(trial: Trial) -> Any:
+    """What one thread compiled works in another one, and settings of that thread are its own."""
+    net, x = _network(trial), trial.tensor(3, 12)
+    compiled = trial.compile(net)
+
+    def work(place: int) -> Any:
+        with torch.no_grad():
+            return compiled(x), torch.get_default_dtype(), (torch.tensor([1e-39]) * 1.0).item() != 0
+
+    return work(0), *_at_once(work, 1), torch.is_grad_enabled()
+
+
+@_threads()
+def numbers_of_threads(trial: Trial) -> Any:
+    """Results are right with one, two and four threads of torch, in any order, and the number stays what it was."""
+    compiled, found = trial.compile(lambda x, y: ((x @ y).relu(), x.sum(0), x.sum(), x.softmax(-1))), []
+    x, y = trial.tensor(300, 257), trial.tensor(257, 130)
+    before = torch.get_num_threads()
+    try:
+        for number in (1, 2, 4, 1):
+            torch.set_num_threads(number)
+            found.append((compiled(x, y), torch.get_num_threads()))
+    finally:
+        torch.set_num_threads(before)
+    return found
+
+
+@_process("training", processes=1)
+def an_end(trial: Trial) -> Any:
+    """A process that compiled, called and trained ends as others do: soon, silently, and leaves nothing behind."""
+    net = _network(trial)
+    compiled, x = trial.compile(net), trial.tensor(3, 12)
+    with torch.no_grad():
+        first = compiled(x)
+    compiled(x).sum().backward()
+    return first, trial.run(lambda x: (x.sin() + 1).sum(), x), net[0].weight.grad
+
+
+@_process("training", processes=2)
+def a_warm_cache(trial: Trial) -> Any:
+    """What one process left in a cache is used by the next one only for the same program.
+
+    The second process runs programs that resemble those of the first: other constants, other wiring, other dimensions,
+    other sizes, other dtypes, other weights.
+    """
+    last = trial.process == 2
+    x, y = trial.tensor(4, 6), trial.tensor(4, 6)
+    number, table = (3.0, torch.tensor([1.0, 2.0])) if last else (2.0, torch.tensor([4.0, 8.0]))
+    dim, start = (1, 2) if last else (0, 1)
+    operation = torch.mul if last else torch.add
+    torch.manual_seed(trial.process)
+    net = trial.module(torch.nn.Linear(6, 3))
+    net.eval()
+    grown = trial.compile(lambda x: (x - x.mean(0)) * x.shape[0], dynamic=True)
+    sizes = ((5, 6), (9, 4)) if last else ((4, 6), (8, 6))
+    other = trial.compile(lambda x: x.sum(-1) * 2)
+    with torch.no_grad():
+        results = [
+            trial.run(lambda x: x * number + 1, x),
+            trial.run(lambda x: x[:, :2] * table.to(x), x),
+            trial.run(lambda a, b: a - b if last else b - a, x, y),
+            trial.run(lambda x: (x.sum(dim), x.softmax(dim)), x),
+            trial.run(lambda x: x[start : start + 2] + 1, x),
+            trial.run(lambda a, b: operation(a, b).exp(), x, y),
+            trial.run(lambda x: x.clamp(-number, number), x * 9),
+            trial.run(net, x),
+            [grown(trial.tensor(*size)) for size in sizes],
+            [other(each) for each in ((x.double(), x.t()) if last else (x, x.contiguous()))],
+        ]
+    trained = trial.tensor(4, 6, requires_grad=True)
+    trial.run(lambda x: (x.tanh() * number).sum(dim), trained).square().sum().backward()
+    return results, trained.grad
+
+
+PROCESSES = {case.id: case.processes for case in cases() if case.processes}
+"""How many processes run a case one after another, for those that have their own."""

@@ -1,0 +1,72 @@
+"""Backends that are wrong on purpose, each in one way, to test the suite itself.
+
+Each is ``eager`` with one fault of a kind that compilers have.  The suite has to catch every fault by the case that
+``CAUGHT_AS`` names, alone.
+
+* ``kit``: how a fault is declared, and how one operator of a graph is made wrong;
+* ``numerics``: values; ``integers``: whole numbers and orders; ``layout``: memory, views, dtypes;
+* ``state``: what lasts from call to call, or changes in the process; ``process``: what happens to it; ``honesty``: what
+  is said of it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from torchmux.registry import register_backend
+from torchmux.registry.options import FreeOptions
+from torchmux.registry.spec import ANY, BackendSpec
+
+from ..outcome import Outcome
+from ..requirements import Requirements
+from . import honesty, integers, layout, numerics, process, state
+from .kit import Fault
+
+ALL: dict[str, Fault] = {
+    fault.name: fault for module in (numerics, integers, layout, state, process, honesty) for fault in module.faults
+}
+
+FAULTS = {name: fault.compile for name, fault in ALL.items()}
+
+CAUGHT_AS: dict[str, tuple[Outcome, str]] = {name: (fault.outcome, fault.case) for name, fault in ALL.items()}
+"""The outcome, and a case that must have it."""
+
+_registered: set[str] = set()
+
+
+class Loopback(Requirements):
+    """The requirements of a backend with one fault; they are those of a correct backend."""
+
+    seconds = 60.0
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(f"loopback_{fault}")
+        self.fault = fault
+        if fault in _registered:
+            return
+        _registered.add(fault)
+        everything = {"training": True, "dynamic_shapes": True, "devices": (ANY,), "dtypes": (ANY,)}
+        register_backend(
+            BackendSpec(
+                self.name,
+                ALL[fault].text,
+                FAULTS[fault],
+                graph="torch",
+                options=FreeOptions if fault == "ignored_option" else None,
+                **everything,  # type: ignore[arg-type]
+            )
+        )
+
+    @property
+    def own_kernels(self) -> bool:
+        """Only the faults that concern this claim it."""
+        return ALL[self.fault].kind == "honesty" and self.fault != "ignored_option"
+
+
+def __getattr__(name: str) -> Callable[[], Loopback]:
+    """``loopback:requirements_FAULT``, for a worker that receives its requirements by name."""
+    fault = name.removeprefix("requirements_")
+    if fault not in FAULTS or fault == name:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return functools.partial(Loopback, fault)

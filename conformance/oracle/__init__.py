@@ -1,0 +1,10 @@
+"""When an answer is right: ``docs/conformance-oracle.md`` has the model of error behind it.
+
+* ``bounds``: how far a floating-point number may be from the exact one, element by element, and bias;
+* ``tensors``: two tensors: what must be equal, and what may differ within the bounds; who shares memory;
+* ``observation``: nested values, compared leaf by leaf.
+"""
+
+from .tensors import Difference, compare_tensors, distance, largest, sharing
+
+__all__ = ["Difference", "compare_tensors", "distance", "largest", "sharing"]

@@ -1,0 +1,121 @@
+"""Integers of every width, at their limits and beyond what floating point can hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..case import Collection, Trial
+
+case = Collection("semantics/integers")
+
+WIDTHS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
+
+
+def _numbers(trial: Trial, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """All pairs of some numbers, the limits of the dtype among them."""
+    info = torch.iinfo(dtype)
+    some = [info.min, info.min + 1, info.max, info.max - 1, 0, 1, 2, 3, 7, 100]
+    some += [-1, -2, -3, -7, -100] if info.min else []
+    x = torch.tensor(some, dtype=dtype, device=trial.device)
+    a, b = torch.meshgrid(x, x, indexing="ij")
+    return a.reshape(-1), b.reshape(-1)
+
+
+def _arithmetic(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    some = torch.where(b == 0, torch.ones_like(b), b)
+    some = torch.where(some == -1, torch.full_like(b, 3), some)  # the smallest number has no opposite
+    shift = (b & 3).abs()
+    return (
+        a + b, a - b, a * b, a + 1, a * 3, -a, a.abs(), a // some, a % some, torch.div(a, some, rounding_mode="trunc"),
+        torch.fmod(a, some), a << shift, a >> shift, a & b, a | b, a ^ b, ~a, a.square(), torch.sign(a),
+    )  # fmt: skip
+
+
+def _orders(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return (
+        torch.maximum(a, b), torch.minimum(a, b), a.clamp(1, 5), a < b, a <= b, a == b, a != b, a > 2, a.max(), a.min(),
+        a.amax(0), a.sort(stable=True).values, torch.where(a > b, a, b), a.bool(), a.view(-1, 5).argmax(1),
+    )  # fmt: skip
+
+
+def _sums(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    rows = a.view(-1, 5)
+    return (
+        a.sum(), rows.sum(0), rows.sum(1), rows.cumsum(1), rows.prod(1), a.sum(dtype=a.dtype), rows.any(1), rows.all(0),
+        a.float() * 0.5, a.double(), a.float(), a / 2, a * 0.5, torch.cat([a, b]), rows.t().flip(0), rows[:, ::2],
+    )  # fmt: skip
+
+
+def _conversions(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return tuple(a.to(dtype) for dtype in (*WIDTHS, torch.bool))
+
+
+def _add(dtype: torch.dtype) -> None:
+    name = str(dtype).removeprefix("torch.")
+
+    def run(trial: Trial) -> Any:
+        a, b = _numbers(trial, dtype)
+        size = len(a) // 5 * 5
+        return trial.run(
+            lambda a, b: (_arithmetic(a, b), _orders(a, b), _sums(a, b), _conversions(a, b)), a[:size], b[:size]
+        )
+
+    run.__name__, run.__doc__ = name, f"Arithmetic, orders, sums and conversions of {name} wrap around as in eager."
+    case(name, reference=False)(run)
+
+
+for _dtype in WIDTHS:
+    _add(_dtype)
+
+
+@case(reference=False)
+def beyond_floating_point(trial: Trial) -> Any:
+    """Integers that no float holds keep their last digits: in arithmetic, orders, sums, indices and constants."""
+    x = torch.tensor([2**53 + 1, 2**53, -(2**53) - 1, 2**62 + 3, 2**31 + 1, 2**24 + 1], device=trial.device)
+    narrow = torch.tensor([2**24 + 1, 2**24, -(2**24) - 1, 2**30 + 1], dtype=torch.int32, device=trial.device)
+
+    def f(x: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            x + 1, x.max(), x.sum(), x.sort().values, x == 2**53, x > 2**53, x * 3, x // 2, x % 10, x + (2**53 + 1),
+            n + 1, n.max(), n.sum(), n == 2**24, n // 3, n * 2, n.long() * n, torch.maximum(n, n.flip(0)),
+            x.clamp(max=2**53 + 1), x.cumsum(0),
+        )  # fmt: skip
+
+    return trial.run(f, x, narrow)
+
+
+@case(reference=False)
+def from_floating_point(trial: Trial) -> Any:
+    """Conversions of floats to integers drop the fraction, towards zero."""
+    x = trial.given(torch.tensor([0.5, -0.5, 1.5, -1.5, 2.5, -2.9, 99.999, -99.999, 0.0, -0.0, 127.0, 126.7]))
+    return trial.run(
+        lambda x: (x.int(), x.long(), x.to(torch.int8), x.short(), x.abs().byte(), x.bool(), x.double().int()), x
+    )
+
+
+@case("bool", reference=False)
+def bools(trial: Trial) -> Any:
+    """Bools count as one and zero, and stay bools where eager keeps them."""
+    a, b = trial.tensor(67, dtype=torch.bool), trial.tensor(67, dtype=torch.bool)
+
+    def f(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            a + b, a * b, a & b, a | b, a ^ b, ~a, a.sum(), a.any(), a.all(), a.cumsum(0), a.float().mean(), a == b,
+            a.long() - b.long(), a.max(), torch.where(a, 1, 2), a.prod(), a.to(torch.uint8), a > b,
+        )  # fmt: skip
+
+    return trial.run(f, a, b)
+
+
+@case("complex64")
+def complex_arithmetic(trial: Trial) -> Any:
+    """Complex numbers are multiplied, divided, conjugated and summed as such, or refused."""
+    x, y = trial.tensor(33, dtype=torch.complex64), trial.tensor(33, dtype=torch.complex64)
+    x, y = torch.complex(x.real, trial.tensor(33).to(x.real)), torch.complex(y.real, trial.tensor(33).to(y.real))
+
+    def f(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x * y, x / y, x.conj() * y, x.abs(), x.angle(), x.sum(), x.real + y.imag, torch.exp(x), x + 1, x.conj()
+
+    return trial.run(f, x, y)
