@@ -40,14 +40,14 @@ def fingerprint() -> str:
 
 SPEC = BackendSpec(
     name="native",
-    summary="torchmux's own compiler: fused, vectorized C++ kernels; CPU",
+    summary="torchmux's own compiler: fused kernels, in vectorized C++ on CPUs and in Triton on NVIDIA GPUs",
     load="torchmux.backends.native.compiler:Native",
     probe=toolchain.probe,
     install="apt-get install g++",
     graph="aten",
     training=True,
     dynamic_shapes=True,
-    devices=("cpu",),
+    devices=("cpu", "cuda"),
     dtypes=("float32", "float64", "bfloat16", "float16", "int64", "int32", "int16", "int8", "uint8", "bool"),
     options=NativeOptions,
     modes=MODES,

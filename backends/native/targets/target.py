@@ -104,6 +104,9 @@ class Target(ABC, Forms):
 
     # --- from a program to a module -------------------------------------------------------------------------------
 
+    def prepare(self, device: torch.device) -> None:
+        """A graph on ``device`` is about to be compiled: whatever takes time to start may start."""
+
     @abstractmethod
     def select(self, program: Program, options: NativeOptions) -> None:
         """Decide who computes the abstract operations of ``program``, in place.

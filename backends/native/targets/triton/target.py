@@ -1,13 +1,13 @@
-"""GPUs: Triton kernels; products, convolutions and attention are torch's.
+"""GPUs: Triton kernels; products, convolutions and attention are torch's, which are cuBLAS, cuDNN and flash attention.
 
-Nothing here imports Triton, which is needed to run kernels, not to print them.  ``native`` does not claim GPUs yet
-(``SPEC.devices``): how fast these kernels are was never measured.
+Nothing here imports Triton, which is needed to compile kernels, not to print them.
 """
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
+from typing import Literal
 
 import torch
 
@@ -16,19 +16,39 @@ from torchmux.registry.errors import BackendUnavailable
 from ...ir.operation_table import OPERATIONS, NoSpelling
 from ...ir.products import Attention, Convolution, Product
 from ...ir.program import Program
+from ...ir.values import Value
 from ...options import NativeOptions
 from ...schedule import host
 from ...schedule.schedule import Schedule
 from ..target import Module, Target
 from ..torch_calls import call_of
-from . import module
+from . import compiling, module
+
+
+def capability_of(device: torch.device) -> int:
+    """The compute capability of a GPU, 90 for 9.0."""
+    major, minor = torch.cuda.get_device_capability(device)
+    return 10 * major + minor
+
 
 _LACKS = {op.name: op.triton.reason for op in OPERATIONS.values() if isinstance(op.triton, NoSpelling)}
+
+
+_HALF = (torch.bfloat16, torch.float16)
 
 
 class Triton(Target):
     name = "triton"
     device_type = "cuda"
+
+    def writes_inputs(self) -> bool:
+        return True
+
+    def order_of_images(self, images: Value, weight: Value) -> Literal["usual", "channels last"] | None:
+        """cuDNN computes with tensor cores in channels last, and reorders images that lie otherwise in each call."""
+        if images.dtype in _HALF or (images.dtype is torch.float32 and torch.backends.cudnn.allow_tf32):
+            return "channels last"
+        return None
 
     def lacks(self) -> Mapping[str, str]:
         return _LACKS
@@ -41,11 +61,23 @@ class Triton(Target):
     def assemble(self, program: Program, schedule: Schedule, options: NativeOptions, *, timed: bool) -> Module:
         return module.assemble(program, host.plan(program, schedule, self.plan_loops), timed=timed)
 
+    def prepare(self, device: torch.device) -> None:
+        """Start the processes that compile kernels."""
+        if device.type == self.device_type:
+            compiling.warm_up()
+
     def build(self, module: Module, options: NativeOptions) -> bytes:
-        """The text of the kernels: Triton compiles them when they are launched first, and has a cache of its own."""
+        """Machine code for the GPU of the graph; the text of the kernels for the interpreter."""
         if importlib.util.find_spec("triton") is None:
             raise BackendUnavailable("native needs Triton on this device: pip install triton")
-        return module.code.encode()
+        if module.own["device"] == "interpreter":
+            return module.code.encode()
+        if not module.parts:
+            return b""
+        capability = capability_of(torch.device(module.own["device"]))
+        cubins = compiling.compile_all(module.parts, capability)
+        names = [job.name for job in module.parts]
+        return compiling.packed(dict(zip(names, cubins, strict=True)), capability)
 
     def wait(self) -> None:
         if torch.cuda.is_available():
