@@ -47,10 +47,14 @@ class Native:
         return calls.composite()
 
     def rewrite(self, gm: GraphModule, request: CompileRequest) -> GraphModule:
-        """The captured graph, before it is traced, with attention fused."""
+        """The captured graph, before it is traced, with attention fused, and images laid out for training."""
         from .rewrites.attention import fused
+        from .rewrites.images import in_channels_last
 
-        return fused(gm, _attends) if request.options is None or request.options.fusion else gm
+        if request.options is not None and not request.options.fusion:
+            return gm
+        gm = fused(gm, _attends)
+        return gm if request.phase == "inference" else in_channels_last(gm, _trains_in_channels_last)
 
     def supports(self, node: Node) -> Literal[True] | str:
         from .lowering import graph
@@ -185,6 +189,12 @@ def _attends(query: torch.Tensor, scores: int) -> bool:
     """Whether a target wants attention like this to be fused."""
     name = targets.of_device(query.device.type)
     return name is not None and targets.named(name).attends(query, scores)
+
+
+def _trains_in_channels_last(images: torch.Tensor) -> bool:
+    """Whether a target wants the convolution that makes these images in channels last, in training."""
+    name = targets.of_device(images.device.type)
+    return name is not None and targets.named(name).trains_in_channels_last(images)
 
 
 def _is_timed() -> bool:

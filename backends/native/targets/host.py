@@ -154,7 +154,19 @@ def view_of(ref: TensorRef) -> str:
     whole = ref.sizes == buffer.sizes and ref.strides == buffer.strides and type(ref.offset) is int and ref.offset == 0
     if whole:
         return buffer.name
+    if type(ref.offset) is int and ref.offset == 0 and len(ref.sizes) == 2:
+        if ref.sizes == buffer.sizes[::-1] and ref.strides == buffer.strides[::-1]:
+            return f"{buffer.name}.t()"
+    usual = index.contiguous_strides
+    dense = buffer.strides == usual(buffer.sizes) and ref.strides == usual(ref.sizes)
+    if dense and type(ref.offset) is int and ref.offset == 0 and _same_numel(ref, buffer):
+        return f"{buffer.name}.view({tuple_of(ref.sizes)})"
     return f"shown({buffer.name}, {tuple_of(ref.sizes)}, {tuple_of(ref.strides)}, {text_of(ref.offset)})"
+
+
+def _same_numel(ref: TensorRef, buffer: Buffer) -> bool:
+    left, right = index.product(ref.sizes), index.product(buffer.sizes)
+    return left is right or (type(left) is int and left == right)
 
 
 def argument(value: Any) -> str:

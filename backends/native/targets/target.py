@@ -98,6 +98,10 @@ class Target(ABC, Forms):
     def attends(self, query: torch.Tensor, scores: int) -> bool:
         return False
 
+    def trains_in_channels_last(self, images: torch.Tensor) -> bool:
+        """Whether convolutions with results like ``images``, and their gradients, are faster in channels last."""
+        return False
+
     def writes_inputs(self) -> bool:
         """Whether graphs may end with writes to their inputs."""
         return False

@@ -14,15 +14,13 @@ import torch
 from torchmux.registry.errors import BackendUnavailable
 
 from ...ir.operation_table import OPERATIONS, NoSpelling
-from ...ir.products import Attention, Convolution, Product
 from ...ir.program import Program
 from ...ir.values import Value
 from ...options import NativeOptions
 from ...schedule import host
 from ...schedule.schedule import Schedule
 from ..target import Module, Target
-from ..torch_calls import call_of
-from . import compiling, module
+from . import compiling, module, selection
 
 
 def capability_of(device: torch.device) -> int:
@@ -37,6 +35,11 @@ _LACKS = {op.name: op.triton.reason for op in OPERATIONS.values() if isinstance(
 _HALF = (torch.bfloat16, torch.float16)
 
 
+def _by_tensor_cores(dtype: torch.dtype) -> bool:
+    """Whether cuDNN convolves images of this type by them."""
+    return dtype in _HALF or (dtype is torch.float32 and torch.backends.cudnn.allow_tf32)
+
+
 class Triton(Target):
     name = "triton"
     device_type = "cuda"
@@ -44,19 +47,18 @@ class Triton(Target):
     def writes_inputs(self) -> bool:
         return True
 
+    def trains_in_channels_last(self, images: torch.Tensor) -> bool:
+        return _by_tensor_cores(images.dtype)
+
     def order_of_images(self, images: Value, weight: Value) -> Literal["usual", "channels last"] | None:
         """cuDNN computes with tensor cores in channels last, and reorders images that lie otherwise in each call."""
-        if images.dtype in _HALF or (images.dtype is torch.float32 and torch.backends.cudnn.allow_tf32):
-            return "channels last"
-        return None
+        return "channels last" if _by_tensor_cores(images.dtype) else None
 
     def lacks(self) -> Mapping[str, str]:
         return _LACKS
 
     def select(self, program: Program, options: NativeOptions) -> None:
-        """Everything abstract is a call of torch's operators, which are the device's libraries."""
-        abstract = (Product, Convolution, Attention)
-        program.items = [call_of(item) if isinstance(item, abstract) else item for item in program.items]
+        selection.select(program)
 
     def assemble(self, program: Program, schedule: Schedule, options: NativeOptions, *, timed: bool) -> Module:
         return module.assemble(program, host.plan(program, schedule, self.plan_loops), timed=timed)
