@@ -54,13 +54,6 @@ class Cpp:
 
 
 @dataclass(frozen=True)
-class NoSpelling:
-    """Why a target has no spelling: what contains the operation is left to torch."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
 class Operation:
     """One row; ``fold`` computes the operation on constant integers where the result is exact, None leaves it alone."""
 
@@ -70,7 +63,7 @@ class Operation:
     result: str
     cost: int
     cpp: Cpp
-    triton: str | NoSpelling
+    triton: str
     fold: Callable[..., Any] | None
 
 
@@ -82,7 +75,7 @@ def _add(
     signature: str,
     *,
     cpp: Cpp | str,
-    triton: str | NoSpelling,
+    triton: str,
     cost: int = 1,
     fold: Callable[..., Any] | None = None,
 ) -> None:
@@ -147,40 +140,30 @@ _comparison("ne", "!=", operator.ne)
 # --- functions of floating-point numbers ------------------------------------------------------------------------------
 
 
-def _function(name: str, cost: int, triton: str | NoSpelling | None = None, operands: int = 1) -> None:
-    """A function of ``kernels.h``; for Triton by default one of ``functions.py``."""
+def _function(name: str, cost: int, triton: str | None = None, operands: int = 1) -> None:
+    """A function of ``kernels.h``; for Triton by default one of libdevice."""
     arguments = ", ".join(f"{{{n}}}" for n in range(operands))
     signature = " ".join(["F"] * operands) + " -> F"
-    spelled = f"fn.{name}({arguments})" if triton is None else triton
+    spelled = f"m.{name}({arguments})" if triton is None else triton
     _add(name, signature, cpp=f"m_{name}({arguments})", triton=spelled, cost=cost)
 
 
-def _lacks(name: str) -> NoSpelling:
-    return NoSpelling(
-        f"{name}, which Triton's language lacks; libdevice's does not run under Triton's interpreter, so that nothing "
-        "would test it"
-    )
-
-
-_function("exp", 20)
-_function("expm1", 20)
-_function("exp2", 20)
-_function("log", 20, "tl.log({0})")
-_function("log1p", 20)
-_function("log2", 20, "tl.log2({0})")
-_function("log10", 20)
-_function("erf", 20, "tl.erf({0})")
-_function("tanh", 20)
-_function("sin", 20, "tl.sin({0})")
-_function("cos", 20, "tl.cos({0})")
-_function("tan", 20)
-_function("sqrt", 1)
-_function("floor", 1, "tl.floor({0})")
-_function("ceil", 1, "tl.ceil({0})")
-_function("trunc", 1)
-_function("rint", 1)
-_function("copysign", 1, operands=2)
 for _name, _cost, _count in (
+    ("exp", 20, 1),
+    ("expm1", 20, 1),
+    ("exp2", 20, 1),
+    ("log", 20, 1),
+    ("log1p", 20, 1),
+    ("log2", 20, 1),
+    ("log10", 20, 1),
+    ("erf", 20, 1),
+    ("tanh", 20, 1),
+    ("sin", 20, 1),
+    ("cos", 20, 1),
+    ("tan", 20, 1),
+    ("trunc", 1, 1),
+    ("rint", 1, 1),
+    ("copysign", 1, 2),
     ("erfc", 20, 1),
     ("asin", 30, 1),
     ("acos", 30, 1),
@@ -195,11 +178,9 @@ for _name, _cost, _count in (
     ("atan2", 30, 2),
     ("hypot", 1, 2),
     ("nextafter", 1, 2),
+    ("fmod", 30, 2),
 ):
-    _function(_name, _cost, _lacks(_name), _count)
-_function(
-    "fmod",
-    30,
-    NoSpelling("fmod, since the remainder that Triton compiles is wrong where the quotient is large"),
-    operands=2,
-)
+    _function(_name, _cost, operands=_count)
+_function("sqrt", 1, "fn.sqrt({0})")
+_function("floor", 1, "tl.floor({0})")
+_function("ceil", 1, "tl.ceil({0})")

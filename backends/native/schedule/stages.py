@@ -66,16 +66,16 @@ class LoopNest:
     tile: Var | None = None
 
 
-def plan(kernel: Kernel, needed: set[Buffer], scratch_bytes: int) -> LoopNest:
+def plan(kernel: Kernel, needed: set[Buffer], scratch_bytes: int, recompute_cost: int = RECOMPUTE_COST) -> LoopNest:
     """Arrange ``kernel``; ``needed`` are the buffers that something else reads.
 
-    A kernel may keep ``scratch_bytes`` of a row besides.
+    A kernel may keep ``scratch_bytes`` of a row besides; what costs at most ``recompute_cost`` is computed again.
     """
-    return _Planner(split_loops(kernel), needed, scratch_bytes).run()
+    return _Planner(split_loops(kernel), needed, scratch_bytes, recompute_cost).run()
 
 
 class _Planner:
-    def __init__(self, kernel: Kernel, needed: set[Buffer], scratch_bytes: int) -> None:
+    def __init__(self, kernel: Kernel, needed: set[Buffer], scratch_bytes: int, recompute_cost: int) -> None:
         inner, rows = kernel.inner_vars, kernel.outer_vars
         self.by_columns = False
         self.tile: Var | None = None
@@ -98,6 +98,7 @@ class _Planner:
         self.reduces = bool(kernel.inner)
         self.needed = needed
         self.scratch_bytes = scratch_bytes
+        self.recompute_cost = recompute_cost
         self.stage_of: dict[Buffer, int] = {}
         self.kept: dict[Buffer, Buffer] = {}  # what is kept for later stages: where
         self.scratch: list[Buffer] = []
@@ -178,7 +179,7 @@ class _Planner:
         statement = source.statement
         if statement.reduction:
             return self._result(statement)
-        if source.outer or self.stage_of[buffer] == stage or statement.value.cost <= RECOMPUTE_COST:
+        if source.outer or self.stage_of[buffer] == stage or statement.value.cost <= self.recompute_cost:
             return self._resolved(statement.value, stage)
         if buffer in self.needed:
             return node

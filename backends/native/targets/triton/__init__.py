@@ -1,9 +1,13 @@
 """GPUs, by kernels in Triton, which Triton's interpreter runs on the CPU as well.
 
 * ``target`` is the class, ``loading`` what loads and launches,
+* ``loops`` plans the loops of a kernel, ``shapes`` the sizes of its blocks,
 * ``module`` prints the kernels of a graph and the function that launches them,
-* ``printer`` prints kernels, ``ordered`` loops whose order matters, both with ``scopes``, which writes expressions,
-* ``functions`` is what kernels call.
+* ``printer`` prints kernels, with ``folds`` for reductions and ``onepass`` for two of them in one loop,
+* ``ordered`` prints loops whose order matters,
+* ``scopes`` writes expressions and memory accesses, over the ``axes`` of blocks,
+* ``functions`` is what kernels call, and ``mathematics`` is CUDA's library of functions, which is ``simulated`` under
+  Triton's interpreter.
 
-Only ``functions``, and kernels when they are loaded, import Triton.
+Only the last three, and kernels when they are loaded, import Triton.
 """

@@ -1,8 +1,7 @@
-"""What generated Triton kernels call beside Triton's own language, as ``kernels.h`` is for C++.
+"""What generated Triton kernels call beside Triton's own language and the functions of ``mathematics``.
 
-Triton compiles division, square roots and exponentials of float32 to approximations that are off by several units, or
-that take subnormals for zero.  These are as exact as what eager computes.  A function takes float32 or float64, and is
-made of what Triton's interpreter runs as well, so that the tests run the code that a GPU runs.
+All are made of what Triton's interpreter runs as well.  Blocks have one axis, or two, of which the second one is
+reduced over; ``axis`` says which, and ``keep`` whether the result keeps it.
 """
 # Triton compiles what follows a return, too, but only one of two branches.
 # ruff: noqa: RET505
@@ -10,11 +9,14 @@ made of what Triton's interpreter runs as well, so that the tests run the code t
 import triton
 import triton.language as tl
 
+from .mathematics import INTERPRETED
+
 # --- arithmetic -------------------------------------------------------------------------------------------------------
 
 
 @triton.jit
 def div(a, b):
+    """Triton compiles ``/`` of float32 to an approximation."""
     if a.dtype == tl.float32:
         return tl.div_rn(a, b)
     else:
@@ -42,121 +44,15 @@ def floor_rem(a, b):
     return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
 
 
-# --- exponentials -----------------------------------------------------------------------------------------------------
-
-
-@triton.jit
-def _scaled(p, n):
-    """``p * 2**n`` for an n from -160 to 160, in two steps, so that the smallest results are subnormals."""
-    whole = n.to(tl.int32)
-    half = whole >> 1
-    low = ((half + 127) << 23).to(tl.float32, bitcast=True)
-    return p * low * ((whole - half + 127) << 23).to(tl.float32, bitcast=True)
-
-
-@triton.jit
-def _power(r):
-    """e**r for an r from -0.35 to 0.35."""
-    p = tl.fma(r, 1.9875691500e-4, 1.3981999507e-3)
-    p = tl.fma(p, r, 8.3334519073e-3)
-    p = tl.fma(p, r, 4.1665795894e-2)
-    p = tl.fma(p, r, 1.6666665459e-1)
-    p = tl.fma(p, r, 5.0000001201e-1)
-    return tl.fma(p * r, r, r) + 1.0
-
-
-@triton.jit
-def exp(x):
-    if x.dtype == tl.float64:
-        return tl.exp(x)
-    else:
-        clamped = tl.where(x < -104.0, -104.0, tl.where(x > 89.0, 89.0, x))
-        n = tl.fma(clamped, 1.44269504, 12582912.0) - 12582912.0
-        r = tl.fma(n, 2.12194440e-4, tl.fma(n, -0.693359375, clamped))
-        return tl.where(x == x, _scaled(_power(r), n), x)
-
-
-@triton.jit
-def exp2(x):
-    if x.dtype == tl.float64:
-        return tl.exp2(x)
-    else:
-        clamped = tl.where(x < -151.0, -151.0, tl.where(x > 129.0, 129.0, x))
-        n = (clamped + 12582912.0) - 12582912.0
-        return tl.where(x == x, _scaled(_power((clamped - n) * 0.693147180559945), n), x)
-
-
-@triton.jit
-def expm1(x):
-    """By a rounded power u of e: (u - 1) * x / log(u), where the errors of both factors cancel."""
-    u = exp(x)
-    small = div((u - 1.0) * x, tl.log(u))
-    plain = (u == float("inf")) | (x < -20.0) | (x != x)
-    return tl.where(u == 1.0, x, tl.where(plain, u - 1.0, small))
-
-
-@triton.jit
-def log1p(x):
-    """By the rounded sum u of 1 and x: log(u) * x / (u - 1), where the errors of both factors cancel."""
-    u = x + 1.0
-    return tl.where(u == 1.0, x, tl.where(u == float("inf"), u, div(tl.log(u) * x, u - 1.0)))
-
-
-@triton.jit
-def log10(x):
-    return tl.log(x) * 0.43429448190325182765
-
-
-@triton.jit
-def tanh(x):
-    """By expm1 of twice the absolute value, which loses no digits of small ones."""
-    t = tl.abs(x)
-    e = expm1(-2.0 * t)
-    return copysign(tl.where(x == x, div(-e, e + 2.0), x), x)
-
-
-@triton.jit
-def tan(x):
-    return div(tl.sin(x), tl.cos(x))
-
-
-# --- rounding and signs -----------------------------------------------------------------------------------------------
-
-
-@triton.jit
-def copysign(x, y):
-    if x.dtype == tl.float32:
-        magnitude = x.to(tl.int32, bitcast=True) & 0x7FFFFFFF
-        sign = y.to(tl.int32, bitcast=True) & -0x80000000
-        return (magnitude | sign).to(tl.float32, bitcast=True)
-    else:
-        magnitude = x.to(tl.int64, bitcast=True) & 0x7FFFFFFFFFFFFFFF
-        sign = y.to(tl.int64, bitcast=True) & -0x8000000000000000
-        return (magnitude | sign).to(tl.float64, bitcast=True)
-
-
-@triton.jit
-def trunc(x):
-    return tl.where(x < 0, tl.ceil(x), tl.floor(x))
-
-
-@triton.jit
-def rint(x):
-    """To the nearest integer, halves to the even one: by adding and subtracting where integers are one apart."""
-    if x.dtype == tl.float32:
-        far = 8388608.0
-    else:
-        far = 4503599627370496.0
-    t = tl.abs(x)
-    return copysign(tl.where(t < far, (t + far) - far, t), x)
-
-
 @triton.jit
 def bf16(x):
     """To bfloat16, of a tie the even one; the interpreter's own conversion cuts off."""
-    bits = x.to(tl.int32, bitcast=True)
-    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & -0x10000
-    return tl.where(x == x, rounded.to(tl.float32, bitcast=True), float("nan")).to(tl.bfloat16)
+    if INTERPRETED:
+        bits = x.to(tl.int32, bitcast=True)
+        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & -0x10000
+        return tl.where(x == x, rounded.to(tl.float32, bitcast=True), float("nan")).to(tl.bfloat16)
+    else:
+        return x.to(tl.bfloat16)
 
 
 @triton.jit
@@ -179,52 +75,23 @@ def check(at, size, wrap: tl.constexpr, bad, inside):
     return tl.where(wrong | (inside == 0), 0, at)
 
 
+# --- pairs of lanes ---------------------------------------------------------------------------------------------------
+
+
 @triton.jit
 def multiplied(a, b):
     return a * b
 
 
-# --- reductions of a block, of which the lanes that are inside count --------------------------------------------------
+@triton.jit
+def greater(x, y):
+    """The greater one; a nan is greater than anything."""
+    return tl.maximum(x, y, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
-def any_of(x, inside):
-    return tl.max((x & inside).to(tl.int32), axis=0) != 0
-
-
-@triton.jit
-def all_of(x, inside):
-    return tl.max(((x == 0) & inside).to(tl.int32), axis=0) == 0
-
-
-@triton.jit
-def total(x, inside):
-    return tl.sum(tl.where(inside, x, 0), axis=0)
-
-
-@triton.jit
-def times(x, inside):
-    return tl.reduce(tl.where(inside, x, 1), 0, multiplied)
-
-
-@triton.jit
-def extremum(x, inside, worst, most: tl.constexpr):
-    """The greatest or the smallest; a nan is what comes out if there is one."""
-    counts = inside & (x == x)
-    chosen = tl.where(counts, x, worst)
-    found = tl.max(chosen, axis=0) if most else tl.min(chosen, axis=0)
-    if x.dtype.is_floating():
-        return tl.where(any_of(x != x, inside), float("nan"), found)
-    else:
-        return found
-
-
-@triton.jit
-def best(x, at, inside, worst, most: tl.constexpr):
-    """The extremum and the first place where it is."""
-    found = extremum(x, inside, worst, most)
-    here = inside & ((x == found) | ((x != x) & flag(found != found)))
-    return found, tl.min(tl.where(here, at, 0x7FFFFFFFFFFFFFFF), axis=0)
+def smaller(x, y):
+    return tl.minimum(x, y, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
@@ -236,8 +103,69 @@ def better(x, i, y, j, most: tl.constexpr):
 
 
 @triton.jit
-def joined(x, y, most: tl.constexpr):
-    if most:
-        return tl.maximum(x, y, propagate_nan=tl.PropagateNan.ALL)
+def joined_moments(mean, spread, count, other_mean, other_spread, other_count):
+    """Means of two sets of values, their sums of squared distances from it, and how many they are, as those of one."""
+    total = count + other_count
+    share = tl.where(total == 0.0, 0.0, div(other_count, tl.where(total == 0.0, 1.0, total)))
+    apart = other_mean - mean
+    return mean + apart * share, spread + other_spread + apart * apart * count * share, total
+
+
+# --- reductions of a block --------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def any_of(x, axis: tl.constexpr, keep: tl.constexpr):
+    return tl.max(x.to(tl.int32), axis=axis, keep_dims=keep) != 0
+
+
+@triton.jit
+def all_of(x, axis: tl.constexpr, keep: tl.constexpr):
+    return tl.min(x.to(tl.int32), axis=axis, keep_dims=keep) != 0
+
+
+@triton.jit
+def total(x, axis: tl.constexpr, keep: tl.constexpr):
+    return tl.sum(x, axis=axis, keep_dims=keep)
+
+
+@triton.jit
+def times(x, axis: tl.constexpr, keep: tl.constexpr):
+    return tl.reduce(x, axis, multiplied, keep_dims=keep)
+
+
+@triton.jit
+def extremum(x, most: tl.constexpr, axis: tl.constexpr, keep: tl.constexpr):
+    """The greatest or the smallest; a nan is what comes out if there is one."""
+    if x.dtype.is_floating():
+        if INTERPRETED:  # which takes a function for each pair of lanes, one by one
+            numbers = tl.where(x == x, x, -float("inf") if most else float("inf"))
+            found = tl.max(numbers, axis, keep_dims=keep) if most else tl.min(numbers, axis, keep_dims=keep)
+            return tl.where(any_of(x != x, axis, keep), float("nan"), found)
+        else:
+            return tl.reduce(x, axis, greater if most else smaller, keep_dims=keep)
     else:
-        return tl.minimum(x, y, propagate_nan=tl.PropagateNan.ALL)
+        return tl.max(x, axis=axis, keep_dims=keep) if most else tl.min(x, axis=axis, keep_dims=keep)
+
+
+@triton.jit
+def best(x, at, most: tl.constexpr, axis: tl.constexpr, keep: tl.constexpr):
+    """The first place where the extremum is."""
+    found = extremum(x, most, axis, keep)
+    here = (x == found) | ((x != x) & flag(found != found))
+    return tl.min(tl.where(here, at, 0x7FFFFFFFFFFFFFFF), axis=axis, keep_dims=keep)
+
+
+@triton.jit
+def last(x, lane, count: tl.constexpr, axis: tl.constexpr, keep: tl.constexpr):
+    """What is in the last lane."""
+    return tl.sum(tl.where(lane == count - 1, x, tl.zeros_like(x)), axis=axis, keep_dims=keep)
+
+
+@triton.jit
+def moments(mean, spread, count, axis: tl.constexpr, keep: tl.constexpr):
+    """The sum of squared distances from the mean of all, and their mean, from those of each lane."""
+    whole = tl.sum(count, axis=axis, keep_dims=keep)
+    center = div(tl.sum(mean * count, axis=axis, keep_dims=keep), whole)
+    apart = mean - center
+    return center * whole, tl.sum(spread + apart * apart * count, axis=axis, keep_dims=keep)

@@ -22,7 +22,7 @@ from ...schedule.host import FitInput, Host, Launch
 from ..host import text_of, tuple_of
 from .compiling import Job
 from .loading import ALIGNMENT
-from .module import TritonHost, constants_of, grid_of
+from .module import TritonHost, constants_of
 from .scopes import HEAD, TritonKernel
 
 POINTERS = {
@@ -100,7 +100,7 @@ class GpuHost(TritonHost):
             kernel = self.kernels[id(step)]
             name = self.function(kernel, step)
             self.jobs.setdefault(name, job(kernel, name))
-            grid = [*grid_of(kernel), 1, 1][:3]
+            grid = [kernel.programs, 1, 1]
             given = [self._at(self.host.placed(b)) for b in kernel.buffers]
             given += [*kernel.sizes, *(["bad.data_ptr()"] if kernel.verifies else [])]
             told.append(

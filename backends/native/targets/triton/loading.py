@@ -124,11 +124,10 @@ def defined(source: str) -> dict[str, Any]:
     return namespace
 
 
-def launch(kernel: Any, programs: Any, *given: Any, **constants: Any) -> None:
+def launch(kernel: Any, programs: int, *given: Any, **constants: int) -> None:
     """Run so many programs of a kernel on the CPU."""
-    grid = programs if isinstance(programs, tuple) else (programs,)
-    if all(count > 0 for count in grid):
-        kernel[grid](*given, **constants)
+    if programs > 0:
+        kernel[(programs,)](*given, **constants)
 
 
 def clock() -> float:

@@ -138,9 +138,7 @@ class InterpretedHost(TritonHost):
             given = [*(b.name for b in buffers), *kernel.sizes, *(["bad"] if kernel.verifies else [])]
             name = self.function(kernel, step)
             fixed = [f"{name}={value!r}" for name, value in constants_of(kernel).items()]
-            grid = ", ".join(map(text_of, grid_of(kernel)))
-            grid = grid if len(grid_of(kernel)) == 1 else f"({grid})"
-            lines += self.clocked(f"launch({name}, {grid}, {', '.join([*given, *fixed])})")
+            lines += self.clocked(f"launch({name}, {text_of(kernel.programs)}, {', '.join([*given, *fixed])})")
         if any(self.kernels[id(step)].verifies for step in launch.steps):
             lines += ["if bad.item():", "    raise fault((1, 0, 0))"]
         return lines
@@ -157,12 +155,7 @@ class InterpretedHost(TritonHost):
 
 def constants_of(kernel: TritonKernel) -> dict[str, Any]:
     """The arguments of a kernel that are part of its code, and Triton's options among them."""
-    return dict(kernel.constants) if hasattr(kernel, "constants") else {"BLOCK": kernel.block}
-
-
-def grid_of(kernel: TritonKernel) -> tuple[Index, ...]:
-    """How many programs are launched, in each dimension."""
-    return kernel.programs if isinstance(kernel.programs, tuple) else (kernel.programs,)
+    return dict(kernel.constants)
 
 
 def printed(step: Any) -> TritonKernel:

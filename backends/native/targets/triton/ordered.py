@@ -1,13 +1,24 @@
-"""Printing loops whose order matters as Triton: each lane walks its own, and lanes write to different places."""
+"""Printing loops whose order matters: running sums and products, and writing where data says.
+
+Running sums are scans along an axis of a block, with what came before carried from block to block.  What is written to
+places that may be the same is added by atomic operations: integers in any order, and floating-point numbers, too, as
+torch's own ``index_add`` and ``scatter_add`` do on a GPU.  Where the order of rounding must not change
+(``torch.use_deterministic_algorithms``), or there are no such operations, each lane walks its own places in order.
+"""
 
 from __future__ import annotations
 
-from ...ir import index
-from ...ir.index import Index
-from ...ir.ordered_loops import Scan, Scatter
-from .scopes import TYPES, TritonKernel, Writer, loaded
+import torch
 
-_LANES = 128
+from ...ir import index
+from ...ir.ordered_loops import Scan, Scatter
+from . import shapes
+from .axes import Axis
+from .printer import axis_of
+from .scopes import TYPES, TritonKernel, Writer, loaded, stored
+from .shapes import Shape
+
+_ATOMIC = (torch.float32, torch.float64, torch.int32, torch.int64)
 
 
 def print_ordered(step: Scan | Scatter, name: str = "kernel") -> TritonKernel:
@@ -16,42 +27,103 @@ def print_ordered(step: Scan | Scatter, name: str = "kernel") -> TritonKernel:
     Raises:
         Unsupported: an operation that has no spelling in Triton, with the reason.
     """
-    w = Writer()
-    side_by_side, in_turn = (step.rows, (step.along,)) if isinstance(step, Scan) else (step.apart, step.serial)
-    total = index.product(v.size for v in side_by_side)
-    block = min(_LANES, 1 << (total - 1).bit_length()) if type(total) is int and total > 0 else _LANES
-    w.write("point = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)")
-    w.write(f"inside = point < {w.index(total)}")
-    w.unflatten("point", side_by_side)
-    w.varying = frozenset((*side_by_side, *in_turn))
     if isinstance(step, Scan):
-        kind = TYPES[step.value.dtype]
-        w.write(f"sum = tl.full((BLOCK,), {'0' if step.op == 'sum' else '1'}, {kind})")
-    for variable in in_turn:
+        return _scan(step, name)
+    return _anywhere(step, name) if _may_mix(step) else _in_order(step, name)
+
+
+# --- running sums -----------------------------------------------------------------------------------------------------
+
+
+def _scan(step: Scan, name: str) -> TritonKernel:
+    total = index.product(v.size for v in step.rows)
+    found = shapes.scanned_rows(total, step.along.size)
+    x, r = axis_of("x", step.rows, found), axis_of("r", (step.along,), found)
+    if dict(found[0].blocks)["XBLOCK"] == 1:
+        x.block, x.masked = None, False
+        found = tuple(Shape(s.blocks[1:], s.warps, s.stages, s.programs) for s in found)
+    w = Writer(x, r)
+    if step.rows:
+        w.start_programs([x])
+    along = f"{r.place}, {len(w.blocks) > 1}"
+    neutral, sign = ("0", "+") if step.op == "sum" else ("1", "*")
+    kind = TYPES[step.value.dtype]
+    rest = w.shape([x]) if len(w.blocks) > 1 else "()"
+    w.write(f"before = tl.full({rest}, {neutral}, {kind})")
+    in_one = type(step.along.size) is int and step.along.size <= min(dict(s.blocks)["RBLOCK"] for s in found)
+    if not in_one:
         w.open()
-        w.loops[variable] = w.fresh("i")
-    _body(step, w)
-    for variable in reversed(in_turn):
-        counter = f"{w.loops[variable]}_at"
-        w.scopes[-1].lines.insert(0, f"{w.loops[variable]} = tl.zeros((BLOCK,), tl.int64) + {counter}")
-        w.close(f"for {counter} in range(0, {w.index(variable.size)}):")
-    return w.kernel(name, _programs(total, block), block)
+        w.walked = r
+    w.start(r, "" if in_one else "start")
+    value = w.whole(w.name(step.value), step.value)
+    counted = f"tl.where({r.mask}, {value}, {neutral})" if r.masked else value
+    w.write(f"block = before {sign} tl.cum{step.op}({counted}, {r.place}).to({kind})")
+    w.store(step.target, step.position, "block", step.value.dtype, step.value.free)
+    if not in_one:
+        w.write(f"before = fn.last(block, {w.lanes(r)}, RBLOCK, {along})")
+        w.walked = None
+        w.close(f"for start in range(0, {w.index(r.total)}, RBLOCK):")
+    return w.kernel(name, found)
 
 
-def _programs(total: Index, block: int) -> Index:
-    return index.floordiv(total + (block - 1), block)
+# --- writing where data says ------------------------------------------------------------------------------------------
 
 
-def _body(step: Scan | Scatter, w: Writer) -> None:
+def _may_mix(step: Scatter) -> bool:
+    """Whether lanes may write at once, in any order."""
+    if step.target in {b for b, _ in step.value.loads}:
+        return False
+    exact = not (step.adds and step.target.dtype.is_floating_point)
+    if not step.serial:
+        return True
+    if not exact and torch.are_deterministic_algorithms_enabled():
+        return False
+    return step.target.dtype in _ATOMIC if step.adds else not torch.are_deterministic_algorithms_enabled()
+
+
+def _anywhere(step: Scatter, name: str) -> TritonKernel:
+    loops = (*step.serial, *step.apart)
+    found = shapes.along_a_line(index.product(v.size for v in loops), 4)
+    axis = axis_of("x", loops, found)
+    w = Writer(axis)
+    w.start_programs([axis])
     value = w.name(step.value)
-    if isinstance(step, Scan):
-        w.write(f"sum = sum {'+' if step.op == 'sum' else '*'} {value}")
-        value = "sum"
-    elif step.adds:
-        place = w.address(step.target, step.position, by_lanes=True)
-        old = loaded(f"tl.load({place}, mask=inside, other=0)", step.target.dtype)
-        text, value = value, w.fresh()
-        w.write(f"{value} = {old} + {text}")
-    w.store(step.target, step.position, value, step.value.dtype, by_lanes=True)
-    if isinstance(step, Scatter):
-        w.write("tl.debug_barrier()")  # the next turn may read what this one stored
+    free = frozenset(loops)  # lanes that have the same place write to it each
+    if step.adds and step.serial:
+        place = w.address(step.target, step.position, [axis])
+        whole = w.whole(value, step.value)
+        mask = f", mask={axis.mask}" if axis.masked else ""
+        w.write(f'tl.atomic_add({place}, {stored(whole, step.value.dtype, step.target.dtype)}{mask}, sem="relaxed")')
+    else:
+        w.store(step.target, step.position, _sum(step, w, value, [axis]), step.value.dtype, free)
+    return w.kernel(name, found)
+
+
+def _in_order(step: Scatter, name: str) -> TritonKernel:
+    """Each lane walks the loops in which places may meet."""
+    found = shapes.along_a_line(index.product(v.size for v in step.apart), 4)
+    axis = axis_of("x", step.apart, found)
+    w = Writer(axis)
+    w.start_programs([axis])
+    turns = Axis("turn", step.serial, None, False)
+    w.open()
+    w.walked = turns
+    w.start(turns, "at + tl.zeros((), tl.int64)")
+    value = w.name(step.value)
+    w.store(step.target, step.position, _sum(step, w, value, [axis]), step.value.dtype, frozenset(step.apart))
+    w.write("tl.debug_barrier()")  # the next turn may read what this one stored
+    w.walked = None
+    w.close(f"for at in range(0, {w.index(turns.total)}):")
+    return w.kernel(name, found)
+
+
+def _sum(step: Scatter, w: Writer, value: str, axes: list[Axis]) -> str:
+    """``value``, added to what is there if the step adds."""
+    if not step.adds:
+        return value
+    place = w.address(step.target, step.position, axes)
+    masks = w.masks(axes)
+    old = f"tl.load({place}, mask={masks[0]}, other=0)" if masks else f"tl.load({place})"
+    text = w.fresh()
+    w.write(f"{text} = {loaded(old, step.target.dtype)} + {value}")
+    return text

@@ -1,25 +1,25 @@
 """Printing kernels as Triton: the second printer of the loop IR.
 
-A kernel without reductions is printed over all its points, ``BLOCK`` of them in a program.  One that reduces gets a
-program for each point of its outer loops, which holds all its inner points in registers through all stages, so that
-what the C++ printer keeps in rows of scratch memory is just a value here.  Where they are too many, each stage is a
-loop over blocks of them, and what a later stage needs goes through memory.
+A kernel without reductions is printed over its points: on a line, or in tiles where some accesses lie along one loop
+and others along another one.  One that reduces gets an axis of rows and an axis of what is reduced over.  Where a row
+fits into registers, it stays there through all stages, so that memory is read once.  Where it does not, each stage
+is a loop over blocks of it; :mod:`.onepass` does with one loop what would take two.
 """
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Callable, Sequence
 
 from ...ir import index
-from ...ir.expressions import Buffer, compute_type
-from ...ir.index import Index, Var
+from ...ir.expressions import Buffer, compute_type, operators_in
+from ...ir.index import Var
+from ...schedule import tiles
 from ...schedule.stages import Fold, LoopNest, Stage, Store
-from .scopes import TYPES, TritonKernel, Writer, loaded, stored, worst
-
-LONGEST_ROW = 16384
-"""So many points are held in registers; twice and four times as many where rows of smaller types are kept."""
-_POINTS = 1024
-_IN_LOOP = 2048
+from . import onepass, shapes
+from .axes import Axis
+from .folds import Running, folded
+from .scopes import TritonKernel, Writer, loaded, stored
+from .shapes import Shape
 
 
 def print_kernel(nest: LoopNest, name: str = "kernel") -> TritonKernel:
@@ -28,56 +28,85 @@ def print_kernel(nest: LoopNest, name: str = "kernel") -> TritonKernel:
     Raises:
         Unsupported: an operation that has no spelling in Triton, with the reason.
     """
-    return _Printer(nest).run(name)
+    return _Printer(nest, name).run()
 
 
 class _Printer:
-    def __init__(self, nest: LoopNest) -> None:
-        self.nest = nest
-        self.w = Writer()
-        self.rows: tuple[Var, ...] = nest.rows
-        if nest.by_columns:
-            assert nest.vector is not None
-            self.rows = (*nest.rows, nest.vector)
-        self.points = index.product(v.size for v in nest.inner)
+    w: Writer
 
-    def run(self, name: str) -> TritonKernel:
-        folds = any(isinstance(step, Fold) for stage in self.nest.stages for step in stage.body)
-        if not folds:
-            return self.w.kernel(name, self._all_points(), _POINTS)
-        programs = index.product(v.size for v in self.rows)
-        self.w.write("row = tl.program_id(0).to(tl.int64)")
-        self.w.unflatten("row", self.rows)
-        self.w.varying = frozenset(self.nest.inner)
-        if type(self.points) is int and (self.points <= LONGEST_ROW or self.nest.scratch):
-            self._at_once()
-            return self.w.kernel(name, programs, 1 << max(self.points - 1, 1).bit_length())
-        for stage in self.nest.stages:
-            self._in_blocks(stage)
-        return self.w.kernel(name, programs, _IN_LOOP)
+    def __init__(self, nest: LoopNest, name: str) -> None:
+        self.nest, self.name = nest, name
+        self.itemsize = min((b.dtype.itemsize for b in _touched(nest)), default=4)
 
-    # --- the shapes of kernels ------------------------------------------------------------------------------------
+    def run(self) -> TritonKernel:
+        if any(isinstance(step, Fold) for stage in self.nest.stages for step in stage.body):
+            return self._reduction()
+        if self.nest.tile is not None and not tiles.is_few(self.nest.tile):
+            return self._in_tiles(self.nest.tile)
+        return self._along_a_line()
 
-    def _all_points(self) -> Index:
-        w = self.w
-        loops = (*self.rows, *self.nest.inner)
-        total = index.product(v.size for v in loops)
-        w.write("point = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)")
-        w.write(f"inside = point < {w.index(total)}")
-        w.unflatten("point", loops)
-        w.varying = frozenset(loops)
+    # --- kernels that do not reduce -------------------------------------------------------------------------------
+
+    def _along_a_line(self) -> TritonKernel:
+        loops = (*self.nest.rows, *self.nest.inner)
+        found = shapes.along_a_line(index.product(v.size for v in loops), self.itemsize)
+        axis = axis_of("x", loops, found)
+        self.w = Writer(axis)
+        self.w.start_programs([axis])
+        self._points()
+        return self.w.kernel(self.name, found)
+
+    def _in_tiles(self, tile: Var) -> TritonKernel:
+        rest = tuple(v for v in self.nest.rows if v is not tile)
+        batch = Axis("z", rest, None, False)
+        found = shapes.in_tiles(batch.total, tile.size, self.nest.inner[0].size, self.itemsize)
+        y, x = axis_of("y", (tile,), found), axis_of("x", self.nest.inner, found)
+        self.w = Writer(y, x)
+        self.w.start_programs([batch, y, x] if rest else [y, x])
+        self._points()
+        return self.w.kernel(self.name, found)
+
+    def _points(self) -> None:
         for stage in self.nest.stages:
             for step in [*stage.before, *stage.body]:
                 assert isinstance(step, Store)
                 self._store(step)
-        return index.floordiv(total + (_POINTS - 1), _POINTS)
 
-    def _at_once(self) -> None:
+    # --- kernels that do ------------------------------------------------------------------------------------------
+
+    def _reduction(self) -> TritonKernel:
+        nest = self.nest
+        rows = nest.rows
+        if nest.by_columns:
+            assert nest.vector is not None
+            rows = (*rows, nest.vector)
+        points = index.product(v.size for v in nest.inner)
+        total = index.product(v.size for v in rows)
+        held: tuple[Shape, ...] | None = None
+        if type(points) is int and (shapes.is_held(points, full_reads(nest)) or nest.scratch):
+            held = (shapes.held_columns if nest.by_columns else shapes.held_rows)(total, max(points, 1))
+            if held is None and nest.scratch:
+                held = shapes.held_rows(total, points)
+        found = held or (shapes.walked_columns if nest.by_columns else shapes.walked_rows)(total, points)
+        r = axis_of("r", nest.inner, found)
+        x = axis_of("x", rows, found)
+        if dict(found[0].blocks)["XBLOCK"] == 1:
+            x.block, x.masked = None, False
+            found = tuple(Shape(s.blocks[1:], s.warps, s.stages, s.programs) for s in found)
+        self.w = Writer(x, r)
+        if rows:
+            self.w.start_programs([x])
+        if held is not None:
+            self._at_once(r)
+        else:
+            stages = list(nest.stages)
+            while stages:
+                stages = stages[self._in_blocks(stages, r) :]
+        return self.w.kernel(self.name, found)
+
+    def _at_once(self, r: Axis) -> None:
         """All inner points side by side."""
-        w = self.w
-        w.write("x = tl.arange(0, BLOCK).to(tl.int64)")
-        w.write(f"inside = x < {self.points}")
-        w.unflatten("x", self.nest.inner)
+        self.w.start(r, "")
         for stage in self.nest.stages:
             for store in stage.before:
                 self._store(store)
@@ -85,32 +114,47 @@ class _Printer:
                 if isinstance(step, Store):
                     self._store(step)
                 else:
-                    self._fold(step)
+                    self.w.results[step.statement.target] = folded(step, self.w, r)
 
-    def _in_blocks(self, stage: Stage) -> None:
-        """The inner points of one stage, block by block."""
-        w = self.w
-        for store in stage.before:
+    def _in_blocks(self, stages: Sequence[Stage], r: Axis) -> int:
+        """The inner points of the first stage, block by block, or of the first two; says of how many."""
+        for store in stages[0].before:
             self._store(store)
-        if not stage.body:
-            return
-        folds = [_Running(step, w) for step in stage.body if isinstance(step, Fold)]
-        rest = list(folds)
+        if not stages[0].body:
+            return 1
+        both = onepass.found(stages, self.w, r)
+        running: dict[int, Running | onepass.Both] = {
+            at: both if both is not None and step is both.first else Running(step, self.w, r)
+            for at, step in enumerate(stages[0].body)
+            if isinstance(step, Fold)
+        }
+
+        def body() -> None:
+            for at, step in enumerate(stages[0].body):
+                if isinstance(step, Store):
+                    self._store(step)
+                else:
+                    running[at].add()
+
+        self._loop(r, body)
+        for fold in running.values():
+            fold.finish()
+        if both is not None:
+            for store in stages[1].before:
+                self._store(store)
+        self.w.stored.clear()
+        if any(isinstance(step, Store) for step in stages[0].body) and len(stages) > 1:
+            self.w.write("tl.debug_barrier()")  # other lanes may read what was stored
+        return 1 if both is None else 2
+
+    def _loop(self, r: Axis, body: Callable[[], None]) -> None:
+        w, first = self.w, self.w.fresh("start")
         w.open()
-        w.write("x = start + tl.arange(0, BLOCK).to(tl.int64)")
-        w.write(f"inside = x < {w.index(self.points)}")
-        w.unflatten("x", self.nest.inner)
-        for step in stage.body:
-            if isinstance(step, Store):
-                self._store(step)
-            else:
-                rest.pop(0).add(w)
-        w.close(f"for start in range(0, {w.index(self.points)}, BLOCK):")
-        for fold in folds:
-            fold.finish(w)
-        w.stored.clear()
-        if any(isinstance(step, Store) for step in stage.body):
-            w.write("tl.debug_barrier()")  # other lanes may read what was stored
+        w.walked = r
+        w.start(r, first)
+        body()
+        w.walked = None
+        w.close(f"for {first} in range(0, {w.index(r.total)}, {r.block}):")
 
     # --- statements -----------------------------------------------------------------------------------------------
 
@@ -118,10 +162,12 @@ class _Printer:
         w, buffer = self.w, store.buffer
         value = w.name(store.value)
         if buffer.kind != "row":
-            w.store(buffer, store.position, value, store.value.dtype)
+            w.store(buffer, store.position, value, store.value.dtype, store.value.free)
         # What is read back is what memory holds.
         kept = value
         if compute_type(buffer.dtype) is not buffer.dtype:
+            if not self._is_read_back(buffer):
+                return
             kept = w.fresh()
             w.write(f"{kept} = {loaded(stored(value, store.value.dtype, buffer.dtype), buffer.dtype)}")
         if buffer.kind == "row":
@@ -129,68 +175,44 @@ class _Printer:
         else:
             w.stored[buffer, store.position] = kept
 
-    def _fold(self, fold: Fold) -> None:
-        w = self.w
-        result = w.fresh("r")
-        if _finds_place(fold):
-            w.write(f"_, {result} = {_block(fold, w)}")
-        else:
-            w.write(f"{result} = {_as_result(_block(fold, w), fold.statement.target)}")
-        w.results[fold.statement.target] = result
-
-
-def _finds_place(fold: Fold) -> bool:
-    return str(fold.statement.reduction).startswith("arg")
-
-
-def _as_result(text: str, target: Buffer) -> str:
-    return f"({text}).to({TYPES[compute_type(target.dtype)]})"
-
-
-def _block(fold: Fold, w: Writer) -> str:
-    """The reduction of one block; of argmax and argmin the value, too."""
-    kind, dtype = str(fold.statement.reduction), fold.value.dtype
-    value = w.name(fold.value)
-    if not w.varies(fold.value):
-        value = f"tl.broadcast_to({value}, (BLOCK,))"
-    if kind in ("any", "all"):
-        return f"fn.{kind}_of({value}, inside)"
-    if kind in ("sum", "prod"):
-        return f"fn.{'total' if kind == 'sum' else 'times'}({value}, inside)"
-    most = kind.endswith("max")
-    if _finds_place(fold):
-        return f"fn.best({value}, {w.name(fold.value.args[1])}, inside, {worst(dtype, most)}, {most})"
-    return f"fn.extremum({value}, inside, {worst(dtype, most)}, {most})"
-
-
-class _Running:
-    """A reduction over block after block."""
-
-    def __init__(self, fold: Fold, w: Writer) -> None:
-        self.fold, self.name = fold, w.fresh("a")
-        self.kind, dtype = str(fold.statement.reduction), compute_type(fold.value.dtype)
-        self.most = self.kind.endswith("max")
-        self.dtype = torch.float64 if self.kind == "sum" and dtype is torch.float32 else dtype
-        start = {"sum": "0", "prod": "1", "any": "False", "all": "True"}.get(self.kind) or worst(dtype, self.most)
-        w.write(f"{self.name} = tl.full((), {start}, {TYPES[self.dtype]})")
-        if _finds_place(fold):
-            w.write(f"{self.name}_at = tl.full((), 0x7FFFFFFFFFFFFFFF, tl.int64)")
-
-    def add(self, w: Writer) -> None:
-        a, block = self.name, _block(self.fold, w)
-        if _finds_place(self.fold):
-            w.write(f"{a}_next, {a}_there = {block}")
-            w.write(f"{a}, {a}_at = fn.better({a}, {a}_at, {a}_next, {a}_there, {self.most})")
-        elif self.kind in ("max", "min"):
-            w.write(f"{a} = fn.joined({a}, {block}, {self.most})")
-        elif self.kind in ("any", "all"):
-            w.write(f"{a} = {a} {'|' if self.kind == 'any' else '&'} {block}")
-        else:
-            w.write(f"{a} = {a} {'+' if self.kind == 'sum' else '*'} {block}.to({TYPES[self.dtype]})")
-
-    def finish(self, w: Writer) -> None:
-        target = self.fold.statement.target
-        result = w.results[target] = w.fresh("r")
-        w.write(
-            f"{result} = {self.name}_at" if _finds_place(self.fold) else f"{result} = {_as_result(self.name, target)}"
+    def _is_read_back(self, buffer: Buffer) -> bool:
+        return any(
+            read is buffer
+            for stage in self.nest.stages
+            for step in [*stage.before, *stage.body]
+            for read, _ in step.value.loads
         )
+
+
+def axis_of(name: str, loops: tuple[Var, ...], found: tuple[Shape, ...]) -> Axis:
+    """An axis whose blocks have any of these shapes."""
+    block = f"{name.upper()}BLOCK"
+    largest = max(dict(s.blocks)[block] for s in found)
+    total = index.product(v.size for v in loops)
+    return Axis(name, loops, block, type(total) is not int or total == 0 or total % largest != 0)
+
+
+def full_reads(nest: LoopNest) -> int:
+    """How many values are read for each inner point."""
+    found = {
+        node.attr
+        for stage in nest.stages
+        for step in stage.body
+        for node in operators_in(step.value)
+        if node.op == "load" and not node.free.isdisjoint(nest.inner) and not _is_shared(node.free, nest)
+    }
+    return len(found)
+
+
+def _is_shared(variables: frozenset[Var], nest: LoopNest) -> bool:
+    """Whether all rows read the same."""
+    return bool(nest.rows) and variables.isdisjoint(nest.rows) and not nest.by_columns
+
+
+def _touched(nest: LoopNest) -> set[Buffer]:
+    return {
+        b
+        for stage in nest.stages
+        for step in [*stage.before, *stage.body]
+        for b in [*(b for b, _ in step.value.loads), *([step.buffer] if isinstance(step, Store) else [])]
+    }

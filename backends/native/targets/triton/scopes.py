@@ -12,8 +12,10 @@ import torch
 from ...ir import index
 from ...ir.expressions import Buffer, Node, compute_type
 from ...ir.index import Index, Ix, Var
-from ...ir.operation_table import BY_PRINTER, OPERATIONS, NoSpelling
-from ...ir.operations import COMPARE, Unsupported
+from ...ir.operation_table import BY_PRINTER, OPERATIONS
+from ...ir.operations import COMPARE
+from .axes import Axis, fits
+from .shapes import Shape
 
 TYPES: dict[torch.dtype, str] = {
     torch.float32: "tl.float32",
@@ -36,16 +38,17 @@ import triton
 import triton.language as tl
 
 from torchmux.backends.native.targets.triton import functions as fn
+from torchmux.backends.native.targets.triton.mathematics import library as m
 
 """
 
 
 @dataclass(frozen=True)
 class TritonKernel:
-    """``source`` defines the function ``name``; its arguments are buffers, then sizes, then ``BLOCK``.
+    """``source`` defines the function ``name``; its arguments are buffers, then sizes, then constants.
 
-    ``programs`` is how many are launched, as an index expression; ``block`` is the value for ``BLOCK``.  If it
-    ``verifies`` indices, the argument before ``BLOCK`` is where it reports a bad one.
+    If it ``verifies`` indices, the argument before the constants is where it reports a bad one.  ``shapes`` are the
+    ways to launch it, the best guess first: the constants, and how many programs.
     """
 
     name: str
@@ -53,8 +56,16 @@ class TritonKernel:
     buffers: tuple[Buffer, ...]
     sizes: tuple[str, ...]
     verifies: bool
-    programs: Index
-    block: int
+    shapes: tuple[Shape, ...]
+
+    @property
+    def programs(self) -> Index:
+        return self.shapes[0].programs
+
+    @property
+    def constants(self) -> dict[str, int]:
+        """The constants of the best guess, and ``num_warps`` and ``num_stages``, which Triton takes in the same way."""
+        return self.shapes[0].constants
 
 
 @dataclass
@@ -64,9 +75,16 @@ class _Scope:
 
 
 class Writer:
-    """The lines of one kernel: those of the program, and of the loop that is open, if one is."""
+    """The lines of one kernel: those of the program, and of the loop that is open, if one is.
 
-    def __init__(self) -> None:
+    ``axes`` are those of the blocks; a value has the axes that it depends on, and one point of the others.
+    """
+
+    def __init__(self, *axes: Axis) -> None:
+        self.axes = axes
+        self.blocks = [a for a in axes if a.block is not None]
+        for place, axis in enumerate(self.blocks):
+            axis.place = place
         self.buffers: dict[Buffer, str] = {}
         self.sizes: dict[str, None] = {}
         self.verifies = False
@@ -76,7 +94,7 @@ class Writer:
         # What is in rows of scratch memory elsewhere, and what was stored: lanes do not see each other's stores.
         self.rows: dict[Buffer, str] = {}
         self.stored: dict[tuple[Buffer, Index], str] = {}
-        self.varying: frozenset[Var] = frozenset()  # the loops whose points are side by side
+        self.walked: Axis | None = None  # the axis whose blocks the open loop walks
         self._count = 0
 
     # --- lines ----------------------------------------------------------------------------------------------------
@@ -97,35 +115,87 @@ class Writer:
         self.write(opening)
         self.scopes[-1].lines += ["    " + line for line in inside]
 
-    def unflatten(self, position: str, loops: Collection[Var]) -> None:
-        """The variables of ``loops`` from a number that counts all their points."""
-        for n, variable in reversed(list(enumerate(loops))):
+    # --- axes -----------------------------------------------------------------------------------------------------
+
+    def lanes(self, axis: Axis) -> str:
+        """The numbers of the lanes along an axis."""
+        if len(self.blocks) == 1:
+            return f"tl.arange(0, {axis.block})"
+        return f"tl.arange(0, {axis.block})[{', '.join(':' if a is axis else 'None' for a in self.blocks)}]"
+
+    def start(self, axis: Axis, first: str) -> None:
+        """The points of a block, of which the first one is ``first``, and the variables of the loops."""
+        if axis.block is None:
+            self.write(f"{axis.name} = {first}")
+        else:
+            self.write(f"{axis.name} = {first} + {self.lanes(axis)}" if first else f"{axis.name} = {self.lanes(axis)}")
+        if axis.masked:
+            self.write(f"{axis.mask} = {axis.name} < {self.index(axis.total)}")
+        position = axis.name
+        for n, variable in reversed(list(enumerate(axis.loops))):
             name = self.fresh("i")
-            extent = f"({self.index(variable.size)})"
+            extent = self.index(variable.size)
             self.write(f"{name} = {position} % {extent}" if n else f"{name} = {position}")
             position = f"({position} // {extent})"
             self.loops[variable] = name
 
-    def kernel(self, name: str, programs: Index, block: int) -> TritonKernel:
+    def start_programs(self, axes: list[Axis]) -> None:
+        """The points of axes whose blocks the programs are made of, the last one varying first."""
+        program = self.fresh("p_")
+        wide = "" if all(a.narrow for a in axes) else ".to(tl.int64)"
+        self.write(f"{program} = tl.program_id(0){wide}")
+        for n, axis in reversed(list(enumerate(axes))):
+            blocks = (
+                self.index(axis.total) if axis.block is None else f"tl.cdiv({self.index(axis.total)}, {axis.block})"
+            )
+            at = f"({program} % {blocks})" if n else program
+            self.start(axis, at if axis.block is None else f"{at} * {axis.block}")
+            if n:
+                rest = self.fresh("p_")
+                self.write(f"{rest} = {program} // {blocks}")
+                program = rest
+
+    def axes_of(self, variables: frozenset[Var]) -> list[Axis]:
+        """The axes of a block on which something depends that has these variables."""
+        return [a for a in self.blocks if not variables.isdisjoint(a.loops)]
+
+    def masks(self, axes: Collection[Axis]) -> list[str]:
+        return [a.mask for a in axes if a.masked]
+
+    def inside(self, axes: Collection[Axis]) -> str:
+        """The condition that lanes along these axes are at points; ``True`` if they always are."""
+        return " & ".join(self.masks(axes)) or "True"
+
+    def shape(self, axes: Collection[Axis] | None = None) -> str:
+        """The shape of a block with these axes, or of one with all."""
+        sides = [str(a.block) if axes is None or a in axes else "1" for a in self.blocks]
+        return f"({', '.join(sides)}{',' if len(sides) == 1 else ''})"
+
+    def whole(self, text: str, node: Node) -> str:
+        """What names the value of ``node``, as a block with all axes."""
+        return text if len(self.axes_of(node.free)) == len(self.blocks) else f"tl.broadcast_to({text}, {self.shape()})"
+
+    def kernel(self, name: str, shapes: tuple[Shape, ...]) -> TritonKernel:
         sizes = sorted(self.sizes)
         more = ["bad"] if self.verifies else []
-        arguments = [*self.buffers.values(), *(f'{s}: "i64"' for s in sizes), *more, "BLOCK: tl.constexpr"]
+        constants = [f"{block}: tl.constexpr" for block, _ in shapes[0].blocks]
+        arguments = [*self.buffers.values(), *(f'{s}: "i64"' for s in sizes), *more, *constants]
         fixed = f"(do_not_specialize={sizes!r})" if sizes else ""
         lines = ["    " + line for line in self.scopes[0].lines]
         source = "\n".join([f"@triton.jit{fixed}", f"def {name}({', '.join(arguments)}):", *lines, ""])
-        return TritonKernel(name, source, tuple(self.buffers), tuple(sizes), self.verifies, programs, block)
+        return TritonKernel(name, source, tuple(self.buffers), tuple(sizes), self.verifies, shapes)
 
     # --- expressions ----------------------------------------------------------------------------------------------
 
-    def varies(self, node: Node) -> bool:
-        return bool(node.free & self.varying)
+    def _is_walked(self, node: Node) -> bool:
+        return self.walked is not None and not node.free.isdisjoint(self.walked.loops)
 
     def name(self, node: Node) -> str:
         """The name of the value, computed where it belongs if it was not yet."""
         if node.op == "result":
             return self.results[node.attr]
-        # What is the same for all lanes is computed before the loop.
-        at = len(self.scopes) if self.varies(node) else 1
+        # What is the same in all turns of a loop is computed before it.
+        at = len(self.scopes) if self._is_walked(node) else 1
         found = next((s.names[node] for s in self.scopes[:at] if node in s.names), None)
         if found is None:
             text = self._constant(node) if node.op == "const" else self._expression(node)
@@ -148,7 +218,7 @@ class Writer:
         if node.op == "load":
             return self._load(node)
         if node.op == "index":
-            return self.index(node.attr)
+            return f"{self.index(node.attr)}.to(tl.int64)"
         if node.op == "pair":
             return self.name(node.args[0])
         if node.op == "cast":
@@ -158,17 +228,15 @@ class Writer:
         if node.op == "check":
             self.verifies = True
             extent, wrap, _ = node.attr
-            inside = "inside" if self.varies(node) else "True"
+            inside = self.inside(self.axes_of(node.free))
             return f"fn.check({self.name(node.args[0])}, {self.index(extent)}, {wrap}, bad, {inside})"
         spelling = OPERATIONS[node.op].triton
-        if isinstance(spelling, NoSpelling):
-            raise Unsupported(spelling.reason)
         assert spelling != BY_PRINTER, node.op
-        if spelling.startswith("fn."):
+        if spelling.startswith(("fn.", "m.")):
             return spelling.format(*map(self.name, node.args))
         infix = not spelling.startswith("tl.")
         text = spelling.format(*(self._operand(a, node.args if infix else ()) for a in node.args))
-        is_one = node.op in COMPARE and node.args[0].dtype.is_floating_point and not self.varies(node)
+        is_one = node.op in COMPARE and node.args[0].dtype.is_floating_point and not self.axes_of(node.free)
         return f"fn.flag({text})" if is_one else text
 
     def _load(self, node: Node) -> str:
@@ -177,48 +245,50 @@ class Writer:
             return self.rows[buffer]
         if (buffer, position) in self.stored:
             return self.stored[buffer, position]
-        where = self.address(buffer, position, self.varies(node))
-        masks = ["inside"] if self.varies(node) else []
-        masks += [self.name(a) for a in node.args]
+        axes = self.axes_of(node.free)
+        where = self.address(buffer, position, axes)
+        masks = [*self.masks(axes), *(self.name(a) for a in node.args)]
         text = f"tl.load({where}, mask={' & '.join(masks)}, other=0)" if masks else f"tl.load({where})"
         return loaded(text, buffer.dtype)
 
-    def store(self, buffer: Buffer, position: Index, value: str, dtype: torch.dtype, *, by_lanes: bool = False) -> None:
-        """Write what ``value`` names, of type ``dtype``, to memory: each lane, or the program once for all of them."""
-        by_lanes = by_lanes or bool(index.free(position) & self.varying)
-        mask = ", mask=inside" if by_lanes else ""
-        self.write(f"tl.store({self.address(buffer, position, by_lanes)}, {stored(value, dtype, buffer.dtype)}{mask})")
+    def store(self, buffer: Buffer, position: Index, value: str, dtype: torch.dtype, of: frozenset[Var]) -> None:
+        """Write what ``value`` names, of type ``dtype`` and with the variables ``of``, to memory."""
+        axes = self.axes_of(index.free(position) | of)
+        mask = f", mask={self.inside(axes)}" if self.masks(axes) else ""
+        self.write(f"tl.store({self.address(buffer, position, axes)}, {stored(value, dtype, buffer.dtype)}{mask})")
 
-    def address(self, buffer: Buffer, position: Index, by_lanes: bool) -> str:
-        """Where a position lies; for each lane, even if they are all the same, if they have values or masks of their
-        own."""
+    def address(self, buffer: Buffer, position: Index, axes: Collection[Axis]) -> str:
+        """Where a position lies, as a block with these axes: lanes may have values or masks of their own."""
         text = f"{self.pointer(buffer)} + {self.index(position)}"
-        alike = by_lanes and not index.free(position) & self.varying
-        return f"{text} + tl.zeros((BLOCK,), tl.int64)" if alike else text
+        alike = len(self.axes_of(index.free(position))) < len(axes)
+        return f"{text} + tl.zeros({self.shape(axes)}, tl.int32)" if alike else text
 
     def pointer(self, buffer: Buffer) -> str:
         return self.buffers.setdefault(buffer, f"p{len(self.buffers)}")
 
     # --- indices --------------------------------------------------------------------------------------------------
 
-    def index(self, value: Index) -> str:
+    def index(self, value: Index, wide: bool = False) -> str:
+        """An index, computed in 32 bits if that is certain to do."""
         if not isinstance(value, Ix):
             return str(value)
+        wide = wide or not fits(value)
         terms = []
         for mono, coef in value.terms:
-            factors = [self._atom(a) for a in mono]
+            factors = [self._atom(a, wide) for a in mono]
             if coef != 1 or not factors:
                 factors.insert(0, str(coef))
             terms.append(" * ".join(factors))
         return "(" + " + ".join(terms) + ")"
 
-    def _atom(self, atom: Any) -> str:
+    def _atom(self, atom: Any, wide: bool) -> str:
         if isinstance(atom, Var):
-            return self.loops[atom]
+            return f"{self.loops[atom]}.to(tl.int64)" if wide else self.loops[atom]
         if isinstance(atom, index.Data):
             return self.name(atom.node)
         if isinstance(atom, (index.Div, index.Rem)):
-            left, right, divides = self.index(atom.left), self.index(atom.right), isinstance(atom, index.Div)
+            left, right = self.index(atom.left, wide), self.index(atom.right, wide)
+            divides = isinstance(atom, index.Div)
             if index.not_negative(atom.left):
                 return f"({left} {'//' if divides else '%'} {right})"
             return f"fn.{'floor_div' if divides else 'floor_rem'}({left}, {right})"

@@ -6,30 +6,28 @@ Nothing here imports Triton, which is needed to compile kernels, not to print th
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
 from typing import Literal
 
 import torch
 
 from torchmux.registry.errors import BackendUnavailable
 
-from ...ir.operation_table import OPERATIONS, NoSpelling
+from ...ir.expressions import Buffer
 from ...ir.program import Program
 from ...ir.values import Value
 from ...options import NativeOptions
-from ...schedule import host
+from ...schedule import host, splits
+from ...schedule.kernel import Kernel
 from ...schedule.schedule import Schedule
+from ...schedule.stages import LoopNest
 from ..target import Module, Target
-from . import compiling, module, selection
+from . import compiling, loops, module, selection, shapes
 
 
 def capability_of(device: torch.device) -> int:
     """The compute capability of a GPU, 90 for 9.0."""
     major, minor = torch.cuda.get_device_capability(device)
     return 10 * major + minor
-
-
-_LACKS = {op.name: op.triton.reason for op in OPERATIONS.values() if isinstance(op.triton, NoSpelling)}
 
 
 _HALF = (torch.bfloat16, torch.float16)
@@ -54,11 +52,12 @@ class Triton(Target):
         """cuDNN computes with tensor cores in channels last, and reorders images that lie otherwise in each call."""
         return "channels last" if _by_tensor_cores(images.dtype) else None
 
-    def lacks(self) -> Mapping[str, str]:
-        return _LACKS
-
     def select(self, program: Program, options: NativeOptions) -> None:
         selection.select(program)
+        splits.split(program, shapes.parts)
+
+    def plan_loops(self, kernel: Kernel, needed: set[Buffer]) -> LoopNest:
+        return loops.plan(kernel, needed)
 
     def assemble(self, program: Program, schedule: Schedule, options: NativeOptions, *, timed: bool) -> Module:
         return module.assemble(program, host.plan(program, schedule, self.plan_loops), timed=timed)

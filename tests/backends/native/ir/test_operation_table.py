@@ -13,7 +13,7 @@ from torch.fx import Graph
 from torchmux.backends.native import targets
 from torchmux.backends.native.ir import expressions, index, operations as ops
 from torchmux.backends.native.ir.expressions import Node, make
-from torchmux.backends.native.ir.operation_table import BY_PRINTER, KINDS, OPERATIONS, NoSpelling
+from torchmux.backends.native.ir.operation_table import BY_PRINTER, KINDS, OPERATIONS
 from torchmux.backends.native.ir.program import Program, TensorRef
 from torchmux.backends.native.ir.values import Value
 from torchmux.backends.native.ir.verify import verify_program
@@ -151,10 +151,6 @@ EAGER: dict[str, tuple[Callable[..., torch.Tensor], tuple[float, float]]] = {
 }
 
 
-def is_spelled(target: str, name: str) -> bool:
-    return target == "cpu" or not isinstance(OPERATIONS[name].triton, NoSpelling)
-
-
 def dtypes_of(name: str) -> list[torch.dtype]:
     """The types of the result's letter, of which operands that share it are."""
     letter = OPERATIONS[name].operands[-1]
@@ -163,7 +159,7 @@ def dtypes_of(name: str) -> list[torch.dtype]:
 
 @pytest.mark.parametrize(
     ("name", "target"),
-    [(name, target) for name in EAGER for target in ("cpu", "triton") if is_spelled(target, name)],
+    [(name, target) for name in EAGER for target in ("cpu", "triton")],
     indirect=["target"],
 )
 def test_an_operation(name: str, target: str) -> None:
@@ -301,10 +297,7 @@ def test_the_table_is_whole() -> None:
         letters = {*operation.operands, operation.result}
         assert letters <= KINDS.keys()
         assert operation.cost >= 0
-        if isinstance(operation.triton, NoSpelling):
-            assert operation.triton.reason
-        else:
-            assert (operation.triton == BY_PRINTER) == (operation.cpp.text == BY_PRINTER)
+        assert (operation.triton == BY_PRINTER) == (operation.cpp.text == BY_PRINTER)
 
 
 def test_folding_is_what_the_code_computes() -> None:

@@ -1,0 +1,236 @@
+"""Reductions in two stages: parts of what is reduced over at the same time, and then the parts.
+
+A GPU is idle where few results are made of many elements each.  Such a reduction becomes two statements before anything
+is fused: the first has the number of the part as one more loop, the second reduces over the parts, always in the same
+order.  Both are fused like any others, and what is between them is planned like all memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from ..ir import index, operations as ops
+from ..ir.expressions import Buffer, Node, Statement, compute_type, make, rewrite, substitute
+from ..ir.index import Index, Var
+from ..ir.operations import binary, compare, const
+from ..ir.program import Program
+
+MOST_UNEVEN = 2
+"""Parts are equal if a number of them that is off by this factor at most allows it; the last is shorter otherwise."""
+
+
+def split(program: Program, parts_of: Callable[[Statement, Callable[[], bool]], int]) -> None:
+    """Split the reductions of ``program``, each into as many parts as ``parts_of`` says, about; 1 leaves it alone.
+
+    What it is also given says whether another pass over all elements needs the result, as in softmax: as one kernel,
+    the two may read memory once.
+    """
+    _Splitter(program, parts_of).run()
+
+
+@dataclass
+class _Parts:
+    """What a statement has instead of the loops that it reduces over: ``part`` counts the parts, ``within`` walks one.
+
+    ``mapping`` is what the old loops are; ``guard`` is what must be true of a point in the last part.
+    """
+
+    part: Var
+    within: tuple[Var, ...]
+    mapping: dict[Var, Index]
+    guard: Node | None
+
+
+class _Splitter:
+    def __init__(self, program: Program, parts_of: Callable[[Statement, Callable[[], bool]], int]) -> None:
+        self.program, self.parts_of = program, parts_of
+        self.made: dict[Buffer, Statement] = {}
+        self.sums: dict[Buffer, tuple[Buffer, Statement, int]] = {}  # of what is split: the parts, and their length
+
+    def run(self) -> None:
+        items = []
+        for item in self.program.items:
+            new = self._of(item) if isinstance(item, Statement) and item.reduction else [item]
+            items += new
+            if isinstance(item, Statement):
+                self.made[item.target] = item
+        self.program.items = items
+
+    def _of(self, old: Statement) -> list[Statement]:
+        wanted = self.parts_of(old, lambda: self._feeds_a_pass(old))
+        if wanted < 2 or any(type(v.size) is not int for v in (*old.kept, *old.reduced)):
+            return [old]
+        parts = _parts(old.reduced, wanted)
+        if parts is None:
+            return [old]
+        kind = str(old.reduction)
+        if kind.startswith("arg"):
+            return self._places(old, parts, kind)
+        if kind == "sum" and parts.guard is None and (found := self._distances(old, parts)) is not None:
+            return found
+        first = self._first(old, parts, old.value, kind)
+        if kind == "sum" and parts.guard is None:
+            length = index.product(v.size for v in parts.within)
+            assert type(length) is int
+            self.sums[old.target] = (first.target, first, length)
+        return [first, self._second(old, parts, self._load(first.target, old, parts.part), kind)]
+
+    def _feeds_a_pass(self, old: Statement) -> bool:
+        points, made = _points(old), {old.target}
+        for item in self.program.items:
+            if isinstance(item, Statement) and not made.isdisjoint(item.reads):
+                if not item.reduction and _points(item) >= points:
+                    return True
+                made.add(item.target)
+        return False
+
+    def _first(self, old: Statement, parts: _Parts, value: Node, kind: str) -> Statement:
+        """The reduction of each part."""
+        moved = _guarded(substitute(value, parts.mapping), parts.guard, _neutral(value.dtype, kind), kind)
+        dtype = torch.int64 if kind.startswith("arg") else value.dtype
+        sizes = [parts.part.size, *(v.size for v in old.kept)]
+        buffer = self.program.buffer(dtype, sizes)
+        kept = (parts.part, *old.kept)
+        position = _flat(kept)
+        return Statement(buffer, position, moved, kept, parts.within, kind, list(old.origins))
+
+    def _second(self, old: Statement, parts: _Parts, value: Node, kind: str) -> Statement:
+        return dataclasses.replace(old, value=value, reduced=(parts.part,), reduction=kind)
+
+    def _load(self, buffer: Buffer, old: Statement, part: Var) -> Node:
+        return make("load", (), compute_type(buffer.dtype), (buffer, _flat((part, *old.kept))))
+
+    def _places(self, old: Statement, parts: _Parts, kind: str) -> list[Statement]:
+        """The extremum of each part and its place; then the place of the best of them."""
+        values = self._first(old, parts, old.value.args[0], kind.removeprefix("arg"))
+        places = self._first(old, parts, old.value, kind)
+        value = self._load(values.target, old, parts.part)
+        pair = make("pair", (value, self._load(places.target, old, parts.part)), value.dtype)
+        return [values, places, self._second(old, parts, pair, kind)]
+
+    def _distances(self, old: Statement, parts: _Parts) -> list[Statement] | None:
+        """Squared distances from the mean of all: those from the mean of each part, which needs no other pass over the
+        elements than that mean does, and those of these means."""
+        square = old.value
+        if square.op != "mul" or square.args[0] is not square.args[1] or square.args[0].op != "sub":
+            return None
+        value, mean = square.args[0].args
+        source = self.made.get(mean.attr[0]) if mean.op == "load" else None
+        if source is None or source.reduction or source.value.op != "div" or source.value.args[0].op != "load":
+            return None
+        total = source.value.args[0].attr[0]
+        found = self.sums.get(total)
+        whole = self.made.get(total, None)
+        if found is None or whole is None or not _is_same_sum(whole, value, old):
+            return None
+        buffer, first, length = found
+        part = first.kept[0]
+        count = index.product(v.size for v in old.reduced)
+        divisor = source.value.args[1]
+        if divisor.op != "const" or divisor.attr != count or part.size != parts.part.size:
+            return None
+        own = binary("div", self._load(buffer, old, part), const(float(length), value.dtype))
+        inside = binary("sub", substitute(value, parts.mapping), own)
+        squares = self._first(dataclasses.replace(old), parts, old.value, "sum")
+        squares.value = binary("mul", inside, inside)
+        apart = binary("sub", own, mean)
+        spread = binary("mul", binary("mul", apart, apart), const(float(length), value.dtype))
+        return [squares, self._second(old, parts, binary("add", self._load(squares.target, old, part), spread), "sum")]
+
+
+def _points(statement: Statement) -> int:
+    count = index.product(v.size for v in (*statement.kept, *statement.reduced))
+    return count if type(count) is int else 0
+
+
+def _is_same_sum(whole: Statement, value: Node, old: Statement) -> bool:
+    """Whether ``whole`` adds up ``value`` over the same loops."""
+    return whole.reduction == "sum" and whole.value is value and (whole.kept, whole.reduced) == (old.kept, old.reduced)
+
+
+def _flat(loops: tuple[Var, ...]) -> Index:
+    return index.flatten([index.var(v.key, v.size) for v in loops], [v.size for v in loops])
+
+
+def _parts(reduced: tuple[Var, ...], wanted: int) -> _Parts | None:
+    """About ``wanted`` parts: the outermost loops as they are, and of one of them a part."""
+    whole: list[Var] = []
+    count = 1
+    rest = list(reduced)
+    while rest and count * _extent(rest[0]) <= wanted:
+        count *= _extent(rest[0])
+        whole.append(rest.pop(0))
+    if not rest:
+        return None
+    loop, after = rest[0], rest[1:]
+    more = _pieces(_extent(loop), max(wanted // count, 1))
+    mapping: dict[Var, Index] = {}
+    guard = None
+    inner = list(after)
+    sizes: list[Index] = [v.size for v in whole]
+    if more > 1:
+        length = -(-_extent(loop) // more)
+        if _extent(loop) % more:
+            length = 1 << (length.bit_length() - 1)  # what blocks cover without a rest
+        more = -(-_extent(loop) // length)
+        sizes.append(more)
+        step = index.var(f"{loop.key}w", length)
+        if (variable := index.the_var(step)) is not None:
+            inner.insert(0, variable)
+    else:
+        inner.insert(0, loop)
+    part = index.var(f"{reduced[0].key}p", index.product(sizes))
+    the_part = index.the_var(part)
+    if the_part is None:
+        return None
+    values = index.unflatten(part, tuple(sizes))
+    mapping = dict(zip(whole, values, strict=False))
+    if more > 1:
+        at = values[-1] * length + step
+        mapping[loop] = at
+        if more * length != _extent(loop):
+            guard = compare("lt", ops.from_index(at), ops.from_index(_extent(loop)))
+    return _Parts(the_part, tuple(inner), mapping, guard)
+
+
+def _extent(variable: Var) -> int:
+    assert type(variable.size) is int
+    return variable.size
+
+
+def _pieces(extent: int, wanted: int) -> int:
+    """A divisor of ``extent`` that is about ``wanted``, or that number itself if there is none."""
+    near = [n for n in range(max(wanted // MOST_UNEVEN, 2), wanted * MOST_UNEVEN + 1) if extent % n == 0]
+    return min(near, key=lambda n: abs(n - wanted), default=wanted) if wanted > 1 else 1
+
+
+def _neutral(dtype: torch.dtype, kind: str) -> Node:
+    if kind in ("sum", "prod"):
+        return const(0 if kind == "sum" else 1, dtype)
+    if kind in ("any", "all"):
+        return const(kind == "all", dtype)
+    most = kind.endswith("max")
+    if dtype.is_floating_point:
+        return const(float("-inf" if most else "inf"), dtype)
+    return const(torch.iinfo(dtype).min if most else torch.iinfo(dtype).max, dtype)
+
+
+def _guarded(value: Node, guard: Node | None, neutral: Node, kind: str) -> Node:
+    """``value``, or ``neutral`` where ``guard`` does not hold, where memory is not read either."""
+    if guard is None:
+        return value
+
+    def change(old: Node, args: tuple[Node, ...]) -> Node:
+        if old.op == "load" and not old.free.isdisjoint(guard.free):
+            held = guard if not args else binary("and", guard, args[0])
+            return make("load", (held,), old.dtype, old.attr)
+        return old if args == old.args else make(old.op, args, old.dtype, old.attr)
+
+    read = rewrite(value, change, {})
+    if kind.startswith("arg"):
+        return make("pair", (ops.where(guard, read.args[0], neutral), read.args[1]), read.dtype)
+    return ops.where(guard, read, neutral)

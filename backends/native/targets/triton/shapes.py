@@ -1,0 +1,190 @@
+"""The sizes of blocks, and how many warps run one: a small model of what a kernel costs on a GPU.
+
+A kernel is printed for blocks of any size; the sizes are constants of a launch (:class:`Shape`).  The model chooses by
+what a thread should have in flight (16 bytes for each access, and some accesses at a time), and by how many programs
+fill all multiprocessors.  Its first choice is what runs; ``max-autotune`` may time all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from ...ir import index
+from ...ir.expressions import Statement
+from ...ir.index import Index
+
+MULTIPROCESSORS = 132
+"""Of an H100; a processor with more or fewer of them gets the same code."""
+FILLING = 2 * MULTIPROCESSORS
+"""So many programs keep all multiprocessors busy."""
+LONGEST_ROW = 16384
+"""So many points are held in registers through all stages of a kernel, if it reads few values of each."""
+HEAVY_ROW = 8192
+"""The same if it reads more than :data:`FEW_READS`."""
+FEW_READS = 3
+_LEAST_WARPS, _MOST_WARPS = 1, 32
+_COLUMNS = 64
+"""So many adjacent columns are reduced in a program."""
+_SPLIT_BYTES = 64 * 1024
+"""What a program reads at most, where there are too few programs."""
+_PASS_BYTES = 512 * 1024
+"""The same where two kernels would read what one of them could keep."""
+_PART_BYTES = 16 * 1024
+
+
+@dataclass(frozen=True)
+class Shape:
+    """``blocks`` are the sizes of blocks by the names that the kernel has for them, ``programs`` how many are run."""
+
+    blocks: tuple[tuple[str, int], ...]
+    warps: int
+    stages: int
+    programs: Index
+
+    @property
+    def constants(self) -> dict[str, int]:
+        """All that a launch of this shape passes by keyword."""
+        return {**dict(self.blocks), "num_warps": self.warps, "num_stages": self.stages}
+
+
+def power(count: int) -> int:
+    """The least power of two that is not smaller."""
+    return 1 << max(count - 1, 0).bit_length()
+
+
+def blocks_of(total: Index, block: int) -> Index:
+    """How many blocks cover so many points."""
+    return index.floordiv(total + (block - 1), block)
+
+
+def warps_for(points: int, each: int) -> int:
+    """Warps for a block of which a thread computes so many points."""
+    return min(max(power(-(-points // (32 * each))), _LEAST_WARPS), _MOST_WARPS)
+
+
+def along_a_line(total: Index, itemsize: int) -> tuple[Shape, ...]:
+    """For points one after the other, the smallest of whose values takes ``itemsize`` bytes."""
+    each = 8 if itemsize >= 2 else 16
+    if type(total) is int and total <= FILLING * 32 * each:  # small: fewer points a thread, more threads
+        sizes = [(128, 4), (256, 4)] if total <= FILLING * 128 else [(256, 4), (512, 4)]
+    else:
+        sizes = [(128 * each, 4), (64 * each, 4), (256 * each, 8), (256 * each, 4)]
+    return _distinct(Shape((("XBLOCK", n),), warps, 1, blocks_of(total, n)) for n, warps in sizes)
+
+
+def in_tiles(batch: Index, down: Index, across: Index, itemsize: int) -> tuple[Shape, ...]:
+    """For tiles in which some values lie along one side, and others along the other one."""
+    sides = [(64, 64, 8), (32, 64, 4), (64, 32, 4), (32, 32, 4)] if itemsize >= 4 else [(64, 64, 4), (64, 128, 8)]
+    found = []
+    for y, x, warps in sides:
+        y, x = min(y, _side(down)), min(x, _side(across))
+        programs = batch * blocks_of(down, y) * blocks_of(across, x)
+        found.append(Shape((("YBLOCK", y), ("XBLOCK", x)), min(warps, warps_for(x * y, 4)), 1, programs))
+    return _distinct(found)
+
+
+def _side(extent: Index) -> int:
+    return power(extent) if type(extent) is int else 64
+
+
+def is_held(points: Index, reads: int) -> bool:
+    """Whether the points of a row, of each of which so many values are read, stay in registers."""
+    return type(points) is int and points <= (LONGEST_ROW if reads <= FEW_READS else HEAVY_ROW)
+
+
+def held_rows(rows: Index, points: int) -> tuple[Shape, ...]:
+    """For rows that are in registers as a whole: several short ones, or a long one, in a program."""
+    block = power(points)
+    found = []
+    for wanted in (2048, 1024, 4096):
+        beside = max(1, wanted // block)
+        if type(rows) is int:
+            while beside > 1 and rows < beside * FILLING:
+                beside //= 2
+        for each in (8, 16) if block >= 1024 else (8,):
+            found.append(_rows(rows, beside, block, warps_for(beside * block, each)))
+    if block >= 8192:  # what a thread holds is limited
+        found = [_rows(rows, 1, block, warps_for(block, each)) for each in (16, 8, 32)]
+    return _all_alike(found)
+
+
+def held_columns(columns: Index, points: int) -> tuple[Shape, ...] | None:
+    """For columns that are in registers as a whole, some adjacent ones in a program; None if they are too long."""
+    block = power(points)
+    if block > 1024:
+        return None
+    found = []
+    for wanted in (4096, 2048, 8192):
+        beside = max(16, min(64, wanted // block))
+        if type(columns) is int:
+            beside = min(beside, power(columns))
+        found.append(_rows(columns, beside, block, warps_for(beside * block, 16)))
+    return _all_alike(found)
+
+
+def walked_rows(rows: Index, points: Index) -> tuple[Shape, ...]:
+    """For rows that are walked block by block."""
+    sizes = [(4096, 8), (2048, 8), (4096, 16), (8192, 16)]
+    if type(rows) is int and rows <= MULTIPROCESSORS:
+        sizes = [(8192, 16), (4096, 16), (8192, 32), (4096, 8)]
+    if type(points) is int:
+        sizes = [(block, warps) for block, warps in sizes if block < 2 * points] or [(power(points), 4)]
+    return _distinct(_rows(rows, 1, block, warps) for block, warps in sizes)
+
+
+def walked_columns(columns: Index, points: Index) -> tuple[Shape, ...]:
+    """For columns that are walked block by block, some adjacent ones in a program."""
+    found = []
+    for beside, block, warps in ((64, 32, 8), (32, 64, 8), (128, 16, 8), (64, 64, 8)):
+        if type(columns) is int:
+            beside = min(beside, power(columns))
+        if type(points) is int:
+            block = min(block, power(points))
+        found.append(_rows(columns, beside, block, min(warps, warps_for(beside * block, 4))))
+    return _all_alike(found)
+
+
+def scanned_rows(rows: Index, points: Index) -> tuple[Shape, ...]:
+    """For running sums along rows: a block is scanned, and the next one goes on from there."""
+    block = min(power(points), 2048) if type(points) is int else 1024
+    return (held_rows(rows, block)[0],)
+
+
+def parts(statement: Statement, feeds_a_pass: Callable[[], bool]) -> int:
+    """Into how many parts a reduction is split, so that all multiprocessors have something to do.
+
+    ``feeds_a_pass`` says whether another pass over all elements needs the result.
+    """
+    kept, reduced = statement.kept_size, statement.reduced_size
+    if type(kept) is not int or type(reduced) is not int or not kept:
+        return 1
+    read = [(b, at) for b, at in statement.value.loads if not index.free(at).isdisjoint(statement.reduced)]
+    if not read:
+        return 1
+    by_columns = any(
+        type(step) is int and step == 1
+        for _, at in read
+        for v in statement.kept
+        if (step := index.coefficient(at, v)) is not None
+    )
+    beside = min(_COLUMNS, power(kept)) if by_columns else 1
+    programs = -(-kept // beside)
+    held = reduced * beside * max(b.dtype.itemsize for b, _ in read)
+    if programs >= FILLING or held < _SPLIT_BYTES or (held < _PASS_BYTES and not by_columns and feeds_a_pass()):
+        return 1
+    return max(1, min(-(-2 * FILLING // programs), held // _PART_BYTES))
+
+
+def _rows(rows: Index, beside: int, block: int, warps: int) -> Shape:
+    return Shape((("XBLOCK", beside), ("RBLOCK", block)), warps, 1, blocks_of(rows, beside))
+
+
+def _all_alike(found: Iterable[Shape]) -> tuple[Shape, ...]:
+    """Those that are printed alike: one row in a program, or several, as the first has."""
+    kept = list(_distinct(found))
+    return tuple(s for s in kept if (dict(s.blocks)["XBLOCK"] == 1) == (dict(kept[0].blocks)["XBLOCK"] == 1))
+
+
+def _distinct(found: Iterable[Shape]) -> tuple[Shape, ...]:
+    return tuple(dict.fromkeys(found))
