@@ -50,10 +50,13 @@ class Native:
         """The captured graph, before it is traced, with attention fused, and images laid out for training."""
         from .rewrites.attention import fused
         from .rewrites.images import in_channels_last
+        from .rewrites.masks import simplified
 
         if request.options is not None and not request.options.fusion:
             return gm
         gm = fused(gm, _attends)
+        if _is_on_gpu(gm):
+            gm = simplified(gm)
         return gm if request.phase == "inference" else in_channels_last(gm, _trains_in_channels_last)
 
     def supports(self, node: Node) -> Literal[True] | str:
@@ -189,6 +192,11 @@ def _attends(query: torch.Tensor, scores: int) -> bool:
     """Whether a target wants attention like this to be fused."""
     name = targets.of_device(query.device.type)
     return name is not None and targets.named(name).attends(query, scores)
+
+
+def _is_on_gpu(gm: GraphModule) -> bool:
+    values = (node.meta.get("example_value") for node in gm.graph.find_nodes(op="placeholder"))
+    return any(isinstance(value, torch.Tensor) and value.device.type == "cuda" for value in values)
 
 
 def _trains_in_channels_last(images: torch.Tensor) -> bool:

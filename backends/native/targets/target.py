@@ -92,14 +92,13 @@ class Target(ABC, Forms):
     def order_of_images(self, images: Value, weight: Value) -> Literal["usual", "channels last"] | None:
         return None
 
+    def trains_in_channels_last(self, images: torch.Tensor) -> bool:
+        return False
+
     def finishes_convolutions(self) -> bool:
         return False
 
     def attends(self, query: torch.Tensor, scores: int) -> bool:
-        return False
-
-    def trains_in_channels_last(self, images: torch.Tensor) -> bool:
-        """Whether convolutions with results like ``images``, and their gradients, are faster in channels last."""
         return False
 
     def writes_inputs(self) -> bool:
