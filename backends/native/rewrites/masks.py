@@ -77,11 +77,11 @@ def _is_laid_out(mask: Node) -> bool:
 
 _MAKING = frozenset(
     (
-        "arange", "zeros", "ones", "full", "tensor", "expand", "expand_as", "view", "reshape", "unsqueeze", "squeeze",
-        "to", "ge", "gt", "le", "lt", "eq", "ne", "add", "sub", "mul", "and_", "or_", "logical_and", "logical_or",
-        "getitem", "__getitem__", "broadcast_to", "where", "bool", "float", "cumsum", "triu", "tril", "new_ones",
-        "new_zeros", "new_full", "masked_fill", "contiguous", "__and__", "__or__", "bitwise_and", "bitwise_or",
-        "diff",
+        "arange", "zeros", "ones", "full", "tensor", "expand", "expand_as", "view", "reshape", "unsqueeze",
+        "squeeze", "to", "ge", "gt", "le", "lt", "eq", "ne", "add", "sub", "mul", "and_", "or_", "logical_and",
+        "logical_or", "getitem", "__getitem__", "broadcast_to", "where", "bool", "float", "cumsum", "triu",
+        "tril", "new_ones", "new_zeros", "new_full", "masked_fill", "contiguous", "__and__", "__or__",
+        "bitwise_and", "bitwise_or", "logical_not", "bitwise_not", "invert", "diff",
     )
 )  # fmt: skip
 """Operators that make masks, which change nothing and draw nothing."""
