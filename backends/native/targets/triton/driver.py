@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import shutil
+import subprocess
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from torchmux.config import config
+from torchmux.registry.errors import BackendUnavailable, CompilationFailed
+from torchmux.scratch import scratch_folder
+
 from ....common.cache.cache import default_cache
 from ....common.cache.keys import text_key
-from ..cpu.build import compile_source
-from ..cpu.libraries import load as load_library
 from .compiling import Cubin
 
 _SHARED_LIMIT = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _WITHOUT_ASKING = 48 * 1024
 NO_CONTEXT = (201, 400)  # CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE
-MOST_ARGUMENTS = 250
+_COMPILERS = ("cc", "gcc", "clang")
 
 # A table describes launches, one after the other: the function, the threads of a program, its shared memory, how many
 # arguments there are, the slots of the three numbers of programs, and the slots of the arguments.  The slots hold what
@@ -32,7 +36,7 @@ typedef unsigned long long u64;
 typedef int (*Launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
                       void **);
 
-extern "C" int launch_all(void *launch, const u64 *table, u64 launches, u64 *slots, void *stream)
+int launch_all(void *launch, const u64 *table, u64 launches, u64 *slots, void *stream)
 {
     static u64 nothing = 0;
     void *given[256];
@@ -65,14 +69,35 @@ def launcher() -> Any:
     cache, key = default_cache(), text_key("the launcher of CUDA kernels", _SOURCE)
     built = cache.load(key) if cache is not None else None
     if built is None:
-        built = compile_source(_SOURCE)
+        built = _compiled(_SOURCE)
         if cache is not None:
             cache.store(key, built)
-    function: Any = load_library(built)["launch_all"]
+    with scratch_folder() as folder:
+        (folder / "launcher.so").write_bytes(built)
+        function: Any = ctypes.CDLL(str(folder / "launcher.so"))["launch_all"]
     pointer, number = ctypes.c_void_p, ctypes.c_uint64
     function.argtypes = (pointer, pointer, number, pointer, pointer)
     function.restype = ctypes.c_int
     return function
+
+
+def _compiled(source: str) -> bytes:
+    """A shared object of a source in C.
+
+    Raises:
+        BackendUnavailable: there is no compiler.
+        CompilationFailed: it failed.
+    """
+    compiler = next((found for name in _COMPILERS if (found := shutil.which(name))), None)
+    if compiler is None:
+        raise BackendUnavailable(f"native needs a C compiler, and none of {', '.join(_COMPILERS)} is on PATH.")
+    with scratch_folder() as folder:
+        (folder / "launcher.c").write_text(source)
+        command = [compiler, "-O2", "-shared", "-fPIC", "launcher.c", "-o", "launcher.so"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=config.compiler_timeout_s)
+        if done.returncode:
+            raise CompilationFailed(f"native: the C compiler {compiler!r} failed: {done.stderr[:1000]}")
+        return (folder / "launcher.so").read_bytes()
 
 
 @functools.cache
