@@ -33,10 +33,10 @@ loads the inputs, runs the compiled graph, repeats the side effects and rebuilds
 (``bytecode/trampoline``) calls that function in place of the frame and resumes it after a graph break.
 
 *Around it.* ``default_backend`` chooses for a call that names none. ``callee`` is the function that stands in for a
-callable without one.  ``breaks`` is the catalogue of what ends a graph.  ``explain`` has reports, ``export`` makes one
-graph with its guards, and ``exported_program`` what ``torch.export`` makes of it.  ``logs`` prints what
-``TORCHMUX_LOGS`` asks for, ``regions`` knows which backends the program pins its blocks to, and ``unwrap`` finds what
-others have wrapped.
+callable without one. ``breaks`` is the catalogue of what ends a graph. ``explain`` has reports, ``report_data`` is what
+they are as plain data, ``export`` makes one graph with its guards, and ``exported_program`` what ``torch.export`` makes
+of it. ``logs`` prints what ``TORCHMUX_LOGS`` asks for, ``regions`` knows which backends the program pins its blocks to,
+and ``unwrap`` finds what others have wrapped.
 
 Imports go one way: ``torchmux``, ``frontend``, ``registry``.  The frontend names no backend: a graph leaves it through
 ``registry.resolve``.  Private names of torch stand in ``torchmux.torch_internals``.

@@ -144,8 +144,6 @@ _KINDS = [
 
 CATALOGUE: dict[str, BreakKind] = {kind.id: kind for kind in _KINDS}
 
-PAGE = "docs/graph-breaks.md"
-
 INTERNAL = "TM000"
 DATA_DEPENDENT_BRANCH = "TM001"
 TENSOR_TO_PYTHON = "TM002"
@@ -219,12 +217,12 @@ class BreakRecord:
 
 
 def link(kind: str) -> str:
-    """Where the page explains an entry of the catalogue."""
-    return f"{PAGE}#{kind.lower()}"
+    """The command that explains an entry of the catalogue: an installed package has no pages."""
+    return f"python -m torchmux breaks {kind}"
 
 
 def page() -> str:
-    """The catalogue as a page of Markdown, which messages link to."""
+    """The catalogue as a page of Markdown."""
     parts = [_PREFACE]
     for kind in CATALOGUE.values():
         heading = f'<a id="{kind.id.lower()}"></a>\n\n## {kind.id}: {kind.what}'
@@ -238,8 +236,8 @@ _PREFACE = """\
 # Graph breaks
 
 This page lists what ends a graph, why, and the usual fix. The numbers are stable. `explain`, `report`, `Unsupported`
-and `TORCHMUX_LOGS=graph_breaks` show them with your line. After a break, capture resumes in a new graph.
-`python -m torchmux breaks --page` generates this page from the code.
+and `TORCHMUX_LOGS=graph_breaks` show them with your line, and `python -m torchmux breaks TM003` explains one of them.
+After a break, capture resumes in a new graph. `python -m torchmux breaks --page` generates this page from the code.
 """
 
 

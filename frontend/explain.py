@@ -1,9 +1,13 @@
-"""``report`` and ``explain``: what was captured, what ran where, and why the graph broke."""
+"""``report`` and ``explain``: what was captured, what ran where, and why the graph broke.
+
+Each shows itself as text, as plain data (:mod:`.report_data`) and as a page for browsers (:mod:`torchmux.page`).
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -18,10 +22,11 @@ from torchmux.registry.report import (
     counts_in_words,
     libraries_in_words,
 )
-from torchmux.stages import in_words
+from torchmux.stages import Span, in_words
 
 from .breaks import BreakRecord
 from .capture.captured import Captured
+from .guards.check import CompiledGuards
 from .hook.calls import LOOP, REST, WITH_CALLEES, Frame
 from .hook.library import is_library
 from .hook.session import Record
@@ -34,7 +39,8 @@ class GraphEntry:
 
     ``number`` counts the graphs of one function from 0: the second is from a recompilation.  ``resume`` is 0 for the
     function itself, and numbers what was resumed after breaks.  ``calls`` is how often the graph ran.  ``seconds`` are
-    wall-clock, by stage.
+    wall-clock, by stage.  ``place`` is where the function begins,
+    ``id`` what profiles and traces call the graph, ``reason`` why no earlier graph of it fitted.
     """
 
     function: str
@@ -44,6 +50,22 @@ class GraphEntry:
     number: int = 0
     resume: int = 0
     calls: int = 0
+    place: str = ""
+    id: str = ""
+    reason: str = ""
+    parameters: frozenset[str] = field(default=frozenset(), repr=False)  # the inputs that are some, or buffers
+    checks: CompiledGuards | None = field(default=None, repr=False, compare=False)
+    capture_spans: tuple[Span, ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def guards(self) -> list[str]:
+        """What is checked before the graph is reused, in words."""
+        return [] if self.checks is None else self.checks.words()
+
+    @property
+    def spans(self) -> list[Span]:
+        """When each stage ran, in order; a backward pass is compiled later than the rest."""
+        return sorted((*self.capture_spans, *getattr(self.report.seconds, "spans", ())), key=lambda span: span.begin)
 
     @property
     def name(self) -> str:
@@ -178,6 +200,28 @@ class Report:
                 found[stage] = found.get(stage, 0.0) + spent
         return found
 
+    def to_dict(self) -> dict[str, Any]:
+        """All of the report as numbers, texts, lists and dictionaries, which ``json.dumps`` takes."""
+        from .report_data import data
+
+        return data(self)
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The report as one page for browsers, which loads nothing else; it is also written to ``path``.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        from torchmux.page import html, write
+
+        return html(self.to_dict()) if path is None else write(self.to_dict(), path)
+
+    def _repr_html_(self) -> str:
+        """The page in a frame of its own, for notebooks."""
+        from torchmux.page import frame
+
+        return frame(self.to_dict())
+
     def __str__(self) -> str:
         if not self.runs and not self.graphs:
             return "never called: nothing was captured or compiled, and there is nothing to report"
@@ -246,10 +290,16 @@ def report_of(record: Record) -> Report:
                 captured.qualname,
                 captured.graph,
                 report,
-                captured.capture_seconds,
+                captured.seconds.get("capture", 0.0),
                 numbers.graph(frame),
                 numbers.resume(frame),
                 times,
+                frame.place,
+                captured.number,
+                captured.reason,
+                frozenset(name for name, _, is_parameter in captured.inputs if is_parameter),
+                captured.guards,
+                tuple(captured.seconds.spans),
             )
         )
         if captured.in_eager and times:
@@ -335,6 +385,18 @@ class Explanation:
     out_guards: list[str]
     compile_times: str
     placements: list[Placement]
+    report: Report
+
+    def to_dict(self) -> dict[str, Any]:
+        """As :meth:`Report.to_dict`."""
+        return self.report.to_dict()
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """As :meth:`Report.to_html`."""
+        return self.report.to_html(path)
+
+    def _repr_html_(self) -> str:
+        return self.report._repr_html_()
 
     def __str__(self) -> str:
         lines = [f"{self.graph_count} graph(s), {self.graph_break_count} graph break(s), {self.op_count} operators"]
@@ -361,6 +423,7 @@ def explanation_of(record: Record) -> Explanation:
         out_guards=guards,
         compile_times=f"{seconds:.3f} s to capture and compile",
         placements=report.placements,
+        report=report,
     )
 
 

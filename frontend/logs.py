@@ -9,6 +9,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
+from torchmux import events
 from torchmux.logs import emit as emit, enabled
 
 
@@ -24,7 +25,8 @@ def _code_of(graph: Any) -> str:
 
 
 def captured(code: types.CodeType, result: Any) -> None:
-    """Print everything about one finished capture."""
+    """Count one finished capture, and print everything about it."""
+    _count(code, result)
     if not enabled():
         return
     where = place(code)
@@ -38,6 +40,37 @@ def captured(code: types.CodeType, result: Any) -> None:
     emit("bytecode", where, result.text)
     if result.broke is not None:
         emit("graph_breaks", where, result.broke.message())
+
+
+def _count(code: types.CodeType, result: Any) -> None:
+    about = {"function": code.co_qualname, "where": f"{code.co_filename}:{code.co_firstlineno}", "id": result.number}
+    if result.graph is not None:
+        report = getattr(result.compiled, "report", None)
+        left = sum(not report.is_requested(p) for p in report.placements) if report else 0
+        operators, hits = (len(report.placements), report.cache_hits) if report else (0, 0)
+        for name, number in (("graphs", 1), ("operators", operators), ("operators_left_to_torch", left)):
+            events.count(name, number)
+        events.count("cache_hits", hits)
+        told = {"backend": report.backend, "phase": report.phase, "partitions": report.partitions} if report else {}
+        events.note(
+            "graph", **about, **told, name=f"graph {result.number}", operators=operators, operators_left_to_torch=left,
+            cache_hits=hits, guards=len(result.guards.words()),
+        )  # fmt: skip
+    if result.broke is not None:
+        broke(result.broke, about["id"])
+
+
+def broke(record: Any, number: str = "") -> None:
+    """Count a graph break."""
+    events.count("graph_breaks")
+    events.note("graph_break", name=record.kind, id=number, kind=record.kind, reason=record.reason, where=record.where)
+
+
+def recompiled(code: types.CodeType, number: str, reason: str) -> None:
+    """Count a capture of what was compiled before."""
+    events.count("recompiles")
+    where = f"{code.co_filename}:{code.co_firstlineno}"
+    events.note("recompile", function=code.co_qualname, where=where, id=number, reason=reason)
 
 
 _FAKE_TENSORS = logging.getLogger("torch._subclasses.fake_tensor")

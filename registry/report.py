@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from torchmux.stages import Seconds
 from torchmux.wording import shown
 
 from .errors import InvalidOption
@@ -54,7 +55,9 @@ class Placement:
     ``placed_on`` is a backend name or ``"eager"``; ``reason`` is set if that is not the requested backend.
     ``where`` is the user's source line (``file:line``) when it is known.  ``library`` names the library kernel if the
     ``kind`` is that.  ``compiler_error`` says that the reason is an exception that the backend did not mean to raise.
-    ``pin`` is the backend that the program wants for this node, if it wants one.
+    ``pin`` is the backend that the program wants for this node, if it wants one.  ``origin`` is the position, in the
+    captured graph, of the node that this one comes from, if that is known; ``kernel`` is the generated function that
+    computes it, if the backend tells.
     """
 
     node: str
@@ -66,6 +69,8 @@ class Placement:
     library: str | None = None
     compiler_error: bool = False
     pin: str | None = None
+    origin: int | None = None
+    kernel: str | None = None
 
 
 def counts(placements: Iterable[tuple[Kind, int]]) -> dict[Kind, int]:
@@ -121,7 +126,7 @@ class GraphReport:
     placements: list[Placement] = field(default_factory=list)
     chosen: str = ""  # why this backend, if the user named none
     partitions: int = 0
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=Seconds)
     cache_hits: int = 0
     notes: list[str] = field(default_factory=list)
     output_code: list[str] = field(default_factory=list)  # the code of each part, if the backend exposes it
@@ -188,8 +193,8 @@ def place_all(
 ) -> list[Placement]:
     """A placement on ``placed_on`` for every node of a ``torch.fx.Graph`` that computes something."""
     return [
-        Placement(node.name, operator_name(node), placed_on, reason, source_line(node), kind, library)
-        for node in graph.nodes
+        Placement(node.name, operator_name(node), placed_on, reason, source_line(node), kind, library, origin=position)
+        for position, node in enumerate(graph.nodes)
         if node.op in ("call_function", "call_method", "call_module")
     ]
 

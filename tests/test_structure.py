@@ -28,7 +28,9 @@ WIDEST = 10  # modules of one import circle
 SHARED = {
     "torchmux.compile_lock",
     "torchmux.config",
+    "torchmux.events",
     "torchmux.logs",
+    "torchmux.page",
     "torchmux.quoting",
     "torchmux.scratch",
     "torchmux.program_calls",
@@ -67,7 +69,7 @@ LAYERS = (
     ("trace",),
     ("capture", "hook.eager_policy"),
     ("hook",),
-    ("api", "callee", "compiled", "explain", "export", "exported_program"),
+    ("api", "callee", "compiled", "explain", "export", "exported_program", "report_data"),
 )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 # ``torchmux.config`` is the object, not the module: a submodule is bound to its package only while it is first
 # imported, and this line rebinds the name right after that.
 from .config import config
+from .events import counters
 from .logs import set_logs
 from .version import __version__
 
@@ -102,6 +103,7 @@ __all__ = [
     "backends",
     "compile",
     "config",
+    "counters",
     "disable",
     "disallow_in_graph",
     "error_on_graph_break",

@@ -121,6 +121,10 @@ class Config:
     decisions: str = ""
     """Where the decisions of ``auto`` are shared: a folder, or an address that fsspec knows (``s3://bucket/folder``)."""
 
+    trace: str = ""
+    """A folder for the trace of the process: each graph, graph break, recompilation and stage as JSON, and a drawing of
+    them in Chrome's trace format."""
+
     compiler_timeout_s: int = 300
     """How many seconds the C++ compiler may take per megabyte of source, rounded up."""
 
@@ -151,7 +155,7 @@ class Config:
         if name == "cache_dir":
             require(value, (str, Path), "config.cache_dir")
             value = Path(value).expanduser()
-        if name == "decisions" and isinstance(value, Path):
+        if name in ("decisions", "trace") and isinstance(value, Path):
             value = str(value)
         expected = type(_SAMPLE[name]) if name in _SAMPLE else None
         if expected is not None and type(value) is not expected:

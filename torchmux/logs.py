@@ -9,6 +9,9 @@ import warnings
 
 from .wording import require
 
+HELP = "help"
+"""In the environment, lists the kinds."""
+
 KINDS = {
     "backends": "which backend was chosen where none was named, and why",
     "graph": "each captured graph, as Python",
@@ -46,7 +49,9 @@ def enabled() -> frozenset[str]:
     global _enabled
     if _enabled is None:
         asked = {kind.strip() for kind in os.environ.get("TORCHMUX_LOGS", "").split(",")} - {""}
-        for kind in sorted(asked.difference(KINDS)):
+        if HELP in asked:
+            print("\n".join(("TORCHMUX_LOGS takes, separated by commas:", *_lines())), file=sys.stderr, flush=True)
+        for kind in sorted(asked.difference(KINDS, {HELP})):
             warnings.warn(f"TORCHMUX_LOGS: {_unknown(kind)}", stacklevel=2)
         _enabled = frozenset(asked.intersection(KINDS))
     return _enabled
@@ -56,6 +61,11 @@ def emit(kind: str, title: str, *text: str) -> None:
     """Print a title, and ``text`` below it, if their kind is enabled."""
     if kind in enabled():
         print("\n".join((f"[torchmux {kind}] {title}", *text)), file=sys.stderr, flush=True)
+
+
+def _lines() -> list[str]:
+    widest = max(map(len, KINDS))
+    return [f"  {kind:<{widest}}  {what}" for kind, what in KINDS.items()]
 
 
 def _unknown(kind: str) -> str:

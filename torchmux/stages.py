@@ -3,6 +3,8 @@
 ``with collecting(seconds, "aot"):`` starts a clock for the stage ``aot``.  ``with stage("compiler"):`` inside it counts
 the time of its block for the stage ``compiler`` instead.  No second counts twice, so the stages add up to the whole.
 Each thread has its own clock; without one, :func:`stage` does nothing.
+
+A :class:`Seconds` keeps the spans as well: when each stage began and ended, for drawings.
 """
 
 from __future__ import annotations
@@ -11,6 +13,9 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
+
+from . import events
 
 STAGES = ("capture", "AOT", "lowering", "code", "compiler", "load")
 """The stages, in the order in which a graph passes through them.
@@ -25,11 +30,36 @@ STAGES = ("capture", "AOT", "lowering", "code", "compiler", "load")
 """
 
 
+class Span(NamedTuple):
+    """A stage from its beginning to its end, stages inside of it included; seconds since 1970.
+
+    ``depth`` is how many stages of its thread were running around it.
+    """
+
+    stage: str
+    begin: float
+    end: float
+    depth: int
+
+
+class Seconds(dict[str, float]):
+    """Seconds by stage, and the spans that they add up."""
+
+    def __init__(self, *args: object, **kwargs: float) -> None:
+        super().__init__(*args, **kwargs)
+        self.spans: list[Span] = []
+
+
+# The clock that measures intervals never goes back; this is where it stands to that of the calendar.
+_SINCE_1970 = time.time() - time.perf_counter()
+
+
 class _Clock(threading.local):
     def __init__(self) -> None:
         self.seconds: dict[str, float] | None = None
         self.stage = ""
         self.since = 0.0
+        self.depth = 0
 
     def switch(self, seconds: dict[str, float] | None, stage: str) -> None:
         """Count the time since the last switch for the current stage, and continue with another."""
@@ -47,10 +77,18 @@ def collecting(seconds: dict[str, float], stage: str) -> Iterator[None]:
     """Add the time of the block to ``seconds[stage]``, less the time of stages inside it."""
     found = _clock.seconds, _clock.stage
     _clock.switch(seconds, stage)
+    begin, depth = _clock.since, _clock.depth
+    _clock.depth += 1
     try:
         yield
     finally:
         _clock.switch(*found)
+        _clock.depth = depth
+        if isinstance(seconds, Seconds) or events.is_traced():
+            span = Span(stage, begin + _SINCE_1970, _clock.since + _SINCE_1970, depth)
+            if isinstance(seconds, Seconds):
+                seconds.spans.append(span)
+            events.note("stage", name=span.stage, begin=span.begin, end=span.end, depth=span.depth)
 
 
 @contextlib.contextmanager

@@ -146,6 +146,7 @@ def _accepted(found: Made | _Refused, gm: GraphModule) -> Made:
     """
     if not isinstance(found, dict):
         found.library_calls = _by_name(found.library_positions, gm)
+        found.kernels = _by_name(found.kernel_positions, gm)
         return found
     nodes = list(gm.graph.nodes)
     raise NodesRefused({nodes[at].name: reason for at, reason in found.items()})
@@ -164,12 +165,12 @@ def _run_or_refusal(key: str, payload: bytes, constant: _Constant, *, cache_hit:
     return run
 
 
-def _by_name(library_calls: Sequence[tuple[int, str]], gm: GraphModule) -> dict[str, str]:
-    """Library kernels by the names that their nodes had in the graph before it was prepared."""
+def _by_name(told: Sequence[tuple[int, str]], gm: GraphModule) -> dict[str, str]:
+    """What is told of positions, by the names that their nodes had in the graph before it was prepared."""
     from .rewrites.freezing import STANDS_FOR
 
     nodes = list(gm.graph.nodes)
-    return {name: called for at, called in library_calls for name in nodes[at].meta.get(STANDS_FOR, (nodes[at].name,))}
+    return {name: called for at, called in told for name in nodes[at].meta.get(STANDS_FOR, (nodes[at].name,))}
 
 
 def _target_of(gm: GraphModule) -> str:

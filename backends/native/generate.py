@@ -85,6 +85,7 @@ def generate(
         "own": made.own,
         "notes": [],
         "library_calls": libraries,
+        "kernels": hints.kernels(plan, gm),
         "timers": made.timers,
         "keep_scratch": options.keep_scratch,
         "replay": _replay(program) if options.cudagraphs else None,

@@ -60,6 +60,7 @@ class NativeFunction:
 
     artifact: str | None = None
     library_calls: Mapping[str, str] = MappingProxyType({})
+    kernels: Mapping[str, str] = MappingProxyType({})
 
     def __init__(
         self,
@@ -71,6 +72,7 @@ class NativeFunction:
     ) -> None:
         self.notes: list[str] = head["notes"]
         self.library_positions: list[tuple[int, str]] = head["library_calls"]
+        self.kernel_positions: list[tuple[int, str]] = head["kernels"]
         self.cache_hit = cache_hit
         self.output_code = [head["code"], head["python"]]
         code = targets.loader(head["target"])(head["own"], built, constants)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from torchmux.config import config
-from torchmux.stages import collecting
+from torchmux.stages import Seconds, collecting
 from torchmux.torch_internals.tracer_stand_in import tracer_stand_in
 
 from .. import breaks, logs
@@ -49,7 +49,7 @@ def capture(
     nothing of the frame can be captured, or, with ``fullgraph``, at the first break; LeftToEager where it had better
     run in eager.
     """
-    seconds: dict[str, float] = {}
+    seconds = Seconds()
     seen = dict(state.seen)
 
     def attempt(assumptions: Assumptions) -> Captured:
@@ -83,7 +83,8 @@ def capture(
 
     with collecting(seconds, "capture"), tracer_stand_in():
         captured = attempts.run(state.assumptions, attempt, logs.place(frame.f_code), state.remember)
-    captured.capture_seconds = seconds["capture"]
+    captured.seconds = seconds
+    captured.number = f"{state.number}/{len(state.entries)}"
     assert captured.code is not None
     stands_for(captured.code, frame.f_code)
     logs.captured(frame.f_code, captured)

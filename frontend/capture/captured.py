@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from torchmux.registry.report import Strict
+from torchmux.stages import Seconds
 
 from ..breaks import BreakRecord
 from ..bytecode import resume_code
@@ -31,7 +33,9 @@ class Captured:
     compiled: Any = None  # the backend's callable
     op_count: int = 0
     broke: BreakRecord | None = None
-    capture_seconds: float = 0.0
+    seconds: Seconds = field(default_factory=Seconds)  # of the capture, without what the backend takes
+    number: str = ""  # of the code and the compilation of it, as in 0/1, which names the graph in profiles and traces
+    reason: str = ""  # why earlier code of the frame did not fit
     text: str = ""
     qualname: str = ""
     frame: Frame = field(default_factory=lambda: Frame("", ""))
@@ -45,6 +49,7 @@ class Captured:
 class CodeState:
     """What is remembered of one code object under one compile() call, over all its compilations."""
 
+    number: int = field(default_factory=itertools.count().__next__)  # in the order of first captures in the process
     seen: dict[str, Any] = field(default_factory=dict)  # input -> sizes seen, for automatic dynamic shapes
     entries: list[Captured] = field(default_factory=list)
     # (index, stack, locals) -> resume code, so that every compilation of a frame resumes in the same code object

@@ -14,7 +14,7 @@ from torch.autograd.function import FunctionCtx
 
 from torchmux import torch_internals as ti
 from torchmux.registry.errors import CompilationFailed, FallbackRefused, FloatsNeeded
-from torchmux.registry.report import Strict
+from torchmux.registry.report import GraphReport, Strict
 
 from .. import breaks
 from ..breaks import GraphBreak
@@ -221,11 +221,15 @@ def _is_training(tr: Trace, inputs: list[Any]) -> bool:
 def _runner(captured: Captured) -> Callable:
     """A function that runs the compiled graph with the frame hook off for it and all that it calls."""
     compiled, local = restoring(captured.compiled, captured.graph), this_thread
+    is_profiled, record_function, unknown = ti.is_profiled, torch.profiler.record_function, GraphReport("?")
 
     def run_graph(*inputs: Any) -> Any:
         owner = local.owner
         if owner is not None:
             owner[captured][0] += 1
+        if is_profiled():
+            with record_function(f"torchmux {getattr(captured.compiled, 'report', unknown).backend} {captured.number}"):
+                return compiled(*inputs)
         return compiled(*inputs)
 
     ti.set_code_exec_strategy(run_graph.__code__, ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.SKIP))

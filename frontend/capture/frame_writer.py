@@ -13,7 +13,7 @@ from torchmux import torch_internals as ti
 
 from ..breaks import NOT_REBUILDABLE, REGION, GraphBreak
 from ..guards.loader import Loader, Names
-from ..guards.sources import Cell, CellContents, Local, Source
+from ..guards.sources import Cell, CellContents, Global, Local, Source
 from ..polyfills.tables import STANDS_FOR
 from ..trace.tracer import FrameWriter, Tracer
 from ..values.base import GraphValue, Value
@@ -179,17 +179,16 @@ class Output(FrameWriter):
         """The lines that load what ``rest`` uses: from the snapshot of the check that just passed, or path by path."""
         used = set(re.findall(r"\w+", rest))
         wanted = {s: v for s, v in self.loader.variables.items() if v in used}
-        roots = {source.root() for source in wanted}
-        if len(wanted) < _FEW_INPUTS or len(roots) != 1:
-            return self.before
-        (root,) = roots
-        if not isinstance(root, Local):
+        roots = tuple(dict.fromkeys(source.root() for source in wanted))
+        if len(wanted) < _FEW_INPUTS or not all(isinstance(root, Local | CellContents | Global) for root in roots):
             return self.before
         inputs = self.tr.guards.inputs
-        inputs.root, inputs.sources = root.name, tuple(wanted)
+        inputs.roots, inputs.sources = roots, tuple(wanted)
+        # another thread may have made another snapshot since the check
+        same = " and ".join(f"s.roots[{i}]() is {root.expression(self.loader)}" for i, root in enumerate(roots))
         return [
             f"s = {self.names.const(inputs, 'inputs_')}.latest()",
-            f"if s is not None and s.root is {self._root(root)} and s.inputs:",
+            f"if s is not None and s.inputs and {same}:",
             f"    ({', '.join(wanted.values())},) = s.inputs",
             "else:",
             *(f"    {line}" for line in self.before),

@@ -92,7 +92,7 @@ def no_snapshot() -> None:
 class FrameInputs:
     """What a frame function loads ahead of its graph; ``snapshot`` knows most of it without loading."""
 
-    root: str = ""  # the only argument that the sources lead from, or nothing
+    roots: tuple[Source, ...] = ()  # where the sources lead from
     sources: tuple[Source, ...] = ()
     latest: Callable[[], Any] = no_snapshot  # weak reference to the snapshot that held in the last check
 

@@ -1,12 +1,13 @@
-"""Checks the guards on a model's structure together, by detecting writes to the model.
+"""Checks the guards on the structure of models together, by detecting writes to them.
 
 Most guards of a large model are about its modules: their classes, submodules, flags, hooks, where the parameters are.
 While a :class:`~.write_watch.Watch` reports that none of them was written to, these guards still hold.  The remaining
 checks are the arguments, the global state, everything else that the program read, and the tensors themselves, whose
 sizes and types can change without a write to a module.
 
-A snapshot keeps modules and parameters alive, so only the compiled callable that owns the model holds it.  Guards refer
-to it weakly, and it contains only modules that belong to the owner.
+A snapshot keeps modules and parameters alive, so only the compiled callable holds it, guards refer to it weakly, and it
+goes when the model does.  What paths begin from (the model that was compiled, an argument, a module among the globals)
+is compared in each call, and held weakly.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ import torch
 from ..hook.interrupts import from_its_first_instruction, keep
 from . import write_watch
 from .check import CompiledGuards
-from .guards import no_snapshot
+from .guards import FrameInputs, no_snapshot
 from .loader import Loader, Names
-from .sources import Argument, Source
+from .sources import Argument, Global, Source
 from .stable_objects import OPEN
 from .stable_paths import Walk
+from .write_watch import Watch
 
 log = logging.getLogger("torchmux")
 
@@ -36,20 +38,31 @@ _WORTH_IT = 100  # uses that make up for a snapshot
 _MOST_PATIENCE = 1 << 16
 
 
-class Snapshot:
-    """What the guards found in a model, valid while the watch sees no change."""
+OTHER: Any = object()  # what a check answers for other objects than those of its snapshot
 
-    def __init__(self, walk: Walk, check: Callable[..., bool], values: tuple, inputs: tuple) -> None:
-        (self.name, self.root), *others = walk.roots.items()
-        self.others = others  # further arguments that are modules of the owner's
-        self.watch = walk.watch
+
+class Snapshot:
+    """What the guards found in objects, valid while the watch sees no change."""
+
+    def __init__(
+        self, watch: Watch, roots: dict[Source, weakref.ref[Any]], check: Callable[..., Any], values: tuple
+    ) -> None:
+        self.watch = watch
         self.check = check
         self.values = values
-        self.inputs = inputs  # of the frame function, or nothing
+        self._roots = roots  # path -> weak reference
+        self.roots: tuple[weakref.ref, ...] = ()  # where the inputs lead from
+        self.inputs: tuple = ()  # of the frame function, or nothing
 
-    def is_about(self, frame_locals: dict) -> bool:
-        """Whether the arguments are these modules."""
-        return frame_locals[self.name] is self.root and all(frame_locals[name] is root for name, root in self.others)
+    def changed(self) -> set[int]:
+        """The ids of the objects that were written to."""
+        roots = [root() for root in self._roots.values()]  # alive while their words are read
+        return self.watch.changed() if all(root is not None for root in roots) else set()
+
+    def knows_inputs(self, inputs: FrameInputs, values: tuple) -> None:
+        """The frame function need not load what it starts with."""
+        self.roots = tuple(self._roots[root] for root in inputs.roots)
+        self.inputs = values
 
 
 class SnapshotCheck:
@@ -77,13 +90,14 @@ class SnapshotCheck:
 
     def _holds(self, frame_locals: dict) -> bool:
         snapshot = self._inputs.latest()
-        if snapshot is not None and snapshot.is_about(frame_locals):
+        if snapshot is not None:
             verdict = snapshot.check(frame_locals, snapshot.values, snapshot.watch.unchanged)
-            if verdict is not None:
+            if verdict is True or verdict is False:
                 self._uses += 1
                 return verdict
-            self._inputs.latest = no_snapshot  # the frame function must not use it either
-            self._changes.update(snapshot.watch.changed())
+            if verdict is not OTHER:
+                self._inputs.latest = no_snapshot  # the frame function must not use it either
+                self._changes.update(snapshot.changed())
         if not self._full(frame_locals):
             return False
         self._passed += 1
@@ -96,11 +110,11 @@ class SnapshotCheck:
         self._patience = 1 if self._uses >= _WORTH_IT else min(2 * self._patience, _MOST_PATIENCE)
         self._passed = self._uses = 0
         record = self._owner()
-        if record is None or record.root is None:
+        if record is None:
             return
         try:
             volatile = {key for key, times in self._changes.items() if times > 1}
-            snapshot = _take(self._guards, frame_locals, record.root, volatile)
+            snapshot = _take(self._guards, frame_locals, record.root, volatile, _forgetting(record, self))
         except Exception:  # the hook would treat it as a failed guard
             log.warning("torchmux checks %d guards one by one", len(self._guards.conditions), exc_info=True)
             self._patience = sys.maxsize
@@ -114,13 +128,30 @@ class SnapshotCheck:
 def check_of(guards: CompiledGuards, owner: Callable[[], Any]) -> Callable[[dict], bool]:
     """The check that the C hook calls."""
     roots = {guard.source.root() for guard in guards.conditions}
-    if len(guards.conditions) < _FEW or not any(isinstance(root, Argument) for root in roots):
+    if len(guards.conditions) < _FEW or not any(isinstance(root, Argument | Global) for root in roots):
         return guards.check
     return SnapshotCheck(guards, owner) if write_watch.is_available() else guards.check
 
 
-def _take(guards: CompiledGuards, frame_locals: dict, root: torch.nn.Module, volatile: set[int]) -> Snapshot | None:
-    walk = Walk(frame_locals, root, volatile)
+def _forgetting(record: Any, check: SnapshotCheck) -> Callable[[Any], None]:
+    """What forgets the snapshot of a check, once an object is gone that it is about."""
+    record, check = weakref.ref(record), weakref.ref(check)  # type: ignore[assignment]
+
+    def forget(_: Any) -> None:
+        if (snapshots := getattr(record(), "snapshots", None)) is not None and (owner := check()) is not None:
+            snapshots.pop(owner, None)
+
+    return forget
+
+
+def _take(
+    guards: CompiledGuards,
+    frame_locals: dict,
+    owned: torch.nn.Module | None,
+    volatile: set[int],
+    when_gone: Callable[[Any], None],
+) -> Snapshot | None:
+    walk = Walk(frame_locals, owned, volatile)
     conditions = [guard for guard in guards.conditions if not walk.settles(guard)]
     groups = [group for group in guards.distinct if any(walk.value(source) is OPEN for source in group)]
     for _, sources in guards.tensor_checks:
@@ -129,17 +160,22 @@ def _take(guards: CompiledGuards, frame_locals: dict, root: torch.nn.Module, vol
     inputs = tuple(map(walk.value, guards.inputs.sources))
     if not walk.roots:
         return None
-    if any(value is OPEN for value in inputs) or list(walk.roots) != [guards.inputs.root]:
-        inputs = ()
+    known = all(value is not OPEN for value in inputs) and walk.roots.keys() >= set(guards.inputs.roots)
+    roots: Any = {path: weakref.ref(root, when_gone) for path, root in walk.roots.items()}
     loaders: list[_SettledLoader] = []
 
     def make_loader(names: Names, lines: list[str]) -> Loader:
         loaders.append(_SettledLoader(names, lines, walk))
+        for path, root in roots.items():
+            lines.append(f"if {loaders[0].load(path)} is not {names.const(root)}(): return {names.const(OTHER)}")
         return loaders[0]
 
     check, _ = guards.write([*walk.pins().values(), *conditions], groups, make_loader, snapshot=True)
     walk.watch.seal()
-    return Snapshot(walk, check, tuple(map(walk.value, loaders[0].settled)), inputs)
+    snapshot = Snapshot(walk.watch, roots, check, tuple(map(walk.value, loaders[0].settled)))
+    if known and not any(value is root for value in inputs for root in walk.roots.values()):
+        snapshot.knows_inputs(guards.inputs, inputs)
+    return snapshot
 
 
 class _SettledLoader(Loader):
@@ -153,7 +189,7 @@ class _SettledLoader(Loader):
     def load(self, source: Source) -> str:
         if source in self.settled:
             return self.settled[source]
-        if isinstance(source, Argument) or source in self._walk.pinned or self._walk.value(source) is OPEN:
+        if source in self._walk.pinned or not self._walk.may_keep(self._walk.value(source)):
             return super().load(source)
         return self.settled.setdefault(source, f"s{len(self.settled)}")
 

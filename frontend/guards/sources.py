@@ -57,6 +57,13 @@ class Source(Member):
             parent = parent.parent
         return self.in_words(parent.short_words() if parent is not None else "")
 
+    def module_path(self) -> str:
+        """The same as torch writes the paths of modules: ``net.layers.0``."""
+        parent = self.parent
+        if isinstance(self, Item) and isinstance(parent, Attr) and parent.name in TABLES and parent.parent is not None:
+            return f"{parent.parent.module_path()}.{self.key}"
+        return self.in_words(parent.module_path() if parent is not None else "")
+
     def depth(self) -> int:
         return 1 + (self.parent.depth() if self.parent is not None else 0)
 
@@ -97,7 +104,7 @@ class Local(Argument):
         return self.name
 
     def follow(self, objects: StableObjects, parent: Any) -> Any:
-        return objects.argument(self.name)
+        return objects.argument(self.name, self)
 
 
 @kind
@@ -114,7 +121,7 @@ class CellContents(Argument):
         return self.name
 
     def follow(self, objects: StableObjects, parent: Any) -> Any:
-        return objects.argument(self.name)
+        return objects.argument(self.name, self)
 
 
 @kind
@@ -166,7 +173,7 @@ class Global(Source):
         return f"global {self.name}"
 
     def follow(self, objects: StableObjects, parent: Any) -> Any:
-        return objects.global_value(self.namespace, self.name)
+        return objects.global_value(self.namespace, self.name, self)
 
 
 # --- attributes ------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from .reach import Reach, reach_of
 from .write_watch import Watch
 
 OPEN: Any = object()  # nothing is known
@@ -32,18 +33,21 @@ _READ_FROM_A_CLASS = (  # reading them from a class, not from an instance, gives
 
 
 class StableObjects:
-    """Steps from the modules that the owner of a compiled callable has, and from globals.
+    """Steps from arguments, from modules among the globals, and from what else stays as it is.
 
-    ``volatile`` has the ids of what was seen to change; that is not watched.
+    ``root`` is the module that the owner of the compiled callable has, and keeps alive.  ``volatile`` has the ids of
+    what was seen to change; that is not watched.
     """
 
-    def __init__(self, frame_locals: dict, root: torch.nn.Module, volatile: Container[int] = ()) -> None:
+    def __init__(self, frame_locals: dict, root: torch.nn.Module | None = None, volatile: Container[int] = ()) -> None:
         self.watch = Watch()
-        self.roots: dict[str, Any] = {}
+        # path -> an object to which it must lead in each call.  The watch keeps none of them alive but the owner's.
+        self.roots: dict[Hashable, Any] = {}
         # path -> a table of a module that changes: that it is there is checked, what is in it is followed
         self.pinned: dict[Hashable, dict] = {}
         self._locals = frame_locals
-        self._owned = {id(module) for module in root.modules()}
+        self._owned = set() if root is None else {id(module) for module in root.modules()}
+        self._reaches: dict[int, Reach | None] = {}
         self._volatile = volatile
         self._namespaces: dict[int, dict | None] = {}
         self._tables: dict[int, dict] = {}  # dictionaries that are noted
@@ -51,19 +55,15 @@ class StableObjects:
 
     # --- steps -----------------------------------------------------------------------------------------------------
 
-    def argument(self, name: str) -> Any:
-        """An argument of the frame, if it is a module of the owner's."""
-        found = self._locals[name]
-        if isinstance(found, torch.nn.Module) and self._owns(found):
-            self.roots[name] = found
-            return found
-        return OPEN
+    def argument(self, name: str, path: Hashable) -> Any:
+        """An argument of the frame, or what is in a cell of it."""
+        return self._root(self._locals[name], path)
 
     def constant(self, obj: Any) -> Any:
         return obj if isinstance(obj, type | types.FunctionType | types.ModuleType) or self._owns(obj) else OPEN
 
-    def global_value(self, namespace: dict, name: str) -> Any:
-        return self._known(namespace.get(name, OPEN), owned=False) if self._note(namespace) else OPEN
+    def global_value(self, namespace: dict, name: str, path: Hashable) -> Any:
+        return self._outside(namespace, name, path)
 
     def item(self, parent: Any, key: Any) -> Any:
         if id(parent) in self._tables and key in parent:
@@ -75,8 +75,7 @@ class StableObjects:
     def attribute(self, parent: Any, name: str, path: Hashable, raw: bool = False) -> Any:
         """An attribute that ``path`` leads to; ``raw``: read past the class's own ``__getattribute__``."""
         if type(parent) is types.ModuleType:
-            found = parent.__dict__.get(name, OPEN) if self._note(parent.__dict__) else OPEN
-            return self._known(found, owned=False)
+            return self._outside(parent.__dict__, name, path)
         if isinstance(parent, type):
             return (
                 self._known(_static(parent, name), owned=False) if self.notes_attribute_of_class(parent, name) else OPEN
@@ -105,6 +104,33 @@ class StableObjects:
             return OPEN
         return namespace if name == "__dict__" else self._known(namespace.get(name, OPEN))
 
+    def _root(self, obj: Any, path: Hashable) -> Any:
+        """An object from which paths begin: each call must bring the same."""
+        if not is_instance(obj) or not type(obj).__weakrefoffset__ or isinstance(obj, torch.Tensor):
+            return OPEN
+        if not self._owns(obj):
+            reach = self._reach(obj)
+            if reach is None or not reach.closed:
+                return OPEN
+            self._owned |= {id(obj), *reach.modules}
+            self.watch.leave(obj)
+        self.roots[path] = obj
+        return obj
+
+    def _outside(self, namespace: dict, name: str, path: Hashable) -> Any:
+        """A global.  What has modules begins paths of its own, so that it may go."""
+        found = namespace.get(name, OPEN)
+        if is_instance(found) and not isinstance(found, torch.Tensor):
+            reach = self._reach(found)
+            if reach is None or reach.modules or isinstance(found, torch.nn.Module):
+                return self._root(found, path)
+        return self._known(found, owned=False) if self._note(namespace) else OPEN
+
+    def _reach(self, obj: Any) -> Reach | None:
+        if id(obj) not in self._reaches:
+            self._reaches[id(obj)] = reach_of(obj)
+        return self._reaches[id(obj)]
+
     def _known(self, obj: Any, owned: bool = True) -> Any:
         """The object, if keeping it alive is right."""
         if isinstance(obj, torch.nn.Module):
@@ -124,7 +150,7 @@ class StableObjects:
         """The ``__dict__`` of an instance whose class and ``__dict__`` are noted."""
         if id(obj) not in self._namespaces:
             found = None
-            if hasattr(type(obj), "__dict__") and type(obj).__flags__ & _HEAP_TYPE and not isinstance(obj, type):
+            if is_instance(obj):
                 found = self.watch.header(obj)
             self._namespaces[id(obj)] = found
             if found is not None and self._note(found):
@@ -204,6 +230,11 @@ class StableObjects:
             return None
         namespace = self._namespace(module)
         return namespace if type(module).__getattribute__ is object.__getattribute__ else None
+
+
+def is_instance(obj: Any) -> bool:
+    """Whether an object has attributes, and a class that was written in Python."""
+    return hasattr(type(obj), "__dict__") and bool(type(obj).__flags__ & _HEAP_TYPE) and not isinstance(obj, type)
 
 
 def is_scalar(obj: Any) -> bool:

@@ -33,6 +33,10 @@ class Walk(StableObjects):
             return False
         return guard.is_watched(self, self.value(guard.source))
 
+    def may_keep(self, value: Any) -> bool:
+        """Whether a value is known, and none of those that must be free to go."""
+        return value is not OPEN and not any(value is root for root in self.roots.values())
+
     def pins(self) -> dict[Source, Guard]:
         """The tables in modules that change: each must still be the one whose contents were followed."""
         return {path: Is(path, table) for path, table in self.pinned.items() if isinstance(path, Source)}

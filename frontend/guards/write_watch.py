@@ -6,10 +6,10 @@ before (PEP 509).  Where 3.13 keeps attributes in the object itself, they are on
 ``__dict__`` are words in its header.  A :class:`Watch` records such words and compares all of them in one vectorized
 read.
 
-The watch keeps every object whose words it records alive, so no read is ever outside a live object.  Before the first
-use, the positions of the words are determined, and every way to write is tried, on this interpreter.  If anything is
-not as expected, :func:`is_available` is false and nothing is ever watched.  The public dictionary watchers are not
-enough: 3.13 does not notify them when an attribute is stored.
+The watch keeps every object whose words it records alive, or whoever compares does (:meth:`Watch.leave`), so no read is
+ever outside a live object. Before the first use, the positions of the words are determined, and every way to write is
+tried, on this interpreter. If anything is not as expected, :func:`is_available` is false and nothing is ever watched.
+The public dictionary watchers are not enough: 3.13 does not notify them when an attribute is stored.
 """
 
 from __future__ import annotations
@@ -33,10 +33,16 @@ class Watch:
 
     def __init__(self) -> None:
         self._words: dict[int, int] = {}  # address -> what stands there
+        self._ids: list[int] = []  # of the object, one for each word
+        self._roots: set[int] = set()  # the ids of the objects that others keep alive
         self._kept: list[Any] = []
         self._held: list[Any] = []  # the objects of the words, so that nothing else can get the same address
         self._indices: Any = None
         self._expected = b""
+
+    def leave(self, obj: Any) -> None:
+        """Do not keep ``obj`` alive; whoever compares holds it meanwhile."""
+        self._roots.add(id(obj))
 
     def header(self, obj: Any) -> dict | None:
         """Note the class of ``obj`` and which its ``__dict__`` is; returns that, or None if it cannot be watched."""
@@ -80,7 +86,9 @@ class Watch:
 
     def _note(self, obj: Any, address: int) -> None:
         if address not in self._words:
-            self._kept.append(obj)  # one for each word
+            if id(obj) not in self._roots:
+                self._kept.append(obj)
+            self._ids.append(id(obj))
             self._words[address] = _read(address)
 
     def seal(self) -> None:
@@ -97,7 +105,7 @@ class Watch:
     def changed(self) -> set[int]:
         """The ids of the objects that do not stand as noted."""
         now = map(_read, self._words)
-        return {id(obj) for obj, word, was in zip(self._kept, now, self._words.values(), strict=True) if word != was}
+        return {owner for owner, word, was in zip(self._ids, now, self._words.values(), strict=True) if word != was}
 
 
 def _read(address: int) -> int:

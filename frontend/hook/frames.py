@@ -104,6 +104,9 @@ def _convert(session: Session, frame: Any, record: Any) -> Decision:
     captured = _captured(session, state, frame, record, session.compile_graph)
     if isinstance(captured, Decision):
         return captured
+    captured.reason = reason
+    if state.entries:
+        logs.recompiled(code, captured.number, reason)
     if state.entries and isinstance(record, Record):
         record.recompiles.append((captured.frame, reason))
     state.entries.append(captured)
@@ -267,6 +270,7 @@ def _whole_frame_break(
 ) -> Decision:
     """Nothing of the frame was captured: it runs in eager, and the functions it calls are captured separately."""
     entry = breaks.record(stop, whole_frame=True)
+    logs.broke(entry)
     state.eager_reason, state.eager_operators = f"nothing of it could be captured ({stop.kind})", None
     state.runs_eager = stop.kind == breaks.INTERNAL
     logs.emit("graph_breaks", f"{code.co_qualname} runs in eager", entry.message())

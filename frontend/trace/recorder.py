@@ -32,6 +32,7 @@ from .overlap import on_one_storage, overlaps_in_part, overlaps_itself
 from .tracer import OpenRegion
 from .with_numbers import with_numbers
 
+MODULES = "torchmux_modules"  # in a node's meta: the paths of the modules whose calls it is in, outermost first
 USER_STACK = "torchmux_user_stack"  # in a node's meta: ((file, line, function), ...), innermost first
 
 _DTYPE_OF_DATA = (torch.tensor, torch.as_tensor, torch.asarray, "new_tensor")  # where NumPy's numbers keep their dtype
@@ -58,6 +59,7 @@ class GraphRecorder(SymbolicNumbers):
         self.switches_grad = False
         self.switched_on: Any = None  # where gradients were first switched on in a graph that began without them
         self.pins: list[str] = []  # the backends of the regions that the trace is in, outermost first
+        self.calls_of_modules: list[str] = []  # the paths of the modules whose calls the trace is in, outermost first
         self.op_count = 0
         self.reads_numbers = False
         self._numpy_numbers = False  # whether there are some among the arguments of the operator
@@ -229,6 +231,8 @@ class GraphRecorder(SymbolicNumbers):
             self._is_empty = False
         node = self.graph.create_node(kind, target, args, kwargs)
         node.meta["source_line"], node.meta[USER_STACK] = self.user_place()
+        if self.calls_of_modules:
+            node.meta[MODULES] = tuple(self.calls_of_modules)
         if self.pins:
             node.meta[PIN] = self.pins[-1]
         return node

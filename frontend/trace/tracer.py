@@ -360,6 +360,7 @@ class Running(Protocol):
     unfinished: dict[Value, None]  # generators that are suspended where they have to clean up
     active_contexts: list[Any]  # ``contexts.ContextValue``, outermost first
     pins: list[str]  # the backends of the regions that the trace is in, outermost first
+    calls_of_modules: list[str]  # the paths of the modules whose calls the trace is in, outermost first
     placement: Mapping[int, str]  # the backends that modules are pinned to, by id
     swapped: set[Value]  # tables of modules that functional_call has filled with other tensors
     switches: GlobalSwitches

@@ -133,13 +133,16 @@ class NNModuleValue(ObjectValue):
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         pin = tr.placement.get(id(self.obj))
-        if pin is None:
-            return self._call(tr, args, kwargs)
-        tr.pins.append(pin)
+        if pin is not None:
+            tr.pins.append(pin)
+        name = self.cls.__name__ if self.source is None else self.source.module_path()
+        tr.calls_of_modules.append(name)
         try:
             return self._call(tr, args, kwargs)
         finally:
-            tr.pins.pop()
+            tr.calls_of_modules.pop()
+            if pin is not None:
+                tr.pins.pop()
 
     def _call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         raw_call = tr.static_lookup(self.cls, "__call__")

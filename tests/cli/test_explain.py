@@ -130,3 +130,13 @@ def test_misuse(arguments, capsys):
         main(["explain", *arguments])
     assert exit.value.code == 2
     assert "usage: torchmux explain" in capsys.readouterr().err
+
+
+def test_html_writes_a_page_of_the_backend(tmp_path, capsys):
+    program = tmp_path / "program.py"
+    program.write_text("def double(x):\n    return x.sin() * 2\n")
+    page = tmp_path / "page.html"
+    assert main(["explain", f"{program}:double", "--input", "3", "--backend", "aot_eager", "--html", str(page)]) == 0
+    assert f"The page is in {page}." in capsys.readouterr().out
+    assert "aot_eager" in page.read_text() and "x.sin() * 2" in page.read_text()
+    assert main(["explain", f"{program}:double", "--input", "3", "--html", str(tmp_path / "no" / "page.html")]) == 2

@@ -20,7 +20,7 @@ def test_the_fields_are_torchs_and_the_placements():
     explanation = torchmux.explain(program)(torch.ones(2))
     theirs = {field.name for field in dataclasses.fields(ExplainOutput)}
     ours = {field.name for field in dataclasses.fields(explanation)}
-    assert ours == theirs | {"placements"}
+    assert ours == theirs | {"placements", "report"}
     assert explanation.graph_count == len(explanation.graphs) == len(explanation.ops_per_graph) == 2
     assert explanation.graph_break_count == len(explanation.break_reasons) == 1
     assert explanation.op_count == 3

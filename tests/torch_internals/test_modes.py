@@ -11,6 +11,14 @@ from .walk import checks
 SIN = torch.ops.aten.sin.default
 
 
+@checks("is_profiled")
+def test_is_profiled() -> None:
+    assert not ti.is_profiled()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        assert ti.is_profiled()
+    assert not ti.is_profiled()
+
+
 @checks("set_grad_enabled")
 def test_set_grad_enabled() -> None:
     ti.set_grad_enabled(False)

@@ -13,15 +13,18 @@ from rich.text import Text
 
 import torchmux
 
+from .files import check_writable
 from .screen import in_a_line, one_line, show
 from .target import load, target
 
 _DESCRIPTION = """\
-Capture a function or a module, run it once with the eager backend, and show the captured graphs and what broke them.
+Capture a function or a module, run it once with a backend, and show the captured graphs and what broke them.
 
 TARGET is FILE.py:NAME or MODULE:NAME. NAME may have dots; an nn.Module class is instantiated without arguments.
 Each --input is one positional argument: SHAPE or SHAPE:DTYPE, as in 2x3, 1x16:int64 or scalar:float64. Floating-point
 tensors are random; integers are 0 or 1, which every embedding has.
+
+Example: torchmux explain model.py:Net --input 8x16 --backend native --html net.html
 """
 
 
@@ -41,6 +44,12 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--guards", action="store_true", help="print the checks that run before captured code is reused"
     )
+    parser.add_argument(
+        "--backend", default="eager", metavar="NAME", help="the backend that compiles the graphs; default: eager"
+    )
+    parser.add_argument(
+        "--html", metavar="FILE", help="also write a page for browsers: source, graphs, code, guards and times"
+    )
     parser.set_defaults(run=run)
 
 
@@ -50,6 +59,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     module, name = arguments.target
     try:
+        check_writable(arguments.html)
+    except OSError as error:
+        print(f"torchmux: {error}", file=sys.stderr)
+        return 2
+    try:
         function = _load(module, name)
     except (Exception, SystemExit) as error:  # importing a program runs it
         print(f"torchmux: cannot load {module}:{name}: {in_a_line(error)}", file=sys.stderr)
@@ -57,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     torch.manual_seed(0)
     inputs = [_tensor(shape, dtype) for shape, dtype in arguments.inputs]
     try:
-        explanation = torchmux.explain(function)(*inputs)
+        explanation = torchmux.explain(function, backend=arguments.backend)(*inputs)
     except torchmux.TorchmuxError:
         raise
     except Exception as error:
@@ -72,6 +86,9 @@ def run(arguments: argparse.Namespace) -> int:
             show("", f"graph {number}:", graph.print_readable(print_output=False))
     if arguments.guards:
         show("", "guards:", *(f"  {guard}" for guard in explanation.out_guards))
+    if arguments.html:
+        explanation.to_html(arguments.html)
+        show("", f"The page is in {arguments.html}.")
     return 0
 
 

@@ -99,6 +99,7 @@ from .modes import (
     disable_autocast,
     is_any_autocast_enabled,
     is_forward_ad_active,
+    is_profiled,
     python_dispatcher,
     set_grad_enabled,
     switches,

@@ -1,4 +1,5 @@
-"""State of a thread that operators depend on: grad mode, autocast, dispatch and function modes, default devices."""
+"""State of a thread that operators depend on: grad mode, autocast, profiler, dispatch and function modes,
+default devices."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import torch
 from torch.autograd import forward_ad
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 
+is_profiled = torch.autograd._profiler_enabled
 set_grad_enabled = torch._C._set_grad_enabled
 is_any_autocast_enabled = torch._C._is_any_autocast_enabled
 disable_autocast = torch._C._DisableAutocast

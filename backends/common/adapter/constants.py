@@ -56,6 +56,10 @@ class Watched:
         return Told(self.run).library_calls
 
     @property
+    def kernels(self) -> Mapping[str, str]:
+        return Told(self.run).kernels
+
+    @property
     def notes(self) -> Sequence[str]:
         return Told(self.run).notes
 

@@ -225,11 +225,10 @@ def keep(
     split: Partition,
     compiled: Mapping[int, Callable[..., Any]],
     report: GraphReport,
-    origins: Sequence[int | None],
 ) -> None:
-    """File how ``gm``, a traced graph, is put together; ``origins`` number the captured node of each placement."""
+    """File how ``gm``, a traced graph, is put together."""
     try:
-        content = encode(gm, split, compiled, report, origins)
+        content = encode(gm, split, compiled, report)
     except Unknown as why:
         log.debug("a graph for %s is traced each time: %s", report.backend, why)
         return
@@ -241,7 +240,6 @@ def encode(
     split: Partition,
     compiled: Mapping[int, Callable[..., Any]],
     report: GraphReport,
-    origins: Sequence[int | None],
 ) -> dict[str, Any]:
     """What :func:`keep` files, for JSON.
 
@@ -276,8 +274,7 @@ def encode(
         raise Unknown("there are large constants")
     output = next(n for n in reversed(gm.graph.nodes) if n.op == "output")
     placements = [
-        [p.node, p.op, p.placed_on, p.reason, p.kind, p.library, p.pin, origin]
-        for p, origin in zip(report.placements, origins, strict=True)
+        [p.node, p.op, p.placed_on, p.reason, p.kind, p.library, p.pin, p.origin, p.kernel] for p in report.placements
     ]
     return {
         "inputs": inputs,
@@ -341,8 +338,19 @@ def follow(
     graph.output(unpacked(kept["outputs"], values))
     places = [lines.line_of(node) for node in captured.graph.nodes]
     report.placements += [
-        Placement(node, op, on, reason, places[origin] if origin is not None else None, kind, library, pin=pin)
-        for node, op, on, reason, kind, library, pin, origin in kept["placements"]
+        Placement(
+            node,
+            op,
+            on,
+            reason,
+            None if origin is None else places[origin],
+            kind,
+            library,
+            pin=pin,
+            origin=origin,
+            kernel=kernel,
+        )
+        for node, op, on, reason, kind, library, pin, origin, kernel in kept["placements"]
     ]
     report.partitions += kept["partitions"]
     report.crossings += [Crossing(*crossing) for crossing in kept["crossings"]]

@@ -144,6 +144,10 @@ class Told:
         return getattr(self.run, "library_calls", None)
 
     @property
+    def kernels(self) -> Mapping[str, str]:
+        return getattr(self.run, "kernels", None) or {}
+
+    @property
     def notes(self) -> Sequence[str]:
         return getattr(self.run, "notes", ())
 

@@ -172,8 +172,8 @@ class Compiler:
         else:
             calls = told.library_calls
             if calls is not None:
-                calls = {placed.nodes[name].name: called for name, called in calls.items() if name in placed.nodes}
-            placements = self.placing.place(nodes, calls)
+                calls = _renamed(calls, placed.nodes)
+            placements = self.placing.place(nodes, calls, _renamed(told.kernels, placed.nodes))
         told.follow(self.placing.report, placements)
 
     def tell_of(self, compiled: Mapping[int, Run]) -> None:
@@ -221,6 +221,11 @@ class Compiler:
             placed = Placed(nodes, extract(part, gm).forward, compiler_error(error), compiler_error=True)
         attempt.placed.append(placed)
         attempt.compiled[id(part)] = placed.run
+
+
+def _renamed(told: Mapping[str, str], nodes: Mapping[str, Node]) -> dict[str, str]:
+    """What code tells of the nodes of its part, by their names in the whole graph."""
+    return {nodes[name].name: what for name, what in told.items() if name in nodes}
 
 
 def maker(node: Node) -> Node:

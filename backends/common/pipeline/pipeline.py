@@ -223,7 +223,7 @@ class _Work:
     def _keep_recipe(
         self, cache: ArtifactCache, key: str, gm: GraphModule, split: Partition, compiled: Mapping[int, Run]
     ) -> None:
-        recipes.keep(cache, key, gm, split, compiled, self.placing.report, self.placing.origins)
+        recipes.keep(cache, key, gm, split, compiled, self.placing.report)
 
     def _trace(self, keep: Keep | None) -> Run:
         gm = self.implementation.rewrite(self.gm, self.request)

@@ -25,8 +25,6 @@ log = logging.getLogger("torchmux.fallback")
 class Placing:
     """Fills in a report while a graph is compiled.
 
-    ``origins`` number the captured node of each placement.
-
     Args:
         report: of the backend that was asked for.
         spec: that backend's.
@@ -37,7 +35,6 @@ class Placing:
         self.report = report
         self.spec = spec
         self.strict = strict
-        self.origins: list[int | None] = []
         self._told: int | None = None  # how many placements have been reported
 
     @property
@@ -45,12 +42,13 @@ class Placing:
         """Whether the user was told already; what is placed now comes from a graph that compiles when it first runs."""
         return self._told is not None
 
-    def place(self, nodes: Sequence[Node], library_calls: Mapping[str, str] | None) -> list[Placement]:
-        """Note that the backend runs ``nodes``; ``library_calls`` is what its code tells of them, by name."""
-        backend = self.report.backend
-        return self._add(
-            nodes, [{"placed_on": backend, **kind_told(node.name, self.spec, library_calls)} for node in nodes]
-        )
+    def place(
+        self, nodes: Sequence[Node], library_calls: Mapping[str, str] | None, kernels: Mapping[str, str] | None = None
+    ) -> list[Placement]:
+        """Note that the backend runs ``nodes``; the rest is what its code tells of them, by name."""
+        of = [(node.name, kind_told(node.name, self.spec, library_calls)) for node in nodes]
+        backend, known = self.report.backend, kernels or {}
+        return self._add(nodes, [{"placed_on": backend, "kernel": known.get(name), **kind} for name, kind in of])
 
     def leave(self, nodes: Sequence[Node], reason: str, *, compiler_error: bool = False) -> list[Placement]:
         """Note that torch runs ``nodes``."""
@@ -59,22 +57,26 @@ class Placing:
 
     def _add(self, nodes: Sequence[Node], told: Sequence[dict[str, Any]]) -> list[Placement]:
         placements = [
-            Placement(node.name, operator_name(node), where=lines.line_of(node), pin=lines.pin_of(node), **what)
+            Placement(
+                node.name,
+                operator_name(node),
+                where=lines.line_of(node),
+                pin=lines.pin_of(node),
+                origin=lines.origin_of(node),
+                **what,
+            )
             for node, what in zip(nodes, told, strict=True)
         ]
         self.report.placements += placements
-        self.origins += map(lines.origin_of, nodes)
         return placements
 
     def take_over(self, other: Placing, reason: Callable[[Placement], str | None]) -> None:
         """Add what a member of a chain has placed, with the reason why it is not the first that was asked."""
         self.report.placements += [dataclasses.replace(p, reason=reason(p)) for p in other.report.placements]
-        self.origins += other.origins
 
     def forget(self) -> None:
         """Begin anew: the graph is compiled in another way than the placements say."""
         self.report.placements.clear()
-        self.origins.clear()
 
     def check_strict(self) -> None:
         """Raises:

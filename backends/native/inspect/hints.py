@@ -25,6 +25,19 @@ def fusions(plan: Schedule) -> list[str]:
     return fused + [f"{_named(a)} and {_named(b)} are not fused: {why}." for a, b, why in plan.apart]
 
 
+def kernels(plan: Schedule, gm: Any) -> list[tuple[int, str]]:
+    """The step that computes each node of ``gm``, by position, as :func:`fusions` calls it: by the buffers it makes."""
+    position = {node: at for at, node in enumerate(gm.graph.nodes)}
+    found: dict[int, str] = {}
+    for step in plan.steps:
+        if isinstance(step, Call):
+            continue
+        made = step.name if isinstance(step, Kernel) else str(step.target)
+        nodes = [n for m in step.members for n in m.statement.origins] if isinstance(step, Kernel) else step.origins
+        found.update((position[node], made) for node in nodes if node in position)
+    return sorted(found.items())
+
+
 def _named(kernel: Any) -> str:
     """The buffers that a kernel computes, and which operators those are."""
     operators: dict[str, str | None] = {}

@@ -440,7 +440,7 @@ class Watched(torch.nn.Module):
 
 
 def _walk(net):
-    return Walk({"x": net, "y": Watched()}, net)
+    return Walk({"x": net, "y": [Watched()]}, net)
 
 
 NET = Watched()

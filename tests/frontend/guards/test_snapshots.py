@@ -254,13 +254,114 @@ def test_a_module_that_counts_its_calls(eager_snapshots):
     torch.testing.assert_close(compiled(vector()), eager(vector()))
 
 
-@needs_watches
-def test_another_module_than_the_owners_is_not_kept():
-    outer = Outer()
+class Runner:
+    def __init__(self, model):
+        self.model = model
+
+    def step(self, x):
+        return self.model(x)
+
+
+def _of_an_argument(net):
     compiled = torchmux.compile(lambda net, x: net(x), backend="eager")
-    for _ in range(5):
-        compiled(outer, vector())
+    return compiled, lambda x: compiled(net, x)
+
+
+def _of_a_cell(net):
+    compiled = torchmux.compile(lambda x: net(x), backend="eager")
+    return compiled, compiled
+
+
+def _of_an_attribute(net):
+    compiled = torchmux.compile(Runner(net).step, backend="eager")
+    return compiled, compiled
+
+
+def _of_a_global(net):
+    names = {"net": net}
+    exec("def f(x): return net(x)", names)
+    compiled = torchmux.compile(names["f"], backend="eager")
+    return compiled, compiled
+
+
+def _of_a_global_object(net):
+    names = {"runner": Runner(net)}
+    exec("def f(x): return runner.step(x)", names)
+    compiled = torchmux.compile(names["f"], backend="eager")
+    return compiled, compiled
+
+
+WAYS = (_of_an_argument, _of_a_cell, _of_an_attribute, _of_a_global, _of_a_global_object)
+
+
+_IN_TURNS = [(WAYS[number % len(WAYS)], name) for number, name in enumerate(CHANGES)]
+_ALL_OTHERS = [(way, name) for way in WAYS for name in CHANGES if (way, name) not in _IN_TURNS]
+
+
+@needs_watches
+@pytest.mark.parametrize(
+    ("way", "name"), [*_IN_TURNS, *(pytest.param(*each, marks=pytest.mark.slow) for each in _ALL_OTHERS)]
+)
+def test_direct_change_of_a_model_that_is_not_the_owners(way, name, eager_snapshots):
+    net, eager = Outer(), Outer()
+    compiled, call = way(net)
+    for _ in range(4):
+        torch.testing.assert_close(call(vector()), eager(vector()))
+    assert uses(compiled), "no snapshot was used, so nothing is tested"
+    (before,) = taken(compiled)
+    assert before.inputs
+    for model in (net, eager):
+        CHANGES[name](model)
+    for _ in range(4):
+        torch.testing.assert_close(call(vector()), eager(vector()))
+
+
+@needs_watches
+def test_another_model_in_the_place_of_that_of_the_snapshot(eager_snapshots):
+    nets = [Outer() for _ in range(3)]
+    for number, net in enumerate(nets):
+        net.layers[1].weight.data.fill_(number)
+    names = {"net": nets[0]}
+    exec("def f(given, x): return net(x) + 2 * given(x)", names)
+    compiled = torchmux.compile(names["f"], backend="eager")
+    for _ in range(4):
+        torch.testing.assert_close(compiled(nets[1], vector()), names["f"](nets[1], vector()))
+    assert uses(compiled)
+    for one, other in ((0, 2), (2, 1), (1, 1), (0, 1), (0, 0)) * 2:
+        names["net"] = nets[one]
+        torch.testing.assert_close(compiled(nets[other], vector()), names["f"](nets[other], vector()))
+
+
+@needs_watches
+@pytest.mark.parametrize("way", [_of_an_argument, _of_a_global, _of_a_global_object])
+def test_a_model_that_is_not_the_owners_may_go(way, eager_snapshots):
+    net = Outer()
+    gone = [weakref.ref(x) for x in (net, net.layers[0], net.layers[0].weight)]
+    compiled, call = way(net)
+    for _ in range(4):
+        call(vector())
+    assert uses(compiled) and len(taken(compiled)) == 1
+    names = getattr(compiled._torchmux_original, "__globals__", {})
+    for name in ("net", "runner"):
+        if way is not _of_an_argument:
+            names.pop(name, None)
+    del net, call
+    assert [ref() for ref in gone] == [None, None, None], "only reference counts are needed"
     assert not taken(compiled)
+
+
+@needs_watches
+def test_parts_that_lead_back_to_a_model_are_not_kept(eager_snapshots):
+    net = Outer()
+    net.layers[2].above = [net]
+    compiled, call = _of_an_argument(net)
+    for _ in range(4):
+        call(vector())
+    assert not taken(compiled)
+    gone = weakref.ref(net)
+    del net, call
+    gc.collect()
+    assert gone() is None
 
 
 @needs_watches

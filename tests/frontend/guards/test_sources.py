@@ -287,12 +287,12 @@ NOT_FOLLOWED = {
     "cell object": Cell("x"),
     "object of the program's": Const([], "list"),
     "descriptor": Descriptor(Const(Net, "Net"), "__init__"),
-    "another module": Local("y"),
+    "a list": Local("y"),
     "missing": Item(Attr(x, "_modules"), "none"),
     "out of range": Item(Attr(x, "numbers"), 2),
     "raw item": RawItem(Attr(x, "_modules"), dict, "lin"),
     "size": Size(Item(Attr(Item(Attr(x, "_modules"), "lin"), "_parameters"), "weight"), 0),
-    "what follows what is open": Attr(Attr(Local("y"), "lin"), "weight"),
+    "what follows what is open": Attr(Item(Local("y"), 0), "weight"),
 }
 
 
@@ -306,7 +306,7 @@ def test_followed(name):
 @pytest.mark.parametrize("name", NOT_FOLLOWED)
 def test_not_followed(name):
     net = Net()
-    assert Walk({"x": net, "y": Net()}, net).value(NOT_FOLLOWED[name]) is OPEN
+    assert Walk({"x": net, "y": [Net()]}, net).value(NOT_FOLLOWED[name]) is OPEN
 
 
 def test_a_source_keeps_alive_what_it_compares_by_identity():
