@@ -24,6 +24,8 @@ log = logging.getLogger("torchmux.fallback")
 class CudagraphsFunction:
     """``run`` by recordings: one if sizes are fixed, one for each shape if they are ``symbolic``.
 
+    It changes the arguments at the positions ``writes``.
+
     Raises:
         FallbackRefused: by a call that torch would have to run, if ``strict``.
     """
@@ -37,6 +39,7 @@ class CudagraphsFunction:
         *,
         symbolic: bool,
         strict: bool,
+        writes: Sequence[int] = (),
     ) -> None:
         self._run = run
         self._device = device
@@ -44,6 +47,7 @@ class CudagraphsFunction:
         self._pool = pool
         self._symbolic = symbolic
         self._strict = strict
+        self._writes = writes
         self._shapes: dict[Any, _Shape] = {}
         self._told = False
         self._report: GraphReport | None = None
@@ -60,10 +64,10 @@ class CudagraphsFunction:
         shape = self._shapes.get(key)
         if shape is None:
             if len(self._shapes) >= self._options.shape_limit:
-                return self._in_torch(args, f"{self._options.shape_limit} shapes are already recorded (shape_limit)")
-            shape = self._shapes[key] = _Shape(self._run, self._options, self._pool)
+                return self._run_plainly(args, f"{self._options.shape_limit} shapes are already recorded (shape_limit)")
+            shape = self._shapes[key] = _Shape(self._run, self._options, self._pool, self._writes)
         if shape.failure is not None:
-            return self._in_torch(args, shape.failure)
+            return self._run_plainly(args, shape.failure)
         with self._pool.turn():
             if torch.cuda.current_device() == self._device:
                 answer = shape.call(args)
@@ -71,10 +75,10 @@ class CudagraphsFunction:
                 with torch.cuda.device(self._device):
                     answer = shape.call(args)
         if shape.failure is not None:
-            return self._in_torch(args, shape.failure, placed=not self._symbolic)
+            return self._run_plainly(args, shape.failure, placed=not self._symbolic)
         return answer
 
-    def _in_torch(self, args: Sequence[Any], reason: str, *, placed: bool = False) -> Sequence[torch.Tensor]:
+    def _run_plainly(self, args: Sequence[Any], reason: str, *, placed: bool = False) -> Sequence[torch.Tensor]:
         if self._strict:
             raise FallbackRefused(
                 f"strict=True forbids a fallback, but torch would run this call instead of CUDA graphs: {reason}."
@@ -98,9 +102,16 @@ class CudagraphsFunction:
 class _Shape:
     """One shape: the recording in use, and what is known about addresses of arguments and lifetimes of results."""
 
-    def __init__(self, run: Callable[..., Sequence[torch.Tensor]], options: CudagraphsOptions, pool: Pool) -> None:
+    def __init__(
+        self,
+        run: Callable[..., Sequence[torch.Tensor]],
+        options: CudagraphsOptions,
+        pool: Pool,
+        writes: Sequence[int],
+    ) -> None:
         self.failure: str | None = None
         self._run = run
+        self._writes = writes
         self._options = options
         self._pool = pool
         self._seen: dict[int, int] = {}  # addresses in the last warm-up call
@@ -130,7 +141,7 @@ class _Shape:
             self._moving = {p for p, a in now.items() if self._seen.get(p) != a and not self._is_settled(args[p])}
         self._records += 1
         try:
-            self._recording = Recording(self._run, args, self._pool, self._moving, self._held)
+            self._recording = Recording(self._run, args, self._pool, self._moving, self._held, self._writes)
         except torch.cuda.OutOfMemoryError:
             raise
         except Exception as error:

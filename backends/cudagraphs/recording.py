@@ -24,13 +24,20 @@ class Recording:
             kernels read the others where they are now, and :meth:`moved` tells whether a call's are there.
         copied_out: positions of results that each call copies; of the others the caller gets the memory itself, and
             :meth:`in_use` tells which of them the program still holds.
+        writes: positions of arguments that ``run`` changes.
 
     Raises:
         RuntimeError: something in ``run`` cannot be recorded.
     """
 
     def __init__(
-        self, run: Run, args: Sequence[Any], pool: Pool, copied_in: Collection[int], copied_out: Collection[int]
+        self,
+        run: Run,
+        args: Sequence[Any],
+        pool: Pool,
+        copied_in: Collection[int],
+        copied_out: Collection[int],
+        writes: Sequence[int] = (),
     ) -> None:
         tensors = [p for p, value in enumerate(args) if isinstance(value, torch.Tensor)]
         self._fixed = [p for p in tensors if p not in copied_in]
@@ -43,6 +50,8 @@ class Recording:
         self._overlapping = {p: buffers[p].stride() for p in self._copied_in if _overlaps(buffers[p])}
         self._buffers = [self._to_copy(p, buffer) for p, buffer in buffers.items()]
         self._copied_out = sorted(copied_out)
+        self._writes = list(writes)
+        self._given_back = [(p, buffers[p]) for p in self._writes if p in buffers]
 
         # Who holds the memory of an argument is of no interest: no call writes there.
         foreign = {args[p].untyped_storage().data_ptr() for p in self._fixed}
@@ -78,6 +87,10 @@ class Recording:
         if self._buffers:
             torch._foreach_copy_(self._buffers, [self._to_copy(p, args[p].detach()) for p in self._copied_in])
         self._graph.replay()
+        for position in self._writes:
+            torch.autograd.graph.increment_version(args[position])
+        for position, buffer in self._given_back:
+            args[position].detach().copy_(buffer)
         results = [output.detach() for output in self._outputs]
         if self._copied_out:
             fresh = [_like(self._outputs[p]) for p in self._copied_out]

@@ -11,8 +11,8 @@ A graph passes through these modules in order:
 * ``inspect`` tells a reader what was done.
 
 The root holds what ties these together and knows no target: ``compiler`` with the artifact cache, ``artifact`` for
-traces, ``generate``, ``tuning``, ``runtime`` for what came out, ``faults`` for what it raises, ``options``, and
-``devices``.
+traces, ``generate``, ``tuning``, ``runtime`` for what came out, ``replaying`` for its CUDA graphs, ``faults`` for what
+it raises, ``options``, and ``devices``.
 
 Importing this package imports none of these modules.
 """
@@ -40,14 +40,14 @@ def fingerprint() -> str:
 
 SPEC = BackendSpec(
     name="native",
-    summary="torchmux's own compiler: fused, vectorized C++ kernels; CPU",
+    summary="torchmux's own compiler: fused kernels, in vectorized C++ on CPUs and in Triton on NVIDIA GPUs",
     load="torchmux.backends.native.compiler:Native",
     probe=toolchain.probe,
     install="apt-get install g++",
     graph="aten",
     training=True,
     dynamic_shapes=True,
-    devices=("cpu",),
+    devices=("cpu", "cuda"),
     dtypes=("float32", "float64", "bfloat16", "float16", "int64", "int32", "int16", "int8", "uint8", "bool"),
     options=NativeOptions,
     modes=MODES,

@@ -18,9 +18,9 @@ from ..common.cache import code_or_refusal
 from ..common.cache.cache import default_cache
 from ..common.cache.keys import graph_key
 from . import artifact, faults, fingerprint, targets
-from .devices import device_of
+from .devices import device_of, device_of_graph, elsewhere
 from .options import NativeOptions
-from .runtime import MissingConstant, NativeFunction, loaded
+from .runtime import Made, MissingConstant, loaded
 
 log = logging.getLogger("torchmux.cache")
 
@@ -47,15 +47,22 @@ class Native:
         return calls.composite()
 
     def rewrite(self, gm: GraphModule, request: CompileRequest) -> GraphModule:
-        """The captured graph, before it is traced, with attention fused."""
+        """The captured graph, before it is traced, with attention fused, and images laid out for training."""
         from .rewrites.attention import fused
+        from .rewrites.images import in_channels_last
+        from .rewrites.masks import simplified
 
-        return fused(gm, _attends) if request.options is None or request.options.fusion else gm
+        if request.options is not None and not request.options.fusion:
+            return gm
+        gm = fused(gm, _attends)
+        if _is_on_gpu(gm):
+            gm = simplified(gm)
+        return gm if request.phase == "inference" else in_channels_last(gm, _trains_in_channels_last)
 
     def supports(self, node: Node) -> Literal[True] | str:
         from .lowering import graph
 
-        return graph.why_not(node) or True
+        return _why_not_here(node) or graph.why_not(node) or True
 
     def writes_back(self, node: Node) -> bool:
         """Writes to inputs are made by the code where the target can make them."""
@@ -65,9 +72,7 @@ class Native:
         name = targets.of_device(device)
         return name is not None and targets.named(name).writes_inputs() and writes.is_lowered(node)
 
-    def compile(
-        self, gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest
-    ) -> NativeFunction | Watched:
+    def compile(self, gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> Made | Watched:
         """Code for ``gm``, from the artifact cache if it was compiled before.
 
         Raises:
@@ -87,11 +92,12 @@ class Native:
         constants: Mapping[int, torch.Tensor],
         options: NativeOptions,
         weights: Collection[int],
-    ) -> NativeFunction:
+    ) -> Made:
         target = _target_of(gm)
         # The values of frozen tensors are not part of the key: the code does not depend on them.
         # The code depends on measurements, and these on the number of threads.
-        told = target, options, _is_timed(), tuple(constants), torch.get_num_threads(), faults.of_graph(gm)
+        machine = targets.machine_of(device_of(gm)), torch.get_num_threads()
+        told = target, options, _is_timed(), tuple(constants), machine, faults.of_graph(gm)
         key = graph_key(gm, self._fingerprint, *told)
         gm = _prepared(gm, target, options, {at: value.detach() for at, value in constants.items()})
         cache = default_cache()
@@ -105,21 +111,21 @@ class Native:
             cache.store(key, payload)
         return _accepted(_run_or_refusal(key, payload, lambda name: getattr(gm, name), cache_hit=False), gm)
 
-    def restore(self, key: str, constants: Mapping[str, torch.Tensor]) -> NativeFunction | None:
+    def restore(self, key: str, constants: Mapping[str, torch.Tensor]) -> Made | None:
         """The code that :meth:`compile` filed under ``key``, if it is still there; ``constants`` are the graph's."""
         cache = default_cache()
         payload = cache.load(key) if cache is not None else None
         if payload is None:
             return None
         run = _usable(key, payload, lambda name: constants.get(name))
-        return run if isinstance(run, NativeFunction) else None
+        return None if isinstance(run, dict) else run
 
 
 _Refused = dict[int, str]
 _Constant = Callable[[str], torch.Tensor | None]
 
 
-def _usable(key: str, payload: bytes, constant: _Constant) -> NativeFunction | _Refused | None:
+def _usable(key: str, payload: bytes, constant: _Constant) -> Made | _Refused | None:
     """The function or the refusal in a cache entry; None if it does not load, and then the entry is dropped."""
     try:
         return _run_or_refusal(key, payload, constant, cache_hit=True)
@@ -132,13 +138,13 @@ def _usable(key: str, payload: bytes, constant: _Constant) -> NativeFunction | _
         return None
 
 
-def _accepted(found: NativeFunction | _Refused, gm: GraphModule) -> NativeFunction:
+def _accepted(found: Made | _Refused, gm: GraphModule) -> Made:
     """``found``, if it is code.
 
     Raises:
         NodesRefused: it is a refusal.
     """
-    if isinstance(found, NativeFunction):
+    if not isinstance(found, dict):
         found.library_calls = _by_name(found.library_positions, gm)
         found.kernels = _by_name(found.kernel_positions, gm)
         return found
@@ -146,7 +152,7 @@ def _accepted(found: NativeFunction | _Refused, gm: GraphModule) -> NativeFuncti
     raise NodesRefused({nodes[at].name: reason for at, reason in found.items()})
 
 
-def _run_or_refusal(key: str, payload: bytes, constant: _Constant, *, cache_hit: bool) -> NativeFunction | _Refused:
+def _run_or_refusal(key: str, payload: bytes, constant: _Constant, *, cache_hit: bool) -> Made | _Refused:
     """The function in an artifact, after writing the trace that it asks for; or the reasons why nodes are refused, by
     position."""
     code = code_or_refusal.code_in(payload)
@@ -175,10 +181,29 @@ def _target_of(gm: GraphModule) -> str:
     return name
 
 
+def _why_not_here(node: Node) -> str | None:
+    """Why a node is not for this machine, or not for the device of its graph."""
+    device = device_of_graph(node.graph)
+    if device.type not in targets.BY_DEVICE:
+        return f"native does not run on {device.type}"
+    return targets.why_not(device) or (elsewhere(node) if device.type != "cpu" else None)
+
+
 def _attends(query: torch.Tensor, scores: int) -> bool:
     """Whether a target wants attention like this to be fused."""
     name = targets.of_device(query.device.type)
     return name is not None and targets.named(name).attends(query, scores)
+
+
+def _is_on_gpu(gm: GraphModule) -> bool:
+    values = (node.meta.get("example_value") for node in gm.graph.find_nodes(op="placeholder"))
+    return any(isinstance(value, torch.Tensor) and value.device.type == "cuda" for value in values)
+
+
+def _trains_in_channels_last(images: torch.Tensor) -> bool:
+    """Whether a target wants the convolution that makes these images in channels last, in training."""
+    name = targets.of_device(images.device.type)
+    return name is not None and targets.named(name).trains_in_channels_last(images)
 
 
 def _is_timed() -> bool:
@@ -199,6 +224,7 @@ def _prepared(gm: GraphModule, target: str, options: NativeOptions, frozen: Mapp
 
 
 def _make(gm: GraphModule, target: str, options: NativeOptions, weights: Collection[int]) -> bytes:
+    targets.named(target).prepare(device_of(gm))
     if options.max_autotune:
         from .tuning import tune
 

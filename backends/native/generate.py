@@ -17,6 +17,7 @@ from ..common.cache import code_or_refusal
 from ..common.pipeline.decompose import core_aten
 from .inspect import hints
 from .ir import expressions
+from .ir.expressions import Buffer
 from .ir.operations import Unsupported
 from .ir.program import Program
 from .ir.verify import verify_program
@@ -87,6 +88,7 @@ def generate(
         "kernels": hints.kernels(plan, gm),
         "timers": made.timers,
         "keep_scratch": options.keep_scratch,
+        "replay": _replay(program) if options.cudagraphs else None,
         "fusion": fusions,
         "perf_hints": performance,
         "trace": traced,
@@ -95,6 +97,18 @@ def generate(
     with stage("compiler"):
         built = target.build(made, options)
     return code_or_refusal.of_code(head, built)
+
+
+def _replay(program: Program) -> dict[str, Any] | None:
+    """How :mod:`.replaying` records the code of ``program``; None where there is nothing to record."""
+    if program.device.type != "cuda":
+        return None
+    inputs = {b: at for at, b in enumerate(program.inputs) if isinstance(b, Buffer)}
+    return {
+        "device": str(program.device),
+        "symbolic": bool(program.symbols) or len(inputs) < len(program.inputs),
+        "writes": sorted(inputs[b.over] for b in program.buffers if b.over is not None),
+    }
 
 
 def _library_calls(program: Program, target: Target, gm: GraphModule) -> list[tuple[int, str]]:

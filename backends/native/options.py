@@ -38,6 +38,13 @@ class NativeOptions:
         default=False,
         metadata={"help": "keep the memory for intermediate results between calls, one copy for each thread"},
     )
+    cudagraphs: bool = field(
+        default=False,
+        metadata={
+            "help": "on a GPU, record what a graph launches and replay the recording, so that a call takes no longer "
+            "than the GPU does; has no effect on a CPU"
+        },
+    )
     shape_padding: bool = field(
         default=False,
         metadata={
@@ -88,8 +95,8 @@ class NativeOptions:
 
 
 MODES: Mapping[str, Mapping[str, Any]] = {
-    "reduce-overhead": {"keep_scratch": True},
-    "max-autotune": {"max_autotune": True, "keep_scratch": True},
+    "reduce-overhead": {"keep_scratch": True, "cudagraphs": True},
+    "max-autotune": {"max_autotune": True, "keep_scratch": True, "cudagraphs": True},
     "max-autotune-no-cudagraphs": {"max_autotune": True},
 }
-"""torch's modes.  Scratch memory is the only overhead of CPU code to save between calls; a GPU has CUDA graphs."""
+"""torch's modes.  Between calls, code for a CPU saves its scratch memory, and code for a GPU its launches."""

@@ -6,7 +6,7 @@ import threading
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Union
 
 import torch
 
@@ -16,6 +16,9 @@ from torchmux.stages import stage
 from ..common.cache.code_or_refusal import Code
 from ..common.pipeline.promises import brought
 from . import faults, targets
+
+if TYPE_CHECKING:
+    from .replaying import Replayed
 
 
 def fit(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
@@ -90,7 +93,7 @@ class NativeFunction:
             **code.names,
         }
         exec(compile(head["python"], "<torchmux native>", "exec"), namespace)
-        self._run = namespace["run"]
+        self._run = namespace["run"] if code.around is None else code.around(namespace["run"])
         self._timers: list[str] = head["timers"]
         self._take_times = code.take_times
 
@@ -107,11 +110,15 @@ class NativeFunction:
         logs.emit("kernel_times", f"{sum(spent) * 1e3:.4f} ms in {len(steps)} steps", "\n".join(lines))
 
 
+Made = Union[NativeFunction, "Replayed"]
+"""What a graph is compiled to."""
+
+
 class MissingConstant(LookupError):
     """The graph lacks a tensor that an artifact needs."""
 
 
-def loaded(code: Code, constant: Callable[[str], torch.Tensor | None], *, cache_hit: bool) -> NativeFunction:
+def loaded(code: Code, constant: Callable[[str], torch.Tensor | None], *, cache_hit: bool) -> Made:
     """The function of an artifact that holds code; ``constant`` finds the graph's tensors by name.
 
     Raises:
@@ -127,4 +134,11 @@ def loaded(code: Code, constant: Callable[[str], torch.Tensor | None], *, cache_
             raise MissingConstant(name)
         constants[name] = tensor.detach()
     with stage("load"):
-        return NativeFunction(head, code.code, constants, cache_hit=cache_hit)
+        function = NativeFunction(head, code.code, constants, cache_hit=cache_hit)
+        return function if head["replay"] is None else _replayed(function, **head["replay"])
+
+
+def _replayed(function: NativeFunction, device: str, symbolic: bool, writes: Sequence[int]) -> Replayed:
+    from .replaying import Replayed
+
+    return Replayed(function, torch.device(device), symbolic=symbolic, writes=writes)

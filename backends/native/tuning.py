@@ -16,7 +16,7 @@ from ..common.adapter.results import hint_of
 from ..common.cache.code_or_refusal import Code, code_in, of_code
 from .generate import generate
 from .options import NativeOptions
-from .runtime import NativeFunction, loaded
+from .runtime import Made, loaded
 from .targets.target import Target
 
 _SECONDS = 0.5
@@ -82,7 +82,7 @@ def _inputs(gm: GraphModule) -> list[Any] | None:
     return None if None in made else made
 
 
-def _least_times(runs: Sequence[NativeFunction], inputs: Sequence[Any], target: Target) -> list[float]:
+def _least_times(runs: Sequence[Made], inputs: Sequence[Any], target: Target) -> list[float]:
     """The shortest call of each, alternating; the program's random state does not change."""
     least = [float("inf")] * len(runs)
     state = torch.get_rng_state()

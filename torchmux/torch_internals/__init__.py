@@ -84,7 +84,14 @@ from .frame_hook import (
 from .functorch import are_transforms_active, beneath_functionalization, is_batched, is_functorch_active
 from .guards import GlobalStateGuard, TensorGuards
 from .higher_order import random_wrappers, tag_checkpoint, while_loop
-from .memory import addresses_equal, end_allocating_to_pool, new_on_cpu, share_storage, storage_use_count
+from .memory import (
+    addresses_equal,
+    current_raw_stream,
+    end_allocating_to_pool,
+    new_on_cpu,
+    share_storage,
+    storage_use_count,
+)
 from .modes import (
     TorchDispatchMode,
     below_autograd,

@@ -32,3 +32,8 @@ new_on_cpu = torch._C._dynamo.guards._empty_strided_cpu
 def end_allocating_to_pool(device: int, pool: Any) -> None:
     """Give the memory of a device from the usual place again, after a recording that failed."""
     torch._C._cuda_endAllocateToPool(device, pool)
+
+
+def current_raw_stream(device: int) -> int:
+    """The address of the stream that programs use now on a GPU."""
+    return torch._C._cuda_getCurrentRawStream(device)

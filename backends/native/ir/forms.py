@@ -39,6 +39,10 @@ class Forms(Protocol):
         The sizes are known numbers, and the weight may change from call to call.
         """
 
+    def trains_in_channels_last(self, images: torch.Tensor) -> bool:
+        """Whether convolutions with results like ``images``, and their gradients, are faster in channels last, so that
+        a graph is traced so, and computed as it was traced."""
+
     def finishes_convolutions(self) -> bool:
         """Whether a convolution with a constant weight adds a tensor to its result and applies a relu itself; it then
         reads and writes images whose channels lie side by side."""

@@ -26,7 +26,8 @@ def is_callable(op: Any) -> bool:
     schema = internals.operator_schema(op)
     if schema.is_mutable or any(a.alias_info is not None for a in (*schema.arguments, *schema.returns)):
         return False
-    if not schema.returns or any(str(r.type) not in ("Tensor", "List[Tensor]") for r in schema.returns):
+    kinds = [str(r.type) for r in schema.returns]
+    if not any("Tensor" in kind for kind in kinds) or any(k not in ("Tensor", "List[Tensor]", "int") for k in kinds):
         return False
     return not {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & set(op.tags)
 
@@ -96,8 +97,12 @@ def call(ctx: Context, op: Any, args: Any, kwargs: Any) -> Any:
     given, named = prepared(tuple(args), ctx), prepared(kwargs, ctx)
     results = buffers_for(ctx, op, given, named)
     ctx.program.call(op, given, named, results)
-    values = tuple(ctx.program.stored(b) if b is not None else None for b in results)
-    return values if isinstance(ctx.val, (list, tuple)) else values[0]
+    if not isinstance(ctx.val, (list, tuple)):
+        return ctx.program.stored(results[0])
+    return tuple(
+        ctx.program.stored(b) if b is not None else ctx.size(known) if isinstance(known, (int, torch.SymInt)) else None
+        for b, known in zip(results, ctx.val, strict=True)
+    )
 
 
 def buffers_for(ctx: Context, op: Any, args: Any, kwargs: Any) -> list[Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from ..ir import index
 from ..ir.expressions import Buffer
 from ..ir.layout import channels_last, image_layout
@@ -26,6 +28,8 @@ def _plain(ctx: Context, x: Value, weight: Value, bias: Any, *settings: Any) -> 
     if order == "channels last":
         buffer = ctx.program.buffer(ctx.dtype, ctx.sizes(), channels_last(ctx.sizes()))
         image = _in_channels_last(ctx, x)
+        if _is_traced_so(ctx, 1):  # so that nobody reorders it in each call
+            weight = ctx.program.stored(_in_channels_last(ctx, weight).buffer)
         rest = prepared((weight, bias, *settings), ctx)
     else:
         image, *rest = prepared((x, weight, bias, *settings), ctx)
@@ -51,11 +55,20 @@ def _plain(ctx: Context, x: Value, weight: Value, bias: Any, *settings: Any) -> 
 def _order(ctx: Context, x: Value, weight: Value, settings: tuple[Any, ...]) -> str | None:
     """In which order the dimensions of the images lie in memory; None: as they come."""
     transposed, groups = settings[3], settings[5]
+    if _is_traced_so(ctx, 0) and not transposed and ctx.program.forms.trains_in_channels_last(ctx.val):
+        return "channels last"
     if not ctx.program.lays_out_images or transposed or groups != 1 or x.rank != 4:
         return None
     if any(type(s) is not int for s in (*x.sizes, *ctx.sizes())):
         return None
     return ctx.program.forms.order_of_images(x, weight)
+
+
+def _is_traced_so(ctx: Context, position: int) -> bool:
+    """Whether an operand was in channels last when the graph was traced."""
+    fake = ctx.fake(ctx.node.args[position])
+    usual = fake.is_contiguous()
+    return fake.dim() == 4 and not usual and fake.is_contiguous(memory_format=torch.channels_last)
 
 
 def _in_channels_last(ctx: Context, value: Value) -> TensorRef:

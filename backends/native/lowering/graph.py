@@ -27,6 +27,9 @@ from .pointwise import converted
 from .registry import KEEP_COST
 from .writes import Writes, is_write, values_in
 
+OPAQUE = (torch.uint64,)
+"""Types of what operators hand to each other: the state of the numbers that attention has drawn."""
+
 SUPPORTED = (
     torch.float32,
     torch.float64,
@@ -373,8 +376,9 @@ def _same_layout(sizes: Any, found: Any, wanted: Any) -> bool:
 
 
 def _check_dtypes(node: Node) -> None:
+    passed_on = node.target not in table  # by a call of torch's operator, which may know more types
     for value in _tensors([node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)]):
-        if value.dtype not in SUPPORTED:
+        if value.dtype not in SUPPORTED and not (passed_on and value.dtype in OPAQUE):
             raise Unsupported(f"tensors of {value.dtype}")
         if value.layout is not torch.strided or value.is_quantized:
             raise Unsupported("tensors that are not dense")

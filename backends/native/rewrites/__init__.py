@@ -1,6 +1,8 @@
 """Changes of a graph before it is lowered.
 
 * ``attention`` finds attention that a program writes out in the captured graph; it becomes ``attention_operator``,
+* ``images`` has convolutions compute in channels last where a graph is for training,
+* ``masks`` drops masks of attention that hide nothing, where torch's fused attention takes the rest,
 * ``precision`` converts the operands of products for ``precision="bf16"``,
 * ``freezing`` computes ahead what depends on constants alone, and makes additions and a relu part of the convolution
   before them: ``convolution_operator``.

@@ -16,10 +16,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import importlib.metadata
+import importlib.util
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 if TYPE_CHECKING:
     from .loaded import Loader
@@ -42,6 +46,31 @@ TARGETS = {
 
 BY_DEVICE = {"cpu": "cpu", "cuda": "triton"}
 """The name of the target that compiles for a type of device."""
+
+LEAST_CAPABILITY = (7, 0)
+"""Of GPUs: what Triton compiles for."""
+
+
+@functools.cache
+def why_not(device: torch.device) -> str | None:
+    """Why nothing is compiled for ``device`` on this machine; None if something is."""
+    if device.type != "cuda" or _forced.get() is not None:
+        return None
+    if importlib.util.find_spec("triton") is None:
+        return "native compiles for GPUs by Triton, which is not installed: pip install triton"
+    if torch.version.hip is not None:
+        return "native compiles for GPUs of NVIDIA's"
+    if torch.cuda.is_available() and (found := torch.cuda.get_device_capability(device)) < LEAST_CAPABILITY:
+        return f"Triton compiles for compute capability 7.0 or later, and this GPU has {found[0]}.{found[1]}"
+    return None
+
+
+def machine_of(device: torch.device) -> str:
+    """What the code for ``device`` depends on besides the graph, for the names of artifacts."""
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return device.type
+    return f"{torch.cuda.get_device_capability(device)} triton {importlib.metadata.version('triton')}"
+
 
 _forced: ContextVar[str | None] = ContextVar("forced", default=None)
 

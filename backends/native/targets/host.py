@@ -56,8 +56,8 @@ class HostPrinter(ABC):
                 return [f"{name} = {self.parameters[at]}{_TOLD[extent[0]].format(extent[1]) if extent else ''}"]
             case Require(need):
                 return [f"if {text_of(need.size)} == 0:", f"    raise {need.error}({need.words!r})"]
-            case FitInput(buffer):
-                return self._fit(buffer)
+            case FitInput():
+                return self.fit(step)
             case Share(buffer):
                 return [f"{buffer.name} = {self.host.placed(buffer).name}"]
             case Overwrite(buffers):
@@ -87,7 +87,9 @@ class HostPrinter(ABC):
     def launch(self, launch: Launch) -> list[str]:
         """Calls of the target's code."""
 
-    def _fit(self, buffer: Buffer) -> list[str]:
+    def fit(self, step: FitInput) -> list[str]:
+        """What takes an input in the layout that the code was made for."""
+        buffer = step.buffer
         strides = tuple_of(buffer.strides)
         kept = [f"given_{buffer.name} = {buffer.name}"] if buffer in self.written else []
         if buffer.strides == index.contiguous_strides(buffer.sizes):
@@ -109,19 +111,22 @@ class HostPrinter(ABC):
             lines = [f"result = {text}"]
         for n, buffer in enumerate(step.kept):
             if buffer is not None:
-                lines += _taken(buffer, f"result[{n}]", op.name())
+                lines += self._taken(buffer, f"result[{n}]", op.name())
         return [*lines, "del result"]
 
+    def _taken(self, buffer: Buffer, result: str, operator: str) -> list[str]:
+        """``result`` of an operator as ``buffer``: what torch has traced is no more than a promise of its kernel."""
+        name, sizes = buffer.name, tuple_of(buffer.sizes)
+        return [
+            f"{name} = {result}",
+            f"if {name}.dtype is not {buffer.dtype} or {name}.shape != {sizes}:",
+            f"    {name} = brought({name}, {buffer.dtype}, {sizes}, {operator!r})",
+            *self.fit_result(buffer),
+        ]
 
-def _taken(buffer: Buffer, result: str, operator: str) -> list[str]:
-    """``result`` of an operator as ``buffer``: what torch has traced is no more than a promise of its kernel."""
-    name, sizes = buffer.name, tuple_of(buffer.sizes)
-    return [
-        f"{name} = {result}",
-        f"if {name}.dtype is not {buffer.dtype} or {name}.shape != {sizes}:",
-        f"    {name} = brought({name}, {buffer.dtype}, {sizes}, {operator!r})",
-        f"{name} = fit({name}, {tuple_of(buffer.strides)})",
-    ]
+    def fit_result(self, buffer: Buffer) -> list[str]:
+        """What brings the result of an operator into the layout that the code was made for."""
+        return [f"{buffer.name} = fit({buffer.name}, {tuple_of(buffer.strides)})"]
 
 
 def allocation(buffer: Buffer) -> str:
@@ -149,7 +154,19 @@ def view_of(ref: TensorRef) -> str:
     whole = ref.sizes == buffer.sizes and ref.strides == buffer.strides and type(ref.offset) is int and ref.offset == 0
     if whole:
         return buffer.name
+    if type(ref.offset) is int and ref.offset == 0 and len(ref.sizes) == 2:
+        if ref.sizes == buffer.sizes[::-1] and ref.strides == buffer.strides[::-1]:
+            return f"{buffer.name}.t()"
+    usual = index.contiguous_strides
+    dense = buffer.strides == usual(buffer.sizes) and ref.strides == usual(ref.sizes)
+    if dense and type(ref.offset) is int and ref.offset == 0 and _same_numel(ref, buffer):
+        return f"{buffer.name}.view({tuple_of(ref.sizes)})"
     return f"shown({buffer.name}, {tuple_of(ref.sizes)}, {tuple_of(ref.strides)}, {text_of(ref.offset)})"
+
+
+def _same_numel(ref: TensorRef, buffer: Buffer) -> bool:
+    left, right = index.product(ref.sizes), index.product(buffer.sizes)
+    return left is right or (type(left) is int and left == right)
 
 
 def argument(value: Any) -> str:

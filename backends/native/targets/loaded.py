@@ -14,11 +14,13 @@ class Loaded:
     """Code that can be called.
 
     ``names`` are what the function ``run`` refers to beyond those of :mod:`..runtime` and the constants.
-    ``take_times`` returns the seconds that each timed step has taken since it was last asked.
+    ``take_times`` returns the seconds that each timed step has taken since it was last asked.  ``around`` makes of
+    ``run`` what is called instead.
     """
 
     names: Mapping[str, Any]
     take_times: Callable[[], Sequence[float]] | None = None
+    around: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
 
 
 Loader = Callable[[Mapping[str, Any], bytes, Mapping[str, torch.Tensor]], Loaded]

@@ -92,6 +92,9 @@ class Target(ABC, Forms):
     def order_of_images(self, images: Value, weight: Value) -> Literal["usual", "channels last"] | None:
         return None
 
+    def trains_in_channels_last(self, images: torch.Tensor) -> bool:
+        return False
+
     def finishes_convolutions(self) -> bool:
         return False
 
@@ -103,6 +106,9 @@ class Target(ABC, Forms):
         return False
 
     # --- from a program to a module -------------------------------------------------------------------------------
+
+    def prepare(self, device: torch.device) -> None:
+        """A graph on ``device`` is about to be compiled: whatever takes time to start may start."""
 
     @abstractmethod
     def select(self, program: Program, options: NativeOptions) -> None:

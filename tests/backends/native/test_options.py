@@ -53,7 +53,8 @@ def test_the_page_has_all_of_them() -> None:
 
 def test_modes_have_torchs_names() -> None:
     assert set(MODES) == {"reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"}
-    assert list_mode_options("max-autotune", "native") == {"max_autotune": True, "keep_scratch": True}
+    expected = {"max_autotune": True, "keep_scratch": True, "cudagraphs": True}
+    assert list_mode_options("max-autotune", "native") == expected
     for mode in MODES:
         assert resolve("native", mode=mode).mode == mode
     with pytest.raises(InvalidOption, match="no mode 'max-autotun'.*Did you mean 'max-autotune'"):

@@ -71,6 +71,7 @@ def check(at, size, wrap: tl.constexpr, bad, inside):
         at = tl.where(at < 0, at + size, at)
     wrong = (at < 0) | (at >= size)
     tl.store(bad + tl.zeros_like(at), 1, mask=wrong & inside)
+    tl.device_assert((wrong & inside) == 0, "torchmux: an index is out of range")  # where checks stop the device
     return tl.where(wrong | (inside == 0), 0, at)
 
 

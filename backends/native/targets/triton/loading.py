@@ -1,28 +1,118 @@
-"""Kernels that were kept as text, ready to be launched in this process."""
+"""Kernels that were kept, ready to be launched in this process: machine code on a GPU, text under Triton's
+interpreter."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import linecache
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from torchmux import torch_internals as internals
+
 from ..loaded import Loaded
+
+ALIGNMENT = 16
+"""Kernels read memory in pieces of so many bytes, so everything that they are given starts at a multiple of it."""
 
 
 def load(own: Mapping[str, Any], built: bytes, constants: Mapping[str, torch.Tensor]) -> Loaded:
     """The kernels, and what the host function launches them with; see :data:`..loaded.Loader`."""
-    names: dict[str, Any] = {"launch": launch}
-    if built:
-        found = defined(built.decode())
-        names |= {name: found[name] for name in own["kernels"]}
+    names: dict[str, Any]
+    around = None
+    if own["device"] == "interpreter":
+        names = {"launch": launch}
+        if built:
+            found = defined(built.decode())
+            names |= {name: found[name] for name in own["kernels"]}
+    else:
+        device = torch.device(own["device"])
+        names = _on(device, own, built)
+        names |= {name: aligned(constants[of], constants[of].stride()) for name, of in own["constants"].items()}
+        around = _within(device) if torch.cuda.device_count() > 1 else None
     if not own["timers"]:
-        return Loaded(names)
+        return Loaded(names, around=around)
     spent = [0.0] * own["timers"]
-    return Loaded({**names, "clock": clock, "spent": spent}, _taken(spent))
+    return Loaded({**names, "clock": clock, "spent": spent}, _taken(spent), around)
+
+
+# --- on a GPU ---------------------------------------------------------------------------------------------------------
+
+
+def _on(device: torch.device, own: Mapping[str, Any], built: bytes) -> dict[str, Any]:
+    """What the host function of a graph on this GPU calls.
+
+    Raises:
+        RuntimeError: the code was made for another kind of GPU.
+    """
+    names: dict[str, Any] = {"current_stream": internals.current_raw_stream, "aligned": aligned}
+    if own["verifies"]:
+        names["bad"] = torch.zeros((), dtype=torch.int32, device=device)
+    if not built:
+        return names
+    from . import compiling, driver
+
+    made_for, cubins = compiling.unpacked(built)
+    major, minor = torch.cuda.get_device_capability(device)
+    if made_for != 10 * major + minor:
+        raise RuntimeError(f"its kernels are for GPUs of compute capability {made_for / 10}, and {device} is another")
+    handles = {name: driver.function_of(cubin, device) for name, cubin in cubins.items()}
+    for at, piece in enumerate(own["launches"]):
+        steps = [(handles[name], cubins[name], programs, given) for name, programs, given in piece["steps"]]
+        names[f"launch{at}"] = _launching(steps, piece["slots"], device)
+    return names
+
+
+def _launching(steps: Sequence[tuple[Any, ...]], slots: int, device: torch.device) -> Callable[..., None]:
+    """A function of a stream and the content of all slots that launches some kernels."""
+    from . import driver
+
+    function, address, count = driver.launcher(), driver.launch_address(), len(steps)
+    table, filled = driver.table_of(steps), driver.slots_type(slots)
+
+    def launch(stream: int, *given: int) -> None:
+        error = function(address, table, count, filled(*given), stream)
+        if error in driver.NO_CONTEXT:  # a new thread, in which nothing has called CUDA yet
+            driver.enter(device)
+            error = function(address, table, count, filled(*given), stream)
+        if error:
+            raise driver.failed(error)
+
+    return launch
+
+
+def aligned(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
+    """``tensor``, or a copy of it, with these strides and where kernels can read it."""
+    right = tensor.stride() == tuple(strides) or all(
+        size <= 1 or a == b for size, a, b in zip(tensor.shape, tensor.stride(), strides, strict=True)
+    )
+    if right and tensor.data_ptr() % ALIGNMENT == 0:
+        return tensor
+    copy = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
+    return copy.copy_(tensor)
+
+
+def _within(device: torch.device) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """What makes a function run with ``device`` as the current one."""
+
+    def around(run: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(run)
+        def there(*args: Any) -> Any:
+            if torch.cuda.current_device() == device.index:
+                return run(*args)
+            with torch.cuda.device(device):
+                return run(*args)
+
+        return there
+
+    return around
+
+
+# --- under the interpreter --------------------------------------------------------------------------------------------
 
 
 def defined(source: str) -> dict[str, Any]:
@@ -34,15 +124,10 @@ def defined(source: str) -> dict[str, Any]:
     return namespace
 
 
-def launch(kernel: Any, programs: int, first: torch.Tensor, *rest: Any, **constants: int) -> None:
-    """Run so many programs of a kernel on the device of its arguments; sums and products are rounded each."""
-    if programs <= 0:
-        return
-    if first.device.type == "cuda" and first.device.index != torch.cuda.current_device():
-        with torch.cuda.device(first.device):
-            kernel[(programs,)](first, *rest, **constants, enable_fp_fusion=False)
-    else:
-        kernel[(programs,)](first, *rest, **constants, enable_fp_fusion=False)
+def launch(kernel: Any, programs: int, *given: Any, **constants: int) -> None:
+    """Run so many programs of a kernel on the CPU."""
+    if programs > 0:
+        kernel[(programs,)](*given, **constants)
 
 
 def clock() -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 from torchmux.quoting import quoted
@@ -13,7 +15,9 @@ from ...ir.index import Index
 from ...ir.operations import Unsupported
 from ...ir.ordered_loops import Scan, Scatter
 from ...ir.program import Program
+from ...lowering.writes import is_write
 from ...schedule.host import Host, Launch
+from ...schedule.stages import LoopNest, Store
 from ..host import HostPrinter, argument, text_of
 from ..target import Module
 from .ordered import print_ordered
@@ -27,7 +31,10 @@ def assemble(program: Program, host: Host, *, timed: bool) -> Module:
     Raises:
         NodesRefused: an operation that has no spelling in Triton.
     """
-    printer = _TritonHost(program, host, timed)
+    from .gpu_host import GpuHost
+
+    kind = InterpretedHost if program.device.type == "cpu" else GpuHost
+    printer = kind(program, host, timed)
     constants = [b for b in program.buffers if b.name in program.constants]
     return Module(
         printer.run(),
@@ -37,25 +44,24 @@ def assemble(program: Program, host: Host, *, timed: bool) -> Module:
         [b.name for b in constants],
         [str(call.op) for call in host.calls],
         printer.timers,
-        {"kernels": list(printer.functions.values()), "timers": len(printer.timers)},
+        {"timers": len(printer.timers), **printer.own()},
+        printer.parts(),
     )
 
 
-class _TritonHost(HostPrinter):
-    """The Python function: it launches kernels on tensors, which stand for all memory.
-
-    ``launch(kernel, programs, ...)``, ``clock`` and ``spent`` are defined by ``loading.py``.
-    """
+class TritonHost(HostPrinter):
+    """The Python function of a graph, and its kernels; ``clock`` and ``spent`` are defined by ``loading.py``."""
 
     def __init__(self, program: Program, host: Host, timed: bool) -> None:
         super().__init__(host)
+        self.program = program
         self.device = program.device
         self.timed = timed
         self.timers: list[str] = []
         self.functions: dict[str, str] = {}  # equal kernels are one function: the text without a name, and the name
         self.comments: dict[str, list[str]] = {}
         self.kernels = {id(step): printed(step) for piece in host.launches for step in piece.steps}
-        self.here: set[Buffer] = set()  # what has a tensor on the device, besides what the host allocates
+        self.here: set[Buffer] = set()  # what is known to be on the device
 
     def source(self) -> str:
         """All kernels."""
@@ -67,50 +73,38 @@ class _TritonHost(HostPrinter):
         ]
         return "\n\n".join([HEAD, *texts])
 
-    def arena(self, size: Index) -> list[str]:
-        lines = [] if not self.host.arena.offsets else [f"arena = new_arena({text_of(size)}, {self._device()})"]
-        if any(kernel.verifies for kernel in self.kernels.values()):
-            lines.append(f"bad = torch.zeros((), dtype=torch.int32, device={self._device()})")
-        return lines
+    @abstractmethod
+    def own(self) -> Mapping[str, Any]:
+        """What ``loading.load`` needs."""
 
-    def _device(self) -> str:
+    def parts(self) -> Any:
+        """What ``Triton.build`` needs besides."""
+        return None
+
+    def verifies(self) -> bool:
+        """Whether a kernel checks indices."""
+        return any(kernel.verifies for kernel in self.kernels.values())
+
+    def device_text(self) -> str:
         return argument(self.device)
 
-    def launch(self, launch: Launch) -> list[str]:
-        lines: list[str] = []
-        for step in launch.steps:
-            kernel = self.kernels[id(step)]
-            buffers = [self.host.placed(b) for b in kernel.buffers]
-            for buffer in buffers:
-                lines += self._tensor(buffer)
-            given = [*(b.name for b in buffers), *kernel.sizes, *(["bad"] if kernel.verifies else [])]
-            given += [f"{constant}={value}" for constant, value in kernel.constants.items()]
-            name = self._function(kernel, step)
-            call = f"launch({name}, {text_of(kernel.programs)}, {', '.join(given)})"
-            lines += self._timed(call) if self.timed else [call]
-        if any(self.kernels[id(step)].verifies for step in launch.steps):
-            lines += ["if bad.item():", "    raise fault((1, 0, 0))"]
-        return lines
-
-    def _tensor(self, buffer: Buffer) -> list[str]:
-        """What makes a tensor on the device of a buffer, where there is none yet."""
+    def brought_here(self, buffer: Buffer) -> list[str]:
+        """What moves a number that lies on the CPU to the device."""
         if buffer in self.here:
             return []
         self.here.add(buffer)
-        at = self.host.arena.offsets.get(buffer)
-        if at is not None:
-            end = text_of(at + buffer.numel * buffer.dtype.itemsize)
-            return [f"{buffer.name} = arena[{text_of(at)}:{end}].view({buffer.dtype})"]
-        if buffer.device != self.device:
-            return [f"{buffer.name} = {buffer.name}.to({self._device()})"]
-        return []
+        return [] if buffer.device == self.device else [f"{buffer.name} = {buffer.name}.to({self.device_text()})"]
 
-    def _timed(self, call: str) -> list[str]:
+    def clocked(self, call: str) -> list[str]:
+        """A call whose time is told, if times are."""
+        if not self.timed:
+            return [call]
         at = len(self.timers)
         self.timers.append(call)
         return ["begun = clock()", call, f"spent[{at}] += clock() - begun"]
 
-    def _function(self, kernel: TritonKernel, step: Any) -> str:
+    def function(self, kernel: TritonKernel, step: Any) -> str:
+        """The name of a kernel in the text of all."""
         name = self.functions.setdefault(kernel.source, f"kernel{len(self.functions)}")
         comments = self.comments.setdefault(name, [])
         for node in step.origins:
@@ -121,13 +115,73 @@ class _TritonHost(HostPrinter):
         return name
 
 
+class InterpretedHost(TritonHost):
+    """For Triton's interpreter: each kernel is launched by ``launch(kernel, programs, ...)`` on tensors, which stand
+    for all memory, and what kernels say of indices is read at once."""
+
+    def own(self) -> Mapping[str, Any]:
+        return {"device": "interpreter", "kernels": list(self.functions.values())}
+
+    def arena(self, size: Index) -> list[str]:
+        lines = [] if not self.host.arena.offsets else [f"arena = new_arena({text_of(size)}, {self.device_text()})"]
+        if self.verifies():
+            lines.append(f"bad = torch.zeros((), dtype=torch.int32, device={self.device_text()})")
+        return lines
+
+    def launch(self, launch: Launch) -> list[str]:
+        lines: list[str] = []
+        for step in launch.steps:
+            kernel = self.kernels[id(step)]
+            buffers = [self.host.placed(b) for b in kernel.buffers]
+            for buffer in buffers:
+                lines += self._tensor(buffer)
+            given = [*(b.name for b in buffers), *kernel.sizes, *(["bad"] if kernel.verifies else [])]
+            name = self.function(kernel, step)
+            fixed = [f"{name}={value!r}" for name, value in constants_of(kernel).items()]
+            lines += self.clocked(f"launch({name}, {text_of(kernel.programs)}, {', '.join([*given, *fixed])})")
+        if any(self.kernels[id(step)].verifies for step in launch.steps):
+            lines += ["if bad.item():", "    raise fault((1, 0, 0))"]
+        return lines
+
+    def _tensor(self, buffer: Buffer) -> list[str]:
+        """What makes a tensor of a buffer, where there is none yet."""
+        at = self.host.arena.offsets.get(buffer)
+        if at is None or buffer in self.here:
+            return self.brought_here(buffer)
+        self.here.add(buffer)
+        end = text_of(at + buffer.numel * buffer.dtype.itemsize)
+        return [f"{buffer.name} = arena[{text_of(at)}:{end}].view({buffer.dtype})"]
+
+
+def constants_of(kernel: TritonKernel) -> dict[str, Any]:
+    """The arguments of a kernel that are part of its code, and Triton's options among them."""
+    return dict(kernel.constants)
+
+
 def printed(step: Any) -> TritonKernel:
     """The kernel of a step.
 
     Raises:
         NodesRefused: see :func:`assemble`.
     """
+    if isinstance(step, LoopNest):
+        _check_order_of_writes(step)
     try:
         return print_ordered(step) if isinstance(step, (Scan, Scatter)) else print_kernel(step)
     except Unsupported as why:
         raise NodesRefused({node.name: str(why) for node in step.origins}) from None
+
+
+def _check_order_of_writes(nest: LoopNest) -> None:
+    """A kernel reads an input only before it writes to it: lanes load where a value is used.
+
+    Raises:
+        NodesRefused: it does not; torch then makes these writes.
+    """
+    written: set[Buffer] = set()
+    for step in (step for stage in nest.stages for step in (*stage.before, *stage.body)):
+        if any(buffer in written for buffer, _ in step.value.loads):
+            reason = "an input is read after a part of it was overwritten"
+            raise NodesRefused({node.name: reason for node in nest.origins if is_write(node)})
+        if isinstance(step, Store) and step.buffer.over is not None:
+            written.add(step.buffer.over)

@@ -1,38 +1,59 @@
-"""GPUs: Triton kernels; products, convolutions and attention are torch's.
+"""GPUs: Triton kernels; products, convolutions and attention are torch's, which are cuBLAS, cuDNN and flash attention.
 
-Nothing here imports Triton, which is needed to run kernels, not to print them.  ``native`` does not claim GPUs yet
-(``SPEC.devices``): how fast these kernels are was never measured.
+Nothing here imports Triton, which is needed to compile kernels, not to print them.
 """
 
 from __future__ import annotations
 
 import importlib.util
+from typing import Literal
 
 import torch
 
 from torchmux.registry.errors import BackendUnavailable
 
 from ...ir.expressions import Buffer
-from ...ir.products import Attention, Convolution, Product
 from ...ir.program import Program
+from ...ir.values import Value
 from ...options import NativeOptions
 from ...schedule import host, splits
 from ...schedule.kernel import Kernel
 from ...schedule.schedule import Schedule
 from ...schedule.stages import LoopNest
 from ..target import Module, Target
-from ..torch_calls import call_of
-from . import loops, module, shapes
+from . import compiling, loops, module, selection, shapes
+
+
+def capability_of(device: torch.device) -> int:
+    """The compute capability of a GPU, 90 for 9.0."""
+    major, minor = torch.cuda.get_device_capability(device)
+    return 10 * major + minor
+
+
+_HALF = (torch.bfloat16, torch.float16)
+
+
+def _by_tensor_cores(dtype: torch.dtype) -> bool:
+    """Whether cuDNN convolves images of this type by them."""
+    return dtype in _HALF or (dtype is torch.float32 and torch.backends.cudnn.allow_tf32)
 
 
 class Triton(Target):
     name = "triton"
     device_type = "cuda"
 
+    def writes_inputs(self) -> bool:
+        return True
+
+    def trains_in_channels_last(self, images: torch.Tensor) -> bool:
+        return _by_tensor_cores(images.dtype)
+
+    def order_of_images(self, images: Value, weight: Value) -> Literal["usual", "channels last"] | None:
+        """cuDNN computes with tensor cores in channels last, and reorders images that lie otherwise in each call."""
+        return "channels last" if _by_tensor_cores(images.dtype) else None
+
     def select(self, program: Program, options: NativeOptions) -> None:
-        """Everything abstract is a call of torch's operators, which are the device's libraries."""
-        abstract = (Product, Convolution, Attention)
-        program.items = [call_of(item) if isinstance(item, abstract) else item for item in program.items]
+        selection.select(program)
         splits.split(program, shapes.parts)
 
     def plan_loops(self, kernel: Kernel, needed: set[Buffer]) -> LoopNest:
@@ -41,11 +62,23 @@ class Triton(Target):
     def assemble(self, program: Program, schedule: Schedule, options: NativeOptions, *, timed: bool) -> Module:
         return module.assemble(program, host.plan(program, schedule, self.plan_loops), timed=timed)
 
+    def prepare(self, device: torch.device) -> None:
+        """Start the processes that compile kernels."""
+        if device.type == self.device_type:
+            compiling.warm_up()
+
     def build(self, module: Module, options: NativeOptions) -> bytes:
-        """The text of the kernels: Triton compiles them when they are launched first, and has a cache of its own."""
+        """Machine code for the GPU of the graph; the text of the kernels for the interpreter."""
         if importlib.util.find_spec("triton") is None:
             raise BackendUnavailable("native needs Triton on this device: pip install triton")
-        return module.code.encode()
+        if module.own["device"] == "interpreter":
+            return module.code.encode()
+        if not module.parts:
+            return b""
+        capability = capability_of(torch.device(module.own["device"]))
+        cubins = compiling.compile_all(module.parts, capability)
+        names = [job.name for job in module.parts]
+        return compiling.packed(dict(zip(names, cubins, strict=True)), capability)
 
     def wait(self) -> None:
         if torch.cuda.is_available():

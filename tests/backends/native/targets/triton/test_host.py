@@ -102,4 +102,4 @@ def test_what_is_kept_is_text(capture, monkeypatch, tmp_path) -> None:
     head, built = code.head, code.code
     assert head["target"] == "triton"
     assert built.decode() == head["code"]
-    assert head["own"] == {"kernels": ["kernel0"], "timers": 0}
+    assert head["own"] == {"device": "interpreter", "kernels": ["kernel0"], "timers": 0}

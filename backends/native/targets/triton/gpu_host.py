@@ -1,0 +1,171 @@
+"""The Python function of a graph that runs on a GPU: it passes addresses, and launches what stands between two calls of
+torch's operators by one call.
+
+``current_stream``, ``aligned``, ``launch0`` and so on, and ``bad`` are defined by ``loading.py``.  Nothing here waits
+for the GPU: a kernel that finds an index out of range stops the device, as torch's own kernels do, and the program
+hears of it when it waits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from ...ir import index
+from ...ir.expressions import Buffer
+from ...ir.index import Index
+from ...ir.program import Program
+from ...schedule.host import FitInput, Host, Launch
+from ..host import text_of, tuple_of
+from .compiling import Job
+from .loading import ALIGNMENT
+from .module import TritonHost, constants_of
+from .scopes import HEAD, TritonKernel
+
+POINTERS = {
+    torch.float32: "*fp32",
+    torch.float64: "*fp64",
+    torch.bfloat16: "*bf16",
+    torch.float16: "*fp16",
+    torch.bool: "*i1",
+    torch.int64: "*i64",
+    torch.int32: "*i32",
+    torch.int16: "*i16",
+    torch.int8: "*i8",
+    torch.uint8: "*u8",
+}
+"""What Triton calls pointers to memory of these types."""
+
+_SIZE = re.compile(r'(\w+): "(i\d+)"')
+
+
+class GpuHost(TritonHost):
+    """See the module."""
+
+    def __init__(self, program: Program, host: Host, timed: bool) -> None:
+        super().__init__(program, host, timed)
+        self.launches: list[dict[str, Any]] = []
+        self.jobs: dict[str, Job] = {}
+        # What kernels read and write, and torch's operators or callers give: its addresses are told to kernels.
+        steps = [step for piece in host.launches for step in piece.steps]
+        used = {host.placed(b) for step in steps for b in self.kernels[id(step)].buffers}
+        self.addressed = {b for b in used if b not in host.arena.offsets}
+        self.told: set[Buffer] = set()  # whose addresses have a name already
+
+    def run(self) -> str:
+        head, _, body = super().run().partition("\n")
+        return (
+            f"{head}\n    stream = current_stream({self.device.index or 0})\n{body}"
+            if self.launches
+            else f"{head}\n{body}"
+        )
+
+    def own(self) -> Mapping[str, Any]:
+        constants = {b.name: self.program.constants[b.name] for b in self.addressed if b.name in self.program.constants}
+        return {
+            "device": str(self.device),
+            "launches": self.launches,
+            "verifies": self.verifies(),
+            "constants": constants,
+        }
+
+    def parts(self) -> list[Job]:
+        return list(self.jobs.values())
+
+    def arena(self, size: Index) -> list[str]:
+        if not self.host.arena.offsets:
+            return []
+        made = f"torch.empty({text_of(size)}, dtype=torch.uint8, device={self.device_text()})"
+        return [f"arena = {made}", "arena_at = arena.data_ptr()"]
+
+    # --- launches -------------------------------------------------------------------------------------------------
+
+    def launch(self, launch: Launch) -> list[str]:
+        lines: list[str] = []
+        for step in launch.steps:
+            for buffer in self.kernels[id(step)].buffers:
+                lines += self._address(self.host.placed(buffer))
+        for steps in [[step] for step in launch.steps] if self.timed else [launch.steps]:
+            lines += self._piece(steps)
+        return lines
+
+    def _piece(self, steps: list[Any]) -> list[str]:
+        """The launch of kernels one after the other."""
+        slots: dict[str, int] = {}
+        told = []
+        for step in steps:
+            kernel = self.kernels[id(step)]
+            name = self.function(kernel, step)
+            self.jobs.setdefault(name, job(kernel, name))
+            grid = [kernel.programs, 1, 1]
+            given = [self._at(self.host.placed(b)) for b in kernel.buffers]
+            given += [*kernel.sizes, *(["bad.data_ptr()"] if kernel.verifies else [])]
+            told.append(
+                [
+                    name,
+                    [slots.setdefault(text_of(count), len(slots)) for count in grid],
+                    [slots.setdefault(text, len(slots)) for text in given],
+                ]
+            )
+        name = f"launch{len(self.launches)}"
+        self.launches.append({"steps": told, "slots": len(slots)})
+        comment = f"  # {', '.join(step[0] for step in told)}"
+        return self.clocked(f"{name}(stream, {', '.join(slots)}){comment}")
+
+    def _at(self, buffer: Buffer) -> str:
+        """The address of a buffer."""
+        at = self.host.arena.offsets.get(buffer)
+        return f"at_{buffer.name}" if at is None else f"arena_at + {text_of(at)}"
+
+    def _address(self, buffer: Buffer) -> list[str]:
+        """What finds the address of a buffer that is a tensor, where no one has yet."""
+        if buffer in self.told or buffer in self.host.arena.offsets:
+            return []
+        self.told.add(buffer)
+        return [*self.brought_here(buffer), f"at_{buffer.name} = {buffer.name}.data_ptr()"]
+
+    # --- tensors that others made ---------------------------------------------------------------------------------
+
+    def fit(self, step: FitInput) -> list[str]:
+        buffer, name = step.buffer, step.buffer.name
+        if buffer not in self.addressed or buffer.device != self.device:
+            return super().fit(step)
+        self.told.add(buffer)
+        kept = [f"given_{name} = {name}"] if buffer in self.written else []
+        strides = tuple_of(buffer.strides)
+        usual = buffer.strides == index.contiguous_strides(buffer.sizes)
+        test = f"not {name}.is_contiguous()" if usual else f"{name}.stride() != {strides}"
+        return [
+            *kept,
+            f"at_{name} = {name}.data_ptr()",
+            f"if at_{name} % {ALIGNMENT} or {test}:",
+            f"    {name} = aligned({name}, {strides})",
+            f"    at_{name} = {name}.data_ptr()",
+        ]
+
+    def fit_result(self, buffer: Buffer) -> list[str]:
+        if buffer not in self.addressed or buffer.device != self.device:
+            return super().fit_result(buffer)
+        self.told.discard(buffer)
+        return [f"{buffer.name} = aligned({buffer.name}, {tuple_of(buffer.strides)})"]
+
+
+_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+
+
+def job(kernel: TritonKernel, name: str) -> Job:
+    """How a kernel is compiled under ``name``."""
+    types = dict(_SIZE.findall(kernel.source.partition("\n    ")[0]))
+    signature = {f"p{n}": POINTERS[b.dtype] for n, b in enumerate(kernel.buffers)}
+    signature |= {size: types.get(size, "i64") for size in kernel.sizes}
+    constants = constants_of(kernel)
+    options: dict[str, Any] = {"enable_fp_fusion": False}
+    options |= {option: constants.pop(option) for option in _OPTIONS if option in constants}
+    if kernel.verifies:
+        signature["bad"] = "*i32"
+        options |= {"debug": True, "sanitize_overflow": False}  # so that a check stops the device
+    source = HEAD + kernel.source.replace("def kernel(", f"def {name}(", 1)
+    return Job(name, source, signature, constants, options)

@@ -1,0 +1,280 @@
+"""Native on a GPU compared with eager and with Inductor, in the same process.
+
+    python benchmarks/native_gpu.py [--rows ROW ...] [--engines ENGINE ...] [--rounds N] [--quick] [--json FILE]
+
+A row is ``model:phase:dtype:batch``, as ``bert:inference:bf16:32``; ``tf32`` is float32 whose products use TF32.  All
+engines of a row alternate; a number is the median of batches of calls, between two CUDA events.  *Speed-up* is eager's
+time divided by the engine's.  *Error* is the distance from float64, divided by eager's distance from it; in training,
+the largest difference of a loss from eager's over 20 steps, in percent.  *Compile* is the time of the first call.
+*Peak* is the memory that a call needs beyond what is there before it.  An engine that fails says so, and has no number.
+
+ResNet-50 comes from ``torchvision``, ViT-B/16 from ``timm``, the rest from ``transformers``; weights are random.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import gc
+import json
+import statistics
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import torchmux
+from torchmux.config import config
+
+ROWS = [
+    f"{model}:{phase}:bf16:32" for phase in ("inference", "training") for model in ("resnet50", "bert", "gpt2", "vit")
+]
+ROWS += ["llama:inference:bf16:1", "llama:inference:bf16:32", "bert:inference:bf16:1", "gpt2:inference:bf16:1"]
+ROWS += ["resnet50:inference:bf16:1", "vit:inference:bf16:1", "bert:inference:tf32:32", "gpt2:inference:tf32:32"]
+QUICK = ["resnet50:inference:bf16:32", "bert:inference:bf16:32", "bert:training:bf16:32"]
+
+ENGINES: dict[str, Callable[[Any], Any]] = {
+    "eager": lambda f: f,
+    "torch.compile": torch.compile,
+    "torch.compile RO": lambda f: torch.compile(f, mode="reduce-overhead"),
+    "native": lambda f: torchmux.compile(f, backend="native"),
+    "native RO": lambda f: torchmux.compile(f, backend="native", mode="reduce-overhead"),
+    "native MA": lambda f: torchmux.compile(f, backend="native", mode="max-autotune"),
+    "inductor": lambda f: torchmux.compile(f, backend="inductor"),
+    "inductor RO": lambda f: torchmux.compile(f, backend="inductor", mode="reduce-overhead"),
+}
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "f32": torch.float32, "tf32": torch.float32}
+
+Call = Callable[[], torch.Tensor]
+
+
+# --- the models -------------------------------------------------------------------------------------------------------
+
+
+def bert(batch: int) -> tuple[torch.nn.Module, torch.Tensor]:
+    from transformers import BertConfig, BertModel
+
+    return BertModel(BertConfig()), torch.randint(0, 30000, (batch, 128))
+
+
+def gpt2(batch: int) -> tuple[torch.nn.Module, torch.Tensor]:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    model = GPT2LMHeadModel(GPT2Config(use_cache=False, loss_type="ForCausalLM"))
+    return model, torch.randint(0, 50000, (batch, 128))
+
+
+def llama(batch: int) -> tuple[torch.nn.Module, torch.Tensor]:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    sizes = {"hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 16, "num_attention_heads": 32}
+    model = LlamaForCausalLM(LlamaConfig(**sizes, num_key_value_heads=8, vocab_size=32000, use_cache=False))
+    return model, torch.randint(0, 32000, (batch, 128))
+
+
+def resnet50(batch: int) -> tuple[torch.nn.Module, torch.Tensor]:
+    import torchvision
+
+    return torchvision.models.resnet50(), torch.randn(batch, 3, 224, 224)
+
+
+def vit(batch: int) -> tuple[torch.nn.Module, torch.Tensor]:
+    import timm
+
+    return timm.create_model("vit_base_patch16_224"), torch.randn(batch, 3, 224, 224)
+
+
+MODELS: dict[str, Callable[[int], tuple[torch.nn.Module, torch.Tensor]]] = {
+    f.__name__: f for f in (bert, gpt2, llama, resnet50, vit)
+}
+
+
+def result_of(answer: Any) -> torch.Tensor:
+    """The tensor that a model is judged by."""
+    return answer if isinstance(answer, torch.Tensor) else answer[0]
+
+
+# --- one row ----------------------------------------------------------------------------------------------------------
+
+
+class Row:
+    """A model with its inputs, and each engine's call of it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        model, self.phase, dtype, batch = name.split(":")
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = dtype == "tf32"
+        torch.manual_seed(0)
+        made, data = MODELS[model](int(batch))
+        if self.phase == "training":
+            for module in made.modules():  # dropout draws other numbers in each engine
+                if isinstance(module, torch.nn.Dropout):
+                    module.p = 0.0
+                for attribute in ("dropout_prob", "attn_dropout"):
+                    if isinstance(getattr(module, attribute, None), float):
+                        setattr(module, attribute, 0.0)
+        self.dtype = DTYPES[dtype]
+        self.model = made.cuda().to(self.dtype).train(self.phase == "training")
+        self.data = data.cuda().to(self.dtype) if data.is_floating_point() else data.cuda()
+
+    def call(self, engine: str) -> Call:
+        """A call of the model, or a step of its training without the optimizer."""
+        if self.phase == "inference":
+            run = ENGINES[engine](self.model)
+
+            def infer() -> torch.Tensor:
+                with torch.no_grad():
+                    return result_of(run(self.data))
+
+            return infer
+        model = copy.deepcopy(self.model)
+        step = ENGINES[engine](model)
+
+        def train() -> torch.Tensor:
+            loss = result_of(step(self.data)).float().square().mean()
+            loss.backward()
+            for parameter in model.parameters():
+                parameter.grad = None
+            return loss.detach()
+
+        return train
+
+    def exact(self) -> torch.Tensor:
+        """What float64 computes."""
+        model = copy.deepcopy(self.model).double()
+        data = self.data.double() if self.data.is_floating_point() else self.data
+        with torch.no_grad():
+            return result_of(model(data))
+
+    def losses(self, engine: str) -> list[float]:
+        """The losses of 20 steps of training."""
+        model = copy.deepcopy(self.model)
+        run = ENGINES[engine](model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+        found = []
+        for _ in range(20):
+            loss = result_of(run(self.data)).float().square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            found.append(loss.item())
+        return found
+
+
+def distance(got: torch.Tensor, exact: torch.Tensor) -> float:
+    return float((got.double() - exact).norm() / exact.norm())
+
+
+def in_turns(calls: dict[str, Call], rounds: int) -> dict[str, float]:
+    """The median milliseconds of each."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    counts = {}
+    for name, call in calls.items():
+        for _ in range(3):
+            call()
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        counts[name] = max(2, min(20, int(0.03 / (time.perf_counter() - begin))))
+    for _ in range(rounds):
+        for name, call in calls.items():
+            first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            first.record()
+            for _ in range(counts[name]):
+                call()
+            last.record()
+            last.synchronize()
+            times[name].append(first.elapsed_time(last) / counts[name])
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def measure(name: str, engines: list[str], rounds: int, *, check: bool, note: Callable[[str], None]) -> dict[str, Any]:
+    """The numbers of a row, by engine."""
+    row = Row(name)
+    found: dict[str, dict[str, Any]] = {}
+    calls: dict[str, Call] = {}
+    exact = row.exact() if check and row.phase == "inference" else None
+    eager_losses = row.losses("eager") if check and row.phase == "training" else None
+    for engine in engines:
+        try:
+            torch.cuda.synchronize()
+            call = row.call(engine)
+            begin = time.perf_counter()
+            got = call()
+            torch.cuda.synchronize()
+            told: dict[str, Any] = {"compile": time.perf_counter() - begin}
+            for _ in range(3):
+                got = call().clone()
+            if exact is not None:
+                told["distance"] = distance(got, exact)
+            if eager_losses is not None and engine != "eager":
+                losses = row.losses(engine)
+                told["error"] = max(abs(a / b - 1) for a, b in zip(losses, eager_losses, strict=True)) * 100
+            del got
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+            call()
+            torch.cuda.synchronize()
+            told["peak"] = (torch.cuda.max_memory_allocated() - before) / 2**20
+            calls[engine], found[engine] = call, told
+        except Exception:
+            note(f"--- {name}, {engine} fails:\n{traceback.format_exc()[-6000:]}")
+    for engine, milliseconds in in_turns(calls, rounds).items():
+        found[engine]["ms"] = milliseconds
+    own = found["eager"].get("distance")
+    for told in found.values():
+        told["speed-up"] = found["eager"]["ms"] / told["ms"]
+        if own is not None:
+            told["error"] = told["distance"] / own
+    return found
+
+
+def main() -> None:
+    """Measure, and print each row as it completes."""
+    parser = argparse.ArgumentParser(description="Compare native with Inductor and eager on a GPU.")
+    parser.add_argument("--rows", nargs="+", default=ROWS, help="model:phase:dtype:batch")
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES)[:5] + list(ENGINES)[6:])
+    parser.add_argument("--rounds", type=int, default=15, help="turns of each engine (15)")
+    parser.add_argument("--quick", action="store_true", help="three rows, and nothing is checked")
+    parser.add_argument("--json", type=Path, help="where all numbers go")
+    parser.add_argument("--log", type=Path, help="where the traceback of an engine that fails goes (standard error)")
+    arguments = parser.parse_args()
+    rows = QUICK if arguments.quick else arguments.rows
+    engines = ["eager", *(e for e in arguments.engines if e != "eager")]
+    log = arguments.log.open("w") if arguments.log else sys.stderr
+
+    def note(text: str) -> None:
+        print(text, file=log, flush=True)
+        if log is not sys.stderr:
+            print(text.splitlines()[0], text.splitlines()[-1][:300], sep="\n    ", flush=True)
+
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, torchmux {torchmux.__version__}")
+    print(f"{'':46}{'ms':>9}{'speed-up':>10}{'error':>8}{'compile':>9}{'peak MB':>9}", flush=True)
+    results = {}
+    with tempfile.TemporaryDirectory() as folder, config.patch(cache_dir=folder):
+        for name in rows:
+            torchmux.reset()
+            torch.compiler.reset()
+            gc.collect()
+            torch.cuda.empty_cache()
+            try:
+                results[name] = measure(name, engines, arguments.rounds, check=not arguments.quick, note=note)
+            except Exception:
+                note(f"--- {name} fails:\n{traceback.format_exc()[-6000:]}")
+                continue
+            for engine, told in results[name].items():
+                error = f"{told['error']:8.2f}" if "error" in told else f"{'':8}"
+                numbers = f"{told['ms']:9.3f}{told['speed-up']:10.2f}{error}{told['compile']:9.1f}{told['peak']:9.0f}"
+                print(f"{name:28}{engine:18}{numbers}", flush=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""What runs a graph on a GPU, as far as a machine without one can tell: the code is made for sm_90 from tensors that
+hold nothing, and launches reach a function that stands for the driver's."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from torchmux import torch_internals as internals
+from torchmux.backends.common.cache import code_or_refusal
+from torchmux.backends.native import targets
+from torchmux.backends.native.generate import decompositions, generate
+from torchmux.backends.native.options import NativeOptions
+from torchmux.backends.native.targets.triton import compiling, driver, target as triton_target
+from torchmux.registry.errors import CompilationFailed
+
+pytest.importorskip("triton")
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """``made(function, *sizes)``: the artifact of a function of bfloat16 tensors on a GPU."""
+    monkeypatch.setattr(triton_target, "capability_of", lambda device: 90)
+
+    def make(function: Any, *sizes: tuple[int, ...], **options: Any) -> Any:
+        with internals.new_fake_mode():
+            args = [torch.empty(s, dtype=torch.bfloat16, device="cuda") for s in sizes]
+            table = dict(decompositions())
+            gm = make_fx(lambda *a: (function(*a),), decomposition_table=table, tracing_mode="real")(*args)
+        return code_or_refusal.code_in(generate(gm, targets.named("triton"), NativeOptions(**options), timed=False))
+
+    return make
+
+
+def normed(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    return F.layer_norm(F.gelu(F.linear(x, w, bias)), (64,))
+
+
+def test_kernels_are_machine_code(made) -> None:
+    code = made(normed, (32, 64), (64, 64), (64,))
+    capability, cubins = compiling.unpacked(code.code)
+    assert capability == 90
+    assert set(cubins) == {step[0] for piece in code.head["own"]["launches"] for step in piece["steps"]}
+    assert all(c.code.startswith(b"\x7fELF") for c in cubins.values())
+    host = code.head["python"]
+    assert "launch0(stream, " in host
+    assert "item()" not in host
+
+
+def test_a_bias_is_added_by_the_library(made) -> None:
+    """Where nothing else is computed along with it; the result is viewed as what is read."""
+
+    def heads(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        q = F.linear(x, w, bias).view(2, 16, 4, 16).transpose(1, 2)
+        return torch.ops.aten._scaled_dot_product_flash_attention(q, q, q)[0]
+
+    host = made(heads, (2, 16, 64), (64, 64), (64,)).head["python"]
+    assert "ops.aten.addmm.default(in2, in0.view((32, 64, )), in1.t())" in host
+    assert "launch0" not in host
+
+
+def test_a_recording_is_described(made) -> None:
+    head = made(normed, (32, 64), (64, 64), (64,), cudagraphs=True).head
+    assert head["replay"] == {"device": "cuda:0", "symbolic": False, "writes": []}
+    assert made(normed, (32, 64), (64, 64), (64,)).head["replay"] is None
+
+
+def test_a_refused_kernel_shows_its_text() -> None:
+    job = compiling.Job(
+        "kernel", "import triton\n@triton.jit\ndef kernel(p0):\n    nonsense(p0)\n", {"p0": "*fp32"}, {}, {}
+    )
+    with pytest.raises(CompilationFailed, match="nonsense"):
+        compiling.compile_all([job], 90)
+
+
+def test_launches_follow_each_other_without_python() -> None:
+    seen = []
+    kind = ctypes.CFUNCTYPE(
+        ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
+    )
+
+    def fake(function, x, y, z, threads, _b, _c, shared, stream, given, _extra):
+        values = ctypes.cast(given, ctypes.POINTER(ctypes.POINTER(ctypes.c_uint64)))
+        seen.append((function, x, y, z, threads, shared, stream, [values[n][0] for n in range(2)]))
+        return 0 if function != 13 else 7
+
+    stand_in = kind(fake)
+    cubin = compiling.Cubin("k", 1024, 128, b"")
+    launcher = driver.launcher()
+
+    def run(handles: list[int], *slots: int) -> int:
+        table = driver.table_of([(handle, cubin, (0, 1, 1), (2, 3)) for handle in handles])
+        address = ctypes.cast(stand_in, ctypes.c_void_p).value
+        return launcher(address, table, len(handles), driver.slots_type(4)(*slots), 99)
+
+    assert run([11, 12], 5, 1, 1000, -1) == 0
+    assert [s[:7] for s in seen] == [(handle, 5, 1, 1, 128, 1024, 99) for handle in (11, 12)]
+    assert seen[0][7] == [1000, 2**64 - 1]
+    seen.clear()
+    assert run([11], 0, 1, 1, 1) == 0 and not seen  # no programs, no launch
+    assert run([13, 11], 1, 1, 1, 1) == 7 and len(seen) == 1  # the driver's error, at once
