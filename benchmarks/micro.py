@@ -2,6 +2,7 @@
 
     python benchmarks/micro.py [--only PATTERN ...] [--no-inductor] [--baseline FILE] [--profile] [--json FILE]
                                [--resume] [--shard I/N] [--threads N] [--device NAME] [--rounds N] [--list]
+                               [--limit SECONDS] [--ahead PROCESSES] [--until SECONDS]
     python benchmarks/micro.py --summary FILE [FILE ...]
 
 The programs stand in ``micro_operators.py``, ``micro_models.py`` and ``micro_steps.py``, a line each.  Columns:
@@ -16,6 +17,11 @@ than 5% slower than eager.
 * ``--no-inductor`` leaves Inductor out; ``--baseline FILE`` then takes its time, as a multiple of eager's, from the
   results that ``--json`` wrote in an earlier run.
 * ``--profile`` says for each program where native's time goes: steps of its code, what is around them, what torch runs.
+* ``--device cuda`` runs the same programs on a GPU: milliseconds are then of a call with its host side, by a clock that
+  is read when the device is done.  ``kernels`` are how many times longer Inductor's calls take than native's without
+  their host side, as replays of a CUDA graph of one call, where both can be captured.
+* ``--limit`` is how long a program may take, compilation included; ``--until`` how long all may, the rest is left out.
+  ``--ahead N`` lets N processes compile the programs first, so that the caches have what the measuring process loads.
 * ``--resume`` skips programs whose results are in the file of ``--json``; ``--shard 1/4`` runs every fourth program.
 
 Inductor's compiled code is kept in ``--inductor-cache``, a folder among the temporary files, since it takes 10 to 20 s
@@ -32,6 +38,8 @@ import json
 import math
 import os
 import re
+import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -135,6 +143,8 @@ def measure(program: Program, engines: list[str], rounds: int, clock: Callable[[
                 reference = outcome
             elif wrong := difference(outcome, reference, program):
                 found[f"{engine} wrong"] = wrong
+        if rounds == 0:
+            return found
         del reference, outcome
         for side in sides.values():
             for _ in range(3):
@@ -152,7 +162,42 @@ def measure(program: Program, engines: list[str], rounds: int, clock: Callable[[
                     side.call()
                 times[engine].append((clock() - start) / calls)
     found |= {engine: min(each) * 1e3 for engine, each in times.items()}
+    if torch.get_default_device().type == "cuda":
+        found |= {f"{engine} kernels": replayed(side) for engine, side in sides.items() if engine != "eager"}
     return found
+
+
+def replayed(side: Side) -> float | None:
+    """Milliseconds of a call's kernels, the least of some replays of a CUDA graph; None if it cannot be captured."""
+    import torch
+
+    if side.case.training:  # the backward pass runs in a thread of its own, on a stream of its own
+        return None
+    stream = torch.cuda.Stream()
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.no_grad():
+            with torch.cuda.stream(stream):
+                side.call()
+            stream.synchronize()
+            with torch.cuda.graph(graph, stream=stream):
+                for _ in range(10):
+                    side.call()
+    except Exception:
+        # To torch, its generator is still being recorded, until a recording ends well.
+        torch.cuda.synchronize()
+        with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=stream):
+            torch.empty(1).zero_()
+        return None
+    spent = []
+    for _ in range(7):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        spent.append(start.elapsed_time(end) / 10)
+    return min(spent[1:])
 
 
 def clock_of(device: str, threads: int) -> Callable[[], float]:
@@ -220,6 +265,9 @@ def line(name: str, found: dict[str, Any]) -> str:
     marks = [
         f"  {engine}: {found[f'{engine} wrong']}" for engine in ("native", "inductor") if f"{engine} wrong" in found
     ]
+    ours, peers = found.get("native kernels"), found.get("inductor kernels")
+    if ours and peers:
+        cells.append(cell(peers / ours, 2))
     if "estimated" in found:
         marks.append("  (Inductor's time is estimated)")
     return f"{name:45}" + "".join(cells) + "".join(marks)
@@ -230,6 +278,22 @@ def summary(results: dict[str, dict[str, Any]]) -> Iterator[str]:
     failed = len(results) - len(good)
     wrong = [name for name, found in good.items() if "native wrong" in found]
     yield f"{len(results)} programs, {failed} failed, {len(wrong)} wrong" + "".join(f"\n  {name}" for name in wrong)
+    failures: dict[str, int] = {}
+    for found in results.values():
+        if "failed" in found:
+            failures[found["failed"].partition(":")[0]] = failures.get(found["failed"].partition(":")[0], 0) + 1
+    if failures:
+        yield "failed: " + ", ".join(f"{count} {kind}" for kind, count in failures.items())
+    kernels = [
+        (f["inductor kernels"] / f["native kernels"], name)
+        for name, f in good.items()
+        if f.get("inductor kernels") and f.get("native kernels")
+    ]
+    if kernels:
+        mean = math.exp(sum(math.log(ratio) for ratio, _ in kernels) / len(kernels))
+        below = sorted(pair for pair in kernels if pair[0] < LEAST["inductor"])
+        yield f"kernels beside inductor's: geometric mean {mean:.3f} of {len(kernels)}, {len(below)} below"
+        yield from (f"  {ratio:.2f}  {name}" for ratio, name in below)
     for engine, least in LEAST.items():
         ratios = sorted((found[engine] / found["native"], name) for name, found in good.items() if engine in found)
         if not ratios:
@@ -250,6 +314,12 @@ def run(given: argparse.Namespace) -> dict[str, dict[str, Any]]:
     if given.device != "cpu":
         torch.set_default_device(given.device)
     clock = clock_of(given.device, given.threads)
+    began = time.perf_counter()
+
+    def over(*_: Any) -> None:
+        raise TimeoutError("the program takes too long")
+
+    signal.signal(signal.SIGALRM, over)
     results: dict[str, dict[str, Any]] = {}
     if given.resume and given.json.exists():
         results = json.loads(given.json.read_text())
@@ -261,15 +331,22 @@ def run(given: argparse.Namespace) -> dict[str, dict[str, Any]]:
             continue
         torch.compiler.reset()
         torchmux.reset()
+        if given.until and time.perf_counter() - began > given.until:
+            print("the time is over", flush=True)
+            break
+        signal.alarm(given.limit)
         try:
             found = measure(program, engines, given.rounds, clock)
         except Exception as error:  # the others are still worth measuring
             found = {"failed": f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"}
+        finally:
+            signal.alarm(0)
         known = earlier.get(program.name, {})
         if "inductor" in known and "failed" not in found:
             found["inductor"], found["estimated"] = known["inductor"] / known["eager"] * found["eager"], True
         results[program.name] = found
-        print(line(program.name, found), flush=True)
+        if given.rounds:
+            print(line(program.name, found), flush=True)
         if given.profile and "failed" not in found:
             print("\n".join(profile(program, clock)), flush=True)
         if given.json:
@@ -291,6 +368,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--limit", type=int, default=0, metavar="SECONDS", help="how long a program may take")
+    parser.add_argument("--until", type=float, default=0, metavar="SECONDS", help="how long all of them may take")
+    parser.add_argument("--ahead", type=int, default=0, metavar="N", help="compile in so many processes first")
     parser.add_argument("--list", action="store_true", help="print the names of the programs")
     parser.add_argument("--summary", type=Path, nargs="+", metavar="FILE", help="summarize results of earlier runs")
     parser.add_argument(
@@ -311,7 +391,35 @@ def main() -> None:
     if given.list:
         print("\n".join(program.name for program in chosen(given.only, given.shard)))
         return
-    print("\n".join(summary(run(given))))
+    if given.ahead:
+        ahead(given)
+    results = run(given)
+    if given.rounds:
+        print("\n".join(summary(results)))
+
+
+def ahead(given: argparse.Namespace) -> None:
+    """Compile everything in other processes, which leave it in the caches."""
+    at, count = (int(n) for n in given.shard.split("/"))
+    limit = given.until / 2 if given.until else None
+    begun = []
+    for n in range(given.ahead):
+        shard = f"{at + n * count}/{count * given.ahead}"
+        arguments = ["--shard", shard, "--rounds", "0", "--device", given.device, "--limit", str(given.limit)]
+        arguments += ["--inductor-cache", given.inductor_cache, *(["--only", *given.only] if given.only else [])]
+        begun.append(
+            subprocess.Popen(
+                [sys.executable, __file__, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+        )
+    start = time.perf_counter()
+    for process in begun:
+        left = None if limit is None else max(limit - (time.perf_counter() - start), 0.1)
+        try:
+            process.wait(left)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    print(f"compiled ahead in {time.perf_counter() - start:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

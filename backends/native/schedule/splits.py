@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -52,7 +53,7 @@ class _Splitter:
         self.sums: dict[Buffer, tuple[Buffer, Statement, int]] = {}  # of what is split: the parts, and their length
 
     def run(self) -> None:
-        items = []
+        items: list[Any] = []
         for item in self.program.items:
             new = self._of(item) if isinstance(item, Statement) and item.reduction else [item]
             items += new

@@ -102,15 +102,6 @@ def better(x, i, y, j, most: tl.constexpr):
     return tl.where(wins, y, x), tl.where(wins, j, i)
 
 
-@triton.jit
-def joined_moments(mean, spread, count, other_mean, other_spread, other_count):
-    """Means of two sets of values, their sums of squared distances from it, and how many they are, as those of one."""
-    total = count + other_count
-    share = tl.where(total == 0.0, 0.0, div(other_count, tl.where(total == 0.0, 1.0, total)))
-    apart = other_mean - mean
-    return mean + apart * share, spread + other_spread + apart * apart * count * share, total
-
-
 # --- reductions of a block --------------------------------------------------------------------------------------------
 
 

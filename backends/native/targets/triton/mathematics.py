@@ -14,6 +14,6 @@ INTERPRETED = tl.constexpr(bool(triton.knobs.runtime.interpret))
 if INTERPRETED.value:
     from . import simulated as library
 else:
-    from triton.language.extra import libdevice as library
+    from triton.language.extra import libdevice as library  # type: ignore[no-redef]
 
 __all__ = ["INTERPRETED", "library"]

@@ -13,6 +13,7 @@ from typing import Protocol
 import torch
 
 from ...ir.expressions import Buffer, Node, make
+from ...ir.index import Index
 from ...ir.operations import binary
 from ...schedule.stages import Fold, Stage
 from .axes import Axis
@@ -47,76 +48,86 @@ def found(stages: Sequence[Stage], w: Writer, r: Axis) -> Both | None:
         result = make("result", (), dtype, target)
         if kind == "max" and second.value is make("exp", (binary("sub", first.value, result),), dtype):
             return _Exponentials(first, second, w, r)
-        if kind == "sum" and (mean := _mean_in(second.value, first.value, target)) is not None:
-            return _Distances(first, second, mean, w, r)
+        if kind == "sum" and _are_distances(second.value, first.value, target, r.total):
+            return _Distances(first, second, w, r)
     return None
 
 
-def _mean_in(squares: Node, value: Node, target: Buffer) -> Node | None:
-    """The mean of which ``squares`` are the squared distances of ``value``."""
+def _are_distances(squares: Node, value: Node, target: Buffer, points: Index) -> bool:
+    """Whether ``squares`` are the squared distances of ``value`` from its mean over all points; ``target`` is its
+    sum."""
     if squares.op != "mul" or squares.args[0] is not squares.args[1] or squares.args[0].op != "sub":
-        return None
+        return False
     left, mean = squares.args[0].args
-    if left is not value or mean.op not in ("div", "mul"):
-        return None
+    if left is not value or mean.op != "div":
+        return False
     total, count = mean.args
-    is_total = total.op == "result" and total.attr is target
-    return mean if is_total and not count.free and not count.loads else None
+    is_all = count.op == "const" and type(points) is int and count.attr == points
+    return is_all and total.op == "result" and total.attr is target
 
 
 class _Exponentials:
+    """The maximum is that of all lanes, so that an element costs one exponential, and a turn another one."""
+
     def __init__(self, first: Fold, second: Fold, w: Writer, r: Axis) -> None:
         self.first, self.second, self.w, self.r, self.name = first, second, w, r, w.fresh("a")
-        self.dtype = TYPES[first.value.dtype]
-        w.write(f"{self.name} = tl.full({w.shape()}, -float('inf'), {self.dtype})")
-        w.write(f"{self.name}_sum = tl.zeros({w.shape()}, {self.dtype})")
+        self.along = f"{r.place}, {len(w.blocks) > 1}"
+        dtype = TYPES[first.value.dtype]
+        rest = w.shape([axis for axis in w.blocks if axis is not r]) if len(w.blocks) > 1 else "()"
+        w.write(f"{self.name} = tl.full({rest}, -float('inf'), {dtype})")
+        w.write(f"{self.name}_sum = tl.zeros({w.shape()}, {dtype})")
 
     def add(self) -> None:
         w, a = self.w, self.name
         value, more = w.whole(w.name(self.first.value), self.first.value), w.fresh()
-        counted = f"tl.where({self.r.mask}, {value}, -float('inf'))" if self.r.masked else value
-        w.write(f"{more} = {counted}")
-        w.write(f"{a}_next = fn.greater({a}, {more})")
-        # A lane that has seen nothing else than -inf has no distance from it.
-        w.write(f"{a}_base = tl.where({a}_next == -float('inf'), 0.0, {a}_next)")
+        w.write(f"{more} = " + (f"tl.where({self.r.mask}, {value}, -float('inf'))" if self.r.masked else value))
+        w.write(f"{a}_next = fn.greater({a}, fn.extremum({more}, True, {self.along}))")
+        # What has seen nothing else than -inf has no distance from it.
+        w.write(f"{a}_base = tl.where({self._is_lowest(f'{a}_next')}, 0.0, {a}_next)")
         w.write(f"{a}_sum = {a}_sum * m.exp({a} - {a}_base) + m.exp({more} - {a}_base)")
         w.write(f"{a} = {a}_next")
 
     def finish(self) -> None:
         w, a = self.w, self.name
-        along = f"{self.r.place}, {len(w.blocks) > 1}"
-        most = w.fresh("r")
-        w.write(f"{most} = fn.extremum({a}, True, {along})")
-        w.results[self.first.statement.target] = most
-        scaled = f"{a}_sum * m.exp({a} - tl.where({most} == -float('inf'), 0.0, {most}))"
-        text = f"fn.total({scaled}, {along})"
-        lost = f"fn.flag({most} == -float('inf'))" if len(w.blocks) == 1 else f"{most} == -float('inf')"
-        w.results[self.second.statement.target] = as_result(self.second, w, f"tl.where({lost}, float('nan'), {text})")
+        w.results[self.first.statement.target] = a
+        text = f"tl.where({self._is_lowest(a)}, float('nan'), fn.total({a}_sum, {self.along}))"
+        w.results[self.second.statement.target] = as_result(self.second, w, text)
+
+    def _is_lowest(self, name: str) -> str:
+        text = f"{name} == -float('inf')"
+        return text if len(self.w.blocks) > 1 else f"fn.flag({text})"
 
 
 class _Distances:
-    def __init__(self, first: Fold, second: Fold, mean: Node, w: Writer, r: Axis) -> None:
-        self.first, self.second, self.mean, self.w, self.r, self.name = first, second, mean, w, r, w.fresh("a")
-        dtype = TYPES[first.value.dtype]
-        for part in ("", "_spread", "_count"):
-            w.write(f"{self.name}{part} = tl.zeros({w.shape()}, {dtype})")
+    """A lane's ``turns`` are the values that it has seen, but for the last turn, where it may be beyond the end."""
+
+    def __init__(self, first: Fold, second: Fold, w: Writer, r: Axis) -> None:
+        self.first, self.second, self.w, self.r, self.name = first, second, w, r, w.fresh("a")
+        self.dtype = TYPES[first.value.dtype]
+        for part in ("", "_spread", *(["_count"] if r.masked else [])):
+            w.write(f"{self.name}{part} = tl.zeros({w.shape()}, {self.dtype})")
+        w.write(f"{self.name}_turns = tl.full((), 0.0, {self.dtype})")
 
     def add(self) -> None:
         w, a = self.w, self.name
-        value, apart = w.whole(w.name(self.first.value), self.first.value), w.fresh()
+        value, apart, again = w.whole(w.name(self.first.value), self.first.value), w.fresh(), w.fresh()
         inside = self.r.mask if self.r.masked else ""
-        w.write(f"{a}_count = {a}_count + {f'tl.where({inside}, 1.0, 0.0)' if inside else '1.0'}")
-        distance = f"{value} - {a}"
+        w.write(f"{a}_turns = {a}_turns + 1.0")
+        if inside:
+            w.write(f"{a}_count = {a}_count + tl.where({inside}, 1.0, 0.0)")
+        # What is infinite has no distance from itself; as a sum does, the mean stays infinite.
+        distance = f"tl.where(tl.abs({a}) == float('inf'), {value}, {value} - {a})"
         w.write(f"{apart} = {f'tl.where({inside}, {distance}, 0.0)' if inside else distance}")
-        least = f"tl.maximum({a}_count, 1.0)" if inside else f"{a}_count"
-        w.write(f"{a} = {a} + fn.div({apart}, {least})")
-        again = f"{value} - {a}"
-        w.write(f"{a}_spread = {a}_spread + {apart} * ({f'tl.where({inside}, {again}, 0.0)' if inside else again})")
+        w.write(f"{a} = {a} + {apart} * (1.0 / {a}_turns)")
+        distance = f"{value} - {a}"
+        w.write(f"{again} = {f'tl.where({inside}, {distance}, 0.0)' if inside else distance}")
+        w.write(f"{a}_spread = {a}_spread + {apart} * {again}")
 
     def finish(self) -> None:
         w, a = self.w, self.name
         total, spread = w.fresh("r"), w.fresh("r")
         along = f"{self.r.place}, {len(w.blocks) > 1}"
-        w.write(f"{total}, {spread} = fn.moments({a}, {a}_spread, {a}_count, {along})")
+        count = f"{a}_count" if self.r.masked else f"tl.broadcast_to({a}_turns, {w.shape()})"
+        w.write(f"{total}, {spread} = fn.moments({a}, {a}_spread, {count}, {along})")
         w.results[self.first.statement.target] = total
         w.results[self.second.statement.target] = as_result(self.second, w, spread)

@@ -84,10 +84,16 @@ class _Printer:
         total = index.product(v.size for v in rows)
         held: tuple[Shape, ...] | None = None
         if type(points) is int and (shapes.is_held(points, full_reads(nest)) or nest.scratch):
-            held = (shapes.held_columns if nest.by_columns else shapes.held_rows)(total, max(points, 1))
-            if held is None and nest.scratch:
-                held = shapes.held_rows(total, points)
-        found = held or (shapes.walked_columns if nest.by_columns else shapes.walked_rows)(total, points)
+            if nest.by_columns:
+                held = shapes.held_columns(total, max(points, 1))
+            if not nest.by_columns or (held is None and nest.scratch):
+                held = shapes.held_rows(total, max(points, 1), self.itemsize)
+        if held is not None:
+            found = held
+        elif nest.by_columns:
+            found = shapes.walked_columns(total, points)
+        else:
+            found = shapes.walked_rows(total, points, self.itemsize, sum(bool(s.body) for s in nest.stages))
         r = axis_of("r", nest.inner, found)
         x = axis_of("x", rows, found)
         if dict(found[0].blocks)["XBLOCK"] == 1:

@@ -31,6 +31,8 @@ _SPLIT_BYTES = 64 * 1024
 _PASS_BYTES = 512 * 1024
 """The same where two kernels would read what one of them could keep."""
 _PART_BYTES = 16 * 1024
+_CACHE = 32 * 2**20
+"""Of the second cache of an H100, what is near a multiprocessor."""
 
 
 @dataclass(frozen=True)
@@ -93,19 +95,23 @@ def is_held(points: Index, reads: int) -> bool:
     return type(points) is int and points <= (LONGEST_ROW if reads <= FEW_READS else HEAVY_ROW)
 
 
-def held_rows(rows: Index, points: int) -> tuple[Shape, ...]:
-    """For rows that are in registers as a whole: several short ones, or a long one, in a program."""
+def held_rows(rows: Index, points: int, itemsize: int) -> tuple[Shape, ...]:
+    """For rows that are in registers as a whole: several short ones, or a long one, in a program.
+
+    A short row belongs to one warp, so that nothing is exchanged between warps.  Of a long one, a thread has 64 bytes:
+    with more threads only one program would fit on a multiprocessor, with fewer the registers would not do.
+    """
     block = power(points)
+    if block > 1024:
+        each = 64 // max(itemsize, 2)
+        return _distinct(_rows(rows, 1, block, warps_for(block, n)) for n in (each, each // 2, each * 2))
     found = []
     for wanted in (2048, 1024, 4096):
         beside = max(1, wanted // block)
         if type(rows) is int:
             while beside > 1 and rows < beside * FILLING:
                 beside //= 2
-        for each in (8, 16) if block >= 1024 else (8,):
-            found.append(_rows(rows, beside, block, warps_for(beside * block, each)))
-    if block >= 8192:  # what a thread holds is limited
-        found = [_rows(rows, 1, block, warps_for(block, each)) for each in (16, 8, 32)]
+        found += [_rows(rows, beside, block, warps_for(beside * block, each)) for each in (16, 8)]
     return _all_alike(found)
 
 
@@ -123,11 +129,17 @@ def held_columns(columns: Index, points: int) -> tuple[Shape, ...] | None:
     return _all_alike(found)
 
 
-def walked_rows(rows: Index, points: Index) -> tuple[Shape, ...]:
-    """For rows that are walked block by block."""
+def walked_rows(rows: Index, points: Index, itemsize: int, passes: int) -> tuple[Shape, ...]:
+    """For rows that are walked block by block, ``passes`` times.
+
+    Where a later pass reads again what one before has read, one large program on each multiprocessor is best: the rows
+    of several would not be in the second cache any more.
+    """
     sizes = [(4096, 8), (2048, 8), (4096, 16), (8192, 16)]
     if type(rows) is int and rows <= MULTIPROCESSORS:
         sizes = [(8192, 16), (4096, 16), (8192, 32), (4096, 8)]
+    elif passes > 1 and type(points) is int and points * itemsize * 8 * MULTIPROCESSORS > _CACHE:
+        sizes = [(16384, 32), (8192, 32), (4096, 16), (4096, 8)]
     if type(points) is int:
         sizes = [(block, warps) for block, warps in sizes if block < 2 * points] or [(power(points), 4)]
     return _distinct(_rows(rows, 1, block, warps) for block, warps in sizes)
@@ -148,7 +160,7 @@ def walked_columns(columns: Index, points: Index) -> tuple[Shape, ...]:
 def scanned_rows(rows: Index, points: Index) -> tuple[Shape, ...]:
     """For running sums along rows: a block is scanned, and the next one goes on from there."""
     block = min(power(points), 2048) if type(points) is int else 1024
-    return (held_rows(rows, block)[0],)
+    return (held_rows(rows, block, 8)[0],)
 
 
 def parts(statement: Statement, feeds_a_pass: Callable[[], bool]) -> int:

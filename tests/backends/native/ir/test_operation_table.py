@@ -54,7 +54,7 @@ def run(target: str, inputs: list[torch.Tensor], build: Callable[[Program, list[
         finally:
             expressions.forget()
     head = {name: getattr(made, name) for name in ("python", "code", "own", "names", "constants", "timers")}
-    head |= {"target": target, "notes": [], "library_calls": [], "keep_scratch": False}
+    head |= {"target": target, "notes": [], "library_calls": [], "kernels": [], "keep_scratch": False}
     return list(NativeFunction(head, chosen.build(made, options), {}, cache_hit=False)(*inputs))
 
 

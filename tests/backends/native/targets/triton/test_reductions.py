@@ -16,6 +16,17 @@ pytestmark = [
 R = torch.randn
 
 
+def distances(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    mean = x.mean(-1, keepdim=True)
+    return mean, ((x - mean) * (x - mean)).sum(-1)
+
+
+def infinite(*shape: int) -> torch.Tensor:
+    x = R(*shape)
+    x[0, 3], x[1, 5], x[1, -1], x[2, -1] = float("inf"), float("inf"), -float("inf"), float("nan")
+    return x
+
+
 def special(*shape: int) -> torch.Tensor:
     x = R(*shape)
     x.view(-1)[::37] = -float("inf")
@@ -30,25 +41,30 @@ def moments(x: torch.Tensor, dims: Any) -> tuple[torch.Tensor, ...]:
 
 
 CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
-    "several rows a program": (lambda x: (x.softmax(-1), x.sum(-1), x.argmin(-1)), (R(9000, 5),)),
+    "several rows a program": (lambda x: (x.softmax(-1), x.argmin(-1)), (R(1200, 5),)),
     "long rows": (lambda x: (x.softmax(-1), x.argmax(-1)), (R(3, 20001),)),
     "long rows with special values": (lambda x: (x.softmax(-1), x.amax(-1)), (special(3, 20001),)),
     "moments of long rows": (lambda x: F.layer_norm(x * 3 + 100, (20001,)), (R(2, 20001),)),
     "moments of long rows, stored": (lambda x: moments(x + 7, -1), (R(2, 20001),)),
+    "distances of rows with infinity": (distances, (infinite(4, 16_500),)),
+    "distances from another number": (
+        lambda x: ((x - x.sum(-1, keepdim=True) / 7) ** 2).sum(-1),
+        (R(2, 16_500),),
+    ),
     "few long rows": (lambda x: (x.sum(-1), x.amax(-1), (x > 3).any(-1)), (R(2, 20_000),)),
     "everything, unevenly": (lambda x: (x.sum(), x.argmax(), x.amin()), (R(50_003),)),
     "everything, with nan": (lambda x: (x.argmax(), x.amax(), x.argmin()), (special(4, 15_001),)),
     "columns": (lambda x: (x.sum(0), x.softmax(0), x.argmax(0)), (R(50, 70),)),
     "long columns": (lambda x: (x.sum(0), x.std(0)), (R(3000, 70),)),
     "long columns of halves": (lambda x: (x.sum(0), x.float().mean(0)), (R(3000, 70).bfloat16(),)),
-    "columns in a batch": (lambda x: (x.sum(1), x.amax(1), x.softmax(1)), (R(4, 300, 33),)),
-    "integers": (lambda x: (x.sum(), x.prod(0), x.amax(0), x.argmin()), (torch.randint(-9, 9, (40_001, 2)),)),
+    "columns in a batch": (lambda x: (x.sum(1), x.amax(1), x.softmax(1)), (R(2, 300, 33),)),
+    "integers": (lambda x: (x.sum(), x[:9].prod(0), x.amax(0), x.argmin()), (torch.randint(-9, 9, (10_001, 2)),)),
     "small integers": (lambda x: (x.amax(-1), x.sum(-1)), (torch.randint(-99, 99, (5, 300), dtype=torch.int8),)),
     "moments of channels": (lambda x: moments(x, (0, 2, 3)), (R(16, 3, 60, 64) + 5,)),
     "moments of images": (lambda x: F.instance_norm(x), (R(2, 3, 60, 64),)),
     "cross entropy": (lambda x, t: F.cross_entropy(x, t), (R(40, 1000), torch.randint(0, 1000, (40,)))),
     "bools": (lambda x: (x.any(0), x.all(-1), x.any(), x.sum()), (R(300, 200) > 2,)),
-    "running sums": (lambda x: (x.cumsum(1), x.cumsum(0), x.cumprod(-1)), (R(3, 3000),)),
+    "running sums": (lambda x: (x.cumsum(1), x.cumsum(0), x[:, :50].cumprod(-1)), (R(3, 3000),)),
     "running sums of integers": (lambda x: (x.cumsum(-1), x.cumsum(0)), (torch.randint(-9, 9, (5, 70)),)),
 }
 
