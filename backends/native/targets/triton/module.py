@@ -182,6 +182,7 @@ def _check_order_of_writes(nest: LoopNest) -> None:
     for step in (step for stage in nest.stages for step in (*stage.before, *stage.body)):
         if any(buffer in written for buffer, _ in step.value.loads):
             reason = "an input is read after a part of it was overwritten"
-            raise NodesRefused({node.name: reason for node in nest.origins if is_write(node)})
+            writes = [node for node in nest.origins if is_write(node)]
+            raise NodesRefused({node.name: reason for node in writes or nest.origins})
         if isinstance(step, Store) and step.buffer.over is not None:
             written.add(step.buffer.over)
