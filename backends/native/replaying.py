@@ -40,6 +40,8 @@ class Replayed(CudagraphsFunction):
         self.artifact: str | None = None
         self.library_positions = function.library_positions
         self.library_calls = function.library_calls
+        self.kernel_positions = function.kernel_positions
+        self.kernels = function.kernels
 
     def _run_plainly(self, args: Sequence[Any], reason: str, *, placed: bool = False) -> Sequence[torch.Tensor]:
         if not self._told:

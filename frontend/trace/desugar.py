@@ -170,7 +170,7 @@ class _Results:
             return TensorValue(self.nodes[id(result)][1], result)
         if not ti.is_wrapper(result):
             raise GraphBreak(breaks.SUBCLASS, f"an operator returns a {type(result).__qualname__}")
-        names, context = result.__tensor_flatten__()  # type: ignore[attr-defined]
+        names, context = result.__tensor_flatten__()
         if type(form_of(context)) is Unknown:
             raise GraphBreak(breaks.SUBCLASS, f"a {type(result).__qualname__} whose context cannot be compared")
         parts = {name: self.value(getattr(result, name)) for name in names}

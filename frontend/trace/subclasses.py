@@ -198,7 +198,7 @@ def subclass_input(tr: Any, tensor: torch.Tensor, source: Source) -> SubclassVal
         raise GraphBreak(breaks.SUBCLASS, f"{source.words()} is a {cls.__qualname__}: {error}", error) from None
     if type(form[1]) is Unknown:
         raise GraphBreak(breaks.SUBCLASS, f"{source.words()} is a {cls.__qualname__} whose context cannot be compared")
-    names, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
+    names, context = tensor.__tensor_flatten__()
     tr.guards.type_is(source, cls)
     tr.guards.add(FlattensTo(source, form))
     _guard_code(tr, cls)
@@ -208,7 +208,7 @@ def subclass_input(tr: Any, tensor: torch.Tensor, source: Source) -> SubclassVal
         raise GraphBreak(breaks.SUBCLASS, f"{source.words()} is a {cls.__qualname__} of other things than tensors")
     examples = {name: part.example for name, part in parts.items()}
     try:
-        example = cls.__tensor_unflatten__(examples, context, tensor.shape, tensor.stride())  # type: ignore[attr-defined]
+        example = cls.__tensor_unflatten__(examples, context, tensor.shape, tensor.stride())
         if tensor.requires_grad:
             example.requires_grad_()
     except Exception as error:

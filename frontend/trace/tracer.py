@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+import torch
 from torch.fx import Graph, GraphModule, Node
 
 from ..breaks import GraphBreak
@@ -124,6 +125,7 @@ class Recording(Protocol):
     inputs: list[tuple[Node, Source]]
     real_inputs: dict[Node, Any]  # the tensors and numbers of this call
     static_inputs: set[Node]  # parameters and buffers
+    subclass_inputs: dict[Value, torch.Tensor]  # what consists of inputs, and the tensors of this call
     op_count: int
     reads_numbers: bool  # from tensors, see ``values.scalars.ReadNumber``
     fake_mode: Any

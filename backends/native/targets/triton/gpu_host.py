@@ -95,7 +95,7 @@ class GpuHost(TritonHost):
     def _piece(self, steps: list[Any]) -> list[str]:
         """The launch of kernels one after the other."""
         slots: dict[str, int] = {}
-        told = []
+        told: list[list[Any]] = []
         for step in steps:
             kernel = self.kernels[id(step)]
             name = self.function(kernel, step)
