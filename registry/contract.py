@@ -169,6 +169,10 @@ class CompiledPartExtras(Protocol):
     cache_hit: bool
     """Whether the code came from the artifact cache, which ``report.cache_hits`` counts.  Without it: no."""
 
+    kernels: Mapping[str, str]
+    """The kernels that nodes became part of: from the node's name to the kernel's, for the page that
+    ``report.to_html`` writes.  Without it, the page shows no kernels."""
+
     library_calls: Mapping[str, str]
     """The nodes of the graph that library kernels compute, which the code calls: from the node's name to the kernel's,
     as users read it in the report.  All other nodes are the backend's own code, so an empty mapping says that all are.

@@ -14,10 +14,12 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torchmux import torch_internals as internals
 from torchmux.backends.common.cache import code_or_refusal
 from torchmux.backends.native import targets
+from torchmux.backends.native.compiler import Native
 from torchmux.backends.native.generate import decompositions, generate
 from torchmux.backends.native.options import NativeOptions
 from torchmux.backends.native.targets.triton import compiling, driver, target as triton_target
-from torchmux.registry.errors import CompilationFailed
+from torchmux.registry.errors import CompilationFailed, NodesRefused
+from torchmux.registry.spec import CompileRequest
 
 pytest.importorskip("triton")
 
@@ -104,3 +106,14 @@ def test_launches_follow_each_other_without_python() -> None:
     seen.clear()
     assert run([11], 0, 1, 1, 1) == 0 and not seen  # no programs, no launch
     assert run([13, 11], 1, 1, 1, 1) == 7 and len(seen) == 1  # the driver's error, at once
+
+
+def test_training_of_convolutions_is_left_to_torch() -> None:
+    """Until it is known why such a graph read memory that was not its own."""
+    with internals.new_fake_mode():
+        images = torch.empty(2, 3, 8, 8, device="cuda")
+        weight = torch.empty(4, 3, 3, 3, device="cuda")
+        gm = make_fx(lambda x, w: (F.conv2d(x, w).relu(),), tracing_mode="real")(images, weight)
+    with pytest.raises(NodesRefused, match="does not train convolutions") as refused:
+        Native().compile(gm, [], CompileRequest("native", phase="forward"))
+    assert set(refused.value.reasons) == {"convolution", "relu"}
