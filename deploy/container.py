@@ -23,6 +23,7 @@ import torch
 
 from torchmux.registry.errors import LoadRefused
 from torchmux.registry.names import class_with_article
+from torchmux.wording import cut
 
 FORMAT = 1
 """Raised when what is written changes, so that no version reads what it would misunderstand."""
@@ -78,13 +79,17 @@ class Opened:
     """The members of a file, all of which were checked.
 
     Raises:
-        LoadRefused: the bytes are not what was written, or not signed with the key.
-        OSError: the file cannot be read.
+        LoadRefused: the file cannot be read, its bytes are not what was written, or it is not signed with the key.
     """
 
     def __init__(self, path: str | os.PathLike[str], key: bytes | None) -> None:
         self.name = os.fspath(path)
-        with open(path, "rb") as file:
+        try:
+            file = open(path, "rb")  # noqa: SIM115  # closed below
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise LoadRefused(f"{cut(self.name, 200)!r} cannot be read: {reason}") from None
+        with file:
             size = os.fstat(file.fileno()).st_size
             # Memory of torch's own: tensors of the file are views of it, and it begins where vectors want it.
             self._memory = torch.empty(size + 1, dtype=torch.uint8)

@@ -44,9 +44,9 @@ def load(
         A :class:`Loaded`; or what :func:`torchmux.compile` returns, where it had to compile.
 
     Raises:
-        LoadRefused: the file is damaged, altered or not signed with the key, or this machine cannot run it.
+        LoadRefused: the file cannot be read, is damaged, altered or not signed with the key, or this machine cannot
+            run it.
         BackendUnavailable: a runtime that it needs is missing.
-        OSError: it cannot be read.
     """
     opened = Opened(path, key_bytes(key))
     manifest = opened.json(MANIFEST)

@@ -47,7 +47,7 @@ def decided(options, function=steps, x=None, **more):
 
 
 FAULTS = {
-    "wrong": r"on the inputs of the call: \['results'\]\[0\]: off by",
+    "wrong": r"on the inputs of the call: \['results'\]\[0\]: \S+ is off by",
     "wrong_elsewhere": "on inputs like those of the call",
     "wrong_later": "in the second call with the same inputs",
     "wrong_in_threads": "when another thread calls it",

@@ -48,3 +48,10 @@ def test_pools() -> None:
     assert callable(ti.end_allocating_to_pool)
     if torch.cuda.is_available():  # tests/backends/cudagraphs/test_cudagraphs_gpu.py calls it where it matters
         assert callable(torch._C._cuda_endAllocateToPool)
+
+
+@checks("current_raw_stream")
+def test_current_raw_stream() -> None:
+    assert callable(ti.current_raw_stream)
+    if torch.cuda.is_available():
+        assert ti.current_raw_stream(torch.cuda.current_device()) == torch.cuda.current_stream().cuda_stream

@@ -114,7 +114,13 @@ def of_input(node: Node) -> Limits | None:
     return found
 
 
-_SAME = frozenset((_aten._to_copy, _aten.clone, _aten.expand, _aten.repeat, _aten._unsafe_view, _aten.flip))
+_SAME = frozenset(
+    (
+        _aten._to_copy, _aten.clone, _aten.expand, _aten.repeat, _aten._unsafe_view, _aten.flip,
+        _aten.gather, _aten.index_select, _aten.index, _aten.take_along_dim,
+    )
+)  # fmt: skip
+"""Operators whose results hold no numbers but those of their first argument."""
 
 
 def _without_ignored(index: Node, limits: Limits) -> tuple[Node, Limits] | None:
