@@ -47,6 +47,7 @@ def load(
         LoadRefused: the file cannot be read, is damaged, altered or not signed with the key, or this machine cannot
             run it.
         BackendUnavailable: a runtime that it needs is missing.
+        ValueError: the key is empty.
     """
     opened = Opened(path, key_bytes(key))
     manifest = opened.json(MANIFEST)

@@ -106,6 +106,7 @@ def save(
     Raises:
         SaveRefused: what was compiled cannot be written so that it would do the same.  The message says
             what, and where.
+        ValueError: the key is empty.
     """
     taken = Compiled.of(compiled)
     world, parameters = _world(taken)

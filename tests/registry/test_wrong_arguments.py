@@ -35,8 +35,8 @@ RIGHT = {"function": identity, "fn": identity, "model": identity, "backend": "ea
 """What the other parameters get; those without a default that are not named here get a 3."""
 
 DOCUMENTED = {
-    "mark_dynamic": IndexError, "mark_unbacked": IndexError, "maybe_mark_dynamic": IndexError,
-    "mark_static": IndexError, "set_logs": ValueError, "set_stance": ValueError,
+    "load": ValueError, "mark_dynamic": IndexError, "mark_unbacked": IndexError, "maybe_mark_dynamic": IndexError,
+    "mark_static": IndexError, "save": ValueError, "set_logs": ValueError, "set_stance": ValueError,
 }  # fmt: skip
 """What wrong values of the right type raise."""
 

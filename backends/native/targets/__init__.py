@@ -23,9 +23,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 if TYPE_CHECKING:
+    import torch
+
     from .loaded import Loader
     from .target import Target
 
@@ -56,6 +56,8 @@ def why_not(device: torch.device) -> str | None:
     """Why nothing is compiled for ``device`` on this machine; None if something is."""
     if device.type != "cuda" or _forced.get() is not None:
         return None
+    import torch  # not with the package: listing the backends takes no time
+
     if importlib.util.find_spec("triton") is None:
         return "native compiles for GPUs by Triton, which is not installed: pip install triton"
     if torch.version.hip is not None:
@@ -67,7 +69,11 @@ def why_not(device: torch.device) -> str | None:
 
 def machine_of(device: torch.device) -> str:
     """What the code for ``device`` depends on besides the graph, for the names of artifacts."""
-    if device.type != "cuda" or not torch.cuda.is_available():
+    if device.type != "cuda":
+        return device.type
+    import torch
+
+    if not torch.cuda.is_available():
         return device.type
     return f"{torch.cuda.get_device_capability(device)} triton {importlib.metadata.version('triton')}"
 
