@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import faulthandler
 import inspect
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
@@ -119,19 +120,32 @@ def source_of(run: Any) -> str:
     """The text of a case's function, renamed ``case``, after the imports and helpers of its module that it uses.
 
     Raises:
-        TypeError, OSError: it has no source text, or has a closure.
+        TypeError, OSError: it has no source text, or a closure over something else than dtypes and plain functions.
     """
-    if not isinstance(run, FunctionType) or run.__closure__:
-        raise TypeError("not a plain function")
+    if not isinstance(run, FunctionType):
+        raise TypeError("not a function")
     imports: set[str] = set()
     helpers: dict[str, str] = {}
     text = _gathered(run, imports, helpers)
-    text = text.replace(f"def {run.__name__}(", "def case(", 1)
+    text = re.sub(r"def \w+\(", "def case(", text, count=1)
+    bound = [_bound(name, value, imports, helpers) for name, value in inspect.getclosurevars(run).nonlocals.items()]
+    text = "\n\n\n".join(["\n".join(bound), text] if bound else [text])
     groups: dict[int, list[str]] = {0: [], 1: [], 2: []}
     for line in sorted(imports, key=lambda line: (line.split()[1], line)):
         groups[2 if "torchmux" in line else 1 if "torch" in line else 0].append(line)
     head = ["from __future__ import annotations", *("\n".join(group) for group in groups.values() if group)]
     return "\n\n\n".join(["\n\n".join(head), *helpers.values(), text])
+
+
+def _bound(name: str, value: Any, imports: set[str], helpers: dict[str, str]) -> str:
+    """The line that gives a variable of a closure its value."""
+    if isinstance(value, torch.dtype):
+        imports.add("import torch")
+        return f"{name} = {value}"
+    if not isinstance(value, FunctionType) or value.__closure__:
+        raise TypeError(f"{name} cannot be written")
+    helpers[value.__name__] = _gathered(value, imports, helpers)
+    return f"{name} = {value.__name__}"
 
 
 def _gathered(function: Any, imports: set[str], helpers: dict[str, str]) -> str:

@@ -20,15 +20,18 @@ def _for_each_dtype(text: str, **fields: Any) -> Callable[[Callable[[Trial, torc
 
     def add(function: Callable[[Trial, torch.dtype], Any]) -> None:
         for dtype in FLOATS:
-            name = str(dtype).removeprefix("torch.")
-
-            def run(trial: Trial, dtype: torch.dtype = dtype) -> Any:
-                return function(trial, dtype)
-
+            run, name = _in_dtype(function, dtype), str(dtype).removeprefix("torch.")
             run.__name__, run.__doc__ = f"{function.__name__}_{name}", f"{text}, in {name}."
             case(name, reference=dtype is not torch.float64, **fields)(run)
 
     return add
+
+
+def _in_dtype(function: Callable[[Trial, torch.dtype], Any], dtype: torch.dtype) -> Callable[[Trial], Any]:
+    def run(trial: Trial) -> Any:
+        return function(trial, dtype)
+
+    return run
 
 
 def _positive(trial: Trial, *shape: int, dtype: torch.dtype, largest: float = 1.0) -> torch.Tensor:

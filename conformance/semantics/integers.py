@@ -52,22 +52,42 @@ def _conversions(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return tuple(a.to(dtype) for dtype in (*WIDTHS, torch.bool))
 
 
-def _add(dtype: torch.dtype) -> None:
-    name = str(dtype).removeprefix("torch.")
-
-    def run(trial: Trial) -> Any:
-        a, b = _numbers(trial, dtype)
-        size = len(a) // 5 * 5
-        return trial.run(
-            lambda a, b: (_arithmetic(a, b), _orders(a, b), _sums(a, b), _conversions(a, b)), a[:size], b[:size]
-        )
-
-    run.__name__, run.__doc__ = name, f"Arithmetic, orders, sums and conversions of {name} wrap around as in eager."
-    case(name, reference=False)(run)
+def _wraps_around(trial: Trial, dtype: torch.dtype) -> Any:
+    a, b = _numbers(trial, dtype)
+    size = len(a) // 5 * 5
+    return trial.run(
+        lambda a, b: (_arithmetic(a, b), _orders(a, b), _sums(a, b), _conversions(a, b)), a[:size], b[:size]
+    )
 
 
-for _dtype in WIDTHS:
-    _add(_dtype)
+@case(reference=False)
+def int8(trial: Trial) -> Any:
+    """Arithmetic, orders, sums and conversions of int8 wrap around as in eager."""
+    return _wraps_around(trial, torch.int8)
+
+
+@case(reference=False)
+def int16(trial: Trial) -> Any:
+    """Arithmetic, orders, sums and conversions of int16 wrap around as in eager."""
+    return _wraps_around(trial, torch.int16)
+
+
+@case(reference=False)
+def int32(trial: Trial) -> Any:
+    """Arithmetic, orders, sums and conversions of int32 wrap around as in eager."""
+    return _wraps_around(trial, torch.int32)
+
+
+@case(reference=False)
+def int64(trial: Trial) -> Any:
+    """Arithmetic, orders, sums and conversions of int64 wrap around as in eager."""
+    return _wraps_around(trial, torch.int64)
+
+
+@case(reference=False)
+def uint8(trial: Trial) -> Any:
+    """Arithmetic, orders, sums and conversions of uint8 wrap around as in eager."""
+    return _wraps_around(trial, torch.uint8)
 
 
 @case(reference=False)
