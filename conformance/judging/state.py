@@ -219,7 +219,8 @@ _READERS: dict[str, Callable[[], Any]] = {
 
 _RESTORERS: dict[str, Callable[[Any], Any]] = {
     "default dtype": torch.set_default_dtype,
-    "default device": torch.set_default_device,
+    # None switches the mode off that any name would leave on
+    "default device": lambda was: torch.set_default_device(None if str(was) == "cpu" else was),
     "number of threads": lambda was: torch.set_num_threads(was[0]),
     "gradient mode": lambda was: torch.set_grad_enabled(was[0]),
     "deterministic algorithms": lambda was: torch.use_deterministic_algorithms(was[0], warn_only=was[1]),
