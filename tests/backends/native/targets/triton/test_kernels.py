@@ -25,22 +25,11 @@ from torchmux.backends.native.options import NativeOptions
 from torchmux.backends.native.schedule import host
 from torchmux.backends.native.schedule.schedule import schedule
 from torchmux.backends.native.targets.triton import loading, module
+from torchmux.backends.native.targets.triton.gpu_host import POINTERS
 from torchmux.backends.native.targets.triton.scopes import HEAD, TYPES, TritonKernel
 
 triton = pytest.importorskip("triton")
 
-POINTERS = {
-    torch.float32: "*fp32",
-    torch.float64: "*fp64",
-    torch.bfloat16: "*bf16",
-    torch.float16: "*fp16",
-    torch.bool: "*i1",
-    torch.int64: "*i64",
-    torch.int32: "*i32",
-    torch.int16: "*i16",
-    torch.int8: "*i8",
-    torch.uint8: "*u8",
-}
 INEXACT = ("div.full.f32", "div.approx.f32", "sqrt.approx.f32")
 """Instructions that are off by several units."""
 
