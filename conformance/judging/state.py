@@ -88,7 +88,8 @@ def _differs(name: str, before: Any, after: Any) -> bool:
 
 def _patched(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     """The functions that were replaced by others than torch's: it wraps some when it imports its own compiler."""
-    home = os.path.dirname(torch.__file__)
+    # the separator tells torch's own folder from one beside it whose name begins alike, such as torch_tensorrt's
+    home = os.path.join(os.path.dirname(torch.__file__), "")
     return [
         name
         for name, value in before.items()

@@ -6,12 +6,13 @@ of them, and refuses the operator.  A mistake of the adapter itself must not pas
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from torchmux.config import config
 
 _MISTAKES = (AttributeError, NameError, LookupError, AssertionError, ZeroDivisionError, RecursionError)
-_OWN = str(Path(__file__).parents[2])
+_OWN = str(Path(__file__).parents[2]) + os.sep
 
 
 def raise_mistake(error: BaseException) -> None:
