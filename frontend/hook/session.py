@@ -126,6 +126,7 @@ class Session:
         self.asked = asked  # how the user said "fullgraph", for messages
         self.frozen = False  # what is compiled is all there will be
         self.states = CodeMap()
+        self._used = False  # since the last `forget`
         self._managers: list[entries.GuardManager] = []  # of the entries in the C hook
         weakref.finalize(self, entries.drop, self._managers)
         # a separate bucket for this session's entries: torch's own tracer never sees them, nor does torchmux see its
@@ -136,6 +137,7 @@ class Session:
         self._forced: dict[Hashable, Session] = {}
 
     def state(self, code: types.CodeType) -> CodeState:
+        self._used = True
         found = self.states.get(code)
         if found is None:
             found = CodeState(strict=self.strict)
@@ -177,11 +179,13 @@ class Session:
 
     def forget(self) -> None:
         """Use none of the compiled code any more."""
-        self.states.clear()
-        self.callback.renew()
-        if this_thread.only_thread() and not this_thread.converting:
-            # Elsewhere another thread may be on its way into an entry; those go with the session then.
-            entries.drop(self._managers)
+        if self._used:  # a long process has many sessions, and few of them were used since
+            self._used = False
+            self.states.clear()
+            self.callback.renew()
+            if this_thread.only_thread() and not this_thread.converting:
+                # Elsewhere another thread may be on its way into an entry; those go with the session then.
+                entries.drop(self._managers)
         for session in self._forced.values():
             session.forget()
 

@@ -31,20 +31,31 @@ def _run(function, *args):
         return error
 
 
+def _same(expected, found):
+    if isinstance(expected, Exception) or isinstance(found, Exception):
+        words = "without overflow" in str(expected)
+        return type(expected) is type(found) and words <= (str(expected) == str(found))
+    return expected.dtype is found.dtype and torch.allclose(expected, found, equal_nan=True)
+
+
+def _compiled(function):
+    torchmux.reset()
+    return torchmux.compile(function, backend="native", dynamic=False)
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_as_eager(name):
+    call = CALLS[name]
     different = []
-    for dtype, number in itertools.product(DTYPES, NUMBERS):
-        torchmux.reset()
+    for dtype in DTYPES:
         x = torch.tensor([1, 0]).to(dtype)
-        compiled = torchmux.compile(CALLS[name], backend="native", dynamic=False)
-        expected, found = _run(CALLS[name], x, number), _run(compiled, x, number)
-        if isinstance(expected, Exception) or isinstance(found, Exception):
-            same = type(expected) is type(found) and ("without overflow" in str(expected)) <= (
-                str(expected) == str(found)
-            )
-        else:
-            same = expected.dtype is found.dtype and torch.allclose(expected, found, equal_nan=True)
-        if not same:
-            different.append((dtype, number, expected, found))
+        expected = {number: _run(call, x, number) for number in NUMBERS}
+        fits = [number for number, result in expected.items() if isinstance(result, torch.Tensor)]
+        # what eager computes is one graph; what it refuses is a graph each, and compiles nothing
+        found = dict(zip(fits, _compiled(lambda x, fits=fits: [call(x, n) for n in fits])(x), strict=True))
+        for number in NUMBERS:
+            if number not in found:
+                found[number] = _run(_compiled(call), x, number)
+            if not _same(expected[number], found[number]):
+                different.append((dtype, number, expected[number], found[number]))
     assert different == []

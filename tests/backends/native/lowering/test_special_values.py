@@ -19,6 +19,11 @@ inf, nan = math.inf, math.nan
 aten = torch.ops.aten
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+# The default run has one of each kind; ``-m slow`` has the rest.
+DTYPES = [
+    pytest.param(d, marks=[] if d in (torch.float32, torch.bfloat16, torch.uint8, torch.int64) else pytest.mark.slow)
+    for d in (*FLOATS, *INTEGERS, torch.bool)
+]
 Functions = dict[str, Callable[..., Any]]
 
 
@@ -160,13 +165,13 @@ def wrong_ones(functions: Functions, *args: torch.Tensor, dynamic: bool = False)
     return found
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, torch.bool], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_one_operand(dtype: torch.dtype) -> None:
     # Without a remainder: there eager's kernels treat nan and zeros in another way.
     assert wrong_ones(UNARY, special(dtype).repeat(64)) == {}
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, torch.bool], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_two_operands(dtype: torch.dtype) -> None:
     values = special(dtype)
     values = values.repeat(64 // len(values) + 1)[:64]
@@ -208,8 +213,14 @@ STEPS: Functions = {
 }
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("shape", [(4, 6), (4, 6, 8), (2, 4, 6, 8)])
+@pytest.mark.parametrize(
+    ("shape", "dynamic"),
+    [
+        ((4, 6), True),
+        ((2, 4, 6, 8), False),
+        *(pytest.param(s, d, marks=pytest.mark.slow) for s in [(4, 6), (4, 6, 8), (2, 4, 6, 8)] for d in (False, True)),
+    ],
+)
 def test_layouts(shape: tuple[int, ...], dynamic: bool) -> None:
     chosen = {n: f for n, f in UNARY.items() if n in ("abs", "relu", "to torch.float64", "isnan", "add 1", "between")}
     found = {}
