@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiers import slow_but
 
 import torchmux
 from torchmux.conformance import collect, loopback, report, reproducer, runner, scores
@@ -35,7 +36,7 @@ def fresh():
     torch.compiler.reset()
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+@pytest.mark.parametrize("backend", slow_but(["eager", "aot_eager", "native"], "eager", "native"))
 def test_published_backends(backend):
     names = [name for name in CASES if name.split("/")[1] in SUBJECTS]
     results = runner.run(names, backend=backend, frontend="torch", seconds=300)

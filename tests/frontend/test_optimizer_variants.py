@@ -10,6 +10,7 @@ import itertools
 
 import pytest
 import torch
+from tiers import slow_but
 from torch import nn
 
 import torchmux
@@ -114,7 +115,7 @@ def test_training_is_as_in_eager(name):
     check(name, {}, True, "eager")
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", "native"])
+@pytest.mark.parametrize("backend", slow_but(["aot_eager", "native"], "native"))
 @pytest.mark.parametrize("name", OPTIONS)
 def test_compiled_steps_are_close(name, backend):
     check(name, {}, False, backend)

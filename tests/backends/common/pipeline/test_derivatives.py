@@ -9,6 +9,7 @@ import functools
 
 import pytest
 import torch
+from tiers import slow_but
 from torch.autograd import forward_ad, functional
 from torch.nn import functional as F
 
@@ -132,7 +133,7 @@ def same(found, expected):
     return isinstance(found, torch.Tensor) and torch.allclose(found, expected, equal_nan=True)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", slow_but(BACKENDS, "eager", "native"))
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_every_way_gives_what_eager_gives(operator, backend):
     torchmux.reset()

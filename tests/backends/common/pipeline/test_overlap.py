@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tiers import slow_but
 
 import torchmux
 from torchmux.backends.common.pipeline.overlap import is_overlapping
@@ -99,7 +100,7 @@ def check(f, backend, make, name):
         assert outcome(compiled, make()) == outcome(f, make()), name
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+@pytest.mark.parametrize("backend", slow_but(["eager", "aot_eager", "native"], "eager", "native"))
 @pytest.mark.parametrize("tensor", TENSORS)
 def test_writes_to_an_argument(tensor, backend):
     for name, write in WRITES.items():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tiers import slow_but
 from torch.nn import functional as F
 
 import torchmux
@@ -142,7 +143,7 @@ def test_each_operator_with_some_tensor(backend, dynamic):
 
 @pytest.mark.parametrize("operator", OFTEN)
 @pytest.mark.parametrize("dynamic", [None, True])
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", slow_but(BACKENDS, "eager", "native"))
 def test_common_operators(operator, backend, dynamic):
     run(operator, backend, dynamic, {name: TENSORS[name] for name in ("plain", "gaps")})
 

@@ -1,6 +1,5 @@
 """Constants that a dtype cannot hold: eager refuses most, wraps or computes with others; native does the same."""
 
-import itertools
 import math
 
 import pytest

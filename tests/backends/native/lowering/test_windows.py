@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from tiers import slow_but
 from torch import Tensor
 
 import torchmux
@@ -43,7 +44,7 @@ def _pooled(settings: dict[str, Any], seed: int) -> Callable[[Tensor], list[Tens
     return function
 
 
-@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(s, marks=pytest.mark.slow) for s in range(6, 60))])
+@pytest.mark.parametrize("seed", slow_but(range(60), *range(3)))
 def test_pooling(check: Any, seed: int) -> None:
     image = _image(seed)
     image[0, 0, 3, 4] = image[0, 0, 3, 5] = float("nan")
@@ -60,7 +61,7 @@ def _gradients(function: Callable[[Tensor], list[Tensor]], image: Tensor) -> Ten
     return image.grad
 
 
-@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(s, marks=pytest.mark.slow) for s in range(3, 40))])
+@pytest.mark.parametrize("seed", slow_but(range(40), *range(3)))
 def test_gradients_of_pooling(seed: int) -> None:
     pooled = _pooled(_settings(seed), seed)
 
