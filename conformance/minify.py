@@ -63,15 +63,17 @@ def minify(
     }
     runner = CaseRunner(head)
     try:
-        search = _Search(runner, case, requirements, named, requirements.seconds if seconds is None else seconds, say)
+        search = Search(runner, case, requirements, named, requirements.seconds if seconds is None else seconds, say)
         return search.run()
     finally:
         runner.close()
 
 
 @dataclass
-class _Search:
-    runner: CaseRunner
+class Search:
+    """The search for the smallest graph with the ``signature`` of a failure; ``runner`` judges candidates."""
+
+    runner: CaseRunner | None
     case: Case
     requirements: Requirements
     named: str
@@ -88,13 +90,20 @@ class _Search:
         for sample in (*found, *map(graphs.without_gradients, found)):
             result = self.judge(sample)
             if result is not None and result.outcome.is_failure:
-                self.signature = _signature(result)
+                self.signature = signature_of(result)
                 self.say(f"a graph of {sample.size} nodes fails alone: {result.outcome.value}, {result.reason}")
                 return self.smallest(sample)
         raise NothingFails(f"none of the {len(found)} graphs of {self.case.id} fails on its own")
 
     def smallest(self, sample: Sample) -> Minified:
         before = sample.size
+        sample = self.reduced(sample)
+        result = self.judge(sample)
+        assert result is not None
+        return Minified(self.program(sample), result, sample.size, before)
+
+    def reduced(self, sample: Sample) -> Sample:
+        """The sample with as few nodes, elements and exact values as the failure needs."""
         while True:
             size = (sample.size, len(sample.inputs))
             for step in (self.without_end, self.with_one_output, self.without_beginning, self.without_nodes):
@@ -103,10 +112,7 @@ class _Search:
             if (sample.size, len(sample.inputs)) == size:
                 break
         sample = self.with_smaller_sizes(sample)
-        sample = self.with_any_values(sample)
-        result = self.judge(sample)
-        assert result is not None
-        return Minified(self.program(sample), result, sample.size, before)
+        return self.with_any_values(sample)
 
     # --- steps -----------------------------------------------------------------------------------------------------
 
@@ -203,7 +209,7 @@ class _Search:
 
     def fails(self, sample: Sample) -> bool:
         result = self.judge(sample)
-        return result is not None and result.outcome.is_failure and _signature(result) == self.signature
+        return result is not None and result.outcome.is_failure and signature_of(result) == self.signature
 
     def judge(self, sample: Sample) -> Result | None:
         """The result of a candidate; None if it cannot be written."""
@@ -212,6 +218,7 @@ class _Search:
         except literals.NotWritable:
             return None
         if program not in self.known:
+            assert self.runner is not None
             self.known[program] = self.runner.judge_program(program, self.seconds)
         return self.known[program]
 
@@ -220,7 +227,7 @@ class _Search:
         return reproducer.program(title, sample.body(), self.requirements, self.named)
 
 
-def _signature(result: Result) -> tuple[Any, ...]:
+def signature_of(result: Result) -> tuple[Any, ...]:
     """What must stay the same: the outcome, and the kind of difference or exception."""
     if result.outcome is Outcome.MISMATCH:
         return (result.outcome, *result.details.get("kinds", ())[:1])

@@ -77,6 +77,7 @@ if TYPE_CHECKING:
         register_backend,
         unregister_backend,
     )
+    from torchmux.verification import Verification, verify
 
 __all__ = [
     "Availability",
@@ -105,6 +106,7 @@ __all__ = [
     "TorchmuxError",
     "UnknownBackend",
     "Unsupported",
+    "Verification",
     "__version__",
     "allow_in_graph",
     "assume_constant_result",
@@ -144,6 +146,7 @@ __all__ = [
     "substitute_in_graph",
     "unregister_backend",
     "use_backend",
+    "verify",
 ]
 
 _HOMES = {
@@ -168,6 +171,7 @@ _HOMES = {
     "torchmux.deploy.saving": ("save",),
     "torchmux.frontend.regions": ("use_backend",),
     "torchmux.frontend.export": ("Exported", "export"),
+    "torchmux.verification": ("Verification", "verify"),
     "torchmux.backends.common.cache.artifacts": ("load_cache_artifacts", "save_cache_artifacts"),
     "torchmux.registry": (
         "Availability",

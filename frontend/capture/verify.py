@@ -63,7 +63,8 @@ class Verified:
                 difference = f"differs by up to {difference:.3g}"
             raise NumericsError(
                 f"config.verify_correctness: {self._name(place, len(theirs.results), args)} of {self.backend} does not "
-                f"match eager: it {difference}. backend='eager' runs the same graph without a compiler."
+                f"match eager: it {difference}. torchmux.verify(model, inputs, backend={self.backend!r}), or python -m "
+                "torchmux bisect, finds the operators that it comes from."
             )
 
     def _name(self, place: int, results: int, args: Sequence[Any]) -> str:

@@ -19,9 +19,27 @@ def blocks(document: Path) -> list[str]:
 
 
 WITH_CODE = [document for document in DOCUMENTS if blocks(document)]
+# Pages for newcomers, whose programs are small: one process runs them all.
+FIRST_PAGES = [
+    ROOT / "docs" / f"{name}.md"
+    for name in (
+        "index", "ten-minutes", "from-torch-compile", "training", "dynamic-sizes", "frontend", "faq"
+    )
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("document", WITH_CODE, ids=lambda document: document.name)
+def test_python_of_the_first_pages_runs(tmp_path, run_python):
+    programs = []
+    for document in FIRST_PAGES:
+        programs.append(tmp_path / f"{document.stem.replace('-', '_')}.py")
+        programs[-1].write_text("\n".join(blocks(document)))
+    names = [str(program) for program in programs]
+    run_python(f"import runpy\nfor name in {names!r}:\n    runpy.run_path(name, run_name='__main__')")
+
+
+@pytest.mark.parametrize(
+    "document", [each for each in WITH_CODE if each not in FIRST_PAGES], ids=lambda document: document.name
+)
 def test_python_runs(document, tmp_path, run_python):
     """The blocks of one document are one program.  It is a file, since messages quote lines of it."""
     program = tmp_path / "program.py"

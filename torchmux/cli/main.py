@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import torchmux
 
-from . import backends, bench, breaks, cache, conformance, decisions, demo, doctor, explain, minify, tune
+from . import backends, bench, bisect, breaks, cache, conformance, decisions, demo, doctor, explain, minify, tune
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,7 +42,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (backends, doctor, explain, breaks, demo, bench, conformance, minify, cache, decisions, tune):
+    every = (backends, doctor, explain, breaks, demo, bench, bisect, conformance, minify, cache, decisions, tune)
+    for command in every:
         command.add_to(commands)
     return parser
 
