@@ -32,7 +32,7 @@ from .judge import judge
 class _Numbers(Requirements):
     """The claims of a backend but for who computes what: this is about what is computed."""
 
-    own_kernels = False  # type: ignore[assignment]
+    own_kernels = False
 
     def __init__(self, given: Requirements) -> None:
         super().__init__(given.name)
@@ -140,7 +140,7 @@ def _case(model: Callable[..., Any], arguments: tuple[tuple[Any, ...], dict[str,
                 leaf for leaf in _pytree.tree_leaves((given_args, given_kwargs)) if isinstance(leaf, torch.Tensor)
             ]
             leaves = [leaf for leaf in leaves if leaf.requires_grad and leaf.is_leaf]
-            leaves += [p for p in module.parameters() if p.requires_grad] if is_module else []
+            leaves += [p for p in module.parameters() if p.requires_grad] if isinstance(module, torch.nn.Module) else []
             found: Any = ()
             if ends and leaves:
                 weights = [torch.linspace(0.5, 1.5, max(e.numel(), 1)).to(e)[: e.numel()].view(e.shape) for e in ends]

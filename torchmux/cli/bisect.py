@@ -98,10 +98,10 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         for name, each in found.items():
             show(f"{name}: {each}", "")
-    program = next((each.program for each in found.values() if each.program), "")
-    if program and arguments.output:
-        Path(arguments.output).write_text(program)
+    script = next((each.program for each in found.values() if each.program), "")
+    if script and arguments.output:
+        Path(arguments.output).write_text(script)
         print(f"torchmux: the script is in {arguments.output}", file=sys.stderr)
-    elif program and not arguments.json:
-        show(program)
+    elif script and not arguments.json:
+        show(script)
     return int(not all(each.ok for each in found.values()))
