@@ -164,8 +164,11 @@ lowers(aten.all.default, aten.all.dim, aten.all.dims)(_logical("all"))
 # --- variance ---------------------------------------------------------------------------------------------------------
 
 
-def moments(ctx: Context, a: Value, dims: list[int], correction: Any) -> tuple[Value, Value]:
-    """Mean and variance over ``dims``, which stay, in the type that is computed in; in two passes over ``a``."""
+def moments(ctx: Context, a: Value, dims: list[int], correction: Any, wide: bool = False) -> tuple[Value, Value]:
+    """Mean and variance over ``dims``, which stay, in the type that is computed in; in two passes over ``a``.
+
+    A ``wide`` variance is one of float64, in which no square of a float32 overflows or vanishes.
+    """
     ctx.keep(a)
     if not a.dtype.is_floating_point:  # an error of torch's kernels, which its traced ones do not have
         raise Unsupported(f"a variance of {a.dtype}")
@@ -175,10 +178,11 @@ def moments(ctx: Context, a: Value, dims: list[int], correction: Any) -> tuple[V
     ctx.program.realize(mean)
 
     def squared(at: Any) -> Node:
-        apart = binary("sub", a.at(at), mean.expand(a.sizes).at(at))
+        apart = ops.cast(binary("sub", a.at(at), mean.expand(a.sizes).at(at)), square)
         return binary("mul", apart, apart)
 
-    squares = ctx.program.reduce("sum", Value(a.sizes, dtype, squared), dims, dtype, lambda node: node)
+    square = torch.float64 if wide else dtype
+    squares = ctx.program.reduce("sum", Value(a.sizes, square, squared), dims, square, lambda node: node)
     if type(count) is int and isinstance(correction, (int, float)):
         return mean, divided(squares, max(count - correction, 0.0))
     if not isinstance(correction, (int, float)) or correction != int(correction):
@@ -199,12 +203,14 @@ def _variance(root: bool, with_mean: bool) -> Any:
         chosen = dims_of(dims, a.rank)
         if not chosen:
             raise Unsupported("the variance of a scalar")
-        mean, variance = moments(ctx, a, chosen, 1 if correction is None else correction)
+        # Eager's kernels for the CPU, and no others, add float64.
+        wide = ctx.program.device.type == "cpu"
+        mean, variance = moments(ctx, a, chosen, 1 if correction is None else correction, wide)
         dtype = a.dtype
         spread = Value(
             variance.sizes,
             dtype,
-            lambda at: unary("sqrt", variance.at(at)) if root else variance.at(at),
+            lambda at: ops.cast(unary("sqrt", variance.at(at)) if root else variance.at(at), compute_type(dtype)),
         )
         spread = drop(spread, chosen, keepdim)
         return (spread, drop(_as(mean, dtype), chosen, keepdim)) if with_mean else spread

@@ -146,3 +146,11 @@ def test_fake_results_have_the_dtypes_of_real_ones(half: torch.dtype, mixed: boo
             fake = op(*(mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in args))
         said = [(t.dtype, t.shape, t.stride()) for t in fake]
         assert said == [(t.dtype, t.shape, t.stride()) for t in real], op
+
+
+@pytest.mark.parametrize("scale", [1e20, 1e-25])
+@pytest.mark.parametrize("function", [torch.std, torch.var, torch.std_mean, torch.var_mean])
+def test_squares_that_float32_cannot_hold(function, scale):
+    x = torch.randn(33, 65) * scale
+    compiled = torchmux.compile(lambda x: (function(x, 1), function(x)), backend="native", strict="own")
+    torch.testing.assert_close(compiled(x), (function(x, 1), function(x)), rtol=1e-5, atol=1e-6 * scale)
