@@ -31,6 +31,7 @@ SHARED = {
     "torchmux.events",
     "torchmux.logs",
     "torchmux.page",
+    "torchmux.progress",
     "torchmux.quoting",
     "torchmux.scratch",
     "torchmux.program_calls",
