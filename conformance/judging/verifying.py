@@ -18,7 +18,8 @@ from torch.utils import _pytree
 import torchmux
 from torchmux.registry.names import JOINT, members_of, normalize
 from torchmux.registry.resolve import usable_spec
-from torchmux.verification import Operator, Say, Verification, counted
+from torchmux.verification import Operator, Say, Verification
+from torchmux.wording import counted
 
 from .. import graphs, literals
 from ..case import Case, Trial
@@ -182,7 +183,7 @@ def _blamed(
     results: list[Result] = []
     wrong: tuple[int, Sample, Result] | None = None
     for number, sample in enumerate(found):
-        say(f"graph {number}, {counted(sample.size)}: alone under {failing.name}")
+        say(f"graph {number}, {counted(sample.size, 'operator')}: alone under {failing.name}")
         result = judge(_case_of(sample), failing, lenient=False)
         results.append(result)
         if result.outcome.is_failure and wrong is None:
