@@ -36,6 +36,7 @@ SHARED = {
     "torchmux.scratch",
     "torchmux.program_calls",
     "torchmux.stages",
+    "torchmux.support",
     "torchmux.version",
     "torchmux.torch_internals",
     "torchmux.wording",
