@@ -29,6 +29,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from torchmux.wording import counted
+
 SIDES = ("torchmux", "torch")
 SECONDS = 600  # for one process
 
@@ -199,7 +201,7 @@ def _progress(row: Row) -> str:
         if phase in row:
             part = row[phase]
             wrong = f", differs: {part['difference']}" if part["difference"] else ""
-            text.append(f"{phase} {part['graphs']} graph(s), {len(part['breaks'])} break(s){wrong}")
+            text.append(f"{phase} {counted(part['graphs'], 'graph')}, {counted(len(part['breaks']), 'break')}{wrong}")
     return "; ".join(text)
 
 

@@ -23,6 +23,7 @@ from torchmux.registry.report import (
     libraries_in_words,
 )
 from torchmux.stages import Span, in_words
+from torchmux.wording import counted
 
 from .breaks import BreakRecord
 from .capture.captured import Captured
@@ -227,8 +228,8 @@ class Report:
             return "never called: nothing was captured or compiled, and there is nothing to report"
         named = f"{self.name}: " if self.name else ""
         lines = [
-            f"{named}{self.runs} call(s): {self.graph_count} graph(s), {self.break_count} graph break(s), "
-            f"{len(self.recompiles)} recompilation(s)",
+            f"{named}{counted(self.runs, 'call')}: {counted(self.graph_count, 'graph')}, "
+            f"{counted(self.break_count, 'graph break')}, {counted(len(self.recompiles), 'recompilation')}",
             f"  operators of all calls: {counts_in_words(self.kinds) or 'none'}",
         ]
         lines.extend(f"  {why}" for why in dict.fromkeys(e.report.chosen for e in self.graphs if e.report.chosen))
@@ -245,10 +246,10 @@ def _about(entry: GraphEntry) -> list[str]:
     """The lines of a report about one graph."""
     report = entry.report
     lines = [
-        f"  {entry.name}: {len(report.placements)} operators for {report.backend} ({report.phase}), "
-        f"{report.partitions} partition(s), ran {entry.calls} time(s)"
+        f"  {entry.name}: {counted(len(report.placements), 'operator')} for {report.backend} ({report.phase}), "
+        f"{counted(report.partitions, 'partition')}, ran {counted(entry.calls, 'time')}"
         + (f", {report.cache_hits} from the cache" if report.cache_hits else "")
-        + (f", replaced {report.replaced} time(s)" if report.replaced else ""),
+        + (f", replaced {counted(report.replaced, 'time')}" if report.replaced else ""),
         f"    {counts_in_words(report.kinds) or 'no operators'}",
         f"    {sum(entry.seconds.values()):.3f} s: {in_words(entry.seconds) or 'less than a millisecond'}",
     ]
@@ -399,11 +400,12 @@ class Explanation:
         return self.report._repr_html_()
 
     def __str__(self) -> str:
-        lines = [f"{self.graph_count} graph(s), {self.graph_break_count} graph break(s), {self.op_count} operators"]
+        counts = ((self.graph_count, "graph"), (self.graph_break_count, "graph break"), (self.op_count, "operator"))
+        lines = [", ".join(counted(number, what) for number, what in counts)]
         for number, ops in enumerate(self.ops_per_graph):
-            lines.append(f"  graph {number}: {len(ops)} operators")
+            lines.append(f"  graph {number}: {counted(len(ops), 'operator')}")
         lines.extend("  " + reason.message().replace("\n", "\n  ") for reason in self.break_reasons)
-        lines.append(f"  {len(self.out_guards)} guards; {self.compile_times}")
+        lines.append(f"  {counted(len(self.out_guards), 'guard')}; {self.compile_times}")
         return "\n".join(lines)
 
 

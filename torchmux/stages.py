@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from . import events
+from . import events, progress
 
 STAGES = ("capture", "AOT", "lowering", "code", "compiler", "load")
 """The stages, in the order in which a graph passes through them.
@@ -28,6 +28,17 @@ STAGES = ("capture", "AOT", "lowering", "code", "compiler", "load")
   all its time here.
 * ``load``: compiled code is loaded, just built or from the cache.
 """
+
+
+_WORDS = {
+    "capture": "capturing",
+    "AOT": "tracing to ATen operators",
+    "lowering": "lowering",
+    "code": "writing code",
+    "compiler": "compiling",
+    "load": "loading",
+}
+"""What a terminal shows of a stage that takes long."""
 
 
 class Span(NamedTuple):
@@ -80,7 +91,8 @@ def collecting(seconds: dict[str, float], stage: str) -> Iterator[None]:
     begin, depth = _clock.since, _clock.depth
     _clock.depth += 1
     try:
-        yield
+        with progress.waiting(_WORDS.get(stage, stage)):
+            yield
     finally:
         _clock.switch(*found)
         _clock.depth = depth

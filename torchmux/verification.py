@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .wording import counted
+
 Say = Callable[[str], None]
 
 
@@ -64,7 +66,7 @@ class Verification:
         if self.ok:
             return "\n".join(lines)
         for number, (size, outcome, why) in enumerate(self.graphs):
-            lines.append(f"  {outcome:11} graph {number}, {counted(size)}" + (f": {why}" if why else ""))
+            lines.append(f"  {outcome:11} graph {number}, {counted(size, 'operator')}" + (f": {why}" if why else ""))
         if self.graph is not None:
             many = "the operator" if len(self.operators) == 1 else f"these {len(self.operators)} operators together"
             lines.append(f"{' and '.join(self.wrong)}: graph {self.graph}, {many}:")
@@ -124,8 +126,3 @@ def verify(
     search = importlib.import_module("torchmux.conformance.judging.verifying")
     found: Verification = search.verify(model, inputs, backend, options, gradients, say)
     return found
-
-
-def counted(operators: int) -> str:
-    """A number of operators in words."""
-    return f"{operators} operator{'' if operators == 1 else 's'}"

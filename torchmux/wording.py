@@ -33,6 +33,11 @@ def shown(value: Any) -> str:
     return text if len(text) <= LENGTH else f"{text[: LENGTH - 3]}..."
 
 
+def counted(number: int, what: str) -> str:
+    """``1 graph``, ``2 graphs``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def kind(value: Any) -> str:
     """A value and its type: ``'fast' (str)``."""
     return f"{shown(value)} ({type(value).__name__})"

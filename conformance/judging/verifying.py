@@ -18,7 +18,8 @@ from torch.utils import _pytree
 import torchmux
 from torchmux.registry.names import JOINT, members_of, normalize
 from torchmux.registry.resolve import usable_spec
-from torchmux.verification import Operator, Say, Verification, counted
+from torchmux.verification import Operator, Say, Verification
+from torchmux.wording import counted
 
 from .. import graphs, literals
 from ..case import Case, Trial
@@ -32,12 +33,15 @@ from .judge import judge
 class _Numbers(Requirements):
     """The claims of a backend but for who computes what: this is about what is computed."""
 
-    own_kernels = False
-
     def __init__(self, given: Requirements) -> None:
         super().__init__(given.name)
         self.options, self.device, self.frontend = given.options, given.device, given.frontend
         self.seconds, self.sets = given.seconds, given.sets
+
+    @property
+    def own_kernels(self) -> bool:
+        """It does not matter here."""
+        return False
 
 
 def verify(
@@ -119,7 +123,6 @@ def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 def _case(model: Callable[..., Any], arguments: tuple[tuple[Any, ...], dict[str, Any]], gradients: bool | None) -> Case:
     args, kwargs = arguments
-    is_module = isinstance(model, torch.nn.Module)
     if gradients is None:
         given = [leaf for leaf in _pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         trains = (
@@ -128,7 +131,7 @@ def _case(model: Callable[..., Any], arguments: tuple[tuple[Any, ...], dict[str,
         gradients = trains or any(leaf.requires_grad for leaf in given)
 
     def run(trial: Trial) -> Any:
-        module = trial.module(copy.deepcopy(model)) if is_module else model
+        module = trial.module(copy.deepcopy(model)) if isinstance(model, torch.nn.Module) else model
         given_args, given_kwargs = trial.given(copy.deepcopy((args, kwargs)))
         with torch.set_grad_enabled(gradients):
             results = trial.compile(module)(*given_args, **given_kwargs)
@@ -140,7 +143,8 @@ def _case(model: Callable[..., Any], arguments: tuple[tuple[Any, ...], dict[str,
                 leaf for leaf in _pytree.tree_leaves((given_args, given_kwargs)) if isinstance(leaf, torch.Tensor)
             ]
             leaves = [leaf for leaf in leaves if leaf.requires_grad and leaf.is_leaf]
-            leaves += [p for p in module.parameters() if p.requires_grad] if isinstance(module, torch.nn.Module) else []
+            if isinstance(module, torch.nn.Module):
+                leaves += [p for p in module.parameters() if p.requires_grad]
             found: Any = ()
             if ends and leaves:
                 weights = [torch.linspace(0.5, 1.5, max(e.numel(), 1)).to(e)[: e.numel()].view(e.shape) for e in ends]
@@ -182,7 +186,7 @@ def _blamed(
     results: list[Result] = []
     wrong: tuple[int, Sample, Result] | None = None
     for number, sample in enumerate(found):
-        say(f"graph {number}, {counted(sample.size)}: alone under {failing.name}")
+        say(f"graph {number}, {counted(sample.size, 'operator')}: alone under {failing.name}")
         result = judge(_case_of(sample), failing, lenient=False)
         results.append(result)
         if result.outcome.is_failure and wrong is None:

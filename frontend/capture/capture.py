@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from torchmux import progress
 from torchmux.config import config
 from torchmux.stages import Seconds, collecting
 from torchmux.torch_internals.tracer_stand_in import tracer_stand_in
@@ -81,7 +82,7 @@ def capture(
         finally:
             tr.let_go()
 
-    with collecting(seconds, "capture"), tracer_stand_in():
+    with progress.waiting(frame.f_code.co_qualname), collecting(seconds, "capture"), tracer_stand_in():
         captured = attempts.run(state.assumptions, attempt, logs.place(frame.f_code), state.remember)
     captured.seconds = seconds
     captured.number = f"{state.number}/{len(state.entries)}"

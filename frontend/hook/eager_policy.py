@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from torchmux.wording import counted
+
 from ..breaks import ASKED_FOR
 from ..bytecode import loop_ends
 from ..bytecode.identity import CodeMap
@@ -87,7 +89,7 @@ class LeftToEager(Exception):
 
     def __init__(self, operators: int, where: str, always: bool) -> None:
         super().__init__(
-            f"it has {operators} operator(s) {where}: a graph with fewer than {FEW} saves less than it costs"
+            f"it has {counted(operators, 'operator')} {where}: a graph with fewer than {FEW} saves less than it costs"
         )
         self.always = always
         self.operators = operators

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from torchmux import torch_internals as ti
+from torchmux import support, torch_internals as ti
 from torchmux.config import config
 from torchmux.registry import resolve
 from torchmux.registry.errors import CompilationFailed, FallbackRefused, TorchmuxError, Unsupported
@@ -41,6 +41,7 @@ _FUNCTION = 0x1 | 0x2  # CO_OPTIMIZED, CO_NEWLOCALS: not the body of a class or 
 
 def open_session(compile_graph: Callable, **settings: Any) -> Session:
     """A session whose frames are decided about here; ``settings`` are those of :class:`Session`."""
+    support.check()
     return Session(compile_graph, decide, **settings)
 
 

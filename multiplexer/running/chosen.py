@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from torchmux import progress
 from torchmux.config import config
 from torchmux.registry.errors import CallFailed, FallbackRefused, TorchmuxError
 from torchmux.registry.report import GraphReport, place_all
@@ -148,7 +149,8 @@ class Chosen:
         waits = self._options.wait or bool(self._request.strict) or config.verify_correctness
         if isinstance(found, Pending):
             if waits:
-                decision = found.make(None, lambda: None)
+                with progress.waiting("auto measures the backends"):
+                    decision = found.make(None, lambda: None)
                 self._follow(choice, decision, "a measurement", compile_one or self._codes.afterwards)
             else:
                 self._expect(choice, found.make)

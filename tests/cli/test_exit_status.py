@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from torchmux.cli.main import _parser, main
+from torchmux.cli.main import main, parser
 
 PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
 
 
 def test_the_table_has_each_command() -> None:
-    (actions,) = (action for action in _parser()._actions if action.metavar == "COMMAND")
+    (actions,) = (action for action in parser()._actions if action.metavar == "COMMAND")
     assert re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE) == list(actions.choices)
 
 

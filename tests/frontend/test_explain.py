@@ -27,7 +27,7 @@ def test_the_fields_are_torchs_and_the_placements():
     assert "x is a float32 tensor of 2 on cpu" in explanation.out_guards
     assert [placement.placed_on for placement in explanation.placements] == ["eager"] * 3
     assert explanation.placements[0].where == f"{__file__}:{program.__code__.co_firstlineno + 1}"
-    assert "2 graph(s), 1 graph break(s), 3 operators" in str(explanation)
+    assert "2 graphs, 1 graph break, 3 operators" in str(explanation)
 
 
 def test_it_agrees_with_torch_on_the_numbers():

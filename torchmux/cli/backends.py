@@ -15,10 +15,12 @@ import torchmux
 from torchmux.conformance import scores
 from torchmux.registry.names import members_of, normalize
 
-from .screen import console, show
+from .screen import console, one_line, show
 
 # Below this width a table would break words, and a list reads better.
 _TABLE_WIDTH = 100
+# How much of the last cell a line in a pipe has.
+_PIPED = 180
 
 
 def add_to(commands: Any) -> None:
@@ -76,7 +78,7 @@ def _table(rows: list[torchmux.BackendInfo], *, lines: bool) -> Table:
             _devices(row),
             _yes(row, row.training),
             _yes(row, row.dynamic_shapes),
-            Text(("\n" if lines else "; ").join(_about(row))),
+            Text("\n".join(_about(row)) if lines else one_line("; ".join(_about(row, short=True)), _PIPED)),
         )
     return table
 
@@ -119,7 +121,7 @@ def _state(row: torchmux.BackendInfo) -> Text:
     return Text("no", style="yellow")
 
 
-def _about(row: torchmux.BackendInfo) -> list[str]:
+def _about(row: torchmux.BackendInfo, *, short: bool = False) -> list[str]:
     """What it is, what prevents it from running, and how to fix that."""
     if row.error or row.retired:
         return [row.error or row.reason]
@@ -128,7 +130,7 @@ def _about(row: torchmux.BackendInfo) -> list[str]:
         lines.append(f"from {row.distribution}")
     if not row.available:
         lines.append(row.reason)
-    if row.distribution == "torchmux" and (found := scores.score(row.name)) is not None:
+    if not short and row.distribution == "torchmux" and (found := scores.score(row.name)) is not None:
         lines.append(scores.words(found))
     if row.unverified:
         lines.append(f"unverified: {row.unverified}")

@@ -41,7 +41,6 @@ def add_to(commands: Any) -> None:
         "bench",
         help="measure backends side by side",
         description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("programs", nargs="*", metavar="PROGRAM", help="models of the zoo, or functions")
     parser.add_argument("--script", metavar="FILE", help="measure what this script compiles; its arguments follow --")
@@ -66,7 +65,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--memory", type=_positive, metavar="MIB", help="for a process; by default half of what is free"
     )
-    parser.add_argument("--json", metavar="FILE", help="write all results here")
+    parser.add_argument("--json", metavar="FILE", help="write all results here as JSON; - for standard output")
     parser.add_argument(
         "--plot", action="append", default=[], metavar="FILE", help="draw the results as .png or .svg; repeatable"
     )
@@ -122,10 +121,15 @@ def run(arguments: argparse.Namespace) -> int:
                 break
     for result in results:
         result.rows += [data.Row(name, "excluded", why) for name, why in excluded.items()]
-        show(*_told(result), "")
-    show(*_legend(results))
+        if arguments.json != "-":
+            show(*_told(result), "")
+    if arguments.json != "-":
+        show(*_legend(results))
     if arguments.json:
-        data.write(Path(arguments.json), results)
+        if arguments.json == "-":
+            sys.stdout.write(data.to_json(results))
+        else:
+            data.write(Path(arguments.json), results)
     for file in arguments.plot:
         try:
             plot.draw(results, Path(file))
@@ -255,6 +259,9 @@ def _told(result: Result) -> Iterator[Any]:
     for row in result.rows:
         if row.reason:
             yield f"{row.verdict}: {row.side}: {row.reason}"
+    if result.source.get("kind") == "target" and (wrong := [row.side for row in result.rows if row.verdict == "wrong"]):
+        place = ":".join(map(str, result.source["place"]))
+        yield f"torchmux bisect {place} --backend {wrong[0].partition(':')[0]} finds the operators that it comes from."
     if result.interrupted:
         yield "interrupted: these are the results so far."
 

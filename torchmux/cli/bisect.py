@@ -23,8 +23,6 @@ are. Write a script that shows the failure with only torchmux and the backend.
 
 {FORMS}
 
-Example: torchmux bisect model.py:make --backend native --output wrong.py
-
 Exit status: 0 if everything is right; 1 if something is wrong, or the backend is unknown or cannot run here; 2 if the
 program cannot be imported, eager does not run it, or a file cannot be written.
 """
@@ -36,7 +34,6 @@ def add_to(commands: Any) -> None:
         "bisect",
         help="find the backend, graph and operator of a wrong number",
         description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("target", type=target, metavar="TARGET", help="FILE.py:FUNCTION or MODULE:FUNCTION")
     parser.add_argument("--backend", metavar="NAME", help="the backend, or a chain; by default, the default backend")

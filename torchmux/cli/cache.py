@@ -35,7 +35,6 @@ def add_to(commands: Any) -> None:
         "cache",
         help="show, empty, export or import the artifact cache",
         description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     about = {

@@ -53,7 +53,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--workers", type=int, default=1, help="number of parallel processes (1)")
     parser.add_argument("--resume", metavar="FILE", help="keep results in this file, and resume from it")
     claims.add_options(parser)
-    parser.add_argument("--json", metavar="FILE", help="write all results here")
+    parser.add_argument("--json", metavar="FILE", help="write all results here as JSON; - for standard output")
     parser.add_argument("--junit", metavar="FILE", help="write JUnit XML here")
     parser.add_argument("--html", metavar="FILE", help="write an HTML page here")
     parser.add_argument(
@@ -125,17 +125,27 @@ def run(arguments: argparse.Namespace) -> int:
     whole = None if arguments.case else len(found)
     run_data = report.to_json(backend, arguments.level, fingerprint, results, whole, frontend, options)
     if arguments.json:
-        Path(arguments.json).write_text(json.dumps(run_data, indent=1))
+        text = json.dumps(run_data, indent=1)
+        if arguments.json == "-":
+            print(text)
+        else:
+            Path(arguments.json).write_text(text)
     if arguments.junit:
         Path(arguments.junit).write_text(report.to_junit(backend, results))
     if arguments.html:
         Path(arguments.html).write_text(page.html([*others, run_data]))
     if arguments.reproducers:
         _write_reproducers(Path(arguments.reproducers), results)
-    show(*(_failure_line(result) for result in results if result.outcome.is_failure), _table(report.summary(results)))
+    failures = [result for result in results if result.outcome.is_failure]
+    if arguments.json == "-":
+        return int(bool(failures))
+    show(*map(_failure_line, failures), _table(report.summary(results)))
+    if failures:
+        named = f" --requirements {arguments.requirements}" if arguments.requirements else f" --backend {backend}"
+        show(f"torchmux minify {failures[0].case}{named} reduces a failure to the smallest graph that still fails.")
     if told := counts_in_words(report.kinds(results)):
         show(f"operators of all cases: {told}")
-    return int(any(result.outcome.is_failure for result in results))
+    return int(bool(failures))
 
 
 def _others(paths: Sequence[str] | None) -> list[dict[str, Any]]:

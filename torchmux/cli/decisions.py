@@ -36,7 +36,6 @@ def add_to(commands: Any) -> None:
         "decisions",
         help='show, ship and pin what backend="auto" has decided',
         description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import importlib.util
+import json
 import math
 import sys
 from collections.abc import Iterator
@@ -42,6 +44,7 @@ def add_to(commands: Any) -> None:
         "--full-size", dest="size", action="store_const", const="full", help="base sizes; takes a long time"
     )
     size.add_argument("--tiny", dest="size", action="store_const", const="tiny", help="the smallest sizes")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run, size="small")
 
 
@@ -63,8 +66,18 @@ def run(arguments: argparse.Namespace) -> int:
     backends, left_out = _backends(asked_for)
     starts: dict[str, float] = {}
     trials = list(_trials(arguments.models, backends, arguments.size, starts))
-    show(_table(trials), "", *_notes(trials, starts, left_out))
+    if arguments.json:
+        told = {"trials": [_plain(trial) for trial in trials], "starts": starts, "skipped": left_out}
+        print(json.dumps(told, indent=2))
+    else:
+        show(_table(trials), "", *_notes(trials, starts, left_out))
     return int(any(trial.outcome in ("wrong", "failed") for trial in trials))
+
+
+def _plain(trial: Trial) -> dict[str, Any]:
+    """A trial as JSON has it, where what was not reached is null."""
+    fields = dataclasses.asdict(trial)
+    return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in fields.items()}
 
 
 def _backends(asked_for: list[str] | None) -> tuple[list[str], list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 from collections import Counter
@@ -12,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 import torchmux
+from torchmux.wording import counted
 
 from .files import check_writable
 from .screen import in_a_line, one_line, show
@@ -23,8 +25,6 @@ Capture a function or a module, run it once with a backend, and show the capture
 TARGET is FILE.py:NAME or MODULE:NAME. NAME may have dots; an nn.Module class is instantiated without arguments.
 Each --input is one positional argument: SHAPE or SHAPE:DTYPE, as in 2x3, 1x16:int64 or scalar:float64. Floating-point
 tensors are random; integers are 0 or 1, which every embedding has.
-
-Example: torchmux explain model.py:Net --input 8x16 --backend native --html net.html
 """
 
 
@@ -34,7 +34,6 @@ def add_to(commands: Any) -> None:
         "explain",
         help="show the graphs of a function and what breaks them",
         description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("target", type=target, metavar="TARGET", help="FILE.py:NAME or MODULE:NAME")
     parser.add_argument(
@@ -47,6 +46,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--backend", default="eager", metavar="NAME", help="the backend that compiles the graphs; default: eager"
     )
+    parser.add_argument("--json", action="store_true", help="print JSON: all that the page of --html has")
     parser.add_argument(
         "--html", metavar="FILE", help="also write a page for browsers: source, graphs, code, guards and times"
     )
@@ -78,6 +78,11 @@ def run(arguments: argparse.Namespace) -> int:
         told = f"{one_line(error)}{_hint(error, inputs)}"
         print(f"torchmux: {name} raised {type(error).__name__} on these inputs: {told}", file=sys.stderr)
         return 1
+    if arguments.html:
+        explanation.to_html(arguments.html)
+    if arguments.json:
+        print(json.dumps(explanation.to_dict(), indent=2))
+        return 0
     show(_summary(explanation), "", _graphs(explanation))
     for record in explanation.break_reasons:
         show("", record.message())
@@ -87,7 +92,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.guards:
         show("", "guards:", *(f"  {guard}" for guard in explanation.out_guards))
     if arguments.html:
-        explanation.to_html(arguments.html)
         show("", f"The page is in {arguments.html}.")
     return 0
 
@@ -95,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _hint(error: Exception, inputs: list[Any]) -> str:
     """The way out for a call with too few inputs."""
     if isinstance(error, TypeError) and re.search(r"missing \d+ required", str(error)):
-        return f". The call had {_count(len(inputs), 'input')}; give one --input SHAPE for each, such as --input 2x3."
+        return f". The call had {counted(len(inputs), 'input')}; give one --input SHAPE for each, such as --input 2x3."
     return ""
 
 
@@ -135,8 +139,8 @@ def _load(module: str, name: str) -> Any:
 def _summary(explanation: Any) -> Text:
     breaks = explanation.graph_break_count
     return Text(
-        f"{_count(explanation.graph_count, 'graph')}, {_count(breaks, 'graph break')}, "
-        f"{_count(explanation.op_count, 'operator')}",
+        f"{counted(explanation.graph_count, 'graph')}, {counted(breaks, 'graph break')}, "
+        f"{counted(explanation.op_count, 'operator')}",
         style="bold yellow" if breaks else "bold green",
     )
 
@@ -154,7 +158,3 @@ def _graphs(explanation: Any) -> Table:
 
 def _name(operator: Any) -> str:
     return operator if isinstance(operator, str) else getattr(operator, "__name__", str(operator))
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

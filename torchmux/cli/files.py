@@ -7,13 +7,13 @@ from pathlib import Path
 
 
 def check_writable(*files: str | None) -> None:
-    """Check that files can be written, without changing them.
+    """Check that files can be written, without changing them; ``-`` is standard output.
 
     Raises:
         OSError: one of them cannot be written.
     """
     for file in files:
-        if not file:
+        if not file or file == "-":
             continue
         path = Path(file)
         if path.is_dir():

@@ -11,12 +11,27 @@ from collections.abc import Sequence
 
 import torchmux
 
-from . import backends, bench, bisect, breaks, cache, conformance, decisions, demo, doctor, explain, minify, tune
+from . import (
+    backends,
+    bench,
+    bisect,
+    breaks,
+    cache,
+    completion,
+    conformance,
+    decisions,
+    demo,
+    doctor,
+    explain,
+    minify,
+    style,
+    tune,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status is 0 for success, 1 for a failure, 2 for incorrect usage, 130 for Ctrl-C."""
-    arguments = _parser().parse_args(argv)
+    arguments = parser().parse_args(argv)
     try:
         status: int = arguments.run(arguments)
         sys.stdout.flush()
@@ -32,20 +47,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    made = argparse.ArgumentParser(
         prog="torchmux",
         description="One front door for every PyTorch compiler.",
         epilog="Exit status: 0 for success; 1 for a failure that the command found, or a backend that is unknown or "
         "cannot run here; 2 for incorrect usage, such as a program that cannot be imported or a file that cannot be "
         "written; 130 for Ctrl-C.",
     )
-    parser.add_argument("--version", action="version", version=_version())
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    every = (backends, doctor, explain, breaks, demo, bench, bisect, conformance, minify, cache, decisions, tune)
+    made.add_argument("--version", action="version", version=_version())
+    commands = made.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    every = (
+        backends, doctor, explain, breaks, demo, bench, bisect, conformance, minify, cache, decisions, tune, completion
+    )  # fmt: skip
     for command in every:
         command.add_to(commands)
-    return parser
+    style.apply(made)
+    return made
 
 
 def _version() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import os
 import sys
 from pathlib import Path
@@ -37,6 +38,7 @@ def add_to(commands: Any) -> None:
         "--seconds", type=float, help="time limit for one candidate (default: the backend's requirements)"
     )
     parser.add_argument("--output", metavar="FILE", help="write the script here instead of printing it")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 
@@ -78,7 +80,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output:
         Path(arguments.output).write_text(found.program)
         said.print(f"written to {arguments.output}")
-    else:
+    if arguments.json:
+        told = {"nodes": found.nodes, "nodes_before": found.nodes_before, "program": found.program}
+        print(json.dumps({**told, "outcome": found.result.outcome.value, "reason": found.result.reason}, indent=2))
+    elif not arguments.output:
         show(found.program)
     return 0
 

@@ -26,10 +26,10 @@ def in_a_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def one_line(said: object) -> str:
+def one_line(said: object, longest: int = _LONGEST) -> str:
     """A text without line breaks, cut to a few hundred characters."""
     text = " ".join(str(said).split())
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+    return text if len(text) <= longest else f"{text[:longest]} ..."
 
 
 def show(*renderables: RenderableType) -> None:

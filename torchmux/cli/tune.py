@@ -43,7 +43,6 @@ def add_to(commands: Any) -> None:
         "tune",
         help="decide for a program ahead of its use, on a cluster",
         description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("target", type=target, metavar="TARGET", help="FILE.py:FUNCTION or MODULE:FUNCTION")
     where = parser.add_mutually_exclusive_group()

@@ -26,7 +26,7 @@ import torch
 import tvm
 from tvm import tirx
 
-from torchmux import logs
+from torchmux import logs, progress
 from torchmux.scratch import scratch_folder
 
 from ...common.cache.cache import default_cache
@@ -96,8 +96,8 @@ class Tuning:
         if not kernels:
             return dict(own)
         missing = [k for k in kernels if k.record is None or not k.record.done]
-        crashes = self._look(missing, begun + self.seconds) if missing else []
-        _show("")
+        with progress.waiting("MetaSchedule"):
+            crashes = self._look(missing, begun + self.seconds) if missing else []
         result = dict(own)
         for kernel in kernels:
             if kernel.record is not None and kernel.record.is_better:
@@ -132,7 +132,8 @@ class Tuning:
                         done += "done" in event
                         logs.emit("tuning", at.names[0].name_hint, _words(at.record))
                     finished = sum(k.record is not None and k.record.done for k in kernels)
-                    _show(f"{finished} of {len(kernels)} kernels, {deadline - time.monotonic():.0f} s left")
+                    left_s = max(0.0, deadline - time.monotonic())
+                    progress.step(f"MetaSchedule, {finished}/{len(kernels)} kernels, {left_s:.0f} s left")
                 if process.poll() is None and time.monotonic() >= deadline:
                     break
                 code = process.wait()
@@ -221,13 +222,6 @@ def _named_as(function: Any, other: Any) -> Any:
 
 def _words(record: Record) -> str:
     return f"{1e6 * record.best:.1f} µs after {record.trials} trials, {1e6 * record.own:.1f} with torchmux's schedule"
-
-
-def _show(state: str) -> None:
-    """On a terminal, say in one line how far the search is; an empty state clears the line."""
-    if sys.stderr.isatty() and "tuning" not in logs.enabled():
-        text = f"torchmux: MetaSchedule: {state}" if state else ""
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def _death(code: int, said: str) -> str:

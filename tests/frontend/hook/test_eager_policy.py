@@ -154,9 +154,9 @@ def test_a_single_layer_that_eager_code_calls_is_no_graph():
     assert report.graph_count == 0
     behind, norm = report.left_to_eager[:2]
     assert "Model.forward (" in behind
-    assert "1 operator(s) after a loop that runs in eager" in behind
+    assert "1 operator after a loop that runs in eager" in behind
     assert "LayerNorm.forward (" in norm
-    assert "1 operator(s) in a layer that eager code calls" in norm
+    assert "1 operator in a layer that eager code calls" in norm
     assert f"left to eager: {norm}" in str(report)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from torchmux import progress
 from torchmux.config import config
 from torchmux.registry.errors import BackendUnavailable, CompilationFailed
 from torchmux.scratch import scratch_folder
@@ -132,7 +133,9 @@ def _run(steps: Sequence[tuple[list[str], str]], folder: Path, deadline: float) 
                 running.append(_start(command, folder))
             except OSError as error:
                 raise _cannot_run(command, error) from error
-        for process, (command, source) in zip(running, steps, strict=True):
+        for number, (process, (command, source)) in enumerate(zip(running, steps, strict=True), 1):
+            if len(steps) > 1:
+                progress.step(f"compiling, piece {number}/{len(steps)}")
             try:
                 _, errors = process.communicate(timeout=max(0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from torchmux import torch_internals as internals
+from torchmux import progress, torch_internals as internals
 
 from ....common.cache.cache import default_cache
 from ....common.cache.keys import text_key
@@ -65,8 +65,10 @@ def shape_of(m: Index, n: Index, k: Index, batch: Index, left_transposed: bool, 
 def choose(shapes: Sequence[Sequence[Any]], library: Any) -> None:
     """Tell a loaded library which way each of its products goes; ``shapes`` has the fields of each :class:`Shape`."""
     ways = (ctypes.c_ubyte * len(shapes)).in_dll(library, "way")
-    for at, fields in enumerate(shapes):
-        ways[at] = _way(Shape(*fields), library)
+    with progress.waiting("measuring matrix products"):
+        for at, fields in enumerate(shapes):
+            progress.step(f"measuring matrix products, {at + 1}/{len(shapes)}")
+            ways[at] = _way(Shape(*fields), library)
 
 
 def _way(shape: Shape, library: Any) -> int:

@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 
+from torchmux import progress
+
 from . import build, libraries, packing
 from .choosing import fastest
 
@@ -56,7 +58,9 @@ def is_own_faster(shape: Shape) -> bool:
     if shape.kernel[0] % CHANNELS or pixels < LEAST_PIXELS or 0 in shape.sizes:
         return False
     runs = functools.partial(_runs, shape)
-    return fastest(("convolution", shape), (BY_TILES, BY_LIBRARY), runs, _empty_cache, _MARGIN) == BY_TILES
+    sizes = "x".join(map(str, shape.sizes))
+    with progress.waiting(f"measuring the convolution of {sizes}"):
+        return fastest(("convolution", shape), (BY_TILES, BY_LIBRARY), runs, _empty_cache, _MARGIN) == BY_TILES
 
 
 def _runs(shape: Shape) -> Mapping[int, Callable[[], object]]:
