@@ -30,6 +30,7 @@ SHARED = {
     "torchmux.config",
     "torchmux.events",
     "torchmux.logs",
+    "torchmux.otel",
     "torchmux.page",
     "torchmux.progress",
     "torchmux.quoting",

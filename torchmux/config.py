@@ -125,6 +125,9 @@ class Config:
     """A folder for the trace of the process: each graph, graph break, recompilation and stage as JSON, and a drawing of
     them in Chrome's trace format."""
 
+    otel: bool = False
+    """Hand each graph, graph break, recompilation and stage to OpenTelemetry as a span; needs ``torchmux[otel]``."""
+
     compiler_timeout_s: int = 300
     """How many seconds the C++ compiler may take per megabyte of source, rounded up."""
 

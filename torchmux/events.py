@@ -55,7 +55,7 @@ def count(name: str, number: int = 1) -> None:
 
 def is_traced() -> bool:
     """Whether events are written anywhere, for those that cost time to describe."""
-    return bool(config.trace)
+    return bool(config.trace) or config.otel
 
 
 def note(event: str, **told: Any) -> None:
@@ -63,6 +63,16 @@ def note(event: str, **told: Any) -> None:
 
     ``begin`` and ``end``, in seconds since 1970, make it a bar of the drawing; ``name`` is what the drawing calls it.
     """
+    if config.otel:
+        from . import otel
+
+        try:
+            otel.note(event, told)
+        except ImportError:
+            config.otel = False
+            warnings.warn(
+                'torchmux: config.otel needs OpenTelemetry: python -m pip install "torchmux[otel]"', stacklevel=2
+            )
     if not config.trace:
         return
     with _lock:

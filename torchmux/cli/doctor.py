@@ -19,6 +19,7 @@ from rich.text import Text
 
 import torchmux
 from torchmux.config import config
+from torchmux.wording import counted
 
 from .screen import in_a_line, one_line, show
 
@@ -145,7 +146,7 @@ def _processor() -> list[Finding]:
     flags = (named.get("flags") or named.get("Features") or "").split()
     features = [name for name in _FEATURES if name in flags]
     cores = len(os.sched_getaffinity(0))
-    words = f"{named.get('model name', platform.machine())}, {cores} usable core{'' if cores == 1 else 's'}"
+    words = f"{named.get('model name', platform.machine())}, {counted(cores, 'usable core')}"
     words += f"; {', '.join(features) or 'none of the vector instructions that torchmux knows'}"
     if platform.machine() == "x86_64" and "avx2" not in features:
         return [Finding("processor", "problem", words, "native needs AVX2; choose another backend")]
@@ -158,7 +159,7 @@ def _openmp() -> list[Finding]:
     with open("/proc/self/maps") as maps:
         paths = {line.split(maxsplit=5)[-1].strip() for line in maps if "/" in line}
     loaded = sorted(path for path in paths if Path(path).name.startswith(_OPENMP))
-    words = f"{torch.get_num_threads()} threads in torch; {', '.join(loaded) or 'no OpenMP is loaded'}"
+    words = f"{counted(torch.get_num_threads(), 'thread')} in torch; {', '.join(loaded) or 'no OpenMP is loaded'}"
     if len(loaded) > 1:
         return [Finding("OpenMP", "note", words, "several runtimes start threads of their own, which slows both down")]
     return [Finding("OpenMP", "ok", words)]
