@@ -82,7 +82,10 @@ class Output(FrameWriter):
     def _parameter(self, kind: str, name: str) -> str:
         key = (kind, name)
         if key not in self.arguments:
-            self.arguments[key] = f"{'cell' if kind == 'cell' else 'arg'}_{name.strip('.')}"
+            prefix = "cell" if kind == "cell" else "arg"
+            # names of generated code need not be identifiers: ".0", and "@py_assert1" in what pytest has rewritten
+            readable = f"{prefix}_{name}"
+            self.arguments[key] = readable if readable.isidentifier() else f"{prefix}{len(self.arguments)}_"
         return self.arguments[key]
 
     def load(self, source: Source) -> str:

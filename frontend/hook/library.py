@@ -64,9 +64,11 @@ _CALLS_THROUGH = (
     *_TORCH_SKIPPED, os.path.join(os.path.dirname(torch.__file__), "fx", "graph_module.py"), _GRAPH_MODULE,
     os.path.dirname(__file__) + os.sep,
 )  # fmt: skip
-# The functions they call are not part of the program's own work: log handlers, warning hooks.
-_QUIET = tuple(
-    module.__file__.removesuffix("__init__.py") for module in (logging, warnings, traceback) if module.__file__
+# The functions they call are not part of the program's own work: log handlers, warning hooks, and what an import runs,
+# which may be the import of torch's own tracer, without which nothing can be captured.
+_QUIET = (
+    *(module.__file__.removesuffix("__init__.py") for module in (logging, warnings, traceback) if module.__file__),
+    "<frozen importlib.",
 )
 
 
