@@ -19,6 +19,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .closed import Member, kind
+from .forms import memory_of
 from .stable_objects import OPEN, TABLES, StableObjects
 
 if TYPE_CHECKING:
@@ -440,6 +441,21 @@ class NumpyItem(Source):
 
     def in_words(self, parent: str) -> str:
         return f"{parent}.item()"
+
+    follow = not_followed
+
+
+@kind
+class ArrayMemory(Source):
+    """The tensor over the memory of a NumPy array."""
+
+    parent: Source
+
+    def expression(self, out: Loader) -> str:
+        return f"{out.const(memory_of)}({out.load(self.parent)})"
+
+    def in_words(self, parent: str) -> str:
+        return f"torch.from_numpy({parent})"
 
     follow = not_followed
 

@@ -1,6 +1,6 @@
 """Whose code it is: a user's, which is captured, or a library's, which runs as it is.
 
-A library is the standard library, torchmux itself and torch's own machinery.  torch's layers and optimizers are as good
+A library is the standard library, NumPy, torchmux itself and torch's own machinery.  torch's layers and optimizers are as good
 as a user's, and so is whatever was itself given to ``compile()``.
 """
 
@@ -16,6 +16,7 @@ import types
 import warnings
 from typing import Any
 
+import numpy as np
 import torch
 
 from torchmux import torch_internals as ti
@@ -32,7 +33,7 @@ def _folders(*packages: str) -> tuple[str, ...]:
 
 
 _OWN = _folders("torchmux", "torchmux.frontend", "torchmux.registry", "torchmux.backends")
-_MACHINERY = (*_OWN, os.path.dirname(torch.__file__) + os.sep)
+_MACHINERY = (*_OWN, os.path.dirname(torch.__file__) + os.sep, os.path.dirname(np.__file__) + os.sep)
 _GRAPH_MODULE = "<eval_with_key>"  # code of a torch.fx.GraphModule: a backend's, unless it is what was compiled
 
 

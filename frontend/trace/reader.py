@@ -57,7 +57,7 @@ from ..values.descriptors import MethodValue
 from ..values.exceptions import wrap_exception
 from ..values.functions import CodeValue, FunctionValue, PartialValue, wrap_function
 from ..values.modules import wrap_module
-from ..values.numpy_ import wrap_numpy_function
+from ..values.numpy_ import wrap_numpy
 from ..values.objects import HashedKey, ObjectValue
 from ..values.supers import wrap_super
 from ..values.tensors import TensorValue, is_plain_tensor
@@ -183,9 +183,8 @@ class Reader(Tracer):
             return MethodValue(function, self.wrap(obj.__self__, source and Attr(source, "__self__")), source)
         if isinstance(obj, _C_FUNCTIONS):
             return self._wrap_c_function(obj, source)
-        if (numpy_function := wrap_numpy_function(obj, source)) is not None:
-            self._identity(obj, source)
-            return numpy_function
+        if (of_numpy := wrap_numpy(self, obj, source)) is not None:
+            return of_numpy
         if cls is types.ModuleType or isinstance(obj, types.ModuleType):
             self._identity(obj, source)
             return PythonModuleValue(obj, source)

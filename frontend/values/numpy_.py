@@ -1,6 +1,6 @@
 """NumPy's functions on plain numbers: models compute constants with ``np.log`` and ``np.sqrt``.
 
-Their results are NumPy scalars, which are constants like any number.  Arrays end the graph.
+Their results are NumPy scalars, which are constants like any number.  What they do with arrays is in ``arrays``.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import numpy as np
 
 from ..breaks import C_FUNCTION, GraphBreak
 from ..guards.sources import Source
+from . import arrays
 from .base import Value
-from .classes import RealValue
+from .classes import RealValue, refused_call
 from .constants import CONST_TYPES
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ class NumpyFunctionValue(RealValue):
     __slots__ = ()
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if any(map(arrays.holds_array, (*args, *kwargs.values()))):
+            return arrays.call(tr, self.obj, args, kwargs)
+        if not isinstance(self.obj, (np.ufunc, type)) and self.obj not in _PURE:
+            raise refused_call(self.obj)
         plain = [_number(tr, value) for value in args]
         named = {name: _number(tr, value) for name, value in kwargs.items()}
         found = tr.fold(self.obj, plain, named)
@@ -44,8 +49,12 @@ def _number(tr: Tracer, value: Value) -> Any:
     return plain
 
 
-def wrap_numpy_function(obj: Any, source: Source | None) -> Value | None:
-    """The value of a function of NumPy's, guarded by the caller; None for what is none or does more than compute."""
-    if isinstance(obj, np.ufunc) or (type(obj) is _DISPATCHED and obj in _PURE):
+def wrap_numpy(tr: Tracer, obj: Any, source: Source | None) -> Value | None:
+    """The value of an array, or of a function of NumPy's; None for what is neither or does more than compute."""
+    if isinstance(obj, np.ndarray):
+        return arrays.wrap_array(tr, obj, source)
+    if isinstance(obj, np.ufunc) or (type(obj) is _DISPATCHED and (obj in _PURE or obj in arrays.FUNCTIONS)):
+        if source is not None:
+            tr.guards.is_object(source, obj)
         return NumpyFunctionValue(obj, source)
     return None

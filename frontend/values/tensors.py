@@ -218,6 +218,10 @@ class TensorValue(GraphValue):
                 *(a.const(tr) for a in args), **{k: v.const(tr) for k, v in kwargs.items()}
             )
             return ConstValue(result)
+        if name == "numpy" and not args and not kwargs:
+            from .arrays import array_of
+
+            return array_of(tr, self)
         if name in _TO_PYTHON:
             return self._to_python(tr, name, args)
         if name in _STATEFUL:
