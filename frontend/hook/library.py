@@ -1,7 +1,7 @@
 """Whose code it is: a user's, which is captured, or a library's, which runs as it is.
 
-A library is the standard library, NumPy, torchmux itself and torch's own machinery.  torch's layers and optimizers are as good
-as a user's, and so is whatever was itself given to ``compile()``.
+A library is the standard library, NumPy, torchmux itself and torch's own machinery.  torch's layers and optimizers are
+as good as a user's, and so is whatever was itself given to ``compile()``.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def _is_basic(part: Value) -> bool:
     return isinstance(part, ConstValue) and type(part.value) in (int, type(None), type(Ellipsis))
 
 
-# --- in and out --------------------------------------------------------------------------------------------------------
+# --- in and out -------------------------------------------------------------------------------------------------------
 
 
 def wrap_array(tr: Tracer, array: np.ndarray, source: Source | None) -> Value:
@@ -195,7 +195,7 @@ def _to(tr: Tracer, value: Value, dtype: np.dtype) -> Value:
     return ConstValue(dtype.type(value.const(tr)).item())
 
 
-# --- universal functions -----------------------------------------------------------------------------------------------
+# --- universal functions ----------------------------------------------------------------------------------------------
 
 
 def binary(tr: Tracer, symbol: str, left: Value, right: Value) -> Value:
@@ -246,7 +246,7 @@ def _ufunc(tr: Tracer, ufunc: np.ufunc, args: list[Value]) -> Value:
     return _made(found)
 
 
-# --- reductions --------------------------------------------------------------------------------------------------------
+# --- reductions -------------------------------------------------------------------------------------------------------
 
 
 def _reduction(name: str, result: Any = None, kinds: str = _ANY, **fixed: Any) -> Any:
@@ -267,7 +267,7 @@ def _reduction(name: str, result: Any = None, kinds: str = _ANY, **fixed: Any) -
                 raise GraphBreak(C_FUNCTION, f"numpy.{name} with ddof")
             named["correction"] = ddof
         if name in ("prod", "argmax", "argmin", "all", "any"):  # which torch computes along one dimension
-            if along is None and keep or isinstance(along, tuple):
+            if (along is None and keep) or isinstance(along, tuple):
                 raise GraphBreak(C_FUNCTION, f"numpy.{name} along several axes")
             dims = along
         if dims is not None:
@@ -304,7 +304,7 @@ _all = _reduction("all")
 _any = _reduction("any")
 
 
-# --- shapes ------------------------------------------------------------------------------------------------------------
+# --- shapes -----------------------------------------------------------------------------------------------------------
 
 
 def _array(value: Value, what: str) -> ArrayValue:
@@ -443,5 +443,3 @@ def holds_array(value: Value) -> bool:
         return True
     items = getattr(value, "_items", None)
     return isinstance(items, list) and any(isinstance(item, ArrayValue) for item in items)
-
-

@@ -82,9 +82,7 @@ assert "find_spec" not in str(torchmux.report(compiled))
 """
 
 
-@pytest.mark.parametrize(
-    "more", [LATER, MEANWHILE, SYMBOLIC, HOOKED], ids=["later", "meanwhile", "symbolic", "hooked"]
-)
+@pytest.mark.parametrize("more", [LATER, MEANWHILE, SYMBOLIC, HOOKED], ids=["later", "meanwhile", "symbolic", "hooked"])
 def test_the_tracer_is_there_when_it_is_wanted(run_python, more) -> None:
     run_python(BEGIN + more)
 

@@ -66,8 +66,8 @@ def numpy_functions_on_tensors(x):
 
 
 UFUNCS = (
-    np.add, np.subtract, np.multiply, np.true_divide, np.maximum, np.fmin, np.arctan2, np.less, np.equal, np.logical_and,
-    np.bitwise_xor, np.power, np.floor_divide,
+    np.add, np.subtract, np.multiply, np.true_divide, np.maximum, np.fmin, np.arctan2, np.less, np.equal,
+    np.logical_and, np.bitwise_xor, np.power, np.floor_divide,
 )  # fmt: skip
 UNARY = (np.exp, np.log1p, np.sqrt, np.tanh, np.rint, np.absolute, np.negative, np.isfinite, np.logical_not, np.sign)
 KINDS = ("float32", "float64", "int32", "int64", "uint8", "bool")
