@@ -69,6 +69,8 @@ class Output(FrameWriter):
         self._outputs: dict[GraphValue, str] = {}
         self._memo: dict[Value, str] = {}
         self._count = 0
+        for source in tr.draws:  # ahead of all else, used or not
+            self.load(source)
 
     # --- expressions -----------------------------------------------------------------------------------------------
 
@@ -223,7 +225,11 @@ class Output(FrameWriter):
         used = set(re.findall(r"\w+", rest))
         wanted = {s: v for s, v in self.loader.variables.items() if v in used}
         roots = tuple(dict.fromkeys(source.root() for source in wanted))
-        if len(wanted) < _FEW_INPUTS or not all(isinstance(root, Local | CellContents | Global) for root in roots):
+        if (
+            self.tr.draws
+            or len(wanted) < _FEW_INPUTS
+            or not all(isinstance(root, Local | CellContents | Global) for root in roots)
+        ):
             return self.before
         inputs = self.tr.guards.inputs
         inputs.roots, inputs.sources = roots, tuple(wanted)

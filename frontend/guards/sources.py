@@ -19,7 +19,6 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .closed import Member, kind
-from .forms import memory_of
 from .stable_objects import OPEN, TABLES, StableObjects
 
 if TYPE_CHECKING:
@@ -446,16 +445,24 @@ class NumpyItem(Source):
 
 
 @kind
-class ArrayMemory(Source):
-    """The tensor over the memory of a NumPy array."""
+class Drawn(Source):
+    """A number that a generator of Python's gives to this call, converted by ``function``.
+
+    Only the frame loads it, and once: a check that did so would take the number from the program.
+    """
 
     parent: Source
+    method: str
+    arguments: tuple
+    function: Callable
+    place: int  # among the numbers that the frame draws
 
     def expression(self, out: Loader) -> str:
-        return f"{out.const(memory_of)}({out.load(self.parent)})"
+        arguments = ", ".join(map(out.const, self.arguments))
+        return f"{out.const(self.function)}({attribute_of(out.load(self.parent), self.method)}({arguments}))"
 
     def in_words(self, parent: str) -> str:
-        return f"torch.from_numpy({parent})"
+        return f"{parent}.{self.method}()"
 
     follow = not_followed
 

@@ -14,7 +14,7 @@ import torch
 
 from ..breaks import C_FUNCTION, DATA_DEPENDENT_BRANCH, OPERATION, GraphBreak
 from ..guards.forms import memory_of
-from ..guards.sources import ArrayMemory, Const, Source
+from ..guards.sources import Const, Converted, Source
 from .base import Value, call_handler
 from .builtin_methods import BuiltinMethodValue, call_builtin_method
 from .constants import ConstValue
@@ -158,7 +158,7 @@ def wrap_array(tr: Tracer, array: np.ndarray, source: Source | None) -> Value:
         raise GraphBreak(OPERATION, f"NumPy array {source.words()}: {error}") from None
     if tensor.dtype not in _OF_TORCH:
         raise GraphBreak(OPERATION, f"NumPy array {source.words()} of {array.dtype}")
-    made = ArrayValue(tr.tensor_input(tensor, ArrayMemory(source)), source=source)
+    made = ArrayValue(tr.tensor_input(tensor, Converted(source, memory_of)), source=source)
     tr.identity_matters(made)  # two of the same memory would be two inputs
     return made
 
