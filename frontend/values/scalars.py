@@ -95,7 +95,7 @@ def drawn_number(tr: Tracer, generator: Value, method: str, arguments: tuple[flo
     tr.draws.append(source)
     node = tr.placeholder(method)
     with tr.fake_mode:
-        node.meta["example_value"] = as_tensor(0.5)
+        example = node.meta["example_value"] = as_tensor(0.5)
     tr.inputs.append((node, source))
     tr.real_inputs[node] = as_tensor(0.5)
     tr.reads_numbers = True

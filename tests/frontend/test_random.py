@@ -153,7 +153,7 @@ def floats_of_python():
     dice = random.Random(5)
 
     def run(x):
-        first, unused, last = random.uniform(2, 3), dice.gauss(0.0, 1.0), random.random()
+        first, _, last = random.uniform(2, 3), dice.gauss(0.0, 1.0), random.random()
         y = x * first + dice.random() - dice.expovariate(1.5) / 2
         torch._dynamo.graph_break()
         if x.sum() > 1e9:
