@@ -182,6 +182,9 @@ class Output(FrameWriter):
             writes.extend(value.write_back(self, self.load(value.source)))
         for (_, name), (namespace, value) in self.tr.effects.globals.items():
             writes.append(f"{self.names.const(namespace)}[{name!r}] = {self.value(value)}")
+        for (_, name), (cls, value) in self.tr.effects.classes.items():
+            store = self.names.const(type.__setattr__)
+            writes.append(f"{store}({self.names.const(cls)}, {name!r}, {self.value(value)})")
         self.after.extend([*writes, *self.late])
 
     def restore_state(self) -> None:

@@ -7,6 +7,7 @@ import enum
 import math
 import operator
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from ..breaks import GraphBreak
 from ..values import arrays
 from ..values.arrays import ArrayValue
 from ..values.base import MISSING, Raised, Value
+from ..values.classes import NewWeakrefValue
 from ..values.constants import ConstValue, SymValue, operand, sym_result
 from ..values.containers.deques import DequeValue
 from ..values.containers.mappings import DictValue, DictViewValue
@@ -393,6 +395,8 @@ class Operators(Tracer):
             return bool(a == b)
         if left.pytype() is right.pytype() is types.FunctionType:
             return self.is_same(left, right)
+        if weakref.ReferenceType in (left.pytype(), right.pytype()):
+            raise GraphBreak(breaks.OPERATION, "equality of weak references")
         a, b = left.real(), right.real()
         if a is not MISSING and b is not MISSING:
             return bool(a == b) if not isinstance(a, torch.nn.Module) else a is b
@@ -439,6 +443,9 @@ class Operators(Tracer):
             return False
         if isinstance(left, InstanceDictValue) and isinstance(right, InstanceDictValue):
             return self.is_same(left.owner, right.owner)
+        for side, other in ((left, right), (right, left)):
+            if isinstance(side, NewWeakrefValue) and other.source is not None and other.real() is not MISSING:
+                self.guards.is_object(other.source, other.real())  # it may be the one that the program makes
         a, b = left.real(), right.real()
         if a is not MISSING and a is b:
             return True

@@ -430,8 +430,10 @@ class Reader(Tracer):
     def static_lookup(self, cls: type, name: str) -> Any:
         """What the method resolution order of ``cls`` has under ``name``, unbound; MISSING if nothing.
 
-        Looked up once per trace and class, because the same few names are looked up thousands of times.
+        Who reads an attribute that the trace may have stored asks ``effects.class_attribute`` first.
         """
+        if self.effects.classes and self.effects.class_attribute(cls, name) is not None:
+            raise GraphBreak(breaks.OPERATION, f"{cls.__name__}.{name}, which the compiled function has set")
         for base in cls.__mro__:
             found = base.__dict__.get(name, MISSING)
             if found is not MISSING:

@@ -148,6 +148,8 @@ class ObjectValue(Value):
 
     def find(self, tr: Tracer, name: str) -> Value | None:
         """``object.__getattribute__``, with None for AttributeError."""
+        if (stored := tr.effects.class_attribute(self.cls, name)) is not None:
+            return self.own(tr, name, shadows=True) or stored
         raw = tr.static_lookup(self.cls, name)
         if name == "__dict__" and attribute_base(self.cls) is threading.local:
             return self._data_descriptor(tr, name, raw)  # whose class has nothing of that name
@@ -232,6 +234,9 @@ class ObjectValue(Value):
 
     def set_plain(self, tr: Tracer, name: str, value: Value) -> None:
         """``object.__setattr__``."""
+        if self._accepts(name, MISSING) and tr.effects.class_attribute(self.cls, name) is not None:  # no descriptor
+            self.store(tr, name, value)
+            return
         raw = tr.static_lookup(self.cls, name)
         tr.guard_lookup(self.cls, name, raw)
         if isinstance(raw, property):

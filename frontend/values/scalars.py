@@ -101,9 +101,7 @@ def drawn_number(tr: Tracer, generator: Value, method: str, arguments: tuple[flo
     tr.reads_numbers = True
     from .tensors import TensorValue
 
-    return ReadNumber.of(
-        tr.emit("call_function", read_numbers.read, [TensorValue(node, node.meta["example_value"])], {})
-    )
+    return ReadNumber.of(tr.emit("call_function", read_numbers.read, [TensorValue(node, example)], {}))
 
 
 class ReadNumber(GraphValue):
