@@ -23,7 +23,15 @@ from ..guards.sources import Cell, CellContents, Const, Local, NumpyItem, Source
 from ..handlers import builtins_, classes, copying, numbers, numpy_, optim, torch_  # noqa: F401 - each fills the tables
 from ..handlers.resolve import meaning_of
 from ..handlers.table import CODES
-from ..higher_order import autograd_function, checkpoint, control_flow, functional_call, loops, transforms  # noqa: F401 - and so do these
+from ..higher_order import (  # noqa: F401 - and so do these
+    autograd_function,
+    checkpoint,
+    control_flow,
+    flex_attention,
+    functional_call,
+    loops,
+    transforms,
+)
 from ..hook import interrupts
 from ..interpreter import Frame
 from ..interpreter.frame import StopAtBreak

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch._higher_order_ops import map as map_over
-from torch._higher_order_ops import scan
+from torch._higher_order_ops import map as map_over, scan
 
 import torchmux
 
@@ -53,8 +52,8 @@ def results(function, x, w):
     return [*found, x.grad, w.grad], [(each.shape, each.stride()) for each in found]
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("function", [mapped, mapped_trees, scanned, scanned_backwards])
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("eager", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("function", [mapped, mapped_trees, scanned_backwards, scanned])
 def test_loops_are_one_graph(function, backend):
     torch.manual_seed(0)
     x, w = torch.randn(3, 4), torch.randn(4)
