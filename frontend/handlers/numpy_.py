@@ -10,7 +10,6 @@ import torch
 from ..breaks import C_FUNCTION, GraphBreak
 from ..values import arrays
 from ..values.base import Value
-from ..values.numpy_ import NumpyFunctionValue
 from .table import constructs, handles
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 @constructs(np.float64, np.float32, np.int64, np.int32, np.bool_)
 def number(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return NumpyFunctionValue(cls).call(tr, args, kwargs)
+    return arrays.NumpyFunctionValue(cls).call(tr, args, kwargs)
 
 
 @handles(torch.from_numpy)

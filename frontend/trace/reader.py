@@ -33,6 +33,7 @@ from ..guards.kinds.objects import AttributeIs, NoAttribute, NotInDict
 from ..guards.sources import Attr, Cell, CellContents, Const, Global, RawItem, Source
 from ..handlers import classify
 from ..unwrap import compiled_elsewhere, compiled_here
+from ..values.arrays import wrap_numpy
 from ..values.base import MISSING, Lazy, Raised, Value
 from ..values.builtin_methods import BuiltinMethodValue
 from ..values.cached import CachedFunctionValue, look
@@ -57,7 +58,6 @@ from ..values.descriptors import MethodValue
 from ..values.exceptions import wrap_exception
 from ..values.functions import CodeValue, FunctionValue, PartialValue, wrap_function
 from ..values.modules import wrap_module
-from ..values.numpy_ import wrap_numpy
 from ..values.objects import HashedKey, ObjectValue
 from ..values.supers import wrap_super
 from ..values.tensors import TensorValue, is_plain_tensor

@@ -1,4 +1,4 @@
-"""NumPy's arrays, as the tensors that share their memory.
+"""NumPy's arrays, as the tensors that share their memory; and its functions, of arrays and of plain numbers.
 
 An array from outside enters the graph as ``torch.from_numpy`` makes a tensor of it, and an array that the program makes
 of tensors leaves it as ``Tensor.numpy()`` does.  In between, a closed set of NumPy's functions becomes torch's.  NumPy
@@ -17,7 +17,8 @@ from ..guards.forms import memory_of
 from ..guards.sources import Const, Converted, Source
 from .base import Value, call_handler
 from .builtin_methods import BuiltinMethodValue, call_builtin_method
-from .constants import ConstValue
+from .classes import RealValue, refused_call
+from .constants import CONST_TYPES, ConstValue
 from .containers.iteration import SequenceIterator
 from .containers.sequences import SliceValue, TupleValue
 from .tensors import TensorValue
@@ -424,7 +425,7 @@ FUNCTIONS: dict[Any, Any] = {
 }  # fmt: skip
 
 
-def call(tr: Tracer, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def _call(tr: Tracer, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A function of NumPy's, of which an argument is an array or holds one."""
     name = f"numpy.{function.__name__}"
     if isinstance(function, np.ufunc):
@@ -443,3 +444,47 @@ def holds_array(value: Value) -> bool:
         return True
     items = getattr(value, "_items", None)
     return isinstance(items, list) and any(isinstance(item, ArrayValue) for item in items)
+
+
+# --- functions of numbers ---------------------------------------------------------------------------------------------
+# Models compute constants with ``np.log`` and ``np.sqrt``; the results are NumPy's scalars, constants like any number.
+
+_DISPATCHED: type = type(np.prod)  # functions of NumPy's that let other arrays take over
+_PURE = frozenset({np.prod, np.sum, np.mean, np.max, np.min, np.round})  # of those, what makes numbers of numbers
+
+
+class NumpyFunctionValue(RealValue):
+    """A function of numbers that NumPy computes; called for real where all its arguments are constants."""
+
+    __slots__ = ()
+
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if any(map(holds_array, (*args, *kwargs.values()))):
+            return _call(tr, self.obj, args, kwargs)
+        if not isinstance(self.obj, (np.ufunc, type)) and self.obj not in _PURE:
+            raise refused_call(self.obj)
+        plain = [_number(tr, value) for value in args]
+        named = {name: _number(tr, value) for name, value in kwargs.items()}
+        found = tr.fold(self.obj, plain, named)
+        if not found.is_const():
+            raise GraphBreak(C_FUNCTION, f"numpy.{self.obj.__name__} returns more than a number")
+        return found
+
+
+def _number(tr: Tracer, value: Value) -> Any:
+    plain = value.const(tr)
+    parts = plain if type(plain) in (list, tuple) else [plain]
+    if not all(type(part) in CONST_TYPES for part in parts):
+        raise GraphBreak(C_FUNCTION, f"a NumPy function on {value.describe()}")
+    return plain
+
+
+def wrap_numpy(tr: Tracer, obj: Any, source: Source | None) -> Value | None:
+    """The value of an array, or of a function of NumPy's; None for what is neither or does more than compute."""
+    if isinstance(obj, np.ndarray):
+        return wrap_array(tr, obj, source)
+    if isinstance(obj, np.ufunc) or (type(obj) is _DISPATCHED and (obj in _PURE or obj in FUNCTIONS)):
+        if source is not None:
+            tr.guards.is_object(source, obj)
+        return NumpyFunctionValue(obj, source)
+    return None
