@@ -30,6 +30,7 @@ from ..higher_order import (  # noqa: F401 - and so do these
     flex_attention,
     functional_call,
     loops,
+    tensor_hooks,
     transforms,
 )
 from ..hook import interrupts
