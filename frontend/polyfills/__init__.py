@@ -40,6 +40,6 @@ __all__ = [
 
 # The interpreter adds no guards on the globals of these modules: they never change.
 MODULES = (
-    autograd_, builtins_, collections_, combinatorics, containers, contexts, functools_, heapq_, itertools_, mappings, operator_,
-    sets,
+    autograd_, builtins_, collections_, combinatorics, containers, contexts, functools_, heapq_, itertools_, mappings,
+    operator_, sets,
 )  # fmt: skip
