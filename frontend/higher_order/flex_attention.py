@@ -111,7 +111,7 @@ def _places(tr: Tracer, scores: TensorValue) -> list[Value]:
     """Batch, head, row and column of each score, as tensors that broadcast."""
     found: list[Value] = []
     for dim, size in enumerate(scores.example.shape):
-        device = {"device": ConstValue(scores.example.device)}
+        device: dict[str, Value] = {"device": ConstValue(scores.example.device)}
         steps = tr.emit("call_function", torch.arange, [ConstValue(size)], device)
         found.append(_method(tr, "view", steps, *(size if d == dim else 1 for d in range(4))))
     return found

@@ -262,7 +262,7 @@ def _reduction(name: str, result: Any = None, kinds: str = _ANY, **fixed: Any) -
         along = None if axis is None else axis.const(tr)
         keep = keepdims is not None and keepdims.truth(tr)
         dims = tuple(range(array.tensor.example.dim())) if along is None else along
-        named = {key: ConstValue(value) for key, value in fixed.items()}
+        named: dict[str, Value] = {key: ConstValue(value) for key, value in fixed.items()}
         if ddof is not None:
             if "correction" not in named:
                 raise GraphBreak(C_FUNCTION, f"numpy.{name} with ddof")
@@ -347,7 +347,7 @@ def _astype(tr: Tracer, array: Value, dtype: Value) -> Value:
     given = _array(array, "astype")
     if given.dtype.kind == "f" and wanted.kind != "f" and wanted.kind != "b":
         raise GraphBreak(C_FUNCTION, "numpy.ndarray.astype from floats to integers")  # of which not all fit
-    named = {"copy": ConstValue(True)}
+    named: dict[str, Value] = {"copy": ConstValue(True)}
     return _made(tr.emit("call_method", "to", [given.tensor, ConstValue(DTYPES[wanted])], named), of_numbers=False)
 
 
@@ -404,7 +404,7 @@ def filled(tr: Tracer, function: Any, shape: Value, dtype: Value | None) -> Valu
     """``np.zeros`` and ``np.ones``."""
     wanted = np.dtype(np.float64) if dtype is None else _dtype(tr, dtype)
     sizes = TupleValue(shape.unpack(tr)) if shape.pytype() is not int else TupleValue([shape])
-    named = {"dtype": ConstValue(DTYPES[wanted]), "device": ConstValue(torch.device("cpu"))}
+    named: dict[str, Value] = {"dtype": ConstValue(DTYPES[wanted]), "device": ConstValue(torch.device("cpu"))}
     return _made(tr.emit("call_function", function, [sizes], named), of_numbers=False)
 
 
