@@ -159,7 +159,9 @@ def wrap_array(tr: Tracer, array: np.ndarray, source: Source | None) -> Value:
         raise GraphBreak(OPERATION, f"NumPy array {source.words()}: {error}") from None
     if tensor.dtype not in _OF_TORCH:
         raise GraphBreak(OPERATION, f"NumPy array {source.words()} of {array.dtype}")
-    made = ArrayValue(tr.tensor_input(tensor, Converted(source, memory_of)), source=source)
+    value = tr.tensor_input(tensor, Converted(source, memory_of))
+    assert isinstance(value, TensorValue)
+    made = ArrayValue(value, source=source)
     tr.identity_matters(made)  # two of the same memory would be two inputs
     return made
 
@@ -243,7 +245,7 @@ def _ufunc(tr: Tracer, ufunc: np.ufunc, args: list[Value]) -> Value:
     found = tr.emit("call_function", function, [_to(tr, v, d) for v, d in zip(args, loops, strict=True)], {})
     assert isinstance(found, TensorValue)
     if found.example.dtype != DTYPES[result]:
-        found = tr.emit("call_method", "to", [found, ConstValue(DTYPES[result])], {})  # type: ignore[assignment]
+        found = tr.emit("call_method", "to", [found, ConstValue(DTYPES[result])], {})
     return _made(found)
 
 
