@@ -69,6 +69,8 @@ class Output(FrameWriter):
         self._outputs: dict[GraphValue, str] = {}
         self._memo: dict[Value, str] = {}
         self._count = 0
+        for source in tr.draws:  # ahead of all else, used or not
+            self.load(source)
 
     # --- expressions -----------------------------------------------------------------------------------------------
 
@@ -82,7 +84,10 @@ class Output(FrameWriter):
     def _parameter(self, kind: str, name: str) -> str:
         key = (kind, name)
         if key not in self.arguments:
-            self.arguments[key] = f"{'cell' if kind == 'cell' else 'arg'}_{name.strip('.')}"
+            prefix = "cell" if kind == "cell" else "arg"
+            # names of generated code need not be identifiers: ".0", and "@py_assert1" in what pytest has rewritten
+            readable = f"{prefix}_{name}"
+            self.arguments[key] = readable if readable.isidentifier() else f"{prefix}{len(self.arguments)}_"
         return self.arguments[key]
 
     def load(self, source: Source) -> str:
@@ -177,6 +182,9 @@ class Output(FrameWriter):
             writes.extend(value.write_back(self, self.load(value.source)))
         for (_, name), (namespace, value) in self.tr.effects.globals.items():
             writes.append(f"{self.names.const(namespace)}[{name!r}] = {self.value(value)}")
+        for (_, name), (cls, value) in self.tr.effects.classes.items():
+            store = self.names.const(type.__setattr__)
+            writes.append(f"{store}({self.names.const(cls)}, {name!r}, {self.value(value)})")
         self.after.extend([*writes, *self.late])
 
     def restore_state(self) -> None:
@@ -220,7 +228,11 @@ class Output(FrameWriter):
         used = set(re.findall(r"\w+", rest))
         wanted = {s: v for s, v in self.loader.variables.items() if v in used}
         roots = tuple(dict.fromkeys(source.root() for source in wanted))
-        if len(wanted) < _FEW_INPUTS or not all(isinstance(root, Local | CellContents | Global) for root in roots):
+        if (
+            self.tr.draws
+            or len(wanted) < _FEW_INPUTS
+            or not all(isinstance(root, Local | CellContents | Global) for root in roots)
+        ):
             return self.before
         inputs = self.tr.guards.inputs
         inputs.roots, inputs.sources = roots, tuple(wanted)

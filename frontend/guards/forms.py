@@ -1,4 +1,6 @@
-"""What a tensor that consists of others is made of apart from their contents, in a form that can be compared."""
+"""What a tensor that consists of others is made of apart from their contents, in a form that can be compared; and the
+tensors that NumPy's arrays are.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import enum
 import types
 from typing import Any
 
+import numpy as np
 import torch
 
 SAME = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, enum.Enum, torch.dtype)
@@ -48,3 +51,17 @@ def flattens_to(tensor: Any) -> Any:
     """What a tensor consists of, apart from the contents."""
     names, context = tensor.__tensor_flatten__()
     return list(names), form_of(context)
+
+
+def memory_of(array: np.ndarray) -> torch.Tensor:
+    """A tensor over the memory of an array.
+
+    Raises:
+        TypeError: it is of a class derived from NumPy's, read-only, or of a dtype that torch does not have.
+        ValueError: torch cannot describe its memory.
+    """
+    if type(array) is not np.ndarray:
+        raise TypeError(f"{type(array).__name__} is not NumPy's own array")
+    if not array.flags.writeable:
+        raise TypeError("it is read-only")
+    return torch.from_numpy(array)

@@ -7,14 +7,16 @@ import collections
 import functools
 import itertools
 import types
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .. import breaks
 from ..breaks import GraphBreak
-from ..values.base import Value
+from ..values.base import MISSING, Value
 from ..values.builtin_methods import call_builtin_method
+from ..values.classes import NewWeakrefValue
 from ..values.constants import ConstValue, SymValue
 from ..values.containers.deques import DequeValue
 from ..values.containers.iterators import CountIterator, EnumerateIterator, MapIterator, ZipIterator
@@ -244,4 +246,18 @@ def exception(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     made = ExceptionValue(cls, list(args))
     for name, value in kwargs.items():
         made.attrs[name] = value
+    return made
+
+
+@constructs(weakref.ref)
+def weak_reference(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Of an object from outside, which lives as long as the call does; Python has one such reference for each."""
+    real = args[0].real() if len(args) == 1 and not kwargs else MISSING
+    if real is MISSING or args[0].source is None or not isinstance(args[0], ObjectValue):
+        raise GraphBreak(breaks.C_FUNCTION, "weakref.ref of a new object, or with a callback")
+    reference = weakref.ref(real)
+    if (known := tr.memo_of(reference)) is not None:
+        return known
+    made = NewWeakrefValue(args[0], reference)
+    tr.remember(reference, made)
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from ..values.base import Raised, Value
 from ..values.constants import ConstValue, SymValue
 from ..values.containers.sequences import TupleValue
 from ..values.objects import ObjectValue
-from ..values.scalars import ReadNumber
+from ..values.scalars import ReadNumber, drawn_number
 from ..values.tensors import TensorValue
 from .resolve import polyfill_of
 from .table import FUNCTIONS, handles
@@ -201,3 +202,20 @@ def check_tensor_all(tr: Tracer, condition: Value, *message: Value, **named: Val
         raise GraphBreak(breaks.DATA_DEPENDENT_BRANCH, f"a check depends on the value of {condition.describe()}")
     expectations.expect(tr, holds, True)
     return NONE
+
+
+# --- numbers of Python's generators ---------------------------------------------------------------------------------
+
+
+def _drawing(name: str) -> None:
+    def answer(tr: Tracer, generator: Value, *args: Value, **kwargs: Value) -> Value:
+        given = tuple(a.const(tr) for a in args)
+        if generator.pytype() is not random.Random or kwargs or not all(type(a) in (int, float) for a in given):
+            raise GraphBreak(breaks.C_FUNCTION, f"random.Random.{name} with these arguments")
+        return drawn_number(tr, generator, name, given)
+
+    handles(getattr(random.Random, name))(answer)
+
+
+for _name in ("random", "uniform", "gauss", "normalvariate", "expovariate", "triangular", "betavariate"):
+    _drawing(_name)

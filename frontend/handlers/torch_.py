@@ -226,7 +226,7 @@ def _refuse(function: Any, name: str) -> None:
 for _module in (torch, ti.c_torch):
     for _name in (
         "manual_seed", "seed", "initial_seed", "set_default_dtype", "set_default_device", "get_default_device", "save",
-        "load", "set_num_threads", "use_deterministic_algorithms", "set_rng_state", "get_rng_state", "from_numpy",
+        "load", "set_num_threads", "use_deterministic_algorithms", "set_rng_state", "get_rng_state",
         "set_float32_matmul_precision", "frombuffer", "is_nonzero",
         "quantize_per_tensor", "quantize_per_tensor_dynamic", "quantize_per_channel",
     ):  # fmt: skip

@@ -1,7 +1,7 @@
 """Whose code it is: a user's, which is captured, or a library's, which runs as it is.
 
-A library is the standard library, torchmux itself and torch's own machinery.  torch's layers and optimizers are as good
-as a user's, and so is whatever was itself given to ``compile()``.
+A library is the standard library, NumPy, torchmux itself and torch's own machinery.  torch's layers and optimizers are
+as good as a user's, and so is whatever was itself given to ``compile()``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import types
 import warnings
 from typing import Any
 
+import numpy as np
 import torch
 
 from torchmux import torch_internals as ti
@@ -32,7 +33,7 @@ def _folders(*packages: str) -> tuple[str, ...]:
 
 
 _OWN = _folders("torchmux", "torchmux.frontend", "torchmux.registry", "torchmux.backends")
-_MACHINERY = (*_OWN, os.path.dirname(torch.__file__) + os.sep)
+_MACHINERY = (*_OWN, os.path.dirname(torch.__file__) + os.sep, os.path.dirname(np.__file__) + os.sep)
 _GRAPH_MODULE = "<eval_with_key>"  # code of a torch.fx.GraphModule: a backend's, unless it is what was compiled
 
 
@@ -64,9 +65,11 @@ _CALLS_THROUGH = (
     *_TORCH_SKIPPED, os.path.join(os.path.dirname(torch.__file__), "fx", "graph_module.py"), _GRAPH_MODULE,
     os.path.dirname(__file__) + os.sep,
 )  # fmt: skip
-# The functions they call are not part of the program's own work: log handlers, warning hooks.
-_QUIET = tuple(
-    module.__file__.removesuffix("__init__.py") for module in (logging, warnings, traceback) if module.__file__
+# The functions they call are not part of the program's own work: log handlers, warning hooks, and what an import runs,
+# which may be the import of torch's own tracer, without which nothing can be captured.
+_QUIET = (
+    *(module.__file__.removesuffix("__init__.py") for module in (logging, warnings, traceback) if module.__file__),
+    "<frozen importlib.",
 )
 
 

@@ -14,6 +14,11 @@ import torch
 from torchmux import torch_internals as ti
 
 
+def as_tensor(number: float) -> torch.Tensor:
+    """A float as torch hands it to backends."""
+    return torch.tensor(number, dtype=torch.float64, device="cpu")
+
+
 def read(tensor: Any) -> Any:
     """``tensor.item()``; a copy in float64 while the graph is traced."""
     if _has_data(tensor):

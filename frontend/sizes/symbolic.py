@@ -20,6 +20,7 @@ from ..values.base import GraphValue, Value
 from ..values.constants import ConstValue, SymValue, sym_result
 from ..values.tensors import TensorValue
 from .dynamic import Dims, DynamicDims
+from .read_numbers import as_tensor
 from .shape_env import ShapeSource, check_bounds
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -275,8 +276,3 @@ class SymbolicNumbers(Tracer):
         if node.op != "call_function" or node.target is operator.getitem:
             return {torch.SymFloat: float, torch.SymBool: bool}[type(example)](example)
         return node.target(*map(self._evaluate, node.args), **{k: self._evaluate(v) for k, v in node.kwargs.items()})
-
-
-def as_tensor(number: float) -> torch.Tensor:
-    """A float as torch hands it to backends."""
-    return torch.tensor(number, dtype=torch.float64, device="cpu")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Effects:
-    """Changed values in the order of their first change, and stores to globals.
+    """Changed values in the order of their first change, and stores to globals and to attributes of classes.
 
     Contents are kept on the values themselves; replaying writes their final state, which is all that anyone outside
     can see, since nothing outside runs while the trace does.
@@ -21,6 +21,7 @@ class Effects:
         self.changed_values: dict[Value, None] = {}
         self.region: OpenRegion | None = None  # the one that must be told
         self.globals: dict[tuple[int, str], tuple[dict, Value]] = {}
+        self.classes: dict[tuple[int, str], tuple[type, Value]] = {}
 
     def changed(self, value: Value) -> None:
         """``value`` is about to change; it matters only if it existed before the trace."""
@@ -41,5 +42,18 @@ class Effects:
         found = self.globals.get((id(namespace), name))
         return found[1] if found else None
 
+    def store_class_attribute(self, cls: type, name: str, value: Value) -> None:
+        if self.region is not None:
+            self.region.changed_global(f"{cls.__qualname__}.{name}")
+        self.classes[(id(cls), name)] = (cls, value)
+
+    def class_attribute(self, cls: type, name: str) -> Value | None:
+        """What the trace has stored and ``cls`` finds under this name; None if what it finds is as it was."""
+        for base in cls.__mro__ if self.classes else ():
+            found = self.classes.get((id(base), name))
+            if found is not None or name in base.__dict__:
+                return found[1] if found else None
+        return None
+
     def __bool__(self) -> bool:
-        return bool(self.changed_values or self.globals)
+        return bool(self.changed_values or self.globals or self.classes)

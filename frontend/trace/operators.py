@@ -7,6 +7,7 @@ import enum
 import math
 import operator
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,10 @@ from torchmux import torch_internals as ti
 
 from .. import breaks
 from ..breaks import GraphBreak
+from ..values import arrays
+from ..values.arrays import ArrayValue
 from ..values.base import MISSING, Raised, Value
+from ..values.classes import NewWeakrefValue
 from ..values.constants import ConstValue, SymValue, operand, sym_result
 from ..values.containers.deques import DequeValue
 from ..values.containers.mappings import DictValue, DictViewValue
@@ -79,6 +83,8 @@ class Operators(Tracer):
         if symbol.endswith("="):
             return self._inplace(symbol, left, right)
         function, name, reflected = BINARY[symbol]
+        if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):
+            return arrays.binary(self, symbol, left, right)
         if left.is_const() and right.is_const() and not isinstance(left, ObjectValue):
             ask_member(self, left.const(self), name, f"__i{name[2:]}")
             ask_member(self, right.const(self), reflected)
@@ -190,6 +196,8 @@ class Operators(Tracer):
         if isinstance(left, TensorValue):
             left.guard_operator(self, name)
             return self.emit("call_function", function, [left, operand(right)], {})
+        if isinstance(left, ArrayValue) and not left.is_number:
+            raise GraphBreak(breaks.OPERATION, f"{symbol} of {left.describe()}, which changes the array")
         if isinstance(left, ListValue) and symbol == "+=":
             left.call_method(self, "extend", [right], {})
             return left
@@ -252,6 +260,8 @@ class Operators(Tracer):
 
     def unary(self, symbol: str, value: Value) -> Value:
         function, name = UNARY[symbol]
+        if isinstance(value, ArrayValue):
+            return arrays.unary(self, symbol, value)
         if isinstance(value, TensorValue):
             value.guard_operator(self, name)
         if isinstance(value, (TensorValue, ReadNumber)):
@@ -278,6 +288,8 @@ class Operators(Tracer):
 
     def compare(self, symbol: str, left: Value, right: Value) -> Value:
         function, name, reflected = COMPARE[symbol]
+        if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):
+            return arrays.binary(self, symbol, left, right)
         for value in (left, right):
             if isinstance(value, ReadNumber):
                 raise GraphBreak(breaks.DATA_DEPENDENT_BRANCH, f"a comparison of {value.describe()}")
@@ -350,7 +362,7 @@ class Operators(Tracer):
             return True
         if isinstance(left, ConstValue) and isinstance(right, ConstValue) and left.value != left.value:
             raise GraphBreak(breaks.OPERATION, "nan in a container: which nan it is decides what is found")
-        if isinstance(left, (TensorValue, ObjectValue)) or isinstance(right, (TensorValue, ObjectValue)):
+        if any(isinstance(side, (TensorValue, ObjectValue, ArrayValue)) for side in (left, right)):
             return self.compare("==", left, right).truth(self)
         if isinstance(left, SymValue) or isinstance(right, SymValue):
             found = self._symbolic(operator.eq, left, right)
@@ -383,6 +395,8 @@ class Operators(Tracer):
             return bool(a == b)
         if left.pytype() is right.pytype() is types.FunctionType:
             return self.is_same(left, right)
+        if weakref.ReferenceType in (left.pytype(), right.pytype()):
+            raise GraphBreak(breaks.OPERATION, "equality of weak references")
         a, b = left.real(), right.real()
         if a is not MISSING and b is not MISSING:
             return bool(a == b) if not isinstance(a, torch.nn.Module) else a is b
@@ -429,6 +443,9 @@ class Operators(Tracer):
             return False
         if isinstance(left, InstanceDictValue) and isinstance(right, InstanceDictValue):
             return self.is_same(left.owner, right.owner)
+        for side, other in ((left, right), (right, left)):
+            if isinstance(side, NewWeakrefValue) and other.source is not None and other.real() is not MISSING:
+                self.guards.is_object(other.source, other.real())  # it may be the one that the program makes
         a, b = left.real(), right.real()
         if a is not MISSING and a is b:
             return True

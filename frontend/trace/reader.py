@@ -33,6 +33,7 @@ from ..guards.kinds.objects import AttributeIs, NoAttribute, NotInDict
 from ..guards.sources import Attr, Cell, CellContents, Const, Global, RawItem, Source
 from ..handlers import classify
 from ..unwrap import compiled_elsewhere, compiled_here
+from ..values.arrays import wrap_numpy
 from ..values.base import MISSING, Lazy, Raised, Value
 from ..values.builtin_methods import BuiltinMethodValue
 from ..values.cached import CachedFunctionValue, look
@@ -57,7 +58,6 @@ from ..values.descriptors import MethodValue
 from ..values.exceptions import wrap_exception
 from ..values.functions import CodeValue, FunctionValue, PartialValue, wrap_function
 from ..values.modules import wrap_module
-from ..values.numpy_ import wrap_numpy_function
 from ..values.objects import HashedKey, ObjectValue
 from ..values.supers import wrap_super
 from ..values.tensors import TensorValue, is_plain_tensor
@@ -183,9 +183,8 @@ class Reader(Tracer):
             return MethodValue(function, self.wrap(obj.__self__, source and Attr(source, "__self__")), source)
         if isinstance(obj, _C_FUNCTIONS):
             return self._wrap_c_function(obj, source)
-        if (numpy_function := wrap_numpy_function(obj, source)) is not None:
-            self._identity(obj, source)
-            return numpy_function
+        if (of_numpy := wrap_numpy(self, obj, source)) is not None:
+            return of_numpy
         if cls is types.ModuleType or isinstance(obj, types.ModuleType):
             self._identity(obj, source)
             return PythonModuleValue(obj, source)
@@ -431,8 +430,10 @@ class Reader(Tracer):
     def static_lookup(self, cls: type, name: str) -> Any:
         """What the method resolution order of ``cls`` has under ``name``, unbound; MISSING if nothing.
 
-        Looked up once per trace and class, because the same few names are looked up thousands of times.
+        Who reads an attribute that the trace may have stored asks ``effects.class_attribute`` first.
         """
+        if self.effects.classes and self.effects.class_attribute(cls, name) is not None:
+            raise GraphBreak(breaks.OPERATION, f"{cls.__name__}.{name}, which the compiled function has set")
         for base in cls.__mro__:
             found = base.__dict__.get(name, MISSING)
             if found is not MISSING:

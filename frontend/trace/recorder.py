@@ -24,6 +24,7 @@ from ..guards.sources import Source
 from ..sizes.dynamic import DynamicDims
 from ..sizes.shape_env import ShapeSource, symbolic_context
 from ..sizes.symbolic import SymbolicNumbers
+from ..values.arrays import ArrayValue, tensor_of
 from ..values.base import Value
 from ..values.constants import ConstValue, NumpyNumberValue, SymValue, sym_result
 from ..values.containers.sequences import ListValue, TupleValue
@@ -150,6 +151,9 @@ class GraphRecorder(SymbolicNumbers):
             return found
         if self.symbolic and target in _POWERS and len(args) == 2:
             args = [args[0], self._exponent(*args)]
+        if target in _DTYPE_OF_DATA and args and isinstance(args[0], ArrayValue) and not self.guards.devices:
+            if kwargs.keys() <= {"dtype"} and len(args) == 1:
+                return tensor_of(self, args[0], copy=target is torch.tensor, dtype=kwargs.get("dtype"))
         if target in _DTYPE_OF_DATA and any(map(_holds_numpy, (*args, *kwargs.values()))):
             raise GraphBreak(breaks.OPERATION, f"{_operator_name(target)} of a NumPy number, whose dtype it takes")
         self._numpy_numbers = False

@@ -23,7 +23,16 @@ from ..guards.sources import Cell, CellContents, Const, Local, NumpyItem, Source
 from ..handlers import builtins_, classes, copying, numbers, numpy_, optim, torch_  # noqa: F401 - each fills the tables
 from ..handlers.resolve import meaning_of
 from ..handlers.table import CODES
-from ..higher_order import autograd_function, checkpoint, control_flow, functional_call, transforms  # noqa: F401 - and so do these
+from ..higher_order import (  # noqa: F401 - and so do these
+    autograd_function,
+    checkpoint,
+    control_flow,
+    flex_attention,
+    functional_call,
+    loops,
+    tensor_hooks,
+    transforms,
+)
 from ..hook import interrupts
 from ..interpreter import Frame
 from ..interpreter.frame import StopAtBreak
@@ -90,6 +99,7 @@ class Trace(GraphRecorder, Reader, Operators):
         self.expectations: list[tuple[GraphValue, bool]] = []  # conditions, and what they were taken to be
         self.may_put_off = assumptions.may_put_off
         self.put_off = 0  # class statements
+        self.draws: list[Source] = []  # numbers of Python's generators, in order
         self.texts = 0  # how many texts with data in them were made, and are expected to be dropped
         self.put_back: list[Any] = []  # placeholders of what is restored where these do not hold
         self.active_contexts: list[ContextValue] = []

@@ -368,6 +368,7 @@ class Running(Protocol):
     switches: GlobalSwitches
     breaks_are_errors: bool
     exporting: bool
+    draws: list[Source]  # numbers of Python's generators, which the frame draws in this order
     may_expect: bool  # whether branches that only raise are taken for not taken
     expectations: list[tuple[GraphValue, bool]]  # conditions, and what they were taken to be
     put_back: list[Node]  # inputs that are restored where an expectation does not hold

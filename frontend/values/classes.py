@@ -16,7 +16,7 @@ from ..guards.kinds.classes import HasSubclasses
 from ..guards.kinds.objects import Is, NoAttribute
 from ..guards.sources import Attr, Const, Referent, Source
 from ..trace.enumerations import ask_class
-from .base import MISSING, Raised, Value
+from .base import MISSING, GraphValue, Raised, Value
 from .builtin_methods import BuiltinMethodValue
 from .constants import ConstValue
 from .containers.iteration import SequenceIterator
@@ -75,6 +75,9 @@ class RealValue(Value):
 _DTYPES: dict[type, torch.dtype] = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
 
 
+_DATA = (GraphValue, ListValue, TupleValue, DictValue, SetValue)  # beside constants
+
+
 class ClassValue(RealValue):
     """A class.  Calling it makes an object."""
 
@@ -97,6 +100,10 @@ class ClassValue(RealValue):
         source = Attr(self.source or Const(cls, cls.__qualname__), name)
         if type(cls) is not type and (found := self._ahead_of_class(tr, name)) is not None:
             return found
+        if (stored := tr.effects.class_attribute(cls, name)) is not None:
+            return stored
+        if name == "__dict__" and tr.effects.classes:
+            raise GraphBreak(OPERATION, f"__dict__ of class {cls.__qualname__}, once attributes of classes were set")
         if name in ("__name__", "__qualname__", "__module__", "__doc__"):
             value = getattr(cls, name)
             return tr.lift(value) if tr.is_settled_class(cls) else tr.wrap(value, source)
@@ -172,7 +179,21 @@ class ClassValue(RealValue):
         raise Raised(tr.make_exception(AttributeError, f"type object {self.obj.__name__!r} has no attribute {name!r}"))
 
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:
-        raise GraphBreak(OPERATION, f"setting attribute {name!r} of class {self.obj.__qualname__}")
+        """Store data, which no protocol asks for; anything else may change what objects of the class do."""
+        cls = self.obj
+        if tr.effects.class_attribute(cls, name) is None:
+            raw = tr.static_lookup(cls, name)
+            is_data = not hasattr(type(raw), "__get__") and tr.is_settled_class(type(raw))
+            is_plain = type(cls) is type and not tr.is_settled_class(cls) and not name.startswith("__")
+            if not is_plain or not (raw is MISSING or is_data):
+                raise GraphBreak(OPERATION, f"setting attribute {name!r} of class {cls.__qualname__}")
+            if raw is MISSING:
+                tr.guard_lookup(cls, name, MISSING)
+            else:
+                tr.guards.type_is(Attr(Const(cls, cls.__qualname__), name), type(raw))
+        if hasattr(value.pytype(), "__get__") or not (value.is_const() or isinstance(value, _DATA)):
+            raise GraphBreak(OPERATION, f"{value.describe()} as attribute {name!r} of class {cls.__qualname__}")
+        tr.effects.store_class_attribute(cls, name, value)
 
     def getitem(self, tr: Tracer, key: Value) -> Value:
         cls = self.obj
@@ -396,6 +417,32 @@ class WeakrefValue(RealValue):
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return tr.wrap(self.obj(), Referent(self.source or Const(self.obj, "weak reference")))
+
+
+class NewWeakrefValue(Value):
+    """A weak reference to an object from outside, which the trace has made."""
+
+    __slots__ = ("reference", "target")
+
+    def __init__(self, target: Value, reference: weakref.ref) -> None:
+        self.target = target
+        self.reference = reference  # of the object of this call
+        self.source = None
+
+    def real(self) -> Any:
+        return self.reference
+
+    def pytype(self) -> type:
+        return weakref.ReferenceType
+
+    def truth(self, tr: Tracer) -> bool:
+        return True
+
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self.target
+
+    def rebuild(self, out: FrameWriter) -> str:
+        return f"{out.names.const(weakref.ref)}({out.value(self.target)})"
 
 
 def _type_argument(tr: Tracer, value: Value) -> Any:

@@ -71,7 +71,8 @@ class NNModuleValue(ObjectValue):
 
     def find(self, tr: Tracer, name: str) -> Value | None:
         # a registered name is never in the instance's own dictionary: Module.__setattr__ sees to that
-        if name not in self.attrs and name not in self.obj.__dict__:
+        is_own = name in self.attrs or name in self.obj.__dict__
+        if not is_own and tr.effects.class_attribute(self.cls, name) is None:
             raw = tr.static_lookup(self.cls, name)
             if raw is MISSING:
                 return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import sys
 import threading
@@ -20,6 +21,7 @@ from .constants import ConstValue
 from .containers.iterators import UserIterator
 from .containers.sequences import TupleValue
 from .descriptors import SLOT_WRAPPERS, bind_class_attribute
+from .scalars import drawn_number
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
@@ -146,6 +148,8 @@ class ObjectValue(Value):
 
     def find(self, tr: Tracer, name: str) -> Value | None:
         """``object.__getattribute__``, with None for AttributeError."""
+        if (stored := tr.effects.class_attribute(self.cls, name)) is not None:
+            return self.own(tr, name, shadows=True) or stored
         raw = tr.static_lookup(self.cls, name)
         if name == "__dict__" and attribute_base(self.cls) is threading.local:
             return self._data_descriptor(tr, name, raw)  # whose class has nothing of that name
@@ -230,6 +234,9 @@ class ObjectValue(Value):
 
     def set_plain(self, tr: Tracer, name: str, value: Value) -> None:
         """``object.__setattr__``."""
+        if self._accepts(name, MISSING) and tr.effects.class_attribute(self.cls, name) is not None:  # no descriptor
+            self.store(tr, name, value)
+            return
         raw = tr.static_lookup(self.cls, name)
         tr.guard_lookup(self.cls, name, raw)
         if isinstance(raw, property):
@@ -408,6 +415,8 @@ class ObjectValue(Value):
             if name in ("__getattribute__", "__setattr__", "__delattr__"):
                 return self._object_method(tr, name, args)
             return call_builtin_method(tr, storage, cls, name, args, kwargs)
+        if self.cls is random.Random and name == "random" and not args and not kwargs:
+            return drawn_number(tr, self, name, ())
         if (self.cls, name) in _PURE_METHODS and all(v.is_const() for v in (*args, *kwargs.values())):
             if self.source is not None:
                 tr.guards.is_object(self.source, self.obj)

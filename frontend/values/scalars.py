@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..breaks import DATA_DEPENDENT_BRANCH, REGION, TENSOR_TO_PYTHON, GraphBreak
-from ..capture.attempts import NeedsShapeEnv
+from ..breaks import DATA_DEPENDENT_BRANCH, REGION, TENSOR_TO_PYTHON, TORCH_STATE, GraphBreak
+from ..capture.attempts import NeedsShapeEnv, NothingExpected
+from ..guards.sources import Drawn
 from ..sizes import read_numbers
+from ..sizes.read_numbers import as_tensor
 from .base import GraphValue, Value
 from .constants import ConstValue
 from .containers.sequences import ListValue
@@ -79,6 +81,27 @@ def number_of(tr: Tracer, tensor: TensorValue) -> Value:
         raise GraphBreak(TENSOR_TO_PYTHON, f"Tensor.item on {tensor.describe()}")
     tr.reads_numbers = True
     return ReadNumber.of(tr.emit("call_function", read_numbers.read, [tensor], {}))
+
+
+def drawn_number(tr: Tracer, generator: Value, method: str, arguments: tuple[float, ...]) -> Value:
+    """The next float of a ``random.Random``: the frame draws it ahead of the graph, which gets it as an input."""
+    if tr.region is not None or tr.exporting or generator.source is None:
+        raise GraphBreak(
+            TORCH_STATE, f"random.Random.{method} in a region, in an exported graph, or of a new generator"
+        )
+    if tr.may_expect:  # what runs again in eager would draw other numbers
+        raise NothingExpected("the program draws random numbers")
+    source = Drawn(generator.source, method, arguments, as_tensor, len(tr.draws))
+    tr.draws.append(source)
+    node = tr.placeholder(method)
+    with tr.fake_mode:
+        example = node.meta["example_value"] = as_tensor(0.5)
+    tr.inputs.append((node, source))
+    tr.real_inputs[node] = as_tensor(0.5)
+    tr.reads_numbers = True
+    from .tensors import TensorValue
+
+    return ReadNumber.of(tr.emit("call_function", read_numbers.read, [TensorValue(node, example)], {}))
 
 
 class ReadNumber(GraphValue):

@@ -218,8 +218,14 @@ class TensorValue(GraphValue):
                 *(a.const(tr) for a in args), **{k: v.const(tr) for k, v in kwargs.items()}
             )
             return ConstValue(result)
+        if name == "numpy" and not args and not kwargs:
+            from .arrays import array_of
+
+            return array_of(tr, self)
         if name in _TO_PYTHON:
             return self._to_python(tr, name, args)
+        if name == "register_hook" and (meaning := tr.meaning_of(torch.Tensor.register_hook)) is not None:
+            return meaning(tr, [self, *args], kwargs)
         if name in _STATEFUL:
             raise GraphBreak(TORCH_STATE, f"Tensor.{name} on {self.describe()}")
         if name == "requires_grad_" and self._already_requires_grad(tr, args, kwargs):

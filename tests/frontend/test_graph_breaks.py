@@ -316,3 +316,15 @@ def test_an_argument_that_cannot_be_read_breaks_once_where_it_is_used():
     for _ in range(2):
         torch.testing.assert_close(compiled(x, sparse, (x,)), torch.full((2, 2), 3.0))
     assert 1 <= torchmux.report(compiled).break_count <= 2
+
+
+def test_locals_whose_names_are_no_identifiers_live_across_a_break():
+    """pytest keeps the parts of an assertion in locals such as ``@py_assert1``."""
+
+    def fn(x):
+        y = x + 1
+        assert y.shape == (2,) and torchmux.graph_break() is None and y.dtype == torch.float32 and y.add(1).dim() == 1
+        return y * 2
+
+    assert any(name.startswith("@py_assert") for name in fn.__code__.co_varnames)
+    _graphs(fn, torch.ones(2), breaks=1)

@@ -136,7 +136,7 @@ def generators_made_inside(x):
     return torch.rand(3, generator=generator) + x[0, 0]
 
 
-@feature(again="numbers drawn between graphs are dynamic the second time")
+@feature()
 def numbers_of_python(x):
     return x * random.random(), random.randint(0, 9), random.choice([1, 2, 3]), random.uniform(0, 1) * x
 
@@ -147,10 +147,24 @@ def seeded_in_python(x):
     return x * random.random()
 
 
-@feature(
-    more="a generator of Python's own is asked between graphs",
-    again="numbers drawn between graphs are dynamic the second time",
-)
+@feature()
+def floats_of_python():
+    """Drawn ahead of the graph in the program's order, also those that nothing uses."""
+    dice = random.Random(5)
+
+    def run(x):
+        first, _, last = random.uniform(2, 3), dice.gauss(0.0, 1.0), random.random()
+        y = x * first + dice.random() - dice.expovariate(1.5) / 2
+        torch._dynamo.graph_break()
+        if x.sum() > 1e9:
+            raise ValueError("too much")
+        return y * last, first, torch.tensor(last), random.random(), dice.random()
+
+    yield run, (tensor(),)
+    yield run, (tensor(),)
+
+
+@feature()
 def generator_of_python():
     generator = random.Random(3)
 

@@ -52,7 +52,37 @@ assert torch.equal(torch.compile(f, backend="eager")(x), f(x))
 """
 
 
-@pytest.mark.parametrize("more", [LATER, MEANWHILE], ids=["later", "meanwhile"])
+# The first symbolic size imports a module of the tracer, which its package has imported by then: each exists once.
+SYMBOLIC = """
+assert torch.equal(torchmux.compile(lambda x: x + 1, backend="eager", dynamic=True)(x), x + 1)
+assert sys.modules["torch._dynamo"].symbolic_convert.exc is sys.modules["torch._dynamo.exc"]
+assert sys.modules["torch._dynamo.exc"].__spec__.loader.__class__.__name__ == "SourceFileLoader"
+by_row = torch.compile(torch.vmap(torch.sin), backend="eager", fullgraph=True)
+assert torch.equal(by_row(x), x.sin())
+"""
+
+# What a program's import hooks do is not captured: they may be asked for the tracer that a capture would need.
+HOOKED = """
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        assert len(torch.ones(3).relu()) == 3
+
+sys.meta_path.insert(0, Finder())
+
+def imports(x):
+    y = x + 1
+    torchmux.graph_break()
+    import torch._dynamo.eval_frame
+    return y * 2
+
+with torchmux.config.patch(fail_on_compiler_errors=True):
+    compiled = torchmux.compile(imports, backend="eager")
+    assert torch.equal(compiled(x), (x + 1) * 2)
+assert "find_spec" not in str(torchmux.report(compiled))
+"""
+
+
+@pytest.mark.parametrize("more", [LATER, MEANWHILE, SYMBOLIC, HOOKED], ids=["later", "meanwhile", "symbolic", "hooked"])
 def test_the_tracer_is_there_when_it_is_wanted(run_python, more) -> None:
     run_python(BEGIN + more)
 

@@ -122,11 +122,16 @@ class _Finder(importlib.abc.MetaPathFinder):
         if around not in sys.modules:
             importlib.import_module(around)
         module = sys.modules.get(name)  # the package may have imported it meanwhile
-        return None if module is None else importlib.util.spec_from_loader(name, _Loaded(module))
+        if module is None:
+            return None
+        # the import system takes the spec of such a module itself, and would execute the module a second time
+        found = importlib.util.spec_from_loader(name, _Loaded(module))
+        module.__spec__ = found
+        return found
 
 
 class _Loaded(importlib.abc.Loader):
-    """Hands out a module that is loaded already."""
+    """Hands out a module that is loaded already, and gives it back its spec."""
 
     def __init__(self, module: types.ModuleType) -> None:
         self.module, self.spec = module, module.__spec__

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import gc
+import random
 import types
 import weakref
 from dataclasses import field
@@ -25,6 +26,7 @@ from torchmux.frontend.guards.sources import (
     Const,
     Converted,
     Descriptor,
+    Drawn,
     Element,
     Elements,
     Global,
@@ -100,6 +102,7 @@ EXAMPLES = [
     (ClosureCell(x, 0, "secret"), FUNCTION, FUNCTION.__closure__[0], "cell secret of x"),
     (Size(x, 1), torch.ones(2, 3), 3, "size 1 of x"),
     (Converted(x, str), 3, "3", "x"),
+    (Drawn(x, "randrange", (3, 4), str, 0), random.Random(0), "3", "x.randrange()"),
     (CachedResult(x, (3,), {"plus": 1}), squared, 10, "x(...)"),
     (Proxied(x), types.MappingProxyType(NUMBERS), NUMBERS, "x"),
     (NumpyItem(x), np.int64(3), 3, "x.item()"),

@@ -2,5 +2,4 @@
 
 NOT_YET: dict[str, str] = {
     "default_dtype": "a graph is made under one default dtype; changing it in the middle ends the graph",
-    "numpy_round_trip": "NumPy is not translated to torch; arrays end the graph",
 }

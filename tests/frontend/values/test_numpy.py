@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+import torchmux
+
 from ..snippets.corpus import tensor
 from ..worlds import BACKENDS, check_graphs, check_same, feature, features_of
 
-WHY = "NumPy is not translated to torch; arrays end the graph"
+WHY = "an array that NumPy changes in place ends the graph"
 
 
 def numbers(*values):
@@ -15,13 +17,13 @@ def numbers(*values):
     return [value.tolist() for value in values]
 
 
-@feature(more=WHY)
+@feature()
 def arrays_of_tensors(x):
     a = (x * 2).numpy()
     return torch.from_numpy(a + 1) * 3, numbers(np.sin(a))
 
 
-@feature(more=WHY)
+@feature()
 def array_is_an_argument():
     def run(a):
         return numbers(a * 2 + np.ones(3), a.sum())
@@ -30,7 +32,7 @@ def array_is_an_argument():
     yield run, (np.arange(3.0) * 2,)
 
 
-@feature(more=WHY)
+@feature()
 def array_from_outside():
     table = np.arange(4.0, dtype=np.float32)
 
@@ -63,6 +65,111 @@ def numpy_functions_on_tensors(x):
     return numbers(np.exp(x), np.asarray(x)), x * 2
 
 
+UFUNCS = (
+    np.add, np.subtract, np.multiply, np.true_divide, np.maximum, np.fmin, np.arctan2, np.less, np.equal,
+    np.logical_and, np.bitwise_xor, np.power, np.floor_divide,
+)  # fmt: skip
+UNARY = (np.exp, np.log1p, np.sqrt, np.tanh, np.rint, np.absolute, np.negative, np.isfinite, np.logical_not, np.sign)
+KINDS = ("float32", "float64", "int32", "int64", "uint8", "bool")
+
+
+def array(dtype, first=1):
+    return (np.arange(first, first + 12) % 7).reshape(3, 4).astype(dtype)
+
+
+def described(value):
+    return type(value), value.dtype, value.shape, value.tolist()
+
+
+def universal(kinds):
+    """Each function of each two dtypes, those that are refused included, and with numbers, which have no dtype."""
+
+    def run(ufunc, a, b):
+        try:
+            return ufunc(a, b), ufunc(b, 2), ufunc(1.5, a)
+        except TypeError:
+            return None
+
+    def run_unary(ufunc, a):
+        try:
+            return ufunc(a), ufunc(a)[0, 1]
+        except TypeError:
+            return None
+
+    yield from ((run, (ufunc, array(a), array(b, 2))) for ufunc in UFUNCS for a, b in kinds)
+    yield from ((run_unary, (ufunc, array(a))) for ufunc in UNARY for a, _ in kinds)
+
+
+def in_both(function, args, one_graph=False):
+    """What NumPy returns, and what the compiled function does: classes, dtypes, shapes and numbers."""
+    torchmux.reset()  # what is compiled for other arguments does not count against the limit
+    compiled = torchmux.compile(function, backend="eager")
+    with np.errstate(all="ignore"):
+        for _ in range(2):
+            expected, found = (each(*args) for each in (function, compiled))
+            assert (expected is None) == (found is None), (function, args)
+            for a, b in zip(expected or (), found or (), strict=True):
+                assert described(a)[:3] == described(b)[:3], (function, args, a, b)
+                np.testing.assert_allclose(b, a, rtol=1e-6, atol=1e-7, err_msg=str((function, args)))
+    report = torchmux.report(compiled)
+    if one_graph:
+        assert report.graph_count == 1 and not report.breaks, report.breaks
+    return report.graph_count
+
+
+def test_universal_functions_of_all_dtypes():
+    pairs = [("float32", "float32"), ("int64", "int64"), *zip(KINDS, (*KINDS[1:], "float32"), strict=True)]
+    graphs = [in_both(function, args) for function, args in universal(pairs)]
+    assert sum(graphs) > 0.5 * len(graphs)  # the others are refused
+
+
+def test_reductions_and_shapes_are_one_graph():
+    def reductions(a):
+        means = a.mean(), a.std(axis=0), np.var(a, 1, keepdims=True), a.sum(axis=(0, 1)), a.prod(axis=1)
+        return *means, np.max(a), a.min(0), a.argmax(), a.argmin(axis=1), (a > 2).any(), np.all(a, axis=0)
+
+    def shapes(a):
+        both = np.concatenate([a, a * 2], axis=1), np.stack((a, a)), np.where(a > 2, a, a * 3), np.expand_dims(a, 0)
+        parts = a[0], a[0, 1], a[..., None, ::2], a[1:, -1], a.T, a.transpose(1, 0), a.swapaxes(0, 1), a.copy()
+        new = np.zeros(3), np.ones((2, 2), dtype=np.int32), np.zeros_like(a), a.reshape(2, -1), a.ravel(), a.flatten()
+        return *both, *parts, *new, a.astype(np.float64), np.dot(a.T.astype(np.float32), a.astype(np.float32))
+
+    for dtype in KINDS[:4]:
+        in_both(reductions, (array(dtype),), one_graph=True)
+        in_both(shapes, (array(dtype),), one_graph=True)
+
+
+def test_tensors_share_the_memory_of_arrays():
+    def run(a, b):
+        torch.from_numpy(a).add_(1)
+        return a, torch.from_numpy(a) * 2, torch.tensor(b), torch.as_tensor(b)
+
+    compiled = torchmux.compile(run, backend="aot_eager")
+    one, other = np.ones(3), np.zeros(3)
+    for a, b in ((one, other), (one, one), (one[::2], other), (one.astype(np.float32), other)):
+        copies = {id(each): each.copy() for each in (a, b)}
+        eager, found = run(*(copies[id(each)] for each in (a, b))), compiled(a, b)
+        assert found[0] is a
+        for expected, each in zip(eager, found, strict=True):
+            assert expected.tolist() == each.tolist() and expected.dtype == each.dtype
+        found[3].add_(5)
+        assert b.tolist() == found[3].tolist() != found[2].tolist()
+
+
+def test_arrays_that_are_no_plain_memory_break_the_graph():
+    class Derived(np.ndarray):
+        def __add__(self, other):
+            return "mine"
+
+    readonly = np.ones(3)
+    readonly.flags.writeable = False
+    compiled = torchmux.compile(lambda a: a + 1, backend="eager")
+    assert compiled(np.ones(3)).tolist() == [2, 2, 2]
+    assert compiled(np.ones(3).view(Derived)) == "mine"
+    for odd in (readonly, np.arange(3.0)[::-1], np.array([1, 2], dtype=">i4"), np.array(["a"], dtype=object)):
+        assert (compiled(odd) == odd + 1).all() if odd.dtype != object else True
+
+
 @feature()
 def constants_of_numpy(x):
     return x * np.pi + np.e
@@ -73,7 +180,7 @@ def shapes_by_numpy(x):
     return x.view(-1, int(np.prod(x.shape[1:]))), x * int(np.sqrt(16))
 
 
-@feature(more=WHY)
+@feature()
 def types_of_numpy(x):
     return torch.zeros(2, dtype=torch.from_numpy(np.zeros(1, dtype=np.int32)).dtype) + x[0, 0]
 

@@ -1,0 +1,492 @@
+"""NumPy's arrays, as the tensors that share their memory; and its functions, of arrays and of plain numbers.
+
+An array from outside enters the graph as ``torch.from_numpy`` makes a tensor of it, and an array that the program makes
+of tensors leaves it as ``Tensor.numpy()`` does.  In between, a closed set of NumPy's functions becomes torch's.  NumPy
+itself says which dtypes a function computes in and returns; everything else ends the graph.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from ..breaks import C_FUNCTION, DATA_DEPENDENT_BRANCH, OPERATION, GraphBreak
+from ..guards.forms import memory_of
+from ..guards.sources import Const, Converted, Source
+from .base import Value, call_handler
+from .builtin_methods import BuiltinMethodValue, call_builtin_method
+from .classes import RealValue, refused_call
+from .constants import CONST_TYPES, ConstValue
+from .containers.iteration import SequenceIterator
+from .containers.sequences import SliceValue, TupleValue
+from .tensors import TensorValue
+
+if TYPE_CHECKING:
+    from ..trace.tracer import FrameWriter, Tracer
+
+DTYPES = {
+    np.dtype(name): getattr(torch, name)
+    for name in ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
+}
+_OF_TORCH = {dtype: array_dtype for array_dtype, dtype in DTYPES.items()}
+_NUMBERS = (bool, int, float)
+_ANY = "bif"  # kinds of dtypes: bool, signed integer, float
+_WITH_UNSIGNED = "biuf"
+
+
+def _table(functions: dict[np.ufunc, Any], kinds: str) -> dict[np.ufunc, tuple[Any, str]]:
+    return {ufunc: (function, kinds) for ufunc, function in functions.items()}
+
+
+# What each computes, and the kinds of dtypes for which torch computes the same, special values included.
+_UFUNCS: dict[np.ufunc, tuple[Any, str]] = {
+    **_table(
+        {
+            np.add: torch.add, np.multiply: torch.mul, np.maximum: torch.maximum, np.minimum: torch.minimum,
+            np.equal: torch.eq, np.not_equal: torch.ne, np.less: torch.lt, np.less_equal: torch.le,
+            np.greater: torch.gt, np.greater_equal: torch.ge, np.logical_and: torch.logical_and,
+            np.logical_or: torch.logical_or, np.logical_xor: torch.logical_xor, np.logical_not: torch.logical_not,
+        },
+        _WITH_UNSIGNED,
+    ),
+    **_table({np.subtract: torch.sub, np.negative: torch.neg, np.square: torch.square, np.absolute: torch.abs}, "if"),
+    **_table({np.bitwise_and: torch.bitwise_and, np.bitwise_or: torch.bitwise_or,
+              np.bitwise_xor: torch.bitwise_xor, np.invert: torch.bitwise_not}, "biu"),
+    **_table(
+        {
+            np.true_divide: torch.true_divide, np.power: torch.pow, np.exp: torch.exp, np.exp2: torch.exp2,
+            np.expm1: torch.expm1, np.log: torch.log, np.log2: torch.log2, np.log10: torch.log10,
+            np.log1p: torch.log1p, np.sqrt: torch.sqrt, np.sin: torch.sin, np.cos: torch.cos, np.tan: torch.tan,
+            np.arcsin: torch.asin, np.arccos: torch.acos, np.arctan: torch.atan, np.arctan2: torch.atan2,
+            np.sinh: torch.sinh, np.cosh: torch.cosh, np.tanh: torch.tanh, np.floor: torch.floor,
+            np.ceil: torch.ceil, np.trunc: torch.trunc, np.rint: torch.round, np.isnan: torch.isnan,
+            np.isinf: torch.isinf, np.isfinite: torch.isfinite, np.fmax: torch.fmax, np.fmin: torch.fmin,
+            np.hypot: torch.hypot,
+        },
+        "f",
+    ),
+}  # fmt: skip
+_BINARY = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.true_divide, "**": np.power, "&": np.bitwise_and,
+    "|": np.bitwise_or, "^": np.bitwise_xor, "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal,
+    ">": np.greater, ">=": np.greater_equal,
+}  # fmt: skip
+_UNARY = {"-": np.negative, "~": np.invert}
+
+
+class ArrayValue(Value):
+    """A NumPy array over the memory of ``tensor``; ``is_number``: NumPy would return a number instead."""
+
+    __slots__ = ("is_number", "tensor")
+
+    def __init__(self, tensor: TensorValue, is_number: bool = False, source: Source | None = None) -> None:
+        self.tensor = tensor
+        self.is_number = is_number
+        self.source = source
+
+    @property
+    def dtype(self) -> np.dtype:
+        return _OF_TORCH[self.tensor.example.dtype]
+
+    def pytype(self) -> type:
+        return self.dtype.type if self.is_number else np.ndarray
+
+    def truth(self, tr: Tracer) -> bool:
+        raise GraphBreak(DATA_DEPENDENT_BRANCH, f"the branch depends on the value of {self.describe()}")
+
+    def length(self, tr: Tracer) -> Value:
+        return self.tensor.length(tr)
+
+    def iter(self, tr: Tracer) -> Value:
+        return SequenceIterator(self.unpack(tr))
+
+    def unpack(self, tr: Tracer) -> list[Value]:
+        return [_made(item) for item in self.tensor.unpack(tr)]
+
+    def contains(self, tr: Tracer, item: Value) -> Value:
+        raise self.not_understood(f"membership in {self.describe()}")
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        if name == "shape":
+            return TupleValue(self.tensor.sizes(tr).unpack(tr))
+        if name in ("ndim", "size"):
+            return self.tensor.call_method(tr, "dim" if name == "ndim" else "numel", [], {})
+        if name == "dtype":
+            return ConstValue(self.dtype)
+        if name == "T":
+            return _transpose(tr, self)
+        if name in _METHODS or name in ("__len__", "__iter__", "__getitem__"):
+            return BuiltinMethodValue(self, np.ndarray, name)
+        raise GraphBreak(C_FUNCTION, f"{self.pytype().__name__}.{name}")
+
+    def call_c_method(self, tr: Tracer, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return call_builtin_method(tr, self, cls, name, args, kwargs)
+
+    def getitem(self, tr: Tracer, key: Value) -> Value:
+        parts = key.unpack(tr) if isinstance(key, TupleValue) else [key]
+        if not all(map(_is_basic, parts)):
+            raise self.not_understood(f"indexing {self.describe()} by other than numbers and slices")
+        found = self.tensor.getitem(tr, key)
+        assert isinstance(found, TensorValue)
+        numbers = sum(isinstance(p, ConstValue) and type(p.value) is int for p in parts)
+        return ArrayValue(found, is_number=numbers == self.tensor.example.dim() and numbers == len(parts))
+
+    def rebuild(self, out: FrameWriter) -> str:
+        return f"{out.value(self.tensor)}.numpy()" + ("[()]" if self.is_number else "")
+
+
+def _is_basic(part: Value) -> bool:
+    """Whether an index selects a view, in torch as in NumPy."""
+    if isinstance(part, SliceValue):
+        bounds = (part.start, part.stop, part.step)
+        if not all(isinstance(b, ConstValue) and type(b.value) in (int, type(None)) for b in bounds):
+            return False
+        return part.step.value is None or part.step.value > 0  # type: ignore[attr-defined]
+    return isinstance(part, ConstValue) and type(part.value) in (int, type(None), type(Ellipsis))
+
+
+# --- in and out -------------------------------------------------------------------------------------------------------
+
+
+def wrap_array(tr: Tracer, array: np.ndarray, source: Source | None) -> Value:
+    """The value of an existing array."""
+    source = source or Const(array, "a constant array")
+    try:
+        tensor = memory_of(array)
+    except (TypeError, ValueError) as error:
+        raise GraphBreak(OPERATION, f"NumPy array {source.words()}: {error}") from None
+    if tensor.dtype not in _OF_TORCH:
+        raise GraphBreak(OPERATION, f"NumPy array {source.words()} of {array.dtype}")
+    value = tr.tensor_input(tensor, Converted(source, memory_of))
+    assert isinstance(value, TensorValue)
+    made = ArrayValue(value, source=source)
+    tr.identity_matters(made)  # two of the same memory would be two inputs
+    return made
+
+
+def array_of(tr: Tracer, tensor: TensorValue) -> Value:
+    """``tensor.numpy()``."""
+    example = tensor.example
+    if example.requires_grad or example.device.type != "cpu" or example.dtype not in _OF_TORCH or example.is_neg():
+        raise GraphBreak(C_FUNCTION, f"Tensor.numpy of {tensor.describe()}")
+    return ArrayValue(tensor)
+
+
+def tensor_of(tr: Tracer, array: Value, copy: bool, dtype: Value | None = None) -> Value:
+    """``torch.from_numpy`` and ``torch.tensor`` of an array."""
+    assert isinstance(array, ArrayValue)
+    found = tr.emit("call_method", "clone" if copy or array.is_number else "detach", [array.tensor], {})
+    if dtype is not None and dtype.const(tr) is not None:
+        found = tr.emit("call_method", "to", [found, dtype], {})
+    return found
+
+
+def _made(found: Value, *, of_numbers: bool = True) -> ArrayValue:
+    """What NumPy returns for a computed tensor: a number, where it has no dimensions."""
+    assert isinstance(found, TensorValue)
+    return ArrayValue(found, is_number=of_numbers and found.example.dim() == 0)
+
+
+def _to(tr: Tracer, value: Value, dtype: np.dtype) -> Value:
+    """A tensor of this dtype; of a number, Python's number."""
+    if isinstance(value, ArrayValue):
+        if value.dtype == dtype:
+            return value.tensor
+        return tr.emit("call_method", "to", [value.tensor, ConstValue(DTYPES[dtype])], {})
+    return ConstValue(dtype.type(value.const(tr)).item())
+
+
+# --- universal functions ----------------------------------------------------------------------------------------------
+
+
+def binary(tr: Tracer, symbol: str, left: Value, right: Value) -> Value:
+    """``left <symbol> right``, where one of them is an array."""
+    if symbol == "@":
+        return _matmul(tr, left, right)
+    ufunc = _BINARY.get(symbol)
+    if ufunc is None:
+        raise GraphBreak(C_FUNCTION, f"{left.describe()} {symbol} {right.describe()}")
+    return _ufunc(tr, ufunc, [left, right])
+
+
+def unary(tr: Tracer, symbol: str, value: Value) -> Value:
+    if symbol not in _UNARY:
+        raise GraphBreak(C_FUNCTION, f"{symbol}{value.describe()}")
+    return _ufunc(tr, _UNARY[symbol], [value])
+
+
+def _ufunc(tr: Tracer, ufunc: np.ufunc, args: list[Value]) -> Value:
+    refused = GraphBreak(C_FUNCTION, f"numpy.{ufunc.__name__} of {', '.join(a.describe() for a in args)}")
+    if ufunc not in _UFUNCS or len(args) != ufunc.nin:
+        raise refused
+    function, kinds = _UFUNCS[ufunc]
+    given: list[Any] = []
+    for value in args:
+        if isinstance(value, ArrayValue):
+            given.append(value.dtype)
+        elif isinstance(value, ConstValue) and type(value.value) in (*_NUMBERS, np.float32, np.float64, np.int64):
+            number = value.value
+            given.append(type(number) if type(number) in (int, float) else np.dtype(type(number)))
+        else:
+            raise refused
+    try:
+        *loops, result = ufunc.resolve_dtypes((*given, None))
+    except TypeError:
+        raise refused from None
+    if any(loop.kind not in kinds or loop not in DTYPES for loop in loops) or result not in DTYPES:
+        raise refused
+    for value, loop in zip(args, loops, strict=True):
+        if isinstance(value, ConstValue) and loop.kind in "iu":
+            limits = np.iinfo(loop)
+            if not limits.min <= value.value <= limits.max:
+                raise refused  # an error, or a comparison that is decided otherwise
+    found = tr.emit("call_function", function, [_to(tr, v, d) for v, d in zip(args, loops, strict=True)], {})
+    assert isinstance(found, TensorValue)
+    if found.example.dtype != DTYPES[result]:
+        found = tr.emit("call_method", "to", [found, ConstValue(DTYPES[result])], {})
+    return _made(found)
+
+
+# --- reductions -------------------------------------------------------------------------------------------------------
+
+
+def _reduction(name: str, result: Any = None, kinds: str = _ANY, **fixed: Any) -> Any:
+    """A function of an array, its axis and ``keepdims``; ``result`` is the dtype it computes in, by the array's."""
+
+    def reduce(
+        tr: Tracer, array: Value, axis: Value | None = None, *, keepdims: Value | None = None, ddof: Value | None = None
+    ) -> Value:
+        if not isinstance(array, ArrayValue) or array.dtype.kind not in kinds or not array.tensor.example.numel():
+            raise GraphBreak(C_FUNCTION, f"numpy.{name} of {array.describe()}")
+        dtype = result(array.dtype) if result is not None else array.dtype
+        along = None if axis is None else axis.const(tr)
+        keep = keepdims is not None and keepdims.truth(tr)
+        dims = tuple(range(array.tensor.example.dim())) if along is None else along
+        named: dict[str, Value] = {key: ConstValue(value) for key, value in fixed.items()}
+        if ddof is not None:
+            if "correction" not in named:
+                raise GraphBreak(C_FUNCTION, f"numpy.{name} with ddof")
+            named["correction"] = ddof
+        if name in ("prod", "argmax", "argmin", "all", "any"):  # which torch computes along one dimension
+            if (along is None and keep) or isinstance(along, tuple):
+                raise GraphBreak(C_FUNCTION, f"numpy.{name} along several axes")
+            dims = along
+        if dims is not None:
+            named.update(dim=tr.lift(dims), keepdim=ConstValue(keep))
+        found = tr.emit("call_function", getattr(torch, name), [_to(tr, array, dtype)], named)
+        assert isinstance(found, TensorValue)
+        return _made(found)
+
+    return reduce
+
+
+def _at_least_int64(dtype: np.dtype) -> np.dtype:
+    return np.dtype(np.int64) if dtype.kind in "bi" else dtype
+
+
+def _as_float(dtype: np.dtype) -> np.dtype:
+    return np.dtype(np.float64) if dtype.kind in "bi" else dtype
+
+
+def _as_it_is(dtype: np.dtype) -> np.dtype:
+    return dtype
+
+
+_sum = _reduction("sum", _at_least_int64)
+_prod = _reduction("prod", _at_least_int64)
+_mean = _reduction("mean", _as_float)
+_std = _reduction("std", _as_float, correction=0)
+_var = _reduction("var", _as_float, correction=0)
+_max = _reduction("amax")
+_min = _reduction("amin")
+_argmax = _reduction("argmax", kinds="if")
+_argmin = _reduction("argmin", kinds="if")
+_all = _reduction("all")
+_any = _reduction("any")
+
+
+# --- shapes -----------------------------------------------------------------------------------------------------------
+
+
+def _array(value: Value, what: str) -> ArrayValue:
+    if not isinstance(value, ArrayValue) or value.is_number:
+        raise GraphBreak(C_FUNCTION, f"numpy.{what} of {value.describe()}")
+    return value
+
+
+def _reshape(tr: Tracer, array: Value, *shape: Value) -> Value:
+    return _made(tr.emit("call_method", "reshape", [_array(array, "reshape").tensor, *shape], {}), of_numbers=False)
+
+
+def _transpose(tr: Tracer, array: Value, *axes: Value) -> Value:
+    tensor = _array(array, "transpose").tensor
+    given = [a for axis in axes for a in (axis.unpack(tr) if isinstance(axis, TupleValue) else [axis])]
+    order = [a.const(tr) for a in given] or list(range(tensor.example.dim()))[::-1]
+    return _made(tr.emit("call_method", "permute", [tensor, tr.lift(tuple(order))], {}), of_numbers=False)
+
+
+def _swapaxes(tr: Tracer, array: Value, first: Value, second: Value) -> Value:
+    found = tr.emit("call_method", "transpose", [_array(array, "swapaxes").tensor, first, second], {})
+    return _made(found, of_numbers=False)
+
+
+def _copy(tr: Tracer, array: Value) -> Value:
+    return _made(tr.emit("call_method", "clone", [_array(array, "copy").tensor], {}), of_numbers=False)
+
+
+def _ravel(tr: Tracer, array: Value) -> Value:
+    return _reshape(tr, array, ConstValue(-1))
+
+
+def _flatten(tr: Tracer, array: Value) -> Value:
+    return _copy(tr, _ravel(tr, array))
+
+
+def _astype(tr: Tracer, array: Value, dtype: Value) -> Value:
+    wanted = _dtype(tr, dtype)
+    given = _array(array, "astype")
+    if given.dtype.kind == "f" and wanted.kind != "f" and wanted.kind != "b":
+        raise GraphBreak(C_FUNCTION, "numpy.ndarray.astype from floats to integers")  # of which not all fit
+    named: dict[str, Value] = {"copy": ConstValue(True)}
+    return _made(tr.emit("call_method", "to", [given.tensor, ConstValue(DTYPES[wanted])], named), of_numbers=False)
+
+
+def _dtype(tr: Tracer, value: Value) -> np.dtype:
+    try:
+        found = np.dtype(value.const(tr))
+    except TypeError:
+        raise GraphBreak(C_FUNCTION, f"{value.describe()} as a NumPy dtype") from None
+    if found not in DTYPES:
+        raise GraphBreak(C_FUNCTION, f"NumPy arrays of {found}")
+    return found
+
+
+def _expand_dims(tr: Tracer, array: Value, axis: Value) -> Value:
+    return _made(tr.emit("call_method", "unsqueeze", [_array(array, "expand_dims").tensor, axis], {}), of_numbers=False)
+
+
+def _joined(function: Any) -> Any:
+    def join(tr: Tracer, arrays: Value, axis: Value | None = None) -> Value:
+        parts = [_array(part, function.__name__) for part in arrays.unpack(tr)]
+        if len({part.dtype for part in parts}) != 1:
+            raise GraphBreak(C_FUNCTION, f"numpy arrays of several dtypes in {function.__name__}")
+        tensors = TupleValue([part.tensor for part in parts])
+        return _made(tr.emit("call_function", function, [tensors, axis or ConstValue(0)], {}), of_numbers=False)
+
+    return join
+
+
+def _matmul(tr: Tracer, left: Value, right: Value) -> Value:
+    a, b = _array(left, "matmul"), _array(right, "matmul")
+    dims = a.tensor.example.dim(), b.tensor.example.dim()
+    if a.dtype != b.dtype or a.dtype.kind != "f" or not all(1 <= d <= 2 for d in dims):
+        raise GraphBreak(C_FUNCTION, f"numpy.matmul of {a.dtype} and {b.dtype} with {dims} dimensions")
+    return _made(tr.emit("call_function", torch.matmul, [a.tensor, b.tensor], {}))
+
+
+def _where(tr: Tracer, condition: Value, left: Value, right: Value) -> Value:
+    tensor = _array(condition, "where").tensor
+    a, b = _array(left, "where"), _array(right, "where")
+    if a.dtype != b.dtype or tensor.example.dtype is not torch.bool:
+        raise GraphBreak(C_FUNCTION, "numpy.where of arrays with several dtypes")
+    return _made(tr.emit("call_function", torch.where, [tensor, a.tensor, b.tensor], {}), of_numbers=False)
+
+
+def _like(value: int) -> Any:
+    def like(tr: Tracer, array: Value) -> Value:
+        function = torch.ones_like if value else torch.zeros_like
+        return _made(tr.emit("call_function", function, [_array(array, "zeros_like").tensor], {}), of_numbers=False)
+
+    return like
+
+
+def filled(tr: Tracer, function: Any, shape: Value, dtype: Value | None) -> Value:
+    """``np.zeros`` and ``np.ones``."""
+    wanted = np.dtype(np.float64) if dtype is None else _dtype(tr, dtype)
+    sizes = TupleValue(shape.unpack(tr)) if shape.pytype() is not int else TupleValue([shape])
+    named: dict[str, Value] = {"dtype": ConstValue(DTYPES[wanted]), "device": ConstValue(torch.device("cpu"))}
+    return _made(tr.emit("call_function", function, [sizes], named), of_numbers=False)
+
+
+_METHODS: dict[str, Any] = {
+    "sum": _sum, "prod": _prod, "mean": _mean, "std": _std, "var": _var, "max": _max, "min": _min, "argmax": _argmax,
+    "argmin": _argmin, "all": _all, "any": _any, "reshape": _reshape, "transpose": _transpose, "swapaxes": _swapaxes,
+    "copy": _copy, "ravel": _ravel, "flatten": _flatten, "astype": _astype,
+}  # fmt: skip
+ArrayValue.METHODS = _METHODS
+
+# Functions of NumPy's, beside the universal ones, that take arrays.
+FUNCTIONS: dict[Any, Any] = {
+    np.sum: _sum, np.prod: _prod, np.mean: _mean, np.std: _std, np.var: _var, np.max: _max, np.min: _min,
+    np.amax: _max, np.amin: _min, np.argmax: _argmax, np.argmin: _argmin, np.all: _all, np.any: _any,
+    np.reshape: _reshape, np.transpose: _transpose, np.swapaxes: _swapaxes, np.copy: _copy, np.ravel: _ravel,
+    np.expand_dims: _expand_dims, np.concatenate: _joined(torch.cat), np.stack: _joined(torch.stack),
+    np.where: _where, np.dot: _matmul, np.zeros_like: _like(0), np.ones_like: _like(1),
+}  # fmt: skip
+
+
+def _call(tr: Tracer, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A function of NumPy's, of which an argument is an array or holds one."""
+    name = f"numpy.{function.__name__}"
+    if isinstance(function, np.ufunc):
+        if kwargs:
+            raise GraphBreak(C_FUNCTION, f"{name} with {', '.join(kwargs)}")
+        return _matmul(tr, *args) if function is np.matmul and len(args) == 2 else _ufunc(tr, function, args)
+    known = FUNCTIONS.get(function)
+    if known is None:
+        raise GraphBreak(C_FUNCTION, name)
+    return call_handler(known, name, (tr, *args), kwargs)
+
+
+def holds_array(value: Value) -> bool:
+    """Whether a value is an array, or a list or tuple with one in it."""
+    if isinstance(value, ArrayValue):
+        return True
+    items = getattr(value, "_items", None)
+    return isinstance(items, list) and any(isinstance(item, ArrayValue) for item in items)
+
+
+# --- functions of numbers ---------------------------------------------------------------------------------------------
+# Models compute constants with ``np.log`` and ``np.sqrt``; the results are NumPy's scalars, constants like any number.
+
+_DISPATCHED: type = type(np.prod)  # functions of NumPy's that let other arrays take over
+_PURE = frozenset({np.prod, np.sum, np.mean, np.max, np.min, np.round})  # of those, what makes numbers of numbers
+
+
+class NumpyFunctionValue(RealValue):
+    """A function of numbers that NumPy computes; called for real where all its arguments are constants."""
+
+    __slots__ = ()
+
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if any(map(holds_array, (*args, *kwargs.values()))):
+            return _call(tr, self.obj, args, kwargs)
+        if not isinstance(self.obj, (np.ufunc, type)) and self.obj not in _PURE:
+            raise refused_call(self.obj)
+        plain = [_number(tr, value) for value in args]
+        named = {name: _number(tr, value) for name, value in kwargs.items()}
+        found = tr.fold(self.obj, plain, named)
+        if not found.is_const():
+            raise GraphBreak(C_FUNCTION, f"numpy.{self.obj.__name__} returns more than a number")
+        return found
+
+
+def _number(tr: Tracer, value: Value) -> Any:
+    plain = value.const(tr)
+    parts = plain if type(plain) in (list, tuple) else [plain]
+    if not all(type(part) in CONST_TYPES for part in parts):
+        raise GraphBreak(C_FUNCTION, f"a NumPy function on {value.describe()}")
+    return plain
+
+
+def wrap_numpy(tr: Tracer, obj: Any, source: Source | None) -> Value | None:
+    """The value of an array, or of a function of NumPy's; None for what is neither or does more than compute."""
+    if isinstance(obj, np.ndarray):
+        return wrap_array(tr, obj, source)
+    if isinstance(obj, np.ufunc) or (type(obj) is _DISPATCHED and (obj in _PURE or obj in FUNCTIONS)):
+        if source is not None:
+            tr.guards.is_object(source, obj)
+        return NumpyFunctionValue(obj, source)
+    return None
