@@ -18,6 +18,7 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from torchmux.backends.common.cache.artifacts import load_cache_artifacts, save_cache_artifacts
+    from torchmux.deploy.artifacts import Artifact, artifacts
     from torchmux.deploy.loaded import Loaded
     from torchmux.deploy.loading import load
     from torchmux.deploy.saving import save
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from torchmux.verification import Verification, verify
 
 __all__ = [
+    "Artifact",
     "Availability",
     "BackendConflict",
     "BackendInfo",
@@ -109,6 +111,7 @@ __all__ = [
     "Verification",
     "__version__",
     "allow_in_graph",
+    "artifacts",
     "assume_constant_result",
     "backends",
     "compile",
@@ -166,6 +169,7 @@ _HOMES = {
     ),
     "torchmux.frontend.marks.tensor_marks": ("mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic"),
     "torchmux.frontend.marks.stance": ("set_stance",),
+    "torchmux.deploy.artifacts": ("Artifact", "artifacts"),
     "torchmux.deploy.loaded": ("Loaded",),
     "torchmux.deploy.loading": ("load",),
     "torchmux.deploy.saving": ("save",),

@@ -12,10 +12,13 @@ from typing import Any
 
 import torch
 
+from torchmux import logs
+from torchmux.registry.spec import ToolFile
+
 from ..common.adapter.binding import Binding, Input
 from ..common.adapter.indices import Limits
 from ..common.adapter.results import Result
-from . import devices
+from . import devices, files
 from .options import CPU, OnnxrtOptions
 
 # ONNX's numbers for element types (TensorProto.DataType).
@@ -93,6 +96,7 @@ class OnnxFunction:
     """
 
     artifact: str | None = None
+    model = b""  # of ONNX, without weights
     library_calls: Mapping[str, str] = MappingProxyType({})  # the runtime computes all itself
 
     def __init__(
@@ -119,6 +123,14 @@ class OnnxFunction:
         self._checked = tuple(checked.items())
         self._otherwise = otherwise
         self._free: list[_Binding] = []
+
+    @property
+    def output_code(self) -> list[str]:
+        """The model as text, if somebody reads it."""
+        return [files.text(self.model)] if "output_code" in logs.enabled() else []
+
+    def files(self) -> list[ToolFile]:
+        return [files.onnx_file(self.model, self._constants)]
 
     def __call__(self, *args: Any) -> Sequence[torch.Tensor]:
         if self._otherwise is not None:

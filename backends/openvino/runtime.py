@@ -17,9 +17,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from torchmux import logs
+from torchmux.registry.spec import ToolFile
+
 from ..common.adapter.binding import Binding, Input
 from ..common.adapter.indices import Limits
 from ..common.adapter.results import Result
+from . import files
 from .options import PRECISIONS, OpenvinoOptions
 
 _NUMPY = {torch.float32: np.float32, torch.int64: np.int64, torch.int32: np.int32, torch.int16: np.int16,
@@ -113,6 +117,7 @@ class OpenvinoFunction:
     """
 
     artifact: str | None = None
+    source: Callable[[], files.Source | None] = staticmethod(lambda: None)
     library_calls: Mapping[str, str] = MappingProxyType({})  # the runtime computes all itself
 
     def __init__(
@@ -134,6 +139,15 @@ class OpenvinoFunction:
         self._otherwise = otherwise
         self._holds = holds
         self._free: list[_Binding] = []
+
+    @property
+    def output_code(self) -> list[str]:
+        """The model before it was compiled, if somebody reads it and it is kept."""
+        source = self.source() if "output_code" in logs.enabled() else None
+        return [] if source is None else [source.xml.decode()]
+
+    def files(self) -> list[ToolFile]:
+        return files.ir_files(self.source(), [given.position for given in self._inputs])
 
     def __call__(self, *args: Any) -> Sequence[torch.Tensor]:
         for position, limits in self._ranges:
