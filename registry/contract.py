@@ -154,9 +154,10 @@ class BackendExtras(Protocol):
 class ToolFile:
     """A file that the tool behind a backend reads, or a person, for ``torchmux.artifacts``.
 
-    ``write(path, names, weights)`` writes it and returns the paths of all that it wrote; ``names`` are those of the part's inputs by position, and ``weights`` are
-    the inputs that become constants of the file, by position, where ``holds_weights``.  ``text()`` is what a person
-    reads, None if that is nothing.  ``needs`` says what a program needs to run the file besides the tool.
+    ``write(path, names, weights)`` writes it, and returns the paths of all that it has written.  ``names`` are those of
+    the part's inputs by position, and ``weights`` are the inputs that become constants of the file, by position, where
+    ``holds_weights``.  ``text()`` is what a person reads, None if that is nothing.  ``needs`` says what a program needs
+    to run the file besides the tool.
     """
 
     kind: str

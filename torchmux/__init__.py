@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torchmux.deploy.artifacts import Artifact, artifacts
     from torchmux.deploy.loaded import Loaded
     from torchmux.deploy.loading import load
+    from torchmux.deploy.precompiling import Precompiled, precompile
     from torchmux.deploy.saving import save
     from torchmux.frontend.api import compile, explain, get_default_backend, report, reset, set_default_backend
     from torchmux.frontend.export import Exported, export
@@ -103,6 +104,7 @@ __all__ = [
     "NodesRefused",
     "NumericsError",
     "Placement",
+    "Precompiled",
     "SaveRefused",
     "Tombstone",
     "TorchmuxError",
@@ -137,6 +139,7 @@ __all__ = [
     "mark_static",
     "mark_unbacked",
     "maybe_mark_dynamic",
+    "precompile",
     "register_backend",
     "report",
     "reset",
@@ -172,6 +175,7 @@ _HOMES = {
     "torchmux.deploy.artifacts": ("Artifact", "artifacts"),
     "torchmux.deploy.loaded": ("Loaded",),
     "torchmux.deploy.loading": ("load",),
+    "torchmux.deploy.precompiling": ("Precompiled", "precompile"),
     "torchmux.deploy.saving": ("save",),
     "torchmux.frontend.regions": ("use_backend",),
     "torchmux.frontend.export": ("Exported", "export"),

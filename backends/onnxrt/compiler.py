@@ -121,7 +121,10 @@ class OnnxRuntime:
         return run
 
     def _export(self, gm: GraphModule, example_inputs: Sequence[Any], made: _Parts, key: str) -> tuple[Any, bytes]:
-        """Export ``gm`` and make a session of the model, which is returned too; find the nodes to blame if that fails or computes nonsense."""
+        """Export ``gm``, and make a session of the model, which is returned too.
+
+        The nodes to blame are looked for if that fails or computes nonsense.
+        """
         nodes = list(gm.graph.nodes)
         # Exporting inserts the casts of type promotion; the search for a wrong operator needs the original graph.
         untouched = copy_graph(gm)
