@@ -109,7 +109,7 @@ class OnnxRuntime:
         if kept is None:
             return None
         if settings["providers"] is not None:
-            settings["providers"] = tuple(settings["providers"])
+            settings["providers"] = tuple(p if isinstance(p, str) else tuple(p) for p in settings["providers"])
         options = OnnxrtOptions(**settings)
         made = _Parts.from_json(parts, constants, devices.place_for((), options), options)
         session = made.opened(kept.code)
@@ -258,7 +258,7 @@ def _culprits(gm: GraphModule, options: OnnxrtOptions) -> dict[int, str]:
         if node.op != "call_function" or takes_element(node) is not None:
             continue
         single = alone(node)
-        key = graph_key(single, "", options.providers)
+        key = graph_key(single, "", options.provider_names)
         if key not in _tried:
             _tried[key] = _why_not(single, options)
         reason = _tried[key]

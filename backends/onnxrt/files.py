@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -18,6 +21,35 @@ def onnx_file(model: bytes, constants: Mapping[int, torch.Tensor]) -> ToolFile:
     """``constants`` are the initializers without data in the model, by the position in their name."""
     write = functools.partial(_write, model, constants)
     return ToolFile("onnx", ".onnx", write, functools.partial(text, model), holds_weights=True)
+
+
+def profile_prefix() -> str:
+    """Where onnxruntime writes profiles that nobody named."""
+    return str(Path(tempfile.gettempdir()) / f"torchmux_{os.getpid()}")
+
+
+class Profile:
+    """What onnxruntime has timed in a session until somebody asks for it; it times nothing after that."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._text = ""
+
+    def file(self) -> ToolFile:
+        return ToolFile("onnxrt-profile", ".json", self._write, self.text)
+
+    def text(self) -> str:
+        """The events as onnxruntime writes them, JSON that chrome://tracing shows."""
+        if not self._text:
+            written = Path(self._session.end_profiling())
+            self._text = written.read_text(encoding="utf-8")
+            if str(written).startswith(profile_prefix()):
+                written.unlink()
+        return self._text
+
+    def _write(self, path: Path, names: Sequence[str], weights: Mapping[int, torch.Tensor]) -> list[Path]:
+        path.write_text(self.text(), encoding="utf-8")
+        return [path]
 
 
 def text(model: bytes) -> str:

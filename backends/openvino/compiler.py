@@ -127,7 +127,8 @@ class OpenVino:
             if cache is not None:
                 cache.store(key, runtime.to_bytes(run.compiled))
                 files.keep(key, model)
-        if cache is not None and not frozen:
+        # A graph that is restored has no report that the counts could go to.
+        if cache is not None and not frozen and not config.get("PERF_COUNT"):
             run.artifact = _artifact(key, device, config, bool(request.strict), inputs, results, ranges, untouched)
         return run
 

@@ -18,12 +18,14 @@ import numpy as np
 import torch
 
 from torchmux import logs
+from torchmux.registry.report import GraphReport, Placement
 from torchmux.registry.spec import ToolFile
 
 from ..common.adapter.binding import Binding, Input
 from ..common.adapter.indices import Limits
 from ..common.adapter.results import Result
 from . import files
+from .counts import Counts
 from .options import PRECISIONS, OpenvinoOptions
 
 _NUMPY = {torch.float32: np.float32, torch.int64: np.int64, torch.int32: np.int32, torch.int16: np.int16,
@@ -139,6 +141,7 @@ class OpenvinoFunction:
         self._otherwise = otherwise
         self._holds = holds
         self._free: list[_Binding] = []
+        self._counts = Counts() if compiled.get_property("PERF_COUNT") else None
 
     @property
     def output_code(self) -> list[str]:
@@ -147,7 +150,13 @@ class OpenvinoFunction:
         return [] if source is None else [source.xml.decode()]
 
     def files(self) -> list[ToolFile]:
-        return files.ir_files(self.source(), [given.position for given in self._inputs])
+        found = files.ir_files(self.source(), [given.position for given in self._inputs])
+        return [*found, self._counts.file()] if self._counts is not None else found
+
+    def follow(self, report: GraphReport, placements: list[Placement]) -> None:
+        """Where to tell the counts of calls, under ``PERF_COUNT``."""
+        if self._counts is not None:
+            self._counts.begin(report)
 
     def __call__(self, *args: Any) -> Sequence[torch.Tensor]:
         for position, limits in self._ranges:
@@ -158,7 +167,10 @@ class OpenvinoFunction:
         except IndexError:
             binding = _Binding(self.compiled, self._inputs, self._results)
         try:
-            return binding(args)
+            results = binding(args)
+            if self._counts is not None:
+                self._counts.add(binding.request.get_profiling_info())
+            return results
         finally:
             self._free.append(binding)
 
@@ -169,11 +181,11 @@ class _Binding(Binding):
     Bound tensors are only looked at while a call holds them, so the request keeps no memory alive.
     """
 
-    __slots__ = ("_bind_input", "_bind_output", "_infer", "_inputs_at", "_outputs_at", "_own", "_static")
+    __slots__ = ("_bind_input", "_bind_output", "_infer", "_inputs_at", "_outputs_at", "_own", "_static", "request")
 
     def __init__(self, compiled: Any, inputs: Sequence[Input], results: Sequence[Result]) -> None:
         super().__init__(inputs, results)
-        request = compiled.create_infer_request()
+        request = self.request = compiled.create_infer_request()
         self._bind_input, self._bind_output = request.set_input_tensor, request.set_output_tensor
         self._infer = request.infer
         self._inputs_at = [_View(given.dtype or torch.int64, given.shape) for given in inputs]
