@@ -22,7 +22,7 @@ from torchmux.frontend.api import compile
 from torchmux.registry.errors import CompilationFailed
 from torchmux.registry.names import class_with_article
 from torchmux.scratch import scratch_folder
-from torchmux.wording import cut
+from torchmux.wording import cut, require
 
 from .saving import save
 
@@ -95,6 +95,9 @@ def precompile(
         SaveRefused: the program cannot be saved; what was compiled is in the cache.
         TypeError, ValueError: inputs are of another kind, or there are none; or there are no workers.
     """
+    require(inputs, (list, tuple), "precompile(): inputs")
+    require(workers, (int, type(None)), "precompile(): workers")
+    require(path, (str, os.PathLike, type(None)), "precompile(): path")
     calls = [call_of(each) for each in inputs]
     with scratch_folder() as folder:
         try:
