@@ -98,8 +98,12 @@ class OpenVino:
             key = graph_key(gm, str(fingerprints), device, sorted(config.items()), options.check)
         otherwise = in_torch(untouched, _NOT_TAKEN, strict=bool(request.strict))
 
+        counts = runtime.counts_layers(config)
+
         def function(model: Any, compiled: Any, holds: GraphModule, hit: bool) -> runtime.OpenvinoFunction:
-            run = runtime.OpenvinoFunction(compiled, inputs, results, ranges, otherwise, holds=holds, cache_hit=hit)
+            run = runtime.OpenvinoFunction(
+                compiled, inputs, results, ranges, otherwise, holds=holds, cache_hit=hit, counts=counts
+            )
             if cache is not None:
                 run.source = functools.partial(files.kept, key)
             elif model is not None:
@@ -128,7 +132,7 @@ class OpenVino:
                 cache.store(key, runtime.to_bytes(run.compiled))
                 files.keep(key, model)
         # A graph that is restored has no report that the counts could go to.
-        if cache is not None and not frozen and not config.get("PERF_COUNT"):
+        if cache is not None and not frozen and not counts:
             run.artifact = _artifact(key, device, config, bool(request.strict), inputs, results, ranges, untouched)
         return run
 

@@ -89,6 +89,11 @@ def check_precision(compiled: Any, config: Mapping[str, Any]) -> None:
         raise RuntimeError(f"OpenVINO was asked to compute in {asked} but would compute in {found}")
 
 
+def counts_layers(config: Mapping[str, Any]) -> bool:
+    """Whether OpenVINO is asked to time the layers of its model."""
+    return str(config.get("PERF_COUNT", False)).upper() in ("TRUE", "YES", "1")
+
+
 def can_export(device: str) -> bool:
     """Whether compiled models of the device can be kept."""
     return "EXPORT_IMPORT" in _core().get_property(device, "OPTIMIZATION_CAPABILITIES")
@@ -115,6 +120,7 @@ class OpenvinoFunction:
 
     ``inputs`` are what the model takes; ``ranges`` says for some of these, by position, between which numbers they must
     lie, and ``otherwise`` runs calls in which they do not.  ``holds`` is whatever memory the model refers to.
+    ``counts`` says whether the model times its layers.
     ``cache_hit`` says whether the compiled model came from the artifact cache, ``artifact`` how to make this again.
     """
 
@@ -132,6 +138,7 @@ class OpenvinoFunction:
         *,
         holds: Any,
         cache_hit: bool,
+        counts: bool = False,
     ) -> None:
         self.compiled = compiled
         self.cache_hit = cache_hit
@@ -141,7 +148,7 @@ class OpenvinoFunction:
         self._otherwise = otherwise
         self._holds = holds
         self._free: list[_Binding] = []
-        self._counts = Counts() if compiled.get_property("PERF_COUNT") else None
+        self._counts = Counts() if counts else None
 
     @property
     def output_code(self) -> list[str]:
