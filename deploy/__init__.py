@@ -13,7 +13,9 @@ A file is written from what the frontend and the backends have made, and read wi
 * ``machine``: what the machine must have that runs a file,
 * ``container``: the bytes: a zip whose comment has the digest or signature of all before it; safetensors inside,
 * ``loading``: from a file to a callable,
-* ``loaded``: the callable.
+* ``loaded``: the callable,
+* ``artifacts``: what was compiled, in files that the compilers' own tools read,
+* ``precompiling``, ``command``: a program for several inputs ahead of its use, and the command that does it.
 
 Importing this package imports none of these modules.
 """

@@ -73,6 +73,7 @@ def entry_told(captured: Captured, world: World, state: State, artifacts: dict[s
     graph = None if captured.compiled is None else graph_told(captured.compiled, state, artifacts)
     frame = frame_told(captured.parts, world.read, world.is_given, state, paths.source)
     report = None if captured.compiled is None else captured.compiled.report
+    decision = getattr(captured.compiled, "decision", None)
     return {
         "name": captured.qualname,
         "guards": guards,
@@ -80,6 +81,7 @@ def entry_told(captured: Captured, world: World, state: State, artifacts: dict[s
         "graph": graph,
         "grad_modes": captured.grad_modes,
         "placements": [] if report is None else [[p.node, p.op, p.placed_on, p.reason] for p in report.placements],
+        "decision": None if decision is None else decision.to_data(),
         "notes": [] if report is None else list(report.notes),
         "paths": paths.table,
     }
@@ -170,6 +172,8 @@ def _shape_told(condition: ShapeCondition, paths: Writer) -> Any:
 class Entry:
     """A captured frame of a file: ``check`` says whether it takes a call, whose arguments ``run`` takes by name.
 
+    ``decision`` is that of ``auto``, as ``torchmux decisions show --json`` has it, if it chose the ``backend``.
+
     Raises:
         LoadRefused: this machine or version cannot run it, or it has what torchmux does not write.
     """
@@ -178,6 +182,7 @@ class Entry:
         self.name: str = told["name"]
         self.backend: str = told["graph"]["backend"] if told["graph"] is not None else "none"
         self.placements: list[list[Any]] = told["placements"]
+        self.decision: Mapping[str, Any] | None = told.get("decision")
         reader = Reader(told["paths"])
         self.guards = _guards_again(told["guards"], reader)
         self.check: Callable[[dict[str, Any]], Any] = self.guards.check

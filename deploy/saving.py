@@ -109,7 +109,7 @@ def save(
         ValueError: the key is empty.
     """
     taken = Compiled.of(compiled)
-    world, parameters = _world(taken)
+    world, parameters = world_of(taken)
     _check_hooks(taken)
     state = State(taken.owner if isinstance(taken.owner, torch.nn.Module) else None)
     artifacts: dict[str, bytes] = {}
@@ -229,7 +229,7 @@ def _check_hooks(taken: Compiled) -> None:
         )
 
 
-def _world(taken: Compiled) -> tuple[World, list[Any]]:
+def world_of(taken: Compiled) -> tuple[World, list[Any]]:
     """What the program reads besides arguments, and its parameters for JSON."""
     function = taken.function
     signature = list(inspect.signature(function, follow_wrapped=False).parameters.values())

@@ -11,7 +11,7 @@ from typing import Any
 from torch.fx import Graph, GraphModule, Node
 
 from torchmux.backends.common.pipeline import lines, lower
-from torchmux.backends.common.pipeline.assemble import extract, inputs_of
+from torchmux.backends.common.pipeline.assemble import Built, extract, inputs_of
 from torchmux.backends.common.pipeline.partition import Partition, takes_element
 from torchmux.backends.common.pipeline.parts import Attempt, Choice, Compiler, Part, Placed, calls_of, maker
 from torchmux.backends.common.pipeline.placing import Placing
@@ -150,7 +150,7 @@ class TeamCompiler(Compiler):
             p.node: choice.why_not(copies[origin[p.node]], part.taker - 1) if p.node in origin else None
             for p in placing.report.placements
         }
-        made = MemberPart(run, placing.report, artifact)
+        made = MemberPart(Built(*kept[-1]), placing.report, artifact, run)
         attempt.placed.append(PlacedByMember({}, made, placing=placing, reasons=reasons))
         attempt.compiled[id(part)] = made
         return None

@@ -17,7 +17,7 @@ from torchmux.backends.common.cache import recipes
 from torchmux.backends.common.cache.keys import describe
 from torchmux.backends.common.cache.listing import Unknown
 from torchmux.backends.common.pipeline import lines, lower
-from torchmux.backends.common.pipeline.assemble import assemble
+from torchmux.backends.common.pipeline.assemble import Built, assemble
 from torchmux.backends.common.pipeline.implementation import Implementation, Several, Told, as_backend
 from torchmux.backends.common.pipeline.partition import Partition, takes_element
 from torchmux.backends.common.pipeline.parts import Run, calls_of, is_glue
@@ -167,16 +167,18 @@ class Team:
         report.cache_hits = len(told)
         report.notes = [note for each in told for note in each.notes]
         report.output_code = [code for each in told for code in each.output_code]
-        return MemberPart(assemble(gm, split, compiled), report, artifact)
+        return MemberPart(Built(gm, split, compiled), report, artifact)
 
 
 class MemberPart:
     """The code of one member for one part; ``report`` is its own of that part."""
 
-    __slots__ = ("artifact", "cache_hit", "notes", "output_code", "run")
+    __slots__ = ("artifact", "backend", "built", "cache_hit", "notes", "output_code", "run")
 
-    def __init__(self, run: Run, report: GraphReport, artifact: str | None) -> None:
-        self.run = run
+    def __init__(self, built: Built, report: GraphReport, artifact: str | None, run: Run | None = None) -> None:
+        self.run = assemble(built.gm, built.split, built.compiled) if run is None else run
+        self.backend = report.backend
+        self.built = built
         self.artifact = artifact
         self.cache_hit = report.cache_hits > 0
         self.notes = [f"{report.backend}: {note}" for note in report.notes]

@@ -41,6 +41,7 @@ from .spec import (
     CompileRequest,
     PlainFunction,
     Tombstone,
+    ToolFile,
 )
 
 __all__ = [
@@ -75,6 +76,7 @@ __all__ = [
     "ResolvedBackend",
     "SaveRefused",
     "Tombstone",
+    "ToolFile",
     "TorchmuxError",
     "UnknownBackend",
     "Unsupported",

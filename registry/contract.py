@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 from .report import GraphReport, Placement, Strict
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torch import Tensor
     from torch.fx import GraphModule, Node
 
@@ -148,6 +150,24 @@ class BackendExtras(Protocol):
 # --- what it returns --------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class ToolFile:
+    """A file that the tool behind a backend reads, or a person, for ``torchmux.artifacts``.
+
+    ``write(path, names, weights)`` writes it, and returns the paths of all that it has written.  ``names`` are those of
+    the part's inputs by position, and ``weights`` are the inputs that become constants of the file, by position, where
+    ``holds_weights``.  ``text()`` is what a person reads, None if that is nothing.  ``needs`` says what a program needs
+    to run the file besides the tool.
+    """
+
+    kind: str
+    suffix: str
+    write: Callable[[Path, Sequence[str], Mapping[int, Tensor]], Sequence[Path]]
+    text: Callable[[], str] | None = None
+    holds_weights: bool = False
+    needs: str = ""
+
+
 class CompiledPart(Protocol):
     """What ``compile`` and plain functions return: code for one graph."""
 
@@ -190,6 +210,12 @@ class CompiledPartExtras(Protocol):
     """With ``graph="torch"``: what ran where, instead of a report that puts every operator on the backend.  It is read
     whenever somebody asks for it, so it may change.  Without it, that report.  With ``graph="aten"`` it is not asked
     for."""
+
+    def files(self) -> Sequence[ToolFile]:
+        """The files that the code consists of, for ``torchmux.artifacts``; called when somebody asks for them.
+
+        Without it: none.
+        """
 
     def follow(self, report: GraphReport, placements: list[Placement]) -> None:
         """Take the report and the part's placements in it, to correct them when a call shows something else.

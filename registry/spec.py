@@ -17,6 +17,7 @@ from .contract import (
     CompiledPartExtras,
     CompileRequest,
     PlainFunction,
+    ToolFile,
 )
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "CompiledPartExtras",
     "PlainFunction",
     "Tombstone",
+    "ToolFile",
 ]
 
 API_VERSION = 1

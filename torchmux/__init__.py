@@ -18,8 +18,10 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from torchmux.backends.common.cache.artifacts import load_cache_artifacts, save_cache_artifacts
+    from torchmux.deploy.artifacts import Artifact, artifacts
     from torchmux.deploy.loaded import Loaded
     from torchmux.deploy.loading import load
+    from torchmux.deploy.precompiling import Precompiled, precompile
     from torchmux.deploy.saving import save
     from torchmux.frontend.api import compile, explain, get_default_backend, report, reset, set_default_backend
     from torchmux.frontend.export import Exported, export
@@ -80,6 +82,7 @@ if TYPE_CHECKING:
     from torchmux.verification import Verification, verify
 
 __all__ = [
+    "Artifact",
     "Availability",
     "BackendConflict",
     "BackendInfo",
@@ -101,6 +104,7 @@ __all__ = [
     "NodesRefused",
     "NumericsError",
     "Placement",
+    "Precompiled",
     "SaveRefused",
     "Tombstone",
     "TorchmuxError",
@@ -109,6 +113,7 @@ __all__ = [
     "Verification",
     "__version__",
     "allow_in_graph",
+    "artifacts",
     "assume_constant_result",
     "backends",
     "compile",
@@ -134,6 +139,7 @@ __all__ = [
     "mark_static",
     "mark_unbacked",
     "maybe_mark_dynamic",
+    "precompile",
     "register_backend",
     "report",
     "reset",
@@ -166,8 +172,10 @@ _HOMES = {
     ),
     "torchmux.frontend.marks.tensor_marks": ("mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic"),
     "torchmux.frontend.marks.stance": ("set_stance",),
+    "torchmux.deploy.artifacts": ("Artifact", "artifacts"),
     "torchmux.deploy.loaded": ("Loaded",),
     "torchmux.deploy.loading": ("load",),
+    "torchmux.deploy.precompiling": ("Precompiled", "precompile"),
     "torchmux.deploy.saving": ("save",),
     "torchmux.frontend.regions": ("use_backend",),
     "torchmux.frontend.export": ("Exported", "export"),

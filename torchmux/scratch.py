@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _PREFIX = "torchmux-scratch-"
+_IN_MEMORY = "/dev/shm"
 
 
 @contextlib.contextmanager
@@ -25,8 +26,9 @@ def scratch_folder() -> Iterator[Path]:
     Raises:
         OSError: there is no room for it.
     """
-    _purge(tempfile.gettempdir())
-    folder, lock = _made()
+    place = _place()
+    _purge(place)
+    folder, lock = _made(place)
     try:
         yield folder
     finally:
@@ -35,9 +37,19 @@ def scratch_folder() -> Iterator[Path]:
         os.close(lock)
 
 
-def _made() -> tuple[Path, int]:
+def _place() -> str:
+    """Where temporary folders go: in memory where no disk can be written to, as in a container that only reads."""
+    try:
+        return tempfile.gettempdir()
+    except FileNotFoundError:
+        if os.access(_IN_MEMORY, os.W_OK | os.X_OK):
+            return _IN_MEMORY
+        raise
+
+
+def _made(place: str) -> tuple[Path, int]:
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
         lock = _locked(folder)
         if lock is not None and folder.exists():
             return folder, lock

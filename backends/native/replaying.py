@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from torchmux import logs
+from torchmux.registry.spec import ToolFile
 
 from ..cudagraphs.function import CudagraphsFunction
 from ..cudagraphs.options import CudagraphsOptions
@@ -42,6 +43,9 @@ class Replayed(CudagraphsFunction):
         self.library_calls = function.library_calls
         self.kernel_positions = function.kernel_positions
         self.kernels = function.kernels
+
+    def files(self) -> list[ToolFile]:
+        return self.function.files()
 
     def _run_plainly(self, args: Sequence[Any], reason: str, *, placed: bool = False) -> Sequence[torch.Tensor]:
         if not self._told:

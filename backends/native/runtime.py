@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Union
 import torch
 
 from torchmux import logs, torch_internals as internals
+from torchmux.registry.spec import ToolFile
 from torchmux.stages import stage
 
 from ..common.cache.code_or_refusal import Code
@@ -75,6 +76,7 @@ class NativeFunction:
         self.kernel_positions: list[tuple[int, str]] = head["kernels"]
         self.cache_hit = cache_hit
         self.output_code = [head["code"], head["python"]]
+        self._target, self._own = head["target"], head["own"]
         code = targets.loader(head["target"])(head["own"], built, constants)
         namespace: dict[str, Any] = {
             "torch": torch,
@@ -96,6 +98,11 @@ class NativeFunction:
         self._run = namespace["run"] if code.around is None else code.around(namespace["run"])
         self._timers: list[str] = head["timers"]
         self._take_times = code.take_times
+
+    def files(self) -> list[ToolFile]:
+        from . import files
+
+        return files.tool_files(self._target, *self.output_code, self._own, self.artifact)
 
     def __call__(self, *args: Any) -> Sequence[Any]:
         result: Sequence[Any] = self._run(*args)

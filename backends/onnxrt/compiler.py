@@ -91,9 +91,13 @@ class OnnxRuntime:
         with stage("load"):
             session = None if kept is None else made.opened(kept.code)
         if session is not None:
+            assert kept is not None
             run = made.function(session, otherwise, cache_hit=True)
+            run.model = kept.code
         else:
-            run = made.function(self._export(gm, example_inputs, made, key), otherwise)
+            session, model = self._export(gm, example_inputs, made, key)
+            run = made.function(session, otherwise)
+            run.model = model
         if not constants and place.takes_constants:
             run.artifact = _artifact(key, options, made, bool(request.strict), captured)
         return run
@@ -105,15 +109,22 @@ class OnnxRuntime:
         if kept is None:
             return None
         if settings["providers"] is not None:
-            settings["providers"] = tuple(settings["providers"])
+            settings["providers"] = tuple(p if isinstance(p, str) else tuple(p) for p in settings["providers"])
         options = OnnxrtOptions(**settings)
         made = _Parts.from_json(parts, constants, devices.place_for((), options), options)
         session = made.opened(kept.code)
         otherwise = in_torch(listing.from_json(graph, constants), _NOT_TAKEN, strict=strict)
-        return None if session is None else made.function(session, otherwise, cache_hit=True)
+        if session is None:
+            return None
+        run = made.function(session, otherwise, cache_hit=True)
+        run.model = kept.code
+        return run
 
-    def _export(self, gm: GraphModule, example_inputs: Sequence[Any], made: _Parts, key: str) -> Any:
-        """Export ``gm`` and make a session of the model; find the nodes to blame if that fails or computes nonsense."""
+    def _export(self, gm: GraphModule, example_inputs: Sequence[Any], made: _Parts, key: str) -> tuple[Any, bytes]:
+        """Export ``gm``, and make a session of the model, which is returned too.
+
+        The nodes to blame are looked for if that fails or computes nonsense.
+        """
         nodes = list(gm.graph.nodes)
         # Exporting inserts the casts of type promotion; the search for a wrong operator needs the original graph.
         untouched = copy_graph(gm)
@@ -136,7 +147,7 @@ class OnnxRuntime:
                 at = {positions[name]: reason for name, reason in wrong.items()}
                 raise code_or_refusal.keep_refusal(key, nodes, at)
         code_or_refusal.keep_code(key, None, model)
-        return session
+        return session, model
 
 
 def _artifact(key: str, options: OnnxrtOptions, made: _Parts, strict: bool, graph: GraphModule) -> str | None:
@@ -247,7 +258,7 @@ def _culprits(gm: GraphModule, options: OnnxrtOptions) -> dict[int, str]:
         if node.op != "call_function" or takes_element(node) is not None:
             continue
         single = alone(node)
-        key = graph_key(single, "", options.providers)
+        key = graph_key(single, "", options.provider_names)
         if key not in _tried:
             _tried[key] = _why_not(single, options)
         reason = _tried[key]

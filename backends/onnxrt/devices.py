@@ -29,14 +29,14 @@ def place_for(values: Sequence[Any], options: OnnxrtOptions) -> Place:
     """
     found = {v.device for v in values if isinstance(v, torch.Tensor) and v.device.type != "cpu"}
     if not found:
-        return Place(options.providers or (CPU,))
+        return Place(options.provider_names or (CPU,), options)
     if len(found) > 1:
         raise GraphRefused(f"a session runs on one device, but the tensors are on {sorted(map(str, found))}")
     device = found.pop()
-    providers = options.providers or (CUDA, CPU)
+    providers = options.provider_names or (CUDA, CPU)
     if providers[0] not in _ON_CUDA:
         raise GraphRefused(f"the tensors are on {device}, but the option 'providers' prefers {providers[0]}")
-    return CudaPlace(providers, device)
+    return CudaPlace(providers, device, options)
 
 
 class Place:
@@ -45,12 +45,13 @@ class Place:
     takes_constants = True
     """Whether tensors can be initializers on torch's memory; onnxruntime shares none on a GPU."""
 
-    def __init__(self, providers: Sequence[str]) -> None:
+    def __init__(self, providers: Sequence[str], options: OnnxrtOptions) -> None:
         self.providers = tuple(providers)
+        self._asked = {name: options.options_of(name) for name in providers}
 
     def with_options(self) -> list[Any]:
         """The providers as ``InferenceSession`` takes them."""
-        return list(self.providers)
+        return [(name, self._asked[name]) if self._asked[name] else name for name in self.providers]
 
     def prepare(self, settings: Any) -> None:
         """Ask for what :meth:`notes` tells."""
@@ -99,8 +100,8 @@ class CudaPlace(Place):
 
     takes_constants = False
 
-    def __init__(self, providers: Sequence[str], device: torch.device) -> None:
-        super().__init__(providers)
+    def __init__(self, providers: Sequence[str], device: torch.device, options: OnnxrtOptions) -> None:
+        super().__init__(providers, options)
         self.device = device
         self._stream = torch.cuda.Stream(device)
         self._lock = threading.Lock()  # runs of one session share the stream and what it allocates
@@ -108,7 +109,8 @@ class CudaPlace(Place):
 
     def with_options(self) -> list[Any]:
         shared = {"device_id": str(self.device.index or 0), "user_compute_stream": str(self._stream.cuda_stream)}
-        return [(name, {**shared, **_ON_CUDA[name]}) if name in _ON_CUDA else name for name in self.providers]
+        own = {name: {**_ON_CUDA[name], **self._asked[name], **shared} for name in self.providers if name in _ON_CUDA}
+        return [(name, own[name]) if name in own else name for name in self.providers]
 
     def run(self, session: Any, bound: Any) -> None:
         if self._settings is None:

@@ -12,10 +12,13 @@ from typing import Any
 
 import torch
 
+from torchmux import logs
+from torchmux.registry.spec import ToolFile
+
 from ..common.adapter.binding import Binding, Input
 from ..common.adapter.indices import Limits
 from ..common.adapter.results import Result
-from . import devices
+from . import devices, files
 from .options import CPU, OnnxrtOptions
 
 # ONNX's numbers for element types (TensorProto.DataType).
@@ -53,6 +56,14 @@ def make_session(model: bytes, options: OnnxrtOptions, constants: dict[int, torc
     if options.inter_op_num_threads > 1:
         settings.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
     settings.log_severity_level = 3  # errors; its warnings are about shapes that the exporter annotates loosely
+    for name, value in options.session_options.items():
+        setattr(settings, name, value)
+    for name, value in options.session_config_entries.items():
+        settings.add_session_config_entry(name, value)
+    if options.enable_profiling:
+        settings.enable_profiling = True
+        if "profile_file_prefix" not in options.session_options:
+            settings.profile_file_prefix = files.profile_prefix()
     if CPU not in place.providers:
         settings.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     if constants:
@@ -93,6 +104,7 @@ class OnnxFunction:
     """
 
     artifact: str | None = None
+    model = b""  # of ONNX, without weights
     library_calls: Mapping[str, str] = MappingProxyType({})  # the runtime computes all itself
 
     def __init__(
@@ -111,6 +123,7 @@ class OnnxFunction:
         self.session = session
         self.cache_hit = cache_hit
         self.notes = place.notes(session)
+        self._profile = files.Profile(session) if session.get_session_options().enable_profiling else None
         self._inputs = tuple(inputs)
         self._results = tuple(results)
         self._constants = constants  # keeps the memory that the session refers to
@@ -119,6 +132,15 @@ class OnnxFunction:
         self._checked = tuple(checked.items())
         self._otherwise = otherwise
         self._free: list[_Binding] = []
+
+    @property
+    def output_code(self) -> list[str]:
+        """The model as text, if somebody reads it."""
+        return [files.text(self.model)] if "output_code" in logs.enabled() else []
+
+    def files(self) -> list[ToolFile]:
+        found = [files.onnx_file(self.model, self._constants)]
+        return [*found, self._profile.file()] if self._profile is not None else found
 
     def __call__(self, *args: Any) -> Sequence[torch.Tensor]:
         if self._otherwise is not None:

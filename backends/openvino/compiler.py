@@ -29,7 +29,7 @@ from ..common.cache import listing
 from ..common.cache.cache import ArtifactCache, default_cache
 from ..common.cache.keys import graph_key
 from ..common.pipeline.runtime import in_torch
-from . import fingerprint, integers, operators, runtime
+from . import files, fingerprint, integers, operators, runtime
 from .options import PRECISIONS, OpenvinoOptions
 from .translate import blamed, reason_of, to_openvino
 
@@ -38,7 +38,7 @@ _WRONG = "OpenVINO's model does not match torch, although each operator alone do
 check_log = logging.getLogger("torchmux.check")
 cache_log = logging.getLogger("torchmux.cache")
 
-_GENERATION = 11
+_GENERATION = 12
 """Part of the name of what is kept; raised when this adapter would compile the same graph to something else."""
 
 LARGEST_KEPT = 64 * 1024**2
@@ -98,28 +98,41 @@ class OpenVino:
             key = graph_key(gm, str(fingerprints), device, sorted(config.items()), options.check)
         otherwise = in_torch(untouched, _NOT_TAKEN, strict=bool(request.strict))
 
-        def function(compiled: Any, holds: GraphModule, hit: bool) -> runtime.OpenvinoFunction:
-            return runtime.OpenvinoFunction(compiled, inputs, results, ranges, otherwise, holds=holds, cache_hit=hit)
+        counts = runtime.counts_layers(config)
+
+        def function(model: Any, compiled: Any, holds: GraphModule, hit: bool) -> runtime.OpenvinoFunction:
+            run = runtime.OpenvinoFunction(
+                compiled, inputs, results, ranges, otherwise, holds=holds, cache_hit=hit, counts=counts
+            )
+            if cache is not None:
+                run.source = functools.partial(files.kept, key)
+            elif model is not None:
+                run.source = functools.partial(files.Source.of, model)
+            return run
 
         compiled = _load(cache, key, device, config)
         if compiled is not None:
             runtime.check_precision(compiled, config)
-            run = function(compiled, gm, True)
+            run = function(None, compiled, gm, True)
         else:
             make = functools.partial(_compiled, gm, outputs(untouched), device, config)
-            run = function(*make(), False)
+            model, *rest = make()
+            run = function(model, *rest, False)
             if options.check:
                 values = [constants.get(p) for p in range(len(placeholders))]
                 _, _, computes_in = PRECISIONS[options.precision]
                 dtype = getattr(torch, computes_in)
                 if _differs(untouched, run, values, dtype):
                     check_log.warning("%s; it compiles again", _WRONG)
-                    run = function(*make(), False)
+                    model, *rest = make()
+                    run = function(model, *rest, False)
                     if _differs(untouched, run, values, dtype):
                         raise GraphRefused(f"{_WRONG}, twice")
             if cache is not None:
                 cache.store(key, runtime.to_bytes(run.compiled))
-        if cache is not None and not frozen:
+                files.keep(key, model)
+        # A graph that is restored has no report that the counts could go to.
+        if cache is not None and not frozen and not counts:
             run.artifact = _artifact(key, device, config, bool(request.strict), inputs, results, ranges, untouched)
         return run
 
@@ -134,11 +147,15 @@ class OpenVino:
         ranges = {p: indices.Limits(*limits) for p, *limits in told["ranges"]}
         captured = listing.from_json(told["graph"], constants)
         otherwise = in_torch(captured, _NOT_TAKEN, strict=told["strict"])
-        return runtime.OpenvinoFunction(compiled, inputs, results, ranges, otherwise, holds=None, cache_hit=True)
+        run = runtime.OpenvinoFunction(compiled, inputs, results, ranges, otherwise, holds=None, cache_hit=True)
+        run.source = functools.partial(files.kept, told["key"])
+        return run
 
 
-def _compiled(gm: GraphModule, results: Sequence[Node], device: str, config: dict[str, Any]) -> tuple[Any, GraphModule]:
-    """A new compiled model for ``gm``, whose results are ``results`` in torch, and what holds its constants.
+def _compiled(
+    gm: GraphModule, results: Sequence[Node], device: str, config: dict[str, Any]
+) -> tuple[Any, Any, GraphModule]:
+    """A new model for ``gm``, whose results are ``results`` in torch, it compiled, and what holds its constants.
 
     Raises:
         NodesRefused: the frontend does not convert some nodes in this place.
@@ -159,7 +176,7 @@ def _compiled(gm: GraphModule, results: Sequence[Node], device: str, config: dic
         raise
     _refuse_lost_inputs(compiled, placeholders)
     runtime.check_precision(compiled, config)
-    return compiled, converted
+    return model, compiled, converted
 
 
 def _differs(gm: GraphModule, run: runtime.OpenvinoFunction, values: Sequence[Any], computes_in: torch.dtype) -> bool:

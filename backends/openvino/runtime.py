@@ -17,9 +17,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from torchmux import logs
+from torchmux.registry.report import GraphReport, Placement
+from torchmux.registry.spec import ToolFile
+
 from ..common.adapter.binding import Binding, Input
 from ..common.adapter.indices import Limits
 from ..common.adapter.results import Result
+from . import files
+from .counts import Counts
 from .options import PRECISIONS, OpenvinoOptions
 
 _NUMPY = {torch.float32: np.float32, torch.int64: np.int64, torch.int32: np.int32, torch.int16: np.int16,
@@ -83,6 +89,11 @@ def check_precision(compiled: Any, config: Mapping[str, Any]) -> None:
         raise RuntimeError(f"OpenVINO was asked to compute in {asked} but would compute in {found}")
 
 
+def counts_layers(config: Mapping[str, Any]) -> bool:
+    """Whether OpenVINO is asked to time the layers of its model."""
+    return str(config.get("PERF_COUNT", False)).upper() in ("TRUE", "YES", "1")
+
+
 def can_export(device: str) -> bool:
     """Whether compiled models of the device can be kept."""
     return "EXPORT_IMPORT" in _core().get_property(device, "OPTIMIZATION_CAPABILITIES")
@@ -109,10 +120,12 @@ class OpenvinoFunction:
 
     ``inputs`` are what the model takes; ``ranges`` says for some of these, by position, between which numbers they must
     lie, and ``otherwise`` runs calls in which they do not.  ``holds`` is whatever memory the model refers to.
+    ``counts`` says whether the model times its layers.
     ``cache_hit`` says whether the compiled model came from the artifact cache, ``artifact`` how to make this again.
     """
 
     artifact: str | None = None
+    source: Callable[[], files.Source | None] = staticmethod(lambda: None)
     library_calls: Mapping[str, str] = MappingProxyType({})  # the runtime computes all itself
 
     def __init__(
@@ -125,6 +138,7 @@ class OpenvinoFunction:
         *,
         holds: Any,
         cache_hit: bool,
+        counts: bool = False,
     ) -> None:
         self.compiled = compiled
         self.cache_hit = cache_hit
@@ -134,6 +148,22 @@ class OpenvinoFunction:
         self._otherwise = otherwise
         self._holds = holds
         self._free: list[_Binding] = []
+        self._counts = Counts() if counts else None
+
+    @property
+    def output_code(self) -> list[str]:
+        """The model before it was compiled, if somebody reads it and it is kept."""
+        source = self.source() if "output_code" in logs.enabled() else None
+        return [] if source is None else [source.xml.decode()]
+
+    def files(self) -> list[ToolFile]:
+        found = files.ir_files(self.source(), [given.position for given in self._inputs])
+        return [*found, self._counts.file()] if self._counts is not None else found
+
+    def follow(self, report: GraphReport, placements: list[Placement]) -> None:
+        """Where to tell the counts of calls, under ``PERF_COUNT``."""
+        if self._counts is not None:
+            self._counts.begin(report)
 
     def __call__(self, *args: Any) -> Sequence[torch.Tensor]:
         for position, limits in self._ranges:
@@ -144,7 +174,10 @@ class OpenvinoFunction:
         except IndexError:
             binding = _Binding(self.compiled, self._inputs, self._results)
         try:
-            return binding(args)
+            results = binding(args)
+            if self._counts is not None:
+                self._counts.add(binding.request.get_profiling_info())
+            return results
         finally:
             self._free.append(binding)
 
@@ -155,11 +188,11 @@ class _Binding(Binding):
     Bound tensors are only looked at while a call holds them, so the request keeps no memory alive.
     """
 
-    __slots__ = ("_bind_input", "_bind_output", "_infer", "_inputs_at", "_outputs_at", "_own", "_static")
+    __slots__ = ("_bind_input", "_bind_output", "_infer", "_inputs_at", "_outputs_at", "_own", "_static", "request")
 
     def __init__(self, compiled: Any, inputs: Sequence[Input], results: Sequence[Result]) -> None:
         super().__init__(inputs, results)
-        request = compiled.create_infer_request()
+        request = self.request = compiled.create_infer_request()
         self._bind_input, self._bind_output = request.set_input_tensor, request.set_output_tensor
         self._infer = request.infer
         self._inputs_at = [_View(given.dtype or torch.int64, given.shape) for given in inputs]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -12,7 +13,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from torchmux.registry.errors import NodesRefused
-from torchmux.registry.spec import CompileRequest
+from torchmux.registry.spec import CompileRequest, ToolFile
 
 from ..common.adapter.constants import Watched, watched
 from ..common.adapter.graphs import copy_graph, freeze, outputs
@@ -89,17 +90,17 @@ class TensorRT:
             cache = default_cache()
             key = graph_key(gm, request.fingerprint or self._fingerprint, engine.gpu(), options, profiles)
             name = f"torchmux_{key[:12]}"
-            module = _kept(cache, key, lambda built: engine.load(built, gm, name, settings))
-            hit = module is not None
-            if module is None:
+            found = _kept(cache, key, lambda built: (built, engine.load(built, gm, name, settings)))
+            hit = found is not None
+            if found is None:
                 inputs = [input_for(placeholders[p], profiles[p]) for p in kept]
                 built = engine.build(copy_graph(gm), inputs, settings)
                 if cache is not None:
                     cache.store(key, built.to_bytes())
-                module = engine.load(built, gm, name, settings)
+                found = built, engine.load(built, gm, name, settings)
         otherwise = in_torch(untouched, _NOT_TAKEN, strict=bool(request.strict))
         return TensorrtFunction(
-            module, kept, results, {p: f for p, f in profiles.items() if f is not None}, otherwise, hit
+            *found, kept, results, {p: f for p, f in profiles.items() if f is not None}, otherwise, hit
         )
 
 
@@ -123,6 +124,7 @@ class TensorrtFunction:
 
     def __init__(
         self,
+        built: engine.Engine,
         module: Any,
         kept: Sequence[int],
         results: Sequence[Result],
@@ -131,11 +133,21 @@ class TensorrtFunction:
         cache_hit: bool,
     ) -> None:
         self.cache_hit = cache_hit
+        self._built = built
         self._module = module
         self._kept = tuple(kept)
         self._results = tuple(results)
         self._profiles = profiles
         self._otherwise = otherwise
+
+    def files(self) -> list[ToolFile]:
+        """The engine as TensorRT's runtime reads it, with the names that its inputs have there."""
+
+        def write(path: Path, names: Sequence[str], weights: Mapping[int, torch.Tensor]) -> list[Path]:
+            path.write_bytes(self._built.serialized)
+            return [path]
+
+        return [ToolFile("tensorrt-engine", ".engine", write)]
 
     def __call__(self, *args: Any) -> Sequence[torch.Tensor]:
         for position, profile in self._profiles.items():

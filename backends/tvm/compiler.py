@@ -23,7 +23,7 @@ from ..common.adapter.graphs import copy_graph, held_names, lift_constants
 from ..common.cache import code_or_refusal
 from ..common.cache.keys import graph_key, text_key
 from ..common.cache.versions import processor
-from . import fingerprint, machine
+from . import files, fingerprint, machine
 from .options import TvmOptions
 from .runtime import TvmFunction
 from .shapes import PerShape
@@ -32,7 +32,7 @@ from .sizes import is_dynamic
 log = logging.getLogger("torchmux.tvm")
 cache_log = logging.getLogger("torchmux.cache")
 
-_GENERATION = 18
+_GENERATION = 19
 """Counts the changes to this package's generated code, so that older artifacts are not used."""
 
 
@@ -94,10 +94,10 @@ class Tvm:
         if kept is not None and executable is not None:
             head = {**kept.head, "library_calls": {nodes[at].name: op for at, op in kept.head["library_calls"]}}
             run = TvmFunction.described(executable, head, lift_constants(gm), cache_hit=True)
-            run.artifact = _artifact(key, names, device)
+            run.artifact, run.key = _artifact(key, names, device), key
             return run
         try:
-            function, head, code = parts.make(gm, example_inputs, options, device)
+            function, head, code, relax = parts.make(gm, example_inputs, options, device)
         except NodesRefused as refusal:
             at = {at: refusal.reasons[n.name] for at, n in enumerate(nodes) if n.name in refusal.reasons}
             code_or_refusal.keep_refusal(key, nodes, at)
@@ -107,7 +107,8 @@ class Tvm:
             [at, head["library_calls"][n.name]] for at, n in enumerate(nodes) if n.name in head["library_calls"]
         ]
         if code is not None and code_or_refusal.keep_code(key, head, code):
-            function.artifact = _artifact(key, names, device)
+            function.artifact, function.key = _artifact(key, names, device), key
+            files.keep_relax(key, relax)
         return function
 
     def restore(self, artifact: str, constants: Mapping[str, torch.Tensor]) -> TvmFunction | None:
@@ -124,7 +125,9 @@ class Tvm:
             return None
         held = [constants[n].detach() for n in told["names"]]
         # The report of a graph that is restored was kept with it.
-        return TvmFunction.described(executable, {**kept.head, "library_calls": {}}, held, cache_hit=True)
+        run = TvmFunction.described(executable, {**kept.head, "library_calls": {}}, held, cache_hit=True)
+        run.key = told["key"]
+        return run
 
 
 def _device(gm: GraphModule) -> torch.device:

@@ -28,8 +28,10 @@ cache_log = logging.getLogger("torchmux.cache")
 
 def make(
     gm: GraphModule, example_inputs: Sequence[Any], options: TvmOptions, device: torch.device
-) -> tuple[TvmFunction, dict[str, Any], bytes | None]:
-    """The function for ``gm``, what describes it, and its code; None for the code if that cannot be kept.
+) -> tuple[TvmFunction, dict[str, Any], bytes | None, str]:
+    """The function for ``gm``, what describes it, its code, and the module in Relax that was compiled.
+
+    The code is None if it cannot be kept.
 
     Tensors that the graph holds become its last placeholders.
 
@@ -41,6 +43,7 @@ def make(
     with stage("lowering"):
         made = translate(gm, use_library=options.library == "torch")
     notes: list[str] = []
+    relax = str(made.module.script())
     head = {
         "inputs": [layout.to_json() for layout in made.inputs],
         "outputs": [layout.to_json() for layout in made.outputs],
@@ -71,7 +74,7 @@ def make(
         wrong = check.culprits(gm, run, [*example_inputs, *constants], alone, "TVM")
         if wrong:
             raise NodesRefused(wrong)
-    return TvmFunction.described(executable, head, constants, cache_hit=False), head, code
+    return TvmFunction.described(executable, head, constants, cache_hit=False), head, code, relax
 
 
 def _make_alone(gm: GraphModule, options: TvmOptions, device: torch.device) -> TvmFunction:

@@ -8,7 +8,10 @@ from typing import Any
 import torch
 import tvm_ffi
 
-from . import machine, streams, threads
+from torchmux import logs
+from torchmux.registry.spec import ToolFile
+
+from . import files, machine, streams, threads
 from .layout import Layout
 from .sizes import Source, values
 
@@ -25,6 +28,7 @@ class TvmFunction:
     """
 
     artifact: str | None = None
+    key: str | None = None  # of its code in the artifact cache, if it is kept
 
     def __init__(
         self,
@@ -62,6 +66,14 @@ class TvmFunction:
         sizes, device = [tuple(source) for source in head["sizes"]], torch.device(head["device"])
         told: dict[str, Any] = {name: head[name] for name in ("notes", "library_calls")}
         return cls(executable, inputs, outputs, constants, sizes, device, cache_hit=cache_hit, **told)
+
+    @property
+    def output_code(self) -> list[str]:
+        """The module in Relax, if somebody reads it and it is kept."""
+        return files.relax_of(self.key) if "output_code" in logs.enabled() else []
+
+    def files(self) -> list[ToolFile]:
+        return files.tool_files(self.key)
 
     def __call__(self, *args: Any) -> tuple[torch.Tensor, ...]:
         sizes = (tvm_ffi.Shape(values(self._sizes, args)),) if self._sizes else ()

@@ -14,6 +14,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from torchmux import torch_internals as internals
 from torchmux.registry.errors import FallbackRefused, NodesRefused
+from torchmux.registry.spec import ToolFile
 
 from ..common.pipeline.implementation import Told
 from .sizes import is_symbolic
@@ -59,6 +60,10 @@ class PerShape:
     def compiled(self) -> int:
         """How many shapes there is code for."""
         return len(self._known)
+
+    def files(self) -> list[ToolFile]:
+        """Those of each shape, which take the tensors alone."""
+        return [file for run in self._known.values() for file in Told(run).files()]
 
     def __call__(self, *args: Any) -> Sequence[Any]:
         key = self._key(args)

@@ -54,6 +54,7 @@ STATUSES = [
     (2, ["tune", "{syntax}:f"]),
     (2, ["tune", "{good}:f"]),
     (2, ["tune", "no_such_module:f"]),
+    (2, ["precompile", "no_such_module:f"]),
 ]
 
 

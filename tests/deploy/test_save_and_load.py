@@ -46,7 +46,10 @@ def test_auto_saves_what_it_has_chosen(saved, net):
     loaded = torchmux.load(path)
     with torch.no_grad():
         same(loaded(torch.ones(3, 8)), compiled(torch.ones(3, 8)))
-    assert loaded.entries[0].backend in ("eager", "aot_eager", "native")
+    (entry,) = loaded.entries
+    assert entry.backend in ("eager", "aot_eager", "native")
+    assert entry.decision["backend"] == entry.backend
+    assert {"eager", "native"} <= {row["candidate"].partition(" ")[0] for row in entry.decision["rows"]}
 
 
 @pytest.mark.parametrize("backend", ["native", "eager"])

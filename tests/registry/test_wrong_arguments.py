@@ -36,7 +36,8 @@ RIGHT = {"function": identity, "fn": identity, "model": identity, "backend": "ea
 
 DOCUMENTED = {
     "load": ValueError, "mark_dynamic": IndexError, "mark_unbacked": IndexError, "maybe_mark_dynamic": IndexError,
-    "mark_static": IndexError, "save": ValueError, "set_logs": ValueError, "set_stance": ValueError,
+    "mark_static": IndexError, "precompile": ValueError, "save": ValueError, "set_logs": ValueError,
+    "set_stance": ValueError,
 }  # fmt: skip
 """What wrong values of the right type raise."""
 

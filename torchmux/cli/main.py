@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 import torchmux
+from torchmux.deploy import command as precompile
 
 from . import (
     backends,
@@ -59,7 +60,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--version", action="version", version=_version())
     commands = made.add_subparsers(title="commands", metavar="COMMAND", required=True)
     every = (
-        backends, doctor, explain, breaks, demo, bench, bisect, conformance, minify, cache, decisions, tune, completion
+        backends, doctor, explain, breaks, demo, bench, bisect, conformance, minify, cache, decisions, tune,
+        precompile, completion,
     )  # fmt: skip
     for command in every:
         command.add_to(commands)

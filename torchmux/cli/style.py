@@ -29,6 +29,7 @@ EXAMPLES = {
     "decisions pin": "torchmux decisions pin 3f2a native",
     "decisions unpin": "torchmux decisions unpin 3f2a",
     "tune": "torchmux tune model.py:make --workers 2 --output decisions",
+    "precompile": "torchmux precompile model.py:make --backend native --output model.tmx",
     "completion": "torchmux completion bash > ~/.local/share/bash-completion/completions/torchmux",
 }
 """A command line for each command, by its words."""

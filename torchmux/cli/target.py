@@ -3,6 +3,8 @@
 ``torchmux bench`` and ``torchmux tune`` take a function without arguments that returns what they are to run: a pair of
 a model and its inputs, a list of such pairs, or a dict from names to pairs.  The inputs are one tensor, a tuple of
 positional arguments, or a dict of keyword arguments.  Pairs of one model with inputs of several sizes are welcome.
+
+Numbers and options, which several of these commands take, are checked here as well.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import json
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -142,3 +145,21 @@ def _program(function: str, label: str, pair: Any) -> Program:
         f"{label}: the inputs must be a tensor, a tuple of positional arguments or a dict of keyword arguments, not "
         f"{class_with_article(inputs)}. Write (model, (input,)) for one argument that is a list."
     )
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 on."""
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+    return int(text)
+
+
+def options(text: str) -> dict[str, Any]:
+    """The options of a backend, as a JSON object."""
+    try:
+        told = json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not JSON: {error}") from None
+    if not isinstance(told, dict):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a JSON object of options")
+    return told

@@ -17,7 +17,7 @@ import torchmux
 from torchmux.config import config
 
 from .screen import console, in_a_line, show
-from .target import FORMS, Program, load_programs, target
+from .target import FORMS, Program, load_programs, options, positive, target
 
 if TYPE_CHECKING:
     from torchmux.multiplexer.decisions import Decision
@@ -49,13 +49,13 @@ def add_to(commands: Any) -> None:
     where.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster, such as tcp://10.0.0.5:8786")
     where.add_argument(
         "--workers",
-        type=_positive,
+        type=positive,
         default=1,
         metavar="N",
         help="processes here, which disturb each other (1)",
     )
     parser.add_argument(
-        "--threads", type=_positive, metavar="N", help="torch's threads where the program will run (as many as here)"
+        "--threads", type=positive, metavar="N", help="torch's threads where the program will run (as many as here)"
     )
     parser.add_argument(
         "--grad",
@@ -64,8 +64,8 @@ def add_to(commands: Any) -> None:
         help="how the program will be called; train measures forward and backward (no_grad)",
     )
     parser.add_argument("--dynamic", action="store_true", help="the program will be compiled with dynamic=True")
-    parser.add_argument("--options", type=_options, default={}, metavar="JSON", help="the options of auto")
-    parser.add_argument("--group", type=_positive, default=2, metavar="N", help="candidates in one job (2)")
+    parser.add_argument("--options", type=options, default={}, metavar="JSON", help="the options of auto")
+    parser.add_argument("--group", type=positive, default=2, metavar="N", help="candidates in one job (2)")
     parser.add_argument("--output", metavar="FOLDER", default=".", help="for the files of decisions (here)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
@@ -189,19 +189,3 @@ def _progress() -> Iterator[Callable[[int, int, str], None]]:
                 print(f"{done} of {total}: {text}", file=sys.stderr)
 
         yield say
-
-
-def _positive(text: str) -> int:
-    if not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
-    return int(text)
-
-
-def _options(text: str) -> dict[str, Any]:
-    try:
-        told = json.loads(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not JSON: {error}") from None
-    if not isinstance(told, dict):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a JSON object of options")
-    return told

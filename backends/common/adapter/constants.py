@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from torchmux.registry.spec import CompileRequest
+from torchmux.registry.spec import CompileRequest, ToolFile
 
 from ..pipeline.implementation import Told
 from .graphs import copy_graph
@@ -66,6 +66,9 @@ class Watched:
     @property
     def output_code(self) -> list[str]:
         return Told(self.run).output_code
+
+    def files(self) -> Sequence[ToolFile]:
+        return Told(self.run).files()
 
     def __call__(self, *args: Any) -> Sequence[Any]:
         state = self._state

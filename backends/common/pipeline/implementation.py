@@ -16,7 +16,7 @@ from torchmux import torch_internals as internals
 from torchmux.registry.errors import InvalidSpec
 from torchmux.registry.plain import keywords_of
 from torchmux.registry.report import GraphReport, Placement, output_code_of
-from torchmux.registry.spec import ANY, Backend, BackendSpec, CompiledPart, CompileRequest
+from torchmux.registry.spec import ANY, Backend, BackendSpec, CompiledPart, CompileRequest, ToolFile
 
 from .decompose import Table, core_aten
 
@@ -159,6 +159,10 @@ class Told:
     @property
     def output_code(self) -> list[str]:
         return output_code_of(self.run)
+
+    def files(self) -> Sequence[ToolFile]:
+        files = getattr(self.run, "files", None)
+        return () if files is None else files()
 
     def follow(self, report: GraphReport, placements: list[Placement]) -> None:
         """Hand report and placements to code that corrects them; other code does without."""

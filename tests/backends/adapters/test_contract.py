@@ -293,6 +293,10 @@ REFUSED = {
         ({"intra_op_num_threads": 0}, "must be at least 1"),
         ({"freez": True}, "Did you mean 'freeze'"),
         ({"graph_optimization_level": "most"}, "'all'"),
+        ({"providers": [("CUDAExecutionProvide", {"device_id": "0"})]}, "no provider 'CUDAExecutionProvide'"),
+        ({"session_options": {"enable_mem_patern": True}}, "Did you mean 'enable_mem_pattern'"),
+        ({"session_options": {"intra_op_num_threads": 1}}, "Set the option 'intra_op_num_threads'"),
+        ({"session_options": {"enable_mem_pattern": "yes"}}, "does not take 'yes'"),
     ],
     "openvino": [
         ({"device": "GPU.7"}, "finds no GPU.7 on this machine, which has 'CPU'"),

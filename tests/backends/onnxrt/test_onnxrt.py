@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 import torch.nn.functional as F
 from as_eager import Held, Mlp
 from torch import nn
 
+import torchmux
 from torchmux.config import config
 
 pytest.importorskip("onnxruntime")
@@ -108,6 +111,28 @@ def test_batch_statistics_are_kept(capture) -> None:
 def test_options_reach_the_session(check) -> None:
     options = {"intra_op_num_threads": 1, "inter_op_num_threads": 2, "graph_optimization_level": "disabled"}
     check(Mlp(), torch.randn(3, 8), options=options)
+
+
+def test_options_of_onnxruntime_go_through(tmp_path) -> None:
+    options = {
+        "providers": [("CPUExecutionProvider", {"use_arena": "0"})],
+        "session_options": {"enable_cpu_mem_arena": False, "profile_file_prefix": str(tmp_path / "profile")},
+        "session_config_entries": {"session.intra_op.allow_spinning": "0"},
+        "graph_optimization_level": "basic",
+        "enable_profiling": True,
+    }
+    compiled = torchmux.compile(nn.Linear(8, 4).eval(), backend="onnxrt", options=options)
+    with torch.no_grad():
+        compiled(torch.ones(3, 8))
+    found = {artifact.kind: artifact for artifact in torchmux.artifacts(compiled)}
+    session = found["onnxrt-profile"]._file.write.__self__._session
+    told = session.get_session_options()
+    assert not told.enable_cpu_mem_arena
+    assert told.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+    assert told.graph_optimization_level.name == "ORT_ENABLE_BASIC"
+    events = json.loads(found["onnxrt-profile"].save(tmp_path / "copy")[0].read_text())
+    assert any(event["cat"] == "Node" for event in events)
+    assert list(tmp_path.glob("profile*.json"))  # where the program asked for it, it stays
 
 
 def test_a_second_process_needs_no_exporter(run_python) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 import pytest
@@ -239,6 +240,20 @@ def test_a_compiler_that_raises_is_reported(capture, monkeypatch) -> None:
 
 
 # --- options ------------------------------------------------------------------------------------------------------
+
+
+def test_counts_of_layers_are_in_the_report() -> None:
+    options = {"config": {"PERF_COUNT": True}, "performance_hint": "THROUGHPUT", "num_streams": 1}
+    for _ in range(2):  # with an empty cache and with a full one
+        torchmux.reset()
+        compiled = torchmux.compile(torch.nn.Linear(8, 4).eval(), backend="openvino", options=options)
+        with torch.no_grad():
+            for _ in range(3):
+                compiled(torch.ones(3, 8))
+        (note,) = torchmux.report(compiled).graphs[0].report.notes
+        assert re.search(r"took \d+ µs in each of 3 calls, of which the slowest: \w+ \d+", note)
+        (counts,) = [each for each in torchmux.artifacts(compiled) if each.kind == "openvino-counts"]
+        assert "MatMul" in counts.text or "FullyConnected" in counts.text
 
 
 def test_options_reach_openvino(check, monkeypatch) -> None:

@@ -80,6 +80,16 @@ def test_a_second_graph_looks_for_nothing(capture, empty_cache, monkeypatch, tmp
     assert "it tuned" not in note
 
 
+def test_results_travel_to_another_cache(capture, empty_cache, monkeypatch, tmp_path: Path) -> None:
+    compiled(capture)
+    content, _ = torchmux.save_cache_artifacts()
+    with config.patch(cache_dir=tmp_path / "elsewhere"):
+        torchmux.load_cache_artifacts(content)
+        use_script(monkeypatch, tmp_path, "raise SystemExit(7)\n")
+        (note,) = compiled(capture, options={**OPTIONS, "tuning_seconds": 100.0})
+        assert "it tuned" not in note
+
+
 def test_a_tuner_that_dies_costs_one_kernel(capture, empty_cache, monkeypatch, tmp_path: Path, caplog) -> None:
     marker = tmp_path / "died"
     die = f"""import os, pathlib

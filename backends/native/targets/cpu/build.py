@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import functools
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -46,6 +47,7 @@ FLAGS = [
 ]
 HEADER = Path(__file__).parent / "kernels.h"
 LIBRARY = "libtorch_cpu.so"
+_INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
 ANSWER_SECONDS = 10
 """How long a compiler may take to say its version."""
 
@@ -81,6 +83,33 @@ def compile_source(*pieces: str, optimize: str = "O2") -> bytes:
         linked = ["-shared", "-nostdlib", *objects, "-Wl,--no-as-needed", f"./{LIBRARY}", "-o", "graph.so"]
         _run([([*command, *linked], "")], folder, deadline)
         return (folder / "graph.so").read_bytes()
+
+
+def alone(source: str) -> str:
+    """A source with the headers that it includes in it, so that it can be compiled anywhere."""
+    seen: set[str] = set()
+
+    def included(match: re.Match[str]) -> str:
+        name = match[1]
+        if name in seen:
+            return ""
+        seen.add(name)
+        return _INCLUDE.sub(included, (HEADER.parent / name).read_text(encoding="utf-8"))
+
+    return _INCLUDE.sub(included, source).replace("#pragma once\n", "")
+
+
+def assembly(source: str, optimize: str) -> str:
+    """What the compiler makes of a source, as assembly; errors as :func:`compile_source`."""
+    command = compiler_command()
+    if command is None:
+        raise BackendUnavailable(f"native cannot compile: {probe().reason}.")
+    with _scratch() as folder:
+        _write(folder / "graph.cpp", source.encode())
+        flags = [f"-{optimize}", *FLAGS, f"-I{HEADER.parent}"]
+        deadline = time.monotonic() + config.compiler_timeout_s
+        _run([([*command, *flags, "-S", "graph.cpp", "-o", "graph.s"], source)], folder, deadline)
+        return (folder / "graph.s").read_text(encoding="utf-8")
 
 
 @functools.cache
