@@ -12,6 +12,8 @@ A file is written from what the frontend and the backends have made, and read wi
 * ``operators``: which operators a file may name,
 * ``machine``: what the machine must have that runs a file,
 * ``container``: the bytes: a zip whose comment has the digest or signature of all before it; safetensors inside,
+* ``shared_object``: native's graphs as a shared object with a C interface,
+* ``c_interface``: the text of that interface,
 * ``loading``: from a file to a callable,
 * ``loaded``: the callable.
 
