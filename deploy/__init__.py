@@ -14,6 +14,8 @@ A file is written from what the frontend and the backends have made, and read wi
 * ``container``: the bytes: a zip whose comment has the digest or signature of all before it; safetensors inside,
 * ``shared_object``: native's graphs as a shared object with a C interface,
 * ``c_interface``: the text of that interface,
+* ``quantization``: ``torchmux.quantize``, and how far its results are from float32,
+* ``quantizers``: the tools that it calls,
 * ``loading``: from a file to a callable,
 * ``loaded``: the callable.
 

@@ -55,7 +55,7 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Stored:
-    """The weights, in safetensors' format: the bytes, where each tensor begins, and the length of what precedes them."""
+    """The weights in safetensors' format: the bytes, where each tensor begins, and how long the head is."""
 
     content: bytes
     offsets: tuple[int, ...]

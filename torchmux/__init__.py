@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torchmux.backends.common.cache.artifacts import load_cache_artifacts, save_cache_artifacts
     from torchmux.deploy.loaded import Loaded
     from torchmux.deploy.loading import load
+    from torchmux.deploy.quantization import Quantized, quantize
     from torchmux.deploy.saving import save
     from torchmux.frontend.api import compile, explain, get_default_backend, report, reset, set_default_backend
     from torchmux.frontend.export import Exported, export
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
         NodesRefused,
         NumericsError,
         Placement,
+        QuantizationFailed,
         SaveRefused,
         Tombstone,
         TorchmuxError,
@@ -101,6 +103,8 @@ __all__ = [
     "NodesRefused",
     "NumericsError",
     "Placement",
+    "QuantizationFailed",
+    "Quantized",
     "SaveRefused",
     "Tombstone",
     "TorchmuxError",
@@ -134,6 +138,7 @@ __all__ = [
     "mark_static",
     "mark_unbacked",
     "maybe_mark_dynamic",
+    "quantize",
     "register_backend",
     "report",
     "reset",
@@ -168,6 +173,7 @@ _HOMES = {
     "torchmux.frontend.marks.stance": ("set_stance",),
     "torchmux.deploy.loaded": ("Loaded",),
     "torchmux.deploy.loading": ("load",),
+    "torchmux.deploy.quantization": ("Quantized", "quantize"),
     "torchmux.deploy.saving": ("save",),
     "torchmux.frontend.regions": ("use_backend",),
     "torchmux.frontend.export": ("Exported", "export"),
@@ -193,6 +199,7 @@ _HOMES = {
         "NodesRefused",
         "NumericsError",
         "Placement",
+        "QuantizationFailed",
         "SaveRefused",
         "Tombstone",
         "TorchmuxError",

