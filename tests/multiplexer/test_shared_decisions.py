@@ -10,6 +10,7 @@ import time
 import pytest
 from decided import FINGERPRINT, decision
 
+from torchmux.backends.common.cache import addresses
 from torchmux.config import config
 from torchmux.multiplexer import decisions
 from torchmux.multiplexer.decisions import shared, store
@@ -39,7 +40,7 @@ def another_machine(tmp_path, monkeypatch, name: str = "second"):
 
 def names(address: str) -> list[str]:
     files = shared.files_at(address)
-    if isinstance(files, shared.Folder):
+    if isinstance(files, addresses.Folder):
         return sorted(path.name for path in files.path.iterdir())
     return sorted(path.rpartition("/")[2] for path in files.system.ls(files.path, detail=False))
 
@@ -149,7 +150,7 @@ def test_an_address_that_cannot_be_used_is_told_once(where, tmp_path, monkeypatc
 def test_a_file_system_that_cannot_create(address, monkeypatch):
     """It overwrites instead; who reads its own claim afterwards has it."""
     files = shared.files_at(address)
-    if isinstance(files, shared.Folder):
+    if isinstance(files, addresses.Folder):
 
         def refuse(*paths):
             raise PermissionError("no links here")
