@@ -16,11 +16,10 @@ from torchmux.backends.common.cache.cache import ArtifactCache, default_cache
 from torchmux.config import config
 
 KEY = "ab" * 32
-BUCKET = "s3://artifacts/of-the-fleet"
 
 
 @pytest.fixture
-def s3(monkeypatch):
+def s3(monkeypatch, tmp_path):
     """moto's server on this machine, with an empty bucket."""
     boto3, server = pytest.importorskip("boto3"), pytest.importorskip("moto.server")
     s3fs = pytest.importorskip("s3fs")
@@ -32,7 +31,7 @@ def s3(monkeypatch):
     host, port = started.get_host_and_port()
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
     boto3.client("s3", region_name="us-east-1").create_bucket(Bucket="artifacts")
-    yield BUCKET
+    yield f"s3://artifacts/{tmp_path.name}"
     started.stop()
 
 
