@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,10 +142,13 @@ def _named(name: str, nodes: Sequence[Any]) -> str:
 
 
 @functools.cache
-def _table() -> Mapping[Any, Callable[..., Any]]:
+def _table() -> dict[Any, Callable[..., Any]]:
     """Decompositions: those of native, and of what it calls torch's kernels for although loops can compute it."""
     more = {op: f for op, f in core_aten().items() if calls.stays_whole(op)}
-    attention = {ATTENTION: _attention, _aten._scaled_dot_product_flash_attention_for_cpu.default: _flash}
+    attention: dict[Any, Callable[..., Any]] = {
+        ATTENTION: _attention,
+        _aten._scaled_dot_product_flash_attention_for_cpu.default: _flash,
+    }
     return {**decompositions(), **more, **attention}
 
 
