@@ -65,7 +65,7 @@ def entry_told(captured: Captured, world: World, state: State, artifacts: dict[s
     """
     assert captured.guards is not None and captured.parts is not None
     paths = Writer()
-    guards = _guards_told(captured.guards, world, paths)
+    guards = guards_told(captured.guards, world, paths)
     if captured.is_training:
         raise NotTold("gradients: it was called with tensors that require them. Call it under torch.no_grad() first")
     if captured.sets_switches:
@@ -87,7 +87,7 @@ def entry_told(captured: Captured, world: World, state: State, artifacts: dict[s
     }
 
 
-def _guards_told(guards: CompiledGuards, world: World, paths: Writer) -> dict[str, Any]:
+def guards_told(guards: CompiledGuards, world: World, paths: Writer) -> dict[str, Any]:
     conditions = []
     for guard in guards.conditions:
         sources = sources_in(guard)

@@ -8,7 +8,7 @@ import json
 import os
 import types
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -90,14 +90,24 @@ class Compiled:
 
 
 def save(
-    compiled: Any, path: str | os.PathLike[str], *, weights: bool = True, key: bytes | str | None = None
+    compiled: Any,
+    path: str | os.PathLike[str],
+    *,
+    format: Literal["torchmux", "so"] = "torchmux",
+    weights: bool = True,
+    key: bytes | str | None = None,
 ) -> list[str]:
     """Write what ``compiled``, of :func:`torchmux.compile`, has compiled so far to one file for :func:`load`.
+
+    With ``format="so"``, write what ``native`` has compiled as a shared object with a C header beside it, which needs
+    neither Python nor torch.
 
     Args:
         compiled: it has been called with inputs of each kind that the file is to take, under ``torch.no_grad()``.
         path: of the file; an existing one is replaced at once.
-        weights: whether parameters and buffers go along; without, ``load`` takes them from a model.
+        format: ``"torchmux"``, or ``"so"`` for a path such as ``libencoder.so``.
+        weights: whether parameters and buffers go along; without, ``load`` takes them from a model.  A shared object
+            has them beside it then, in a file that ends in ``.safetensors``.
         key: signs the file (HMAC-SHA256); ``load`` then takes it with this key only.
 
     Returns:
@@ -106,11 +116,21 @@ def save(
     Raises:
         SaveRefused: what was compiled cannot be written so that it would do the same.  The message says
             what, and where.
-        ValueError: the key is empty.
+        ValueError: the key is empty, or the path gives the functions of a shared object no name.
+        BackendUnavailable, CompilationFailed: a shared object cannot be compiled.
     """
+    if format not in ("torchmux", "so"):
+        raise ValueError(f"format is 'torchmux' or 'so', not {format!r}")
+    if format == "so" and key is not None:
+        raise ValueError("a shared object cannot be signed: remove key, and sign the file as you sign other libraries")
     taken = Compiled.of(compiled)
     world, parameters = world_of(taken)
     _check_hooks(taken)
+    if format == "so":
+        from .shared_object import save_shared_object  # not before it is needed: it brings the compiler
+
+        order = [name for name, *_ in parameters]
+        return save_shared_object(taken, world, order, _captures(taken), path, weights=weights)
     state = State(taken.owner if isinstance(taken.owner, torch.nn.Module) else None)
     artifacts: dict[str, bytes] = {}
     entries, left_out = [], []

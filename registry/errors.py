@@ -105,5 +105,9 @@ class LoadRefused(TorchmuxError):
     """
 
 
+class QuantizationFailed(TorchmuxError):
+    """``torchmux.quantize``: the tool does not take the model, or finds nothing in it to quantize."""
+
+
 class NumericsError(TorchmuxError):
     """A compiled graph's result differs from eager by more than the tolerance."""

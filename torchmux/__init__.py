@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torchmux.deploy.loaded import Loaded
     from torchmux.deploy.loading import load
     from torchmux.deploy.precompiling import Precompiled, precompile
+    from torchmux.deploy.quantization import Quantized, quantize
     from torchmux.deploy.saving import save
     from torchmux.frontend.api import compile, explain, get_default_backend, report, reset, set_default_backend
     from torchmux.frontend.export import Exported, export
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
         NodesRefused,
         NumericsError,
         Placement,
+        QuantizationFailed,
         SaveRefused,
         Tombstone,
         TorchmuxError,
@@ -105,6 +107,8 @@ __all__ = [
     "NumericsError",
     "Placement",
     "Precompiled",
+    "QuantizationFailed",
+    "Quantized",
     "SaveRefused",
     "Tombstone",
     "TorchmuxError",
@@ -140,6 +144,7 @@ __all__ = [
     "mark_unbacked",
     "maybe_mark_dynamic",
     "precompile",
+    "quantize",
     "register_backend",
     "report",
     "reset",
@@ -176,6 +181,7 @@ _HOMES = {
     "torchmux.deploy.loaded": ("Loaded",),
     "torchmux.deploy.loading": ("load",),
     "torchmux.deploy.precompiling": ("Precompiled", "precompile"),
+    "torchmux.deploy.quantization": ("Quantized", "quantize"),
     "torchmux.deploy.saving": ("save",),
     "torchmux.frontend.regions": ("use_backend",),
     "torchmux.frontend.export": ("Exported", "export"),
@@ -201,6 +207,7 @@ _HOMES = {
         "NodesRefused",
         "NumericsError",
         "Placement",
+        "QuantizationFailed",
         "SaveRefused",
         "Tombstone",
         "TorchmuxError",

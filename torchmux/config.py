@@ -112,6 +112,10 @@ class Config:
     """Where compiled artifacts are kept: ``TORCHMUX_CACHE_DIR``, or ``torchmux`` in the user's cache folder; without a
     home folder, a private folder among the temporary files."""
 
+    cache: str = ""
+    """Where artifacts are shared with other machines, behind ``cache_dir``: a folder, or an address that fsspec knows
+    (``s3://bucket/folder``).  They are signed with the key in ``TORCHMUX_CACHE_KEY``."""
+
     cache_size_limit: int = 4 * 1024**3
     """How many bytes the files in ``cache_dir`` may take together; the least recently used are removed first."""
 
@@ -158,7 +162,7 @@ class Config:
         if name == "cache_dir":
             require(value, (str, Path), "config.cache_dir")
             value = Path(value).expanduser()
-        if name in ("decisions", "trace") and isinstance(value, Path):
+        if name in ("cache", "decisions", "trace") and isinstance(value, Path):
             value = str(value)
         expected = type(_SAMPLE[name]) if name in _SAMPLE else None
         if expected is not None and type(value) is not expected:
@@ -207,7 +211,7 @@ _SAMPLE = {f.name: f.default for f in fields(Config) if isinstance(f.default, (i
 
 
 _PREFIX = "TORCHMUX_"
-_OTHER_VARIABLES = ("logs",)
+_OTHER_VARIABLES = ("logs", "cache_key")
 
 
 def _parse_bool(text: str) -> bool:

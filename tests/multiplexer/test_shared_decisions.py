@@ -10,6 +10,7 @@ import time
 import pytest
 from decided import FINGERPRINT, decision
 
+from torchmux.backends.common.cache import addresses
 from torchmux.config import config
 from torchmux.multiplexer import decisions
 from torchmux.multiplexer.decisions import shared, store
@@ -38,8 +39,8 @@ def another_machine(tmp_path, monkeypatch, name: str = "second"):
 
 
 def names(address: str) -> list[str]:
-    files = shared.files_at(address)
-    if isinstance(files, shared.Folder):
+    files = addresses.files_at(address)
+    if isinstance(files, addresses.Folder):
         return sorted(path.name for path in files.path.iterdir())
     return sorted(path.rpartition("/")[2] for path in files.system.ls(files.path, detail=False))
 
@@ -76,11 +77,11 @@ def test_one_of_several_measures(address, tmp_path, monkeypatch):
         thread.join()
     assert [each.key for each in found] == [KEY] * 8
     # A folder lets one of them measure.  Other systems may let two that claim at the same time.
-    assert len(measured) == 1 if isinstance(shared.files_at(address), shared.Folder) else len(measured) < 8
+    assert len(measured) == 1 if isinstance(addresses.files_at(address), addresses.Folder) else len(measured) < 8
 
 
 def test_a_claim_of_the_dead_ends(address):
-    files = shared.files_at(address)
+    files = addresses.files_at(address)
     claim = {"by": "someone", "until": time.time() + 1.0}
     files.create(f"{KEY}.claim", json.dumps(claim).encode())
     decisions.once(FINGERPRINT, decision, 60.0)
@@ -91,13 +92,13 @@ def test_a_claim_of_the_dead_ends(address):
 def test_nobody_waits_for_ever(address, monkeypatch):
     monkeypatch.setattr(shared, "SLACK_S", 0.3)
     claim = {"by": "someone", "until": time.time() + 1e9}
-    shared.files_at(address).create(f"{KEY}.claim", json.dumps(claim).encode())
+    addresses.files_at(address).create(f"{KEY}.claim", json.dumps(claim).encode())
     assert decisions.once(FINGERPRINT, decision, 0.1).key == KEY
     assert names(address) == [f"{KEY}.claim", f"{KEY}.json"]  # it is not ours to remove
 
 
 def test_a_claim_that_cannot_be_read_is_none(address):
-    shared.files_at(address).create(f"{KEY}.claim", b"\xff{")
+    addresses.files_at(address).create(f"{KEY}.claim", b"\xff{")
     assert decisions.once(FINGERPRINT, decision, 60.0).key == KEY
 
 
@@ -112,7 +113,7 @@ def test_a_measurement_that_fails_gives_its_claim_back(address):
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"format": "torchmux decisions 2", "decisions": {}}', b"\x00" * 99])
 def test_damaged_files_are_made_again(address, caplog, content):
-    shared.files_at(address).write(f"{KEY}.json", content)
+    addresses.files_at(address).write(f"{KEY}.json", content)
     assert decisions.load(FINGERPRINT) is None
     assert f"the shared decision {KEY}" in caplog.text
     decisions.once(FINGERPRINT, decision, 60.0)
@@ -148,8 +149,8 @@ def test_an_address_that_cannot_be_used_is_told_once(where, tmp_path, monkeypatc
 
 def test_a_file_system_that_cannot_create(address, monkeypatch):
     """It overwrites instead; who reads its own claim afterwards has it."""
-    files = shared.files_at(address)
-    if isinstance(files, shared.Folder):
+    files = addresses.files_at(address)
+    if isinstance(files, addresses.Folder):
 
         def refuse(*paths):
             raise PermissionError("no links here")
@@ -168,8 +169,8 @@ def test_a_file_system_that_cannot_create(address, monkeypatch):
 
 
 def test_the_address_of_a_folder(tmp_path):
-    (folder,) = {type(shared.files_at(f"{head}{tmp_path}/x")) for head in ("", "file://")}
-    assert folder is shared.Folder
+    (folder,) = {type(addresses.files_at(f"{head}{tmp_path}/x")) for head in ("", "file://")}
+    assert folder is addresses.Folder
     assert (tmp_path / "x").is_dir()
 
 
@@ -178,4 +179,4 @@ def test_fsspec_is_asked_for_by_name(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
     with pytest.raises(Exception, match=r"memory://x needs fsspec.*torchmux\[fsspec\]"):
-        shared.files_at("memory://x")
+        addresses.files_at("memory://x")

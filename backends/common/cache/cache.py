@@ -311,7 +311,12 @@ def default_cache() -> ArtifactCache | None:
     if not config.cache_enabled:
         return None
     folder = Path(config.cache_dir)
-    return ArtifactCache(folder / "artifacts", beside=[folder / name for name in _BESIDE])
+    beside = [folder / name for name in _BESIDE]
+    if config.cache:
+        from .fleet import FleetCache
+
+        return FleetCache(config.cache, folder / "artifacts", beside=beside)
+    return ArtifactCache(folder / "artifacts", beside=beside)
 
 
 def used_keys(cache: ArtifactCache) -> list[str]:

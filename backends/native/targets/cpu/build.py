@@ -67,21 +67,21 @@ def compile_source(*pieces: str, optimize: str = "O2") -> bytes:
             f"native: the C++ compiler {shlex.join(command)!r} did not answer to --version within {ANSWER_SECONDS} s. "
             f"Set CXX to a compiler that works."
         )
-    with _scratch() as folder:
+    with scratch() as folder:
         # The library is named as a dependency by an empty one of the same name: linking with it takes ten times longer
         # than compiling, and it is loaded already when the object is.
         empty = ["-shared", "-nostdlib", "-x", "c", os.devnull, f"-Wl,-soname,{LIBRARY}", "-o", LIBRARY]
         steps = []
         for at, source in enumerate(pieces):
-            _write(folder / f"graph{at}.cpp", source.encode())
+            write(folder / f"graph{at}.cpp", source.encode())
             flags = [f"-{optimize}", *FLAGS, f"-I{HEADER.parent}"]
             steps.append(([*command, *flags, "-c", f"graph{at}.cpp", "-o", f"graph{at}.o"], source))
         limit = config.compiler_timeout_s * (1 + sum(map(len, pieces)) // 1_000_000)
         deadline = time.monotonic() + limit
-        _run([*steps, ([*command, *empty], "")], folder, deadline)
+        run_all([*steps, ([*command, *empty], "")], folder, deadline)
         objects = [f"graph{at}.o" for at in range(len(pieces))]
         linked = ["-shared", "-nostdlib", *objects, "-Wl,--no-as-needed", f"./{LIBRARY}", "-o", "graph.so"]
-        _run([([*command, *linked], "")], folder, deadline)
+        run_all([([*command, *linked], "")], folder, deadline)
         return (folder / "graph.so").read_bytes()
 
 
@@ -149,7 +149,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.communicate()
 
 
-def _run(steps: Sequence[tuple[list[str], str]], folder: Path, deadline: float) -> None:
+def run_all(steps: Sequence[tuple[list[str], str]], folder: Path, deadline: float) -> None:
     """Run commands at the same time, each with the source that it compiles.
 
     Raises:
@@ -203,7 +203,7 @@ def _left(source: str) -> str:
 
 
 @contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
+def scratch() -> Iterator[Path]:
     """:func:`scratch_folder`, with an error that says what to do."""
     with contextlib.ExitStack() as stack:
         try:
@@ -213,7 +213,7 @@ def _scratch() -> Iterator[Path]:
         yield folder
 
 
-def _write(path: Path, content: bytes) -> None:
+def write(path: Path, content: bytes) -> None:
     try:
         path.write_bytes(content)
     except OSError as error:

@@ -51,10 +51,12 @@ REPORTED = 3
 
 def assemble(program: Program, host: Host, options: NativeOptions, *, timed: bool) -> Module:
     """Print everything; if ``timed``, with code that adds up the seconds of each step in ``spent``."""
-    return _Assembler(program, host, options, timed).run()
+    return Assembler(program, host, options, timed).run()
 
 
-class _Assembler:
+class Assembler:
+    linkage = 'extern "C"'  # of the functions that the host calls
+
     def __init__(self, program: Program, host: Host, options: NativeOptions, timed: bool) -> None:
         self.program = program
         self.host = host
@@ -142,7 +144,7 @@ class _Assembler:
             end = ["  if (!bad[0]) return 0;", "  i64* told = (i64*)at;"]
             end += [f"  for (int i = 0; i < {REPORTED}; i++) told[i] = bad[i];", "  return 1;"]
         end = end or ["  return 0;"]
-        head = f'extern "C" i64 run{launch.number}(char** at, char* arena, const i64* sizes) {{'
+        head = f"{self.linkage} i64 run{launch.number}(char** at, char* arena, const i64* sizes) {{"
         if len(parts) == 1 and not any(_STOP in line for line in parts[0]):
             return "\n".join([head, *start, *parts[0], *end, "}\n"])
         told = "bad" if launch.number in self.verifying else "nullptr"
@@ -165,7 +167,9 @@ class _Assembler:
                 lines.append(_STOP)
                 checked = False
             for buffer in sorted(self.host.touched(step) - named, key=lambda b: b.name):
-                place = f"at[{at[buffer]}]" if buffer in at else f"(arena + {_text(self.host.arena.offsets[buffer])})"
+                place = (
+                    f"at[{at[buffer]}]" if buffer in at else f"(arena + {text_in_cpp(self.host.arena.offsets[buffer])})"
+                )
                 lines.append(f"  {NAMES[buffer.dtype]}* {buffer.name} = ({NAMES[buffer.dtype]}*){place};")
                 named.add(buffer)
             call = self._call(step)
@@ -216,7 +220,7 @@ class _Assembler:
             return f"packed_product({target}, {left}, {lead}, {step.packed.name}, {step.m}l, {step.n}l, {step.k}l);"
         left, right = self._operand(step.left), self._operand(step.right)
         steps = (ref.strides[0] if len(ref.sizes) == 3 else 0 for ref in (step.left, step.right))
-        extents = ", ".join(_text(v) for v in (step.m, step.n, step.k, step.batch, *steps))
+        extents = ", ".join(text_in_cpp(v) for v in (step.m, step.n, step.k, step.batch, *steps))
         shape = None
         if self.own_products and step.target.dtype is torch.float32:
             transposed = (operand.endswith("true") for operand in (left, right))
@@ -229,7 +233,7 @@ class _Assembler:
 
     def _convolution(self, step: TiledConvolution) -> str:
         def at(ref: TensorRef | None) -> str:
-            return "nullptr" if ref is None else f"{self.host.placed(ref.buffer).name} + {_text(ref.offset)}"
+            return "nullptr" if ref is None else f"{self.host.placed(ref.buffer).name} + {text_in_cpp(ref.offset)}"
 
         count, n, height, width = step.target.sizes
         _, channels, *sizes = step.image.sizes
@@ -248,14 +252,14 @@ class _Assembler:
         down, along = matrix.strides[-2:]
         plain = (type(along) is int and along == 1) or (type(columns) is int and columns == 1)
         leading = down if plain else along
-        offset = f" + {_text(matrix.offset)}" if not (type(matrix.offset) is int and matrix.offset == 0) else ""
-        return f"{self.host.placed(matrix.buffer).name}{offset}, {_text(leading)}, {'false' if plain else 'true'}"
+        offset = f" + {text_in_cpp(matrix.offset)}" if not (type(matrix.offset) is int and matrix.offset == 0) else ""
+        return f"{self.host.placed(matrix.buffer).name}{offset}, {text_in_cpp(leading)}, {'false' if plain else 'true'}"
 
 
 class _CtypesHost(HostPrinter):
     """The Python function: it calls ``run0``, ``run1``, ... with the addresses of tensors."""
 
-    def __init__(self, module: _Assembler) -> None:
+    def __init__(self, module: Assembler) -> None:
         super().__init__(module.host)
         self.module = module
 
@@ -284,6 +288,6 @@ class _CtypesHost(HostPrinter):
         return [*lines, f"if run{launch.number}({at}, arena_at, {sizes}):", f"    raise fault(table[:{REPORTED}])"]
 
 
-def _text(value: Index) -> str:
+def text_in_cpp(value: Index) -> str:
     """An index of sizes in C++."""
     return f"{value}l" if type(value) is int else text_of(value).replace("//", "/")

@@ -1,0 +1,235 @@
+"""The tools that quantize: onnxruntime's, OpenVINO's NNCF, and torchao."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torchmux import torch_internals as ti
+from torchmux.registry.errors import QuantizationFailed, Unsupported
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A quantized model: ``run`` takes the arguments of a call, ``save`` writes the file of the tool, if it has one."""
+
+    run: Callable[[tuple[Any, ...], dict[str, Any]], Any]
+    what: str
+    save: Callable[[str], None] | None = None
+    compiled: Any = None
+
+
+@dataclass(frozen=True)
+class Tool:
+    """``packages`` are what it needs; ``make`` quantizes a copy of the model with the calls of the calibration."""
+
+    packages: tuple[str, ...]
+    install: str
+    make: Callable[[torch.nn.Module, Sequence[Call], str], Made]
+
+    def missing(self) -> list[str]:
+        return [package for package in self.packages if _version(package) is None]
+
+    def name(self) -> str:
+        return f"{self.packages[0]} {_version(self.packages[0])}"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+# --- one graph with flat inputs ---------------------------------------------------------------------------------------
+
+
+class _Flat:
+    """A model as a program on flat tensors, and calls of it taken apart.
+
+    Raises:
+        Unsupported: it is not one graph.
+    """
+
+    def __init__(self, model: torch.nn.Module, calls: Sequence[Call]) -> None:
+        from torchmux.frontend.export import export  # not before it is needed: it brings the tracer
+
+        args, kwargs = calls[0]
+        leaves = [_tensors(ti.pytree.tree_flatten(call)[0]) for call in calls]
+        varies = [
+            [len({each[at].shape[d] for each in leaves}) > 1 for d in range(tensor.dim())]
+            for at, tensor in enumerate(leaves[0])
+        ]
+        exported = export(model, dynamic=True if any(map(any, varies)) else None)(*args, **kwargs)
+        self.program = exported.to_exported_program()
+        self.result = model(*args, **kwargs)
+        flat, self.spec = ti.pytree.tree_flatten(calls[0])
+        self.constants = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in flat]
+        self.inputs = _tensors(flat)
+        self.sizes = [
+            [None if any_size else size for size, any_size in zip(tensor.shape, dims, strict=True)]
+            for tensor, dims in zip(self.inputs, varies, strict=True)
+        ]
+
+    def taken(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+        """The tensors of a call.
+
+        Raises:
+            Unsupported: it is not like the call that was exported.
+        """
+        flat, spec = ti.pytree.tree_flatten((args, dict(kwargs)))
+        if spec != self.spec:
+            raise Unsupported("The arguments have another structure than in the calibration data.")
+        for leaf, constant in zip(flat, self.constants, strict=True):
+            if not isinstance(leaf, torch.Tensor) and leaf != constant:
+                raise Unsupported(f"An argument is {leaf!r:.80}; the model was quantized for {constant!r:.80}.")
+        tensors = _tensors(flat)
+        for at, (tensor, example, sizes) in enumerate(zip(tensors, self.inputs, self.sizes, strict=True)):
+            fits = len(sizes) == tensor.dim() and all(
+                wanted in (None, found) for wanted, found in zip(sizes, tensor.shape, strict=True)
+            )
+            if tensor.dtype is not example.dtype or not fits:
+                raise Unsupported(
+                    f"Tensor {at} of the arguments is {list(tensor.shape)} of {tensor.dtype}; the model was quantized "
+                    f"for {['any' if s is None else s for s in sizes]} of {example.dtype}. Calibrate it with such "
+                    "inputs too."
+                )
+        return [tensor.detach().contiguous() for tensor in tensors]
+
+    def returned(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """The result of the model with these tensors in it."""
+        leaves, spec = ti.pytree.tree_flatten(self.result)
+        fresh = iter(tensors)
+        return ti.pytree.tree_unflatten([next(fresh) if isinstance(v, torch.Tensor) else v for v in leaves], spec)
+
+
+def _tensors(leaves: Sequence[Any]) -> list[torch.Tensor]:
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+# --- onnxruntime ------------------------------------------------------------------------------------------------------
+
+
+def _by_onnxruntime(model: torch.nn.Module, calls: Sequence[Call], backend: str) -> Made:
+    import onnx
+    import onnxruntime
+    from onnxruntime import quantization
+
+    flat = _Flat(model, calls)
+    program = torch.onnx.export(flat.program, dynamo=True, verbose=False)
+    assert program is not None
+    with tempfile.TemporaryDirectory() as folder:
+        before, ready, after = (str(Path(folder) / name) for name in ("float.onnx", "ready.onnx", "int8.onnx"))
+        program.save(before)
+        quantization.quant_pre_process(before, ready, skip_symbolic_shape=True)
+        names = [value.name for value in onnx.load(ready, load_external_data=False).graph.input]
+        samples = [dict(zip(names, (t.numpy() for t in flat.taken(*call)), strict=True)) for call in calls]
+
+        class Reader(quantization.CalibrationDataReader):
+            def __init__(self) -> None:
+                self.left: Iterator[Any] = iter(samples)
+
+            def get_next(self) -> Any:
+                return next(self.left, None)
+
+        quantization.quantize_static(
+            ready, after, Reader(), quant_format=quantization.QuantFormat.QDQ, per_channel=True, reduce_range=_reduces()
+        )
+        content = Path(after).read_bytes()
+    count = sum(node.op_type == "QuantizeLinear" for node in onnx.load_from_string(content).graph.node)
+    _check_any(count)
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = torch.get_num_threads()
+    session = onnxruntime.InferenceSession(content, settings, providers=["CPUExecutionProvider"])
+
+    def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = dict(zip(names, (t.numpy() for t in flat.taken(args, kwargs)), strict=True))
+        return flat.returned([torch.from_numpy(found) for found in session.run(None, given)])
+
+    def save(path: str) -> None:
+        Path(path).write_bytes(content)
+
+    return Made(run, f"weights and {count} activations", save)
+
+
+def _reduces() -> bool:
+    """Whether weights get 7 bits: without VNNI, products of 8 bits saturate in 16."""
+    return "vnni" not in Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else True
+
+
+# --- OpenVINO ---------------------------------------------------------------------------------------------------------
+
+
+def _by_nncf(model: torch.nn.Module, calls: Sequence[Call], backend: str) -> Made:
+    import nncf
+    import openvino
+
+    logging.getLogger("nncf").setLevel(logging.WARNING)
+    flat = _Flat(model, calls)
+    converted = openvino.convert_model(flat.program)
+    samples = [[t.numpy() for t in flat.taken(*call)] for call in calls]
+    quantized = nncf.quantize(converted, nncf.Dataset(samples), subset_size=len(samples))
+    count = sum(node.get_type_name() == "FakeQuantize" for node in quantized.get_ops())
+    _check_any(count)
+    config = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": torch.get_num_threads()}
+    compiled = openvino.Core().compile_model(quantized, "CPU", config)
+
+    def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = [t.numpy() for t in flat.taken(args, kwargs)]
+        found = compiled.create_infer_request().infer(given)
+        return flat.returned([torch.from_numpy(found[port].copy()) for port in compiled.outputs])
+
+    def save(path: str) -> None:
+        openvino.save_model(quantized, path, compress_to_fp16=False)
+
+    return Made(run, f"weights and activations, {count} quantizers", save)
+
+
+# --- torchao ----------------------------------------------------------------------------------------------------------
+
+
+def _by_torchao(model: torch.nn.Module, calls: Sequence[Call], backend: str) -> Made:
+    from torchao.quantization import Int8WeightOnlyConfig, quantize_
+
+    from torchmux.frontend.api import compile
+
+    model.requires_grad_(False)
+    layers = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
+    before = {id(layer): type(layer.weight) for layer in layers}
+    quantize_(model, Int8WeightOnlyConfig())
+    count = sum(type(layer.weight) is not before[id(layer)] for layer in layers)
+    _check_any(count)
+    compiled = compile(model, backend=backend)
+
+    def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with torch.no_grad():
+            return compiled(*args, **kwargs)
+
+    return Made(run, f"weights of {count} linear layers", compiled=compiled)
+
+
+def _check_any(count: int) -> None:
+    """Raises:
+    QuantizationFailed: nothing was quantized.
+    """
+    if not count:
+        raise QuantizationFailed("there is nothing in this model that the tool quantizes")
+
+
+_TORCHAO = Tool(("torchao",), "torchmux[quantize]", _by_torchao)
+
+BY_BACKEND: Mapping[str, Tool] = {
+    "onnxrt": Tool(("onnxruntime", "onnx", "onnxscript"), "torchmux[onnxrt]", _by_onnxruntime),
+    "openvino": Tool(("nncf", "openvino"), "torchmux[quantize,openvino]", _by_nncf),
+    "native": _TORCHAO,
+    "tvm": _TORCHAO,
+}
