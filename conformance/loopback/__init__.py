@@ -20,11 +20,11 @@ from torchmux.registry.spec import ANY, BackendSpec
 
 from ..outcome import Outcome
 from ..requirements import Requirements
-from . import honesty, integers, layout, numerics, process, state
+from . import corners, gradients, honesty, integers, layout, numerics, process, state, turns
 from .kit import Fault
 
 ALL: dict[str, Fault] = {
-    fault.name: fault for module in (numerics, integers, layout, state, process, honesty) for fault in module.faults
+    fault.name: fault for module in (numerics, integers, corners, layout, gradients, state, turns, process, honesty) for fault in module.faults
 }
 
 FAULTS = {name: fault.compile for name, fault in ALL.items()}
