@@ -38,6 +38,9 @@ _PATCHABLE = (
 _SET_BY_TORCH = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 """torch sets these when it imports what AOTAutograd needs."""
 
+_FIRST_START = multiprocessing.get_all_start_methods()[0]
+"""How processes start unless somebody chooses; the first one that starts settles it."""
+
 watched_folder = ""
 """A folder in which nobody but this process writes; empty if there is none."""
 
@@ -219,7 +222,7 @@ _READERS: dict[str, Callable[[], Any]] = {
     "how tensors are printed": lambda: str(torch.tensor([1 / 3, 1e-9, 1e5], dtype=torch.float64)),
     "how long numbers may be as text": sys.get_int_max_str_digits,
     "stack size of threads": threading.stack_size,
-    "start of processes": lambda: multiprocessing.get_start_method(allow_none=True),
+    "start of processes": lambda: multiprocessing.get_start_method(allow_none=True) or _FIRST_START,
     "child processes": _children,
     "threads of Python": lambda: {
         thread for thread in threading.enumerate() if not thread.daemon and "PoolExecutor" not in thread.name

@@ -63,7 +63,6 @@ def _original(x: torch.Tensor, *rest: Any, **named: Any) -> Any:
 
 
 @faults("semantics/turns/sizes_that_part")
-@faults("semantics/turns/sizes_that_part")
 def multiples_of_sixteen(gm: GraphModule, inputs: Sequence[Any]) -> Run:
     """Code for any size has no code for the rest if the first size was a multiple of 16."""
     first: list[int] = []

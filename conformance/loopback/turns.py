@@ -135,7 +135,6 @@ def wrong_after_exceptions(gm: GraphModule, inputs: Sequence[Any]) -> Run:
 
 
 @faults("semantics/mutation/input_in_place")
-@faults("semantics/mutation/input_in_place")
 def chatter(gm: GraphModule, inputs: Sequence[Any]) -> Run:
     """Calls print a line."""
     return calls(gm, lambda: print("backend: 1 graph, 0 fallbacks"))
@@ -178,8 +177,6 @@ def other_integer_texts(gm: GraphModule, inputs: Sequence[Any]) -> Run:
     return gm.forward
 
 
-@faults("semantics/mutation/input_in_place")
-@faults("semantics/mutation/input_in_place")
 @faults("semantics/mutation/input_in_place")
 def other_start_of_processes(gm: GraphModule, inputs: Sequence[Any]) -> Run:
     """Compiling chooses how new processes start."""

@@ -115,8 +115,8 @@ def ties_and_kinks(trial: Trial) -> Any:
         return [
             a.amax(1), a.amin(0), a.amax((0, 1)), a.max(), a.max(1).values, a.median(1).values, torch.maximum(x, y),
             torch.minimum(x, y), torch.fmax(x, y), F.relu(x), F.relu6(x), F.leaky_relu(x), x.abs(), x.sign(), x.round(),
-            x.clamp(-1, 1), x.clamp(min=y), F.hardtanh(x), F.threshold(x, 0.0, 0.0), F.elu(x), F.hardshrink(x, 1.0),
-            F.softshrink(x, 1.0), F.prelu(x, y[0, :1].abs()), torch.where(x > 0, x, y), x.remainder(1.5), x.floor(),
+            x.clamp(-1, 1), x.clamp(min=y), F.hardtanh(x), F.threshold(x, 0.0, 0.0), F.elu(x), F.hardshrink(a, 1.0),
+            F.softshrink(a, 1.0), F.prelu(x, y[0, :1].abs()), torch.where(x > 0, x, y), x.remainder(1.5), x.floor(),
             F.l1_loss(a, y[:2]), F.smooth_l1_loss(a, y[:2]), F.hardsigmoid(x), F.hardswish(x),
         ]  # fmt: skip
 
