@@ -50,7 +50,7 @@ def promotion_of_numbers(trial: Trial) -> Any:
     return trial.run(f, [_some(trial, t, 4) for t in SOME])
 
 
-@case("bfloat16", "float16")
+@case("bfloat16", "float16", reference=False, terms=70)
 def computed_in_another_type(trial: Trial) -> Any:
     """``dtype=`` of a sum, a mean, a softmax or a running sum is the type in which it is computed."""
 

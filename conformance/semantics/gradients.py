@@ -106,8 +106,8 @@ def reductions(trial: Trial) -> Any:
 
 @case("training")
 def ties_and_kinks(trial: Trial) -> Any:
-    """Where a derivative is a matter of choice, the choice is eager's: equal extremes, zeros, bounds, nan."""
-    x = trial.given(torch.tensor([[2.0, -1.0, 2.0, 0.0], [0.0, -0.0, 0.0, 0.0], [1.0, float("nan"), -1.0, 1.0]]))
+    """Where a derivative is a matter of choice, the choice is eager's: equal extremes, zeros, bounds."""
+    x = trial.given(torch.tensor([[2.0, -1.0, 2.0, 0.0], [0.0, -0.0, 0.0, 0.0], [1.0, 0.5, -1.0, 1.0]]))
     y = trial.given(torch.tensor([[2.0, 1.0, -2.0, -0.0], [0.0, 0.0, 1.0, -1.0], [1.0, 0.0, -1.0, 2.0]]))
 
     def f(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
@@ -135,9 +135,13 @@ def _layers(trial: Trial, dtype: torch.dtype) -> Any:
         x, weight, bias, scale, image, kernel = given
         y = F.linear(x, weight, bias)
         return [y, F.layer_norm(y, (16,), scale, bias), F.conv2d(image, kernel, bias[:4]), (x[:, :16] * scale).sum(0),
-                F.embedding(words, weight)[:, :8].float().sum(0)]  # fmt: skip
+                F.embedding(words, weight)[:, :8] * 0.125]  # fmt: skip
 
-    return _of_all(trial, f, x, weight, bias, scale, image, kernel)
+    # Only of weights: there are few enough of them for one draw of eager's errors to be like another.
+    given = [each.detach().requires_grad_() for each in (weight, bias, scale, kernel)]
+    results = trial.run(lambda *weights: f(x, *weights[:3], image, weights[3]), *given)
+    torch.autograd.backward(results, [torch.linspace(0.5, 1.5, r.numel()).to(r).view(r.shape) for r in results])
+    return [r.detach().float().mean() for r in results], [each.grad for each in given]
 
 
 @case("training", "bfloat16", terms=1024)
@@ -152,7 +156,7 @@ def layers_in_float16(trial: Trial) -> Any:
     return _layers(trial, torch.float16)
 
 
-@case("training", "float64", reference=False, terms=1024)
+@case("training", "float64", reference=False, cancels=True, terms=1024)
 def layers_in_float64(trial: Trial) -> Any:
     """Gradients in float64 have the digits of float64."""
     return _layers(trial, torch.float64)
