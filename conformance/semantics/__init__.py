@@ -22,6 +22,7 @@ from . import (
     randomness,
     shapes,
     special,
+    speed,
     structure,
     training,
     turns,
@@ -31,7 +32,7 @@ from . import (
 SUBJECTS = (
     mutation.case, aliasing.case, numbers.case, special.case, integers.case, accuracy.case, lengths.case,
     indices.case, layers.case, randomness.case, structure.case, control.case,
-    shapes.case, training.case, modes.case, use.case, gradients.case, dtypes.case, corners.case, turns.case,
+    shapes.case, training.case, modes.case, use.case, gradients.case, dtypes.case, corners.case, turns.case, speed.case,
 )  # fmt: skip
 
 
