@@ -34,8 +34,9 @@ OWN_KERNELS = "own_kernels"
 class Trial:
     """The argument of a case: it creates tensors, and compiles functions or leaves them in eager.
 
-    ``records`` has what each call of them showed, and ``originals`` the function behind each compiled one.  ``backend`` None means eager.  With ``wide`` every floating-point
-    tensor is created in float64, from the same random numbers.  A ``draw`` other than 0 changes all tensors and
+    ``records`` has what each call of them showed, and ``originals`` the function behind each compiled one.  ``backend``
+    None means eager.  With ``wide`` every floating-point tensor is created in float64, from the same random numbers.  A
+    ``draw`` other than 0 changes all tensors and
     parameters by up to one unit in the last place: within the dtype's precision this is the same problem, with
     different rounding errors.
     """

@@ -21,8 +21,7 @@ NAMES: tuple[Name, ...] = get_args(Name)
 class Placed:
     """Where the operators of a compiled function ran, those that were left to torch by operator and reason.
 
-    ``library`` names those that library kernels compute, and these kernels; ``untold`` says that the backend does not
-    tell of all operators whether it computes them itself.
+    ``library`` names those that library kernels compute, and these kernels.
     """
 
     graphs: int
@@ -30,7 +29,6 @@ class Placed:
     left: Counter[tuple[str, str]]
     kinds: dict[Any, float]
     library: frozenset[str] = frozenset()
-    untold: bool = False
 
 
 class OurFrontend:
@@ -53,7 +51,7 @@ class OurFrontend:
         past = {(c.name, why): n for c in report.calls for why, n in c.eager.items() if why.endswith(" reached")}
         left.update(past)
         operators = len(report.placements) + sum(past.values())
-        return Placed(report.graph_count, operators, left, dict(report.kinds), *_kernels(report.placements))
+        return Placed(report.graph_count, operators, left, dict(report.kinds), _kernels(report.placements))
 
     def why_nothing(self, compiled: Any) -> str:
         """The first graph break in words; empty if there was none."""
@@ -99,7 +97,7 @@ class TorchFrontend:
             kinds.update(report.kinds)
         left = Counter((p.op, p.reason or "") for report in reports for p in report.fallbacks)
         placements = [placement for report in reports for placement in report.placements]
-        return Placed(len(reports), len(placements), left, dict(kinds), *_kernels(placements))
+        return Placed(len(reports), len(placements), left, dict(kinds), _kernels(placements))
 
     def why_nothing(self, compiled: Any) -> str:
         return ""
@@ -111,11 +109,10 @@ class TorchFrontend:
 Frontend = OurFrontend | TorchFrontend
 
 
-def _kernels(placements: Sequence[Placement]) -> tuple[frozenset[str], bool]:
-    """The names of the operators that library kernels compute and of these kernels; whether some are untold."""
+def _kernels(placements: Sequence[Placement]) -> frozenset[str]:
+    """The names of the operators that library kernels compute, and of these kernels."""
     called = [p for p in placements if p.kind == "library"]
-    names = frozenset(p.op for p in called) | {p.library for p in called if p.library}
-    return names, any(p.kind == "untold" for p in placements)
+    return frozenset(p.op for p in called) | {p.library for p in called if p.library}
 
 
 def frontend(name: Name) -> Frontend:

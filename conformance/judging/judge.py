@@ -203,13 +203,14 @@ def _placed(compiled: Sequence[Any], computes: bool, front: Frontend) -> tuple[f
 def _silently(trial: Trial, watch: Watch, own_kernels: bool) -> list[str]:
     """What torch runs in the case's calls, backward passes included, although the report says that the backend does.
 
-    A backend that calls torch's operators by design may run those that its report calls library kernels, or does not
-    tell.  What stands between two graphs is the frontend's, and runs in torch: the reports say nothing of it.
+    A backend that calls torch's operators by design may run those that its report calls library kernels; if it has no
+    code of its own, or does not tell, there is nothing to look for.  What stands between two graphs is the frontend's,
+    and runs in torch: the reports say nothing of it.
     """
     if _break(trial.compiled, trial.frontend):
         return []
-    placed = [trial.frontend.placed(each) for each in trial.compiled]
-    if not own_kernels and any(each.untold for each in placed):
+    kinds = _kinds(trial.compiled, trial.frontend)
+    if not own_kernels and (kinds.get("untold") or not kinds.get("own")):
         return []
     ran = watch.ran(lambda: sum(trial.frontend.placed(each).graphs for each in trial.compiled))
     placed = [trial.frontend.placed(each) for each in trial.compiled]

@@ -39,7 +39,9 @@ class Shown:
         """The same without an exception's object: its type may be one that only this process has."""
         if isinstance(self.value, Raised):
             words = self.value.words.removeprefix(f"{self.value.kind}: ")
-            return Shown(Raised(RuntimeError(words), self.value.kind), self.records, self.changes, self.warned, self.printed)
+            return Shown(
+                Raised(RuntimeError(words), self.value.kind), self.records, self.changes, self.warned, self.printed
+            )
         return self
 
     @property

@@ -176,19 +176,48 @@ def no_channels_last_3d(t: torch.Tensor) -> torch.Tensor:
     return t.contiguous() if t.dim() == 5 else t
 
 
-@faults.operator("semantics/corners/layouts_of_what_is_made", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "empty_like")
+@faults.operator(
+    "semantics/corners/layouts_of_what_is_made",
+    "zeros_like",
+    "ones_like",
+    "full_like",
+    "rand_like",
+    "randn_like",
+    "empty_like",
+)
 def contiguous_likes(result: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
     """What is created like another tensor is contiguous."""
     return result.contiguous()
 
 
-@faults.operator("semantics/corners/layouts_of_what_is_made", "to", "double", "half", "float", "bfloat16", "int", "long", "bool", "type")
+@faults.operator(
+    "semantics/corners/layouts_of_what_is_made",
+    "to",
+    "double",
+    "half",
+    "float",
+    "bfloat16",
+    "int",
+    "long",
+    "bool",
+    "type",
+)
 def contiguous_conversions(result: Any, *rest: Any, **named: Any) -> Any:
     """Conversions make tensors contiguous."""
     return result.contiguous() if _tensor(result) and _tensor(rest[0]) and result.dtype is not rest[0].dtype else result
 
 
-@faults.operator("semantics/corners/what_changes_nothing", "to", "float", "double", "type_as", "dropout", "expand_as", "view_as", "detach")
+@faults.operator(
+    "semantics/corners/what_changes_nothing",
+    "to",
+    "float",
+    "double",
+    "type_as",
+    "dropout",
+    "expand_as",
+    "view_as",
+    "detach",
+)
 def copies_for_nothing(result: Any, x: Any, *rest: Any, **named: Any) -> Any:
     """Conversions to the dtype that a tensor already has are copies."""
     if not _tensor(x) or not _tensor(result) or result.dtype is not x.dtype:
@@ -205,7 +234,7 @@ def swapped_channels_last(gm: GraphModule, inputs: Sequence[Any]) -> Run:
             return t
         if t.is_contiguous() or t.shape[2] == t.shape[3]:
             return t
-        n, c, h, w = t.shape
+        _, c, h, w = t.shape
         return t.as_strided(t.shape, (h * w * c, 1, c, h * c), t.storage_offset())
 
     return lambda *args: gm.forward(*map(change, args))

@@ -16,19 +16,16 @@ from .kit import Faults, Run, changed, with_gradient
 faults = Faults("training")
 
 
-def _mapped(change: Callable[[torch.Tensor], Any], args: Any, keywords: Any) -> Any:
-    return tuple(with_gradient(a, change) for a in args), keywords
-
-
 @faults.arguments("semantics/gradients/broadcasts", "add", "mul", "sub")
 def means_for_broadcasts(*args: Any, **named: Any) -> Any:
     """The gradient of an operand that is broadcast is a mean instead of a sum."""
     tensors = [a for a in args if isinstance(a, torch.Tensor)]
-    size = torch.broadcast_shapes(*(t.shape for t in tensors)).numel()
-    return tuple(
-        with_gradient(a, lambda g, n=max(a.numel(), 1): g * n / max(size, 1)) if isinstance(a, torch.Tensor) else a
-        for a in args
-    ), named
+    size = max(torch.broadcast_shapes(*(t.shape for t in tensors)).numel(), 1)
+
+    def mean(a: Any) -> Any:
+        return with_gradient(a, lambda g: g * max(g.numel(), 1) / size)
+
+    return tuple(map(mean, args)), named
 
 
 def _at_uses(gm: GraphModule, first: Callable[[torch.Tensor], Any]) -> Run:
@@ -241,6 +238,7 @@ def one_memory_for_two_gradients(gm: GraphModule, inputs: Sequence[Any]) -> Run:
                 if other is not leaf and other.grad is not None and leaf.grad is not None:
                     if leaf.grad.shape == other.grad.shape and torch.equal(leaf.grad, other.grad):
                         leaf.grad = other.grad.view_as(leaf)
+
         for leaf in leaves:
             handle = leaf.register_post_accumulate_grad_hook(join)
             del handle
@@ -262,7 +260,9 @@ class _Whole(torch.autograd.Function):
         given = [a.detach().requires_grad_(a.requires_grad) if isinstance(a, torch.Tensor) else a for a in ctx.args]
         with torch.enable_grad():
             results = ctx.run(*given)
-        ends = [(r, w) for r, w in zip(results, weights, strict=True) if isinstance(r, torch.Tensor) and r.requires_grad]
+        ends = [
+            (r, w) for r, w in zip(results, weights, strict=True) if isinstance(r, torch.Tensor) and r.requires_grad
+        ]
         wanted = [a for a in given if isinstance(a, torch.Tensor) and a.requires_grad]
         found = iter(torch.autograd.grad([r for r, _ in ends], wanted, [w for _, w in ends], allow_unused=True))
         return None, *(next(found) if isinstance(a, torch.Tensor) and a.requires_grad else None for a in given)
@@ -292,10 +292,10 @@ def saved_by_the_last_call(gm: GraphModule, inputs: Sequence[Any]) -> Run:
         newest[:] = args
 
         def again(*given: Any) -> Sequence[Any]:
-            same = len(newest) == len(given)
-            fit = same and all(getattr(a, "shape", None) == getattr(b, "shape", None) for a, b in zip(newest, given))
-            pairs = zip(newest, given, strict=False)
-            return gm.forward(*(b if isinstance(b, torch.Tensor) and b.requires_grad else a for a, b in pairs)) if fit else gm.forward(*given)
+            pairs = list(zip(newest, given, strict=True))
+            if any(getattr(a, "shape", None) != getattr(b, "shape", None) for a, b in pairs):
+                return gm.forward(*given)
+            return gm.forward(*(b if isinstance(b, torch.Tensor) and b.requires_grad else a for a, b in pairs))
 
         return _Whole.apply(again, *args)
 
@@ -310,10 +310,12 @@ def casts_that_stay(gm: GraphModule, inputs: Sequence[Any]) -> Run:
     def call(*args: Any) -> Sequence[Any]:
         if not torch.is_autocast_enabled("cpu") or torch.is_grad_enabled():
             return gm.forward(*args)
-        return gm.forward(*(
-            kept.setdefault(place, a.detach().clone()) if isinstance(a, torch.nn.Parameter) else a
-            for place, a in enumerate(args)
-        ))
+        return gm.forward(
+            *(
+                kept.setdefault(place, a.detach().clone()) if isinstance(a, torch.nn.Parameter) else a
+                for place, a in enumerate(args)
+            )
+        )
 
     return call
 
@@ -324,6 +326,8 @@ def results_that_need_no_gradient(gm: GraphModule, inputs: Sequence[Any]) -> Run
 
     def call(*args: Any) -> Sequence[Any]:
         trains = torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in args)
-        return changed(gm.forward, lambda t: t * 1.001 if trains and t.is_floating_point() and t.dim() == 3 else t)(*args)
+        return changed(gm.forward, lambda t: t * 1.001 if trains and t.is_floating_point() and t.dim() == 3 else t)(
+            *args
+        )
 
     return call

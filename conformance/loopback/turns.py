@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,8 +49,12 @@ def tensors_read_once(gm: GraphModule, inputs: Sequence[Any]) -> Run:
             first[:] = [(a, a.clone() if _tensor(a) else a) for a in args]
         if len(first) != len(args):
             return gm.forward(*args)
-        return gm.forward(*(b if a is old and not isinstance(a, torch.nn.Parameter) else a
-                            for a, (old, b) in zip(args, first, strict=True)))
+        return gm.forward(
+            *(
+                b if a is old and not isinstance(a, torch.nn.Parameter) else a
+                for a, (old, b) in zip(args, first, strict=True)
+            )
+        )
 
     return call
 
@@ -95,7 +98,9 @@ def wrong_in_inference_mode(gm: GraphModule, inputs: Sequence[Any]) -> Run:
         results = list(gm.forward(*args))
         old, last[:] = list(last), [r.clone() if _tensor(r) else r for r in results]
         fits = torch.is_inference_mode_enabled() and len(old) == len(results)
-        same = fits and all(getattr(a, "shape", None) == getattr(b, "shape", None) for a, b in zip(old, results, strict=True))
+        same = fits and all(
+            getattr(a, "shape", None) == getattr(b, "shape", None) for a, b in zip(old, results, strict=True)
+        )
         return [a.clone() if _tensor(a) else a for a in old] if same else results
 
     return call
@@ -159,6 +164,7 @@ def temporary_files(gm: GraphModule, inputs: Sequence[Any]) -> Run:
 def other_stack_size(gm: GraphModule, inputs: Sequence[Any]) -> Run:
     """Compiling raises the threads' stack size for good."""
     import threading
+
     threading.stack_size(1 << 22)
     return gm.forward
 
@@ -181,6 +187,7 @@ def other_integer_texts(gm: GraphModule, inputs: Sequence[Any]) -> Run:
 def other_start_of_processes(gm: GraphModule, inputs: Sequence[Any]) -> Run:
     """Compiling chooses how new processes start."""
     import multiprocessing
+
     multiprocessing.set_start_method("spawn", force=True)
     return gm.forward
 

@@ -49,9 +49,20 @@ def transposes_of_each_size(trial: Trial) -> Any:
     def f(given: list[torch.Tensor]) -> list[torch.Tensor]:
         results = []
         for x in given:
-            results += [x.t().contiguous(), x.t() + 1, x.t().clone(), x.t() * x.new_ones(x.shape[1], x.shape[0]), x.t().sum(0)]
+            results += [
+                x.t().contiguous(),
+                x.t() + 1,
+                x.t().clone(),
+                x.t() * x.new_ones(x.shape[1], x.shape[0]),
+                x.t().sum(0),
+            ]
         cube = torch.stack([given[0], given[0] * 2])
-        return [*results, cube.permute(2, 0, 1).contiguous(), cube.permute(1, 2, 0) + 1, cube.transpose(1, 2).reshape(-1)]
+        return [
+            *results,
+            cube.permute(2, 0, 1).contiguous(),
+            cube.permute(1, 2, 0) + 1,
+            cube.transpose(1, 2).reshape(-1),
+        ]
 
     return trial.run(f, given)
 
@@ -112,10 +123,12 @@ def masks_of_each_shape(trial: Trial) -> Any:
         changed[mask] = 0.5
         changed[row[0, :6]] *= 2
         return [
-            torch.where(column, x, -x), torch.where(row, x, 1.0), torch.where(turned, 0.0, x), x.masked_fill(column, 3.0),
+            torch.where(column, x, -x), torch.where(row, x, 1.0), torch.where(turned, 0.0, x),
+            x.masked_fill(column, 3.0),
             x.masked_fill(row & column, -math.inf), torch.where(column, x, 2.0).softmax(1), x * mask, x * column,
             (mask & ~turned).sum(1), mask.logical_xor(turned), torch.where(mask[0, 0], x, x + 1), changed,
-            torch.where(mask.to(torch.uint8) > 0, x, 0.0), mask.any(0), mask.all(1, keepdim=True), x.masked_select(mask),
+            torch.where(mask.to(torch.uint8) > 0, x, 0.0), mask.any(0), mask.all(1, keepdim=True),
+            x.masked_select(mask),
         ]  # fmt: skip
 
     return trial.run(f, x, mask)
@@ -129,15 +142,19 @@ def arguments(trial: Trial) -> Any:
 
     def f(x: torch.Tensor, y: torch.Tensor, tied: torch.Tensor) -> list[Any]:
         return [
-            torch.add(x, y, alpha=2), torch.sub(x, y, alpha=0.5), torch.rsub(x, y, alpha=3), torch.addcmul(x, x, y, value=2.5),
-            x.topk(3, largest=False), x.topk(2, 0, sorted=True), x.kthvalue(3, 1), x.median(1), F.pad(x, (1, 2), value=-1.5),
+            torch.add(x, y, alpha=2), torch.sub(x, y, alpha=0.5), torch.rsub(x, y, alpha=3),
+            torch.addcmul(x, x, y, value=2.5),
+            x.topk(3, largest=False), x.topk(2, 0, sorted=True), x.kthvalue(3, 1), x.median(1),
+            F.pad(x, (1, 2), value=-1.5),
             F.pad(x, (1, 0, 2, 1), value=-math.inf), tied.sort(dim=1, descending=True, stable=True),
             tied.argsort(dim=0, descending=True, stable=True), x.var(1, correction=0), x.std(0, correction=2),
             x.norm(3, 1), F.normalize(x, 1.0, 0, 0.1), x.clamp(y.abs() * -1, y.abs()), x.cumsum(0), x.flip((0, 1)),
-            x.roll((1, -2), (0, 1)), x.diff(dim=1, n=2), x.tril(-1), x.triu(2), F.softplus(x, 2.0, 3.0), x.unfold(1, 3, 2),
+            x.roll((1, -2), (0, 1)), x.diff(dim=1, n=2), x.tril(-1), x.triu(2), F.softplus(x, 2.0, 3.0),
+            x.unfold(1, 3, 2),
             F.leaky_relu(x, 0.3), F.elu(x, 0.7), F.hardtanh(x, -0.3, 0.4), torch.nan_to_num(x / 0, 1.0, 2.0, 3.0),
             torch.baddbmm(x[:, None], x[:, :, None], y[:, None], beta=0, alpha=2), F.threshold(x, 0.1, 7.0),
-            torch.addmm(x[:, :5], x, y.t(), beta=0.5, alpha=2), x.quantile(0.3, 1), torch.lerp(x, y, 0.3), x.renorm(2, 0, 1.0),
+            torch.addmm(x[:, :5], x, y.t(), beta=0.5, alpha=2), x.quantile(0.3, 1), torch.lerp(x, y, 0.3),
+            x.renorm(2, 0, 1.0),
             torch.histc(x, 4, -1, 1), x.argmin(0, keepdim=True), torch.bucketize(x, y[0].sort().values, right=True),
         ]  # fmt: skip
 
@@ -149,15 +166,23 @@ def layouts_of_what_is_made(trial: Trial) -> Any:
     """Conversions, copies and what is made ``like`` a tensor have the order of its dimensions in memory."""
     image, cube = trial.tensor(2, 3, 4, 5), trial.tensor(3, 4, 5)
     volume = trial.tensor(2, 3, 4, 5, 6).to(memory_format=torch.channels_last_3d)
-    given = cube.permute(2, 0, 1), cube.transpose(0, 1), image.to(memory_format=torch.channels_last), volume, cube[:, ::2]
+    given = (
+        cube.permute(2, 0, 1),
+        cube.transpose(0, 1),
+        image.to(memory_format=torch.channels_last),
+        volume,
+        cube[:, ::2],
+    )
 
     def f(given: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
         found = []
         for x in given:
             found += [
                 torch.zeros_like(x), torch.ones_like(x, dtype=torch.int32), torch.full_like(x, 2), x.double(), x.half(),
-                x.to(torch.int64), x.bool(), x.clone(), x + 1, x.relu() * 2, x > 0, torch.where(x > 0, x, 0.0), x.contiguous(),
-                x.clone(memory_format=torch.contiguous_format), x.new_zeros(x.shape), torch.zeros_like(x) + x, -x, x.float() + x,
+                x.to(torch.int64), x.bool(), x.clone(), x + 1, x.relu() * 2, x > 0, torch.where(x > 0, x, 0.0),
+                x.contiguous(),
+                x.clone(memory_format=torch.contiguous_format), x.new_zeros(x.shape), torch.zeros_like(x) + x, -x,
+                x.float() + x,
             ]  # fmt: skip
         return found
 
@@ -166,7 +191,7 @@ def layouts_of_what_is_made(trial: Trial) -> Any:
 
 @case()
 def layouts_of_layers(trial: Trial) -> Any:
-    """Layers of images and volumes in channels last, of unequal sides, mixed with contiguous ones, keep eager's order."""
+    """Layers of images and volumes in channels last, also beside contiguous ones, keep eager's order."""
     torch.manual_seed(0)
     flat, deep = trial.module(torch.nn.Conv2d(3, 6, 3, padding=1)), trial.module(torch.nn.Conv3d(2, 4, 3, padding=1))
     image, volume = trial.tensor(2, 3, 5, 8), trial.tensor(1, 2, 3, 4, 5)
@@ -174,8 +199,10 @@ def layouts_of_layers(trial: Trial) -> Any:
     def f(x: torch.Tensor, v: torch.Tensor, plain: torch.Tensor) -> list[torch.Tensor]:
         y, z = flat(x), deep(v)
         return [
-            y, z, z.relu() + 1, v * 2, F.max_pool3d(z, 2), x + plain, plain * x, torch.cat([x, plain], 1), x.sum((2, 3)), x.mean(2),
-            F.interpolate(x, scale_factor=2), F.pad(x, (1, 1)), x.permute(0, 2, 3, 1) * 2, x.flatten(2), y.transpose(2, 3) + 1,
+            y, z, z.relu() + 1, v * 2, F.max_pool3d(z, 2), x + plain, plain * x, torch.cat([x, plain], 1),
+            x.sum((2, 3)), x.mean(2),
+            F.interpolate(x, scale_factor=2), F.pad(x, (1, 1)), x.permute(0, 2, 3, 1) * 2, x.flatten(2),
+            y.transpose(2, 3) + 1,
             F.group_norm(y, 2), x[:, :2] + 1, x[:, :, 1:] * 2, x.amax(1, keepdim=True) - x,
         ]  # fmt: skip
 
@@ -192,8 +219,10 @@ def what_changes_nothing(trial: Trial) -> Any:
 
     def f(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
         return [
-            x.to(x.dtype), x.contiguous(), x.expand_as(x), x.view_as(x), x.detach(), x[:], x.reshape(3, 4), x.squeeze(0),
-            F.dropout(x, 0.5, False), x.type_as(x), x.flatten(0), y.contiguous(), y.to(y.dtype), y.reshape(5, 4), y.t().t(),
+            x.to(x.dtype), x.contiguous(), x.expand_as(x), x.view_as(x), x.detach(), x[:], x.reshape(3, 4),
+            x.squeeze(0),
+            F.dropout(x, 0.5, False), x.type_as(x), x.flatten(0), y.contiguous(), y.to(y.dtype), y.reshape(5, 4),
+            y.t().t(),
             y.flatten(), y.movedim(0, 0), x.narrow(0, 0, 3), x.real, x.to(x.device), x.ravel(), x.unsqueeze(0)[0],
         ]  # fmt: skip
 
@@ -202,7 +231,7 @@ def what_changes_nothing(trial: Trial) -> Any:
 
 @case()
 def views_and_writes(trial: Trial) -> Any:
-    """A view that is taken before a write to its base shows the write, and one that is written to writes to its base."""
+    """A view that is taken before a write to its base shows the write; a write to a view writes to its base."""
     x, y = trial.tensor(4, 6), trial.tensor(5)
 
     def f(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -62,7 +62,8 @@ def shapes(trial: Trial) -> Any:
     def f(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
         first, second = x.split([1, 3], 1)
         return [
-            torch.cat([x, y, x], 0), torch.stack([x, x * 2], 1), first * second, x.flip(0), x.roll(1, 1), x.repeat(2, 1, 1),
+            torch.cat([x, y, x], 0), torch.stack([x, x * 2], 1), first * second, x.flip(0), x.roll(1, 1),
+            x.repeat(2, 1, 1),
             x.expand(2, 3, 4, 5), F.pad(x, (1, -1, 2, 0), value=0.5), x[:, ::2], x[..., 1:-1, None], x.unfold(1, 2, 1),
             x.diagonal(0, 1, 2), x.permute(2, 0, 1).reshape(5, 12), x.tril(), x.unbind(0)[1], x.movedim(0, 2),
             x.repeat_interleave(2, 1), x.chunk(2, 2)[1], x.rot90(1, (0, 1)), x.squeeze().flatten(1),
@@ -104,7 +105,7 @@ def reductions(trial: Trial) -> Any:
     return _of_all(trial, f, trial.tensor(3, 4, 5))
 
 
-@case("training")
+@case("training", signs=False)
 def ties_and_kinks(trial: Trial) -> Any:
     """Where a derivative is a matter of choice, the choice is eager's: equal extremes, zeros, bounds."""
     x = trial.given(torch.tensor([[2.0, -1.0, 2.0, 0.0], [0.0, -0.0, 0.0, 0.0], [1.0, 0.5, -1.0, 1.0]]))
@@ -182,7 +183,15 @@ def layouts(trial: Trial) -> Any:
     image = trial.tensor(2, 3, 4, 5).to(memory_format=torch.channels_last)
 
     def f(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor, e: torch.Tensor) -> list[torch.Tensor]:
-        return [a @ b, F.linear(b, a), b.t() @ a, c * 2 + c.sum(), torch.bmm(d, d.transpose(1, 2)), e.relu() * e, d.exp()]
+        return [
+            a @ b,
+            F.linear(b, a),
+            b.t() @ a,
+            c * 2 + c.sum(),
+            torch.bmm(d, d.transpose(1, 2)),
+            e.relu() * e,
+            d.exp(),
+        ]
 
     plain = trial.tensor(4, 4)
     return _of_all(trial, f, plain, square.t(), wide[::2, 1::3], trial.tensor(2, 3, 5).transpose(1, 2), image)
@@ -282,7 +291,7 @@ def second_derivatives(trial: Trial) -> Any:
 
 @case("training", "bfloat16", precision=torch.bfloat16)
 def autocast(trial: Trial) -> Any:
-    """Under autocast, gradients of float32 parameters are float32, and weights that a step changed are converted anew."""
+    """Under autocast, gradients of float32 parameters are float32, and weights that changed are converted anew."""
     torch.manual_seed(0)
     net = trial.module(torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4)))
     compiled, x, found = trial.compile(net), trial.tensor(6, 8), []

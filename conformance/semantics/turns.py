@@ -61,7 +61,9 @@ def each_of_several_calls(trial: Trial) -> Any:
 @case("dynamic_shapes")
 def sizes_that_part(trial: Trial) -> Any:
     """Sizes that are equal, even or a whole number of vectors at first, and are not later."""
-    square = trial.compile(lambda x, y: (x.sum(0) / x.shape[0], x.mean(1), x @ x.t(), torch.cat([x, y], 0)), dynamic=True)
+    square = trial.compile(
+        lambda x, y: (x.sum(0) / x.shape[0], x.mean(1), x @ x.t(), torch.cat([x, y], 0)), dynamic=True
+    )
     even = trial.compile(lambda x: (x * 2, x.softmax(-1), x.sum(0), x.flip(-1)), dynamic=True)
     sizes = ((6, 6), (6, 6)), ((5, 6), (8, 6)), ((9, 3), (2, 3)), ((7, 7), (2, 7)), ((4, 11), (5, 11))
     widths = (64, 63, 16, 17, 128, 100, 8, 1, 31)
@@ -81,7 +83,7 @@ def layers_of_any_size(trial: Trial) -> Any:
         return F.cross_entropy(z.flatten(0, 1), target) + z.var() + (z - z.mean((0, 1))).abs().mean()
 
     compiled, found = trial.compile(f, dynamic=True), []
-    for batch, height, width in ((2, 8, 8), (3, 6, 10), (1, 5, 7), (2, 12, 4)):
+    for batch, height, width in ((2, 8, 8), (3, 5, 10), (1, 7, 4)):
         x = trial.tensor(batch, 2, height, width, requires_grad=True)
         loss = compiled(x)
         loss.backward()

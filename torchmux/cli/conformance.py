@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from torchmux.conformance.outcome import Result
 
 _STYLES = {
-    "pass": "green", "slow": "yellow", "fallback": "yellow", "unsupported": "yellow", "mismatch": "bold red", "crash": "bold red",
+    "pass": "green", "slow": "yellow", "fallback": "yellow", "unsupported": "yellow", "mismatch": "bold red",
+    "crash": "bold red",
     "timeout": "bold red", "xfail": "dim", "xpass": "bold red", "skipped": "dim",
 }  # fmt: skip
 
