@@ -17,7 +17,7 @@ SAMPLE = (
     "lost_mutation", "stale_result", "draws_of_torch", "other_environment", "no_subnormals", "patched_function",
     "other_exceptions", "silent_fallback_of_layers", "ignored_option", "failure", "means_for_broadcasts",
     "unchecked_saved_tensors", "one_momentum", "touched_inputs", "tiles_of_transposes", "multiples_of_sixteen",
-    "no_dimensions_promote", "copies_for_nothing", "results_by_version", "kept_after_exceptions", "a_dispatch_mode",
+    "no_dimensions_promote", "copies_for_nothing", "results_by_version",
     "chatter_of_a_library", "silent_fallback_in_backward",
 )  # fmt: skip
 """The faults of the default run, of every kind; ``-m slow`` has all."""
