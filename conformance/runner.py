@@ -36,8 +36,8 @@ FRESH_AFTER = 500
 """How many cases one process runs: loaded code stays mapped, and Linux allows a process 65,530 mappings."""
 
 
-_CACHES = ("torchinductor_", "torchmux-cache")
-"""Folders among temporary files that are caches, which the next process uses."""
+_CACHES = ("torchinductor_", "torchmux-cache", ".ses")
+"""What stays among temporary files on purpose: caches, which the next process uses; ONNX Runtime's file of sessions."""
 
 
 class OtherRun(ValueError):
