@@ -9,5 +9,5 @@
 * ``loopback``: backends that are wrong on purpose, to try the suite.
 """
 
-SUITE_VERSION = "9"
+SUITE_VERSION = "10"
 """Raised when a case is added or changed, or the oracle: results of different versions do not compare."""

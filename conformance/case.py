@@ -34,8 +34,9 @@ OWN_KERNELS = "own_kernels"
 class Trial:
     """The argument of a case: it creates tensors, and compiles functions or leaves them in eager.
 
-    ``records`` has what each call of them showed.  ``backend`` None means eager.  With ``wide`` every floating-point
-    tensor is created in float64, from the same random numbers.  A ``draw`` other than 0 changes all tensors and
+    ``records`` has what each call of them showed, and ``originals`` the function behind each compiled one.  ``backend``
+    None means eager.  With ``wide`` every floating-point tensor is created in float64, from the same random numbers.  A
+    ``draw`` other than 0 changes all tensors and
     parameters by up to one unit in the last place: within the dtype's precision this is the same problem, with
     different rounding errors.
     """
@@ -62,6 +63,7 @@ class Trial:
         self.frontend = frontend or OurFrontend()
         self.process = int(os.environ.get(PROCESS, "1"))
         self.compiled: list[Any] = []
+        self.originals: dict[int, Any] = {}
         self.records = Records()
         self.keep: Callable[[Any, Any, Any], None] = lambda function, args, keywords: None
         self.sample: int | None = None
@@ -75,6 +77,7 @@ class Trial:
         given = {"options": self.options, "strict": self.strict, **keywords}
         compiled = self.frontend.compile(function, self.backend, given)
         self.compiled.append(compiled)
+        self.originals[id(compiled)] = function
         return Called(compiled, self.records, lambda: self.sample, self.keep)
 
     def reports(self, compiled: Any) -> Any:

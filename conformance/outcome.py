@@ -13,6 +13,9 @@ class Outcome(enum.Enum):
     PASS = "pass"
     """Correct, and the backend ran every operator."""
 
+    SLOW = "slow"
+    """Correct, and the backend ran every operator, but in more than three times eager's time."""
+
     FALLBACK = "fallback"
     """Correct, but torch ran some operators; the share says how many the backend ran."""
 

@@ -39,8 +39,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_report_teststatus(report: pytest.CollectReport | pytest.TestReport) -> Any:
-    """Count correct results that torch partly computed under a separate name."""
+    """Count correct results that torch partly computed, and slow ones, under names of their own."""
     found = getattr(report, "conformance", None)
+    if found is not None and found["result"]["outcome"] == "slow":
+        return "slow", "s", (f"SLOW ({found['result']['reason']})", {"yellow": True})
     if found is not None and found["result"]["outcome"] == "fallback":
         return "fallback", "f", (f"FALLBACK ({found['result']['share']:.0%} on the backend)", {"yellow": True})
     return None

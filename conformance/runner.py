@@ -36,6 +36,10 @@ FRESH_AFTER = 500
 """How many cases one process runs: loaded code stays mapped, and Linux allows a process 65,530 mappings."""
 
 
+_CACHES = ("torchinductor_", "torchmux-cache", ".ses")
+"""What stays among temporary files on purpose: caches, which the next process uses; ONNX Runtime's file of sessions."""
+
+
 class OtherRun(ValueError):
     """A journal that belongs to another backend, other versions, or another level."""
 
@@ -236,7 +240,10 @@ class CaseRunner:
         took = 0.0
         with tempfile.TemporaryDirectory(prefix="torchmux-conformance-") as cache:
             for process in range(1, number + 1):
-                worker = Worker(head, self._stop, {PROCESS: str(process), "TORCHMUX_CACHE_DIR": cache})
+                temporary = os.path.join(cache, f"tmp{process}")
+                os.mkdir(temporary)
+                own = {PROCESS: str(process), "TORCHMUX_CACHE_DIR": cache, "TMPDIR": temporary}
+                worker = Worker(head, self._stop, own)
                 try:
                     result = worker.run({"case": name}, seconds)
                     if worker.alive and not result.outcome.is_failure and (wrong := worker.finish()):
@@ -289,6 +296,7 @@ class Worker:
             start_new_session=True, env={**os.environ, "PYTHONPATH": path, **(environment or {})}, cwd=self.folder,
         )  # fmt: skip
         self.alive = True
+        self._temporary = (environment or {}).get("TMPDIR")
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._errors: list[str] = []
         self._readers = [
@@ -352,6 +360,8 @@ class Worker:
             return Outcome.MISMATCH, f"its process prints at its end: {said[:300]}"
         if left := sorted(os.listdir(self.folder)):
             return Outcome.MISMATCH, f"its process leaves files in the current folder: {', '.join(left)[:300]}"
+        if left := sorted(name for name in os.listdir(self._temporary or self.folder) if not name.startswith(_CACHES)):
+            return Outcome.MISMATCH, f"its process leaves temporary files: {', '.join(left)[:300]}"
         if self._has_children():
             return Outcome.MISMATCH, "its process leaves processes behind"
         return None

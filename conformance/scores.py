@@ -7,6 +7,7 @@ run together, writes them to ``results/`` and the tables to ``docs/conformance.m
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib.resources
 import json
 import re
@@ -16,7 +17,7 @@ from typing import Any
 
 from torchmux.registry.report import counts_in_words
 
-OUTCOMES = ("pass", "fallback", "unsupported", "mismatch", "crash", "timeout", "xfail", "xpass", "skipped")
+OUTCOMES = ("pass", "slow", "fallback", "unsupported", "mismatch", "crash", "timeout", "xfail", "xpass", "skipped")
 _KEY = ("backend", "options", "level", "suite", "fingerprint", "environment")
 _LEVELS = ("quick", "full")
 
@@ -59,6 +60,8 @@ def joined(runs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         known["date"] = max(known["date"], run["date"])
         for result in run["results"]:
             other = known["results"].setdefault(result["case"], result)
+            if {other["outcome"], result["outcome"]} == {"pass", "slow"}:
+                continue  # how fast it is depends on the machine's other work
             if other["outcome"] != result["outcome"]:
                 raise ValueError(f"{result['case']} is {other['outcome']} in one run, {result['outcome']} in another")
     for run in found.values():
@@ -90,7 +93,49 @@ def small(run: Mapping[str, Any]) -> dict[str, Any]:
         "failures": {
             r.case: [r.outcome.value, _published_reason(r.reason)] for r in sorted(failures, key=lambda r: r.case)
         },
+        "cases": _each(results),
     }
+
+
+def _each(results: Sequence[Any]) -> dict[str, dict[str, list[Any]]]:
+    """What became of each case, by what it is about (an operator, a model, a subject) and the rest of its name.
+
+    A case that passed has its outcome only; others have the share that the backend ran and the reason as well.
+    """
+    found: dict[str, dict[str, list[Any]]] = {}
+    for result in sorted(results, key=lambda r: r.case):
+        home, _, name = result.case.rpartition("/")
+        told: list[Any] = [result.outcome.value]
+        if told != ["pass"]:
+            told += [round(result.share, 3), _published_reason(result.reason)[:120]]
+        found.setdefault(home, {})[name] = told
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Told:
+    """What was published of one case."""
+
+    case: str
+    outcome: str
+    share: float = 1.0
+    reason: str = ""
+
+
+def told(run: Mapping[str, Any]) -> list[Told]:
+    """Each case of a run, published or as ``--json`` wrote it.
+
+    Raises:
+        ValueError: it was published when runs kept counts and failures only.
+    """
+    if "results" in run:
+        return [Told(r["case"], r["outcome"], r["share"], r["reason"]) for r in run["results"]]
+    if "cases" not in run:
+        raise ValueError(
+            f"the results of {run['backend']} ({run['level']}, {run['date']}) were published without those of single "
+            f"cases; publish a new run, or name a file that `torchmux conformance {run['backend']} --json FILE` wrote"
+        )
+    return [Told(f"{home}/{name}", *rest) for home, each in run["cases"].items() for name, rest in each.items()]
 
 
 def _published_reason(reason: str) -> str:

@@ -5,9 +5,10 @@
     class Mine(Requirements):
         backend = "mine"
 
-Each case is a test.  ``pass`` and ``fallback`` pass, the latter under its own name.  ``unsupported`` is skipped with
-the reason.  ``xfail`` is an expected failure, and ``xpass`` a failure.  ``mismatch``, ``crash`` and ``timeout`` fail,
-with a script that reproduces the failure.  A case runs in a process that may die; pytest and its other tests continue.
+Each case is a test.  ``pass``, ``slow`` and ``fallback`` pass, the latter two under their own names.  ``unsupported``
+is skipped with the reason.  ``xfail`` is an expected failure, and ``xpass`` a failure.  ``mismatch``, ``crash`` and
+``timeout`` fail, with a script that reproduces the failure.  A case runs in a process that may die; pytest and its
+other tests continue.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def _cases(request: pytest.FixtureRequest) -> list[Any]:
 
 def _end(result: Result) -> None:
     """Report the outcome of the test to pytest."""
-    if result.outcome in (Outcome.PASS, Outcome.FALLBACK):
+    if result.outcome in (Outcome.PASS, Outcome.SLOW, Outcome.FALLBACK):
         return
     if result.outcome in (Outcome.UNSUPPORTED, Outcome.SKIPPED):
         pytest.skip(f"{result.outcome.value}: {result.reason}")

@@ -11,7 +11,7 @@ import torch
 
 import torchmux
 from torchmux.registry import published
-from torchmux.registry.report import GraphReport
+from torchmux.registry.report import GraphReport, Placement
 
 Name = Literal["torchmux", "torch"]
 NAMES: tuple[Name, ...] = get_args(Name)
@@ -19,12 +19,16 @@ NAMES: tuple[Name, ...] = get_args(Name)
 
 @dataclass(frozen=True)
 class Placed:
-    """Where the operators of a compiled function ran, those that were left to torch by operator and reason."""
+    """Where the operators of a compiled function ran, those that were left to torch by operator and reason.
+
+    ``library`` names those that library kernels compute, and these kernels.
+    """
 
     graphs: int
     operators: int
     left: Counter[tuple[str, str]]
     kinds: dict[Any, float]
+    library: frozenset[str] = frozenset()
 
 
 class OurFrontend:
@@ -46,7 +50,8 @@ class OurFrontend:
         left = Counter((p.op, p.reason or "") for p in report.fallbacks)
         past = {(c.name, why): n for c in report.calls for why, n in c.eager.items() if why.endswith(" reached")}
         left.update(past)
-        return Placed(report.graph_count, len(report.placements) + sum(past.values()), left, dict(report.kinds))
+        operators = len(report.placements) + sum(past.values())
+        return Placed(report.graph_count, operators, left, dict(report.kinds), _kernels(report.placements))
 
     def why_nothing(self, compiled: Any) -> str:
         """The first graph break in words; empty if there was none."""
@@ -91,7 +96,8 @@ class TorchFrontend:
         for report in reports:
             kinds.update(report.kinds)
         left = Counter((p.op, p.reason or "") for report in reports for p in report.fallbacks)
-        return Placed(len(reports), sum(len(report.placements) for report in reports), left, dict(kinds))
+        placements = [placement for report in reports for placement in report.placements]
+        return Placed(len(reports), len(placements), left, dict(kinds), _kernels(placements))
 
     def why_nothing(self, compiled: Any) -> str:
         return ""
@@ -101,6 +107,12 @@ class TorchFrontend:
 
 
 Frontend = OurFrontend | TorchFrontend
+
+
+def _kernels(placements: Sequence[Placement]) -> frozenset[str]:
+    """The names of the operators that library kernels compute, and of these kernels."""
+    called = [p for p in placements if p.kind == "library"]
+    return frozenset(p.op for p in called) | {p.library for p in called if p.library}
 
 
 def frontend(name: Name) -> Frontend:

@@ -17,7 +17,7 @@ from ..oracle import Difference
 from ..oracle.observation import Raised
 from ..outcome import Outcome, Result
 from ..requirements import Expected, Requirements
-from . import state
+from . import speed, state
 from .frontends import Frontend, TorchFrontend, frontend
 from .referee import Died, Referee
 from .shown import Shown, differences, observe
@@ -62,15 +62,29 @@ def _judge(case: Case, requirements: Requirements, begins: Callable[[int], None]
     trial = Trial(requirements.name, options=requirements.options, device=device, frontend=front)
     trial.begins = begins
     watch = Watch()
-    if requirements.own_kernels:
-        trial.keep = watch.keep
+    trial.keep = watch.keep
     found = observe(case, trial)
     share, reasons = _placed(trial.compiled, case.computes, front)
     result = _compared(case, requirements, trial, eager, found, share, reasons)
-    if share and not result.outcome.is_failure and (ran := _silently(trial, watch, reasons)):
+    if share and not result.outcome.is_failure and (ran := _silently(trial, watch, requirements.own_kernels)):
         words = f"torch runs {', '.join(ran)}, which the report attributes to the backend"
         result = Result(case.id, Outcome.MISMATCH, words, share, details={"kinds": ["honesty"]})
+    if result.outcome in (Outcome.PASS, Outcome.FALLBACK):
+        result = _with_speed(result, trial, watch)
     return dataclasses.replace(result, kinds=_kinds(trial.compiled, front))
+
+
+def _with_speed(result: Result, trial: Trial, watch: Watch) -> Result:
+    """The result with how many times eager's time the slowest call takes, if that takes long enough to tell."""
+    told = speed.slowest((trial.originals[id(call.function)], call) for call in watch.calls)
+    if told is None:
+        return result
+    times, seconds = told
+    result = dataclasses.replace(result, details={**result.details, "times": [round(times, 2), round(seconds, 6)]})
+    if times <= speed.TIMES or result.outcome is not Outcome.PASS:
+        return result
+    words = f"{times:.1f} times the {seconds * 1000:.1f} ms of eager"
+    return dataclasses.replace(result, outcome=Outcome.SLOW, reason=words)
 
 
 class _Eager:
@@ -163,7 +177,7 @@ def _expected(result: Result, expectation: Expected) -> Result:
     if result.outcome.is_failure:
         details = {**result.details, "outcome": result.outcome.value}
         return dataclasses.replace(result, outcome=Outcome.XFAIL, reason=f"{why} ({result.reason})", details=details)
-    if result.outcome in (Outcome.PASS, Outcome.FALLBACK) and not expectation.sometimes:
+    if result.outcome in (Outcome.PASS, Outcome.SLOW, Outcome.FALLBACK) and not expectation.sometimes:
         return dataclasses.replace(result, outcome=Outcome.XPASS, reason=f"expected to fail, but passes: {why}")
     return result
 
@@ -186,15 +200,22 @@ def _placed(compiled: Sequence[Any], computes: bool, front: Frontend) -> tuple[f
     return 1.0 - reasons.total() / total, reasons
 
 
-def _silently(trial: Trial, watch: Watch, reasons: Counter[tuple[str, str]]) -> list[str]:
-    """What torch runs in the case's calls although the report says that the backend does.
+def _silently(trial: Trial, watch: Watch, own_kernels: bool) -> list[str]:
+    """What torch runs in the case's calls, backward passes included, although the report says that the backend does.
 
-    What stands between two graphs is the frontend's, and runs in torch: the reports say nothing of it.
+    A backend that calls torch's operators by design may run those that its report calls library kernels; if it has no
+    code of its own, or does not tell, there is nothing to look for.  What stands between two graphs is the frontend's,
+    and runs in torch: the reports say nothing of it.
     """
     if _break(trial.compiled, trial.frontend):
         return []
+    kinds = _kinds(trial.compiled, trial.frontend)
+    if not own_kernels and (kinds.get("untold") or not kinds.get("own")):
+        return []
     ran = watch.ran(lambda: sum(trial.frontend.placed(each).graphs for each in trial.compiled))
-    return silently(ran, (op for op, _ in reasons))
+    placed = [trial.frontend.placed(each) for each in trial.compiled]
+    told = {op for each in placed for op, _ in each.left}
+    return silently(ran, told if own_kernels else told.union(*(each.library for each in placed)))
 
 
 def _kinds(compiled: Iterable[Any], front: Frontend) -> dict[str, float]:

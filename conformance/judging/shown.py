@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import io
 import logging
+import os
 import random
 import sys
+import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,12 +33,15 @@ class Shown:
     records: list[dict[str, Any]] = field(default_factory=list)
     changes: dict[str, str] = field(default_factory=dict)
     warned: set[tuple[str, str]] = field(default_factory=set)
+    printed: str = ""
 
     def portable(self) -> Shown:
         """The same without an exception's object: its type may be one that only this process has."""
         if isinstance(self.value, Raised):
             words = self.value.words.removeprefix(f"{self.value.kind}: ")
-            return Shown(Raised(RuntimeError(words), self.value.kind), self.records, self.changes, self.warned)
+            return Shown(
+                Raised(RuntimeError(words), self.value.kind), self.records, self.changes, self.warned, self.printed
+            )
         return self
 
     @property
@@ -51,7 +59,7 @@ def observe(case: Case, trial: Trial) -> Shown:
     torch.set_warn_always(True)  # once per process would be once for one case
     before: dict[str, Any] = {}
     try:
-        with warnings.catch_warnings(record=True) as caught:
+        with _output() as printed, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             before = state.snapshot()
             try:
@@ -61,12 +69,28 @@ def observe(case: Case, trial: Trial) -> Shown:
             changes = state.changes(before, state.snapshot())
         # Those that torch's C++ code gives depend on which of its operators compute.
         warned = {(w.category.__name__, str(w.message)[:60]) for w in caught if "(Triggered int" not in str(w.message)}
-        return Shown(value, trial.records, changes, warned)
+        return Shown(value, trial.records, changes, warned, "".join(printed))
     finally:
         logging.disable(logging.NOTSET)
         state.restore(before, before)
         torch.set_warn_always(always)
         _put_back(kept)
+
+
+@contextlib.contextmanager
+def _output() -> Iterator[list[str]]:
+    """What is written to standard output meanwhile, by Python or past it."""
+    told: list[str] = []
+    with tempfile.TemporaryFile() as file, contextlib.redirect_stdout(io.StringIO()) as text:
+        kept = os.dup(1)
+        os.dup2(file.fileno(), 1)
+        try:
+            yield told
+        finally:
+            os.dup2(kept, 1)
+            os.close(kept)
+            file.seek(0)
+            told += [text.getvalue(), file.read().decode(errors="replace")]
 
 
 def differences(found: Shown, draws: Sequence[tuple[Shown, Shown | None]], case: Case) -> list[Difference]:
@@ -100,6 +124,8 @@ def differences(found: Shown, draws: Sequence[tuple[Shown, Shown | None]], case:
         Difference("", "warning", f"eager warns: {kind}: {words}")
         for kind, words in sorted(expected.warned - found.warned)
     ]
+    if found.printed and not expected.printed:
+        values.append(Difference("", "output", f"it prints: {found.printed[:200]!r}"))
     return values
 
 
@@ -119,7 +145,7 @@ def _without_harmless_writes(found: Shown, expected: Shown) -> Shown:
     for ours, theirs in zip(records, expected.records, strict=False):
         pairs = zip(ours.get("written", ()), theirs.get("written", ()), strict=False)
         ours["written"] = [wrote and eager_wrote for wrote, eager_wrote in pairs]
-    return Shown(found.value, records, found.changes, found.warned)
+    return dataclasses.replace(found, records=records)
 
 
 def _seed() -> tuple[Any, ...]:

@@ -6,8 +6,9 @@ every operator that torch runs, whoever asks for it.  Operators that only create
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,34 +37,41 @@ MOVES = frozenset(
         "normal_", "bernoulli_", "native_dropout", "rand", "randn", "randint", "rand_like", "randn_like",
         "randint_like", "randperm", "set_data", "_version", "isfinite", "equal", "broadcast_tensors", "_conj",
         "_conj_physical", "_neg_view", "requires_grad_", "retain_grad", "output_nr", "is_leaf", "sym_size",
-        "sym_stride", "sym_numel", "sym_storage_offset", "slice_backward", "arange",
+        "sym_stride", "sym_numel", "sym_storage_offset", "slice_backward", "select_backward", "diagonal_backward",
+        "stack", "arange",
     )
 )  # fmt: skip
 """These create or move data, or draw random numbers, which have to be torch's."""
 
-_OF_OTHERS = frozenset(("add", "sum", "aminmax"))
-"""With the first two, the engine of gradients joins those of several readers, and undoes a broadcast.
+_OF_OTHERS = frozenset(("add", "sum", "unfold_backward", "aminmax"))
+"""With the first three, the engine of gradients joins those of several readers, and undoes a broadcast or a view.
 
 With the last one, adapters look for indices that are out of range, of which their compilers say nothing.
 """
 
 
 @dataclass
-class _Call:
+class Call:
+    """A call of a compiled function that can be made again, on copies of its inputs."""
+
     function: Any
     args: Any
     keywords: Any
     grad: bool
     inference: bool
 
-    def run(self) -> None:
+    def prepared(self, function: Callable[..., Any]) -> Callable[[], Any]:
+        """``function`` in place of the compiled one, on copies of the inputs."""
         args, keywords = self.copies()
-        with torch.inference_mode(self.inference), torch.set_grad_enabled(self.grad):
-            results = tensors_in(self.function(*args, **keywords))
-        inputs = [t for t in tensors_in((args, keywords)) if t.requires_grad]
-        ends = [t for t in results if t.requires_grad]
-        if ends and inputs:
-            torch.autograd.grad(ends, inputs, [torch.ones_like(end) for end in ends], allow_unused=True)
+
+        def run() -> Any:
+            with torch.inference_mode(self.inference), torch.set_grad_enabled(self.grad):
+                return function(*args, **keywords)
+
+        return run
+
+    def run(self) -> None:
+        gradients_of(self.prepared(self.function)())
 
     def copies(self) -> Any:
         wants = [t.requires_grad for t in tensors_in((self.args, self.keywords))]
@@ -75,11 +83,33 @@ class _Call:
         return copied
 
 
+def gradients_of(results: Any) -> None:
+    """Compute the gradients of all leaves that results depend on, parameters among them; nothing accumulates."""
+    ends = [t for t in tensors_in(results) if t.requires_grad]
+    if ends and (leaves := _leaves(ends)):
+        torch.autograd.grad(ends, leaves, [torch.ones_like(end) for end in ends], allow_unused=True)
+
+
+def _leaves(ends: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors whose gradients a backward pass from ``ends`` would accumulate."""
+    found: dict[int, torch.Tensor] = {id(end): end for end in ends if end.is_leaf}
+    waiting, seen = [end.grad_fn for end in ends if end.grad_fn is not None], set()
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if isinstance(leaf := getattr(node, "variable", None), torch.Tensor):
+            found[id(leaf)] = leaf
+        waiting += [before for before, _ in node.next_functions if before is not None]
+    return list(found.values())
+
+
 class Watch:
     """Keeps the last call of each compiled function, and replays them."""
 
     def __init__(self) -> None:
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, Call] = {}
 
     def keep(self, function: Any, args: Any, keywords: Any) -> None:
         """Keep a call that is about to happen, unless it cannot be copied."""
@@ -87,25 +117,32 @@ class Watch:
             return
         if not all(map(_is_plain, tensors_in((args, keywords)))):
             return
-        call = _Call(function, args, keywords, torch.is_grad_enabled(), torch.is_inference_mode_enabled())
+        call = Call(function, args, keywords, torch.is_grad_enabled(), torch.is_inference_mode_enabled())
         call.args, call.keywords = call.copies()
         self._calls[id(function)] = call
 
-    def ran(self, graphs: Any) -> set[str]:
+    @property
+    def calls(self) -> list[Call]:
+        return list(self._calls.values())
+
+    def ran(self, graphs: Callable[[], int]) -> set[str]:
         """The names of the computing operators that torch runs in the calls; ``graphs()`` counts what is compiled."""
         found: set[str] = set()
         for call in self._calls.values():
-            # What compiles runs operators as well, and a backward graph is compiled when it first runs.
-            for _ in range(3):
-                before = graphs()
-                call.run()
-                if graphs() != before:
-                    continue
+            with contextlib.suppress(Exception):  # a case may end with a call that eager refuses as well
+                found |= self._ran(call, graphs)
+        return found
+
+    def _ran(self, call: Call, graphs: Callable[[], int]) -> set[str]:
+        # What compiles runs operators as well, and a backward graph is compiled when it first runs.
+        for _ in range(3):
+            before = graphs()
+            call.run()
+            if graphs() == before:
                 with torch.autograd.profiler.profile() as profile:
                     call.run()
-                found.update(_computed(profile.function_events))
-                break
-        return found
+                return set(_computed(profile.function_events))
+        return set()
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:

@@ -10,6 +10,7 @@ import functools
 import gc
 import locale
 import logging
+import multiprocessing
 import os
 import signal
 import sys
@@ -19,6 +20,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+
+from torchmux.torch_internals.modes import count_dispatch_modes, count_function_modes
 
 _PATCHABLE = (
     torch,
@@ -34,6 +37,9 @@ _PATCHABLE = (
 
 _SET_BY_TORCH = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 """torch sets these when it imports what AOTAutograd needs."""
+
+_FIRST_START = multiprocessing.get_all_start_methods()[0]
+"""How processes start unless somebody chooses; the first one that starts settles it."""
 
 watched_folder = ""
 """A folder in which nobody but this process writes; empty if there is none."""
@@ -212,6 +218,11 @@ _READERS: dict[str, Callable[[], Any]] = {
     "priority": lambda: os.getpriority(os.PRIO_PROCESS, 0),
     "limits of resources": _limits,
     "file mode mask": _umask,
+    "modes that see operators": lambda: (count_function_modes(), count_dispatch_modes()),
+    "how tensors are printed": lambda: str(torch.tensor([1 / 3, 1e-9, 1e5], dtype=torch.float64)),
+    "how long numbers may be as text": sys.get_int_max_str_digits,
+    "stack size of threads": threading.stack_size,
+    "start of processes": lambda: multiprocessing.get_start_method(allow_none=True) or _FIRST_START,
     "child processes": _children,
     "threads of Python": lambda: {
         thread for thread in threading.enumerate() if not thread.daemon and "PoolExecutor" not in thread.name
@@ -231,6 +242,10 @@ _RESTORERS: dict[str, Callable[[Any], Any]] = {
     "environment": _restore_environment,
     "sys.path": lambda was: sys.path.__setitem__(slice(None), was),
     "recursion limit": sys.setrecursionlimit,
+    "how tensors are printed": lambda was: torch.set_printoptions(profile="default"),
+    "how long numbers may be as text": sys.set_int_max_str_digits,
+    "stack size of threads": threading.stack_size,
+    "start of processes": lambda was: multiprocessing.set_start_method(was, force=True),
     "garbage collector": lambda was: gc.enable() if was[0] else gc.disable(),
     "locale": lambda was: locale.setlocale(locale.LC_ALL, was),
 }

@@ -5,8 +5,9 @@ Each is ``eager`` with one fault of a kind that compilers have.  The suite has t
 
 * ``kit``: how a fault is declared, and how one operator of a graph is made wrong;
 * ``numerics``: values; ``integers``: whole numbers and orders; ``layout``: memory, views, dtypes;
-* ``state``: what lasts from call to call, or changes in the process; ``process``: what happens to it; ``honesty``: what
-  is said of it.
+* ``gradients``: training; ``corners``: faults that only some sizes, dtypes, layouts or arguments have;
+* ``state``: what lasts from call to call, or changes in the process; ``turns``: what goes wrong in some calls only;
+* ``process``: what happens to it; ``honesty``: what is said of it.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from torchmux.registry.spec import ANY, BackendSpec
 
 from ..outcome import Outcome
 from ..requirements import Requirements
-from . import honesty, integers, layout, numerics, process, state
+from . import corners, gradients, honesty, integers, layout, numerics, process, state, turns
 from .kit import Fault
 
 ALL: dict[str, Fault] = {
-    fault.name: fault for module in (numerics, integers, layout, state, process, honesty) for fault in module.faults
+    fault.name: fault
+    for module in (numerics, integers, corners, layout, gradients, state, turns, process, honesty)
+    for fault in module.faults
 }
 
 FAULTS = {name: fault.compile for name, fault in ALL.items()}

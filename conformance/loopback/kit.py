@@ -87,6 +87,19 @@ class Faults:
 
         return add
 
+    def arguments(self, case: str, *names: str, outcome: Outcome = Outcome.MISMATCH) -> Callable[[Change], Change]:
+        """A fault in operators: the function returns the arguments that they get, with its own in their place."""
+
+        def add(change: Change) -> Change:
+            def compile(gm: GraphModule, inputs: Sequence[Any]) -> Run:
+                return with_operators(gm, {}, given=dict.fromkeys(names, change))
+
+            compile.__name__, compile.__doc__ = change.__name__, change.__doc__
+            self._found.append(Fault(self.kind, compile, case, outcome))
+            return change
+
+        return add
+
     def __iter__(self) -> Iterator[Fault]:
         return iter(self._found)
 
@@ -100,17 +113,34 @@ def changed(run: Run, change: Change) -> Run:
     return call
 
 
-def with_operators(gm: GraphModule, changes: dict[str, Change], instead: dict[str, Change] | None = None) -> Run:
-    """The graph with the results of some operators changed, and others ``instead`` of theirs."""
+def with_gradient(tensor: Any, change: Callable[[torch.Tensor], Any]) -> Any:
+    """The same tensor, whose gradient is changed on its way back."""
+    if not isinstance(tensor, torch.Tensor) or not tensor.requires_grad or not torch.is_grad_enabled():
+        return tensor
+    seen = tensor.view_as(tensor)
+    seen.register_hook(change)
+    return seen
+
+
+def with_operators(
+    gm: GraphModule,
+    changes: dict[str, Change],
+    instead: dict[str, Change] | None = None,
+    given: dict[str, Change] | None = None,
+) -> Run:
+    """The graph with the results of some operators changed, others ``instead`` of theirs, or others ``given``."""
 
     class Changed(Interpreter):
         def run_node(self, node: Node) -> Any:
             if node.op not in ("call_function", "call_method"):
                 return super().run_node(node)
-            name = (node.target if isinstance(node.target, str) else node.target.__name__).strip("_")
+            own = node.target if isinstance(node.target, str) else node.target.__name__
+            name = own.strip("_")
             args, keywords = self.fetch_args_kwargs_from_env(node)
-            if instead and name in instead:
-                return instead[name](*args, **keywords)
+            if instead and (replaced := instead.get(own) or instead.get(name)):
+                return replaced(*args, **keywords)
+            if given and name in given:
+                return getattr(self, node.op)(node.target, *given[name](*args, **keywords))
             result = super().run_node(node)
             return changes[name](result, *args, **keywords) if name in changes else result
 

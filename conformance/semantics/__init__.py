@@ -9,6 +9,9 @@ from . import (
     accuracy,
     aliasing,
     control,
+    corners,
+    dtypes,
+    gradients,
     indices,
     integers,
     layers,
@@ -19,15 +22,17 @@ from . import (
     randomness,
     shapes,
     special,
+    speed,
     structure,
     training,
+    turns,
     use,
 )
 
 SUBJECTS = (
     mutation.case, aliasing.case, numbers.case, special.case, integers.case, accuracy.case, lengths.case,
     indices.case, layers.case, randomness.case, structure.case, control.case,
-    shapes.case, training.case, modes.case, use.case,
+    shapes.case, training.case, modes.case, use.case, gradients.case, dtypes.case, corners.case, turns.case, speed.case,
 )  # fmt: skip
 
 

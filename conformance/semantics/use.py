@@ -50,6 +50,24 @@ def runs_what_it_says(trial: Trial) -> Any:
     return result, f"torch ran {', '.join(silently)}" if silently else ""
 
 
+@case("training", OWN_KERNELS)
+def trains_what_it_says(trial: Trial) -> Any:
+    """torch does not run the gradients of parameters that the report attributes to the backend."""
+
+    class Scaled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.linspace(0.5, 1.5, 6))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (self.scale * x).tanh()
+
+    net = trial.module(Scaled())
+    result = trial.run(net, trial.tensor(4, 6))
+    result.square().sum().backward()
+    return result, net.scale.grad
+
+
 def _bare(operator: str) -> str:
     """``softmax`` of ``aten::_softmax``, ``aten._softmax.default`` and ``Tensor.softmax``."""
     name = operator.replace("aten::", "aten.").split(".")

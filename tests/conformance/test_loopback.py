@@ -15,15 +15,19 @@ SAMPLE = (
     "wrong_value", "half_through_bfloat16", "truncated_float32", "products_summed_in_bfloat16", "positive_zeros",
     "wide_integers_as_floats", "unchecked_words", "wrong_stride", "forgotten_beginnings", "one_memory_for_two_results",
     "lost_mutation", "stale_result", "draws_of_torch", "other_environment", "no_subnormals", "patched_function",
-    "other_exceptions", "silent_fallback_of_layers", "ignored_option", "failure",
+    "other_exceptions", "silent_fallback_of_layers", "ignored_option", "failure", "means_for_broadcasts",
+    "unchecked_saved_tensors", "one_momentum", "touched_inputs", "tiles_of_transposes", "multiples_of_sixteen",
+    "no_dimensions_promote", "copies_for_nothing", "results_by_version",
+    "chatter_of_a_library", "silent_fallback_in_backward",
 )  # fmt: skip
 """The faults of the default run, of every kind; ``-m slow`` has all."""
 
 
 def test_every_fault_is_described():
-    assert len(loopback.ALL) >= 80
+    assert len(loopback.ALL) >= 180
     assert all(fault.text and fault.case in CASES for fault in loopback.ALL.values())
-    assert {fault.kind for fault in loopback.ALL.values()} == {"numerics", "layout", "state", "process", "honesty"}
+    kinds = {"numerics", "corners", "layout", "training", "state", "turns", "process", "honesty"}
+    assert {fault.kind for fault in loopback.ALL.values()} == kinds
 
 
 @pytest.mark.parametrize("fault", SAMPLE)

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from torchmux.registry.report import counts_in_words
 
-from . import claims
+from . import claims, published
 from .files import check_writable
 from .screen import console, show
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from torchmux.conformance.outcome import Result
 
 _STYLES = {
-    "pass": "green", "fallback": "yellow", "unsupported": "yellow", "mismatch": "bold red", "crash": "bold red",
+    "pass": "green", "slow": "yellow", "fallback": "yellow", "unsupported": "yellow", "mismatch": "bold red",
+    "crash": "bold red",
     "timeout": "bold red", "xfail": "dim", "xpass": "bold red", "skipped": "dim",
 }  # fmt: skip
 
@@ -39,10 +40,16 @@ def add_to(commands: Any) -> None:
         "may die or hang without harm. Exits with 1 if anything is wrong.",
     )
     parser.add_argument(
-        "backend", nargs="?", metavar="NAME", help="the backend, or a chain such as onnxrt+native; not needed with "
-        "--requirements",
+        "names", nargs="*", metavar="NAME", help="the backend, or a chain such as onnxrt+native; not needed with "
+        "--requirements.  `show NAME` prints single results of a published run, or of a file that --json wrote",
     )  # fmt: skip
-    parser.add_argument("--level", choices=("quick", "full"), default="quick", help="quick (minutes) or full (hours)")
+    parser.add_argument(
+        "--level", choices=("quick", "full"), help="quick (minutes, the default) or full (hours); with show, the "
+        "higher one that is published",
+    )  # fmt: skip
+    parser.add_argument(
+        "--outcome", action="append", choices=tuple(_STYLES), help="with show: only cases with this outcome, and why"
+    )
     parser.add_argument(
         "--frontend",
         choices=("torchmux", "torch"),
@@ -70,6 +77,13 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         TorchmuxError: the backend is unknown or cannot run here.
     """
+    if arguments.names[:1] == ["show"] and len(arguments.names) == 2:
+        return published.show_cases(arguments.names[1], arguments, _STYLES)
+    if len(arguments.names) > 1 or arguments.outcome:
+        said = " ".join(arguments.names)
+        print(f"torchmux: conformance takes one backend, or `show NAME`, not {said!r}", file=sys.stderr)
+        return 2
+    arguments.backend, arguments.level = (arguments.names or [None])[0], arguments.level or "quick"
     try:
         check_writable(arguments.json, arguments.junit, arguments.html, arguments.resume)
         others = _others(arguments.compare)

@@ -105,15 +105,17 @@ class _Planner:
         self.memos: dict[int, dict[Node, Node]] = {}
 
     def run(self) -> LoopNest:
+        own = []
         for member in self.members:
-            self.stage_of[member.statement.target] = self._stage(member)
-        count = 1 + max(
-            (s + (1 if self.made[b].statement.reduction else 0) for b, s in self.stage_of.items()), default=0
-        )
+            target, at = member.statement.target, self._stage(member)
+            own.append(at)
+            # Several members may write parts of one buffer, each in its own stage.
+            self.stage_of[target] = max(at, self.stage_of.get(target, 0))
+        pairs = list(zip(self.members, own, strict=True))
+        count = 1 + max((at + (1 if member.statement.reduction else 0) for member, at in pairs), default=0)
         stages = [Stage() for _ in range(count)]
-        for member in self.members:
+        for member, at in pairs:
             statement = member.statement
-            at = self.stage_of[statement.target]
             value = self._resolved(statement.value, at)
             if statement.reduction:
                 stages[at].body.append(Fold(statement, value))

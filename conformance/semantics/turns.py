@@ -1,0 +1,146 @@
+"""What depends on the calls before, on what the caller changes in between, and on exceptions."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+import weakref
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from ..case import Collection, Trial
+
+case = Collection("semantics/turns")
+
+
+@case()
+def inputs_written_in_between(trial: Trial) -> Any:
+    """A call reads its inputs anew: also those that were written to in place, through ``.data`` or through NumPy."""
+    x, compiled, found = trial.tensor(4), trial.compile(lambda x, y: x * y + x.sum()), []
+    y = trial.tensor(4)
+    for change in (lambda: None, lambda: x.add_(1), lambda: x.data.mul_(3), lambda: y.cpu().numpy().fill(2.0),
+                   lambda: x.set_(trial.tensor(4)), lambda: y.copy_(x)):  # fmt: skip
+        with torch.no_grad():
+            change()
+        found.append(compiled(x, y))
+    return found
+
+
+@case()
+def tensors_closed_over(trial: Trial) -> Any:
+    """Tensors, numbers and lists that a function closes over are read in each call, whatever happened to them."""
+    table, state = trial.tensor(3), {"scale": 2.0, "tensor": trial.tensor(3), "list": [trial.tensor(3)]}
+    compiled = trial.compile(lambda x: x * table + state["tensor"] * state["scale"] + state["list"][0])
+    x, found = trial.tensor(3), []
+    found.append(compiled(x))
+    table.add_(5)
+    found.append(compiled(x))
+    state["scale"] = 3.0
+    found.append(compiled(x))
+    state["tensor"] = trial.tensor(3)
+    found.append(compiled(x))
+    state["list"][0] = state["list"][0] * 2
+    found.append(compiled(x))
+    table.data.zero_()
+    found.append(compiled(x))
+    return found
+
+
+@case()
+def each_of_several_calls(trial: Trial) -> Any:
+    """The first, the second and the third call, with other numbers each, in inference mode and out of it."""
+    compiled, found = trial.compile(lambda x: (x.exp() + 1, x.sum(0), x.t() @ x)), []
+    for number in range(5):
+        with torch.inference_mode(number in (2, 3)):
+            found.append([r.clone() for r in compiled(trial.tensor(3, 4))])
+    return found
+
+
+@case("dynamic_shapes")
+def sizes_that_part(trial: Trial) -> Any:
+    """Sizes that are equal, even or a whole number of vectors at first, and are not later."""
+    square = trial.compile(
+        lambda x, y: (x.sum(0) / x.shape[0], x.mean(1), x @ x.t(), torch.cat([x, y], 0)), dynamic=True
+    )
+    even = trial.compile(lambda x: (x * 2, x.softmax(-1), x.sum(0), x.flip(-1)), dynamic=True)
+    sizes = ((6, 6), (6, 6)), ((5, 6), (8, 6)), ((9, 3), (2, 3)), ((7, 7), (2, 7)), ((4, 11), (5, 11))
+    widths = (64, 63, 16, 17, 128, 100, 8, 1, 31)
+    return [square(trial.tensor(*a), trial.tensor(*b)) for a, b in sizes], [even(trial.tensor(3, n)) for n in widths]
+
+
+@case("dynamic_shapes", "training")
+def layers_of_any_size(trial: Trial) -> Any:
+    """Norms, pooling, losses, products and attention over sizes that change, and their gradients."""
+    torch.manual_seed(0)
+    conv, norm = trial.module(torch.nn.Conv2d(2, 4, 3, padding=1)), trial.module(torch.nn.LayerNorm(4))
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = F.avg_pool2d(conv(x).relu(), 2).flatten(2).transpose(1, 2)
+        z = F.scaled_dot_product_attention(norm(y), y, y)
+        target = torch.zeros(z.shape[0] * z.shape[1], dtype=torch.int64, device=x.device)
+        return F.cross_entropy(z.flatten(0, 1), target) + z.var() + (z - z.mean((0, 1))).abs().mean()
+
+    compiled, found = trial.compile(f, dynamic=True), []
+    for batch, height, width in ((2, 8, 8), (3, 5, 10), (1, 7, 4)):
+        x = trial.tensor(batch, 2, height, width, requires_grad=True)
+        loss = compiled(x)
+        loss.backward()
+        found.append((loss.detach(), x.grad))
+    return found, [p.grad for p in (*conv.parameters(), *norm.parameters())]
+
+
+@case("dynamic_shapes")
+def numbers_that_change(trial: Trial) -> Any:
+    """Integers that change from call to call may be negative, zero, one, or larger than 32 bits."""
+    compiled = trial.compile(lambda x, n: (x * n, x + n, n - x, (x > n).sum(), n * 2), dynamic=True)
+    parts = trial.compile(lambda x, n: (x[:n], x.roll(n), x[n:] + n), dynamic=True)
+    x = trial.tensor(6)
+    numbers = (3, 5, -2, 0, 7, 1, -1, 2**40)
+    return [compiled(x, n) for n in numbers], [parts(x, n) for n in (2, 4, -1, 0, 6, 1)]
+
+
+@case()
+def compiled_again(trial: Trial) -> Any:
+    """A program that is compiled once more, alone, after ``reset`` or beside its twin, is the same program."""
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return (x.tanh() * 3).cumsum(0)
+
+    x = trial.tensor(5)
+    first = trial.compile(f)
+    found = [first(x), trial.compile(f)(x), first(x)]
+    trial.reset()
+    return [*found, first(x), trial.compile(lambda x: (x.tanh() * 3).cumsum(0))(x)]
+
+
+@case()
+def nothing_is_kept_of_failures(trial: Trial) -> Any:
+    """A call that raises an exception keeps nothing of what it got, and the next call is right."""
+    compiled, alive, found = trial.compile(lambda x, i: x[i] * 2), [], []
+    for index in ([0, 1], [9], [2], [-9], [1]):
+        x = trial.tensor(4, 3)
+        try:
+            found.append(compiled(x, torch.tensor(index, device=trial.device)))
+        except (IndexError, RuntimeError) as error:
+            found.append(type(error).__name__)
+            alive.append(weakref.ref(x))
+        del x
+    gc.collect()
+    return found, sum(each() is not None for each in alive)
+
+
+@case()
+def warnings_of_operators(trial: Trial) -> Any:
+    """What eager warns of in Python, compiled code warns of as well: in operators, and by the program itself."""
+    x, y = trial.tensor(3, 1), trial.tensor(3)
+
+    def f(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return F.mse_loss(x, y), F.softmax(y), F.l1_loss(x, y)
+
+    def g(x: torch.Tensor) -> torch.Tensor:
+        warnings.warn("numbers may be small", stacklevel=2)
+        return x * 2
+
+    return trial.run(f, x, y), trial.run(g, x)
