@@ -88,7 +88,7 @@ class Artifact:
         if not target.suffix:
             target = target.with_suffix(self.suffix)
         names = [port.name for port in self.inputs]
-        return self._file.write(target, names, self._weights if weights and self._file.holds_weights else {})
+        return list(self._file.write(target, names, self._weights if weights and self._file.holds_weights else {}))
 
 
 def artifacts(compiled: Any) -> list[Artifact]:
@@ -141,7 +141,7 @@ def _parts(built: Built, backend: str, known: Sequence[_Known]) -> Iterator[tupl
         run = built.compiled[id(part)]
         inner = getattr(run, "built", None)
         if isinstance(inner, Built):
-            yield from _parts(inner, run.backend, given)
+            yield from _parts(inner, run.backend, given)  # type: ignore[attr-defined]
         else:
             yield backend, run, given
 

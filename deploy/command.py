@@ -92,7 +92,7 @@ def _precompiled(
 
     backend = arguments.backend
     return precompile_from(
-        functools.partial(_loaded_again, *arguments.target, numbers),
+        functools.partial(_loaded_again, arguments.target, numbers),
         programs[0].model,
         [(program.args, program.kwargs or {}) for program in programs],
         [program.name for program in programs],
@@ -108,9 +108,9 @@ def _precompiled(
     )
 
 
-def _loaded_again(module: str, name: str, numbers: list[int], number: int) -> Any:
+def _loaded_again(target: tuple[str, str], numbers: list[int], number: int) -> Any:
     """One of the programs, in another process."""
-    program = load_programs(module, name)[numbers[number]]
+    program = load_programs(*target)[numbers[number]]
     return program.model, (program.args, program.kwargs or {})
 
 

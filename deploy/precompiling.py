@@ -218,8 +218,7 @@ def _in_a_process(source: Source, number: int, name: str, arguments: Mapping[str
         code = process.exitcode or 0
         ended = f"was killed by signal {-code}" if code < 0 else f"ended with exit status {code}"
         return Row(name, time.monotonic() - begun, f"its process {ended}")
-    seconds, error = told
-    return Row(name, seconds, error)
+    return Row(name, *told)
 
 
 def _compile_one(

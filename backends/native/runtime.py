@@ -102,7 +102,8 @@ class NativeFunction:
     def files(self) -> list[ToolFile]:
         from . import files
 
-        return files.tool_files(self._target, *self.output_code, self._own, self.artifact)
+        code, host = self.output_code
+        return files.tool_files(self._target, code, host, self._own, self.artifact)
 
     def __call__(self, *args: Any) -> Sequence[Any]:
         result: Sequence[Any] = self._run(*args)

@@ -93,7 +93,7 @@ def _write(
     return [path, *beside]
 
 
-def _by_position(values: Sequence[object]) -> list[tuple[int, object]]:
+def _by_position(values: Sequence[Any]) -> list[tuple[int, Any]]:
     """The values that :func:`.translate.to_onnx` has named, with the positions in their names."""
     named = [(str(getattr(value, "name", "")).partition("input_"), value) for value in values]
     return [(int(at), value) for (before, mark, at), value in named if mark and not before and at.isdigit()]

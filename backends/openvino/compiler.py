@@ -116,16 +116,16 @@ class OpenVino:
             run = function(None, compiled, gm, True)
         else:
             make = functools.partial(_compiled, gm, outputs(untouched), device, config)
-            model, *rest = make()
-            run = function(model, *rest, False)
+            model, compiled, holds = make()
+            run = function(model, compiled, holds, False)
             if options.check:
                 values = [constants.get(p) for p in range(len(placeholders))]
                 _, _, computes_in = PRECISIONS[options.precision]
                 dtype = getattr(torch, computes_in)
                 if _differs(untouched, run, values, dtype):
                     check_log.warning("%s; it compiles again", _WRONG)
-                    model, *rest = make()
-                    run = function(model, *rest, False)
+                    model, compiled, holds = make()
+                    run = function(model, compiled, holds, False)
                     if _differs(untouched, run, values, dtype):
                         raise GraphRefused(f"{_WRONG}, twice")
             if cache is not None:

@@ -99,8 +99,9 @@ class TensorRT:
                     cache.store(key, built.to_bytes())
                 found = built, engine.load(built, gm, name, settings)
         otherwise = in_torch(untouched, _NOT_TAKEN, strict=bool(request.strict))
+        compiled, module = found
         return TensorrtFunction(
-            *found, kept, results, {p: f for p, f in profiles.items() if f is not None}, otherwise, hit
+            compiled, module, kept, results, {p: f for p, f in profiles.items() if f is not None}, otherwise, hit
         )
 
 

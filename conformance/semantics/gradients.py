@@ -220,8 +220,13 @@ def products_of_networks(trial: Trial) -> Any:
     net, seen = trial.module(torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.Tanh(), torch.nn.Linear(7, 2))), []
     compiled, x = trial.compile(net), trial.tensor(3, 5, requires_grad=True)
     parts = torch.autograd.grad(compiled(x).square().sum(), [x, *net.parameters()])
+
+    def doubled(gradient: torch.Tensor) -> torch.Tensor:
+        seen.append(("before", gradient.shape))
+        return gradient * 2
+
     handles = [
-        net[0].weight.register_hook(lambda g: seen.append(("before", g.shape)) or g * 2),
+        net[0].weight.register_hook(doubled),
         net[0].weight.register_post_accumulate_grad_hook(lambda p: seen.append(("after", p.grad.sum()))),
         x.register_hook(lambda g: g + 1),
     ]
