@@ -336,12 +336,20 @@ def _copy(tr: Tracer, array: Value) -> Value:
     return _made(tr.emit("call_method", "clone", [_array(array, "copy").tensor], {}), of_numbers=False)
 
 
+def _copy_in_rows(tr: Tracer, array: Value) -> Value:
+    """The method's copy, which has C's order unless told otherwise; the function keeps the array's order."""
+    flat = _array(array, "copy").tensor
+    named = {"memory_format": ConstValue(torch.contiguous_format)}
+    return _made(tr.emit("call_method", "clone", [flat], named), of_numbers=False)
+
+
 def _ravel(tr: Tracer, array: Value) -> Value:
-    return _reshape(tr, array, ConstValue(-1))
+    whole = _array(array, "ravel").tensor.example.is_contiguous()  # else NumPy copies, where torch may find a view
+    return _reshape(tr, array if whole else _copy_in_rows(tr, array), ConstValue(-1))
 
 
 def _flatten(tr: Tracer, array: Value) -> Value:
-    return _copy(tr, _ravel(tr, array))
+    return _copy_in_rows(tr, _ravel(tr, array))
 
 
 def _astype(tr: Tracer, array: Value, dtype: Value) -> Value:
@@ -372,6 +380,8 @@ def _joined(function: Any) -> Any:
         parts = [_array(part, function.__name__) for part in arrays.unpack(tr)]
         if len({part.dtype for part in parts}) != 1:
             raise GraphBreak(C_FUNCTION, f"numpy arrays of several dtypes in {function.__name__}")
+        if not all(part.tensor.example.is_contiguous() for part in parts):  # the result's order depends on theirs
+            raise GraphBreak(C_FUNCTION, f"numpy arrays with other than C's order in {function.__name__}")
         tensors = TupleValue([part.tensor for part in parts])
         return _made(tr.emit("call_function", function, [tensors, axis or ConstValue(0)], {}), of_numbers=False)
 
@@ -413,7 +423,7 @@ def filled(tr: Tracer, function: Any, shape: Value, dtype: Value | None) -> Valu
 _METHODS: dict[str, Any] = {
     "sum": _sum, "prod": _prod, "mean": _mean, "std": _std, "var": _var, "max": _max, "min": _min, "argmax": _argmax,
     "argmin": _argmin, "all": _all, "any": _any, "reshape": _reshape, "transpose": _transpose, "swapaxes": _swapaxes,
-    "copy": _copy, "ravel": _ravel, "flatten": _flatten, "astype": _astype,
+    "copy": _copy_in_rows, "ravel": _ravel, "flatten": _flatten, "astype": _astype,
 }  # fmt: skip
 ArrayValue.METHODS = _METHODS
 

@@ -139,6 +139,22 @@ def test_reductions_and_shapes_are_one_graph():
         in_both(shapes, (array(dtype),), one_graph=True)
 
 
+def test_the_order_in_memory():
+    """Copies have the order that NumPy gives them, whatever order the array has."""
+
+    def run(a):
+        copies = a.copy(), np.copy(a), a.T.copy(), a.astype(np.int64), a.flatten(), a.ravel(), np.zeros_like(a)
+        return *copies, a + 1, a * a.T.copy().T, np.where(a > 2, a, 0), np.stack((a, a)), np.concatenate([a, a]), a.T
+
+    dense = np.arange(12.0).reshape(3, 4)
+    for a in (dense, np.asfortranarray(dense), dense[:, ::2], np.zeros((2, 3, 4)).transpose(1, 2, 0), dense[:1]):
+        torchmux.reset()
+        for expected, found in zip(run(a), torchmux.compile(run, backend="eager")(a), strict=True):
+            assert expected.tolist() == found.tolist()
+            steps = [[s for s, n in zip(x.strides, x.shape, strict=True) if n > 1] for x in (expected, found)]
+            assert steps[0] == steps[1], a.strides
+
+
 def test_tensors_share_the_memory_of_arrays():
     def run(a, b):
         torch.from_numpy(a).add_(1)
