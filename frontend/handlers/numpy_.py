@@ -36,3 +36,8 @@ def zeros(tr: Tracer, shape: Value, dtype: Value | None = None) -> Value:
 @handles(np.ones)
 def ones(tr: Tracer, shape: Value, dtype: Value | None = None) -> Value:
     return arrays.filled(tr, torch.ones, shape, dtype)
+
+
+@handles(np.array)
+def array(tr: Tracer, value: Value) -> Value:
+    return arrays.known_array(tr, value)

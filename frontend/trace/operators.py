@@ -19,7 +19,7 @@ from torchmux import torch_internals as ti
 from .. import breaks
 from ..breaks import GraphBreak
 from ..values import arrays
-from ..values.arrays import ArrayValue
+from ..values.arrays import ARRAYS, ArrayValue, KnownArrayValue
 from ..values.base import MISSING, Raised, Value
 from ..values.classes import NewWeakrefValue
 from ..values.constants import ConstValue, SymValue, operand, sym_result
@@ -83,7 +83,7 @@ class Operators(Tracer):
         if symbol.endswith("="):
             return self._inplace(symbol, left, right)
         function, name, reflected = BINARY[symbol]
-        if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):
+        if isinstance(left, ARRAYS) or isinstance(right, ARRAYS):
             return arrays.binary(self, symbol, left, right)
         if left.is_const() and right.is_const() and not isinstance(left, ObjectValue):
             ask_member(self, left.const(self), name, f"__i{name[2:]}")
@@ -196,7 +196,7 @@ class Operators(Tracer):
         if isinstance(left, TensorValue):
             left.guard_operator(self, name)
             return self.emit("call_function", function, [left, operand(right)], {})
-        if isinstance(left, ArrayValue) and not left.is_number:
+        if isinstance(left, KnownArrayValue) or (isinstance(left, ArrayValue) and not left.is_number):
             raise GraphBreak(breaks.OPERATION, f"{symbol} of {left.describe()}, which changes the array")
         if isinstance(left, ListValue) and symbol == "+=":
             left.call_method(self, "extend", [right], {})
@@ -260,7 +260,7 @@ class Operators(Tracer):
 
     def unary(self, symbol: str, value: Value) -> Value:
         function, name = UNARY[symbol]
-        if isinstance(value, ArrayValue):
+        if isinstance(value, ARRAYS):
             return arrays.unary(self, symbol, value)
         if isinstance(value, TensorValue):
             value.guard_operator(self, name)
@@ -288,7 +288,7 @@ class Operators(Tracer):
 
     def compare(self, symbol: str, left: Value, right: Value) -> Value:
         function, name, reflected = COMPARE[symbol]
-        if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):
+        if isinstance(left, ARRAYS) or isinstance(right, ARRAYS):
             return arrays.binary(self, symbol, left, right)
         for value in (left, right):
             if isinstance(value, ReadNumber):
@@ -362,7 +362,7 @@ class Operators(Tracer):
             return True
         if isinstance(left, ConstValue) and isinstance(right, ConstValue) and left.value != left.value:
             raise GraphBreak(breaks.OPERATION, "nan in a container: which nan it is decides what is found")
-        if any(isinstance(side, (TensorValue, ObjectValue, ArrayValue)) for side in (left, right)):
+        if any(isinstance(side, (TensorValue, ObjectValue, *ARRAYS)) for side in (left, right)):
             return self.compare("==", left, right).truth(self)
         if isinstance(left, SymValue) or isinstance(right, SymValue):
             found = self._symbolic(operator.eq, left, right)

@@ -7,6 +7,7 @@ itself says which dtypes a function computes in and returns; everything else end
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,8 @@ import torch
 from ..breaks import C_FUNCTION, DATA_DEPENDENT_BRANCH, OPERATION, GraphBreak
 from ..guards.forms import memory_of
 from ..guards.sources import Const, Converted, Source
-from .base import Value, call_handler
+from ..trace.operator_table import BINARY, COMPARE, UNARY
+from .base import Raised, Value, call_handler
 from .builtin_methods import BuiltinMethodValue, call_builtin_method
 from .classes import RealValue, refused_call
 from .constants import CONST_TYPES, ConstValue
@@ -137,6 +139,71 @@ class ArrayValue(Value):
         return f"{out.value(self.tensor)}.numpy()" + ("[()]" if self.is_number else "")
 
 
+class KnownArrayValue(Value):
+    """An array that the program makes of constants: NumPy computes with it for real, as long as only constants join."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+        self.source = None
+
+    def pytype(self) -> type:
+        return np.ndarray
+
+    def truth(self, tr: Tracer) -> bool:
+        return tr.fold(bool, [self.array], {}).truth(tr)
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        if name in ("shape", "ndim", "size"):
+            return tr.lift(getattr(self.array, name))
+        if name in _METHODS or name in ("tolist", "item"):
+            return BuiltinMethodValue(self, np.ndarray, name)
+        raise GraphBreak(C_FUNCTION, f"ndarray.{name}")
+
+    def call_c_method(self, tr: Tracer, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name not in _METHODS and name not in ("tolist", "item"):
+            raise GraphBreak(C_FUNCTION, f"ndarray.{name}")
+        return _computed(tr, getattr(self.array, name), args, kwargs)
+
+    def getitem(self, tr: Tracer, key: Value) -> Value:
+        return _computed(tr, operator.getitem, [self, key], {})
+
+    def rebuild(self, out: FrameWriter) -> str:
+        return f"{out.names.const(self.array)}.copy()"
+
+
+ARRAYS = (ArrayValue, KnownArrayValue)
+
+
+def _computed(tr: Tracer, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """What NumPy makes of known arrays and constants: a new array, or a number."""
+
+    def plain(value: Value) -> Any:
+        return value.array if isinstance(value, KnownArrayValue) else value.const(tr)
+
+    try:
+        found = function(*map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
+    except Exception as error:
+        raise Raised(tr.exception(error)) from None
+    if type(found) is not np.ndarray:
+        return tr.lift(found)
+    given = [v.array for v in (*args, *kwargs.values()) if isinstance(v, KnownArrayValue)]
+    if isinstance(owner := getattr(function, "__self__", None), np.ndarray):
+        given.append(owner)
+    if any(np.may_share_memory(found, each) for each in given):
+        raise GraphBreak(C_FUNCTION, "a view of a NumPy array that is made of constants")
+    return KnownArrayValue(found)
+
+
+def known_array(tr: Tracer, value: Value) -> Value:
+    """``np.array`` of constants."""
+    found = np.array(value.const(tr)) if value.is_const() else None
+    if found is None or found.dtype.kind not in _WITH_UNSIGNED:
+        raise GraphBreak(C_FUNCTION, f"numpy.array of {value.describe()}")
+    return KnownArrayValue(found)
+
+
 def _is_basic(part: Value) -> bool:
     """Whether an index selects a view, in torch as in NumPy."""
     if isinstance(part, SliceValue):
@@ -203,6 +270,8 @@ def _to(tr: Tracer, value: Value, dtype: np.dtype) -> Value:
 
 def binary(tr: Tracer, symbol: str, left: Value, right: Value) -> Value:
     """``left <symbol> right``, where one of them is an array."""
+    if not any(isinstance(side, ArrayValue) for side in (left, right)):
+        return _computed(tr, {**BINARY, **COMPARE}[symbol][0], [left, right], {})
     if symbol == "@":
         return _matmul(tr, left, right)
     ufunc = _BINARY.get(symbol)
@@ -212,6 +281,8 @@ def binary(tr: Tracer, symbol: str, left: Value, right: Value) -> Value:
 
 
 def unary(tr: Tracer, symbol: str, value: Value) -> Value:
+    if isinstance(value, KnownArrayValue):
+        return _computed(tr, UNARY[symbol][0], [value], {})
     if symbol not in _UNARY:
         raise GraphBreak(C_FUNCTION, f"{symbol}{value.describe()}")
     return _ufunc(tr, _UNARY[symbol], [value])
@@ -440,6 +511,8 @@ FUNCTIONS: dict[Any, Any] = {
 def _call(tr: Tracer, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A function of NumPy's, of which an argument is an array or holds one."""
     name = f"numpy.{function.__name__}"
+    if not any(map(_of_the_graph, (*args, *kwargs.values()))) and not kwargs.keys() & {"out", "where"}:
+        return _computed(tr, function, args, kwargs)
     if isinstance(function, np.ufunc):
         if kwargs:
             raise GraphBreak(C_FUNCTION, f"{name} with {', '.join(kwargs)}")
@@ -452,10 +525,14 @@ def _call(tr: Tracer, function: Any, args: list[Value], kwargs: dict[str, Value]
 
 def holds_array(value: Value) -> bool:
     """Whether a value is an array, or a list or tuple with one in it."""
+    return isinstance(value, KnownArrayValue) or _of_the_graph(value)
+
+
+def _of_the_graph(value: Value) -> bool:
     if isinstance(value, ArrayValue):
         return True
     items = getattr(value, "_items", None)
-    return isinstance(items, list) and any(isinstance(item, ArrayValue) for item in items)
+    return isinstance(items, list) and any(isinstance(item, ARRAYS) for item in items)
 
 
 # --- functions of numbers ---------------------------------------------------------------------------------------------

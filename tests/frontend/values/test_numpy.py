@@ -225,3 +225,36 @@ def test_numpy_is_as_in_eager(name, backend):
 @pytest.mark.parametrize("name", features_of(__name__))
 def test_numpy_takes_no_more_graphs(name):
     check_graphs(__name__, name)
+
+
+def test_arrays_of_constants_are_computed_while_tracing():
+    def run(x, patch):
+        size = np.array(x.shape)
+        rest = (size % np.power(patch, 2)) > 0
+        if rest.any():
+            raise ValueError(f"{size.tolist()} is not divided by {patch}")
+        half = np.floor(size / 2).astype(np.int64)
+        return x.view(*half.tolist(), -1) * int(np.prod(half)) - size[0].item(), half, -size, np.max(size)
+
+    compiled = torchmux.compile(run, backend="eager", fullgraph=True, dynamic=False)
+    for _ in range(2):
+        expected, found = run(torch.ones(4, 8), 2), compiled(torch.ones(4, 8), 2)
+        assert str(expected) == str(found)
+        assert [type(each) for each in expected] == [type(each) for each in found]
+        assert found[1] is not compiled(torch.ones(4, 8), 2)[1]
+    with pytest.raises(ValueError, match="is not divided by 3"):
+        compiled(torch.ones(4, 8), 3)
+
+    def changes(x):
+        size = np.array([1, 2])
+        size += 1
+        return x * size.sum().item(), size
+
+    def changes_a_view(x):
+        size = np.array([1, 2])
+        rows, first = size.reshape(2, 1), size[:1]
+        rows += 1
+        return x * size.sum().item(), size, first
+
+    for function in (changes, changes_a_view):
+        assert str(torchmux.compile(function, backend="eager")(torch.ones(2))) == str(function(torch.ones(2)))
