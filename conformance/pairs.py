@@ -81,7 +81,7 @@ _ANY: dict[str, _Program] = {
 _FLOAT: dict[str, _Program] = {
     "activations": lambda x: (F.gelu(x), F.silu(x), x.tanh()),
     "softmax": lambda x: (x.softmax(-1), x.log_softmax(0)),
-    "norms": lambda x: (F.layer_norm(x, x.shape[1:]), F.normalize(x, dim=-1)),
+    "norms": lambda x: (F.layer_norm(x, x.shape[1:]), x / (x.norm(dim=-1, keepdim=True) + 1)),
     "products": lambda x: (x @ x.t(), x.t() @ x),
     "means": lambda x: (x.mean(0), x.mean(-1), x.square().mean()),
 }
