@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from . import life, models, operators, semantics
+from . import life, models, operators, pairs, semantics
 from .case import Case
 
 Level = Literal["quick", "full"]
@@ -17,7 +17,9 @@ Level = Literal["quick", "full"]
 
 def cases(level: Level = "quick", patterns: Sequence[str] = ("*",)) -> Iterator[Case]:
     """The cases of a level whose ids match one of the patterns: about the meaning of graphs, models, operators."""
-    found: Iterable[Case] = itertools.chain(semantics.cases(), life.cases(), models.cases())
+    found: Iterable[Case] = itertools.chain(
+        semantics.cases(), life.cases(), models.cases(), pairs.cases(full=level == "full")
+    )
     if any(_could_match(pattern, operators.PREFIX) for pattern in patterns):
         found = itertools.chain(found, operators.cases(full=level == "full"))
     for case in found:

@@ -16,7 +16,7 @@ import torch
 import torchmux
 from torchmux.registry.report import KINDS, Kind
 
-from . import SUITE_VERSION
+from . import SUITE_VERSION, pairs
 from .outcome import Outcome, Result
 
 
@@ -93,6 +93,7 @@ def key(
         "level": level,
         "frontend": frontend,
         "suite": SUITE_VERSION,
+        "seed": pairs.SEED,
         "environment": environment(),
     }
 

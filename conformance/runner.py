@@ -101,6 +101,7 @@ def run(
     options: Mapping[str, Any] | None = None,
     seconds: float = 120.0,
     workers: int = 1,
+    client: Any = None,
     journal: Journal | None = None,
     progress: Callable[[Result], None] = lambda result: None,
 ) -> list[Result]:
@@ -112,13 +113,11 @@ def run(
         options: added to those of the requirements; those of a chain are by member.
         seconds: the time limit of one case; after it, its process is ended and the case counts as a timeout.
         workers: the number of parallel processes.
+        client: of a Dask cluster, whose workers then run the cases.
         progress: called with each new result, from several threads.
     """
     journal = journal or Journal(None)
-    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
-    for name in names:
-        if name not in journal.results:
-            waiting.put(name)
+    left = [name for name in names if name not in journal.results]
     # A worker imports torch's samples only if a case needs them.
     subjects = sorted({name.partition("/")[0] for name in names})
     head = {
@@ -130,6 +129,16 @@ def run(
         "path": [os.getcwd()],
         "patterns": [f"{subject}/*" for subject in subjects],
     }
+    if client is not None:
+        from . import spread
+
+        for result in spread.results(client, left, head, seconds):
+            journal.add(result)
+            progress(result)
+        return [journal.results[name] for name in names if name in journal.results]
+    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
+    for name in left:
+        waiting.put(name)
     lock, stop = threading.Lock(), _Stop()
     failures: list[BaseException] = []
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import pytest
 
-from torchmux.conformance import loopback, semantics
+from torchmux.conformance import loopback, pairs, semantics
 from torchmux.conformance.case import OWN_KERNELS
 from torchmux.conformance.judging.judge import judge
 from torchmux.conformance.outcome import Outcome
@@ -62,3 +63,27 @@ def test_claims_are_those_of_the_description():
     assert requirements.claims("dynamic_shapes")
     assert requirements.claims("float64")
     assert not requirements.claims("float16")
+
+
+def test_a_covering_design_has_each_pair():
+    factors = {"a": ("1", "2", "3"), "b": ("x", "y"), "c": ("p", "q", "r", "s")}
+
+    def allowed(row):
+        return not (row["a"] == "1" and row["b"] == "x")
+
+    rows = pairs.covering(factors, allowed, seed=1)
+    found = {pair for row in rows for pair in itertools.combinations(row.items(), 2)}
+    assert len(found) == 3 * 2 + 3 * 4 + 2 * 4 - 1, "every pair but the one that is not allowed"
+    assert len(rows) <= 16 < 3 * 2 * 4
+    assert all(map(allowed, rows))
+    assert rows == pairs.covering(factors, allowed, seed=1) != pairs.covering(factors, allowed, seed=2)
+    ids = [case.id for case in pairs.cases(full=False)]
+    assert 25 <= len(ids) <= 40
+    assert set(ids) <= {case.id for case in pairs.cases(full=True)}
+
+
+@pytest.mark.parametrize("program", ["elements", "norms", "convolution"])
+def test_eager_passes_under_each_circumstance(program):
+    for case in pairs.cases(full=False):
+        if case.id.startswith(f"pairs/{program}/"):
+            assert judge(case, Requirements("eager")).outcome is Outcome.PASS

@@ -68,7 +68,7 @@ def test_the_example_passes_here(installed, tmp_path):
 def test_how_a_test_ends(outcome):
     result = Result("a/b/c", outcome, "because", details={"reproducer": "print('again')"})
     ends = {
-        Outcome.PASS: None, Outcome.FALLBACK: None, Outcome.UNSUPPORTED: pytest.skip.Exception,
+        Outcome.PASS: None, Outcome.SLOW: None, Outcome.FALLBACK: None, Outcome.UNSUPPORTED: pytest.skip.Exception,
         Outcome.SKIPPED: pytest.skip.Exception, Outcome.XFAIL: pytest.xfail.Exception,
     }  # fmt: skip
     expected = ends.get(outcome, pytest.fail.Exception)

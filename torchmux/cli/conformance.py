@@ -58,6 +58,10 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--case", action="append", metavar="PATTERN", help="only ids that match, such as 'semantics/*'")
     parser.add_argument("--shard", metavar="I/N", default="1/1", help="run part I of N of the cases")
     parser.add_argument("--workers", type=int, default=1, help="number of parallel processes (1)")
+    parser.add_argument(
+        "--scheduler", metavar="ADDRESS",
+        help="run the cases on a Dask cluster, such as tcp://10.0.0.5:8786; `local`: one of --workers processes here",
+    )  # fmt: skip
     parser.add_argument("--resume", metavar="FILE", help="keep results in this file, and resume from it")
     claims.add_options(parser)
     parser.add_argument("--json", metavar="FILE", help="write all results here as JSON; - for standard output")
@@ -122,7 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
     except runner.OtherRun as error:
         print(f"torchmux: {error}; use another file, or delete this one", file=sys.stderr)
         return 2
-    with _progress(len(names)) as progress:
+    with _cluster(arguments) as client, _progress(len(names)) as progress:
         progress(0, *(journal.results[name] for name in names if name in journal.results))
         results = runner.run(
             names,
@@ -133,6 +137,7 @@ def run(arguments: argparse.Namespace) -> int:
             options=options,
             seconds=requirements.seconds,
             workers=arguments.workers,
+            client=client,
             journal=journal,
             progress=lambda result: progress(1, result),
         )
@@ -160,6 +165,18 @@ def run(arguments: argparse.Namespace) -> int:
     if told := counts_in_words(report.kinds(results)):
         show(f"operators of all cases: {told}")
     return int(bool(failures))
+
+
+@contextlib.contextmanager
+def _cluster(arguments: argparse.Namespace) -> Iterator[Any]:
+    """A client of the Dask cluster that was asked for; None if none was."""
+    if not arguments.scheduler:
+        yield None
+        return
+    from torchmux.conformance import spread
+
+    with spread.cluster(arguments.scheduler, arguments.workers) as client:
+        yield client
 
 
 def _others(paths: Sequence[str] | None) -> list[dict[str, Any]]:

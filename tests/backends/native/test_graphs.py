@@ -324,3 +324,16 @@ def test_positions_from_the_end_that_are_known_at_run_time() -> None:
         shares = [entry.report.share for entry in torchmux.report(compiled).graphs]
         assert function is of_a_symbolic_size or shares == [1.0] * len(shares)
     torchmux.reset()
+
+
+def test_parts_of_one_tensor_in_different_stages_of_a_kernel():
+    """The gradient joins a sum, which is known after a loop, with products, which are written in it."""
+
+    def f(x):
+        a, b = x.split([1, 3], 1)
+        return a * b
+
+    x = torch.randn(3, 4, 5, requires_grad=True)
+    compiled = torchmux.compile(f, backend="native", strict=True)
+    found, expected = (torch.autograd.grad(run(x).sum(), x)[0] for run in (compiled, f))
+    torch.testing.assert_close(found, expected)
