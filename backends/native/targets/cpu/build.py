@@ -104,11 +104,11 @@ def assembly(source: str, optimize: str) -> str:
     command = compiler_command()
     if command is None:
         raise BackendUnavailable(f"native cannot compile: {probe().reason}.")
-    with _scratch() as folder:
-        _write(folder / "graph.cpp", source.encode())
+    with scratch() as folder:
+        write(folder / "graph.cpp", source.encode())
         flags = [f"-{optimize}", *FLAGS, f"-I{HEADER.parent}"]
         deadline = time.monotonic() + config.compiler_timeout_s
-        _run([([*command, *flags, "-S", "graph.cpp", "-o", "graph.s"], source)], folder, deadline)
+        run_all([([*command, *flags, "-S", "graph.cpp", "-o", "graph.s"], source)], folder, deadline)
         return (folder / "graph.s").read_text(encoding="utf-8")
 
 
