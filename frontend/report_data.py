@@ -86,6 +86,7 @@ def _graph(entry: GraphEntry) -> dict[str, Any]:
         "nodes": _nodes(entry.graph, entry.parameters),
         "code": str(entry.graph.code).strip(),
         "output_code": list(report.output_code),
+        "kernel_seconds": [[[step, seconds] for step, seconds in part] for part in report.kernel_seconds],
     }
 
 

@@ -130,6 +130,8 @@ class GraphReport:
     cache_hits: int = 0
     notes: list[str] = field(default_factory=list)
     output_code: list[str] = field(default_factory=list)  # the code of each part, if the backend exposes it
+    # what the steps of each part took in its last call, where a backend takes times (TORCHMUX_LOGS=kernel_times)
+    kernel_seconds: list[list[tuple[str, float]]] = field(default_factory=list)
     members: tuple[str, ...] = ()
     crossings: list[Crossing] = field(default_factory=list)
     replaced: int = 0  # how often auto replaced what ran, since it failed in a call

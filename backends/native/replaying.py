@@ -38,6 +38,7 @@ class Replayed(CudagraphsFunction):
         self.notes = function.notes
         self.cache_hit = function.cache_hit
         self.output_code = function.output_code
+        self.kernel_seconds = function.kernel_seconds
         self.artifact: str | None = None
         self.library_positions = function.library_positions
         self.library_calls = function.library_calls

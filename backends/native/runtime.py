@@ -98,6 +98,7 @@ class NativeFunction:
         self._run = namespace["run"] if code.around is None else code.around(namespace["run"])
         self._timers: list[str] = head["timers"]
         self._take_times = code.take_times
+        self.kernel_seconds: list[tuple[str, float]] | None = None if self._take_times is None else []
 
     def files(self) -> list[ToolFile]:
         from . import files
@@ -114,6 +115,8 @@ class NativeFunction:
     def _tell_times(self, spent: Sequence[float]) -> None:
         """Say how long each step of this call took, the longest first."""
         steps = sorted(zip(spent, self._timers, strict=True), reverse=True)
+        if self.kernel_seconds is not None:
+            self.kernel_seconds[:] = [(step, seconds) for seconds, step in steps]
         lines = [f"{seconds * 1e3:10.4f} ms  {step}" for seconds, step in steps]
         logs.emit("kernel_times", f"{sum(spent) * 1e3:.4f} ms in {len(steps)} steps", "\n".join(lines))
 

@@ -70,6 +70,10 @@ class Watched:
     def files(self) -> Sequence[ToolFile]:
         return Told(self.run).files()
 
+    @property
+    def kernel_seconds(self) -> list[tuple[str, float]] | None:
+        return getattr(self.run, "kernel_seconds", None)
+
     def __call__(self, *args: Any) -> Sequence[Any]:
         state = self._state
         for position, address, version in state[0]:

@@ -164,6 +164,12 @@ class Told:
         files = getattr(self.run, "files", None)
         return () if files is None else files()
 
+    @property
+    def kernel_seconds(self) -> list[list[tuple[str, float]]]:
+        """The list that each call fills with its steps and their seconds, in a list; empty without one."""
+        found = getattr(self.run, "kernel_seconds", None)
+        return [] if found is None else [found]
+
     def follow(self, report: GraphReport, placements: list[Placement]) -> None:
         """Hand report and placements to code that corrects them; other code does without."""
         follow = getattr(self.run, "follow", None)

@@ -187,6 +187,7 @@ class Compiler:
         for run in compiled.values():
             report.notes += Told(run).notes
             report.output_code += Told(run).output_code
+            report.kernel_seconds += Told(run).kernel_seconds
         self.placing.check_strict()
 
     def compile_part(

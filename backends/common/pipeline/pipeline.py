@@ -143,6 +143,7 @@ class _Work:
         self.placing.place(nodes, Told(run).library_calls)
         report.partitions = 1
         report.output_code += Told(run).output_code
+        report.kernel_seconds += Told(run).kernel_seconds
         self.placing.check_strict()
         return run
 
