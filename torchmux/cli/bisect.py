@@ -12,8 +12,7 @@ import torchmux
 
 from . import claims
 from .files import check_writable
-from .progress import Steps
-from .screen import in_a_line, show
+from .screen import Steps, in_a_line, show
 from .target import FORMS, load_programs, target
 
 _DESCRIPTION = f"""\

@@ -1,11 +1,14 @@
-"""Output: tables for terminals, unwrapped lines for pipes and files."""
+"""Output: tables and progress for terminals, unwrapped lines for pipes and files."""
 
 from __future__ import annotations
 
 import sys
 
 from rich.console import Console, RenderableType
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
+
+from torchmux import progress
 
 # Wider than any output line, so that nothing is cut or wrapped in a file.
 _UNLIMITED = 4000
@@ -45,3 +48,31 @@ def show(*renderables: RenderableType) -> None:
         with out.capture() as captured:
             out.print(renderable)
         sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+
+
+class Steps:
+    """A line with a clock on terminals, which says what goes on, and nothing elsewhere.
+
+    Call it with what goes on, inside of a ``with`` block; ``program`` is said before each step.
+    """
+
+    def __init__(self) -> None:
+        screen = console(stderr=True)
+        columns = SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False)
+        self._progress = Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal)
+        self._task = self._progress.add_task("", total=None)
+        self._alone = progress.shown_elsewhere()
+        self.program = ""
+
+    def __enter__(self) -> Steps:
+        self._alone.__enter__()
+        self._progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.stop()
+        self._alone.__exit__(None, None, None)
+
+    def __call__(self, what: str) -> None:
+        text = f"{self.program}: {what}" if self.program else what
+        self._progress.update(self._task, description=text)
