@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ from ...ir.expressions import Buffer
 from ...ir.operations import Unsupported
 from ...ir.products import Attention
 from ...ir.program import Call, TensorRef
+from ...ir.values import Value
 from ...lowering import calls, graph
 from ...options import NativeOptions
 from ...rewrites.attention_operator import ATTENTION
@@ -104,12 +105,18 @@ def _guards(mode: Any) -> list[str]:
     return [] if mode.shape_env is None else [str(guard.expr) for guard in mode.shape_env.guards]
 
 
+class _Standalone(Cpu):
+    def order_of_images(self, images: Value, weight: Value) -> Literal["usual"]:
+        """Products in tiles want channels apart."""
+        return "usual"
+
+
 def _printed(gm: GraphModule, name: str, inputs: Sequence[str], held: Callable[[Tensor], str]) -> str:
     operators = [n for n in gm.graph.nodes if n.op == "call_function"]
     unknown = [_named(str(n.target), [n]) for n in operators if graph.why_not(n) is not None]
     if unknown:
         raise Refused(list(dict.fromkeys(unknown)))
-    target, options = Cpu(), NativeOptions(matmul="library")
+    target, options = _Standalone(), NativeOptions(matmul="library")
     program = graph.lower(gm, target, padded=False, own_products=True)
     program.items = [Taken.of(item) for item in program.items]
     reasons = [_why(item) for item in program.items if isinstance(item, (Call, Attention))]

@@ -123,9 +123,65 @@ HIDDEN void dgemm_(const char* ta, const char* tb, const int* m, const int* n, c
 // --- convolutions ---------------------------------------------------------------------------------------------------------
 struct Strides { i64 outer, channel, at[3]; };
 struct Shape { i64 count, channels, inside, groups, out[3], in[3], kernel[3], step[3], pad[3], spread[3]; };
+// The windows of an image as the right operand of a product in tiles, put together where a tile reads them: row p is an
+// element of the window, column j a pixel of the result.
+struct Windows3 {
+  const f32* image; Strides is; const Shape& s;
+  static constexpr bool packed = false;
+  static constexpr const f32* at = nullptr;
+  void pack(f32* to, i64 p, i64 depth, i64 column, i64 count) const {
+    i32 z[TILE_COLUMNS], y[TILE_COLUMNS], x[TILE_COLUMNS], start[TILE_COLUMNS];
+    i64 ky_kx = s.kernel[1] * s.kernel[2], window = s.kernel[0] * ky_kx;
+    for (i64 j = 0; j < TILE_COLUMNS; j++) {
+      i64 pixel = column + j;
+      x[j] = pixel % s.out[2] * s.step[2] - s.pad[2];
+      y[j] = pixel / s.out[2] % s.out[1] * s.step[1] - s.pad[1];
+      z[j] = j < count ? pixel / s.out[2] / s.out[1] * s.step[0] - s.pad[0] : -(1 << 30);  // outside, whatever is added
+      start[j] = j < count ? z[j] * is.at[0] + y[j] * is.at[1] + x[j] * is.at[2] : 0;
+    }
+    const u32 in_z = s.in[0], in_y = s.in[1], in_x = s.in[2];
+    for (i64 d = p; d < p + depth; d++, to += TILE_COLUMNS) {
+      i64 k = d % window;
+      const i32 kz = k / ky_kx * s.spread[0], ky = k / s.kernel[2] % s.kernel[1] * s.spread[1], kx = k % s.kernel[2] * s.spread[2];
+      const i32 more = kz * is.at[0] + ky * is.at[1] + kx * is.at[2];
+      const f32* channel = image + d / window * is.channel;
+      for (int j = 0; j < TILE_COLUMNS; j++) {  // without a branch, so that it becomes vectors
+        bool inside = ((u32)(z[j] + kz) < in_z) & ((u32)(y[j] + ky) < in_y) & ((u32)(x[j] + kx) < in_x);
+        f32 found = channel[inside ? start[j] + more : 0];
+        to[j] = inside ? found : 0;
+      }
+    }
+  }
+};
+// Whether the result and the weight lie so that tiles can be computed, and then does it.
+static bool convolution_in_tiles(f32* out, Strides os, const f32* image, Strides is, const f32* weight, Strides ws, const f32* bias, i64 bias_step, const Shape& s) {
+  i64 each = s.channels / s.groups, pixels = s.out[0] * s.out[1] * s.out[2];
+  i64 window = s.kernel[0] * s.kernel[1] * s.kernel[2], depth = s.inside * window;
+  auto adjacent = [] (i64 stride, i64 wanted, i64 size) { return size == 1 || stride == wanted; };
+  bool plain = adjacent(os.channel, pixels, s.channels) && adjacent(ws.outer, depth, s.channels) && adjacent(ws.channel, window, s.inside);
+  for (i64 d = 2, o = 1, w = 1; d >= 0; o *= s.out[d], w *= s.kernel[d], d--) plain = plain && adjacent(os.at[d], o, s.out[d]) && adjacent(ws.at[d], w, s.kernel[d]);
+  i64 reach = 0;  // offsets have 32 bits
+  for (int d = 0; d < 3; d++) reach += (s.in[d] + 2 * s.pad[d] + s.kernel[d] * s.spread[d]) * is.at[d];
+  if (!plain || each < TILE_ROWS || !depth || !pixels || reach >= 1 << 30) return false;
+  for (i64 n = 0; n < s.count; n++)
+    for (i64 g = 0; g < s.groups; g++) {
+      f32* to = out + n * os.outer + g * each * os.channel;
+      in_tiles(to, weight + g * each * depth, depth, 1, Windows3{image + n * is.outer + g * s.inside * is.channel, is, s}, each, pixels, depth);
+      if (!bias) continue;
+      parallel(each, 1 + 100000 / (1 + pixels), [&] (i64 lo, i64 hi) {
+        for (i64 o = lo; o < hi; o++) {
+          const f32 shift = bias[(g * each + o) * bias_step];
+          for (i64 i = 0; i < pixels; i++) to[o * pixels + i] += shift;
+        }
+      });
+    }
+  return true;
+}
+static bool convolution_in_tiles(f64*, Strides, const f64*, Strides, const f64*, Strides, const f64*, i64, const Shape&) { return false; }
 #define ROW 256
 // Rows of results are added up element by element of the window: what is read and written is adjacent.
 template <class T> static void direct_convolution(T* out, Strides os, const T* image, Strides is, const T* weight, Strides ws, const T* bias, i64 bias_step, Shape s) {
+  if (convolution_in_tiles(out, os, image, is, weight, ws, bias, bias_step, s)) return;
   i64 each = s.channels / s.groups, rows = s.count * s.channels * s.out[0] * s.out[1];
   i64 work = s.inside * s.kernel[0] * s.kernel[1] * s.kernel[2] * s.out[2];
   parallel(rows, 1 + 200000 / (1 + work), [&] (i64 lo, i64 hi) {
