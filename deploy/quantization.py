@@ -110,8 +110,8 @@ def quantize(model: torch.nn.Module, calibration_data: Iterable[Any], *, backend
 
     Raises:
         BackendUnavailable: the tool is not installed; the message has the command.
-        QuantizationFailed: the tool does not take the model, or finds nothing to quantize in it.
-        Unsupported: the model is not one graph.
+        QuantizationFailed: the tool does not take the model, torch does not export it as one graph, or there is
+            nothing to quantize in it.
         TypeError, ValueError: it is no module, is in training mode, or there is no calibration data.
     """
     if not isinstance(model, torch.nn.Module):

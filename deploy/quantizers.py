@@ -54,23 +54,21 @@ def _version(package: str) -> str | None:
 
 
 class _Flat:
-    """A model as a program on flat tensors, and calls of it taken apart.
-
-    Raises:
-        Unsupported: it is not one graph.
-    """
+    """A model as one graph on flat tensors, by ``torch.export``, and calls of it taken apart."""
 
     def __init__(self, model: torch.nn.Module, calls: Sequence[Call]) -> None:
-        from torchmux.frontend.export import export  # not before it is needed: it brings the tracer
-
         args, kwargs = calls[0]
         leaves = [_tensors(ti.pytree.tree_flatten(call)[0]) for call in calls]
         varies = [
             [len({each[at].shape[d] for each in leaves}) > 1 for d in range(tensor.dim())]
             for at, tensor in enumerate(leaves[0])
         ]
-        exported = export(model, dynamic=True if any(map(any, varies)) else None)(*args, **kwargs)
-        self.program = exported.to_exported_program()
+        shapes = torch.export.ShapesCollection()
+        for tensor, dims in zip(leaves[0], varies, strict=True):
+            if any(dims):
+                shapes[tensor] = {d: torch.export.Dim.AUTO for d, any_size in enumerate(dims) if any_size}
+        dynamic = shapes.dynamic_shapes(model, args, kwargs) if any(map(any, varies)) else None
+        self.program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic, strict=False)
         self.result = model(*args, **kwargs)
         flat, self.spec = ti.pytree.tree_flatten(calls[0])
         self.constants = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in flat]
