@@ -19,6 +19,7 @@ A file is written from what the frontend and the backends have made, and read wi
 * ``loading``: from a file to a callable,
 * ``loaded``: the callable,
 * ``artifacts``: what was compiled, in files that the compilers' own tools read,
+* ``blocks``: the layers that a model repeats, compiled once for all of them,
 * ``precompiling``, ``command``: a program for several inputs ahead of its use, and the command that does it.
 
 Importing this package imports none of these modules.

@@ -19,6 +19,7 @@ from .version import __version__
 if TYPE_CHECKING:
     from torchmux.backends.common.cache.artifacts import load_cache_artifacts, save_cache_artifacts
     from torchmux.deploy.artifacts import Artifact, artifacts
+    from torchmux.deploy.blocks import compile_repeated_blocks
     from torchmux.deploy.loaded import Loaded
     from torchmux.deploy.loading import load
     from torchmux.deploy.precompiling import Precompiled, precompile
@@ -121,6 +122,7 @@ __all__ = [
     "assume_constant_result",
     "backends",
     "compile",
+    "compile_repeated_blocks",
     "config",
     "counters",
     "disable",
@@ -177,6 +179,7 @@ _HOMES = {
     ),
     "torchmux.frontend.marks.tensor_marks": ("mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic"),
     "torchmux.frontend.marks.stance": ("set_stance",),
+    "torchmux.deploy.blocks": ("compile_repeated_blocks",),
     "torchmux.deploy.artifacts": ("Artifact", "artifacts"),
     "torchmux.deploy.loaded": ("Loaded",),
     "torchmux.deploy.loading": ("load",),
