@@ -244,6 +244,7 @@ def profile(program: Program, clock: Callable[[], float]) -> Iterator[str]:
 def chosen(patterns: list[str], shard: str) -> list[Program]:
     import micro_models  # noqa: F401  (these fill the table)
     import micro_operators  # noqa: F401
+    import micro_programs  # noqa: F401
     import micro_steps  # noqa: F401
     from micro_case import PROGRAMS
 

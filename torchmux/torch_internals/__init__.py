@@ -31,6 +31,7 @@ from __future__ import annotations
 
 # ruff: noqa: F401 - what is imported here is what the package offers
 from .aot import (
+    PlainPasses,
     Returns,
     aot_autograd,
     ask_torch_for_constants,

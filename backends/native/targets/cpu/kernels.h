@@ -304,6 +304,23 @@ template <class M> INLINE i64v load_some(mask c, const i64* p, M m) {
   return join<i64v>((i64h)__builtin_ia32_maskloadq256((const part*)p, (part)held.low), (i64h)__builtin_ia32_maskloadq256((const part*)(p + 4), (part)held.high));
 }
 #endif
+// Neighbours in a row of `extent` elements that begins anew where it ends.
+template <class T> NOINLINE static auto around(const T* p, i64 first, i64 extent, int lanes) {
+  if (lanes > extent) {
+    auto v = zero<T>();
+    for (int i = 0; i < lanes; i++, first = first + 1 == extent ? 0 : first + 1) put(v, i, load(p + first));
+    return v;
+  }
+  int before = (int)(extent - first);
+  mask ahead = count() < before;
+  Some all{lanes};
+  return sel(ahead, load_some(ahead, p + first, all), load_some(~ahead, p - before, all));
+}
+INLINE int lanes_of(All) { return LANES; }
+INLINE int lanes_of(Some m) { return m.n; }
+template <class T, class M> INLINE auto wrapped(const T* p, i64 first, i64 extent, M m) {
+  return first + lanes_of(m) <= extent ? load(p + first, m) : around(p, first, extent, lanes_of(m));
+}
 template <class T> INLINE auto load_if(bool c, const T* p) { decltype(load(p)) x = {}; if (c) x = load(p); return x; }
 template <class T, class V, class M> INLINE void scatter(T* p, i64v at, V v, M m) {
   for (int i = 0; i < m.n; i++) store(p + at[i], v[i]);
