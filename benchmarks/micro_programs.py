@@ -440,7 +440,7 @@ train(
     T(128, 64),
     T(64, 64),
 )
-train("step/mixup", lambda x, l: x * l[:, None] + x.flip(0) * (1 - l[:, None]), T(128, 512), T(128, low=0, high=1))
+train("step/mixup", lambda x, p: x * p[:, None] + x.flip(0) * (1 - p[:, None]), T(128, 512), T(128, low=0, high=1))
 
 # Layers
 

@@ -207,7 +207,7 @@ def differentiated_whole(operators: Iterable[Any]) -> Iterator[None]:
     Python kernels of torch would take them, and what they are made of, apart.
     """
     saved = []
-    for op in [getattr(op.overloadpacket, name) for op in operators for name in op.overloadpacket.overloads()]:
+    for op in [getattr(each.overloadpacket, name) for each in operators for name in each.overloadpacket.overloads()]:
         kernels = internals.python_kernels(op)
         saved.append((op, dict(kernels)))
         for key in (internals.DispatchKey.CompositeImplicitAutograd, internals.DispatchKey.Autograd):

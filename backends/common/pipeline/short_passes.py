@@ -2,8 +2,8 @@
 
 AOTAutograd prepares for changed inputs, results that share memory, subclasses and more.  For the usual graph, in which
 none of this occurs, its code takes longer than many a kernel: some 80 µs of a training step.  Here the same compiled
-code runs with the same tensors saved.  Whatever is unusual about a call goes the long way, as does the first backward
-pass, in which AOTAutograd compiles.
+code runs with the same tensors saved.  Whatever is unusual about a call goes the long way, as does a backward pass that
+is not compiled yet.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any
 import torch
 
 from torchmux import torch_internals as internals
+
+_unsafe_view = torch.ops.aten._unsafe_view.default
 
 
 class ShortPasses:
@@ -55,9 +57,8 @@ class ShortPasses:
         ctx.save_for_backward(*[t.detach() if t._is_view() else t for t in found[plain.saved]])
         ctx._tensors_no_vc_check = [t.detach() if t._is_view() else t for t in found[plain.saved_unchecked]]
         ctx.symints = ctx.opaque_objects = ()
-        results = list(found[: plain.results])
-        for position in plain.views:
-            results[position] = torch.ops.aten._unsafe_view(results[position], results[position].shape)
+        # Results are new tensors, also where the compiled code shows its memory in another shape.
+        results = [_unsafe_view(t, t.shape) if t._is_view() else t for t in found[: plain.results]]
         ctx.mark_non_differentiable(*[results[position] for position in plain.constant])
         ctx._materialize_non_diff_grads = False
         return tuple(results)
@@ -70,7 +71,8 @@ class ShortPasses:
         args = [*ctx.saved_tensors, *ctx._tensors_no_vc_check]
         for position, layout in self._wanted:
             gradient = gradients[position]
-            if type(gradient) is not torch.Tensor or not _is_laid_out(gradient, *layout):
+            gradient = _laid_out(gradient, *layout) if type(gradient) is torch.Tensor else None
+            if gradient is None:
                 return None
             args.append(gradient)
             del gradient
@@ -79,7 +81,12 @@ class ShortPasses:
         return tuple(run(args))
 
 
-def _is_laid_out(gradient: torch.Tensor, known: Any, sizes: Any, strides: Any) -> bool:
+def _laid_out(gradient: torch.Tensor, known: Any, sizes: Any, strides: Any) -> torch.Tensor | None:
+    """``gradient`` in the layout for which backward was compiled; None if it has other sizes."""
     if known is not None:
-        return gradient.is_contiguous(memory_format=known)
-    return sizes is not None and gradient.shape == sizes and gradient.stride() == strides
+        return gradient.contiguous(memory_format=known)
+    if sizes is None or gradient.shape != sizes:
+        return None
+    if gradient.stride() == strides:
+        return gradient
+    return torch.empty_strided(sizes, strides, dtype=gradient.dtype, device=gradient.device).copy_(gradient)
