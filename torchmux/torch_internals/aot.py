@@ -126,6 +126,7 @@ class PlainPasses:
         self.results = metadata.num_forward_returns
         self.saved = metadata.tensors_saved_for_backwards_with_vc_check_slice
         self.saved_unchecked = metadata.tensors_saved_for_backwards_no_vc_check_slice
+        self.views = tuple(metadata.unsafe_view_out_indices)
         self.constant = tuple(i for i, info in enumerate(metadata.output_info) if not info.requires_grad)
         self.differentiable = tuple(i for i, info in enumerate(metadata.output_info) if info.requires_grad_for_backward)
         layouts = [meta.memory_format for meta in metadata.subclass_tangent_meta]

@@ -136,7 +136,8 @@ def through_autograd(
 
     Returns a function of the graph's flat inputs that takes part in autograd.  The graphs reach ``lower`` decomposed
     by ``table``, but for the composite ``whole``; memory of the forward pass is never given away, so that backward may
-    run twice where eager may.  It must run in the tracing context of the fake inputs; :func:`internals.inputs_are_mutated` then tells the rest.
+    run twice where eager may.
+    It must run in the tracing context of the fake inputs; :func:`internals.inputs_are_mutated` then tells the rest.
 
     Raises:
         StaysInTorch: AOTAutograd would get it wrong.

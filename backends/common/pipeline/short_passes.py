@@ -57,8 +57,9 @@ class ShortPasses:
         ctx.save_for_backward(*[t.detach() if t._is_view() else t for t in found[plain.saved]])
         ctx._tensors_no_vc_check = [t.detach() if t._is_view() else t for t in found[plain.saved_unchecked]]
         ctx.symints = ctx.opaque_objects = ()
-        # Results are new tensors, also where the compiled code shows its memory in another shape.
-        results = [_unsafe_view(t, t.shape) if t._is_view() else t for t in found[: plain.results]]
+        results = list(found[: plain.results])
+        for position in plain.views:
+            results[position] = _unsafe_view(results[position], results[position].shape)
         ctx.mark_non_differentiable(*[results[position] for position in plain.constant])
         ctx._materialize_non_diff_grads = False
         return tuple(results)
