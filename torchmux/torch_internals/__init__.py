@@ -31,7 +31,6 @@ from __future__ import annotations
 
 # ruff: noqa: F401 - what is imported here is what the package offers
 from .aot import (
-    PlainPasses,
     Returns,
     aot_autograd,
     ask_torch_for_constants,
@@ -149,6 +148,7 @@ from .shape_env import (
     symbolic_math,
     told_symbol,
 )
+from .short_passes import ShortPasses
 from .torch_compile import (
     begin_cudagraph_step,
     breaks_are_errors,

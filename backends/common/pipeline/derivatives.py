@@ -22,7 +22,6 @@ from torchmux import torch_internals as internals
 from torchmux.registry.errors import DerivativeUnavailable
 
 from .runtime import in_torch
-from .short_passes import ShortPasses
 
 Run = Callable[..., Sequence[Any]]
 
@@ -124,7 +123,7 @@ class Derivatives:
             if torch.amp.is_autocast_available(kind)
         ]
         self._function = function
-        self._short = ShortPasses.of(function, example_inputs, joint.unused)
+        self._short = internals.ShortPasses.of(function, example_inputs, joint.unused)
         self._watch(function)
 
     def __call__(self, *args: Any) -> Sequence[Any]:

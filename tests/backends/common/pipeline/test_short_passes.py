@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 import torchmux
-from torchmux.backends.common.pipeline.short_passes import ShortPasses
+from torchmux.torch_internals import ShortPasses
 
 
 def program(x, w):

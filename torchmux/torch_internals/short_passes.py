@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from torchmux import torch_internals as internals
+from .functorch import is_functorch_active
+from .modes import is_any_autocast_enabled
 
 _unsafe_view = torch.ops.aten._unsafe_view.default
 
@@ -21,7 +22,7 @@ _unsafe_view = torch.ops.aten._unsafe_view.default
 class ShortPasses:
     """The passes of ``function``, an ``autograd.Function`` of AOTAutograd's, for calls with nothing unusual."""
 
-    def __init__(self, function: Any, plain: internals.PlainPasses) -> None:
+    def __init__(self, function: Any, plain: PlainPasses) -> None:
         self._function, self._plain = function, plain
         self._wanted = tuple(zip(plain.differentiable, plain.layouts, strict=True))
 
@@ -31,7 +32,7 @@ class ShortPasses:
 
         AOTAutograd detaches such inputs.
         """
-        plain = internals.PlainPasses.of(function)
+        plain = PlainPasses.of(function)
         tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
         if (
             plain is None
@@ -46,9 +47,7 @@ class ShortPasses:
     @staticmethod
     def fit() -> bool:
         """Whether a call that begins now is of the usual kind."""
-        return (
-            torch.is_grad_enabled() and not internals.is_any_autocast_enabled() and not internals.is_functorch_active()
-        )
+        return torch.is_grad_enabled() and not is_any_autocast_enabled() and not is_functorch_active()
 
     def forward(self, ctx: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The forward pass: the results, with all that either way of the backward pass needs in ``ctx``."""
@@ -67,7 +66,7 @@ class ShortPasses:
     def backward(self, ctx: Any, gradients: list[Any]) -> tuple[Any, ...] | None:
         """The gradients of all inputs; None if AOTAutograd has to compute them."""
         run = self._function.compiled_bw
-        if run is None or internals.is_any_autocast_enabled() or torch.are_deterministic_algorithms_enabled():
+        if run is None or is_any_autocast_enabled() or torch.are_deterministic_algorithms_enabled():
             return None
         args = [*ctx.saved_tensors, *ctx._tensors_no_vc_check]
         for position, layout in self._wanted:
@@ -91,3 +90,70 @@ def _laid_out(gradient: torch.Tensor, known: Any, sizes: Any, strides: Any) -> t
     if gradient.stride() == strides:
         return gradient
     return torch.empty_strided(sizes, strides, dtype=gradient.dtype, device=gradient.device).copy_(gradient)
+
+
+class PlainPasses:
+    """Where things stand in what the two passes of :func:`compiled_function` get and return, in the usual case.
+
+    The usual case: no input is changed, no result shares memory with another tensor, sizes are known, tensors have no
+    subclass, and autocast is off.
+    """
+
+    def __init__(self, metadata: Any) -> None:
+        self.inputs = len(metadata.input_info)
+        self.results = metadata.num_forward_returns
+        self.saved = metadata.tensors_saved_for_backwards_with_vc_check_slice
+        self.saved_unchecked = metadata.tensors_saved_for_backwards_no_vc_check_slice
+        self.views = tuple(metadata.unsafe_view_out_indices)
+        self.constant = tuple(i for i, info in enumerate(metadata.output_info) if not info.requires_grad)
+        self.differentiable = tuple(i for i, info in enumerate(metadata.output_info) if info.requires_grad_for_backward)
+        layouts = [meta.memory_format for meta in metadata.subclass_tangent_meta]
+        self.layouts = tuple(
+            (layout.memory_format, layout.size and tuple(layout.size), layout.stride and tuple(layout.stride))
+            for layout in layouts
+        )
+
+    @classmethod
+    def of(cls, function: Any) -> PlainPasses | None:
+        """What is known of a function, if it is of the usual kind and torch describes it as expected."""
+        import torch
+
+        known = function.metadata
+        try:
+            if torch._C._is_any_autocast_enabled() or not _is_plain(function, known):
+                return None
+            passes = cls(known)
+        except (AttributeError, TypeError):  # another version of torch
+            return None
+        return passes if len(passes.layouts) == len(passes.differentiable) else None
+
+
+def _is_plain(function: Any, known: Any) -> bool:
+    import torch
+    from torch.autograd.function import BackwardCFunction
+
+    unusual = (
+        function.maybe_subclass_metadata is not None,
+        function.num_symints_saved_for_bw,
+        not function.boxed_grads_call,
+        not hasattr(BackwardCFunction, "maybe_clear_saved_tensors"),
+        any(i.mutates_data or i.mutates_metadata for i in known.input_info),
+        known.mutated_inp_runtime_indices,
+        known.num_outputs_aliased,
+        known.num_intermediate_bases,
+        known.num_outputs != len(known.output_info),
+        known.num_forward_returns != known.num_outputs,
+        any(i.output_type.name not in ("non_alias", "unsafe_view_alias") for i in known.output_info),
+        any(not issubclass(i.raw_type, torch.Tensor) for i in known.output_info),
+        any(type(m).__name__ != "PlainTensorMeta" or not m.memory_format for m in known.subclass_tangent_meta),
+        known.dynamic_outputs,
+        known.dynamic_saved_tensors_idxs,
+        known.num_opaque_objects_saved_for_bw,
+        known.grad_enabled_mutation is not None,
+        known.is_rng_op_functionalized,
+        known.num_graphsafe_rng_states,
+        known.tokens,
+        known.num_backward_tokens,
+        known.indices_of_inputs_that_requires_grad_with_mutations_in_bw,
+    )
+    return not any(unusual)
