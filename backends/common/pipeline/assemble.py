@@ -125,7 +125,7 @@ def _view(step: Node, graph: Graph, copied: Mapping[Node, Node], output: Node) -
         assert isinstance(first, Node)
         if first.op == "call_function" and first not in output.all_input_nodes:
             return copied[first]
-    return graph.call_function(_VIEWS[step.target], map_arg(step.args, copied.__getitem__))  # type: ignore[index]
+    return graph.call_function(_VIEWS[step.target], map_arg(step.args, copied.__getitem__))
 
 
 def promise_for(step: Node) -> Promise | None:

@@ -142,7 +142,7 @@ class Derivatives:
         keeps_graph = internals.keeps_graph
 
         def keeping(ctx: Any, *args: Any) -> Any:
-            given = getattr(now, "inputs", None)
+            given: Any = getattr(now, "inputs", None)
             if given is None and short is not None:
                 random = self._random_state() if self._joint.is_random else None
                 results = short.forward(ctx, args)
