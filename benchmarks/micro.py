@@ -5,9 +5,9 @@
                                [--limit SECONDS] [--ahead PROCESSES] [--until SECONDS]
     python benchmarks/micro.py --summary FILE [FILE ...]
 
-The programs stand in ``micro_operators.py``, ``micro_models.py`` and ``micro_steps.py``, a line each.  Columns:
-milliseconds of a call (the least of all rounds; processor time with one thread, which other load changes least), then
-how many times longer Inductor and eager take than native.  A training program's call is forward and backward.  Every
+The programs stand in the other ``micro_*.py``, a line each.  Columns: milliseconds of a call (the least of all rounds;
+processor time with one thread, which other load changes least), then how many times longer Inductor and eager take than
+native.  A training program's call is forward and backward.  Every
 program first runs once with each engine from equal state, and what native returned, what it wrote and its gradients
 are compared with eager's.
 
@@ -244,6 +244,8 @@ def profile(program: Program, clock: Callable[[], float]) -> Iterator[str]:
 def chosen(patterns: list[str], shard: str) -> list[Program]:
     import micro_models  # noqa: F401  (these fill the table)
     import micro_operators  # noqa: F401
+    import micro_pieces  # noqa: F401
+    import micro_programs  # noqa: F401
     import micro_steps  # noqa: F401
     from micro_case import PROGRAMS
 

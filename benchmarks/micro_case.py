@@ -156,6 +156,12 @@ def under_autocast(function: Callable[..., Any], dtype: torch.dtype) -> Callable
     return cast
 
 
+def boxes(count: int) -> torch.Tensor:
+    """So many rectangles: the corners with the least and with the largest coordinates."""
+    corner = torch.rand(count, 2)
+    return torch.cat((corner, corner + torch.rand(count, 2) + 0.1), 1)
+
+
 def _made(inputs: tuple[Any, ...]) -> Iterator[Any]:
     device = torch.get_default_device()
     for x in inputs:

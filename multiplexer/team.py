@@ -134,6 +134,7 @@ class Team:
             rewrite=self._rewrite,
             decompositions=lambda: self._table,
             keep_whole=lambda: self._whole,
+            differentiate_whole=frozenset,
             writes_back=lambda node: False,
             restore=self._restore if can_restore else None,
             compiler=compiler,

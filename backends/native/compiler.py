@@ -46,6 +46,12 @@ class Native:
 
         return calls.composite()
 
+    def differentiate_whole(self) -> frozenset[Any]:
+        """Composite operators whose gradients torch's own kernels compute better."""
+        from .lowering import calls
+
+        return calls.resampling()
+
     def rewrite(self, gm: GraphModule, request: CompileRequest) -> GraphModule:
         """The captured graph, before it is traced, with attention fused, and images laid out for training."""
         from .rewrites.attention import fused

@@ -148,6 +148,7 @@ from .shape_env import (
     symbolic_math,
     told_symbol,
 )
+from .short_passes import ShortPasses
 from .torch_compile import (
     begin_cudagraph_step,
     breaks_are_errors,

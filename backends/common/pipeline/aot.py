@@ -9,7 +9,7 @@ handles all of these rules.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from torchmux import torch_internals as internals
 from torchmux.torch_internals.symbolic_tensors import SymbolicTensors
 
 from . import aliasing, overlap, simplify
-from .decompose import Table, draws_kept, drop_dead_code, honest_batch_norm, kept_whole
+from .decompose import Table, differentiated_whole, draws_kept, drop_dead_code, honest_batch_norm, kept_whole
 from .derivatives import Derivatives, Joint
 from .tangents import Backward, Tangents
 
@@ -123,12 +123,20 @@ class _KeepingWhole(Interpreter):
 
 
 def through_autograd(
-    gm: GraphModule, fakes: Sequence[Any], table: Table, lower: Lower, *, training: bool, strict: bool = False
+    gm: GraphModule,
+    fakes: Sequence[Any],
+    table: Table,
+    lower: Lower,
+    *,
+    training: bool,
+    strict: bool = False,
+    whole: Iterable[Any] = (),
 ) -> Callable[..., Sequence[Any]]:
     """Compile ``gm`` through AOTAutograd: split into forward and backward, recomputation by minimum cut.
 
     Returns a function of the graph's flat inputs that takes part in autograd.  The graphs reach ``lower`` decomposed
-    by ``table``; memory of the forward pass is never given away, so that backward may run twice where eager may.
+    by ``table``, but for the composite ``whole``; memory of the forward pass is never given away, so that backward may
+    run twice where eager may.
     It must run in the tracing context of the fake inputs; :func:`internals.inputs_are_mutated` then tells the rest.
 
     Raises:
@@ -156,6 +164,7 @@ def through_autograd(
         internals.draws_have_effects(),
         mkldnn,
         SymbolicTensors(),
+        differentiated_whole(whole),
     ):
         compiled = aot(
             gm,

@@ -200,6 +200,27 @@ def kept_whole(operators: Iterable[Any]) -> Iterator[None]:
             internals.forget_dispatch(op)
 
 
+@contextlib.contextmanager
+def differentiated_whole(operators: Iterable[Any]) -> Iterator[None]:
+    """While this lasts, autograd records what torch's C++ makes of these composite operators.
+
+    Python kernels of torch would take them, and what they are made of, apart.
+    """
+    saved = []
+    for op in [getattr(each.overloadpacket, name) for each in operators for name in each.overloadpacket.overloads()]:
+        kernels = internals.python_kernels(op)
+        saved.append((op, dict(kernels)))
+        for key in (internals.DispatchKey.CompositeImplicitAutograd, internals.DispatchKey.Autograd):
+            kernels.pop(key, None)
+        internals.forget_dispatch(op)
+    try:
+        yield
+    finally:
+        for op, kernels in saved:
+            internals.python_kernels(op).update(kernels)
+            internals.forget_dispatch(op)
+
+
 def _decline_to_tracer(op: Any, *args: Any, **kwargs: Any) -> Any:
     if get_proxy_mode() is not None:
         return NotImplemented

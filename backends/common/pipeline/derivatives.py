@@ -58,6 +58,7 @@ class Joint:
 
     def __init__(self) -> None:
         self.used: frozenset[int] = frozenset()  # inputs whose contents gradients depend on
+        self.unused: frozenset[int] = frozenset()  # inputs without a gradient
         self.is_random = False
         self.is_known = False
 
@@ -72,7 +73,9 @@ class Joint:
 
     def _look(self, joint: GraphModule, results: int) -> None:
         output = next(n for n in reversed(joint.graph.nodes) if n.op == "output")
-        pending = [n for n in output.args[0][results:] if isinstance(n, Node)]
+        gradients = output.args[0][results:]
+        self.unused = frozenset(i for i, n in enumerate(gradients) if n is None)
+        pending = [n for n in gradients if isinstance(n, Node)]
         seen = set(pending)
         while pending:
             new = [n for n in _read(pending.pop()) if n not in seen]
@@ -119,9 +122,14 @@ class Derivatives:
             for kind in devices
             if torch.amp.is_autocast_available(kind)
         ]
+        self._function = function
+        self._short = internals.ShortPasses.of(function, example_inputs, joint.unused)
         self._watch(function)
 
     def __call__(self, *args: Any) -> Sequence[Any]:
+        if self._short is not None and self._short.fit():
+            results: Sequence[Any] = self._function.apply(*args)
+            return results
         self._now.inputs = args, self._random_state() if self._joint.is_random else None
         try:
             return self._forward(*args)
@@ -130,11 +138,17 @@ class Derivatives:
 
     def _watch(self, function: Any) -> None:
         """Wrap both passes of AOTAutograd's function."""
-        forward, backward, now = function.forward, function.backward, self._now
+        forward, backward, now, short = function.forward, function.backward, self._now, self._short
         keeps_graph = internals.keeps_graph
 
         def keeping(ctx: Any, *args: Any) -> Any:
-            inputs, random = now.inputs
+            given: Any = getattr(now, "inputs", None)
+            if given is None and short is not None:
+                random = self._random_state() if self._joint.is_random else None
+                results = short.forward(ctx, args)
+                ctx.kept = args, _versions(args), random
+                return results
+            inputs, random = given
             results = forward(ctx, *args)
             ctx.kept = (inputs, _versions(inputs), random) if len(inputs) == len(args) else None
             return results
@@ -144,6 +158,8 @@ class Derivatives:
                 return self._again(ctx, gradients)
             if not keeps_graph():
                 ctx.kept = None
+            if short is not None and (found := short.backward(ctx, *gradients)) is not None:
+                return found
             return backward(ctx, *gradients)
 
         function.forward, function.backward = map(staticmethod, map(internals.not_captured, (keeping, choosing)))

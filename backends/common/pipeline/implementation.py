@@ -30,6 +30,7 @@ class Implementation:
     rewrite: Callable[[GraphModule, CompileRequest], GraphModule]
     decompositions: Callable[[], Table]
     keep_whole: Callable[[], frozenset[Any]]
+    differentiate_whole: Callable[[], frozenset[Any]]  # composite operators with gradient kernels that are called
     writes_back: Callable[[Node], bool]
     restore: Callable[[str, Mapping[str, torch.Tensor]], CompiledPart | None] | None  # None: nothing can be restored
 
@@ -47,6 +48,7 @@ def as_backend(found: Any, spec: BackendSpec) -> Implementation:
         return found
     rewrite, restore = getattr(found, "rewrite", None), getattr(found, "restore", None)
     table, whole = getattr(found, "decompositions", None), getattr(found, "keep_whole", None)
+    derived = getattr(found, "differentiate_whole", frozenset)
     full = isinstance(found, Backend)
     return Implementation(
         _asked(found, spec) if full else _takes_all,
@@ -54,6 +56,7 @@ def as_backend(found: Any, spec: BackendSpec) -> Implementation:
         rewrite or _as_it_is,
         _core_table if table is None else lambda: dict(_value_of(table)),
         frozenset if whole is None else lambda: frozenset(_value_of(whole)),
+        lambda: frozenset(derived()),
         getattr(found, "writes_back", None) or _writes_nothing,
         restore,
     )

@@ -276,7 +276,10 @@ class _Work:
                 self.placing.tell()
             return run
 
-        run = aot.through_autograd(gm, fakes, table, lower, training=self.training, strict=bool(self.request.strict))
+        strict, whole = bool(self.request.strict), self.implementation.differentiate_whole()
+        run = aot.through_autograd(
+            gm, fakes, table, lower, training=self.training, strict=strict, whole=whole if self.training else ()
+        )
         if not internals.inputs_are_mutated():
             return run
         if aliasing.sharing(fakes) != aliasing.sharing(self.example_inputs):

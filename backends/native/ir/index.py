@@ -252,16 +252,16 @@ def coefficient(value: Index, variable: Var) -> Index | None:
     for mono, coef in value.terms:
         rest = tuple(a for a in mono if a is not variable)
         if len(rest) == len(mono):
-            if any(variable in _inside(a) for a in mono):
+            if any(variable in free_in(a) for a in mono):
                 return None
-        elif len(rest) == len(mono) - 1 and not any(variable in _inside(a) for a in rest):
+        elif len(rest) == len(mono) - 1 and not any(variable in free_in(a) for a in rest):
             terms[rest] = terms.get(rest, 0) + coef
         else:
             return None
     return _make(terms)
 
 
-def _inside(atom: Atom) -> frozenset[Var]:
+def free_in(atom: Atom) -> frozenset[Var]:
     if isinstance(atom, (Div, Rem)):
         return free(atom.left) | free(atom.right)
     if isinstance(atom, Data):

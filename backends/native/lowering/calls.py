@@ -162,9 +162,16 @@ def _meta(value: Any) -> Any:
 
 
 def composite() -> frozenset[Any]:
-    """The composite ones of these operators."""
+    """The composite ones of these operators, and those that are lowered."""
     packets = (getattr(aten, name, None) for name in WHOLE)
-    return frozenset(p.vec for p in packets if p is not None and "vec" in p.overloads())
+    found = frozenset(p.vec for p in packets if p is not None and "vec" in p.overloads())
+    return found | {aten._pad_circular.default}
+
+
+def resampling() -> frozenset[Any]:
+    """Those that read between pixels: each has a gradient kernel, where a decomposition adds up what is scattered."""
+    names = ("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d")
+    return frozenset(getattr(aten, name).vec for name in names)
 
 
 def stays_whole(op: Any) -> bool:

@@ -97,6 +97,19 @@ def _pad(ctx: Context, a: Value, pad: Sequence[Any], value: Any = 0) -> Value:
     return Value(ctx.sizes(), a.dtype, element)
 
 
+@lowers(aten._pad_circular.default)
+def _pad_circular(ctx: Context, a: Value, pad: Sequence[Any]) -> Value:
+    low: list[Index] = [0] * a.rank
+    for at in range(len(pad) // 2):
+        low[a.rank - 1 - at] = pad[2 * at]
+    ctx.keep(a)
+
+    def element(at: Any) -> Node:
+        return a.at(tuple(index.remainder(i - n, s) for i, n, s in zip(at, low, a.sizes, strict=True)))
+
+    return Value(ctx.sizes(), a.dtype, element)
+
+
 def _framed(ctx: Context, a: Value, low: Sequence[Index], high: Sequence[Index], value: Any) -> Value:
     """What is in memory already is copied into a frame: that needs no condition for each element."""
     sizes = ctx.sizes()

@@ -140,11 +140,21 @@ def _max_pool_backward(op: Any, rank: int) -> Any:
     return lower
 
 
+def _is_by_channels(ctx: Context, grad: Value) -> bool:
+    """Whether channels lie side by side.
+
+    Which windows an element is in differs from one short row of channels to the next, and torch's kernel does not ask.
+    """
+    strides = layout(ctx, grad, ctx.val)
+    return len(strides) == 4 and type(strides[1]) is int and strides[1] == 1 and strides[3] != 1
+
+
 def _placed_back(
     ctx: Context, op: Any, args: Any, grad: Value, a: Value, places: Value, shape: list[Window] | None
 ) -> Any:
     # torch's kernel writes where the places say, which is faster than to look at several windows for each element.
-    if not _is_plain(a, shape) or any(w.size > w.step or w.dilation > 1 for w in shape or ()):
+    overlaps = any(w.size > w.step or w.dilation > 1 for w in shape or ())
+    if not _is_plain(a, shape) or overlaps or _is_by_channels(ctx, grad):
         return calls.call(ctx, op, args, {})
     assert shape is not None
     rank = len(shape)
@@ -271,7 +281,7 @@ def _handed_back(
     pads: bool,
     divisor: int | None,
 ) -> Any:
-    if not _is_plain(a, shape) or len(taps(shape or ())) > MOST_TAPS:
+    if not _is_plain(a, shape) or len(taps(shape or ())) > MOST_TAPS or _is_by_channels(ctx, grad):
         return calls.call(ctx, op, args, {})
     assert shape is not None
     rank, dtype = len(shape), compute_type(a.dtype)

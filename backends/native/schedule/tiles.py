@@ -23,6 +23,10 @@ IN_STEPS = 3.0
 """What lies apart by a few elements: whole vectors are read, and the elements picked."""
 SHUFFLED = 1.5
 """The same where all of the elements are wanted, one after the other."""
+FOLDED = 6.0
+"""What it costs to reduce the lanes of a vector to one number, once a row."""
+WRAPPED = 2.0
+"""What begins anew at the end of a row: contiguous but for one vector in a row."""
 _HELD = 0.3  # one value for all of a vector
 _SIDE = 8  # about how many elements a vector has
 _GAIN = 0.75
@@ -52,6 +56,30 @@ def step_of(position: Index, variable: Var) -> Index | None:
     if any(variable in a.node.free for a in index.data_atoms(position)):
         return None
     return index.coefficient(position, variable)
+
+
+@dataclass(frozen=True)
+class Wrapped:
+    """A position that is ``base`` plus the remainder of ``left``, which steps by one, and ``right``."""
+
+    base: Index
+    left: Index
+    right: Index
+
+
+def wrapped(position: Index, variable: Var) -> Wrapped | None:
+    """How a position in a row that begins anew where it ends, as that of ``roll``, follows ``variable``."""
+    if not isinstance(position, index.Ix) or any(variable in a.node.free for a in index.data_atoms(position)):
+        return None
+    varying = [(mono, coef) for mono, coef in position.terms if any(variable in index.free_in(a) for a in mono)]
+    if len(varying) != 1 or len(varying[0][0]) != 1 or varying[0][1] != 1:
+        return None
+    (only,) = varying[0][0]
+    if not isinstance(only, index.Rem) or variable in index.free(only.right):
+        return None
+    if not _is(index.coefficient(only.left, variable), 1):
+        return None
+    return Wrapped(position - index.remainder(only.left, only.right), only.left, only.right)
 
 
 def is_square(position: Index, vector: Var, tile: Var | None) -> bool:
@@ -87,13 +115,15 @@ def accesses(members: Iterable[Member], needed: set[Buffer]) -> list[Access]:
 def choose(kernel: Kernel, needed: set[Buffer], usual: Var) -> Walk:
     """How to walk the loops of ``kernel``; ``usual`` is the last one in the order of memory."""
     touched = accesses(kernel.members, needed)
-    unit = [v for v in kernel.space if any(_is(step_of(a.position, v), 1) for a in touched)]
+    written = [m.statement.position for m in kernel.members if m.statement.reduction and m.statement.target in needed]
+    positions = [*(a.position for a in touched), *written]
+    unit = [v for v in kernel.space if any(_is(step_of(p, v), 1) for p in positions)]
     best = Walk(usual, None)
-    least = _GAIN * _cost(touched, best)
+    least = _GAIN * _cost(kernel, touched, best)
     for vector in [usual, *(v for v in unit if v is not usual)]:
         for tile in [None, *(t for t in unit if t is not vector and _may_tile(kernel, vector, t))]:
             walk = Walk(vector, tile)
-            cost = _cost(touched, walk)
+            cost = _cost(kernel, touched, walk)
             if cost < least:
                 best, least = walk, cost
     return best
@@ -106,8 +136,13 @@ def _may_tile(kernel: Kernel, vector: Var, tile: Var) -> bool:
     return vector not in kernel.inner and tile in kernel.inner and not is_few(tile)
 
 
-def _cost(touched: Sequence[Access], walk: Walk) -> float:
-    return _filling(walk.vector) * sum(_access_cost(a, walk) for a in touched)
+def _cost(kernel: Kernel, touched: Sequence[Access], walk: Walk) -> float:
+    cost = _filling(walk.vector) * sum(_access_cost(a, walk) for a in touched)
+    extent = walk.vector.size
+    if walk.vector in kernel.inner and type(extent) is int and extent:
+        folds = sum(1 for m in kernel.members if m.statement.reduction)
+        cost += folds * FOLDED * _SIDE / extent
+    return cost
 
 
 def _access_cost(access: Access, walk: Walk) -> float:
@@ -115,7 +150,8 @@ def _access_cost(access: Access, walk: Walk) -> float:
     if step is not None and _is(step, 0):
         return _HELD
     if step is None:
-        return ACROSS
+        follows = not access.stores and not access.guarded and wrapped(access.position, walk.vector) is not None
+        return WRAPPED if follows else ACROSS
     if _is(step, 1):
         return 0.5 + access.bytes / 8
     if not access.guarded and is_square(access.position, walk.vector, walk.tile):

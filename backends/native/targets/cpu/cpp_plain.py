@@ -14,6 +14,7 @@ from ...ir import index
 from ...ir.expressions import Node, compute_type, operators_in
 from ...ir.index import Index, Var
 from ...schedule.stages import Fold, LoopNest, Stage, Store
+from ...schedule.tiles import wrapped
 from .cpp import PARALLEL_WORK, Accumulator, KernelPrinter, stored
 from .cpp_scopes import NAMES, Writer, register_type
 
@@ -77,7 +78,9 @@ def _is_simple(node: Node, vector: Var) -> bool:
         return vector not in node.free
     if node.op == "load":
         position = node.attr[1]
-        return not node.args and all(vector not in a.node.free for a in index.data_atoms(position))
+        if node.args or wrapped(position, vector) is not None:
+            return False
+        return all(vector not in a.node.free for a in index.data_atoms(position))
     if node.op == "round":
         return node.attr is torch.bfloat16
     if node.op == "cast" and node.dtype is torch.float64:

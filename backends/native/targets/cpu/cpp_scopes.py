@@ -14,6 +14,7 @@ from ...ir.expressions import Buffer, Node, compute_type
 from ...ir.index import Index, Ix, Var
 from ...ir.operation_table import OPERATIONS
 from ...schedule.kernel import FEW
+from ...schedule.tiles import wrapped
 
 NAMES: dict[torch.dtype, str] = {
     torch.float32: "f32",
@@ -241,7 +242,7 @@ class Writer:
                 return f"load_some({held}, {base} + {self.index(position)}, {self.lanes})"
             return f"gather_if({held}, {base}, {self.index_vector(position)}, {self.lanes})"
         if step is None:
-            read = f"gather({base}, {self.index_vector(position)}, {self.lanes})"
+            read = self._gathered(base, position)
         elif type(step) is int and step == 1:
             read = f"load({self.place(buffer, position)}, {self.lanes})"
         elif type(step) is int and 1 < step <= FEW:
@@ -252,6 +253,14 @@ class Writer:
             kind = register_type(node.dtype, True)
             return f"({self.name(condition)} ? {read} : {kind}{{}})"
         return read
+
+    def _gathered(self, base: str, position: Index) -> str:
+        assert self.vector is not None
+        around = None if self._is_vector_index(position) else wrapped(position, self.vector)
+        if around is None:
+            return f"gather({base}, {self.index_vector(position)}, {self.lanes})"
+        first = f"floor_rem((i64)({self.index(around.left)}), (i64)({self.index(around.right)}))"
+        return f"wrapped({base} + {self.index(around.base)}, {first}, {self.index(around.right)}, {self.lanes})"
 
     # --- indices --------------------------------------------------------------------------------------------------
 
@@ -286,11 +295,27 @@ class Writer:
         if isinstance(atom, index.Data):
             return self.name(atom.node)
         if isinstance(atom, (index.Div, index.Rem)):
-            left, right = self.index(atom.left), self.divisor(atom.right)
-            if index.not_negative(atom.left):
-                return f"({left} {'/' if isinstance(atom, index.Div) else '%'} {right})"
-            return f"{'floor_div' if isinstance(atom, index.Div) else 'floor_rem'}((i64)({left}), (i64)({right}))"
+            return self._hoisted(atom)
         return str(atom.key)
+
+    def _hoisted(self, atom: index.Div | index.Rem) -> str:
+        """A division in the outermost loop where it does not change: compilers leave it where it is."""
+        free = index.free_in(atom)
+        at = max((n for n, scope in enumerate(self.scopes) if scope.variables & free), default=0)
+        if at == len(self.scopes) - 1 or at == 0 or index.data_atoms(atom.left):
+            return self._division(atom)
+        scope = self.scopes[at]
+        if atom not in scope.names:
+            text = self._division(atom)
+            scope.names[atom] = self.fresh("d")
+            scope.write(f"i64 {scope.names[atom]} = {text};")
+        return scope.names[atom]
+
+    def _division(self, atom: index.Div | index.Rem) -> str:
+        left, right = self.index(atom.left), self.divisor(atom.right)
+        if index.not_negative(atom.left):
+            return f"({left} {'/' if isinstance(atom, index.Div) else '%'} {right})"
+        return f"{'floor_div' if isinstance(atom, index.Div) else 'floor_rem'}((i64)({left}), (i64)({right}))"
 
     def index_vector(self, value: Index) -> str:
         """An index as a C++ expression of type i64v: one for each lane."""

@@ -156,6 +156,9 @@ def _opens(line: str, indent: str) -> bool:
 
 def _walks(step: Scatter, variable: Var) -> bool:
     """Whether neighbours in ``variable`` are neighbours in all that is read, indices included."""
+    stride = index.coefficient(step.position, variable)
+    if type(stride) is int and stride > 1:
+        return False  # what is written lies apart
     loads = [pair for a in index.data_atoms(step.position) for pair in a.node.loads] + list(step.value.loads)
     steps = [index.coefficient(position, variable) for _, position in loads]
     return _is_unit(step, variable) or (bool(steps) and all(type(s) is int and s in (0, 1) for s in steps))

@@ -304,6 +304,23 @@ template <class M> INLINE i64v load_some(mask c, const i64* p, M m) {
   return join<i64v>((i64h)__builtin_ia32_maskloadq256((const part*)p, (part)held.low), (i64h)__builtin_ia32_maskloadq256((const part*)(p + 4), (part)held.high));
 }
 #endif
+// Neighbours in a row of `extent` elements that begins anew where it ends.
+template <class T> NOINLINE static auto around(const T* p, i64 first, i64 extent, int lanes) {
+  if (lanes > extent) {
+    auto v = zero<T>();
+    for (int i = 0; i < lanes; i++, first = first + 1 == extent ? 0 : first + 1) put(v, i, load(p + first));
+    return v;
+  }
+  int before = (int)(extent - first);
+  mask ahead = count() < before;
+  Some all{lanes};
+  return sel(ahead, load_some(ahead, p + first, all), load_some(~ahead, p - before, all));
+}
+INLINE int lanes_of(All) { return LANES; }
+INLINE int lanes_of(Some m) { return m.n; }
+template <class T, class M> INLINE auto wrapped(const T* p, i64 first, i64 extent, M m) {
+  return first + lanes_of(m) <= extent ? load(p + first, m) : around(p, first, extent, lanes_of(m));
+}
 template <class T> INLINE auto load_if(bool c, const T* p) { decltype(load(p)) x = {}; if (c) x = load(p); return x; }
 template <class T, class V, class M> INLINE void scatter(T* p, i64v at, V v, M m) {
   for (int i = 0; i < m.n; i++) store(p + at[i], v[i]);
@@ -358,16 +375,26 @@ template <class V> INLINE auto total(V v) {
   for (int step = LANES / 2; step; step /= 2) for (int i = 0; i < step; i++) part[i] += part[i + step];
   return part[0];
 }
+// Lanes combined in pairs, whose results are combined in turn.
+template <int step = LANES / 2, class F> INLINE f32 in_pairs(f32v v, F f) {
+  if constexpr (step == 0) return v[0];
+  else return in_pairs<step / 2>(f(v, __builtin_shuffle(v, (count() + step) & (LANES - 1))), f);
+}
+template <int step = LANES / 4> INLINE f64 sum_in_pairs(f64h v) {
+  if constexpr (step == 0) return v[0];
+  else return sum_in_pairs<step / 2>(v + __builtin_shuffle(v, (lanes_from(0, 1).low + step) & (LANES / 2 - 1)));
+}
 // Lanes of float32 are added in float64: they are few, and may cancel.
 INLINE f64 total(f32v v) {
   auto h = split<f64h>(convert<f64v>(v));
-  f64h both = h.low + h.high;
-  f64 sum = 0; for (int i = 0; i < LANES / 2; i++) sum += both[i];
-  return sum;
+  return sum_in_pairs(h.low + h.high);
 }
-template <class V> INLINE auto times(V v) { auto x = v[0]; for (int i = 1; i < LANES; i++) x *= v[i]; return x; }
-template <class T, class V> INLINE T greatest(V v) { T x = v[0]; for (int i = 1; i < LANES; i++) x = maximum(x, (T)v[i]); return x; }
-template <class T, class V> INLINE T smallest(V v) { T x = v[0]; for (int i = 1; i < LANES; i++) x = minimum(x, (T)v[i]); return x; }
+template <class V, class F> INLINE auto in_turn(V v, F f) { auto x = v[0]; for (int i = 1; i < LANES; i++) x = f(x, v[i]); return x; }
+template <class F> INLINE f32 fold_lanes(f32v v, F f) { return in_pairs(v, f); }
+template <class V, class F> INLINE auto fold_lanes(V v, F f) { return in_turn(v, f); }
+template <class V> INLINE auto times(V v) { return fold_lanes(v, [] (auto a, auto b) INLINE_LAMBDA { return a * b; }); }
+template <class T, class V> INLINE T greatest(V v) { return fold_lanes(v, [] (auto a, auto b) INLINE_LAMBDA { return maximum(a, b); }); }
+template <class T, class V> INLINE T smallest(V v) { return fold_lanes(v, [] (auto a, auto b) INLINE_LAMBDA { return minimum(a, b); }); }
 // The first of the best: a nan is better than anything.
 template <class T> INLINE bool beats(T a, i64 i, T b, i64 j, bool most) {
   bool nan_a = ne(a, a), nan_b = ne(b, b);

@@ -1,0 +1,164 @@
+"""Training without AOTAutograd's layers does what it does with them, and what is unusual takes them again."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import torchmux
+from torchmux.torch_internals import ShortPasses
+
+
+def program(x, w):
+    hidden = torch.relu(x @ w)
+    return hidden.sum(-1), (hidden * 2).view(-1), hidden.detach() + 1
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    """Which passes were short, in their order; a pass that was asked and declined is ``"long"``."""
+    found = []
+    forward, backward = ShortPasses.forward, ShortPasses.backward
+
+    def forwards(self, ctx, args):
+        found.append("forward")
+        return forward(self, ctx, args)
+
+    def backwards(self, ctx, gradients):
+        result = backward(self, ctx, gradients)
+        found.append("long" if result is None else "backward")
+        return result
+
+    monkeypatch.setattr(ShortPasses, "forward", forwards)
+    monkeypatch.setattr(ShortPasses, "backward", backwards)
+    return found
+
+
+def inputs():
+    torch.manual_seed(0)
+    return torch.randn(3, 4, requires_grad=True), torch.randn(4, 5, requires_grad=True)
+
+
+def gradients_of(function, use, times=1):
+    x, w = inputs()
+    for _ in range(times):
+        use(function(x, w), x, w)
+    return x.grad, w.grad
+
+
+USES = {
+    "sum": lambda y, x, w: (y[0].sum() + y[1].sum()).backward(),
+    "first result": lambda y, x, w: y[0].sum().backward(),
+    "strided gradient": lambda y, x, w: y[1].backward(torch.arange(30.0)[::2]),
+    "twice": lambda y, x, w: (y[0].sum().backward(retain_graph=True), y[0].sum().backward()),
+    "one input": lambda y, x, w: setattr(x, "grad", torch.autograd.grad(y[1].sum(), x)[0]),
+    "hook": lambda y, x, w: (y[0].register_hook(lambda g: g * 3), (y[0] * y[0]).sum().backward()),
+    "second derivative": lambda y, x, w: penalty(y, x),
+}
+
+
+def penalty(y, x):
+    torch.autograd.grad(y[0].square().sum(), x, create_graph=True)[0].sum().backward()
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_gradients(use, taken):
+    compiled = torchmux.compile(program, backend="native", fullgraph=True)
+    for got, expected in zip(gradients_of(compiled, use, 3), gradients_of(program, use, 3), strict=True):
+        assert (got is None) is (expected is None)
+        if got is not None:
+            torch.testing.assert_close(got, expected)
+    assert "forward" in taken
+
+
+def test_what_is_short(taken):
+    compiled = torchmux.compile(program, backend="native", fullgraph=True)
+    gradients_of(compiled, USES["sum"], 2)
+    gradients_of(compiled, USES["strided gradient"])
+    assert taken == ["forward", "backward"] * 3
+
+
+def test_results(taken):
+    compiled = torchmux.compile(program, backend="native", fullgraph=True)
+    for got, expected in zip(compiled(*inputs()), program(*inputs()), strict=True):
+        torch.testing.assert_close(got, expected)
+        assert got.requires_grad is expected.requires_grad
+        assert got.stride() == expected.stride()
+    assert taken == ["forward"]
+
+
+def test_freed_graph_is_told():
+    compiled = torchmux.compile(program, backend="native", fullgraph=True)
+    for _ in range(2):
+        result = compiled(*inputs())[0].sum()
+        result.backward()
+        with pytest.raises(RuntimeError, match="second time"):
+            result.backward()
+
+
+def test_changed_input_is_told():
+    compiled = torchmux.compile(lambda x, w: torch.sin(x * w), backend="native", fullgraph=True)
+    for _ in range(2):
+        x, w = torch.randn(4, requires_grad=True), torch.randn(4)
+        y = compiled(x, w)
+        w.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        contextlib.nullcontext,
+        lambda: torch.autograd.graph.save_on_cpu(),
+        lambda: torch.autocast("cpu", torch.bfloat16),
+        torch.no_grad,
+    ],
+    ids=["plain", "hooks", "autocast", "no_grad"],
+)
+def test_settings(around):
+    compiled = torchmux.compile(program, backend="native", fullgraph=True)
+    for _ in range(2):
+        with around():
+            got, expected = compiled(*inputs()), program(*inputs())
+        for a, b in zip(got, expected, strict=True):
+            assert a.dtype is b.dtype
+            assert a.requires_grad is b.requires_grad
+            torch.testing.assert_close(a, b)
+        if got[0].requires_grad:
+            got[0].sum().backward()
+
+
+def test_random_numbers_repeat(taken):
+    compiled = torchmux.compile(lambda x, w: F.dropout(x @ w, 0.5), backend="native", fullgraph=True)
+    for seed in (1, 2):
+        x, w = inputs()
+        torch.manual_seed(seed)
+        y = compiled(x, w)
+        y.sum().backward()
+        # What was dropped has no gradient.
+        torch.testing.assert_close(w.grad, x.detach().t() @ (2.0 * (y != 0)))
+    assert taken[2:] == ["forward", "backward"]  # the first backward pass may have to be compiled
+
+
+def test_subclasses_take_the_long_way(taken):
+    class Tagged(torch.Tensor):
+        pass
+
+    compiled = torchmux.compile(program, backend="native", fullgraph=True)
+    gradients_of(compiled, USES["first result"])
+    with pytest.raises(RuntimeError, match="tensor subclass"):
+        compiled(*inputs())[0].backward(torch.ones(3).as_subclass(Tagged))
+    assert taken[-1] == "long"
+
+
+def test_unused_input():
+    compiled = torchmux.compile(lambda x, w: x * 2, backend="native", fullgraph=True)
+    for _ in range(2):
+        x, w = inputs()
+        compiled(x, w).sum().backward()
+        assert w.grad is None
+        assert x.grad.eq(2).all()
