@@ -15,7 +15,6 @@ from . import (
     indices,
     integers,
     layers,
-    lengths,
     modes,
     mutation,
     numbers,
@@ -30,7 +29,7 @@ from . import (
 )
 
 SUBJECTS = (
-    mutation.case, aliasing.case, numbers.case, special.case, integers.case, accuracy.case, lengths.case,
+    mutation.case, aliasing.case, numbers.case, special.case, integers.case, accuracy.case, shapes.lengths,
     indices.case, layers.case, randomness.case, structure.case, control.case,
     shapes.case, training.case, modes.case, use.case, gradients.case, dtypes.case, corners.case, turns.case, speed.case,
 )  # fmt: skip

@@ -14,7 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map_only
 
-from torchmux.conformance import opinfo
+from torchmux.conformance.operators import opinfo
 from torchmux.torch_internals import new_fake_mode
 
 DTYPES = (

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch.utils import _pytree
 
-from . import literals, opinfo
-from .case import SEED, Case, Trial
-from .oracle.observation import Refused
+from .. import literals
+from ..case import SEED, Case, Trial
+from ..oracle.observation import Refused
+from . import opinfo
 
 PREFIX = "operators/"
 
@@ -87,7 +88,7 @@ def _source(operator: opinfo.Operator, dtype: torch.dtype, backward: bool, strid
     lines = ["import torch", "", "from torchmux.conformance.operators import call"]
     name = operator.expression
     if not name:
-        lines.insert(2, "from torchmux.conformance.opinfo import operator")
+        lines.insert(2, "from torchmux.conformance.operators.opinfo import operator")
         name = f"operator({operator.name!r}).call"
     text = literals.Text()
     given = [text.of(part) for part in (sample.input, sample.args, sample.kwargs)]
