@@ -105,6 +105,10 @@ class Config:
     debug: bool = False
     """Check what torchmux's own compiler builds after each of its passes, and raise at the first that is malformed."""
 
+    split_at_ddp_buckets: bool = True
+    """Compile a training graph inside ``DistributedDataParallel`` in pieces, one for each of its buckets, so that it
+    communicates while the backward pass computes."""
+
     cache_enabled: bool = True
     """Keep compiled artifacts on disk."""
 
