@@ -123,6 +123,10 @@ class Config:
     cache_size_limit: int = 4 * 1024**3
     """How many bytes the files in ``cache_dir`` may take together; the least recently used are removed first."""
 
+    compilation_wait_s: int = 300
+    """How many seconds a process waits for an artifact that another process is compiling, before it compiles the same;
+    0 to wait for none."""
+
     default_backend: str = ""
     """The backend of ``compile`` calls that name none, such as ``"auto"``; empty for the best usable one."""
 

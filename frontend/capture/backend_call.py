@@ -57,11 +57,13 @@ def _compiled(resolved: ResolvedBackend, gm: Any, inputs: list, training: bool, 
     told = ti.buckets_of_running_ddp() if training and config.split_at_ddp_buckets else None
     # eager hands out each gradient as soon as it has it
     at = buckets.cuts(gm, inputs, told) if told is not None and resolved.name != "eager" else []
-    if not at:
+    if told is None or not at:
         return resolved.compile(gm, inputs, training=training, static_inputs=static)
     parts = pieces.split(gm, at)
     given = {position: index for index, position in enumerate(_placeholders(gm))}
-    for part in parts:
+    # Each rank begins elsewhere, and finds in the artifact cache what another has compiled.
+    begin = len(parts) * told.rank // told.ranks
+    for part in (*parts[begin:], *parts[:begin]):
         values = [
             inputs[given[position]] if position in given else pieces.example(node.meta["example_value"])
             for position, node in zip(part.takes, part.gm.graph.find_nodes(op="placeholder"), strict=True)

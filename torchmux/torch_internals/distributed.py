@@ -10,11 +10,14 @@ class Buckets(NamedTuple):
     """The parameters whose gradients a ``DistributedDataParallel`` sums, and how many bytes of them at a time.
 
     ``parameters`` are ids.  ``first`` are the bytes of the bucket that is sent first, ``limit`` those of each other.
+    This process is ``rank`` of ``ranks``.
     """
 
     parameters: frozenset[int]
     first: int
     limit: int
+    rank: int
+    ranks: int
 
 
 def buckets_of_running_ddp() -> Buckets | None:
@@ -31,4 +34,5 @@ def buckets_of_running_ddp() -> Buckets | None:
     parameters = frozenset(id(p) for name, p in named if p.requires_grad and name not in ignored)
     limit = ddp.bucket_bytes_cap
     first = wrapper.dist._DEFAULT_FIRST_BUCKET_BYTES if ddp.bucket_bytes_cap_default else limit
-    return Buckets(parameters, min(first, limit), limit)
+    group = ddp.process_group
+    return Buckets(parameters, min(first, limit), limit, group.rank(), group.size())
