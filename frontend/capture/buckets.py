@@ -37,16 +37,16 @@ def cuts(gm: torch.fx.GraphModule, inputs: Sequence[Any], buckets: ti.Buckets) -
     limit, filled = buckets.first, 0
     best: tuple[tuple[int, int], int] | None = None  # the costs of the best place so far, and where it is
     for position in range(len(nodes) - 1, 0, -1):
+        if best is not None and filled + weights[position] > limit * _STRETCH:
+            found.append(best[1])
+            filled = sum(weights[position + 1 : best[1]])
+            limit, best = buckets.limit, None
         filled += weights[position]
         if filled < limit:
             continue
         costs = places.costs(position)
         if costs is not None and (best is None or costs < best[0]):
             best = costs, position
-        if best is not None and filled > limit * _STRETCH:
-            found.append(best[1])
-            filled = sum(weights[position : best[1]])
-            limit, best = buckets.limit, None
     if best is not None and sum(weights[: best[1]]):
         found.append(best[1])
     return sorted(found)
@@ -100,6 +100,8 @@ class _Places:
             for node, last in zip(self.nodes[: self.first], self.last_use[: self.first], strict=True)
             if last >= at and _is_tensor(node)
         ]
+        if any(value.requires_grad and value._base is not None for value in passed):
+            return None  # autograd then cannot be asked which results of a piece have a gradient
         storages = {_storage(value) for value in passed}
         if len(storages) < len(passed) or not storages.isdisjoint(map(_storage, inputs)):
             return None  # a piece would be compiled for inputs that share memory
@@ -143,12 +145,17 @@ class _Places:
     def _lives(self) -> dict[Any, tuple[int, int, bool]]:
         """By memory: the first and the last node that returns it, and whether it is written to."""
         lives: dict[Any, tuple[int, int, bool]] = {}
+        # running statistics, say, which autograd does not see
+        states = {
+            _storage(node.meta["example_value"])
+            for node in self.nodes[: self.first]
+            if _is_tensor(node) and not node.meta["example_value"].requires_grad
+        }
         for at, node in enumerate(self.nodes):
             for value in self._touched(node):
                 storage = _storage(value)
                 first, _, written = lives.get(storage, (at, at, False))
-                is_state = node.op == "placeholder" and not value.requires_grad  # running statistics, say
-                lives[storage] = first, at, written or (value._version > 0 and not is_state)
+                lives[storage] = first, at, written or (value._version > 0 and storage not in states)
         return lives
 
     def _touched(self, node: torch.fx.Node) -> Iterator[torch.Tensor]:

@@ -1,4 +1,4 @@
-"""One process compiles, the others wait for its artifact: the ranks of a distributed job, or workers that start at once.
+"""One process compiles, the others wait for its artifact: ranks of a distributed job, or workers that start at once.
 
 A process that finds no artifact takes a lock of its name.  Others that want the same artifact wait until it is there,
 or until the lock is free.  The kernel frees the lock of a process that dies, and nobody waits for longer than
