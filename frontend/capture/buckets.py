@@ -47,7 +47,7 @@ def cuts(gm: torch.fx.GraphModule, inputs: Sequence[Any], buckets: ti.Buckets) -
         costs = places.costs(position)
         if costs is not None and (best is None or costs < best[0]):
             best = costs, position
-    if best is not None and sum(weights[: best[1]]):
+    if best is not None and any(weights[: best[1]]):
         found.append(best[1])
     return sorted(found)
 
