@@ -105,6 +105,10 @@ class Config:
     debug: bool = False
     """Check what torchmux's own compiler builds after each of its passes, and raise at the first that is malformed."""
 
+    split_at_ddp_buckets: bool = True
+    """Compile a training graph inside ``DistributedDataParallel`` in pieces, one for each of its buckets, so that it
+    communicates while the backward pass computes."""
+
     cache_enabled: bool = True
     """Keep compiled artifacts on disk."""
 
@@ -118,6 +122,10 @@ class Config:
 
     cache_size_limit: int = 4 * 1024**3
     """How many bytes the files in ``cache_dir`` may take together; the least recently used are removed first."""
+
+    compilation_wait_s: int = 300
+    """How many seconds a process waits for an artifact that another process is compiling, before it compiles the same;
+    0 to wait for none."""
 
     default_backend: str = ""
     """The backend of ``compile`` calls that name none, such as ``"auto"``; empty for the best usable one."""

@@ -14,7 +14,7 @@ from torchmux.registry.errors import NodesRefused
 from torchmux.registry.spec import CompileRequest
 
 from ..common.adapter.constants import Watched
-from ..common.cache import code_or_refusal
+from ..common.cache import code_or_refusal, turns
 from ..common.cache.cache import default_cache
 from ..common.cache.keys import graph_key
 from . import artifact, faults, fingerprint, targets
@@ -108,16 +108,8 @@ class Native:
         told = target, options, _is_timed(), tuple(constants), machine, faults.of_graph(gm)
         key = graph_key(gm, self._fingerprint, *told)
         gm = _prepared(gm, target, options, {at: value.detach() for at, value in constants.items()})
-        cache = default_cache()
-        stored = cache.load(key) if cache is not None else None
-        if stored is not None:
-            found = _usable(key, stored, lambda name: getattr(gm, name))
-            if found is not None:
-                return _accepted(found, gm)
-        payload = _make(gm, target, options, weights)
-        if cache is not None:
-            cache.store(key, payload)
-        return _accepted(_run_or_refusal(key, payload, lambda name: getattr(gm, name), cache_hit=False), gm)
+        with turns.turn(key):
+            return _accepted(_stored_or_made(key, gm, target, options, weights), gm)
 
     def restore(self, key: str, constants: Mapping[str, torch.Tensor]) -> Made | None:
         """The code that :meth:`compile` filed under ``key``, if it is still there; ``constants`` are the graph's."""
@@ -144,6 +136,25 @@ def _usable(key: str, payload: bytes, constant: _Constant) -> Made | _Refused | 
         if (cache := default_cache()) is not None:
             cache.drop(key)
         return None
+
+
+def _stored_or_made(
+    key: str, gm: GraphModule, target: str, options: NativeOptions, weights: Collection[int]
+) -> Made | _Refused:
+    """The function for ``gm``, or the refusal of it, from the artifact cache or newly made."""
+
+    def constant(name: str) -> torch.Tensor:
+        found: torch.Tensor = getattr(gm, name)
+        return found
+
+    cache = default_cache()
+    stored = cache.load(key) if cache is not None else None
+    if stored is not None and (found := _usable(key, stored, constant)) is not None:
+        return found
+    payload = _make(gm, target, options, weights)
+    if cache is not None:
+        cache.store(key, payload)
+    return _run_or_refusal(key, payload, constant, cache_hit=False)
 
 
 def _accepted(found: Made | _Refused, gm: GraphModule) -> Made:

@@ -23,7 +23,7 @@ from ..common.adapter.bugs import raise_mistake
 from ..common.adapter.constants import watched
 from ..common.adapter.graphs import alone, copy_graph, held_names, lift_constants, outputs
 from ..common.adapter.results import Result
-from ..common.cache import code_or_refusal, listing
+from ..common.cache import code_or_refusal, listing, turns
 from ..common.cache.keys import graph_key
 from ..common.pipeline.partition import takes_element
 from ..common.pipeline.runtime import in_torch
@@ -87,17 +87,18 @@ class OnnxRuntime:
         captured = copy_graph(gm)
         otherwise = in_torch(captured, _NOT_TAKEN, strict=bool(request.strict))
         made = _Parts.of(gm, constants, place, options)
-        kept = code_or_refusal.load(key, gm)
-        with stage("load"):
-            session = None if kept is None else made.opened(kept.code)
-        if session is not None:
-            assert kept is not None
-            run = made.function(session, otherwise, cache_hit=True)
-            run.model = kept.code
-        else:
-            session, model = self._export(gm, example_inputs, made, key)
-            run = made.function(session, otherwise)
-            run.model = model
+        with turns.turn(key):
+            kept = code_or_refusal.load(key, gm)
+            with stage("load"):
+                session = None if kept is None else made.opened(kept.code)
+            if session is not None:
+                assert kept is not None
+                run = made.function(session, otherwise, cache_hit=True)
+                run.model = kept.code
+            else:
+                session, model = self._export(gm, example_inputs, made, key)
+                run = made.function(session, otherwise)
+                run.model = model
         if not constants and place.takes_constants:
             run.artifact = _artifact(key, options, made, bool(request.strict), captured)
         return run

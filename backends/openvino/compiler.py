@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -25,7 +26,7 @@ from ..common.adapter.bugs import raise_mistake
 from ..common.adapter.constants import watched
 from ..common.adapter.graphs import copy_graph, freeze, outputs
 from ..common.adapter.results import Result
-from ..common.cache import listing
+from ..common.cache import listing, turns
 from ..common.cache.cache import ArtifactCache, default_cache
 from ..common.cache.keys import graph_key
 from ..common.pipeline.runtime import in_torch
@@ -110,27 +111,28 @@ class OpenVino:
                 run.source = functools.partial(files.Source.of, model)
             return run
 
-        compiled = _load(cache, key, device, config)
-        if compiled is not None:
-            runtime.check_precision(compiled, config)
-            run = function(None, compiled, gm, True)
-        else:
-            make = functools.partial(_compiled, gm, outputs(untouched), device, config)
-            model, compiled, holds = make()
-            run = function(model, compiled, holds, False)
-            if options.check:
-                values = [constants.get(p) for p in range(len(placeholders))]
-                _, _, computes_in = PRECISIONS[options.precision]
-                dtype = getattr(torch, computes_in)
-                if _differs(untouched, run, values, dtype):
-                    check_log.warning("%s; it compiles again", _WRONG)
-                    model, compiled, holds = make()
-                    run = function(model, compiled, holds, False)
+        with turns.turn(key) if cache is not None else contextlib.nullcontext():
+            compiled = _load(cache, key, device, config)
+            if compiled is not None:
+                runtime.check_precision(compiled, config)
+                run = function(None, compiled, gm, True)
+            else:
+                make = functools.partial(_compiled, gm, outputs(untouched), device, config)
+                model, compiled, holds = make()
+                run = function(model, compiled, holds, False)
+                if options.check:
+                    values = [constants.get(p) for p in range(len(placeholders))]
+                    _, _, computes_in = PRECISIONS[options.precision]
+                    dtype = getattr(torch, computes_in)
                     if _differs(untouched, run, values, dtype):
-                        raise GraphRefused(f"{_WRONG}, twice")
-            if cache is not None:
-                cache.store(key, runtime.to_bytes(run.compiled))
-                files.keep(key, model)
+                        check_log.warning("%s; it compiles again", _WRONG)
+                        model, compiled, holds = make()
+                        run = function(model, compiled, holds, False)
+                        if _differs(untouched, run, values, dtype):
+                            raise GraphRefused(f"{_WRONG}, twice")
+                if cache is not None:
+                    cache.store(key, runtime.to_bytes(run.compiled))
+                    files.keep(key, model)
         # A graph that is restored has no report that the counts could go to.
         if cache is not None and not frozen and not counts:
             run.artifact = _artifact(key, device, config, bool(request.strict), inputs, results, ranges, untouched)

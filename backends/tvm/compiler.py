@@ -20,7 +20,7 @@ from torchmux.stages import stage
 
 from ..common.adapter.bugs import raise_mistake
 from ..common.adapter.graphs import copy_graph, held_names, lift_constants
-from ..common.cache import code_or_refusal
+from ..common.cache import code_or_refusal, turns
 from ..common.cache.keys import graph_key, text_key
 from ..common.cache.versions import processor
 from . import files, fingerprint, machine
@@ -79,7 +79,6 @@ class Tvm:
         return PerShape(gm, example_inputs, each, options.shape_limit, bool(request.strict), reason)
 
     def _compile_one(self, gm: GraphModule, example_inputs: Sequence[Any], options: TvmOptions) -> TvmFunction:
-        from . import parts
         from .codegen import build
 
         device = _device(gm)
@@ -88,28 +87,8 @@ class Tvm:
         if options.tuning_trials:
             settings += (options.tuning_trials, options.tuning_seconds, torch.get_num_threads())
         key = graph_key(gm, self._fingerprint, _GENERATION, settings)
-        nodes, names = list(gm.graph.nodes), held_names(gm)
-        kept = code_or_refusal.load(key, gm)
-        executable = None if kept is None else _opened(kept, device)
-        if kept is not None and executable is not None:
-            head = {**kept.head, "library_calls": {nodes[at].name: op for at, op in kept.head["library_calls"]}}
-            run = TvmFunction.described(executable, head, lift_constants(gm), cache_hit=True)
-            run.artifact, run.key = _artifact(key, names, device), key
-            return run
-        try:
-            function, head, code, relax = parts.make(gm, example_inputs, options, device)
-        except NodesRefused as refusal:
-            at = {at: refusal.reasons[n.name] for at, n in enumerate(nodes) if n.name in refusal.reasons}
-            code_or_refusal.keep_refusal(key, nodes, at)
-            raise
-        # Names differ among equal graphs.
-        head["library_calls"] = [
-            [at, head["library_calls"][n.name]] for at, n in enumerate(nodes) if n.name in head["library_calls"]
-        ]
-        if code is not None and code_or_refusal.keep_code(key, head, code):
-            function.artifact, function.key = _artifact(key, names, device), key
-            files.keep_relax(key, relax)
-        return function
+        with turns.turn(key):
+            return _stored_or_made(key, gm, example_inputs, options, device)
 
     def restore(self, artifact: str, constants: Mapping[str, torch.Tensor]) -> TvmFunction | None:
         """The function that :meth:`compile` made, from its code in the artifact cache.
@@ -128,6 +107,40 @@ class Tvm:
         run = TvmFunction.described(executable, {**kept.head, "library_calls": {}}, held, cache_hit=True)
         run.key = told["key"]
         return run
+
+
+def _stored_or_made(
+    key: str, gm: GraphModule, example_inputs: Sequence[Any], options: TvmOptions, device: torch.device
+) -> TvmFunction:
+    """The function for ``gm``, from the artifact cache or newly made.
+
+    Raises:
+        NodesRefused: TVM does not take some nodes.
+    """
+    from . import parts
+
+    nodes, names = list(gm.graph.nodes), held_names(gm)
+    kept = code_or_refusal.load(key, gm)
+    executable = None if kept is None else _opened(kept, device)
+    if kept is not None and executable is not None:
+        head = {**kept.head, "library_calls": {nodes[at].name: op for at, op in kept.head["library_calls"]}}
+        run = TvmFunction.described(executable, head, lift_constants(gm), cache_hit=True)
+        run.artifact, run.key = _artifact(key, names, device), key
+        return run
+    try:
+        function, head, code, relax = parts.make(gm, example_inputs, options, device)
+    except NodesRefused as refusal:
+        at = {at: refusal.reasons[n.name] for at, n in enumerate(nodes) if n.name in refusal.reasons}
+        code_or_refusal.keep_refusal(key, nodes, at)
+        raise
+    # Names differ among equal graphs.
+    head["library_calls"] = [
+        [at, head["library_calls"][n.name]] for at, n in enumerate(nodes) if n.name in head["library_calls"]
+    ]
+    if code is not None and code_or_refusal.keep_code(key, head, code):
+        function.artifact, function.key = _artifact(key, names, device), key
+        files.keep_relax(key, relax)
+    return function
 
 
 def _device(gm: GraphModule) -> torch.device:

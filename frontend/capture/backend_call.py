@@ -9,6 +9,7 @@ from typing import Any
 
 import torch.fx
 
+from torchmux import torch_internals as ti
 from torchmux.config import config
 from torchmux.registry.errors import BackendUnavailable, CompilationFailed
 from torchmux.registry.plain import PlainGraph
@@ -16,7 +17,7 @@ from torchmux.registry.report import GraphReport, place_all
 from torchmux.registry.resolve import ResolvedBackend
 
 from ..default_backend import DefaultBackend
-from . import reproducer
+from . import buckets, pieces, reproducer
 from .verify import Verified
 
 log = logging.getLogger("torchmux")
@@ -36,7 +37,7 @@ def compile_graph_with(given: ResolvedBackend | DefaultBackend) -> CompileGraph:
         original = _copy(gm) if config.suppress_errors or config.verify_correctness else gm
         text = str(gm.code)
         try:
-            compiled: Any = resolved.compile(gm, inputs, training=training, static_inputs=static)
+            compiled: Any = _compiled(resolved, gm, inputs, training, static)
         except (CompilationFailed, BackendUnavailable) as error:
             if config.suppress_errors and not resolved.strict:
                 log.warning("torch runs a graph that %s failed to compile: %s", resolved.name, error)
@@ -49,6 +50,31 @@ def compile_graph_with(given: ResolvedBackend | DefaultBackend) -> CompileGraph:
 
     compile_graph.backend = given  # type: ignore[attr-defined]  # for torchmux.save
     return compile_graph
+
+
+def _compiled(resolved: ResolvedBackend, gm: Any, inputs: list, training: bool, static: tuple[int, ...]) -> Any:
+    """What the backend makes of a graph; of a training graph inside ``DistributedDataParallel``, piece by piece."""
+    told = ti.buckets_of_running_ddp() if training and config.split_at_ddp_buckets else None
+    # eager hands out each gradient as soon as it has it
+    at = buckets.cuts(gm, inputs, told) if told is not None and resolved.name != "eager" else []
+    if told is None or not at:
+        return resolved.compile(gm, inputs, training=training, static_inputs=static)
+    parts = pieces.split(gm, at)
+    given = {position: index for index, position in enumerate(_placeholders(gm))}
+    # Each rank begins elsewhere, and finds in the artifact cache what another has compiled.
+    begin = len(parts) * told.rank // told.ranks
+    for part in (*parts[begin:], *parts[:begin]):
+        values = [
+            inputs[given[position]] if position in given else pieces.example(node.meta["example_value"])
+            for position, node in zip(part.takes, part.gm.graph.find_nodes(op="placeholder"), strict=True)
+        ]
+        fixed = tuple(index for index, position in enumerate(part.takes) if given.get(position) in static)
+        part.compiled = resolved.compile(part.gm, values, training=True, static_inputs=fixed)
+    return pieces.Pieces(gm, parts)
+
+
+def _placeholders(gm: torch.fx.GraphModule) -> list[int]:
+    return [position for position, node in enumerate(gm.graph.nodes) if node.op == "placeholder"]
 
 
 def _copy(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:

@@ -53,6 +53,8 @@ def decide(session: Session | None, frame: Any) -> Decision:
             return SKIP_FRAME
     elif library.is_library(code.co_filename) and not library.was_asked_for(code):
         return SKIP_CALLEES if library.is_quiet(code.co_filename) else SKIP_CODE
+    if library.is_generated(code, frame.f_globals):
+        return SKIP_CODE
     if code.co_flags & _GENERATOR_LIKE or runs_in_eager(code) or not _has_readable_name(code):
         _note_uncaptured(frame, more=not vain.counts(code))
         return SKIP_FRAME

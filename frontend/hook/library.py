@@ -14,6 +14,7 @@ import sysconfig
 import traceback
 import types
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ def _folders(*packages: str) -> tuple[str, ...]:
 
 _OWN = _folders("torchmux", "torchmux.frontend", "torchmux.registry", "torchmux.backends")
 _MACHINERY = (*_OWN, os.path.dirname(torch.__file__) + os.sep, os.path.dirname(np.__file__) + os.sep)
+_GENERATED = "<string>"  # code that exec() has made, of a library or of the program
 _GRAPH_MODULE = "<eval_with_key>"  # code of a torch.fx.GraphModule: a backend's, unless it is what was compiled
 
 
@@ -82,6 +84,15 @@ def is_library(filename: str) -> bool:
     if filename.startswith(_LIBRARY):
         return not filename.startswith(_SITE_PACKAGES) or filename.startswith(_MACHINERY)
     return False
+
+
+def is_generated(code: types.CodeType, namespace: Mapping[str, Any]) -> bool:
+    """Whether a library has generated this code, such as the ``__init__`` of its dataclasses."""
+    if code.co_filename != _GENERATED:
+        return False
+    module = sys.modules.get(str(namespace.get("__name__")))
+    file = getattr(module, "__file__", None)
+    return isinstance(file, str) and is_library(file)
 
 
 def is_graph_module(filename: str) -> bool:

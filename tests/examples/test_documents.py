@@ -37,8 +37,14 @@ def test_python_of_the_first_pages_runs(tmp_path, run_python):
     run_python(f"import runpy\nfor name in {names!r}:\n    runpy.run_path(name, run_name='__main__')")
 
 
+# Its program runs on several ranks: tests/distributed/test_document.py.
+OF_A_JOB = ROOT / "docs" / "distributed.md"
+
+
 @pytest.mark.parametrize(
-    "document", [each for each in WITH_CODE if each not in FIRST_PAGES], ids=lambda document: document.name
+    "document",
+    [each for each in WITH_CODE if each not in (*FIRST_PAGES, OF_A_JOB)],
+    ids=lambda document: document.name,
 )
 def test_python_runs(document, tmp_path, run_python):
     """The blocks of one document are one program.  It is a file, since messages quote lines of it."""

@@ -5,6 +5,7 @@
 * ``cache``: the store of bytes: atomic, checked, private to its owner,
 * ``fleet``: the store behind it that machines share, signed,
 * ``addresses``: the files there: a folder, or whatever fsspec knows,
+* ``turns``: one process compiles, and the others wait for what it stores,
 * ``code_or_refusal``: what is filed of one compiled part: its code, or which of its nodes the compiler refuses,
 * ``recipes``: what is filed of a whole captured graph, so that a later process need not trace it,
 * ``listing``: operators and arguments as JSON, of which recipes are made,

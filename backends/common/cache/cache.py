@@ -89,6 +89,10 @@ class ArtifactCache:
         _used.setdefault(self.folder, set()).add(key)
         return payload
 
+    def has(self, key: str) -> bool:
+        """Whether there is an entry; :meth:`load` tells whether it is one that may be used."""
+        return self._path(key).exists()
+
     def store(self, key: str, payload: bytes) -> None:
         """Store an artifact; an entry of the same name is replaced.
 

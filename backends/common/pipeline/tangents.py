@@ -53,7 +53,7 @@ class Tangents:
 
     def watched(self, forward: Run) -> Run:
         """``forward``, whose results show :meth:`missing` which of them have a gradient when backward starts."""
-        if self.count < 2:
+        if not self.count:
             return forward
 
         def call(*args: Any) -> Sequence[Any]:
@@ -99,13 +99,17 @@ class Backward:
         self._lower = lower
         self._untouched: GraphModule | None = None
         self._runs: dict[tuple[int, ...], Run] = {}  # by the tangents that are missing
-        if tangents.count > 1 and not any(aliasing.writes(n) for n in gm.graph.nodes):
+        self._writes = any(aliasing.writes(n) for n in gm.graph.nodes)
+        self._results = len(gm.graph.output_node().args[0])
+        if tangents.count > 1 and not self._writes:
             self._untouched = gm
         else:
             self._runs[()] = lower(gm)
 
     def __call__(self, *args: Any) -> Sequence[Any]:
         missing = self._tangents.missing()
+        if missing and len(missing) == self._tangents.count and not self._writes:
+            return [None] * self._results  # autograd only passes through
         if self._untouched is None:
             missing = ()
         run = self._runs.get(missing)

@@ -1,0 +1,448 @@
+"""Training on several ranks, compiled and in eager: time, memory, hidden communication, and the first step.
+
+    torchrun --nproc-per-node 2 benchmarks/distributed.py --out rows.jsonl [--size tiny] [--budget 540]
+    python benchmarks/distributed.py --table rows.jsonl
+
+Each row runs in processes of its own, one for each rank, so that one that fails or hangs spoils no other.  Rows are
+appended to the file as they are done, and a second start goes on with those that are missing: a machine may be lent for
+less time than all of them take.  With GPUs the ranks communicate by NCCL, and each sees only its own; without, by gloo.
+
+``step`` rows have milliseconds for a step (median), peak memory in MiB, the share of the time of communication during
+which the same rank computes, and 20 losses.  ``cold`` rows have seconds of the first step with an empty cache: of ranks
+that share it, of ranks that have one each, and of a single rank.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+COMPILERS = ("eager", "torch.compile", "native", "inductor")
+MODELS = ("bert", "llama")
+WAYS = ("ddp_around", "ddp_inside", "fsdp_blocks", "tp_blocks")
+LOSSES = 20
+POLL = 0.2  # seconds
+# (batch, tokens) of a rank, by size and model
+INPUTS = {"full": {"bert": (16, 512), "llama": (2, 2048)}, "tiny": {"bert": (2, 32), "llama": (2, 32)}}
+
+Interval = tuple[float, float]
+
+
+# --- the models, and the ways of distributing them -----------------------------------------------------------------
+
+
+def make(name: str, size: str) -> tuple[Any, Any, dict[str, Any]]:
+    """A model, its blocks, and how tensor parallelism divides each block."""
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
+    from transformers import BertConfig, BertForMaskedLM, LlamaConfig, LlamaForCausalLM
+
+    split, joined = ColwiseParallel, RowwiseParallel
+    tiny: dict[str, Any] = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+                            "num_attention_heads": 4, "vocab_size": 500}  # fmt: skip
+    if name == "bert":
+        still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+        model: Any = BertForMaskedLM(BertConfig(**(tiny if size == "tiny" else {}), **still))
+        plan = {f"attention.self.{each}": split() for each in ("query", "key", "value")}
+        return model, model.bert.encoder.layer, plan | {
+            "attention.output.dense": joined(), "intermediate.dense": split(), "output.dense": joined(),
+        }  # fmt: skip
+    billion = {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32,
+               "num_key_value_heads": 8, "vocab_size": 32000, "max_position_embeddings": 4096}  # fmt: skip
+    model = LlamaForCausalLM(LlamaConfig(**(tiny if size == "tiny" else billion), use_cache=False))
+    plan = {f"self_attn.{each}_proj": split() for each in "qkv"} | {"self_attn.o_proj": joined()}
+    plan |= {f"mlp.{each}_proj": split() for each in ("gate", "up")} | {"mlp.down_proj": joined()}
+    return model, model.model.layers, plan
+
+
+def compiler(name: str) -> Callable[[Any], Any]:
+    if name == "eager":
+        return lambda model: model
+    if name == "torch.compile":
+        return torch.compile
+    import torchmux
+
+    return lambda model: torchmux.compile(model, backend=name)
+
+
+def distributed(
+    way: str, model: Any, blocks: Any, plan: dict[str, Any], compiled: Callable, device: str, bucket: float | None
+) -> Any:
+    """The model as it is called; ``bucket`` is the size of DDP's buckets in MiB, torch's own if None."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor.parallel import parallelize_module
+    from torch.nn.parallel import DistributedDataParallel
+
+    if way == "ddp_around":
+        return DistributedDataParallel(compiled(model), bucket_cap_mb=bucket)
+    if way == "ddp_inside":
+        return compiled(DistributedDataParallel(model, bucket_cap_mb=bucket))
+    mesh = init_device_mesh(device, (dist.get_world_size(),))
+    for at, block in enumerate(blocks):
+        if way == "tp_blocks":
+            parallelize_module(block, mesh, plan)
+        blocks[at] = compiled(block)
+        if way == "fsdp_blocks":
+            fully_shard(blocks[at], mesh=mesh)
+    if way == "fsdp_blocks":
+        fully_shard(model, mesh=mesh)
+    return model
+
+
+# --- one rank of one row -------------------------------------------------------------------------------------------
+
+
+def run_row(row: dict[str, Any]) -> dict[str, Any]:
+    """What this rank measures of a row."""
+    cuda = torch.cuda.is_available()
+    device = "cuda" if cuda else "cpu"
+    dist.init_process_group("nccl" if cuda else "gloo")
+    if cuda:
+        torch.cuda.set_device(0)
+    else:
+        torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model, blocks, plan = make(row["model"], row["size"])
+    dtype = getattr(torch, row["dtype"])
+    model = model.to(device, dtype).train()
+    batch, tokens = INPUTS[row["size"]][row["model"]]
+    seed = 1 if row["way"] == "tp_blocks" else 1 + dist.get_rank()  # its ranks work on one batch
+    ids = torch.randint(0, 500, (batch, tokens), generator=torch.Generator().manual_seed(seed)).to(device)
+    bucket = 0.05 if row["size"] == "tiny" else None  # a tiny model has one of torch's buckets
+    run = distributed(row["way"], model, blocks, plan, compiler(row["compiler"]), device, bucket)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=cuda and row["way"] != "tp_blocks")
+
+    def step() -> torch.Tensor:
+        loss: torch.Tensor = run(input_ids=ids, labels=ids).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    def finished() -> float:
+        if cuda:
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+    dist.barrier()
+    begin = finished()
+    losses = [step()]
+    first = finished() - begin
+    told: dict[str, Any] = {"first_step_s": round(first, 3), "torch": torch.__version__,
+                            "device": torch.cuda.get_device_name() if cuda else "cpu"}  # fmt: skip
+    if row["kind"] == "step":
+        if cuda:
+            torch.cuda.reset_peak_memory_stats()
+        times = []
+        for _ in range(max(LOSSES - 1, row["steps"])):
+            dist.barrier()
+            begin = finished()
+            losses.append(step())
+            times.append(finished() - begin)
+        told["ms"] = round(statistics.median(times[-row["steps"] :]) * 1e3, 3)
+        told["memory_mib"] = _peak_memory(cuda)
+        told["losses"] = [round(float(loss), 6) for loss in losses[:LOSSES]]
+        told["hidden"] = _hidden(step, cuda)
+    if row["compiler"] in ("native", "inductor"):
+        told["report"] = _told_by_torchmux(run, blocks, row["way"])
+    dist.destroy_process_group()
+    return told
+
+
+def _peak_memory(cuda: bool) -> float:
+    if cuda:
+        return round(torch.cuda.max_memory_allocated() / 2**20, 1)
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return round(int(status["VmHWM"].split()[0]) / 2**10, 1)
+
+
+def _told_by_torchmux(run: Any, blocks: Any, way: str) -> dict[str, Any]:
+    """What the report says of what ran where, so that no row passes for what it is not."""
+    import torchmux
+
+    compiled = {"ddp_around": lambda: run.module, "ddp_inside": lambda: run}.get(way, lambda: blocks[0])()
+    report = torchmux.report(compiled)
+    notes = {note for entry in report.graphs for note in entry.report.notes}
+    hits = sum(entry.report.cache_hits for entry in report.graphs)
+    return {"graphs": report.graph_count, "breaks": len(report.breaks), "share": round(report.share, 4),
+            "cache_hits": hits, "notes": sorted(notes)[:5]}  # fmt: skip
+
+
+def _hidden(step: Callable[[], Any], cuda: bool) -> float | None:
+    """The share of the time of communication during which this rank computes."""
+    kinds = [torch.profiler.ProfilerActivity.CPU] + [torch.profiler.ProfilerActivity.CUDA] * cuda
+    with torch.profiler.profile(activities=kinds) as profile:
+        for _ in range(2):
+            step()
+        if cuda:
+            torch.cuda.synchronize()
+    with tempfile.TemporaryDirectory() as folder:
+        profile.export_chrome_trace(f"{folder}/trace.json")
+        events = json.loads(Path(folder, "trace.json").read_text())["traceEvents"]
+    spans = [e for e in events if e.get("ph") == "X" and e.get("dur")]
+    if cuda:
+        kernels = [e for e in spans if e.get("cat") == "kernel"]
+        sent = [e for e in kernels if "nccl" in e["name"].lower()]
+        computed = [e for e in kernels if "nccl" not in e["name"].lower()]
+    else:
+        sent = [e for e in spans if e["name"].startswith("gloo:")]
+        computed = [e for e in spans if e["name"].startswith(("aten::", "CompiledFunction", "torchmux", "## Call"))]
+    return hidden_share(map(_span, sent), map(_span, computed))
+
+
+def _span(event: dict[str, Any]) -> Interval:
+    return float(event["ts"]), float(event["ts"]) + float(event["dur"])
+
+
+def hidden_share(sent: Iterable[Interval], computed: Iterable[Interval]) -> float | None:
+    """How much of the union of ``sent`` lies in the union of ``computed``, from 0 to 1; None if nothing is sent."""
+    communication, compute = _union(sent), _union(computed)
+    whole = sum(end - begin for begin, end in communication)
+    if not whole:
+        return None
+    both = sum(
+        max(0.0, min(end, stop) - max(begin, start))
+        for begin, end in communication
+        for start, stop in compute
+        if start < end and stop > begin
+    )
+    return round(both / whole, 4)
+
+
+def _union(intervals: Iterable[Interval]) -> list[Interval]:
+    joined: list[Interval] = []
+    for begin, end in sorted(intervals):
+        if joined and begin <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((begin, end))
+    return joined
+
+
+# --- the driver, which torchrun starts once for each rank ----------------------------------------------------------
+
+
+class Driver:
+    """Starts the processes of the rows.  Those of all ranks agree through a store, and none of them uses a GPU."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
+        self.until = time.monotonic() + options.budget
+        self.store: Any = dist.distributed_c10d._get_default_store()
+
+    def run(self, rows: list[dict[str, Any]]) -> None:
+        for number, row in enumerate(rows):
+            wanted = [self.rank == 0 and time.monotonic() + self.options.row_seconds / 4 < self.until]
+            dist.broadcast_object_list(wanted, 0)
+            if not wanted[0]:
+                if self.rank == 0:
+                    print(f"{len(rows) - number} rows are left: start again with the same --out", flush=True)
+                return
+            told = self._cold(row, number) if row["kind"] == "cold" else self._once(row, f"{number}", "shared")
+            if self.rank == 0:
+                with open(self.options.out, "a") as file:
+                    file.write(json.dumps(row | told) + "\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                print(json.dumps({**row, **{k: v for k, v in told.items() if k != "losses"}}), flush=True)
+
+    def _cold(self, row: dict[str, Any], number: int) -> dict[str, Any]:
+        """The seconds of the first step, in three processes one after the other."""
+        together: dict[str, Any] = {}
+        for how in ("shared", "apart", "alone"):
+            told = self._once(row, f"{number}-{how}", how)
+            together[f"{how}_s"] = told.get("first_step_s")
+            together |= {key: told[key] for key in ("failed", "device", "torch") if key in told}
+        return together
+
+    def _once(self, row: dict[str, Any], name: str, how: str) -> dict[str, Any]:
+        """One run of a row on all ranks, or on rank 0 ``alone``; the largest figures of the ranks.
+
+        Caches are new: one that the ranks share, or one for each, ``apart``.
+        """
+        places = [(_free_port(), tempfile.mkdtemp(prefix="torchmux-row-")) if self.rank == 0 else None]
+        dist.broadcast_object_list(places, 0)
+        assert places[0] is not None
+        port, folder = places[0]
+        ranks = 1 if how == "alone" else self.ranks
+        told: Any = None
+        if self.rank < ranks:
+            cache = f"{folder}/{self.rank if how == 'apart' else 'all'}"
+            told = self._child(row, f"failed/{name}", ranks, port, cache)
+        every: list[Any] = [None] * self.ranks
+        dist.all_gather_object(every, told)
+        if self.rank == 0:
+            subprocess.run(["rm", "-rf", folder], check=False)
+        return _together([each for each in every if each is not None])
+
+    def _child(self, row: dict[str, Any], failed: str, ranks: int, port: int, cache: str) -> dict[str, Any]:
+        local = int(os.environ.get("LOCAL_RANK", self.rank))
+        environment = os.environ | {
+            "RANK": str(self.rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port), "TORCHMUX_CACHE_DIR": f"{cache}/torchmux",
+            "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor", "TRITON_CACHE_DIR": f"{cache}/triton",
+            "TORCHELASTIC_USE_AGENT_STORE": "False",
+        }  # fmt: skip
+        if _gpus():
+            # Code that is compiled for a GPU names it: ranks that see one each name the same.
+            environment["CUDA_VISIBLE_DEVICES"] = _gpus()[local]
+        Path(cache).mkdir(mode=0o700, parents=True, exist_ok=True)
+        told = Path(cache, f"told-{self.rank}.json")
+        command = [sys.executable, __file__, "--row", json.dumps(row), "--told", str(told)]
+        with open(f"{cache}/log-{self.rank}", "w+") as log, _group(command, environment, log) as process:
+            until = time.monotonic() + self.options.row_seconds
+            why = ""
+            while process.poll() is None and not why:
+                time.sleep(POLL)
+                if self.store.check([failed]):
+                    why = "another rank failed"
+                elif time.monotonic() > until:
+                    why = f"took more than {self.options.row_seconds} s"
+            if not why and process.returncode == 0 and told.exists():
+                return dict(json.loads(told.read_text()))
+            log.seek(0)
+            why = why or f"exit status {process.returncode}: {log.read()[-1500:]}"
+            self.store.set(failed, "1")
+            return {"failed": why}
+
+
+@contextlib.contextmanager
+def _group(command: list[str], environment: dict[str, str], log: Any) -> Iterator[subprocess.Popen]:
+    """A process whose children, such as compilers, end with it."""
+    process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _gpus() -> list[str]:
+    """The GPUs of this machine as CUDA numbers them."""
+    if visible := os.environ.get("CUDA_VISIBLE_DEVICES"):
+        return visible.split(",")
+    return [str(at) for at in range(torch.cuda.device_count())]
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def _together(every: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of rank 0, with the largest of each figure, the least share that is hidden, and the first failure."""
+    failed = [each["failed"] for each in every if "failed" in each]
+    if failed:
+        return {"failed": next((why for why in failed if why != "another rank failed"), failed[0])}
+    told = dict(every[0])
+    for key in ("first_step_s", "ms", "memory_mib"):
+        if key in told:
+            told[key] = max(each[key] for each in every)
+    if told.get("hidden") is not None:
+        told["hidden"] = min(each["hidden"] for each in every)
+    return told
+
+
+# --- rows and tables -----------------------------------------------------------------------------------------------
+
+
+def rows_wanted(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The rows that are asked for and not in the file yet.  A row that failed is run again."""
+    done = {_name(row) for row in _read(options.out) if "failed" not in row}
+    found = []
+    for kind, model, way, name in itertools.product(options.kinds, options.models, options.ways, options.compilers):
+        row = {"kind": kind, "model": model, "way": way, "compiler": name, "size": options.size,
+               "dtype": options.dtype, "steps": options.steps}  # fmt: skip
+        if _name(row) not in done and (kind, name) != ("cold", "eager"):
+            found.append(row)
+    return found
+
+
+def _name(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[key] for key in ("kind", "model", "way", "compiler", "size", "dtype"))
+
+
+def _read(file: str) -> list[dict[str, Any]]:
+    """The rows of a file; a last line that was cut off is none."""
+    found = []
+    with contextlib.suppress(FileNotFoundError):
+        for line in Path(file).read_text().splitlines():
+            with contextlib.suppress(json.JSONDecodeError):
+                found.append(json.loads(line))
+    return found
+
+
+def table(file: str) -> str:
+    """The rows as Markdown; the last of each name counts."""
+    rows = {_name(row): row for row in _read(file)}
+    lines = ["| model | way | compiler | ms a step | MiB | hidden | losses from eager's | first step, s |",
+             "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    for name, row in rows.items():
+        if row["kind"] != "step":
+            continue
+        eager = rows.get(("step", row["model"], row["way"], "eager", row["size"], row["dtype"]), {}).get("losses")
+        if "failed" in row:
+            cells: list[Any] = [f"failed: {row['failed'].strip().splitlines()[-1][:80]}", "", "", "", ""]
+        else:
+            apart = max((abs(a - b) for a, b in zip(row["losses"], eager, strict=True)), default=0) if eager else "?"
+            cells = [row["ms"], row["memory_mib"], row["hidden"], apart if apart == "?" else f"{apart:.1e}",
+                     row["first_step_s"]]  # fmt: skip
+        lines.append("| " + " | ".join(map(str, (*name[1:4], *cells))) + " |")
+    lines += ["", "| model | way | compiler | first step, cache shared | one each | one rank alone |",
+              "|---|---|---|---|---|---|"]  # fmt: skip
+    for name, row in rows.items():
+        if row["kind"] == "cold":
+            cells = [row.get(f"{how}_s") for how in ("shared", "apart", "alone")]
+            lines.append("| " + " | ".join(map(str, (*name[1:4], *cells))) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", default="distributed.jsonl", help="the file of rows, which is continued")
+    parser.add_argument("--table", metavar="FILE", help="print the rows of a file as tables, and run nothing")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
+    parser.add_argument("--compilers", nargs="+", choices=COMPILERS, default=COMPILERS)
+    parser.add_argument("--kinds", nargs="+", choices=("step", "cold"), default=("step", "cold"))
+    parser.add_argument("--size", choices=tuple(INPUTS), default="full")
+    parser.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
+    parser.add_argument("--steps", type=int, default=20, help="how many steps are timed")
+    parser.add_argument("--budget", type=float, default=540, help="seconds after which no row begins")
+    parser.add_argument("--row-seconds", type=float, default=180, help="seconds that a process of a row may take")
+    parser.add_argument("--row", help=argparse.SUPPRESS)
+    parser.add_argument("--told", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.table:
+        print(table(options.table))
+    elif options.row:
+        Path(options.told).write_text(json.dumps(run_row(json.loads(options.row))))
+    else:
+        dist.init_process_group("gloo")
+        rows: list[Any] = [rows_wanted(options) if dist.get_rank() == 0 else None]
+        dist.broadcast_object_list(rows, 0)
+        Driver(options).run(rows[0])
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
