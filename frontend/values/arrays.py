@@ -410,7 +410,7 @@ def _copy(tr: Tracer, array: Value) -> Value:
 def _copy_in_rows(tr: Tracer, array: Value) -> Value:
     """The method's copy, which has C's order unless told otherwise; the function keeps the array's order."""
     flat = _array(array, "copy").tensor
-    named = {"memory_format": ConstValue(torch.contiguous_format)}
+    named: dict[str, Value] = {"memory_format": ConstValue(torch.contiguous_format)}
     return _made(tr.emit("call_method", "clone", [flat], named), of_numbers=False)
 
 

@@ -11,7 +11,7 @@ import torch
 
 from ...ir import index
 from ...ir.expressions import Buffer, Node, compute_type
-from ...ir.index import Index, Ix, Var
+from ...ir.index import Div, Index, Ix, Rem, Var
 from ...ir.operation_table import OPERATIONS
 from ...schedule.kernel import FEW
 from ...schedule.tiles import wrapped
@@ -294,11 +294,11 @@ class Writer:
             return self.loop_names[atom]
         if isinstance(atom, index.Data):
             return self.name(atom.node)
-        if isinstance(atom, (index.Div, index.Rem)):
+        if isinstance(atom, (Div, Rem)):
             return self._hoisted(atom)
         return str(atom.key)
 
-    def _hoisted(self, atom: index.Div | index.Rem) -> str:
+    def _hoisted(self, atom: Div | Rem) -> str:
         """A division in the outermost loop where it does not change: compilers leave it where it is."""
         free = index.free_in(atom)
         at = max((n for n, scope in enumerate(self.scopes) if scope.variables & free), default=0)
@@ -311,11 +311,11 @@ class Writer:
             scope.write(f"i64 {scope.names[atom]} = {text};")
         return scope.names[atom]
 
-    def _division(self, atom: index.Div | index.Rem) -> str:
+    def _division(self, atom: Div | Rem) -> str:
         left, right = self.index(atom.left), self.divisor(atom.right)
         if index.not_negative(atom.left):
-            return f"({left} {'/' if isinstance(atom, index.Div) else '%'} {right})"
-        return f"{'floor_div' if isinstance(atom, index.Div) else 'floor_rem'}((i64)({left}), (i64)({right}))"
+            return f"({left} {'/' if isinstance(atom, Div) else '%'} {right})"
+        return f"{'floor_div' if isinstance(atom, Div) else 'floor_rem'}((i64)({left}), (i64)({right}))"
 
     def index_vector(self, value: Index) -> str:
         """An index as a C++ expression of type i64v: one for each lane."""
@@ -339,9 +339,9 @@ class Writer:
             return f"splat((i64){self.loop_names[atom]})"
         if isinstance(atom, index.Data):
             return self.name(atom.node, vector=True)
-        if isinstance(atom, (index.Div, index.Rem)):
+        if isinstance(atom, (Div, Rem)):
             if self.vector not in index.free(atom.left):
                 return f"splat((i64){self._atom(atom)})"
             left, right = self.index_vector(atom.left), f"splat((i64){self.index(atom.right)})"
-            return f"{'floor_div' if isinstance(atom, index.Div) else 'floor_rem'}({left}, {right})"
+            return f"{'floor_div' if isinstance(atom, Div) else 'floor_rem'}({left}, {right})"
         return f"splat((i64){atom.key})"
