@@ -3,6 +3,7 @@
 * ``operators`` decides which operators the exporter can translate,
 * ``translate`` turns a graph into an ONNX model,
 * ``session`` runs it on torch's own memory, and ``devices`` decides where,
+* ``files`` writes the model to a file that any ONNX runtime reads,
 * ``compiler`` connects these with the artifact cache.
 
 Importing this package imports neither onnxruntime nor onnxscript nor torch.onnx.

@@ -5,7 +5,8 @@
 * ``integers`` proves that 64-bit integers fit into the 32 bits that OpenVINO keeps,
 * ``rewrite`` expresses in other operators what the frontend gets wrong; ``translate`` turns a graph into an OpenVINO
   model,
-* ``runtime`` compiles and runs it,
+* ``runtime`` compiles and runs it; ``counts`` reads how long each layer took,
+* ``files`` keeps the model that OpenVINO compiles, and writes it as IR,
 * ``compiler`` connects these with the artifact cache.
 
 Importing this package does not import openvino.

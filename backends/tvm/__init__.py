@@ -8,6 +8,7 @@
   entry of ``shapes``,
 * ``layout`` describes the memory layout of inputs and outputs,
 * ``machine`` runs compiled code without TVM's compiler; ``runtime`` calls it, with ``threads`` and ``streams``,
+* ``files`` writes the compiled library and the Relax module to files,
 * ``compat`` handles what TVM's versions name differently.
 
 Importing this package does not import tvm.

@@ -114,12 +114,14 @@ def compare(
     terms: int = 0,
     subnormals: bool = True,
     independent: bool = True,
+    few_draws: bool = False,
 ) -> list[Difference]:
     """All differences between a backend's and eager's results of one case.
 
     ``draws`` are pairs of eager's result and eager's result in float64, or None; the latter helps to judge values.
     ``found`` is compared with the first pair.  Further pairs, of the same problem with different rounding errors, show
-    how much each element may differ; they are compared with the first one if they have no reference.
+    how much each element may differ; they are compared with the first one if they have no reference.  The other
+    arguments are those of :func:`.tensors.compare_tensors`.
     """
     expected, reference = draws[0]
     theirs = as_leaves(expected)
@@ -154,6 +156,7 @@ def compare(
                 terms=terms,
                 subnormals=subnormals,
                 independent=independent,
+                few_draws=few_draws,
             )
         else:
             difference = _compare_others(where, a, b)

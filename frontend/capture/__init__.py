@@ -8,7 +8,7 @@ In the order in which a frame passes through:
 * ``finish``: closes the graph of the attempt that comes through, has it compiled, and writes the code.
 * ``frame_writer``: the Python function that runs in place of a frame: inputs, the graph, side effects, the result.
 * ``backend_call``: hands a graph to the backend, and says where it failed.
-* ``buckets``, ``pieces``: where a graph inside ``DistributedDataParallel`` is split, and what its pieces are.
+* ``buckets``, ``pieces``: where a graph inside `DistributedDataParallel` is split, and what its pieces are.
 * ``verify``: holds what a backend made against eager, under ``config.verify_correctness``.
 * ``reproducer``: writes a program that shows the failure of a backend.
 * ``captured``: what became of a frame, and what is remembered of its code for later captures.

@@ -14,7 +14,6 @@ containers, the methods of `list`, `dict` and `set` that only store, look up or 
 """
 
 from . import (
-    autograd_,
     builtins_,
     collections_,
     combinatorics,
@@ -40,6 +39,6 @@ __all__ = [
 
 # The interpreter adds no guards on the globals of these modules: they never change.
 MODULES = (
-    autograd_, builtins_, collections_, combinatorics, containers, contexts, functools_, heapq_, itertools_, mappings,
+    builtins_, collections_, combinatorics, containers, contexts, functools_, heapq_, itertools_, mappings,
     operator_, sets,
 )  # fmt: skip

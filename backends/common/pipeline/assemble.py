@@ -123,7 +123,7 @@ def _view(step: Node, graph: Graph, copied: Mapping[Node, Node], output: Node) -
     if step.target is turned is base.target:
         first = base.args[0]
         assert isinstance(first, Node)
-        if first.op == "call_function" and first not in output.all_input_nodes:
+        if first in copied and first.op == "call_function" and first not in output.all_input_nodes:
             return copied[first]
     return graph.call_function(_VIEWS[step.target], map_arg(step.args, copied.__getitem__))
 

@@ -43,6 +43,9 @@ class Forms(Protocol):
         """Whether convolutions with results like ``images``, and their gradients, are faster in channels last, so that
         a graph is traced so, and computed as it was traced."""
 
+    def sums_squares_widely(self) -> bool:
+        """Whether variances and standard deviations add float64, as eager's kernels for the same device do."""
+
     def finishes_convolutions(self) -> bool:
         """Whether a convolution with a constant weight adds a tensor to its result and applies a relu itself; it then
         reads and writes images whose channels lie side by side."""

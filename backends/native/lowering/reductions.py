@@ -203,8 +203,7 @@ def _variance(root: bool, with_mean: bool) -> Any:
         chosen = dims_of(dims, a.rank)
         if not chosen:
             raise Unsupported("the variance of a scalar")
-        # Eager's kernels for the CPU, and no others, add float64.
-        wide = ctx.program.device.type == "cpu"
+        wide = ctx.program.forms.sums_squares_widely()
         mean, variance = moments(ctx, a, chosen, 1 if correction is None else correction, wide)
         dtype = a.dtype
         spread = Value(

@@ -95,6 +95,9 @@ class Target(ABC, Forms):
     def trains_in_channels_last(self, images: torch.Tensor) -> bool:
         return False
 
+    def sums_squares_widely(self) -> bool:
+        return False
+
     def finishes_convolutions(self) -> bool:
         return False
 

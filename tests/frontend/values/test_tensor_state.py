@@ -256,7 +256,7 @@ def apply_functions(x):
     )
 
 
-@feature(more="hooks of tensors are registered between graphs")
+@feature()
 def hooks_on_intermediates(x):
     x = x.clone().requires_grad_()
     y = x * 2
@@ -264,7 +264,7 @@ def hooks_on_intermediates(x):
     return y.sum()
 
 
-@feature(more="hooks of tensors are registered between graphs")
+@feature()
 def hooks_on_an_argument():
     x = leaf(3)
 

@@ -78,6 +78,9 @@ class Cpu(Target):
             last = lie_so and (height * width == 1 or weight.numel <= 2 * images.numel)  # type: ignore[operator]
         return "channels last" if last else "usual"
 
+    def sums_squares_widely(self) -> bool:
+        return True
+
     def finishes_convolutions(self) -> bool:
         return torch.backends.mkldnn.is_available()
 

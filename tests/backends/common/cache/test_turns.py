@@ -37,7 +37,7 @@ def holder(tmp_path):
     def start(seconds, then):
         environment = {**os.environ, "TORCHMUX_CACHE_DIR": str(tmp_path)}
         process = subprocess.Popen(
-            [sys.executable, "-c", HOLDER, str(seconds), then], env=environment, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-P", "-c", HOLDER, str(seconds), then], env=environment, stdout=subprocess.PIPE, text=True
         )
         started.append(process)
         assert process.stdout.readline() == "mine\n"
