@@ -22,6 +22,7 @@ from torchmux.registry.errors import SaveRefused
 from torchmux.registry.names import class_with_article
 from torchmux.registry.options import as_keywords
 from torchmux.version import __version__
+from torchmux.wording import shown
 
 from . import container, machine
 from .container import MANIFEST, WEIGHTS, key_bytes
@@ -120,7 +121,7 @@ def save(
         BackendUnavailable, CompilationFailed: a shared object cannot be compiled.
     """
     if format not in ("torchmux", "so"):
-        raise ValueError(f"format is 'torchmux' or 'so', not {format!r}")
+        raise ValueError(f"format is 'torchmux' or 'so', not {shown(format)}")
     if format == "so" and key is not None:
         raise ValueError("a shared object cannot be signed: remove key, and sign the file as you sign other libraries")
     taken = Compiled.of(compiled)

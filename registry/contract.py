@@ -128,6 +128,14 @@ class BackendExtras(Protocol):
         argument, or return one or a view of one.
         """
 
+    def differentiate_whole(self) -> Collection[Any]:
+        """Composite operators (``OpOverload``) whose gradients torch's own kernels compute better than what they are
+        composed of.
+
+        Asked once for each captured graph that is differentiated; each of them arrives in one piece, and so does the
+        operator that computes its gradient.  Without it, composite operators arrive as what they are composed of.
+        """
+
     def writes_back(self, node: Node) -> bool:
         """Whether :meth:`Backend.compile` takes ``node``, ``aten.copy_(input, value)``, as one of the last of a graph.
 

@@ -11,8 +11,8 @@ A graph passes through these modules in order:
 * ``inspect`` tells a reader what was done.
 
 The root holds what ties these together and knows no target: ``compiler`` with the artifact cache, ``artifact`` for
-traces, ``generate``, ``tuning``, ``runtime`` for what came out, ``replaying`` for its CUDA graphs, ``faults`` for what
-it raises, ``options``, and ``devices``.
+traces, ``files`` for the compilers' own tools, ``generate``, ``tuning``, ``runtime`` for what came out, ``replaying``
+for its CUDA graphs, ``faults`` for what it raises, ``options``, and ``devices``.
 
 Importing this package imports none of these modules.
 """

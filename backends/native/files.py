@@ -12,8 +12,7 @@ import torch
 from torchmux.registry.spec import ToolFile
 
 from ..common.cache import code_or_refusal
-
-_TORCH = "libtorch_cpu.so in the process"
+from . import targets
 
 
 def tool_files(target: str, code: str, host: str, own: Mapping[str, Any], key: str | None) -> list[ToolFile]:
@@ -23,18 +22,13 @@ def tool_files(target: str, code: str, host: str, own: Mapping[str, Any], key: s
     it.
     """
     found = [_of_text("host", ".py", functools.partial(str, host))]
-    if target != "cpu":
-        return [_of_text("triton", ".py", functools.partial(str, code)), *found] if code else found
     if not code:
         return found
-    from .targets.cpu import build
-
-    cpp = functools.partial(build.alone, code)
-    assembly = functools.partial(build.assembly, code, own["optimize"])
-    found += [_of_text("c++", ".cpp", cpp, _TORCH), _of_text("assembly", ".s", assembly, _TORCH)]
-    kept = None if key is None else code_or_refusal.load_code(key)
+    texts = targets.named(target).texts(code, own)
+    found += [_of_text(text.kind, text.suffix, text.make, text.needs) for text in texts]
+    kept = None if key is None or not texts[-1].is_linked else code_or_refusal.load_code(key)
     if kept is not None and kept.code:
-        found.append(ToolFile("library", ".so", functools.partial(_write, lambda: kept.code), needs=_TORCH))
+        found.append(ToolFile("library", ".so", functools.partial(_write, lambda: kept.code), needs=texts[-1].needs))
     return found
 
 

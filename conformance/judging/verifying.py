@@ -16,7 +16,7 @@ import torch
 from torch.utils import _pytree
 
 import torchmux
-from torchmux.registry.names import JOINT, members_of, normalize
+from torchmux.registry.names import JOINT, class_with_article, members_of, normalize
 from torchmux.registry.resolve import usable_spec
 from torchmux.verification import Operator, Say, Verification
 from torchmux.wording import counted
@@ -55,6 +55,10 @@ def verify(
     """What ``torchmux.verify`` does; errors as there."""
     if not callable(model):
         raise TypeError(f"verify() takes a function or a module, not {type(model).__name__}")
+    if options is not None and not isinstance(options, Mapping):
+        raise TypeError(f"verify() takes options as a dict, not {class_with_article(options)}")
+    if gradients is not None and not isinstance(gradients, bool):
+        raise TypeError(f"verify() takes gradients as True, False or None, not {class_with_article(gradients)}")
     name = _name_of(torchmux.get_default_backend() if backend is None else backend)
     usable_spec(name)
     requirements = requirements_from("", name, options)

@@ -41,7 +41,7 @@ DOCUMENTED = {
 }  # fmt: skip
 """What wrong values of the right type raise."""
 
-RECORDS = {"Exported"}
+RECORDS = {"Exported", "Quantized"}
 """Classes that only torchmux makes objects of."""
 
 

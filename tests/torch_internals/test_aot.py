@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import torchmux
 from torchmux import torch_internals as ti
 
 from .walk import checks
@@ -85,3 +86,12 @@ def test_the_function_that_records_gradients() -> None:
     result.sum().backward(retain_graph=True)
     result.sum().backward()
     assert kept == [True, False]
+
+
+@checks("ShortPasses")
+def test_usual_graphs_have_short_passes(monkeypatch) -> None:
+    made = []
+    of = ti.ShortPasses.of
+    monkeypatch.setattr(ti.ShortPasses, "of", lambda *args: made.append(of(*args)) or made[-1])
+    torchmux.compile(lambda x: x.sin(), backend="aot_eager")(torch.ones(2, requires_grad=True)).sum().backward()
+    assert len(made) == 1 and made[0] is not None

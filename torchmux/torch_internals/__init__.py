@@ -13,13 +13,12 @@ The map, by topic:
 * ``fake_results``: operators whose fake results have other dtypes than their real ones
 * ``shape_env``: symbolic sizes and what is known of them
 * ``modes``: grad mode, autocast, dispatch and function modes, default devices
-* ``operators``: overloads, schemas, kernels by dispatch key
+* ``operators``: overloads, schemas, kernels by dispatch key; operators that take functions or graphs
 * ``c_functions``: functions in C that programs call through torch's Python functions
-* ``higher_order``: operators that take functions or graphs
 * ``functorch``: transforms of functions
 * ``python_library``: graph modules, distributions, pytrees
 * ``memory``: where the contents of tensors lie
-* ``aot``: AOTAutograd
+* ``aot``: AOTAutograd, and ``short_passes``: its passes without what most graphs do not need
 * ``torch_compile``: torch's own compiler, and what a program has told it
 * ``onnx_exporter``: the exporter that comes with torch
 
@@ -85,7 +84,6 @@ from .frame_hook import (
 )
 from .functorch import are_transforms_active, beneath_functionalization, is_batched, is_functorch_active
 from .guards import GlobalStateGuard, TensorGuards
-from .higher_order import random_wrappers, tag_checkpoint, while_loop
 from .memory import (
     addresses_equal,
     current_raw_stream,
@@ -126,7 +124,10 @@ from .operators import (
     operator_schema,
     python_kernels,
     python_registrations,
+    random_wrappers,
     run_kernel,
+    tag_checkpoint,
+    while_loop,
 )
 from .python_library import broadcast_dims, calls_forward_alone, distribution_checks, pytree
 from .shape_env import (

@@ -1,10 +1,11 @@
-"""Overloads of operators: their schemas, and which kernel serves which dispatch key."""
+"""Overloads of operators: their schemas, and which kernel serves which dispatch key; those that take functions."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+from torch._higher_order_ops.while_loop import while_loop as while_loop
 
 OpOverload = torch._ops.OpOverload
 DispatchKey = torch._C.DispatchKey
@@ -40,3 +41,14 @@ def run_kernel(op: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
 def python_registrations() -> set[str]:
     """The kernels that ``torch.library`` has registered from Python: ``"aten/sin/CPU"``."""
     return torch.library._impls
+
+
+def tag_checkpoint() -> Any:
+    """The operator that runs a checkpointed graph while a compiler traces it."""
+    return torch.ops.higher_order.tag_activation_checkpoint
+
+
+def random_wrappers() -> tuple[Any, ...]:
+    """The operators that run a random one of forward, and run it again in backward with the same numbers."""
+    higher_order = torch.ops.higher_order
+    return higher_order.run_and_save_rng_state, higher_order.run_with_rng_state

@@ -24,7 +24,7 @@ compile at once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -40,6 +40,18 @@ from ..schedule import stages
 from ..schedule.kernel import Kernel
 from ..schedule.schedule import Schedule
 from ..schedule.stages import LoopNest
+
+
+@dataclass(frozen=True)
+class Text:
+    """Code of a graph for a reader: ``make`` makes it, ``needs`` says what else a program needs to run it, and what
+    ``is_linked`` has become a shared object."""
+
+    kind: str
+    suffix: str
+    make: Callable[[], str]
+    needs: str = ""
+    is_linked: bool = False
 
 
 @dataclass
@@ -94,6 +106,10 @@ class Target(ABC, Forms):
 
     def trains_in_channels_last(self, images: torch.Tensor) -> bool:
         return False
+
+    @abstractmethod
+    def texts(self, code: str, own: Mapping[str, Any]) -> list[Text]:
+        """What a reader gets of a module whose ``code`` is not empty, from the source down."""
 
     def sums_squares_widely(self) -> bool:
         return False

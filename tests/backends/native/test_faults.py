@@ -122,7 +122,7 @@ def test_a_folder_of_somebody_else(capture, tmp_path) -> None:
 def test_entries_that_are_damaged_anywhere(capture, caplog, tmp_path) -> None:
     compile_and_check(capture, tmp_path)
     assert compile_and_check(capture, tmp_path).cache_hits == 1
-    entries = {path: path.read_bytes() for path in files(tmp_path)}
+    entries = {path: path.read_bytes() for path in files(tmp_path) if path.name != "turns.lock"}
     assert len(entries) == 2  # the code, and how it is put together
     largest = max(entries, key=lambda path: len(entries[path]))
     damages = [

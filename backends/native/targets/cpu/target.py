@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import functools
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 import torch
@@ -17,7 +18,7 @@ from ...ir.values import Value
 from ...options import NativeOptions
 from ...schedule import host
 from ...schedule.schedule import Schedule
-from ..target import Module, Target
+from ..target import Module, Target, Text
 from . import build, computed, module, selection
 
 SMALLEST_ATTENTION = 32768
@@ -77,6 +78,14 @@ class Cpu(Target):
             lie_so = image_layout(images) is not None
             last = lie_so and (height * width == 1 or weight.numel <= 2 * images.numel)  # type: ignore[operator]
         return "channels last" if last else "usual"
+
+    def texts(self, code: str, own: Mapping[str, Any]) -> list[Text]:
+        needs = "libtorch_cpu.so in the process"
+        assembly = functools.partial(build.assembly, code, own["optimize"])
+        return [
+            Text("c++", ".cpp", functools.partial(build.alone, code), needs),
+            Text("assembly", ".s", assembly, needs, is_linked=True),
+        ]
 
     def sums_squares_widely(self) -> bool:
         return True

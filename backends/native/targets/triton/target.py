@@ -5,8 +5,10 @@ Nothing here imports Triton, which is needed to compile kernels, not to print th
 
 from __future__ import annotations
 
+import functools
 import importlib.util
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import torch
 
@@ -20,7 +22,7 @@ from ...schedule import host, splits
 from ...schedule.kernel import Kernel
 from ...schedule.schedule import Schedule
 from ...schedule.stages import LoopNest
-from ..target import Module, Target
+from ..target import Module, Target, Text
 from . import compiling, loops, module, selection, shapes
 
 
@@ -44,6 +46,9 @@ class Triton(Target):
 
     def writes_inputs(self) -> bool:
         return True
+
+    def texts(self, code: str, own: Mapping[str, Any]) -> list[Text]:
+        return [Text("triton", ".py", functools.partial(str, code))]
 
     def trains_in_channels_last(self, images: torch.Tensor) -> bool:
         return _by_tensor_cores(images.dtype)
