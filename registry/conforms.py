@@ -22,6 +22,7 @@ OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "rewrite": ("gm", "request"),
     "decompositions": (),
     "keep_whole": (),
+    "differentiate_whole": (),
     "writes_back": ("node",),
     "restore": ("artifact", "constants"),
 }

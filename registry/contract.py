@@ -201,6 +201,10 @@ class CompiledPartExtras(Protocol):
     """The kernels that nodes became part of: from the node's name to the kernel's, for the page that
     ``report.to_html`` writes.  Without it, the page shows no kernels."""
 
+    kernel_seconds: Sequence[tuple[str, float]] | None
+    """The kernels of the last call and the seconds that each took, in order, for the report and its page; it may change
+    with each call.  Without it, or None, no times are shown."""
+
     library_calls: Mapping[str, str]
     """The nodes of the graph that library kernels compute, which the code calls: from the node's name to the kernel's,
     as users read it in the report.  All other nodes are the backend's own code, so an empty mapping says that all are.

@@ -58,6 +58,14 @@ def old_objects_stay() -> None:
     gc.freeze()
 
 
+@pytest.fixture(autouse=True)
+def path_as_before() -> Iterator[None]:
+    """Commands add the current folder to the path of their process, in which the checkout's folders have other names."""
+    before = sys.path[:]
+    yield
+    sys.path[:] = before
+
+
 @pytest.fixture
 def own_catalog(monkeypatch: pytest.MonkeyPatch) -> Iterator[catalog.Catalog]:
     """The catalog of the process, looked up anew for one test and put back after it."""

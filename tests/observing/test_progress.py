@@ -37,7 +37,7 @@ def test_on_a_terminal():
     leader, follower = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
     with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM], stdin=follower, stdout=follower, stderr=follower, env=environment
+        [sys.executable, "-P", "-c", PROGRAM], stdin=follower, stdout=follower, stderr=follower, env=environment
     ) as process:
         os.close(follower)
         said = b""

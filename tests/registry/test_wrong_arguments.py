@@ -37,7 +37,7 @@ RIGHT = {"function": identity, "fn": identity, "model": identity, "backend": "ea
 DOCUMENTED = {
     "load": ValueError, "mark_dynamic": IndexError, "mark_unbacked": IndexError, "maybe_mark_dynamic": IndexError,
     "mark_static": IndexError, "precompile": ValueError, "save": ValueError, "set_logs": ValueError,
-    "set_stance": ValueError,
+    "set_stance": ValueError, "verify": ValueError,
 }  # fmt: skip
 """What wrong values of the right type raise."""
 

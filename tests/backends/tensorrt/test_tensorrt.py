@@ -93,12 +93,16 @@ def test_sizes_outside_of_the_profile_run_in_torch(caplog):
     gm = torch.fx.symbolic_trace(lambda x: (x * 2,))
     results = [Result(torch.float32, None, None)]
     profiles = {0: Profile((2, 3), (5, 3), (8, 3))}
-    function = TensorrtFunction(engine, [0], results, profiles, in_torch(gm, _NOT_TAKEN, strict=False), cache_hit=False)
+    function = TensorrtFunction(
+        None, engine, [0], results, profiles, in_torch(gm, _NOT_TAKEN, strict=False), cache_hit=False
+    )
     for size in (4, 9, 1):
         assert torch.equal(function(torch.ones(size, 3))[0], torch.full((size, 3), 2.0))
     assert engine_calls == [4]
     assert caplog.text.count("outside the engine's profile") == 2
-    strict = TensorrtFunction(engine, [0], results, profiles, in_torch(gm, _NOT_TAKEN, strict=True), cache_hit=False)
+    strict = TensorrtFunction(
+        None, engine, [0], results, profiles, in_torch(gm, _NOT_TAKEN, strict=True), cache_hit=False
+    )
     with pytest.raises(FallbackRefused, match="profile"):
         strict(torch.ones(9, 3))
 
