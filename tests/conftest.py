@@ -60,7 +60,7 @@ def old_objects_stay() -> None:
 
 @pytest.fixture(autouse=True)
 def path_as_before() -> Iterator[None]:
-    """Commands add the current folder to the path of their process, in which the checkout's folders have other names."""
+    """Commands add the current folder to the path of their process; in a checkout its folders have other names."""
     before = sys.path[:]
     yield
     sys.path[:] = before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -13,12 +14,17 @@ import torch
 import torchmux
 from torchmux.config import config
 
-from .precompiled_programs import model
-
 PROGRAMS = Path(__file__).with_name("precompiled_programs.py")
 
 
-def test_an_error_of_one_size_does_not_lose_the_others(tmp_path, capfd):
+@pytest.fixture
+def model(monkeypatch):
+    """Of a module that other processes find, too."""
+    monkeypatch.syspath_prepend(str(PROGRAMS.parent))
+    return importlib.import_module(PROGRAMS.stem).model
+
+
+def test_an_error_of_one_size_does_not_lose_the_others(model, tmp_path, capfd):
     inputs = [torch.ones(2, 4), {"x": torch.ones(5, 4)}]
     with pytest.warns(UserWarning, match=r"inputs\[1\] is not compiled: ValueError: five rows"):
         found = torchmux.precompile(model, inputs, backend="aot_eager", path=tmp_path / "file")
@@ -31,7 +37,7 @@ def test_an_error_of_one_size_does_not_lose_the_others(tmp_path, capfd):
 
 
 @pytest.mark.slow
-def test_sizes_have_code_of_their_own_from_the_cache(tmp_path):
+def test_sizes_have_code_of_their_own_from_the_cache(model, tmp_path):
     inputs = [torch.ones(n, 4) for n in (2, 3, 6, 7)]
     with pytest.warns(UserWarning, match=r"inputs\[2\] is not compiled: its process was killed by signal 9"):
         found = torchmux.precompile(model, inputs, backend="native", path=tmp_path / "file", workers=2)
@@ -46,7 +52,7 @@ def test_sizes_have_code_of_their_own_from_the_cache(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_command(tmp_path):
+def test_the_command(model, tmp_path):
     file = tmp_path / "file"
     command = [sys.executable, "-m", "torchmux", "precompile", f"{PROGRAMS}:sizes", "--backend", "aot_eager", "--json"]
     done = subprocess.run([*command, "--output", str(file)], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -58,7 +64,7 @@ def test_the_command(tmp_path):
         torch.testing.assert_close(torchmux.load(file)(torch.ones(3, 4)), model(torch.ones(3, 4)))
 
 
-def test_what_is_refused_before_anything_is_compiled():
+def test_what_is_refused_before_anything_is_compiled(model):
     x = torch.ones(2, 4)
     with pytest.raises(TypeError, match="a tensor, a tuple of positional arguments"):
         torchmux.precompile(model, [[x]])

@@ -7,7 +7,6 @@ import platform
 import warnings
 
 import pytest
-import torch
 
 import torchmux
 from torchmux import support
