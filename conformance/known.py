@@ -80,18 +80,7 @@ class Openvino(Requirements):
             )
             for case in ("sums_float32", "four_million_numbers")
         ),
-        *(
-            Expected(f"semantics/{case}", f"To be mended: {why}.")
-            for case, why in (
-                ("integers/int32", "comparisons of large int32 numbers go through float32"),
-                (
-                    "integers/int64",
-                    "calls that torch runs, for integers beyond 32 bits, are logged but not in the report",
-                ),
-                ("integers/beyond_floating_point", "calls that torch runs are logged but not in the report"),
-                ("numbers/integers_wrap_around", "calls that torch runs are logged but not in the report"),
-            )
-        ),
+        Expected("semantics/integers/int32", "To be mended: comparisons of large int32 numbers go through float32."),
         Expected(
             "models/mobilevit/training",
             "OpenVINO adds up many numbers one after another: a mean that cancels has more error than eager's.",

@@ -227,10 +227,12 @@ class Report:
         if not self.runs and not self.graphs:
             return "never called: nothing was captured or compiled, and there is nothing to report"
         named = f"{self.name}: " if self.name else ""
+        in_torch = sum(each.count for entry in self.graphs for each in entry.report.calls_in_torch)
         lines = [
             f"{named}{counted(self.runs, 'call')}: {counted(self.graph_count, 'graph')}, "
             f"{counted(self.break_count, 'graph break')}, {counted(len(self.recompiles), 'recompilation')}",
-            f"  operators of all calls: {counts_in_words(self.kinds) or 'none'}",
+            f"  operators of all calls: {counts_in_words(self.kinds) or 'none'}"
+            + (f", but for {counted(in_torch, 'call')} of a part that torch ran" if in_torch else ""),
         ]
         lines.extend(f"  {why}" for why in dict.fromkeys(e.report.chosen for e in self.graphs if e.report.chosen))
         lines.extend(f"  calls of {each}" for each in self.calls if each.eager or len(self.calls) > 1)
@@ -259,6 +261,8 @@ def _about(entry: GraphEntry) -> list[str]:
         lines.append("    " + ", ".join(f"{share:.1%} on {name}" for name, share in report.shares.items()))
     lines.extend(f"    crossing: {crossing}" for crossing in report.crossings)
     lines.extend(f"    note: {note}" for note in report.notes)
+    in_torch = [each for each in report.calls_in_torch if each.count]
+    lines.extend(f"    torch ran {counted(each.count, 'call')} of a part: {each.why}" for each in in_torch)
     for fallback in report.fallbacks:
         where = f" at {fallback.where}" if fallback.where else ""
         lines.append(f"    fallback: {fallback.node} ({fallback.op}){where} on {fallback.placed_on}: {fallback.reason}")

@@ -81,6 +81,7 @@ def _graph(entry: GraphEntry) -> dict[str, Any]:
         "spans": [span._asdict() for span in entry.spans],
         "guards": entry.guards,
         "notes": list(report.notes),
+        "calls_in_torch": {each.why: each.count for each in report.calls_in_torch if each.count},
         "crossings": [str(crossing) for crossing in report.crossings],
         "placements": [{**dataclasses.asdict(p), "kind": report.kind_of(p)} for p in report.placements],
         "nodes": _nodes(entry.graph, entry.parameters),

@@ -113,6 +113,14 @@ class Crossing:
 
 
 @dataclass
+class CallsInTorch:
+    """How many calls of compiled code torch ran instead so far, and why the code does not take them."""
+
+    why: str
+    count: int = 0
+
+
+@dataclass
 class GraphReport:
     """The result of handing one captured graph to one backend, or to a chain of several.
 
@@ -132,6 +140,8 @@ class GraphReport:
     output_code: list[str] = field(default_factory=list)  # the code of each part, if the backend exposes it
     # what the steps of each part took in its last call, where a backend takes times (TORCHMUX_LOGS=kernel_times)
     kernel_seconds: list[list[tuple[str, float]]] = field(default_factory=list)
+    # calls that the backend's code does not take, such as those with inputs in other places or of other sizes
+    calls_in_torch: list[CallsInTorch] = field(default_factory=list)
     members: tuple[str, ...] = ()
     crossings: list[Crossing] = field(default_factory=list)
     replaced: int = 0  # how often auto replaced what ran, since it failed in a call

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -21,7 +21,8 @@ NAMES: tuple[Name, ...] = get_args(Name)
 class Placed:
     """Where the operators of a compiled function ran, those that were left to torch by operator and reason.
 
-    ``library`` names those that library kernels compute, and these kernels.
+    ``library`` names those that library kernels compute, and these kernels; ``in_calls`` those of graphs of which torch
+    ran some calls, as their reports say.
     """
 
     graphs: int
@@ -29,6 +30,7 @@ class Placed:
     left: Counter[tuple[str, str]]
     kinds: dict[Any, float]
     library: frozenset[str] = frozenset()
+    in_calls: frozenset[str] = frozenset()
 
 
 class OurFrontend:
@@ -51,7 +53,8 @@ class OurFrontend:
         past = {(c.name, why): n for c in report.calls for why, n in c.eager.items() if why.endswith(" reached")}
         left.update(past)
         operators = len(report.placements) + sum(past.values())
-        return Placed(report.graph_count, operators, left, dict(report.kinds), _kernels(report.placements))
+        kernels, in_calls = _kernels(report.placements), _in_calls(graph.report for graph in report.graphs)
+        return Placed(report.graph_count, operators, left, dict(report.kinds), kernels, in_calls)
 
     def why_nothing(self, compiled: Any) -> str:
         """The first graph break in words; empty if there was none."""
@@ -97,7 +100,7 @@ class TorchFrontend:
             kinds.update(report.kinds)
         left = Counter((p.op, p.reason or "") for report in reports for p in report.fallbacks)
         placements = [placement for report in reports for placement in report.placements]
-        return Placed(len(reports), len(placements), left, dict(kinds), _kernels(placements))
+        return Placed(len(reports), len(placements), left, dict(kinds), _kernels(placements), _in_calls(reports))
 
     def why_nothing(self, compiled: Any) -> str:
         return ""
@@ -107,6 +110,12 @@ class TorchFrontend:
 
 
 Frontend = OurFrontend | TorchFrontend
+
+
+def _in_calls(reports: Iterable[GraphReport]) -> frozenset[str]:
+    """The operators of graphs of which torch ran some calls."""
+    some = [report for report in reports if any(each.count for each in report.calls_in_torch)]
+    return frozenset(p.op for report in some for p in report.placements)
 
 
 def _kernels(placements: Sequence[Placement]) -> frozenset[str]:

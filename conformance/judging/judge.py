@@ -214,7 +214,7 @@ def _silently(trial: Trial, watch: Watch, own_kernels: bool) -> list[str]:
         return []
     ran = watch.ran(lambda: sum(trial.frontend.placed(each).graphs for each in trial.compiled))
     placed = [trial.frontend.placed(each) for each in trial.compiled]
-    told = {op for each in placed for op, _ in each.left}
+    told = {op for each in placed for op, _ in each.left}.union(*(each.in_calls for each in placed))
     return silently(ran, told if own_kernels else told.union(*(each.library for each in placed)))
 
 

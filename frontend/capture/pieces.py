@@ -11,7 +11,7 @@ import torch
 import torch.fx
 
 from torchmux import torch_internals as ti
-from torchmux.registry.report import Crossing, GraphReport, Placement
+from torchmux.registry.report import CallsInTorch, Crossing, GraphReport, Placement
 from torchmux.stages import Seconds
 
 
@@ -188,6 +188,14 @@ class ReportOfPieces(GraphReport):
     @property
     def output_code(self) -> list[str]:  # type: ignore[override]
         return [code for report in self._reports for code in report.output_code]
+
+    @property
+    def kernel_seconds(self) -> list[list[tuple[str, float]]]:  # type: ignore[override]
+        return [steps for report in self._reports for steps in report.kernel_seconds]
+
+    @property
+    def calls_in_torch(self) -> list[CallsInTorch]:  # type: ignore[override]
+        return [calls for report in self._reports for calls in report.calls_in_torch]
 
     @property
     def crossings(self) -> list[Crossing]:  # type: ignore[override]

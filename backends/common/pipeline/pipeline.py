@@ -31,7 +31,7 @@ from .implementation import Implementation, Several, Told, as_backend
 from .partition import Partition
 from .parts import Compiler, Keep, Run
 from .placing import Placing, compiler_error, failure, operators_of
-from .runtime import Compiled, eager_when_overlap_differs, sharing, without_autocast
+from .runtime import Compiled, eager_when_overlap_differs, noting_calls, sharing, without_autocast
 
 _CHANGED_IN_PLACE = "modified by an inplace operation"  # in what autograd says
 
@@ -73,7 +73,7 @@ def compile_graph(
     )
     lines.attach(gm)
     reason = _refusal(spec, gm, training)
-    with collecting(report.seconds, "AOT"):
+    with collecting(report.seconds, "AOT"), noting_calls(report):
         if reason is not None:
             run = work.run_captured(reason)
         elif spec.graph == "torch":
@@ -270,7 +270,7 @@ class _Work:
             if not backward:
                 return self.compiler.compile(part, "forward" if self.training else "inference", {}, apart=apart)
             # Most are compiled when they first run, far from the capture.
-            with collecting(self.placing.report.seconds, "AOT"):
+            with collecting(self.placing.report.seconds, "AOT"), noting_calls(self.placing.report):
                 run = self.compiler.compile(part, "backward", {})
             if self.placing.is_told:  # most are compiled at their first run, after the rest was reported
                 self.placing.tell()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -11,7 +13,7 @@ from torch.fx import GraphModule
 
 from torchmux import torch_internals as internals
 from torchmux.registry.errors import FallbackRefused
-from torchmux.registry.report import GraphReport
+from torchmux.registry.report import CallsInTorch, GraphReport
 
 from .assemble import Built
 
@@ -47,17 +49,34 @@ def without_autocast(run: Callable[..., Sequence[Any]]) -> Callable[..., Sequenc
     return call
 
 
+_noting: ContextVar[list[CallsInTorch] | None] = ContextVar("noting", default=None)
+
+
+@contextlib.contextmanager
+def noting_calls(report: GraphReport) -> Iterator[None]:
+    """Let ``report`` have the calls that torch will run of whatever is compiled in this block."""
+    token = _noting.set(report.calls_in_torch)
+    try:
+        yield
+    finally:
+        _noting.reset(token)
+
+
 def in_torch(captured: Any, message: str, *, strict: bool) -> Callable[..., Sequence[Any]]:
-    """Code for the calls that a compiled part does not take; ``message`` says which, and the log has it as well.
+    """Code for the calls that a compiled part does not take; ``message`` says which, in the log and in the report.
 
     Raises:
         FallbackRefused: on such a call, if ``strict``.
     """
+    calls = CallsInTorch(message)
+    if (noted := _noting.get()) is not None:
+        noted.append(calls)
 
     def call(*args: Any) -> Sequence[Any]:
         if strict:
             raise FallbackRefused(f"strict=True forbids a fallback, but this call would run in torch: {message}.")
         log.warning("torch runs this call: %s", message)
+        calls.count += 1
         return captured.forward(*args)
 
     return call
