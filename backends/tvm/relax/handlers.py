@@ -324,6 +324,14 @@ def _where(t: Any, node: Node) -> Any:
     return t.elementwise(node, tirx.Select, t.env[condition], t.operand(left, dtype), t.operand(right, dtype))
 
 
+@_handles(_ATEN.masked_fill.Scalar)
+def _masked_fill(t: Any, node: Node) -> Any:
+    """TVM's own translator fails where the number is infinite, as in masks of attention."""
+    x, mask, number = node.args
+    dtype = node.meta["val"].dtype
+    return t.elementwise(node, tirx.Select, t.env[mask], t.operand(number, dtype), t.operand(x, dtype))
+
+
 @_handles(_ATEN.logical_and.default, _ATEN.logical_or.default, _ATEN.logical_not.default)
 def _logical(t: Any, node: Node) -> Any:
     given = [t.cast(t.env[a], torch.bool) for a in node.args]

@@ -363,3 +363,15 @@ def test_numbers_that_may_be_negative_have_an_artifact_each(capture) -> None:
     notes = [note for entry in torchmux.report(compiled).graphs for note in entry.report.notes]
     assert any("may be negative" in note for note in notes)
     torchmux.reset()
+
+
+@pytest.mark.parametrize(
+    ("number", "dtype"),
+    [(float("-inf"), torch.float32), (float("nan"), torch.float32), (2, torch.float32), (3, torch.int32)],
+)
+def test_masked_fill(number, dtype) -> None:
+    def f(x):
+        return x.masked_fill(x[:, :1] > 0, number) * 2
+
+    x = (torch.randn(3, 4) * 9).to(dtype)
+    torch.testing.assert_close(torchmux.compile(f, backend="tvm", strict=True)(x), f(x), equal_nan=True)
