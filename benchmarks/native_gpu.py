@@ -1,12 +1,18 @@
 """Native on a GPU compared with eager and with Inductor, in the same process.
 
     python benchmarks/native_gpu.py [--rows ROW ...] [--engines ENGINE ...] [--rounds N] [--quick] [--json FILE]
+                                    [--together N] [--kernels N]
 
 A row is ``model:phase:dtype:batch``, as ``bert:inference:bf16:32``; ``tf32`` is float32 whose products use TF32.  All
 engines of a row alternate; a number is the median of batches of calls, between two CUDA events.  *Speed-up* is eager's
 time divided by the engine's.  *Error* is the distance from float64, divided by eager's distance from it; in training,
 the largest difference of a loss from eager's over 20 steps, in percent.  *Compile* is the time of the first call.
-*Peak* is the memory that a call needs beyond what is there before it.  An engine that fails says so, and has no number.
+*Peak* is the memory that a call needs beyond what is there before it.  *Host* is the time until a call returns, before
+the GPU is done.  An engine that fails says so, and has no number.
+
+* ``--together N`` compiles N rows at a time, each in a process of its own, and then measures one after the other: it
+  takes a fraction of the time, but *compile* is then that of a busy machine.
+* ``--kernels N`` prints the N kernels of each engine that take most of a call.
 
 ResNet-50 comes from ``torchvision``, ViT-B/16 from ``timm``, the rest from ``transformers``; weights are random.
 """
@@ -18,6 +24,7 @@ import copy
 import gc
 import json
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -194,45 +201,111 @@ def in_turns(calls: dict[str, Call], rounds: int) -> dict[str, float]:
     return {name: statistics.median(found) for name, found in times.items()}
 
 
-def measure(name: str, engines: list[str], rounds: int, *, check: bool, note: Callable[[str], None]) -> dict[str, Any]:
-    """The numbers of a row, by engine."""
-    row = Row(name)
-    found: dict[str, dict[str, Any]] = {}
-    calls: dict[str, Call] = {}
-    exact = row.exact() if check and row.phase == "inference" else None
-    eager_losses = row.losses("eager") if check and row.phase == "training" else None
-    for engine in engines:
-        try:
-            torch.cuda.synchronize()
-            call = row.call(engine)
-            begin = time.perf_counter()
-            got = call()
-            torch.cuda.synchronize()
-            told: dict[str, Any] = {"compile": time.perf_counter() - begin}
-            for _ in range(3):
-                got = call().clone()
-            if exact is not None:
-                told["distance"] = distance(got, exact)
-            if eager_losses is not None and engine != "eager":
-                losses = row.losses(engine)
-                told["error"] = max(abs(a / b - 1) for a, b in zip(losses, eager_losses, strict=True)) * 100
-            del got
-            torch.cuda.reset_peak_memory_stats()
-            before = torch.cuda.memory_allocated()
-            call()
-            torch.cuda.synchronize()
-            told["peak"] = (torch.cuda.max_memory_allocated() - before) / 2**20
-            calls[engine], found[engine] = call, told
-        except Exception:
-            note(f"--- {name}, {engine} fails:\n{traceback.format_exc()[-6000:]}")
-    for engine, milliseconds in in_turns(calls, rounds).items():
-        found[engine]["ms"] = milliseconds
-    own = found["eager"].get("distance")
-    for told in found.values():
-        told["speed-up"] = found["eager"]["ms"] / told["ms"]
-        if own is not None:
-            told["error"] = told["distance"] / own
-    return found
+def host_time(call: Call) -> float:
+    """The median milliseconds until a call returns."""
+    spent = []
+    for _ in range(15):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        call()
+        spent.append((time.perf_counter() - begin) * 1e3)
+    torch.cuda.synchronize()
+    return statistics.median(spent)
+
+
+def kernels_of(call: Call) -> list[tuple[str, int, float]]:
+    """The kernels of a call: name, how many times, and microseconds together; the longest first."""
+    for _ in range(2):
+        call()
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        call()
+        torch.cuda.synchronize()
+    found = [(e.key, e.count, float(e.self_device_time_total)) for e in profile.key_averages()]
+    return sorted((each for each in found if each[2]), key=lambda each: -each[2])
+
+
+class Measured:
+    """A row whose engines are compiled, and what is known of them; :meth:`finish` measures the time of calls."""
+
+    def __init__(self, name: str, engines: list[str], *, check: bool, note: Callable[[str], None]) -> None:
+        row = Row(name)
+        self.found: dict[str, dict[str, Any]] = {}
+        self.calls: dict[str, Call] = {}
+        exact = row.exact() if check and row.phase == "inference" else None
+        eager_losses = row.losses("eager") if check and row.phase == "training" else None
+        for engine in engines:
+            try:
+                torch.cuda.synchronize()
+                call = row.call(engine)
+                begin = time.perf_counter()
+                got = call()
+                torch.cuda.synchronize()
+                told: dict[str, Any] = {"compile": time.perf_counter() - begin}
+                for _ in range(3):
+                    got = call().clone()
+                if exact is not None:
+                    told["distance"] = distance(got, exact)
+                if eager_losses is not None and engine != "eager":
+                    losses = row.losses(engine)
+                    told["error"] = max(abs(a / b - 1) for a, b in zip(losses, eager_losses, strict=True)) * 100
+                del got
+                torch.cuda.reset_peak_memory_stats()
+                before = torch.cuda.memory_allocated()
+                call()
+                torch.cuda.synchronize()
+                told["peak"] = (torch.cuda.max_memory_allocated() - before) / 2**20
+                self.calls[engine], self.found[engine] = call, told
+            except Exception:
+                note(f"--- {name}, {engine} fails:\n{traceback.format_exc()[-6000:]}")
+
+    def finish(self, rounds: int, kernels: int) -> dict[str, Any]:
+        """The numbers, by engine."""
+        for engine, milliseconds in in_turns(self.calls, rounds).items():
+            self.found[engine]["ms"] = milliseconds
+        for engine, call in self.calls.items():
+            self.found[engine]["host"] = host_time(call)
+            if kernels:
+                self.found[engine]["kernels"] = kernels_of(call)[:kernels]
+        own = self.found["eager"].get("distance")
+        for told in self.found.values():
+            told["speed-up"] = self.found["eager"]["ms"] / told["ms"]
+            if own is not None:
+                told["error"] = told["distance"] / own
+        return self.found
+
+
+def shown(name: str, found: dict[str, Any]) -> str:
+    lines = []
+    for engine, told in found.items():
+        error = f"{told['error']:8.2f}" if "error" in told else f"{'':8}"
+        numbers = f"{told['ms']:9.3f}{told['host']:9.3f}{told['speed-up']:10.2f}{error}"
+        lines.append(f"{name:28}{engine:18}{numbers}{told['compile']:9.1f}{told['peak']:9.0f}")
+        lines += [f"    {spent:9.0f} us {count:5}  {what[:110]}" for what, count, spent in told.get("kernels", ())]
+    return "\n".join(lines)
+
+
+def together(rows: list[str], count: int, options: list[str]) -> dict[str, Any]:
+    """The numbers of all rows: so many processes compile at a time, and measure in turns."""
+    results: dict[str, Any] = {}
+    for at in range(0, len(rows), count):
+        command = [sys.executable, __file__, *options, "--wait", "--rows"]
+        pipe = subprocess.PIPE
+        begun = {
+            row: subprocess.Popen([*command, row], stdin=pipe, stdout=pipe, text=True) for row in rows[at : at + count]
+        }
+        ready = {}
+        for row, process in begun.items():
+            assert process.stdout is not None
+            ready[row] = process.stdout.readline().strip() == "ready"
+        for row, process in begun.items():
+            told, _ = process.communicate("go\n" if ready[row] else None)
+            if process.returncode or not ready[row]:
+                print(f"--- {row} fails with {process.returncode}", flush=True)
+                continue
+            results[row] = json.loads(told.splitlines()[-1])
+            print(shown(row, results[row]), flush=True)
+    return results
 
 
 def main() -> None:
@@ -244,19 +317,41 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="three rows, and nothing is checked")
     parser.add_argument("--json", type=Path, help="where all numbers go")
     parser.add_argument("--log", type=Path, help="where the traceback of an engine that fails goes (standard error)")
+    parser.add_argument("--together", type=int, default=1, metavar="N", help="compile N rows at a time")
+    parser.add_argument("--kernels", type=int, default=0, metavar="N", help="print the N longest kernels")
+    parser.add_argument("--wait", action="store_true", help=argparse.SUPPRESS)  # a process of --together
     arguments = parser.parse_args()
-    rows = QUICK if arguments.quick else arguments.rows
+    rows = QUICK if arguments.quick and not arguments.wait else arguments.rows
     engines = ["eager", *(e for e in arguments.engines if e != "eager")]
-    log = arguments.log.open("w") if arguments.log else sys.stderr
+    log = arguments.log.open("a") if arguments.log else sys.stderr
 
     def note(text: str) -> None:
         print(text, file=log, flush=True)
-        if log is not sys.stderr:
+        if log is not sys.stderr and not arguments.wait:
             print(text.splitlines()[0], text.splitlines()[-1][:300], sep="\n    ", flush=True)
 
+    def measured(name: str) -> Measured:
+        return Measured(name, engines, check=not arguments.quick, note=note)
+
+    if arguments.wait:
+        with tempfile.TemporaryDirectory() as folder, config.patch(cache_dir=folder):
+            row = measured(rows[0])
+            print("ready", flush=True)
+            sys.stdin.readline()
+            print(json.dumps(row.finish(arguments.rounds, arguments.kernels)))
+        return
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, torchmux {torchmux.__version__}")
-    print(f"{'':46}{'ms':>9}{'speed-up':>10}{'error':>8}{'compile':>9}{'peak MB':>9}", flush=True)
+    heads = f"{'ms':>9}{'host':>9}{'speed-up':>10}{'error':>8}{'compile':>9}{'peak MB':>9}"
+    print(f"{'':46}{heads}", flush=True)
     results = {}
+    if arguments.together > 1:
+        options = ["--rounds", str(arguments.rounds), "--kernels", str(arguments.kernels), "--engines", *engines]
+        options += [
+            *(["--quick"] if arguments.quick else []),
+            *(["--log", str(arguments.log)] if arguments.log else []),
+        ]
+        results = together(rows, arguments.together, options)
+        rows = []
     with tempfile.TemporaryDirectory() as folder, config.patch(cache_dir=folder):
         for name in rows:
             torchmux.reset()
@@ -264,14 +359,11 @@ def main() -> None:
             gc.collect()
             torch.cuda.empty_cache()
             try:
-                results[name] = measure(name, engines, arguments.rounds, check=not arguments.quick, note=note)
+                results[name] = measured(name).finish(arguments.rounds, arguments.kernels)
             except Exception:
                 note(f"--- {name} fails:\n{traceback.format_exc()[-6000:]}")
                 continue
-            for engine, told in results[name].items():
-                error = f"{told['error']:8.2f}" if "error" in told else f"{'':8}"
-                numbers = f"{told['ms']:9.3f}{told['speed-up']:10.2f}{error}{told['compile']:9.1f}{told['peak']:9.0f}"
-                print(f"{name:28}{engine:18}{numbers}", flush=True)
+            print(shown(name, results[name]), flush=True)
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1))
 

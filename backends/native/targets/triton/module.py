@@ -6,6 +6,8 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from torchmux.quoting import quoted
 from torchmux.registry.errors import NodesRefused
 
@@ -49,6 +51,10 @@ def assemble(program: Program, host: Host, *, timed: bool) -> Module:
     )
 
 
+_Function = tuple[str, tuple[torch.dtype, ...], tuple[tuple[str, Any], ...]]
+"""The text of a kernel without a name, the types of its buffers, and its constants."""
+
+
 class TritonHost(HostPrinter):
     """The Python function of a graph, and its kernels; ``clock`` and ``spent`` are defined by ``loading.py``."""
 
@@ -58,7 +64,7 @@ class TritonHost(HostPrinter):
         self.device = program.device
         self.timed = timed
         self.timers: list[str] = []
-        self.functions: dict[str, str] = {}  # equal kernels are one function: the text without a name, and the name
+        self.functions: dict[_Function, str] = {}  # equal kernels are one function, of this name
         self.comments: dict[str, list[str]] = {}
         self.kernels = {id(step): printed(step) for piece in host.launches for step in piece.steps}
         self.here: set[Buffer] = set()  # what is known to be on the device
@@ -69,7 +75,7 @@ class TritonHost(HostPrinter):
             return ""
         texts = [
             "".join(self.comments[name]) + text.replace("def kernel(", f"def {name}(", 1)
-            for text, name in self.functions.items()
+            for (text, _, _), name in self.functions.items()
         ]
         return "\n\n".join([HEAD, *texts])
 
@@ -105,7 +111,9 @@ class TritonHost(HostPrinter):
 
     def function(self, kernel: TritonKernel, step: Any) -> str:
         """The name of a kernel in the text of all."""
-        name = self.functions.setdefault(kernel.source, f"kernel{len(self.functions)}")
+        # Types and constants are compiled into machine code, and do not show in the text.
+        made_for = tuple(b.dtype for b in kernel.buffers), tuple(constants_of(kernel).items())
+        name = self.functions.setdefault((kernel.source, *made_for), f"kernel{len(self.functions)}")
         comments = self.comments.setdefault(name, [])
         for node in step.origins:
             line = line_of(node)

@@ -21,6 +21,8 @@ from torchmux.backends.native.targets.triton import compiling, driver, target as
 from torchmux.registry.errors import CompilationFailed, NodesRefused
 from torchmux.registry.spec import CompileRequest
 
+from ...conftest import leaves
+
 pytest.importorskip("triton")
 
 
@@ -33,7 +35,7 @@ def made(monkeypatch):
         with internals.new_fake_mode():
             args = [torch.empty(s, dtype=torch.bfloat16, device="cuda") for s in sizes]
             table = dict(decompositions())
-            gm = make_fx(lambda *a: (function(*a),), decomposition_table=table, tracing_mode="real")(*args)
+            gm = make_fx(lambda *a: leaves(function(*a)), decomposition_table=table, tracing_mode="real")(*args)
         return code_or_refusal.code_in(generate(gm, targets.named("triton"), NativeOptions(**options), timed=False))
 
     return make
@@ -117,3 +119,15 @@ def test_training_of_convolutions_is_left_to_torch() -> None:
     with pytest.raises(NodesRefused, match="does not train convolutions") as refused:
         Native().compile(gm, [], CompileRequest("native", phase="forward"))
     assert set(refused.value.reasons) == {"convolution", "relu"}
+
+
+def test_kernels_of_equal_text_have_code_of_their_own(made) -> None:
+    """Their blocks have other sizes, which machine code has built in."""
+
+    def doubled(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x * 2, y * 2
+
+    code = made(doubled, (128, 128), (4096, 1024))
+    names = [step[0] for piece in code.head["own"]["launches"] for step in piece["steps"]]
+    _, cubins = compiling.unpacked(code.code)
+    assert len({cubins[name].code for name in names}) == len(names) == 2
