@@ -84,8 +84,6 @@ class Native:
         Raises:
             NodesRefused: some nodes cannot be lowered after all.
         """
-        if request.phase != "inference":
-            _refuse_unproven(gm)
         options = request.options if request.options is not None else NativeOptions()
         weights = request.static_inputs if request.phase == "inference" else ()
         if not (options.freeze and weights):
@@ -206,22 +204,6 @@ def _why_not_here(node: Node) -> str | None:
     if device.type not in targets.BY_DEVICE:
         return f"native does not run on {device.type}"
     return targets.why_not(device) or (elsewhere(node) if device.type != "cpu" else None)
-
-
-def _refuse_unproven(gm: GraphModule) -> None:
-    """Leave graphs that train convolutions on a GPU to torch.
-
-    ResNet-50's training ended once with an illegal memory access, whose cause is not known.
-
-    Raises:
-        NodesRefused: it is one.
-    """
-    if device_of(gm).type == "cpu":
-        return
-    convolves = (torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default)
-    if any(node.target in convolves for node in gm.graph.nodes):
-        reason = "native does not train convolutions on a GPU yet"
-        raise NodesRefused({node.name: reason for node in gm.graph.nodes if node.op == "call_function"})
 
 
 def _attends(query: torch.Tensor, scores: int) -> bool:

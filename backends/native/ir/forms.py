@@ -33,6 +33,10 @@ class Forms(Protocol):
         """Strides with gaps between rows, which the option ``shape_padding`` asks for where a matrix is written for a
         product; None if there is nothing to gain."""
 
+    def row_unit(self, left: Value, right: Value) -> int:
+        """Rows of two matrices that are multiplied, and of their product, should start at multiples of so many
+        elements; operands that do not are copied."""
+
     def order_of_images(self, images: Value, weight: Value) -> Literal["usual", "channels last"] | None:
         """In which order of dimensions a convolution should read and write images; None: as they come.
 

@@ -27,7 +27,8 @@ def _buffers(refs: Iterable[TensorRef | None]) -> set[Buffer]:
 
 @dataclass(eq=False)
 class Product:
-    """``target = left @ right``, of matrices or of as many matrices in each; the target is contiguous.
+    """``target = left @ right``, of matrices or of as many matrices in each; the target is contiguous, or has gaps
+    between its rows (:meth:`.forms.Forms.row_unit`).
 
     What follows is statements that read the target: the kernel that finishes a product may work in its place
     (``schedule/placement.py``).

@@ -103,7 +103,7 @@ class Program:
         self.device = device  # where buffers are, unless they say otherwise
         self.padded = padded  # whether there are gaps between the rows of what is written for matrix products
         self.own_products = own_products  # whether products may be computed by other code than the library's
-        self.exact: dict[Hashable, Value] = {}  # what is stored in half precision: copies in float32, for products
+        self.exact: dict[Hashable, Value] = {}  # copies for products of what is stored: in float32, or in rows apart
         self.buffers: list[Buffer] = []
         self.inputs: list[Buffer | str] = []  # a symbol's name for a number
         self.items: list[Item] = []

@@ -31,8 +31,9 @@ def product(ctx: Context, left: Value, right: Value, *, exact: bool = False) -> 
         return Value(sizes, left.dtype, lambda at: const(0, left.dtype))
     if program.own_products and program.forms.computes_operand(left, right):
         return _computed(program, left, right, exact)
-    operands = _operand(program, left), _operand(program, right)
-    buffer = program.buffer(left.dtype, sizes)
+    unit = program.forms.row_unit(left, right)
+    operands = _operand(program, left, unit), _operand(program, right, unit)
+    buffer = program.buffer(left.dtype, sizes, _apart(sizes, index.contiguous_strides(sizes), unit))
     program.add(Product(buffer, *operands))
     return program.stored(buffer)
 
@@ -66,15 +67,45 @@ def _in_float32(program: Program, value: Value) -> Value:
     return found
 
 
-def _operand(program: Program, value: Value) -> TensorRef:
+def _operand(program: Program, value: Value, unit: int) -> TensorRef:
     """``value`` in memory, in a form that the target takes."""
     if value.place is None:
         padded = program.forms.padded_strides(value) if program.padded else None
         usual = index.contiguous_strides(value.sizes)
-        program.realize(value, followed_strides(value, innermost=2) or padded or usual)
+        strides = followed_strides(value, innermost=2) or padded or usual
+        program.realize(value, _apart(value.sizes, strides, unit))
+    elif unit > 1:
+        value = _in_rows(program, value, unit)
     elif not program.forms.takes_matrix(value):
         value = program.copy(value)
     return TensorRef.of(value)
+
+
+def _apart(sizes: tuple[Index, ...], strides: tuple[Index, ...], unit: int) -> tuple[Index, ...]:
+    """Strides of a matrix in the same order, whose rows, or columns, start at multiples of ``unit``."""
+    if unit == 1:
+        return strides
+    inner = 1 if strides[1] == 1 else 0
+    step = -(-int(sizes[inner]) // unit) * unit  # type: ignore[arg-type]
+    return (step, 1) if inner else (1, step)
+
+
+def _in_rows(program: Program, value: Value, unit: int) -> Value:
+    """A matrix in memory, or a copy of it, whose rows, or columns, start at multiples of ``unit``.
+
+    What is read as it is, and transposed, as for both gradients of a product, is copied once.
+    """
+    assert value.place is not None
+    across, inner = value.place.strides if value.place.strides[1] == 1 else reversed(value.place.strides)
+    if inner == 1 and all(type(i) is int and i % unit == 0 for i in (across, value.place.offset)):
+        return value
+    by_columns = value.place.strides[0] == 1
+    upright = value.permute((1, 0)) if by_columns else value
+    found = program.exact.get((upright.place, unit))
+    if found is None:
+        usual = index.contiguous_strides(upright.sizes)
+        found = program.exact[upright.place, unit] = program.copy(upright, _apart(upright.sizes, usual, unit))
+    return found.permute((1, 0)) if by_columns else found
 
 
 @lowers(aten.mm.default)

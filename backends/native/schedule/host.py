@@ -22,6 +22,7 @@ from .memory import Arena
 from .placement import in_place, reads_of, writes_of
 from .schedule import Schedule
 from .stages import LoopNest
+from .together import Kind, side_by_side
 from .verify import verify_nest
 
 
@@ -152,14 +153,26 @@ class Host:
         return [step.call for step in self.steps if isinstance(step, CallOperator)]
 
 
-def plan(program: Program, schedule: Schedule, plan_loops: Callable[[Kernel, set[Buffer]], LoopNest]) -> Host:
-    """What the function that runs ``schedule`` does; ``plan_loops`` arranges a kernel, of which so much is needed."""
-    return _Planner(program, schedule, plan_loops).run()
+def plan(
+    program: Program,
+    schedule: Schedule,
+    plan_loops: Callable[[Kernel, set[Buffer]], LoopNest],
+    kind: Kind | None = None,
+) -> Host:
+    """What the function that runs ``schedule`` does; ``plan_loops`` arranges a kernel, of which so much is needed.
+
+    Kernels of one ``kind`` are run side by side where that is possible.
+    """
+    return _Planner(program, schedule, plan_loops, kind).run()
 
 
 class _Planner:
     def __init__(
-        self, program: Program, schedule: Schedule, plan_loops: Callable[[Kernel, set[Buffer]], LoopNest]
+        self,
+        program: Program,
+        schedule: Schedule,
+        plan_loops: Callable[[Kernel, set[Buffer]], LoopNest],
+        kind: Kind | None,
     ) -> None:
         self.program = program
         readers: dict[Buffer, list[int]] = {}
@@ -181,6 +194,8 @@ class _Planner:
                 self.work.append(nest)
             else:
                 self.work.append(step)
+        if kind is not None:
+            self.work = side_by_side(self.work, kind)
         inputs = {b for b in program.inputs if isinstance(b, Buffer)}
         constants = {b for b in program.buffers if b.name in program.constants}
         self.given = inputs | constants | set(program.packs.values())

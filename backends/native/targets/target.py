@@ -4,9 +4,8 @@ The compiler rewrites and lowers a graph, fuses kernels, and plans the host side
 :class:`Target` does the rest, in the order in which a graph passes:
 
 1. ``lacks``, ``attends``, ``finishes_convolutions``, ``takes_matrix``, ``computes_operand``, ``order_of_images``,
-   ``padded_strides``
-   (:class:`~..ir.forms.Forms`) are asked while the graph is rewritten and lowered: which abstract operations the target
-   takes, and in what form.
+   ``padded_strides``, ``row_unit`` (:class:`~..ir.forms.Forms`) are asked while the graph is rewritten and lowered:
+   which abstract operations the target takes, and in what form.
 2. ``select`` goes over the finished program and decides who computes each abstract ``Product``, ``Convolution`` and
    ``Attention`` (:mod:`~..ir.products`).  Whatever is measured or packed is measured and packed here or when the code
    is loaded, never before.
@@ -100,6 +99,9 @@ class Target(ABC, Forms):
 
     def padded_strides(self, matrix: Value) -> tuple[Index, ...] | None:
         return None
+
+    def row_unit(self, left: Value, right: Value) -> int:
+        return 1
 
     def order_of_images(self, images: Value, weight: Value) -> Literal["usual", "channels last"] | None:
         return None

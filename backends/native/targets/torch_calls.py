@@ -6,9 +6,11 @@ from typing import Any
 
 import torch
 
+from ..ir import index
 from ..ir.products import Attention, Convolution, Product
 from ..ir.program import Call
 from ..rewrites.attention_operator import ATTENTION
+from .rows_operator import MM_IN_ROWS
 
 _aten = torch.ops.aten
 
@@ -20,6 +22,9 @@ def call_of(step: Product | Convolution | Attention) -> Call:
     """
     args: tuple[Any, ...]
     if isinstance(step, Product):
+        target = step.target
+        if target.strides != index.contiguous_strides(target.sizes):
+            return Call(MM_IN_ROWS, (step.left, step.right, target.strides[0]), {}, [target], step.origins)
         op = _aten.bmm.default if len(step.left.sizes) == 3 else _aten.mm.default
         return Call(op, (step.left, step.right), {}, [step.target], step.origins)
     if isinstance(step, Attention):

@@ -4,6 +4,7 @@
 * ``loops`` plans the loops of a kernel, ``shapes`` the sizes of its blocks,
 * ``module`` prints the kernels of a graph and the function that launches them, ``gpu_host`` that function for a GPU,
 * ``compiling`` has kernels compiled by processes (``worker``), ``driver`` loads and launches machine code,
+* ``beside`` makes one kernel of several small ones,
 * ``printer`` prints kernels, with ``folds`` for reductions and ``onepass`` for two of them in one loop,
 * ``ordered`` prints loops whose order matters,
 * ``scopes`` writes expressions and memory accesses, over the ``axes`` of blocks,

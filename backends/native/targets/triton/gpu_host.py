@@ -22,7 +22,7 @@ from ...schedule.host import FitInput, Host, Launch
 from ..host import text_of, tuple_of
 from .compiling import Job
 from .loading import ALIGNMENT
-from .module import TritonHost, constants_of
+from .module import TritonHost, constants_of, named
 from .scopes import HEAD, TritonKernel
 
 POINTERS = {
@@ -45,14 +45,14 @@ _SIZE = re.compile(r'(\w+): "(i\d+)"')
 class GpuHost(TritonHost):
     """See the module."""
 
-    def __init__(self, program: Program, host: Host, timed: bool) -> None:
-        super().__init__(program, host, timed)
+    def __init__(self, program: Program, plan: Host, kernels: Mapping[int, TritonKernel], timed: bool) -> None:
+        super().__init__(program, plan, kernels, timed)
         self.launches: list[dict[str, Any]] = []
         self.jobs: dict[str, Job] = {}
         # What kernels read and write, and torch's operators or callers give: its addresses are told to kernels.
-        steps = [step for piece in host.launches for step in piece.steps]
-        used = {host.placed(b) for step in steps for b in self.kernels[id(step)].buffers}
-        self.addressed = {b for b in used if b not in host.arena.offsets}
+        steps = [step for piece in plan.launches for step in piece.steps]
+        used = {plan.placed(b) for step in steps for b in self.kernels[id(step)].buffers}
+        self.addressed = {b for b in used if b not in plan.arena.offsets}
         self.told: set[Buffer] = set()  # whose addresses have a name already
 
     def run(self) -> str:
@@ -167,5 +167,5 @@ def job(kernel: TritonKernel, name: str) -> Job:
     if kernel.verifies:
         signature["bad"] = "*i32"
         options |= {"debug": True, "sanitize_overflow": False}  # so that a check stops the device
-    source = HEAD + kernel.source.replace("def kernel(", f"def {name}(", 1)
+    source = HEAD + named(kernel.source, name)
     return Job(name, source, signature, constants, options)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import torch
@@ -18,16 +19,23 @@ from ...ir.operations import Unsupported
 from ...ir.ordered_loops import Scan, Scatter
 from ...ir.program import Program
 from ...lowering.writes import is_write
+from ...schedule import host, stages
 from ...schedule.host import Host, Launch
-from ...schedule.stages import LoopNest, Store
+from ...schedule.kernel import Kernel
+from ...schedule.schedule import Schedule
+from ...schedule.stages import LoopNest
+from ...schedule.together import Together
 from ..host import HostPrinter, argument, text_of
 from ..target import Module
+from . import beside
 from .ordered import print_ordered
 from .printer import print_kernel
 from .scopes import HEAD, TritonKernel
 
 
-def assemble(program: Program, host: Host, *, timed: bool) -> Module:
+def assemble(
+    program: Program, schedule: Schedule, plan_loops: Callable[[Kernel, set[Buffer]], LoopNest], *, timed: bool
+) -> Module:
     """Print everything; if ``timed``, with code that adds up the seconds of each step in ``spent``.
 
     Raises:
@@ -35,8 +43,19 @@ def assemble(program: Program, host: Host, *, timed: bool) -> Module:
     """
     from .gpu_host import GpuHost
 
-    kind = InterpretedHost if program.device.type == "cpu" else GpuHost
-    printer = kind(program, host, timed)
+    kernels: dict[int, TritonKernel] = {}
+
+    def kind(nest: LoopNest) -> Hashable:
+        kernel = kernels[id(nest)] = printed(nest)
+        return beside.kind(kernel)
+
+    plan = host.plan(program, schedule, plan_loops, kind)
+    for step in (step for piece in plan.launches for step in piece.steps):
+        if isinstance(step, Together):
+            kernels[id(step)] = beside.joined([kernels[id(nest)] for nest in step.nests])
+        elif id(step) not in kernels:
+            kernels[id(step)] = printed(step)
+    printer = (InterpretedHost if program.device.type == "cpu" else GpuHost)(program, plan, kernels, timed)
     constants = [b for b in program.buffers if b.name in program.constants]
     return Module(
         printer.run(),
@@ -44,7 +63,7 @@ def assemble(program: Program, host: Host, *, timed: bool) -> Module:
         "py",
         [program.constants[b.name] for b in constants],
         [b.name for b in constants],
-        [str(call.op) for call in host.calls],
+        [str(call.op) for call in plan.calls],
         printer.timers,
         {"timers": len(printer.timers), **printer.own()},
         printer.parts(),
@@ -58,25 +77,22 @@ _Function = tuple[str, tuple[torch.dtype, ...], tuple[tuple[str, Any], ...]]
 class TritonHost(HostPrinter):
     """The Python function of a graph, and its kernels; ``clock`` and ``spent`` are defined by ``loading.py``."""
 
-    def __init__(self, program: Program, host: Host, timed: bool) -> None:
-        super().__init__(host)
+    def __init__(self, program: Program, plan: Host, kernels: Mapping[int, TritonKernel], timed: bool) -> None:
+        super().__init__(plan)
         self.program = program
         self.device = program.device
         self.timed = timed
         self.timers: list[str] = []
         self.functions: dict[_Function, str] = {}  # equal kernels are one function, of this name
         self.comments: dict[str, list[str]] = {}
-        self.kernels = {id(step): printed(step) for piece in host.launches for step in piece.steps}
+        self.kernels = kernels  # by the identity of their steps
         self.here: set[Buffer] = set()  # what is known to be on the device
 
     def source(self) -> str:
         """All kernels."""
         if not self.functions:
             return ""
-        texts = [
-            "".join(self.comments[name]) + text.replace("def kernel(", f"def {name}(", 1)
-            for (text, _, _), name in self.functions.items()
-        ]
+        texts = ["".join(self.comments[name]) + named(text, name) for (text, _, _), name in self.functions.items()]
         return "\n\n".join([HEAD, *texts])
 
     @abstractmethod
@@ -161,6 +177,11 @@ class InterpretedHost(TritonHost):
         return [f"{buffer.name} = arena[{text_of(at)}:{end}].view({buffer.dtype})"]
 
 
+def named(text: str, name: str) -> str:
+    """The text of a kernel, and of what it consists of, under another name than ``kernel``."""
+    return re.sub(r"\bkernel(?=(_\d+)?\()", name, text)
+
+
 def constants_of(kernel: TritonKernel) -> dict[str, Any]:
     """The arguments of a kernel that are part of its code, and Triton's options among them."""
     return dict(kernel.constants)
@@ -181,16 +202,13 @@ def printed(step: Any) -> TritonKernel:
 
 
 def _check_order_of_writes(nest: LoopNest) -> None:
-    """A kernel reads an input only before it writes to it: lanes load where a value is used.
+    """A kernel reads an input only before it writes to it.
 
     Raises:
         NodesRefused: it does not; torch then makes these writes.
     """
-    written: set[Buffer] = set()
-    for step in (step for stage in nest.stages for step in (*stage.before, *stage.body)):
-        if any(buffer in written for buffer, _ in step.value.loads):
-            reason = "an input is read after a part of it was overwritten"
-            writes = [node for node in nest.origins if is_write(node)]
-            raise NodesRefused({node.name: reason for node in writes or nest.origins})
-        if isinstance(step, Store) and step.buffer.over is not None:
-            written.add(step.buffer.over)
+    if stages.reads_before_writing(nest):
+        return
+    reason = "an input is read after a part of it was overwritten"
+    writes = [node for node in nest.origins if is_write(node)]
+    raise NodesRefused({node.name: reason for node in writes or nest.origins})

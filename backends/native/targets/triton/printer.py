@@ -8,7 +8,8 @@ is a loop over blocks of it; :mod:`.onepass` does with one loop what would take 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from ...ir import index
 from ...ir.expressions import Buffer, compute_type, operators_in
@@ -68,9 +69,7 @@ class _Printer:
 
     def _points(self) -> None:
         for stage in self.nest.stages:
-            for step in [*stage.before, *stage.body]:
-                assert isinstance(step, Store)
-                self._store(step)
+            self._run([*stage.before, *stage.body], {})
 
     # --- kernels that do ------------------------------------------------------------------------------------------
 
@@ -112,20 +111,18 @@ class _Printer:
 
     def _at_once(self, r: Axis) -> None:
         """All inner points side by side."""
+
+        def fold(step: Fold) -> None:
+            self.w.results[step.statement.target] = folded(step, self.w, r)
+
         self.w.start(r, "")
         for stage in self.nest.stages:
-            for store in stage.before:
-                self._store(store)
-            for step in stage.body:
-                if isinstance(step, Store):
-                    self._store(step)
-                else:
-                    self.w.results[step.statement.target] = folded(step, self.w, r)
+            self._run(stage.before, {})
+            self._run(stage.body, {at: partial(fold, s) for at, s in enumerate(stage.body) if isinstance(s, Fold)})
 
     def _in_blocks(self, stages: Sequence[Stage], r: Axis) -> int:
         """The inner points of the first stage, block by block, or of the first two; says of how many."""
-        for store in stages[0].before:
-            self._store(store)
+        self._run(stages[0].before, {})
         if not stages[0].body:
             return 1
         both = onepass.found(stages, self.w, r)
@@ -135,19 +132,11 @@ class _Printer:
             if isinstance(step, Fold)
         }
 
-        def body() -> None:
-            for at, step in enumerate(stages[0].body):
-                if isinstance(step, Store):
-                    self._store(step)
-                else:
-                    running[at].add()
-
-        self._loop(r, body)
+        self._loop(r, lambda: self._run(stages[0].body, {at: each.add for at, each in running.items()}))
         for fold in running.values():
             fold.finish()
         if both is not None:
-            for store in stages[1].before:
-                self._store(store)
+            self._run(stages[1].before, {})
         self.w.stored.clear()
         if any(isinstance(step, Store) for step in stages[0].body) and len(stages) > 1:
             self.w.write("tl.debug_barrier()")  # other lanes may read what was stored
@@ -163,6 +152,21 @@ class _Printer:
         w.close(f"for {first} in range(0, {w.index(r.total)}, {r.block}):")
 
     # --- statements -----------------------------------------------------------------------------------------------
+
+    def _run(self, steps: Sequence[Store | Fold], folds: Mapping[int, Callable[[], None]]) -> None:
+        """What happens at the points of a block: everything is read before anything is written.
+
+        ``folds`` are functions for the reductions among the steps, by their positions.
+        """
+        for at, step in enumerate(steps):
+            if isinstance(step, Store):
+                self.w.name(step.value)
+                self.w.index(step.position)
+            else:
+                folds[at]()
+        for step in steps:
+            if isinstance(step, Store):
+                self._store(step)
 
     def _store(self, store: Store) -> None:
         w, buffer = self.w, store.buffer

@@ -18,7 +18,7 @@ from ...ir.expressions import Buffer
 from ...ir.program import Program
 from ...ir.values import Value
 from ...options import NativeOptions
-from ...schedule import host, splits
+from ...schedule import splits
 from ...schedule.kernel import Kernel
 from ...schedule.schedule import Schedule
 from ...schedule.stages import LoopNest
@@ -40,6 +40,12 @@ def _by_tensor_cores(dtype: torch.dtype) -> bool:
     return dtype in _HALF or (dtype is torch.float32 and torch.backends.cudnn.allow_tf32)
 
 
+_PIECE = 16
+"""So many bytes of a row libraries read and write at once."""
+_WORTH_A_COPY = 256
+"""A product of so many rows, columns and terms takes longer than copying its operands."""
+
+
 class Triton(Target):
     name = "triton"
     device_type = "cuda"
@@ -53,6 +59,11 @@ class Triton(Target):
     def trains_in_channels_last(self, images: torch.Tensor) -> bool:
         return _by_tensor_cores(images.dtype)
 
+    def row_unit(self, left: Value, right: Value) -> int:
+        extents = (*left.sizes, *right.sizes)
+        large = len(extents) == 4 and all(type(s) is int and s >= _WORTH_A_COPY for s in extents)
+        return _PIECE // left.dtype.itemsize if large and left.dtype in _HALF else 1
+
     def order_of_images(self, images: Value, weight: Value) -> Literal["usual", "channels last"] | None:
         """cuDNN computes with tensor cores in channels last, and reorders images that lie otherwise in each call."""
         return "channels last" if _by_tensor_cores(images.dtype) else None
@@ -65,7 +76,7 @@ class Triton(Target):
         return loops.plan(kernel, needed)
 
     def assemble(self, program: Program, schedule: Schedule, options: NativeOptions, *, timed: bool) -> Module:
-        return module.assemble(program, host.plan(program, schedule, self.plan_loops), timed=timed)
+        return module.assemble(program, schedule, self.plan_loops, timed=timed)
 
     def prepare(self, device: torch.device) -> None:
         """Start the processes that compile kernels."""

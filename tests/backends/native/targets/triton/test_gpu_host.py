@@ -14,12 +14,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torchmux import torch_internals as internals
 from torchmux.backends.common.cache import code_or_refusal
 from torchmux.backends.native import targets
-from torchmux.backends.native.compiler import Native
 from torchmux.backends.native.generate import decompositions, generate
 from torchmux.backends.native.options import NativeOptions
 from torchmux.backends.native.targets.triton import compiling, driver, target as triton_target
-from torchmux.registry.errors import CompilationFailed, NodesRefused
-from torchmux.registry.spec import CompileRequest
+from torchmux.registry.errors import CompilationFailed
 
 from ...conftest import leaves
 
@@ -110,17 +108,6 @@ def test_launches_follow_each_other_without_python() -> None:
     assert run([13, 11], 1, 1, 1, 1) == 7 and len(seen) == 1  # the driver's error, at once
 
 
-def test_training_of_convolutions_is_left_to_torch() -> None:
-    """Until it is known why such a graph read memory that was not its own."""
-    with internals.new_fake_mode():
-        images = torch.empty(2, 3, 8, 8, device="cuda")
-        weight = torch.empty(4, 3, 3, 3, device="cuda")
-        gm = make_fx(lambda x, w: (F.conv2d(x, w).relu(),), tracing_mode="real")(images, weight)
-    with pytest.raises(NodesRefused, match="does not train convolutions") as refused:
-        Native().compile(gm, [], CompileRequest("native", phase="forward"))
-    assert set(refused.value.reasons) == {"convolution", "relu"}
-
-
 def test_kernels_of_equal_text_have_code_of_their_own(made) -> None:
     """Their blocks have other sizes, which machine code has built in."""
 
@@ -131,3 +118,11 @@ def test_kernels_of_equal_text_have_code_of_their_own(made) -> None:
     names = [step[0] for piece in code.head["own"]["launches"] for step in piece["steps"]]
     _, cubins = compiling.unpacked(code.code)
     assert len({cubins[name].code for name in names}) == len(names) == 2
+
+
+def test_an_odd_matrix_is_copied_once(made) -> None:
+    """Into rows that start where libraries read, for two products that read it as it is and transposed."""
+    host = made(lambda a, b, c: (a @ b, a.t() @ c), (257, 264), (264, 512), (257, 512)).head["python"]
+    assert "_in_rows" not in host
+    host = made(lambda a, b, c: (a @ b, a.t() @ c), (264, 257), (257, 512), (264, 512)).head["python"]
+    assert host.count("(264, 257, ), (264, 1, )") == 1
