@@ -2,7 +2,9 @@
 
     python benchmarks/auto.py [--device cpu|cuda] [--rows NAME ...] [--quick] [--backends LIST] [--threads N]
                               [--budget S] [--auto-budget S] [--cap S] [--freeze]
+                              [--jobs N --within S] [--once]
                               [--resume FILE] [--json FILE] [--markdown FILE]
+    python benchmarks/auto.py --show FILE ... [--json FILE] [--markdown FILE]
 
 A row is a workload of ``torchmux.zoo`` with a batch, in inference or training: ``bert 8``, ``resnet18 1 training``.  On
 the CPU these are the models of ``native_cpu.py`` and six of other families, with batches of 1 and 8, and two of them in
@@ -22,6 +24,10 @@ the lowest of these means.
 
 ``--resume FILE`` keeps each finished row in FILE and does not measure again what FILE has, so that a run can be
 interrupted at any time.  ``--json`` and ``--markdown`` are written anew after each row.
+
+``--jobs N`` measures N rows at a time, each with one thread and pinned to a core, in ``--within`` seconds in all.
+``--once`` leaves out the second compilation of each side, in a process with warm caches: the times are the same.
+``--show`` measures nothing: it joins files of ``--json`` and prints their table and what follows from them.
 """
 
 from __future__ import annotations
@@ -35,6 +41,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from auto_rows import spread
 
 from torchmux.bench.latency import Ratio, ratio
 from torchmux.bench.measure import Bench
@@ -51,6 +59,7 @@ CPU = (
 CPU_TRAINING = ("bert4", "resnet18")
 CUDA = ("resnet50", "bert", "gpt2", "vit")
 CUDA_BACKENDS = "inductor,inductor:reduce-overhead,inductor:max-autotune,cudagraphs,native"
+LIGHT = ("mlp", "chain", "gnn", "lstm")
 QUICK = ("mlp 1", "gnn 1", "lstm 1")
 AUTO = "auto"
 FEWEST_CALLS = 10  # medians of turns are compared, no percentiles
@@ -221,6 +230,7 @@ def measure(task: Task, arguments: argparse.Namespace) -> Result:
     bench = Bench(
         task.source(arguments.device), order, threads=arguments.threads, memory=default_memory(), cap=arguments.cap,
         budget=max(arguments.budget, arguments.auto_budget * 2), step=_step(task.name), calls=FEWEST_CALLS,
+        twice=not arguments.once,
     )  # fmt: skip
     return bench.run()
 
@@ -251,48 +261,135 @@ def kept(file: Path | None, threads: int) -> dict[str, Result]:
     return found
 
 
+class Kept:
+    """Results in the order of the rows, and the files that have them."""
+
+    def __init__(self, order: Sequence[str], arguments: argparse.Namespace, title: str) -> None:
+        self.order, self.arguments, self.title = list(order), arguments, title
+        self.found: dict[str, Result] = {}
+
+    @property
+    def results(self) -> list[Result]:
+        return [self.found[name] for name in self.order if name in self.found]
+
+    def add(self, result: Result, *, is_new: bool) -> None:
+        """A finished row."""
+        self.found[result.program] = result
+        if is_new and self.arguments.resume:
+            line = json.dumps(json.loads(to_json([result])))
+            with self.arguments.resume.open("a") as file:
+                file.write(f"{line}\n")
+        self.write()
+        columns = columns_of([result])
+        pairs = zip(head(columns), cells(result, columns), strict=True)
+        print("  ".join(f"{key} {value}" if key != "row" else value for key, value in pairs), flush=True)
+
+    def write(self) -> None:
+        if self.arguments.json:
+            self.arguments.json.write_text(to_json(self.results))
+        if self.arguments.markdown:
+            self.arguments.markdown.write_text(markdown(self.results, self.title))
+
+
+def joined(files: Sequence[Path]) -> tuple[list[Result], str]:
+    """The results of several files, each row from the last file that has it, and their machine in words.
+
+    Raises:
+        SystemExit: they are of different machines or versions.
+    """
+    found: dict[str, Result] = {}
+    places: dict[str, None] = {}
+    for file in files:
+        text = file.read_text()
+        told = json.loads(text)["environment"]
+        places[
+            ", ".join(f"{told[key]}" for key in ("gpu", "processor", "torch", "torchmux", "python") if told[key])
+        ] = None
+        found |= {result.program: result for result in from_json(text)}
+    if len(places) > 1:
+        raise SystemExit(f"these files are of different machines or versions: {'; '.join(places)}")
+    threads = max((result.threads for result in found.values()), default=1)
+    return list(found.values()), f"{next(iter(places))}, {threads} thread{'s' * (threads != 1)}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="auto compared with every single backend, in turns.")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--rows", nargs="+", metavar="NAME", help="such as 'bert 8' or bert; all by default")
     parser.add_argument("--quick", action="store_true", help=f"only {', '.join(QUICK)}")
     parser.add_argument("--backends", metavar="LIST", help="the single candidates, as for torchmux bench")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--threads", type=int, help="of each process; all cores by default, 1 with --jobs")
     parser.add_argument("--budget", type=float, default=120.0, help="seconds for each compilation of a candidate (120)")
     parser.add_argument("--auto-budget", type=float, default=180.0, help="seconds for auto's decision (180)")
     parser.add_argument("--cap", type=float, default=1200.0, help="seconds for a row (1200)")
     parser.add_argument("--freeze", action="store_true", help="promise that weights do not change: more candidates")
+    parser.add_argument("--once", action="store_true", help="compile each side once, with empty caches")
+    parser.add_argument("--jobs", type=int, metavar="N", help="rows at a time, each on a core of its own")
+    parser.add_argument(
+        "--within", type=float, default=3600.0, metavar="S", help="seconds for all rows of --jobs (3600)"
+    )
     parser.add_argument("--resume", type=Path, metavar="FILE", help="keep finished rows here, and do not repeat them")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured here")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table here")
+    parser.add_argument(
+        "--show", type=Path, nargs="+", metavar="FILE", help="join files of --json, and measure nothing"
+    )
     given = parser.parse_args()
-    known = tasks(given.device)
-    wanted = given.rows or (QUICK if given.quick else list(known))
-    chosen = [name for name in known if any(name == each or known[name].workload == each for each in wanted)]
-    if unknown := [each for each in wanted if not any(each in (name, known[name].workload) for name in known)]:
-        parser.error(f"no row is named {', '.join(unknown)}; there are {', '.join(known)}")
-    done = kept(given.resume, given.threads)
-    title = f"{machine_in_words(given.threads, given.device)}"
-    results: list[Result] = []
-    for name in chosen:
-        result = done.get(name) or measure(known[name], given)
-        if not result.interrupted:
-            results.append(result)
-        if name not in done and given.resume and not result.interrupted:
-            line = json.dumps(json.loads(to_json([result])))
-            with given.resume.open("a") as file:
-                file.write(f"{line}\n")
-        if given.json:
-            given.json.write_text(to_json(results))
-        if given.markdown:
-            given.markdown.write_text(markdown(results, title))
-        if result.interrupted:
-            break
-        columns = columns_of([result])
-        pairs = zip(head(columns), cells(result, columns), strict=True)
-        print("  ".join(f"{key} {value}" if key != "row" else value for key, value in pairs), flush=True)
+    if given.show:
+        results, title = joined(given.show)
+        known = [*tasks("cpu"), *tasks("cuda")]
+        all_of = Kept([*known, *(r.program for r in results if r.program not in known)], given, title)
+        all_of.found = {result.program: result for result in results}
+        all_of.write()
+        print(title)
+        show(all_of.results)
+        return
+    if given.jobs is not None and given.threads not in (None, 1):
+        parser.error("--jobs has a core for each row: leave --threads out")
+    given.threads = given.threads or (1 if given.jobs else os.cpu_count() or 1)
+    known_tasks = tasks(given.device)
+    wanted = given.rows or (QUICK if given.quick else list(known_tasks))
+    chosen = [
+        name for name in known_tasks if any(name == each or known_tasks[name].workload == each for each in wanted)
+    ]
+    if unknown := [
+        each for each in wanted if not any(each in (name, known_tasks[name].workload) for name in known_tasks)
+    ]:
+        parser.error(f"no row is named {', '.join(unknown)}; there are {', '.join(known_tasks)}")
+    title = machine_in_words(given.threads, given.device)
+    all_rows = Kept(chosen, given, title)
+    for result in kept(given.resume, given.threads).values():
+        if result.program in chosen:
+            all_rows.add(result, is_new=False)
+    missing = [name for name in chosen if name not in all_rows.found]
+    failed: dict[str, str] = {}
+    if given.jobs:
+        failed = spread(
+            sorted(missing, key=lambda name: _length(known_tasks[name])), jobs=given.jobs, within=given.within,
+            arguments=_passed_on(given), done=lambda result: all_rows.add(result, is_new=True),
+        )  # fmt: skip
+    else:
+        for name in missing:
+            result = measure(known_tasks[name], given)
+            if result.interrupted:
+                break
+            all_rows.add(result, is_new=True)
     print(f"\n{title}")
-    show(results)
+    show(all_rows.results)
+    for name, why in failed.items():
+        print(f"{name}: not measured: {why}")
+
+
+def _length(task: Task) -> tuple[bool, int, bool]:
+    """Sorts rows by how long they take: training first, then large batches; small models last."""
+    return not task.training, -task.batch, task.workload in LIGHT
+
+
+def _passed_on(given: argparse.Namespace) -> list[str]:
+    """The arguments of a row's own process."""
+    told = ["--device", given.device, "--threads", str(given.threads), "--budget", str(given.budget)]
+    told += ["--backends", given.backends] if given.backends else []
+    return told + ["--freeze"] * given.freeze + ["--once"] * given.once
 
 
 if __name__ == "__main__":

@@ -31,7 +31,8 @@ def test_frontend(run_python, tmp_path):
 
 
 @pytest.fixture
-def auto():
+def auto(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
     found = importlib.util.spec_from_file_location("benchmark_auto", BENCHMARKS / "auto.py")
     module = importlib.util.module_from_spec(found)
     sys.modules["benchmark_auto"] = module
@@ -92,6 +93,41 @@ def test_the_rows_of_auto(auto):
     side = auto.auto_side(singles, "cpu", 30.0, False)
     assert side.options == given
     side.check()
+
+
+def test_joined_results_of_auto(auto, tmp_path, monkeypatch, capsys):
+    for name, value in (("a", 2.0), ("b", 4.0)):
+        results = [row("mlp 8", eager=4.0, auto=value), row(f"lstm {len(name)}", eager=4.0, auto=1.0)]
+        (tmp_path / f"{name}.json").write_text(to_json(results[: 1 if name == "b" else 2]))
+    files = [str(tmp_path / "a.json"), str(tmp_path / "b.json")]
+    monkeypatch.setattr(sys, "argv", ["auto.py", "--show", *files, "--json", str(tmp_path / "all.json")])
+    auto.main()
+    assert [line.split()[:4] for line in capsys.readouterr().out.splitlines()[2:4]] == [
+        ["mlp", "8", "4.14", "4.14"],  # of the last file
+        ["lstm", "1", "4.14", "1.035"],
+    ]
+    assert len(json.loads((tmp_path / "all.json").read_text())["programs"]) == 2
+    other = json.loads((tmp_path / "b.json").read_text())
+    other["environment"]["torch"] = "1.0"
+    (tmp_path / "b.json").write_text(json.dumps(other))
+    with pytest.raises(SystemExit, match="different machines or versions"):
+        auto.main()
+
+
+@pytest.mark.slow
+def test_rows_of_auto_on_cores_of_their_own(run_python, tmp_path):
+    numbers = tmp_path / "numbers.json"
+    options = ["--rows", "mlp", "--jobs", "1", "--within", "90", "--once", "--backends", "native"]
+    printed = run_python(
+        "import runpy, sys\n"
+        f"sys.path.insert(0, {str(BENCHMARKS)!r})\n"
+        f"sys.argv = ['auto.py', *{options!r}, '--json', {str(numbers)!r}]\n"
+        f"runpy.run_path({str(BENCHMARKS / 'auto.py')!r}, run_name='__main__')"
+    )
+    assert "not measured" not in printed
+    found = {each["program"]: each for each in json.loads(numbers.read_text())["programs"]}
+    assert set(found) == {"mlp 1", "mlp 8"} and {each["threads"] for each in found.values()} == {1}
+    assert all(row["warm_seconds"] is None for each in found.values() for row in each["rows"])
 
 
 @pytest.mark.parametrize("tuned, mode", [(False, "reduce-overhead"), (True, "max-autotune")])

@@ -61,6 +61,7 @@ class Bench:
         memory: bytes that the process of a side may take.
         step: is called with what is going on.
         calls: fewest of a side before the measurement ends, however narrow the intervals are.
+        twice: whether each side compiles a second time, in a process that finds the caches of the first.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Bench:
         step: Step,
         cap: float = math.inf,
         calls: int = CALLS,
+        twice: bool = True,
     ) -> None:
         self.source = source
         self.sides = list(sides)
@@ -82,6 +84,7 @@ class Bench:
         self.memory = memory
         self.step = step
         self.fewest_calls = calls
+        self.twice = twice
         self.ends = time.monotonic() + cap
         self.admission_ends = time.monotonic() + cap * FOR_COMPILING
         self.told = {**dataclasses.asdict(source), "place": list(source.place)}  # as JSON has it
@@ -145,22 +148,24 @@ class Bench:
         return process
 
     def _admit(self, side: Side, number: int) -> None:
-        """Compile in a process with empty caches, and again in the next, which is timed; both are judged."""
+        """Compile in a process with empty caches, and again in the next; each is judged, and the last is timed."""
         row, cache = self.rows[side.label], self.folder / f"cache{number}"
         if time.monotonic() > self.admission_ends:
             row.verdict, row.reason = "lost", "the time of all sides was spent before its turn"
             return
         try:
-            if not side.is_baseline:
+            if self.twice and not side.is_baseline:
                 self.step(f"{side.label}, cold")
                 with self._process(f"cold{number}", side, cache) as process:
                     row.cold_seconds = self._compiled(process, row, number)["seconds"]
-            self.step(side.label if side.is_baseline else f"{side.label}, warm")
+            self.step(side.label if side.is_baseline or not self.twice else f"{side.label}, warm")
             process = self.stack.enter_context(self._process(f"warm{number}", side, cache))
             try:
                 answer = self._compiled(process, row, number)
-                if not side.is_baseline:
+                if self.twice and not side.is_baseline:
                     row.warm_seconds = answer["seconds"]
+                elif not side.is_baseline:
+                    row.cold_seconds = answer["seconds"]
                 self._note(row, process.ask("warm", self._until(self.budget)))
             except Lost:
                 process.end()
