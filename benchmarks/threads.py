@@ -15,6 +15,7 @@ by native's, for each number of threads.  With more threads than cores, the numb
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -93,7 +94,7 @@ def _spread(x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
 
 
 def _mlp(sizes: tuple[int, ...]) -> nn.Sequential:
-    layers = [m for a, b in zip(sizes, sizes[1:], strict=False) for m in (nn.Linear(a, b), nn.GELU())]
+    layers = [m for a, b in itertools.pairwise(sizes) for m in (nn.Linear(a, b), nn.GELU())]
     return nn.Sequential(*layers[:-1])
 
 
