@@ -18,8 +18,6 @@ COMMANDS = [
 ]
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
 (PROGRAM,) = [text for text in BLOCKS if "def make" in text]
-    text for text in re.findall(r"^```python\n(.*?)^```$", README, re.DOTALL | re.MULTILINE) if "def make" in text
-]
 
 
 @pytest.fixture
