@@ -44,6 +44,14 @@ class Artifact:
     ``graph`` is the captured function with the number of its compilation, ``part`` counts the parts of the graph that
     backends compiled.  ``inputs`` are in the order in which the part takes them.  ``needs`` says what a program needs
     to run the file besides the tool, and ``reason`` why there is no file, with the kind ``"none"``.
+
+    Example:
+        >>> compiled = torchmux.compile(torch.nn.Linear(4, 2), backend="eager")
+        >>> with torch.no_grad():
+        ...     result = compiled(torch.ones(3, 4))
+        >>> (part,) = torchmux.artifacts(compiled)
+        >>> part.backend, part.kind, part.suffix
+        ('eager', 'fx', '.py')
     """
 
     backend: str
@@ -101,6 +109,12 @@ def artifacts(compiled: Any) -> list[Artifact]:
     Raises:
         TypeError: ``torchmux.compile`` did not make it.
         SaveRefused: nothing was compiled yet.
+
+    Example:
+        >>> compiled = torchmux.compile(torch.sin, backend="aot_eager")
+        >>> result = compiled(torch.ones(3))
+        >>> [(each.kind, "aten.sin" in each.text) for each in torchmux.artifacts(compiled)]
+        [('fx', True)]
     """
     taken = Compiled.of(compiled)
     world, _ = world_of(taken)

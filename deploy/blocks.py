@@ -31,6 +31,19 @@ def compile_repeated_blocks(model: torch.nn.Module, blocks: Sequence[str] | None
     Raises:
         TypeError: ``model`` is no module.
         ValueError: there are no such layers.
+
+    Example:
+        >>> class Layer(torch.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.inner = torch.nn.Linear(4, 4)
+        ...     def forward(self, x):
+        ...         return torch.relu(self.inner(x))
+        >>> model = torch.nn.Sequential(Layer(), Layer())
+        >>> torchmux.compile_repeated_blocks(model, backend="eager")
+        ['0', '1']
+        >>> model(torch.ones(2, 4)).shape
+        torch.Size([2, 4])
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"compile_repeated_blocks() takes a module, not {class_with_article(model)}")

@@ -241,6 +241,10 @@ class _State:
             self._renew()
         return bool(self._guard.check())
 
+    def reason(self) -> str:
+        """What does not hold, in torch's names."""
+        return str(self._guard.reason())
+
 
 def _state_of(guard: Any) -> Any:
     return json.loads(guard.__getstate__())

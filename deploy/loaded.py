@@ -22,6 +22,18 @@ class Loaded:
 
     Raises (when called):
         Unsupported: no entry takes the call; the message says what each was compiled for.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> compiled = torchmux.compile(torch.nn.Linear(4, 2), backend="aot_eager")
+        >>> with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        ...     wanted = compiled(torch.ones(3, 4))
+        ...     left_out = torchmux.save(compiled, pathlib.Path(folder, "linear.tmx"))
+        ...     loaded = torchmux.load(pathlib.Path(folder, "linear.tmx"))
+        ...     torch.equal(loaded(torch.ones(3, 4)), wanted)
+        True
+        >>> sorted(loaded.weights)
+        ['bias', 'weight']
     """
 
     def __init__(

@@ -48,6 +48,16 @@ def load(
             run it.
         BackendUnavailable: a runtime that it needs is missing.
         ValueError: the key is empty.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> compiled = torchmux.compile(torch.nn.Linear(4, 2), backend="aot_eager")
+        >>> with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        ...     wanted = compiled(torch.ones(3, 4))
+        ...     left_out = torchmux.save(compiled, pathlib.Path(folder, "linear.tmx"))
+        ...     loaded = torchmux.load(pathlib.Path(folder, "linear.tmx"))
+        ...     torch.equal(loaded(torch.ones(3, 4)), wanted)
+        True
     """
     opened = Opened(path, key_bytes(key))
     manifest = opened.json(MANIFEST)

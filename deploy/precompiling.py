@@ -48,6 +48,10 @@ class Precompiled:
 
     ``compiled`` is the program, which has code for each of the ``rows`` without an error; ``path`` is the saved file,
     and ``left_out`` what :func:`torchmux.save` has left out of it.
+
+    Example:
+        >>> torchmux.Precompiled(compiled=torch.sin, rows=()).path is None
+        True
     """
 
     compiled: Any
@@ -94,6 +98,12 @@ def precompile(
         CompilationFailed: nothing was compiled; the message has the first reason.
         SaveRefused: the program cannot be saved; what was compiled is in the cache.
         TypeError, ValueError: inputs are of another kind, or there are none; or there are no workers.
+
+    Example:
+        >>> if __name__ == "__main__":  # each process imports the script
+        ...     model = torch.nn.Linear(4, 2)
+        ...     inputs = [torch.ones(rows, 4) for rows in (1, 8)]
+        ...     ready = torchmux.precompile(model, inputs, backend="native", path="linear.tmx")
     """
     require(inputs, (list, tuple), "precompile(): inputs")
     require(workers, (int, type(None)), "precompile(): workers")

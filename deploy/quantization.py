@@ -59,6 +59,11 @@ class Quantized:
     """A quantized model, which is called like the model; ``report`` is its :class:`QuantizationReport`.
 
     ``compiled`` is what :func:`torchmux.compile` made for ``native`` and ``tvm``, and None for the others.
+
+    Example:
+        >>> def error_of(model, batches):
+        ...     quantized = torchmux.quantize(model, batches, backend="onnxrt")
+        ...     return (quantized(batches[0]) - model(batches[0])).abs().max()
     """
 
     def __init__(self, made: quantizers.Made, report: QuantizationReport) -> None:
@@ -113,6 +118,16 @@ def quantize(model: torch.nn.Module, calibration_data: Iterable[Any], *, backend
         QuantizationFailed: the tool does not take the model, torch does not export it as one graph, or there is
             nothing to quantize in it.
         TypeError, ValueError: it is no module, is in training mode, or there is no calibration data.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8)).eval()
+        >>> torchmux.quantize(model.train(), [torch.randn(4, 64)])
+        Traceback (most recent call last):
+        ValueError: ...
+        >>> def to_int8(model, batches):
+        ...     quantized = torchmux.quantize(model.eval(), batches, backend="onnxrt")
+        ...     print(quantized.report)
+        ...     return quantized
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"quantize() takes an nn.Module, not {class_with_article(model)}")

@@ -119,6 +119,14 @@ def save(
             what, and where.
         ValueError: the key is empty, or the path gives the functions of a shared object no name.
         BackendUnavailable, CompilationFailed: a shared object cannot be compiled.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> compiled = torchmux.compile(torch.nn.Linear(4, 2), backend="aot_eager")
+        >>> with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        ...     result = compiled(torch.ones(3, 4))
+        ...     torchmux.save(compiled, pathlib.Path(folder, "linear.tmx"), weights=False)
+        []
     """
     if format not in ("torchmux", "so"):
         raise ValueError(f"format is 'torchmux' or 'so', not {shown(format)}")

@@ -117,6 +117,19 @@ def compile(
 
     Raises UnknownBackend, BackendUnavailable and InvalidOption at once; at the first call, Unsupported,
     FallbackRefused and CompilationFailed.  Raises TypeError for any other keyword argument.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU())
+        >>> compiled = torchmux.compile(model, backend="aot_eager")
+        >>> torch.equal(compiled(torch.ones(3, 4)), model(torch.ones(3, 4)))
+        True
+        >>> torchmux.report(compiled).graph_count
+        1
+        >>> @torchmux.compile(backend="eager", dynamic=True)
+        ... def doubled(x):
+        ...     return x * 2
+        >>> doubled(torch.ones(2)), doubled(torch.ones(3))
+        (tensor([2., 2.]), tensor([2., 2., 2.]))
     """
     for argument, value in (
         ("fullgraph", fullgraph),
@@ -219,6 +232,12 @@ def set_default_backend(backend: Any) -> None:
     """Set the backend of ``compile`` calls that name none; None leaves it to ``config.default_backend``.
 
     Raises UnknownBackend, BackendUnavailable and InvalidSpec as ``compile`` does.
+
+    Example:
+        >>> torchmux.set_default_backend("aot_eager")
+        >>> torchmux.get_default_backend()
+        'aot_eager'
+        >>> torchmux.set_default_backend(None)
     """
     global _default_backend
     if backend is not None:
@@ -229,6 +248,10 @@ def set_default_backend(backend: Any) -> None:
 def get_default_backend() -> Any:
     """The backend that ``set_default_backend`` set, or else the name in ``config.default_backend``, or else that of the
     best usable one for torch's default device: the first of :func:`torchmux.list_backends` that takes the device.
+
+    Example:
+        >>> torchmux.get_default_backend() in torchmux.list_backends()
+        True
     """
     chosen = _chosen(None)
     return resolve(None, device=torch.get_default_device().type).name if chosen is None else chosen
@@ -265,6 +288,13 @@ def report(compiled: Any) -> Report:
     """What a compiled function or module did so far: graphs, placements, fallbacks, breaks, recompilations.
 
     Raises TypeError for anything that ``compile`` did not return.
+
+    Example:
+        >>> compiled = torchmux.compile(lambda x: torch.relu(x) + 1, backend="aot_eager")
+        >>> result = compiled(torch.ones(3))
+        >>> found = torchmux.report(compiled)
+        >>> found.runs, found.graph_count, found.break_count, found.share
+        (1, 1, 0, 1.0)
     """
     return report_of(_record(compiled))
 
@@ -274,6 +304,13 @@ def explain(fn: Any, *inputs: Never, backend: Any = "eager", dynamic: bool | Non
     :class:`~torchmux.frontend.explain.Explanation`.  It does not use code compiled for other callers.
 
     Raises TypeError if the inputs are given together with ``fn``.
+
+    Example:
+        >>> def branches(x):
+        ...     return x + 1 if x.sum() > 0 else x
+        >>> found = torchmux.explain(branches)(torch.ones(2))
+        >>> found.graph_count, found.graph_break_count, found.break_reasons[0].kind
+        (2, 1, 'TM001')
     """
     if not callable(fn):
         raise TypeError(f"explain() takes a function, a method or an nn.Module, not {kind(fn)}.")
@@ -296,5 +333,14 @@ def explain(fn: Any, *inputs: Never, backend: Any = "eager", dynamic: bool | Non
 
 
 def reset() -> None:
-    """Discard all compiled code of this process; the next calls capture again."""
+    """Discard all compiled code of this process; the next calls capture again.
+
+    Example:
+        >>> compiled = torchmux.compile(lambda x: x + 1, backend="eager")
+        >>> for _ in range(2):
+        ...     result = compiled(torch.ones(2))
+        ...     torchmux.reset()
+        >>> compiled(torch.ones(2))
+        tensor([2., 2.])
+    """
     forget_everything()

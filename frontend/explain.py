@@ -239,9 +239,17 @@ class Report:
         for entry in self.graphs:
             lines.extend(_about(entry))
         lines.extend("  " + entry.message().replace("\n", "\n  ") for entry in self.breaks)
-        lines.extend(f"  recompiled {reason}" for reason in self.recompiles)
+        lines.extend(f"  recompiled {reason}{self._cost_of(reason)}" for reason in self.recompiles)
         lines.extend(f"  left to eager: {words}" for words in self.left_to_eager)
         return "\n".join(lines)
+
+    def _cost_of(self, recompilation: str) -> str:
+        """Which graphs came of it, and how long they took."""
+        found = [e for e in self.graphs if f"{_name(e.function, e.resume)}: {e.reason}" == recompilation]
+        if not found:
+            return ""
+        numbers = ", ".join(str(e.number) for e in found)
+        return f" (graph {numbers}: {sum(sum(e.seconds.values()) for e in found):.3f} s)"
 
 
 def _about(entry: GraphEntry) -> list[str]:

@@ -48,6 +48,13 @@ class Exported:
 
     A call checks the guards, then runs the graph.  If a guard fails, it raises :class:`~torchmux.Unsupported` with that
     guard.
+
+    Example:
+        >>> exported = torchmux.export(lambda x, scale: x * scale)(torch.ones(3), 2.0)
+        >>> exported(torch.ones(3), 2.0)
+        tensor([2., 2., 2.])
+        >>> [str(node.target) for node in exported.graph_module.graph.nodes if node.op == "call_function"]
+        ['<built-in function mul>']
     """
 
     def __init__(
@@ -123,6 +130,14 @@ def export(fn: Any, *, dynamic: bool | None = None) -> Callable[..., Exported]:
 
     Raises:
         Unsupported: the function cannot be one graph; the message names the line, the reason and the usual fix.
+
+    Example:
+        >>> exported = torchmux.export(lambda x: torch.relu(x) + 1)(torch.ones(3))
+        >>> exported(torch.zeros(3))
+        tensor([1., 1., 1.])
+        >>> exported(torch.zeros(4))  # the size is guarded
+        Traceback (most recent call last):
+        torchmux.registry.errors.Unsupported: ...
     """
     original = original_of(fn)
     if not callable(original):

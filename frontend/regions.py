@@ -38,6 +38,16 @@ class use_backend(contextlib.ContextDecorator):
 
     Raises:
         UnknownBackend: there is no such backend; the message suggests the closest names.
+
+    Example:
+        >>> def pinned(x):
+        ...     with torchmux.use_backend("eager"):
+        ...         x = torch.sin(x)
+        ...     return x + 1
+        >>> compiled = torchmux.compile(pinned, backend="aot_eager")
+        >>> result = compiled(torch.ones(2))
+        >>> sorted((each.op, each.placed_on) for each in torchmux.report(compiled).placements)
+        [('aten.add.Tensor', 'aot_eager'), ('aten.sin.default', 'eager')]
     """
 
     used = False  # whether the process has made one: until then nothing asks for regions

@@ -41,7 +41,14 @@ def pins_of(gm: GraphModule) -> set[str]:
 
 @dataclass(frozen=True)
 class CompileRequest:
-    """Everything besides the graph that a backend may want to know."""
+    """Everything besides the graph that a backend may want to know.
+
+    Example:
+        >>> def compile(gm, example_inputs, request):  # a backend's
+        ...     return gm.forward if request.phase == "inference" else None
+        >>> torchmux.CompileRequest(backend="mine").phase
+        'inference'
+    """
 
     backend: str
     options: Any = None  # an instance of ``spec.options``

@@ -22,6 +22,11 @@ class BackendInfo:
     ``available`` is ``None`` if only an import could tell: this applies to backends registered only with torch.
     ``version`` is that of the compiler, ``distribution`` what provides the backend (``None``: this process).
     ``error`` is set when the name cannot be used at all: a broken plugin or a conflict.
+
+    Example:
+        >>> (row,) = [row for row in torchmux.backends() if row.name == "eager"]
+        >>> row.available, row.devices, row.training
+        (True, ('*',), True)
     """
 
     name: str

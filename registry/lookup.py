@@ -27,6 +27,10 @@ def list_backends(*, foreign: bool = False) -> list[str]:
     """The names of the backends that can run here, best first.
 
     With ``foreign``, backends that are registered only with torch follow; whether they can run is not known.
+
+    Example:
+        >>> "aot_eager" in torchmux.list_backends()
+        True
     """
     require(foreign, (bool,), "list_backends(): foreign")
     listing = rows(CATALOG)
@@ -40,6 +44,11 @@ def list_options(backend: Any = None) -> dict[str, OptionInfo]:
     Raises:
         UnknownBackend: no such name.
         TorchmuxError: the name answers with another error, as in :func:`torchmux.compile`.
+
+    Example:
+        >>> option = torchmux.list_options("native")["freeze"]
+        >>> option.type, option.default
+        ('a bool', False)
     """
     return option_table(_spec(backend))
 
@@ -51,6 +60,10 @@ def list_mode_options(mode: str | None = None, backend: Any = None) -> dict[str,
         InvalidOption: the backend has no such mode.
         UnknownBackend: no such name.
         TorchmuxError: the name answers with another error, as in :func:`torchmux.compile`.
+
+    Example:
+        >>> sorted(torchmux.list_mode_options(backend="native"))
+        ['default', 'max-autotune', 'max-autotune-no-cudagraphs', 'reduce-overhead']
     """
     spec = _spec(backend)
     return mode_table(spec) if mode is None else mode_options(spec, mode)
@@ -63,6 +76,12 @@ def lookup_backend(name: str) -> Callable[..., CompiledGraph]:
 
     Raises:
         TorchmuxError: the name cannot be used here, as in :func:`torchmux.compile`.
+
+    Example:
+        >>> graph = torch.fx.symbolic_trace(torch.nn.ReLU())
+        >>> function = torchmux.lookup_backend("eager")(graph, [torch.ones(2)])
+        >>> function(-torch.ones(2))
+        tensor([0., 0.])
     """
     require(name, (str,), "lookup_backend(): name")
     usable_spec(name)

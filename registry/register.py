@@ -38,6 +38,16 @@ def register_backend(backend: Any = None, /, *, name: str | None = None, **field
     Raises:
         InvalidSpec: it cannot be a backend, or a field is wrong.
         BackendConflict: the name is taken.
+
+    Example:
+        >>> @torchmux.register_backend(name="printing_graphs")
+        ... def printing_graphs(gm, example_inputs):
+        ...     print(len(gm.graph.nodes), "nodes")
+        ...     return gm.forward
+        >>> torchmux.compile(torch.relu, backend="printing_graphs")(torch.ones(2))
+        3 nodes
+        tensor([1., 1.])
+        >>> torchmux.unregister_backend("printing_graphs")
     """
     require(name, (str, type(None)), "register_backend(): name")
     if backend is None:
@@ -66,6 +76,14 @@ def unregister_backend(name: str, *, distribution: str | None = None) -> None:
 
     Raises:
         UnknownBackend: there is nothing to remove.
+
+    Example:
+        >>> @torchmux.register_backend(name="for_a_moment")
+        ... def for_a_moment(gm, example_inputs):
+        ...     return gm.forward
+        >>> torchmux.unregister_backend("for_a_moment")
+        >>> "for_a_moment" in torchmux.list_backends()
+        False
     """
     require(name, (str,), "unregister_backend(): name")
     require(distribution, (str, type(None)), "unregister_backend(): distribution")

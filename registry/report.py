@@ -58,6 +58,13 @@ class Placement:
     ``pin`` is the backend that the program wants for this node, if it wants one.  ``origin`` is the position, in the
     captured graph, of the node that this one comes from, if that is known; ``kernel`` is the generated function that
     computes it, if the backend tells.
+
+    Example:
+        >>> compiled = torchmux.compile(torch.sin, backend="aot_eager")
+        >>> result = compiled(torch.ones(3))
+        >>> (placement,) = torchmux.report(compiled).placements
+        >>> placement.op, placement.placed_on, placement.kind
+        ('aten.sin.default', 'aot_eager', 'library')
     """
 
     node: str
@@ -127,6 +134,13 @@ class GraphReport:
     ``phase`` is ``"inference"`` or ``"training"``; ``seconds`` are wall-clock, by stage
     (:data:`torchmux.stages.STAGES`).  For a training graph the placements cover the forward and the backward
     graph.  ``members`` are the backends of a chain, and ``crossings`` tell what passes between them and torch.
+
+    Example:
+        >>> compiled = torchmux.compile(torch.sin, backend="aot_eager")
+        >>> result = compiled(torch.ones(3))
+        >>> found = torchmux.report(compiled).graphs[0].report
+        >>> found.backend, found.phase, found.share, dict(found.kinds)
+        ('aot_eager', 'inference', 1.0, {'library': 1})
     """
 
     backend: str

@@ -44,7 +44,12 @@ ANY = "*"
 
 @dataclass(frozen=True)
 class Availability:
-    """Whether a backend can run on this machine, and if not, why not."""
+    """Whether a backend can run on this machine, and if not, why not.
+
+    Example:
+        >>> torchmux.Availability(False, "there is no accelerator").ok
+        False
+    """
 
     ok: bool
     reason: str = ""
@@ -64,6 +69,10 @@ class BackendSpec:
 
     ``requires`` holds PEP 508 strings; one may list alternatives: ``"onnxruntime>=1.20 | onnxruntime-gpu>=1.20"``.
     ``probe`` must be cheap, must not import the compiler, and must not take what ``requires`` lists for granted.
+
+    Example:
+        >>> torchmux.BackendSpec(name="mine", summary="an example", load="my_package.compiler:Compiler").graph
+        'torch'
     """
 
     name: str
@@ -89,7 +98,12 @@ class BackendSpec:
 
 @dataclass(frozen=True)
 class Tombstone:
-    """A retired name that still answers usefully: ``successor`` is a backend's name, or a phrase after "Use"."""
+    """A retired name that still answers usefully: ``successor`` is a backend's name, or a phrase after "Use".
+
+    Example:
+        >>> torchmux.Tombstone("old", "Its compiler is archived.", "backend='native'").successor
+        "backend='native'"
+    """
 
     name: str
     reason: str

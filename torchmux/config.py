@@ -59,7 +59,13 @@ def _cache_without_home() -> Path:
 
 @dataclass
 class Config:
-    """The settings.  Setting an unknown name raises an ``AttributeError`` that suggests the closest match."""
+    """The settings.  Setting an unknown name raises an ``AttributeError`` that suggests the closest match.
+
+    Example:
+        >>> with torchmux.config.patch(recompile_limit=4):
+        ...     torchmux.config.recompile_limit
+        4
+    """
 
     recompile_limit: int = 8
     """How many times one code object is compiled under one ``compile()`` call before its frames run in eager."""

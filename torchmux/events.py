@@ -41,6 +41,12 @@ def counters() -> dict[str, int]:
     ``operators``, ``operators_left_to_torch`` and ``cache_hits`` of all compiled graphs together.
 
     ``torchmux.reset()`` leaves them as they are; compare two calls to learn what happened between them.
+
+    Example:
+        >>> before = torchmux.counters()["graphs"]
+        >>> result = torchmux.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+        >>> torchmux.counters()["graphs"] - before
+        1
     """
     names = ("graphs", "graph_breaks", "recompiles", "operators", "operators_left_to_torch", "cache_hits")
     with _lock:

@@ -35,6 +35,10 @@ def set_logs(**kinds: bool) -> None:
     """Print only these kinds from now on: ``set_logs(graph_breaks=True, recompiles=True)``.
 
     Without arguments, print what ``TORCHMUX_LOGS`` selects.  Raises ValueError for an unknown kind.
+
+    Example:
+        >>> torchmux.set_logs(recompiles=True)
+        >>> torchmux.set_logs()
     """
     global _enabled
     for kind in kinds:

@@ -29,6 +29,11 @@ class Verification:
     number of operators.  ``wrong`` is the backend of the first stage that fails, for a chain the members that fail
     alone; empty if none does.  ``graph`` is the number of the first wrong graph, and ``operators`` are what is left of
     it: it is still wrong with these, and not with fewer.  ``program`` is a script that shows the failure, or empty.
+
+    Example:
+        >>> found = torchmux.verify(torch.sin, torch.ones(3), backend="aot_eager")
+        >>> found.ok, list(found.stages), found.operators
+        (True, ['eager', 'aot_eager'], ())
     """
 
     backend: str

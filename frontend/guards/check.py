@@ -7,10 +7,12 @@ words which of them failed.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from torchmux import torch_internals as ti
 
@@ -123,11 +125,25 @@ class CompiledGuards:
                 words = f"{guard.source.words()} {guard.words()} no longer holds (now {_describe(value)})"
                 return Failure(words, guard, value)
         if words := self._failing_tensor(frame_locals):
-            return Failure(words, about="tensor")
+            return Failure(words, about="tensor", held=1)
         if words := self._failing_shape(frame_locals):
-            return Failure(words, about="shape")
-        words = "global state (grad mode, torch modes, autocast, default dtype, determinism or thread count) changed, "
-        return Failure(words + "or two inputs became the same object", about="state")
+            return Failure(words, about="shape", held=2)
+        return Failure(self._failing_state(frame_locals), about="state", held=3)
+
+    def _failing_state(self, frame_locals: dict) -> str:
+        """What is different of torch itself, or which inputs became one."""
+        found: list[str] = []
+        if self.global_state:
+            found += [] if self.state.check() else map(_setting_in_words, self.state.reason().split())
+            if ti.count_dispatch_modes() or ti.count_function_modes() != len(self.devices):
+                found.append("a torch mode was entered or left")
+            elif self.devices and ti.default_devices() != self.devices:
+                found.append("the default device changed")
+        for sources in self.distinct:
+            with contextlib.suppress(Exception):  # what cannot be read is not the same
+                if len({id(value) for value in read(sources, frame_locals)}) != len(sources):
+                    found.append(f"some of {', '.join(source.words() for source in sources)} became the same object")
+        return ", ".join(found) or "a setting of torch changed"
 
     def _failing_tensor(self, frame_locals: dict) -> str:
         for checker, sources in self.tensor_checks:
@@ -151,6 +167,14 @@ class CompiledGuards:
         except Exception as error:
             return f"a shape can no longer be read ({type(error).__name__}: {error})"
         return ""
+
+
+def _setting_in_words(name: str) -> str:
+    """What torch's own check calls a setting of the process, and how it is now."""
+    words = f"{name.replace('_', ' ').replace('num threads', 'number of threads')} changed"
+    if name == "grad_mode":
+        return f"{words} (now {'enabled' if torch.is_grad_enabled() else 'disabled'})"
+    return f"{words} (now {torch.get_num_threads()})" if name == "num_threads" else words
 
 
 def _tensor_checker(group: list[TensorGuard]) -> tuple[Any, list[Source]]:

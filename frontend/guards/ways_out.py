@@ -25,6 +25,7 @@ class Failure:
     guard: Guard | None = None
     value: Any = None  # what the guard is about, as it is now
     about: str = ""  # "tensor", "shape", "state"
+    held: int = 0  # how many kinds of checks passed before it
 
     def way_out(self) -> str:
         """What to change in a program in which such a value goes on changing."""

@@ -237,9 +237,14 @@ def _has_readable_name(code: types.CodeType) -> bool:
     return code.co_name.isascii() or not any("\ud800" <= c <= "\udfff" for c in code.co_name)
 
 
+_COMPARED = 4  # codes: every guard of a large model takes a while to read
+
+
 def _recompile_reason(state: CodeState, frame: Any) -> str:
+    """Why that of the latest codes that comes closest does not take this call."""
     checks = [entry.guards for entry in reversed(state.entries) if entry.guards is not None]
-    return checks[0].why_not(frame.f_locals).words if checks else "?"
+    failures = [each.why_not(frame.f_locals) for each in checks[:_COMPARED]]
+    return max(failures, key=lambda failure: failure.held).words if failures else "?"
 
 
 def _limit_reached(session: Session, state: CodeState, frame: Any, limit: str, record: Any) -> Decision:

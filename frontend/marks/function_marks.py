@@ -48,6 +48,14 @@ def disable(fn: Any = None, *, reason: str = "", recursive: bool = True) -> Any:
 
     Works as a function or a decorator, for a function, a module or a class.  With ``recursive=False`` only the
     function's own statements run in eager, and the functions it calls are captured.  The graph break shows ``reason``.
+
+    Example:
+        >>> @torchmux.disable(reason="it writes a file")
+        ... def log(x):
+        ...     return x
+        >>> found = torchmux.explain(lambda x: log(x + 1) * 2)(torch.ones(2))
+        >>> found.graph_count, found.graph_break_count
+        (2, 1)
     """
     if fn is None:
         return lambda inner: disable(inner, reason=reason, recursive=recursive)
@@ -90,23 +98,53 @@ def disable(fn: Any = None, *, reason: str = "", recursive: bool = True) -> Any:
 
 
 def graph_break(reason: str = "") -> None:
-    """End the graph here; does nothing in eager mode."""
+    """End the graph here; does nothing in eager mode.
+
+    Example:
+        >>> def in_two(x):
+        ...     x = x + 1
+        ...     torchmux.graph_break()
+        ...     return x * 2
+        >>> torchmux.explain(in_two)(torch.ones(2)).graph_count
+        2
+    """
 
 
 def skip_frame(reason: str = "") -> None:
-    """Run the whole calling function in eager; the functions it calls are captured.  Does nothing in eager mode."""
+    """Run the whole calling function in eager; the functions it calls are captured.  Does nothing in eager mode.
+
+    Example:
+        >>> def whole_in_eager(x):
+        ...     torchmux.skip_frame("its loop is short")
+        ...     return x + 1
+        >>> torchmux.compile(whole_in_eager, backend="eager")(torch.ones(2))
+        tensor([2., 2.])
+    """
 
 
 # --- queries ------------------------------------------------------------------------------------------------------
 
 
 def is_compiling() -> bool:
-    """True while the code is being captured, False in eager mode."""
+    """True while the code is being captured, False in eager mode.
+
+    Example:
+        >>> compiled = torchmux.compile(lambda x: x + 1 if torchmux.is_compiling() else x, backend="eager")
+        >>> torchmux.is_compiling(), compiled(torch.ones(2))
+        (False, tensor([2., 2.]))
+    """
     return False
 
 
 def is_exporting() -> bool:
-    """True while the code is being captured for :func:`torchmux.export`, False otherwise."""
+    """True while the code is being captured for :func:`torchmux.export`, False otherwise.
+
+    Example:
+        >>> torchmux.is_exporting()
+        False
+        >>> torchmux.export(lambda x: x + 1 if torchmux.is_exporting() else x)(torch.ones(2))(torch.ones(2))
+        tensor([2., 2.])
+    """
     return False
 
 
@@ -126,22 +164,56 @@ def _each(fn: Any, name: str, mark: Callable[[Any], None]) -> Any:
 
 
 def allow_in_graph(fn: Any) -> Any:
-    """Put ``fn`` (or each function of a list) into graphs as one operator, without tracing it; returns it."""
+    """Put ``fn`` (or each function of a list) into graphs as one operator, without tracing it; returns it.
+
+    Example:
+        >>> @torchmux.allow_in_graph
+        ... def scaled(x):
+        ...     return x * 2
+        >>> compiled = torchmux.compile(lambda x: scaled(x) + 1, backend="eager", fullgraph=True)
+        >>> compiled(torch.ones(2))
+        tensor([3., 3.])
+    """
     return _each(fn, "allow_in_graph", classify.allow_in_graph)
 
 
 def disallow_in_graph(fn: Any) -> Any:
-    """Break the graph wherever ``fn`` (or each function of a list) is called; returns it."""
+    """Break the graph wherever ``fn`` (or each function of a list) is called; returns it.
+
+    Example:
+        >>> @torchmux.disallow_in_graph
+        ... def outside(x):
+        ...     return x.sort().values
+        >>> torchmux.explain(lambda x: outside(x) + 1)(torch.ones(2)).graph_break_count
+        1
+    """
     return _each(fn, "disallow_in_graph", classify.disallow_in_graph)
 
 
 def forbid_in_graph(fn: Any) -> Any:
-    """Raise an error if compiled code calls ``fn`` (or each function of a list); returns it."""
+    """Raise an error if compiled code calls ``fn`` (or each function of a list); returns it.
+
+    Example:
+        >>> @torchmux.forbid_in_graph
+        ... def only_in_eager(x):
+        ...     return x + 1
+        >>> only_in_eager(torch.ones(1))
+        tensor([2.])
+    """
     return _each(fn, "forbid_in_graph", classify.forbid_in_graph)
 
 
 def assume_constant_result(fn: Any) -> Any:
-    """Call ``fn`` during compilation and treat its result as a constant; returns it."""
+    """Call ``fn`` during compilation and treat its result as a constant; returns it.
+
+    Example:
+        >>> @torchmux.assume_constant_result
+        ... def size_of_the_vocabulary():
+        ...     return 100
+        >>> compiled = torchmux.compile(lambda x: x * size_of_the_vocabulary(), backend="eager", fullgraph=True)
+        >>> compiled(torch.ones(2))
+        tensor([100., 100.])
+    """
     return _each(fn, "assume_constant_result", classify.assume_constant)
 
 
@@ -155,6 +227,13 @@ def substitute_in_graph(
 
     Raises:
         TypeError: ``original`` is not a function, or its parameters differ from those of the decorated function.
+
+    Example:
+        >>> import bisect
+        >>> @torchmux.substitute_in_graph(bisect.insort_right, skip_signature_check=True)
+        ... def insort_right(a, x):
+        ...     a.append(x)
+        ...     a.sort()
     """
     check_callable(original, "substitute_in_graph")
     if isinstance(original, type):
@@ -202,6 +281,17 @@ class error_on_graph_break:
 
     Works as a context manager, in compiled code or around it, or as a decorator.  Unlike ``fullgraph=True`` it does not
     require one graph: other parts of the program may break.  Under ``fullgraph=True`` it changes nothing.
+
+    Example:
+        >>> @torchmux.compile(backend="eager")
+        ... @torchmux.error_on_graph_break()
+        ... def branches(x):
+        ...     return x + 1 if x.sum() > 0 else x
+        >>> try:
+        ...     branches(torch.ones(2))
+        ... except torchmux.Unsupported as error:
+        ...     print("TM001" in str(error))
+        True
     """
 
     def __init__(self, error: bool = True) -> None:

@@ -57,6 +57,13 @@ class set_stance:
     Raises:
         ValueError: there is no such stance, or it cannot be combined with ``force_backend``.
         UnknownBackend, BackendUnavailable: ``force_backend`` cannot be used.
+
+    Example:
+        >>> compiled = torchmux.compile(lambda x: x + 1, backend="eager")
+        >>> with torchmux.set_stance("force_eager"):
+        ...     result = compiled(torch.ones(2))
+        >>> torchmux.report(compiled).graph_count
+        0
     """
 
     def __init__(

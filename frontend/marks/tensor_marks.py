@@ -51,12 +51,31 @@ def mark_dynamic(tensor: torch.Tensor, index: Any, *, min: int | None = None, ma
     Raises:
         IndexError: the tensor does not have this dimension.
         ValueError: ``min`` is above ``max``.
+
+    Example:
+        >>> compiled = torchmux.compile(lambda x: x * 2, backend="eager")
+        >>> x = torch.ones(8, 4)
+        >>> torchmux.mark_dynamic(x, 0, max=64)
+        >>> for rows in (x, torch.ones(9, 4), torch.ones(10, 4)):
+        ...     result = compiled(rows)
+        >>> torchmux.report(compiled).graph_count
+        1
     """
     _mark(tensor, index, Mark(DYNAMIC, min, max), "mark_dynamic")
 
 
 def maybe_mark_dynamic(tensor: torch.Tensor, index: Any) -> None:
-    """Make dimension ``index`` (or each of several) symbolic, or a constant if the code needs one."""
+    """Make dimension ``index`` (or each of several) symbolic, or a constant if the code needs one.
+
+    Example:
+        >>> compiled = torchmux.compile(lambda x: x * 2, backend="eager")
+        >>> x = torch.ones(8, 4)
+        >>> torchmux.maybe_mark_dynamic(x, 0)
+        >>> for rows in (x, torch.ones(9, 4)):
+        ...     result = compiled(rows)
+        >>> torchmux.report(compiled).graph_count
+        1
+    """
     _mark(tensor, index, Mark(WEAK), "maybe_mark_dynamic")
 
 
@@ -65,12 +84,31 @@ def mark_unbacked(tensor: torch.Tensor, index: Any, *, min: int | None = None, m
 
     A branch on such a size breaks the graph.  ``min`` and ``max`` are its known bounds; a call outside them is compiled
     separately.
+
+    Example:
+        >>> compiled = torchmux.compile(lambda x: x * 2, backend="eager")
+        >>> x = torch.ones(1, 4)
+        >>> torchmux.mark_unbacked(x, 0)
+        >>> for rows in (x, torch.ones(0, 4), torch.ones(7, 4)):
+        ...     result = compiled(rows)
+        >>> torchmux.report(compiled).graph_count
+        1
     """
     _mark(tensor, index, Mark(UNBACKED, min, max), "mark_unbacked")
 
 
 def mark_static(tensor: torch.Tensor, index: Any = None) -> None:
-    """Keep dimension ``index`` (or each of several, or all of them) a constant, whatever ``dynamic`` says."""
+    """Keep dimension ``index`` (or each of several, or all of them) a constant, whatever ``dynamic`` says.
+
+    Example:
+        >>> compiled = torchmux.compile(lambda x: x * 2, backend="eager", dynamic=True)
+        >>> for rows in (3, 4):
+        ...     x = torch.ones(rows, 2)
+        ...     torchmux.mark_static(x, 0)
+        ...     result = compiled(x)
+        >>> torchmux.report(compiled).graph_count
+        2
+    """
     everywhere = range(tensor.dim()) if isinstance(tensor, torch.Tensor) else ()
     _mark(tensor, everywhere if index is None else index, Mark(STATIC), "mark_static")
 

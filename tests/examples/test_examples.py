@@ -18,5 +18,22 @@ def test_example(name, told, run_python):
     assert told in printed
 
 
+# Those that need nothing but transformers; tests/libraries runs the others.
+WITH_TRANSFORMERS = ("transformers_pipeline.py", "transformers_generate.py")
+
+
+def test_examples_with_transformers(run_python):
+    """With a backend that compiles nothing; with the default one, they run with the others."""
+    pytest.importorskip("transformers")
+    paths = [str(EXAMPLES / "libraries" / name) for name in WITH_TRANSFORMERS]
+    printed = run_python(
+        "import runpy, torchmux\n"
+        "torchmux.set_default_backend('aot_eager')\n"
+        f"for path in {paths!r}:\n    runpy.run_path(path, run_name='__main__')"
+    )
+    assert printed.count("operators for aot_eager") >= 2
+
+
 def test_every_example_is_run():
     assert {path.name for path in EXAMPLES.glob("*.py")} == {"quickstart.py", "own_backend.py"}
+    assert {*WITH_TRANSFORMERS} < {path.name for path in (EXAMPLES / "libraries").glob("*.py")}

@@ -33,8 +33,9 @@ def test_every_folder_of_code_is_listed(setup):
         ".".join([package, *file.parent.relative_to(ROOT / folder).parts])
         for package, folder in mapping.items()
         for file in (ROOT / folder).rglob("__init__.py")
+        if package != "torchmux.template"  # files, which nobody imports from there
     }
-    assert found == set(lines(setup, "options", "packages"))
+    assert found | {"torchmux.template"} == set(lines(setup, "options", "packages"))
 
 
 def test_versions_agree():

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
+import shutil
+import sys
+from pathlib import Path
 from typing import Any
 
 from rich.console import Group
@@ -30,15 +34,20 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="describe these, with their options and modes")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--template", metavar="FOLDER", help="write a package with a backend of its own to this new folder"
+    )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the listing.
+    """Print the listing, or write the template; the exit status is 2 if it cannot be written.
 
     Raises:
         UnknownBackend: a given name is unknown.
     """
+    if arguments.template is not None:
+        return _write_template(Path(arguments.template))
     rows = torchmux.backends()
     if arguments.names:
         rows = _chosen(rows, arguments.names)
@@ -52,6 +61,25 @@ def run(arguments: argparse.Namespace) -> int:
         show(*(_listed(row) for row in rows))
     else:
         show(_table(rows, lines=out.is_terminal))
+    return 0
+
+
+def _write_template(folder: Path) -> int:
+    package = Path(torchmux.__file__).parent
+    # An editable install does not map folders without modules.
+    source = next(each for each in (package / "template", package.parent / "examples" / "plugin") if each.is_dir())
+    try:
+        shutil.copytree(source, folder, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build", ".*"))
+    except FileExistsError:
+        print(f"torchmux: {folder} exists already; name a new folder", file=sys.stderr)
+        return 2
+    except (OSError, shutil.Error) as error:
+        print(f"torchmux: cannot write {folder}: {error}", file=sys.stderr)
+        return 2
+    show(
+        f"{folder} has a backend for a few operators, its tests and the conformance suite. Next:",
+        f"    cd {shlex.quote(str(folder))} && python -m pip install . && python -m pytest tests",
+    )
     return 0
 
 

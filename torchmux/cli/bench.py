@@ -249,6 +249,8 @@ def _told(result: Result) -> Iterator[Any]:
     yield Text(f"{result.title} ({machine_in_words(result.threads, device)}, {result.seconds:.0f} s)", style="bold")
     if result.failed:
         yield Text(f"the program fails: {result.failed}", style="bold red")
+        if "No module named 'transformers'" in result.failed:
+            yield 'Models of the zoo need transformers: python -m pip install "torchmux[demo]"'
         return
     shown = [row for row in result.rows if row.verdict != "excluded"]
     yield _times(shown)

@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         status: int = arguments.run(arguments)
         sys.stdout.flush()
     except torchmux.TorchmuxError as error:
-        print(f"torchmux: {error}", file=sys.stderr)
+        print(" ".join([f"torchmux: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -31,6 +31,12 @@ def save_cache_artifacts() -> tuple[bytes, list[str]] | None:
     """The artifacts that this process has used, as bytes, and their names.
 
     None if there are none, or if caching is off.
+
+    Example:
+        >>> saved = torchmux.save_cache_artifacts()
+        >>> if saved is not None:
+        ...     data, names = saved
+        ...     found = torchmux.load_cache_artifacts(data)
     """
     cache = default_cache()
     return None if cache is None else packed(cache, used_keys(cache))
@@ -57,6 +63,11 @@ def load_cache_artifacts(serialized: bytes) -> list[str] | None:
     Raises:
         InvalidArtifacts: the bytes are damaged, were not written by :func:`save_cache_artifacts`, or take more than
             ``config.cache_size_limit`` unpacked.  Nothing is stored then.
+
+    Example:
+        >>> torchmux.load_cache_artifacts(b"not artifacts")
+        Traceback (most recent call last):
+        torchmux.backends.common.cache.artifacts.InvalidArtifacts: ...
     """
     cache = default_cache()
     if cache is None:
