@@ -35,7 +35,7 @@ class Forms(Protocol):
 
     def row_unit(self, left: Value, right: Value) -> int:
         """Rows of two matrices that are multiplied, and of their product, should start at multiples of so many
-        elements; operands that do not are copied."""
+        elements, and operands that do not are copied; 1 where they are taken as they are."""
 
     def order_of_images(self, images: Value, weight: Value) -> Literal["usual", "channels last"] | None:
         """In which order of dimensions a convolution should read and write images; None: as they come.

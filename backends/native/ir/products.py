@@ -27,8 +27,8 @@ def _buffers(refs: Iterable[TensorRef | None]) -> set[Buffer]:
 
 @dataclass(eq=False)
 class Product:
-    """``target = left @ right``, of matrices or of as many matrices in each; the target is contiguous, or has gaps
-    between its rows (:meth:`.forms.Forms.row_unit`).
+    """``target = left @ right``, of matrices or of as many matrices in each; the target is contiguous, or, with a
+    ``unit``, has gaps between its rows, which start at multiples of so many elements.
 
     What follows is statements that read the target: the kernel that finishes a product may work in its place
     (``schedule/placement.py``).
@@ -38,6 +38,7 @@ class Product:
     left: TensorRef
     right: TensorRef
     origins: list[Any] = field(default_factory=list)
+    unit: int = 1
 
     @property
     def m(self) -> Index:

@@ -34,7 +34,7 @@ def product(ctx: Context, left: Value, right: Value, *, exact: bool = False) -> 
     unit = program.forms.row_unit(left, right)
     operands = _operand(program, left, unit), _operand(program, right, unit)
     buffer = program.buffer(left.dtype, sizes, _apart(sizes, index.contiguous_strides(sizes), unit))
-    program.add(Product(buffer, *operands))
+    program.add(Product(buffer, *operands, unit=unit))
     return program.stored(buffer)
 
 

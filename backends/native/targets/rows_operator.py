@@ -1,7 +1,8 @@
-"""The operator ``torchmux::mm_in_rows``: a product of matrices whose rows have gaps between them.
+"""The operator ``torchmux::mm_in_rows``: products of matrices whose sizes libraries do not like.
 
-Libraries read and write rows in pieces of 16 bytes.  A product with 50,257 columns of two bytes, the vocabulary of
-GPT-2, takes them several times as long as one whose rows start at multiples of 16 bytes.
+Libraries read and write rows in pieces of 16 bytes, and count rows, columns and terms in eights of two bytes.  A
+product with 50,257 columns, the vocabulary of GPT-2, takes them several times as long as one with 50,256.  What is left
+over of each size is therefore a product of its own.
 """
 
 from __future__ import annotations
@@ -10,15 +11,47 @@ import torch
 from torch import Tensor
 
 _library = torch.library.Library("torchmux", "FRAGMENT")
-_library.define("mm_in_rows(Tensor left, Tensor right, int row) -> Tensor")
+_library.define("mm_in_rows(Tensor left, Tensor right, int row, int unit) -> Tensor")
 
 MM_IN_ROWS = torch.ops.torchmux.mm_in_rows.default
-"""``left @ right``, two matrices, in rows that are ``row`` elements apart."""
+"""``left @ right``, two matrices, in rows that are ``row`` elements apart, by products of multiples of ``unit``."""
 
 
-def _mm_in_rows(left: Tensor, right: Tensor, row: int) -> Tensor:
+def _mm_in_rows(left: Tensor, right: Tensor, row: int, unit: int) -> Tensor:
     rows, columns = left.shape[0], right.shape[1]
-    return torch.mm(left, right, out=left.new_empty((rows, row))[:, :columns])
+    result = left.new_empty((rows, row))[:, :columns]
+    for top, bottom in _pieces(rows, unit):
+        for begin, end in _pieces(columns, unit):
+            _write(left[top:bottom], right[:, begin:end], result[top:bottom, begin:end], unit)
+    return result
+
+
+def _pieces(extent: int, unit: int) -> list[tuple[int, int]]:
+    """A multiple of ``unit``, and the rest."""
+    even = extent - extent % unit
+    return [(begin, end) for begin, end in ((0, even), (even, extent)) if begin < end]
+
+
+def _write(left: Tensor, right: Tensor, result: Tensor, unit: int) -> None:
+    """Write ``left @ right``; the sum of two products is rounded once."""
+    first, *rest = _pieces(left.shape[1], unit)
+    if not rest:
+        torch.mm(left, right, out=result)
+        return
+    total = _exact(left, right, *first)
+    for piece in rest:
+        total += _exact(left, right, *piece)
+    result.copy_(total)
+
+
+def _exact(left: Tensor, right: Tensor, begin: int, end: int) -> Tensor:
+    """The product of some terms, in float32."""
+    left, right = left[:, begin:end], right[begin:end]
+    if left.dtype is torch.float32:
+        return left @ right
+    if left.is_cuda:
+        return torch.mm(left, right, out_dtype=torch.float32)
+    return left.float() @ right.float()
 
 
 _library.impl("mm_in_rows", _mm_in_rows, "CompositeExplicitAutograd")

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from ..ir import index
 from ..ir.products import Attention, Convolution, Product
 from ..ir.program import Call
 from ..rewrites.attention_operator import ATTENTION
@@ -21,10 +20,10 @@ def call_of(step: Product | Convolution | Attention) -> Call:
     A convolution that adds something or applies a relu itself has none: the target has said that it does this.
     """
     args: tuple[Any, ...]
+    if isinstance(step, Product) and step.unit > 1:
+        given = (step.left, step.right, step.target.strides[0], step.unit)
+        return Call(MM_IN_ROWS, given, {}, [step.target], step.origins)
     if isinstance(step, Product):
-        target = step.target
-        if target.strides != index.contiguous_strides(target.sizes):
-            return Call(MM_IN_ROWS, (step.left, step.right, target.strides[0]), {}, [target], step.origins)
         op = _aten.bmm.default if len(step.left.sizes) == 3 else _aten.mm.default
         return Call(op, (step.left, step.right), {}, [step.target], step.origins)
     if isinstance(step, Attention):

@@ -40,6 +40,10 @@ def _by_tensor_cores(dtype: torch.dtype) -> bool:
     return dtype in _HALF or (dtype is torch.float32 and torch.backends.cudnn.allow_tf32)
 
 
+def _multiplied_by_tensor_cores(dtype: torch.dtype) -> bool:
+    return dtype in _HALF or (dtype is torch.float32 and torch.backends.cuda.matmul.allow_tf32)
+
+
 _PIECE = 16
 """So many bytes of a row libraries read and write at once."""
 _WORTH_A_COPY = 256
@@ -62,7 +66,10 @@ class Triton(Target):
     def row_unit(self, left: Value, right: Value) -> int:
         extents = (*left.sizes, *right.sizes)
         large = len(extents) == 4 and all(type(s) is int and s >= _WORTH_A_COPY for s in extents)
-        return _PIECE // left.dtype.itemsize if large and left.dtype in _HALF else 1
+        if not large or not _multiplied_by_tensor_cores(left.dtype):
+            return 1
+        unit = _PIECE // left.dtype.itemsize
+        return unit if any(s % unit for s in extents) else 1  # type: ignore[operator]
 
     def order_of_images(self, images: Value, weight: Value) -> Literal["usual", "channels last"] | None:
         """cuDNN computes with tensor cores in channels last, and reorders images that lie otherwise in each call."""
