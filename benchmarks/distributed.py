@@ -1,11 +1,13 @@
 """Training on several ranks, compiled and in eager: time, memory, hidden communication, and the first step.
 
-    torchrun --nproc-per-node 2 benchmarks/distributed.py --out rows.jsonl [--size tiny] [--budget 540]
+    torchrun --nproc-per-node 2 benchmarks/distributed.py --out rows.jsonl [--size tiny] [--budget 540] [--together 3]
     python benchmarks/distributed.py --table rows.jsonl
 
 Each row runs in processes of its own, one for each rank, so that one that fails or hangs spoils no other.  Rows are
 appended to the file as they are done, and a second start goes on with those that are missing: a machine may be lent for
-less time than all of them take.  With GPUs the ranks communicate by NCCL, and each sees only its own; without, by gloo.
+less time than all of them take.  ``--together`` rows compile at the same time, and then each is timed while the others
+wait; their first steps are not told, since they disturb each other.  With GPUs the ranks communicate by NCCL, and each
+sees only its own; without, by gloo.
 
 ``step`` rows have milliseconds for a step (median), peak memory in MiB, the share of the time of communication during
 which the same rank computes, and 20 losses.  ``cold`` rows have seconds of the first step with an empty cache: of ranks
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import itertools
 import json
 import os
@@ -26,7 +29,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +40,10 @@ import torch.distributed as dist
 COMPILERS = ("eager", "torch.compile", "native", "inductor")
 MODELS = ("bert", "llama")
 WAYS = ("ddp_around", "ddp_inside", "fsdp_blocks", "tp_blocks")
+HOWS = ("shared", "apart", "alone")
 LOSSES = 20
 POLL = 0.2  # seconds
+_PR_SET_PDEATHSIG = 1
 # (batch, tokens) of a rank, by size and model
 INPUTS = {"full": {"bert": (16, 512), "llama": (2, 2048)}, "tiny": {"bert": (2, 32), "llama": (2, 32)}}
 
@@ -108,23 +114,25 @@ def distributed(
 # --- one rank of one row -------------------------------------------------------------------------------------------
 
 
-def run_row(row: dict[str, Any]) -> dict[str, Any]:
-    """What this rank measures of a row."""
+def run_row(row: dict[str, Any], turn: Path | None) -> dict[str, Any]:
+    """What this rank measures of a row; steps are timed when there is a file ``turn``, at once if that is None."""
     cuda = torch.cuda.is_available()
     device = "cuda" if cuda else "cpu"
-    dist.init_process_group("nccl" if cuda else "gloo")
     if cuda:
         torch.cuda.set_device(0)
+        dist.init_process_group("nccl", device_id=torch.device("cuda", 0))
     else:
         torch.set_num_threads(1)
+        dist.init_process_group("gloo")
     torch.manual_seed(0)
-    model, blocks, plan = make(row["model"], row["size"])
-    dtype = getattr(torch, row["dtype"])
-    model = model.to(device, dtype).train()
+    with torch.device(device):
+        model, blocks, plan = make(row["model"], row["size"])
+    model = model.to(getattr(torch, row["dtype"])).train()
     batch, tokens = INPUTS[row["size"]][row["model"]]
     seed = 1 if row["way"] == "tp_blocks" else 1 + dist.get_rank()  # its ranks work on one batch
     ids = torch.randint(0, 500, (batch, tokens), generator=torch.Generator().manual_seed(seed)).to(device)
-    bucket = 0.05 if row["size"] == "tiny" else None  # a tiny model has one of torch's buckets
+    # A tiny model has one of torch's buckets.  torch.compile takes none that is smaller than the first one, of 1 MiB.
+    bucket = None if row["size"] != "tiny" else 1.0 if row["compiler"] == "torch.compile" else 0.05
     run = distributed(row["way"], model, blocks, plan, compiler(row["compiler"]), device, bucket)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=cuda and row["way"] != "tp_blocks")
 
@@ -147,6 +155,9 @@ def run_row(row: dict[str, Any]) -> dict[str, Any]:
     told: dict[str, Any] = {"first_step_s": round(first, 3), "torch": torch.__version__,
                             "device": torch.cuda.get_device_name() if cuda else "cpu"}  # fmt: skip
     if row["kind"] == "step":
+        if turn is not None:
+            _wait_for(turn)
+            del told["first_step_s"]
         if cuda:
             torch.cuda.reset_peak_memory_stats()
         times = []
@@ -163,6 +174,15 @@ def run_row(row: dict[str, Any]) -> dict[str, Any]:
         told["report"] = _told_by_torchmux(run, blocks, row["way"])
     dist.destroy_process_group()
     return told
+
+
+def _wait_for(turn: Path) -> None:
+    """Let others work until there is a file ``turn``; say so by a file beside it."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    turn.with_suffix(".ready").touch()
+    while not turn.exists():
+        time.sleep(POLL / 10)
 
 
 def _peak_memory(cuda: bool) -> float:
@@ -238,6 +258,19 @@ def _union(intervals: Iterable[Interval]) -> list[Interval]:
 # --- the driver, which torchrun starts once for each rank ----------------------------------------------------------
 
 
+@dataclass
+class Started:
+    """A row whose processes run; this rank's is ``process``, if it has one."""
+
+    row: dict[str, Any]
+    folder: str
+    failed: str
+    turn: Path
+    told: Path
+    log: Path
+    process: subprocess.Popen | None
+
+
 class Driver:
     """Starts the processes of the rows.  Those of all ranks agree through a store, and none of them uses a GPU."""
 
@@ -248,32 +281,70 @@ class Driver:
         self.store: Any = dist.distributed_c10d._get_default_store()
 
     def run(self, rows: list[dict[str, Any]]) -> None:
-        for number, row in enumerate(rows):
-            wanted = [self.rank == 0 and time.monotonic() + self.options.row_seconds / 4 < self.until]
-            dist.broadcast_object_list(wanted, 0)
-            if not wanted[0]:
+        steps = [row for row in rows if row["kind"] == "step"]
+        size = self.options.together
+        groups = [steps[at : at + size] for at in range(0, len(steps), size)]
+        groups += [[row] for row in rows if row["kind"] == "cold"]
+        for number, group in enumerate(groups):
+            if not self._is_time():
                 if self.rank == 0:
-                    print(f"{len(rows) - number} rows are left: start again with the same --out", flush=True)
+                    left = sum(map(len, groups[number:]))
+                    print(f"{left} rows are left: start again with the same --out", flush=True)
                 return
-            told = self._cold(row, number) if row["kind"] == "cold" else self._once(row, f"{number}", "shared")
-            if self.rank == 0:
-                with open(self.options.out, "a") as file:
-                    file.write(json.dumps(row | told) + "\n")
-                    file.flush()
-                    os.fsync(file.fileno())
-                print(json.dumps({**row, **{k: v for k, v in told.items() if k != "losses"}}), flush=True)
+            if group[0]["kind"] == "cold":
+                self._tell(group[0], self._cold(group[0], number))
+            else:
+                self._steps(group, number)
+
+    def _is_time(self) -> bool:
+        wanted = [self.rank == 0 and time.monotonic() + self.options.row_seconds / 4 < self.until]
+        dist.broadcast_object_list(wanted, 0)
+        return wanted[0]
+
+    def _tell(self, row: dict[str, Any], told: dict[str, Any]) -> None:
+        if self.rank == 0:
+            with open(self.options.out, "a") as file:
+                file.write(json.dumps(row | told) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            print(json.dumps({**row, **{k: v for k, v in told.items() if k != "losses"}}), flush=True)
 
     def _cold(self, row: dict[str, Any], number: int) -> dict[str, Any]:
-        """The seconds of the first step, in three processes one after the other."""
+        """The seconds of the first step, in processes one after the other."""
         together: dict[str, Any] = {}
-        for how in ("shared", "apart", "alone"):
-            told = self._once(row, f"{number}-{how}", how)
+        for how in self.options.cold:
+            with self._started(row, f"{number}-{how}", how, waits=False) as started:
+                told = self._finished(started)
             together[f"{how}_s"] = told.get("first_step_s")
             together |= {key: told[key] for key in ("failed", "device", "torch") if key in told}
         return together
 
-    def _once(self, row: dict[str, Any], name: str, how: str) -> dict[str, Any]:
-        """One run of a row on all ranks, or on rank 0 ``alone``; the largest figures of the ranks.
+    def _steps(self, group: Sequence[dict[str, Any]], number: int) -> None:
+        """Time rows one after the other, when all of them are ready."""
+        waits = len(group) > 1
+        with contextlib.ExitStack() as stack:
+            started = [
+                stack.enter_context(self._started(row, f"{number}.{at}", "shared", waits=waits))
+                for at, row in enumerate(group)
+            ]
+            if waits:
+                until = time.monotonic() + self.options.row_seconds
+                while time.monotonic() < until and not all(map(self._is_ready, started)):
+                    time.sleep(POLL)
+                dist.barrier()
+            for each in started:
+                each.turn.touch()
+                self._tell(each.row, self._finished(each))
+
+    def _is_ready(self, started: Started) -> bool:
+        assert started.process is not None
+        if started.process.poll() is not None:
+            self.store.set(started.failed, "1")
+        return started.turn.with_suffix(".ready").exists() or self.store.check([started.failed])
+
+    @contextlib.contextmanager
+    def _started(self, row: dict[str, Any], name: str, how: str, *, waits: bool) -> Iterator[Started]:
+        """The processes of a row on all ranks, or on rank 0 ``alone``.
 
         Caches are new: one that the ranks share, or one for each, ``apart``.
         """
@@ -282,17 +353,44 @@ class Driver:
         assert places[0] is not None
         port, folder = places[0]
         ranks = 1 if how == "alone" else self.ranks
-        told: Any = None
-        if self.rank < ranks:
-            cache = f"{folder}/{self.rank if how == 'apart' else 'all'}"
-            told = self._child(row, f"failed/{name}", ranks, port, cache)
+        cache = Path(folder, str(self.rank) if how == "apart" else "all")
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        names = (Path(folder, f"{kind}-{self.rank}") for kind in ("turn", "told", "log"))
+        started = Started(row, folder, f"failed/{name}", *names, None)
+        command = [sys.executable, __file__, "--row", json.dumps(row), "--told", str(started.told)]
+        command += ["--turn", str(started.turn)] if waits else []
+        with contextlib.ExitStack() as stack:
+            if self.rank < ranks:
+                log = stack.enter_context(started.log.open("w"))
+                environment = self._environment(ranks, port, cache)
+                started.process = stack.enter_context(_group(command, environment, log))
+            yield started
+
+    def _finished(self, started: Started) -> dict[str, Any]:
+        """What a row has told; the largest figures of the ranks."""
+        told = None if started.process is None else self._told(started, started.process)
         every: list[Any] = [None] * self.ranks
         dist.all_gather_object(every, told)
         if self.rank == 0:
-            subprocess.run(["rm", "-rf", folder], check=False)
+            subprocess.run(["rm", "-rf", started.folder], check=False)
         return _together([each for each in every if each is not None])
 
-    def _child(self, row: dict[str, Any], failed: str, ranks: int, port: int, cache: str) -> dict[str, Any]:
+    def _told(self, started: Started, process: subprocess.Popen) -> dict[str, Any]:
+        until = time.monotonic() + self.options.row_seconds
+        why = ""
+        while process.poll() is None and not why:
+            time.sleep(POLL)
+            if self.store.check([started.failed]):
+                why = "another rank failed"
+            elif time.monotonic() > until:
+                why = f"took more than {self.options.row_seconds} s"
+        if not why and process.returncode == 0 and started.told.exists():
+            return dict(json.loads(started.told.read_text()))
+        why = why or f"exit status {process.returncode}: {started.log.read_text()[-1500:]}"
+        self.store.set(started.failed, "1")
+        return {"failed": why}
+
+    def _environment(self, ranks: int, port: int, cache: Path) -> dict[str, str]:
         local = int(os.environ.get("LOCAL_RANK", self.rank))
         environment = os.environ | {
             "RANK": str(self.rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1",
@@ -303,24 +401,7 @@ class Driver:
         if _gpus():
             # Code that is compiled for a GPU names it: ranks that see one each name the same.
             environment["CUDA_VISIBLE_DEVICES"] = _gpus()[local]
-        Path(cache).mkdir(mode=0o700, parents=True, exist_ok=True)
-        told = Path(cache, f"told-{self.rank}.json")
-        command = [sys.executable, __file__, "--row", json.dumps(row), "--told", str(told)]
-        with open(f"{cache}/log-{self.rank}", "w+") as log, _group(command, environment, log) as process:
-            until = time.monotonic() + self.options.row_seconds
-            why = ""
-            while process.poll() is None and not why:
-                time.sleep(POLL)
-                if self.store.check([failed]):
-                    why = "another rank failed"
-                elif time.monotonic() > until:
-                    why = f"took more than {self.options.row_seconds} s"
-            if not why and process.returncode == 0 and told.exists():
-                return dict(json.loads(told.read_text()))
-            log.seek(0)
-            why = why or f"exit status {process.returncode}: {log.read()[-1500:]}"
-            self.store.set(failed, "1")
-            return {"failed": why}
+        return environment
 
 
 @contextlib.contextmanager
@@ -405,13 +486,13 @@ def table(file: str) -> str:
         else:
             apart = max((abs(a - b) for a, b in zip(row["losses"], eager, strict=True)), default=0) if eager else "?"
             cells = [row["ms"], row["memory_mib"], row["hidden"], apart if apart == "?" else f"{apart:.1e}",
-                     row["first_step_s"]]  # fmt: skip
+                     row.get("first_step_s", "")]  # fmt: skip
         lines.append("| " + " | ".join(map(str, (*name[1:4], *cells))) + " |")
     lines += ["", "| model | way | compiler | first step, cache shared | one each | one rank alone |",
               "|---|---|---|---|---|---|"]  # fmt: skip
     for name, row in rows.items():
         if row["kind"] == "cold":
-            cells = [row.get(f"{how}_s") for how in ("shared", "apart", "alone")]
+            cells = [row.get(f"{how}_s") for how in HOWS]
             lines.append("| " + " | ".join(map(str, (*name[1:4], *cells))) + " |")
     return "\n".join(lines)
 
@@ -427,15 +508,19 @@ def main() -> None:
     parser.add_argument("--size", choices=tuple(INPUTS), default="full")
     parser.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
     parser.add_argument("--steps", type=int, default=20, help="how many steps are timed")
+    parser.add_argument("--cold", nargs="+", choices=HOWS, default=HOWS, help="which first steps rows of it have")
+    parser.add_argument("--together", type=int, default=1, help="how many step rows compile at the same time")
     parser.add_argument("--budget", type=float, default=540, help="seconds after which no row begins")
     parser.add_argument("--row-seconds", type=float, default=180, help="seconds that a process of a row may take")
     parser.add_argument("--row", help=argparse.SUPPRESS)
     parser.add_argument("--told", help=argparse.SUPPRESS)
+    parser.add_argument("--turn", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.table:
         print(table(options.table))
     elif options.row:
-        Path(options.told).write_text(json.dumps(run_row(json.loads(options.row))))
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a driver that is killed leaves no process behind
+        Path(options.told).write_text(json.dumps(run_row(json.loads(options.row), options.turn)))
     else:
         dist.init_process_group("gloo")
         rows: list[Any] = [rows_wanted(options) if dist.get_rank() == 0 else None]

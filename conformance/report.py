@@ -84,6 +84,7 @@ def key(
     fingerprint: str,
     frontend: str = "torchmux",
     options: Mapping[str, Any] | None = None,
+    device: str = "cpu",
 ) -> dict[str, Any]:
     """Everything the results of a run depend on: the backend, its options, the versions, the machine, and the suite."""
     return {
@@ -92,6 +93,7 @@ def key(
         "fingerprint": fingerprint,
         "level": level,
         "frontend": frontend,
+        "device": device,
         "suite": SUITE_VERSION,
         "seed": pairs.SEED,
         "environment": environment(),
@@ -106,13 +108,14 @@ def to_json(
     cases: int | None = None,
     frontend: str = "torchmux",
     options: Mapping[str, Any] | None = None,
+    device: str = "cpu",
 ) -> dict[str, Any]:
     """A run as data; ``Result.from_json`` reads each of ``results``.
 
     ``cases`` is the total number of cases in the level; None for a run of selected cases.
     """
     return {
-        **key(backend, level, fingerprint, frontend, options),
+        **key(backend, level, fingerprint, frontend, options, device),
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
         "cases": cases,
         "totals": totals(results),

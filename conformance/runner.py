@@ -32,6 +32,9 @@ END_SECONDS = 30.0
 PATIENCE = {"models": 5.0}
 """Multiples of the time limit for the cases of a subject: models have more to compile."""
 
+_FORKS = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+"""A worker forks eager's process, and CUDA works in no copy of a process that has asked it whether there is a GPU."""
+
 FRESH_AFTER = 500
 """How many cases one process runs: loaded code stays mapped, and Linux allows a process 65,530 mappings."""
 
@@ -99,6 +102,7 @@ def run(
     requirements: str = "",
     frontend: str = "",
     options: Mapping[str, Any] | None = None,
+    device: str = "",
     seconds: float = 120.0,
     workers: int = 1,
     client: Any = None,
@@ -111,6 +115,7 @@ def run(
         requirements: ``module:Class`` of the :class:`Requirements`; empty: the claims of the backend's description.
         frontend: what captures, "torchmux" or "torch"; empty: what the requirements say.
         options: added to those of the requirements; those of a chain are by member.
+        device: where cases create their tensors, such as "cuda"; empty: what the requirements say.
         seconds: the time limit of one case; after it, its process is ended and the case counts as a timeout.
         workers: the number of parallel processes.
         client: of a Dask cluster, whose workers then run the cases.
@@ -126,6 +131,7 @@ def run(
         "requirements": requirements,
         "frontend": frontend,
         "options": dict(options or {}),
+        "device": device,
         "path": [os.getcwd()],
         "patterns": [f"{subject}/*" for subject in subjects],
     }
@@ -302,7 +308,8 @@ class Worker:
         path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            start_new_session=True, env={**os.environ, "PYTHONPATH": path, **(environment or {})}, cwd=self.folder,
+            start_new_session=True, env={**os.environ, **_FORKS, "PYTHONPATH": path, **(environment or {})},
+            cwd=self.folder,
         )  # fmt: skip
         self.alive = True
         self._temporary = (environment or {}).get("TMPDIR")

@@ -18,17 +18,23 @@ from typing import Any
 from torchmux.registry.report import counts_in_words
 
 OUTCOMES = ("pass", "slow", "fallback", "unsupported", "mismatch", "crash", "timeout", "xfail", "xpass", "skipped")
-_KEY = ("backend", "options", "level", "suite", "fingerprint", "environment")
+_KEY = ("backend", "options", "level", "device", "suite", "fingerprint", "environment")
 _LEVELS = ("quick", "full")
 
 
-def published() -> list[dict[str, Any]]:
-    """All published results, by backend, the full level before the quick one."""
+def published(device: str | None = "cpu") -> list[dict[str, Any]]:
+    """All published results on a device (on any, if None), by backend, the full level before the quick one."""
     folder = importlib.resources.files(__package__) / "results"
     if not folder.is_dir():
         return []
     found = [json.loads(file.read_text(encoding="utf-8")) for file in folder.iterdir() if file.name.endswith(".json")]
-    return sorted(found, key=lambda run: (run["backend"], -_LEVELS.index(run["level"])))
+    found = [run for run in found if device in (None, device_of(run))]
+    return sorted(found, key=lambda run: (run["backend"], device_of(run), -_LEVELS.index(run["level"])))
+
+
+def device_of(run: Mapping[str, Any]) -> str:
+    """Where the cases of a run made their tensors."""
+    return str(run.get("device", "cpu"))  # runs did not say so before there was --device
 
 
 def score(backend: str) -> dict[str, Any] | None:
@@ -54,7 +60,8 @@ def joined(runs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for run in runs:
         environment = {**run["environment"], "processor": None}
-        key = json.dumps([{**run, "environment": environment}[name] for name in _KEY], sort_keys=True)
+        told = {**run, "environment": environment, "device": device_of(run)}
+        key = json.dumps([told[name] for name in _KEY], sort_keys=True)
         known = found.setdefault(key, {**run, "environment": environment, "processors": set(), "results": {}})
         known["processors"].add(run["environment"]["processor"])
         known["date"] = max(known["date"], run["date"])
@@ -86,7 +93,8 @@ def small(run: Mapping[str, Any]) -> dict[str, Any]:
     results = [Result.from_json(dict(result)) for result in run["results"]]
     failures = [r for r in results if r.outcome.is_failure or r.outcome.value == "xfail"]
     return {
-        **{name: run[name] for name in (*_KEY, "date")},
+        **{name: run[name] for name in (*_KEY, "date") if name != "device"},
+        "device": device_of(run),
         "totals": totals(results),
         "kinds": kinds(results),
         "groups": summary(results),
@@ -159,7 +167,7 @@ def scoreboard(runs: Sequence[Mapping[str, Any]]) -> str:
     lines += ["", f"Suite {', '.join(sorted({run['suite'] for run in runs}))}. Machines: {'; '.join(machines)}."]
     for run in runs:
         if run["failures"]:
-            lines += ["", f"### What fails under `{run['backend']}` ({run['level']})", ""]
+            lines += ["", f"### What fails under {_placed(run)} ({run['level']})", ""]
             lines += [_row(["case", "outcome", "reason"]), _row(["---"] * 3)]
             lines += [_row([f"`{case}`", outcome, _plain(why)]) for case, (outcome, why) in run["failures"].items()]
     return "\n".join(lines)
@@ -177,7 +185,7 @@ def faults() -> str:
 
 def filled(page: str) -> str:
     """A page with regenerated tables, each between the comments that name it."""
-    for name, text in (("scoreboard", scoreboard(published())), ("faults", faults())):
+    for name, text in (("scoreboard", scoreboard(published(None))), ("faults", faults())):
         first, last = f"<!-- {name} -->", f"<!-- end of {name} -->"
         before, found, rest = page.partition(first)
         if found:
@@ -198,7 +206,12 @@ def _named(run: Mapping[str, Any]) -> str:
     """The backend of a run, with the options that the run gave it."""
     options = run.get("options") or {}
     with_options = f" with {', '.join(f'{name}={value!r}' for name, value in options.items())}" if options else ""
-    return _plain(f"`{run['backend']}`{with_options}")
+    return _plain(f"{_placed(run)}{with_options}")
+
+
+def _placed(run: Mapping[str, Any]) -> str:
+    """The backend of a run, with the device if that is not the CPU."""
+    return f"`{run['backend']}`" + ("" if device_of(run) == "cpu" else f" on {device_of(run)}")
 
 
 def _versions(run: Mapping[str, Any]) -> str:
@@ -210,7 +223,8 @@ def _versions(run: Mapping[str, Any]) -> str:
 
 def _machine(run: Mapping[str, Any]) -> str:
     environment = run["environment"]
-    return _plain(", ".join(part for part in (environment["system"], environment["processor"]) if part))
+    gpu = "" if device_of(run) == "cpu" else environment.get("gpu", "")
+    return _plain(", ".join(part for part in (environment["system"], environment["processor"], gpu) if part))
 
 
 def main() -> None:
@@ -223,7 +237,9 @@ def main() -> None:
     folder = Path(arguments.results)
     folder.mkdir(parents=True, exist_ok=True)
     for run in joined(json.loads(Path(path).read_text()) for path in arguments.runs):
-        (folder / f"{run['backend']}-{run['level']}.json").write_text(json.dumps(small(run), indent=1) + "\n")
+        where = "" if device_of(run) == "cpu" else f"-{device_of(run)}"
+        name = f"{run['backend']}{where}-{run['level']}.json"
+        (folder / name).write_text(json.dumps(small(run), indent=1) + "\n")
     page = Path(arguments.page)
     page.write_text(filled(page.read_text()))
 

@@ -40,6 +40,7 @@ def main() -> None:
     referee = Apart(known.__getitem__)  # a copy of this process: the requirements may load the backend
     requirements = requirements_from(head["requirements"], head["backend"], head.get("options"))
     requirements.frontend = head.get("frontend") or requirements.frontend
+    requirements.device = head.get("device") or requirements.device
     tell(ready=True)
 
     def script(case: Case, sample: int | None) -> str:

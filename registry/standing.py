@@ -43,7 +43,7 @@ def _published() -> tuple[dict[str, Any], ...]:
 def standing(backend: str, device: str = "cpu") -> Standing | None:
     """The published results of a backend that comes with torchmux; None if there are none for this device."""
     for run in _published():
-        if run["backend"] == backend and (device == "cpu" or run["environment"].get("gpu")):
+        if run["backend"] == backend and run.get("device", "cpu") == device:
             totals = run["totals"]
             return Standing(sum(totals.values()), sum(totals.get(name, 0) for name in _UNDECLARED))
     return None

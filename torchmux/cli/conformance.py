@@ -55,6 +55,7 @@ def add_to(commands: Any) -> None:
         choices=("torchmux", "torch"),
         help="what captures programs: torchmux.compile, or torch.compile with the published backend torchmux_NAME",
     )
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="where cases create their tensors (cpu)")
     parser.add_argument("--case", action="append", metavar="PATTERN", help="only ids that match, such as 'semantics/*'")
     parser.add_argument("--shard", metavar="I/N", default="1/1", help="run part I of N of the cases")
     parser.add_argument("--workers", type=int, default=1, help="number of parallel processes (1)")
@@ -99,6 +100,11 @@ def run(arguments: argparse.Namespace) -> int:
     requirements = claims.requirements_of(arguments, "its name")
     if requirements is None:
         return 2
+    if arguments.device:
+        requirements.device = arguments.device
+    if why := _why_not_there(requirements.device):
+        print(f"torchmux: {why}", file=sys.stderr)
+        return 2
     from torchmux.conformance import collect, page, report, runner
 
     backend, options = requirements.name, requirements.options
@@ -120,7 +126,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     frontend = arguments.frontend or requirements.frontend
     fingerprint = requirements.fingerprint
-    key = report.key(backend, arguments.level, fingerprint, frontend, options)
+    device = requirements.device
+    key = report.key(backend, arguments.level, fingerprint, frontend, options, device)
     try:
         journal = runner.Journal(Path(arguments.resume) if arguments.resume else None, key)
     except runner.OtherRun as error:
@@ -135,6 +142,7 @@ def run(arguments: argparse.Namespace) -> int:
             requirements=arguments.requirements,
             frontend=frontend,
             options=options,
+            device=device,
             seconds=requirements.seconds,
             workers=arguments.workers,
             client=client,
@@ -142,7 +150,7 @@ def run(arguments: argparse.Namespace) -> int:
             progress=lambda result: progress(1, result),
         )
     whole = None if arguments.case else len(found)
-    run_data = report.to_json(backend, arguments.level, fingerprint, results, whole, frontend, options)
+    run_data = report.to_json(backend, arguments.level, fingerprint, results, whole, frontend, options, device)
     if arguments.json:
         text = json.dumps(run_data, indent=1)
         if arguments.json == "-":
@@ -165,6 +173,15 @@ def run(arguments: argparse.Namespace) -> int:
     if told := counts_in_words(report.kinds(results)):
         show(f"operators of all cases: {told}")
     return int(bool(failures))
+
+
+def _why_not_there(device: str) -> str:
+    """Why cases cannot run on a device; empty if they can."""
+    if device.partition(":")[0] != "cuda":
+        return ""
+    import torch
+
+    return "" if torch.cuda.is_available() else f"--device {device} needs an NVIDIA GPU, and torch finds none here"
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from torchmux.config import config
 from torchmux.registry import GraphReport
 
 from .interpreted import VARIABLE, Worker
+from .sanitizer import sanitized
 
 
 def leaves(value: Any) -> list[torch.Tensor]:
@@ -73,13 +75,17 @@ both_targets = pytest.mark.parametrize("target", ["cpu", "triton"], indirect=Tru
 
 @pytest.fixture
 def target(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The target that native compiles for; the CPU, unless the test is marked with :data:`both_targets`."""
+    """The target that native compiles for; the CPU, unless the test is marked with :data:`both_targets`.
+
+    What Triton's kernels do to memory is checked.
+    """
     name = getattr(request, "param", "cpu")
     if name == "cpu":
         yield name
     else:
         pytest.importorskip("triton")
-        with targets.forced(name):
+        checked = sanitized() if VARIABLE in os.environ else contextlib.nullcontext()
+        with targets.forced(name), checked:
             yield name
 
 
