@@ -7,7 +7,7 @@ depend on dtypes, sizes and strides alone; nothing is measured.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
 import torch
@@ -37,11 +37,17 @@ class Forms(Protocol):
         """Rows of two matrices that are multiplied, and of their product, should start at multiples of so many
         elements, and operands that do not are copied; 1 where they are taken as they are."""
 
+    def chooses_parts(self, parts: Sequence[Value]) -> bool:
+        """Whether tensors that are joined are chosen from where the whole is read, and not written side by side."""
+
     def order_of_images(self, images: Value, weight: Value) -> Literal["usual", "channels last"] | None:
         """In which order of dimensions a convolution should read and write images; None: as they come.
 
         The sizes are known numbers, and the weight may change from call to call.
         """
+
+    def orders_weights(self) -> bool:
+        """Whether a weight is put into channels last for images that are, which a library would do in each call."""
 
     def trains_in_channels_last(self, images: torch.Tensor) -> bool:
         """Whether convolutions with results like ``images``, and their gradients, are faster in channels last, so that

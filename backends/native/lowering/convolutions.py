@@ -28,7 +28,8 @@ def _plain(ctx: Context, x: Value, weight: Value, bias: Any, *settings: Any) -> 
     if order == "channels last":
         buffer = ctx.program.buffer(ctx.dtype, ctx.sizes(), channels_last(ctx.sizes()))
         image = _in_channels_last(ctx, x)
-        if _is_traced_so(ctx, 1):  # so that nobody reorders it in each call
+        one = all(type(s) is int and s == 1 for s in weight.sizes[2:])
+        if _is_traced_so(ctx, 1) or (ctx.program.forms.orders_weights() and not one):
             weight = ctx.program.stored(_in_channels_last(ctx, weight).buffer)
         rest = prepared((weight, bias, *settings), ctx)
     else:

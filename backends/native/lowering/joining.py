@@ -34,7 +34,9 @@ def _cat(ctx: Context, tensors: Sequence[Value], dim: int = 0) -> Value:
 
 
 def joined(ctx: Context, parts: Sequence[Value], dim: int, sizes: Sequence[Index]) -> Value:
-    """The parts side by side: each writes its share of one buffer."""
+    """The parts side by side: each writes its share of one buffer, or is chosen where it is read."""
+    if ctx.program.forms.chooses_parts(parts):
+        return _chosen(parts, dim, sizes)
     strides = ctx.strides() if isinstance(ctx.val, torch.Tensor) else None
     buffer = ctx.program.buffer(parts[0].dtype, sizes, strides)
     start: Index = 0
@@ -42,6 +44,23 @@ def joined(ctx: Context, parts: Sequence[Value], dim: int, sizes: Sequence[Index
         ctx.program.store(part, buffer, buffer.strides, start * buffer.strides[dim])
         start = start + part.sizes[dim]
     return ctx.program.stored(buffer)
+
+
+def _chosen(parts: Sequence[Value], dim: int, sizes: Sequence[Index]) -> Value:
+    """The parts side by side, each read where its elements are wanted."""
+    ends: list[Index] = []
+    for part in parts:
+        ends.append((ends[-1] if ends else 0) + part.sizes[dim])
+
+    def element(at: Any) -> Node:
+        node = const(0, parts[0].at(parts[0].variables()).dtype)
+        for part, end in reversed(list(zip(parts, ends, strict=True))):
+            start = end - part.sizes[dim]
+            inside = part.at((*at[:dim], at[dim] - start, *at[dim + 1 :]))
+            node = masked(within(at[dim], start, end), inside, node)
+        return node
+
+    return Value(sizes, parts[0].dtype, element)
 
 
 @lowers(aten.stack.default)

@@ -4,7 +4,7 @@ The compiler rewrites and lowers a graph, fuses kernels, and plans the host side
 :class:`Target` does the rest, in the order in which a graph passes:
 
 1. ``lacks``, ``attends``, ``finishes_convolutions``, ``takes_matrix``, ``computes_operand``, ``order_of_images``,
-   ``padded_strides``, ``row_unit`` (:class:`~..ir.forms.Forms`) are asked while the graph is rewritten and lowered:
+   ``padded_strides`` and the rest of :class:`~..ir.forms.Forms` are asked while the graph is rewritten and lowered:
    which abstract operations the target takes, and in what form.
 2. ``select`` goes over the finished program and decides who computes each abstract ``Product``, ``Convolution`` and
    ``Attention`` (:mod:`~..ir.products`).  Whatever is measured or packed is measured and packed here or when the code
@@ -23,7 +23,7 @@ compile at once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -103,8 +103,14 @@ class Target(ABC, Forms):
     def row_unit(self, left: Value, right: Value) -> int:
         return 1
 
+    def chooses_parts(self, parts: Sequence[Value]) -> bool:
+        return False
+
     def order_of_images(self, images: Value, weight: Value) -> Literal["usual", "channels last"] | None:
         return None
+
+    def orders_weights(self) -> bool:
+        return False
 
     def trains_in_channels_last(self, images: torch.Tensor) -> bool:
         return False

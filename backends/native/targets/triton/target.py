@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -44,6 +44,9 @@ def _multiplied_by_tensor_cores(dtype: torch.dtype) -> bool:
     return dtype in _HALF or (dtype is torch.float32 and torch.backends.cuda.matmul.allow_tf32)
 
 
+_FEW_PARTS = 4
+_SMALL = 2**22
+"""Copying so many elements takes about as long as starting some kernels."""
 _PIECE = 16
 """So many bytes of a row libraries read and write at once."""
 _WORTH_A_COPY = 256
@@ -70,6 +73,17 @@ class Triton(Target):
             return 1
         unit = _PIECE // left.dtype.itemsize
         return unit if any(s % unit for s in extents) else 1  # type: ignore[operator]
+
+    def chooses_parts(self, parts: Sequence[Value]) -> bool:
+        """A kernel for each part takes longer to start than small parts to copy, and what is computed stays out of
+        memory."""
+        if len(parts) > _FEW_PARTS:
+            return False
+        total = sum((p.numel for p in parts), start=0)
+        return (type(total) is int and total <= _SMALL) or any(p.place is None for p in parts)
+
+    def orders_weights(self) -> bool:
+        return True
 
     def order_of_images(self, images: Value, weight: Value) -> Literal["usual", "channels last"] | None:
         """cuDNN computes with tensor cores in channels last, and reorders images that lie otherwise in each call."""
