@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchmux.frontend.guards.loader import Loader, Names
-from torchmux.frontend.guards.sources import Source
+from torchmux.frontend.guards.sources import Cell, CellContents, Local, Source
 from torchmux.registry.errors import LoadRefused
 
 from .state import State
@@ -163,6 +163,14 @@ def _changes_nothing(
     return True
 
 
+def _given(source: Local | CellContents | Cell) -> str:
+    """How a function finds what its frame has; cells are under names of their own."""
+    if isinstance(source, Local):
+        return f"L[{source.name!r}]"
+    cell = f"L[{'cell ' + source.name!r}]"
+    return cell if isinstance(source, Cell) else f"{cell}.cell_contents"
+
+
 class _PathNames(Names):
     """Names for the constants of paths, which are none of those in the text."""
 
@@ -187,7 +195,7 @@ def frame_again(
     names = _PathNames()
     before: list[str] = []
     # The variables of the text, such as v3 and out0, and those of its loader must not meet.
-    loader = Loader(names, before, lambda source: f"L[{source.name!r}]", prefix="_given")
+    loader = Loader(names, before, _given, prefix="_given")
     for name, at in description["loads"]:
         if not name.isidentifier():
             raise LoadRefused(f"A saved file names a variable {name!r}. torchmux.save() does not write that.")
