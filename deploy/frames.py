@@ -154,10 +154,18 @@ def _changes_nothing(
         return False
     owner = namespace[target.id] if source is None else read(source)
     words = source.words() if source is not None else f"{getattr(owner, '__name__', type(owner).__name__)}"
-    if not isinstance(key, ast.Constant) or not isinstance(new, ast.Constant):
+    if not isinstance(key, ast.Constant):
         raise NotTold(f"a change of {words}, which a file cannot repeat")
     items = owner if isinstance(owner, dict) else getattr(owner, "__dict__", {})
     found = items.get(key.value, NotTold)
+    if isinstance(new, ast.Name) and (origin := variables.get(new.id)) is not None and not is_given(origin):
+        if read(origin) is found:
+            return True  # such as self.steps += 1, whose tensor the graph changes in place
+    if not isinstance(new, ast.Constant):
+        raise NotTold(
+            f"a change of {words}[{key.value!r}], which a file cannot repeat: it gets another object. Write to a "
+            "tensor in place instead"
+        )
     if type(found) is not type(new.value) or found != new.value:
         raise NotTold(f"a change of {words}[{key.value!r}], which a file cannot repeat")
     return True

@@ -223,7 +223,8 @@ def _with_breaks(
             f"{taken.name} cannot be saved: between its graphs it needs variables of the function that made it. {why}"
         )
     try:
-        told, entries = program_told(taken.session, taken.function, state, artifacts, is_method=taken.owner is not None)
+        code = taken.function.__code__
+        told, entries = program_told(taken.session, code, state, artifacts, is_method=taken.owner is not None)
     except NotSaved as refused:
         if refused.captured is not None:
             raise _has(taken, refused.captured, refused, why) from refused

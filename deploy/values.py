@@ -87,8 +87,9 @@ def _function(value: Any) -> Any:
     module, name = getattr(value, "__module__", None), value.__qualname__
     if module is None and isinstance(owner, types.ModuleType):
         module = owner.__name__
-    if isinstance(value, types.BuiltinFunctionType) and getattr(torch, value.__name__, None) is value:
-        module, name = "torch", value.__name__  # their own names lead to a class that torch keeps to itself
+    short = name.rpartition(".")[2]
+    if getattr(torch, short, None) is value:
+        module, name = "torch", short  # the full names of some lead to a class that torch keeps to itself
     digest = code_digest(value.__code__) if isinstance(value, types.FunctionType) else ""
     return _checked(["function", module, name, digest], value)
 

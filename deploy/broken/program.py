@@ -114,15 +114,14 @@ class LoadedProgram:
         with shared.lock:
             entries = session.state(code).entries
             for captured in entries:
-                if captured.guards.check(frame.f_locals):
+                if captured.guards is not None and captured.guards.check(frame.f_locals):
                     found = session.keep(captured) if captured.code is not None else session.run_once(captured)
                     if found is not None:
                         return found
         if eager:
             return SKIP_FRAME
-        reasons = "; ".join(
-            f"entry {at}: {each.guards.why_not(frame.f_locals).words}" for at, each in enumerate(entries)
-        )
+        checks = [captured.guards for captured in entries if captured.guards is not None]
+        reasons = "; ".join(f"entry {at}: {each.why_not(frame.f_locals).words}" for at, each in enumerate(checks))
         raise Unsupported(
             f"The file of {self.name} has nothing for this call of {code.co_qualname} "
             f"({code.co_filename}:{code.co_firstlineno}), and a file compiles nothing ({reasons}). Call the compiled "

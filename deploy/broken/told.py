@@ -47,12 +47,12 @@ class AsItIs(World):
 
 
 def program_told(
-    session: Session, root: types.FunctionType, state: State, artifacts: dict[str, bytes], *, is_method: bool
+    session: Session, root: types.CodeType, state: State, artifacts: dict[str, bytes], *, is_method: bool
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """What the manifest says of the frames, and the entries of all of them.
 
     Args:
-        root: the function that a call runs first.
+        root: of the function that a call runs first.
         is_method: whether ``load`` gets it with an object, rather than by its name.
 
     Raises:
@@ -63,9 +63,9 @@ def program_told(
     frames: dict[int, bool] = {}
     captured: Captured | None = None
     try:
-        number = codes.add(root.__code__)
-        if not is_method and not has_function(codes.table[number], root.__code__):
-            raise not_found(root.__code__)
+        number = codes.add(root)
+        if not is_method and not has_function(codes.table[number], root):
+            raise not_found(root)
         for code in sorted(session.states.keys(), key=_depth):
             kept: CodeState = session.states.get(code)
             for captured in kept.entries:
