@@ -5,6 +5,7 @@ A file is written from what the frontend and the backends have made, and read wi
 * ``saving``: from a compiled callable to a file, or the reason why not,
 * ``entries``: one captured frame: its guards, what its function loads and rebuilds, and its graph,
 * ``frames``: the Python that follows a graph, what of it a file may hold, and as a function again,
+* ``broken``: programs whose graphs break: the Python between their graphs is the user's own,
 * ``paths``: sources and guards of the frontend as JSON,
 * ``values``: constants, classes and functions as JSON, by name,
 * ``state``: the tensors of a module and other values that a program reads besides its arguments,

@@ -63,7 +63,7 @@ def entry_told(captured: Captured, world: World, state: State, artifacts: dict[s
         NotTold: a file cannot do what it does.
         Outdated: what it took for granted of the module or of globals no longer holds.
     """
-    assert captured.guards is not None and captured.parts is not None
+    assert captured.guards is not None
     paths = Writer()
     guards = guards_told(captured.guards, world, paths)
     if captured.is_training:
@@ -71,7 +71,8 @@ def entry_told(captured: Captured, world: World, state: State, artifacts: dict[s
     if captured.sets_switches:
         raise NotTold("a change of torch's global settings")
     graph = None if captured.compiled is None else graph_told(captured.compiled, state, artifacts)
-    frame = frame_told(captured.parts, world.read, world.is_given, state, paths.source)
+    parts = captured.parts
+    frame = None if parts is None else frame_told(parts, world.read, world.is_given, state, paths.source)
     report = None if captured.compiled is None else captured.compiled.report
     decision = getattr(captured.compiled, "decision", None)
     return {
@@ -190,7 +191,9 @@ class Entry:
         graph = None if told["graph"] is None else graph_again(told["graph"], tensors, carried)
         if graph is not None:
             graph = self._guarded(graph, told["grad_modes"])
-        self.run = frame_again(told["frame"], reader.sources, tensors, graph)
+        # A loop that runs in eager may be all of a frame.
+        frame = told["frame"]
+        self.run = _no_frame if frame is None else frame_again(frame, reader.sources, tensors, graph)
 
     def _guarded(self, graph: Callable[..., Any], modes: Sequence[bool] | None) -> Callable[..., Any]:
         is_active = ti.is_forward_ad_active
@@ -219,6 +222,10 @@ class Entry:
 
     def why_not(self, arguments: dict[str, Any]) -> str:
         return self.guards.why_not(arguments).words
+
+
+def _no_frame(arguments: dict[str, Any]) -> Any:
+    raise LoadRefused("A saved file calls a part that it does not have.")
 
 
 class _State:

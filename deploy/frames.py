@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchmux.frontend.guards.loader import Loader, Names
-from torchmux.frontend.guards.sources import Source
+from torchmux.frontend.guards.sources import Cell, CellContents, Local, Source
 from torchmux.registry.errors import LoadRefused
 
 from .state import State
@@ -154,13 +154,29 @@ def _changes_nothing(
         return False
     owner = namespace[target.id] if source is None else read(source)
     words = source.words() if source is not None else f"{getattr(owner, '__name__', type(owner).__name__)}"
-    if not isinstance(key, ast.Constant) or not isinstance(new, ast.Constant):
+    if not isinstance(key, ast.Constant):
         raise NotTold(f"a change of {words}, which a file cannot repeat")
     items = owner if isinstance(owner, dict) else getattr(owner, "__dict__", {})
     found = items.get(key.value, NotTold)
+    if isinstance(new, ast.Name) and (origin := variables.get(new.id)) is not None and not is_given(origin):
+        if read(origin) is found:
+            return True  # such as self.steps += 1, whose tensor the graph changes in place
+    if not isinstance(new, ast.Constant):
+        raise NotTold(
+            f"a change of {words}[{key.value!r}], which a file cannot repeat: it gets another object. Write to a "
+            "tensor in place instead"
+        )
     if type(found) is not type(new.value) or found != new.value:
         raise NotTold(f"a change of {words}[{key.value!r}], which a file cannot repeat")
     return True
+
+
+def _given(source: Local | CellContents | Cell) -> str:
+    """How a function finds what its frame has; cells are under names of their own."""
+    if isinstance(source, Local):
+        return f"L[{source.name!r}]"
+    cell = f"L[{'cell ' + source.name!r}]"
+    return cell if isinstance(source, Cell) else f"{cell}.cell_contents"
 
 
 class _PathNames(Names):
@@ -187,7 +203,7 @@ def frame_again(
     names = _PathNames()
     before: list[str] = []
     # The variables of the text, such as v3 and out0, and those of its loader must not meet.
-    loader = Loader(names, before, lambda source: f"L[{source.name!r}]", prefix="_given")
+    loader = Loader(names, before, _given, prefix="_given")
     for name, at in description["loads"]:
         if not name.isidentifier():
             raise LoadRefused(f"A saved file names a variable {name!r}. torchmux.save() does not write that.")

@@ -34,14 +34,17 @@ def load(
     Args:
         path: of the file.
         model: the model that was saved, whose parameters and buffers the program shares.  That it is the same, besides
-            the numbers, is checked now and not in later calls.
+            the numbers, is checked now and not in later calls.  Where graphs break, a module needs it: between them
+            its own Python runs.
         weights: parameters and buffers by name, such as ``model.state_dict()``, instead of those in the file.
         key: of a signed file.
         recompile: if this machine, or a version on it, is another than the file was saved for, return ``model``
             compiled anew with the same backend and options.
 
     Returns:
-        A :class:`Loaded`; or what :func:`torchmux.compile` returns, where it had to compile.
+        A :class:`Loaded`; for a program whose graphs break, a
+        :class:`~torchmux.deploy.broken.program.LoadedProgram`; or what :func:`torchmux.compile` returns, where it had
+        to compile.
 
     Raises:
         LoadRefused: the file cannot be read, is damaged, altered or not signed with the key, or this machine cannot
@@ -69,7 +72,7 @@ def load(
                 return _compiled_anew(model, manifest, refused)
             raise
         if model is not None:
-            check_structure(manifest["structure"], model)
+            check_structure(manifest["structure"], model, attributes=manifest["broken"] is None)
             named = (*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False))
             weights = {**dict(named), **(weights or {})}
         stored: Mapping[str, torch.Tensor] = opened.tensors(WEIGHTS) if WEIGHTS in opened else {}
@@ -80,13 +83,16 @@ def load(
         carried = CarriedCache(
             {name.partition("/")[2]: opened.read(name) for name in opened.names() if name.startswith("artifacts/")}
         )
-        entries = [
-            Entry(opened.json(f"entries/{number}.json"), tensors, carried) for number in range(manifest["entries"])
-        ]
+        told = [opened.json(f"entries/{number}.json") for number in range(manifest["entries"])]
+        entries = [Entry(each, tensors, carried) for each in told]
+        if manifest["broken"] is not None:
+            from .broken.program import LoadedProgram  # not before it is needed: it brings the frame hook
+
+            return LoadedProgram(manifest, list(zip(entries, told, strict=True)), tensors, model)
         return Loaded(manifest["name"], manifest["parameters"], entries, tensors, manifest)
-    except TorchmuxError:
+    except (TorchmuxError, MemoryError):
         raise
-    except (LookupError, TypeError, ValueError, AttributeError, SyntaxError) as error:
+    except Exception as error:  # forged descriptions can make anything fail
         raise LoadRefused(
             f"{opened.name} has what this version of torchmux does not write ({type(error).__name__}: {error}). "
             "Save it again with torchmux.save()."

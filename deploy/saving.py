@@ -112,7 +112,8 @@ def save(
         key: signs the file (HMAC-SHA256); ``load`` then takes it with this key only.
 
     Returns:
-        What is not in the file, in words: entries that no longer fit the program.
+        What is not in the file, in words: entries that no longer fit the program, and, where graphs break, functions
+        between them that run in eager.
 
     Raises:
         SaveRefused: what was compiled cannot be written so that it would do the same.  The message says
@@ -133,30 +134,22 @@ def save(
     if format == "so" and key is not None:
         raise ValueError("a shared object cannot be signed: remove key, and sign the file as you sign other libraries")
     taken = Compiled.of(compiled)
-    world, parameters = world_of(taken)
+    is_broken = format == "torchmux" and _is_broken(taken)
+    world, parameters = (None, []) if is_broken else world_of(taken)
     _check_hooks(taken)
     if format == "so":
+        assert world is not None
         from .shared_object import save_shared_object  # not before it is needed: it brings the compiler
 
         order = [name for name, *_ in parameters]
         return save_shared_object(taken, world, order, _captures(taken), path, weights=weights)
     state = State(taken.owner if isinstance(taken.owner, torch.nn.Module) else None)
     artifacts: dict[str, bytes] = {}
-    entries, left_out = [], []
-    for captured in _captures(taken):
-        try:
-            entries.append(entry_told(captured, world, state, artifacts))
-        except Outdated as why:
-            left_out.append(f"{captured.qualname}: {why}")
-        except NotTold as why:
-            raise SaveRefused(
-                f"{taken.name} cannot be saved: {captured.qualname} ({captured.frame.place}) has {why}."
-            ) from why
-    if not entries:
-        raise SaveRefused(
-            f"{taken.name} cannot be saved: none of what was compiled fits the program as it is now. {left_out[0]}. "
-            "Call it once more, then save it."
-        )
+    broken = None
+    if world is None:
+        broken, entries, left_out = _with_breaks(taken, state, artifacts)
+    else:
+        entries, left_out = _whole_calls(taken, world, state, artifacts)
     manifest = {
         "format": container.FORMAT,
         "torchmux": __version__,
@@ -166,8 +159,11 @@ def save(
         "state": state.told(),
         "weights": weights,
         "compile": _settings(taken.session),
-        "structure": structure(taken.owner) if isinstance(taken.owner, torch.nn.Module) else [],
+        "structure": structure(taken.owner, attributes=broken is None)
+        if isinstance(taken.owner, torch.nn.Module)
+        else [],
         "entries": len(entries),
+        "broken": broken,
     }
     members: dict[str, bytes] = {}
     if weights:
@@ -180,6 +176,65 @@ def save(
         members[f"artifacts/{name}"] = content
     container.write(path, members, key_bytes(key))
     return left_out
+
+
+def _whole_calls(
+    taken: Compiled, world: World, state: State, artifacts: dict[str, bytes]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The entries of a program each call of which is one graph, and those that are left out, in words."""
+    entries, left_out = [], []
+    for captured in _captures(taken):
+        try:
+            entries.append(entry_told(captured, world, state, artifacts))
+        except Outdated as why:
+            left_out.append(f"{captured.qualname}: {why}")
+        except NotTold as why:
+            raise _has(taken, captured, why) from why
+    if not entries:
+        raise SaveRefused(
+            f"{taken.name} cannot be saved: none of what was compiled fits the program as it is now. {left_out[0]}. "
+            "Call it once more, then save it."
+        )
+    return entries, left_out
+
+
+def _is_broken(taken: Compiled) -> bool:
+    """Whether calls run more than one graph, or Python beside it."""
+    frame = frame_of(taken.function.__code__)
+    return any(captured.broke is not None or captured.frame != frame for captured in taken.record)
+
+
+def _with_breaks(
+    taken: Compiled, state: State, artifacts: dict[str, bytes]
+) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:
+    """What the manifest says of a program whose graphs break, its entries, and what runs in eager, in words."""
+    from .broken.told import NotSaved, in_eager, program_told  # not before it is needed
+
+    breaks = [f"Its graph breaks. {captured.broke.message()}" for captured in taken.record if captured.broke]
+    why = "\n  ".join(
+        [*breaks[:1], "Under fullgraph=True, torchmux.compile() refuses such a program at the same line."]
+    )
+    if taken.owner is not None and not isinstance(taken.owner, torch.nn.Module):
+        raise SaveRefused(
+            f"{taken.name} cannot be saved: between its graphs it needs its object, which is no module. {why}"
+        )
+    if taken.owner is None and taken.function.__closure__:
+        raise SaveRefused(
+            f"{taken.name} cannot be saved: between its graphs it needs variables of the function that made it. {why}"
+        )
+    try:
+        code = taken.function.__code__
+        told, entries = program_told(taken.session, code, state, artifacts, is_method=taken.owner is not None)
+    except NotSaved as refused:
+        if refused.captured is not None:
+            raise _has(taken, refused.captured, refused, why) from refused
+        raise SaveRefused(f"{taken.name} cannot be saved: it has {refused}. {why}") from refused
+    return told, entries, in_eager(taken.record)
+
+
+def _has(taken: Compiled, captured: Captured, why: Exception, more: str = "") -> SaveRefused:
+    place = f"{captured.qualname} ({captured.frame.place})"
+    return SaveRefused(f"{taken.name} cannot be saved: {place} has {why}. {more}".rstrip())
 
 
 def _settings(session: Session) -> Any:

@@ -59,12 +59,15 @@ class State:
         }
 
 
-def structure(root: torch.nn.Module) -> list[list[str]]:
-    """What of a module decides on its results besides tensors: each submodule's class, code and plain attributes."""
-    return [[name, _digest_of(module)] for name, module in root.named_modules(remove_duplicate=False)]
+def structure(root: torch.nn.Module, *, attributes: bool = True) -> list[list[str]]:
+    """What of a module decides on its results besides tensors: each submodule's class, code and plain attributes.
+
+    Without ``attributes``, those that guards look at in each call are left out.
+    """
+    return [[name, _digest_of(module, attributes)] for name, module in root.named_modules(remove_duplicate=False)]
 
 
-def _digest_of(module: torch.nn.Module) -> str:
+def _digest_of(module: torch.nn.Module, attributes: bool) -> str:
     cls = type(module)
     for base in cls.__mro__:
         if base.__name__ == cls.__name__ and "_torchmux_original" not in vars(base):
@@ -74,7 +77,7 @@ def _digest_of(module: torch.nn.Module) -> str:
     forward = getattr(cls, "forward", None)
     if isinstance(forward, types.FunctionType):
         parts.append(code_digest(forward.__code__))
-    for name, value in sorted(vars(module).items()):
+    for name, value in sorted(vars(module).items()) if attributes else ():
         try:
             parts.append(f"{name}={told(value)}")
         except NotTold:
@@ -82,20 +85,21 @@ def _digest_of(module: torch.nn.Module) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def check_structure(saved: list[list[str]], root: torch.nn.Module) -> None:
-    """Compare a module with the one that was saved.
+def check_structure(saved: list[list[str]], root: torch.nn.Module, *, attributes: bool = True) -> None:
+    """Compare a module with the one that was saved; ``attributes`` as for :func:`structure`.
 
     Raises:
         LoadRefused: a submodule is missing, or is another.
     """
-    here = {each[0]: each[1] for each in structure(root)}
+    here = {each[0]: each[1] for each in structure(root, attributes=attributes)}
     there = {each[0]: each[1] for each in saved}
     for name in [*there, *here]:
         if here.get(name) != there.get(name):
             what = "is missing" if name not in here else "was not there" if name not in there else "is another"
+            about = "its class, its code, or an attribute such as training" if attributes else "its class or its code"
             raise LoadRefused(
-                f"The model is not the one that was saved: {name or 'the model itself'} {what} (its class, its code, "
-                "or an attribute such as training). Pass the same model, or save it again."
+                f"The model is not the one that was saved: {name or 'the model itself'} {what} ({about}). Pass the "
+                "same model, or save it again."
             )
 
 

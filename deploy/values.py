@@ -61,6 +61,10 @@ def told(value: Any) -> Any:
         return _checked(["class", value.__module__, value.__qualname__], value)
     if isinstance(value, _NAMED):
         return _function(value)
+    if isinstance(value, types.CodeType):
+        from .broken.names import code_told  # it needs this module
+
+        return code_told(value)
     if isinstance(value, _DESCRIPTORS):
         owner = getattr(value, "__objclass__", None)
         return _checked(["descriptor", told(owner), value.__name__], value)
@@ -83,6 +87,9 @@ def _function(value: Any) -> Any:
     module, name = getattr(value, "__module__", None), value.__qualname__
     if module is None and isinstance(owner, types.ModuleType):
         module = owner.__name__
+    short = name.rpartition(".")[2]
+    if getattr(torch, short, None) is value:
+        module, name = "torch", short  # the full names of some lead to a class that torch keeps to itself
     digest = code_digest(value.__code__) if isinstance(value, types.FunctionType) else ""
     return _checked(["function", module, name, digest], value)
 
@@ -173,6 +180,12 @@ def _module(name: str) -> types.ModuleType:
         raise LoadRefused(f"A saved file needs the module {name}, which is not here: {error}.") from error
 
 
+def _code(module: str, qualname: str, digest: str) -> types.CodeType:
+    from .broken.names import code_again
+
+    return code_again(module, qualname, digest)
+
+
 def _torch(kind: str, text: str) -> Any:
     if kind == "device":
         return torch.device(text)
@@ -194,6 +207,7 @@ _MAKERS: dict[str, Any] = {
     "module": _module,
     "globals": lambda name: vars(_module(name)),
     "class": _class,
+    "code": _code,
     "function": _function_again,
     "method": lambda owner, name: getattr(again(owner), name),
     "descriptor": lambda owner, name: vars(again(owner))[name],

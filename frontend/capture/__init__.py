@@ -6,6 +6,7 @@ In the order in which a frame passes through:
 * ``attempts``: what each attempt takes for granted, why it starts again, and the loop that makes them.
 * ``assumed_branches``: branches that only raise, which the trace assumes are not taken.
 * ``finish``: closes the graph of the attempt that comes through, has it compiled, and writes the code.
+* ``ending``: how captured code ends, and goes on.
 * ``frame_writer``: the Python function that runs in place of a frame: inputs, the graph, side effects, the result.
 * ``backend_call``: hands a graph to the backend, and says where it failed.
 * ``buckets``, ``pieces``: where a graph inside `DistributedDataParallel` is split, and what its pieces are.

@@ -17,6 +17,7 @@ from ..guards.check import CompiledGuards
 from ..guards.sources import Source
 from ..hook.calls import Frame
 from .attempts import Assumptions, Restart
+from .ending import Ending
 from .frame_writer import FrameParts
 
 
@@ -45,6 +46,7 @@ class Captured:
     eager_operators: int | None = None  # how many operators those are, if known
     inputs: list[tuple[str, Source, bool]] = field(default_factory=list)  # placeholder, its source, is it a parameter
     parts: FrameParts | None = None  # of the frame function
+    ending: Ending | None = None
     grad_modes: tuple[bool, bool] | None = None  # in which the graph begins, and after it, where it changes
     sets_switches: bool = False  # other global state of torch
     is_training: bool = False

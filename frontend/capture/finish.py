@@ -18,15 +18,7 @@ from torchmux.registry.report import GraphReport, Strict
 
 from .. import breaks
 from ..breaks import GraphBreak
-from ..bytecode import (
-    break_trampoline,
-    eager_trampoline,
-    live_locals,
-    loop_exits,
-    parameters,
-    reads_globals,
-    return_trampoline,
-)
+from ..bytecode import live_locals, loop_exits, parameters, reads_globals
 from ..guards.check import CompiledGuards
 from ..guards.filter import filter_guards
 from ..guards.sources import Local
@@ -44,6 +36,7 @@ from ..values.constants import ConstValue
 from .assumed_branches import Check
 from .attempts import FloatsAreConstants, Stop
 from .captured import Captured, CodeState
+from .ending import Ending
 from .frame_writer import Output
 
 _CALLS = ("call_function", "call_method", "call_module", "get_attr")
@@ -58,7 +51,8 @@ def at_return(tr: Trace, state: CodeState, result: Value, compile_graph: Callabl
     out.replay_effects()
     out.restore_state()
     captured, frame_fn = _compile(tr, out, text, compile_graph)
-    captured.code = return_trampoline(tr.code, frame_fn, list(out.arguments), _home(tr, state.strict))
+    captured.ending = Ending(tuple(out.arguments))
+    captured.code = captured.ending.code(tr.code, frame_fn, None, _home(tr, state.strict))
     return captured
 
 
@@ -74,17 +68,8 @@ def at_break(tr: Trace, state: CodeState, stop: Stop, compile_graph: Callable) -
         return resumed
 
     captured.in_eager = REST
-    captured.code = break_trampoline(
-        tr.code,
-        frame_fn,
-        arguments,
-        tr.break_index,
-        stack,
-        names,
-        resumes,
-        bool(tr.expectations),
-        _home(tr, state.strict),
-    )
+    captured.ending = Ending(arguments, tr.break_index, stack, names, may_end=bool(tr.expectations))
+    captured.code = captured.ending.code(tr.code, frame_fn, resumes, _home(tr, state.strict))
     return captured
 
 
@@ -109,13 +94,13 @@ def _home(tr: Trace, strict: Strict) -> tuple[dict, Callable[[], None]] | None:
 
 def _up_to_break(
     tr: Trace, state: CodeState, compile_graph: Callable
-) -> tuple[Captured, Callable, list[tuple[str, str]], list[bool], list[str]]:
+) -> tuple[Captured, Callable, tuple[tuple[str, str], ...], tuple[bool, ...], tuple[str, ...]]:
     """The capture of what comes before the break: its function, its arguments, and the stack and locals it leaves."""
     root, index = tr.root, tr.break_index
     out = Output(tr, resumes=True)
     if tr.expectations:
         out.check = Check(tr, out, state, ends=False)
-    stack = [value is NULL for value in root.stack]
+    stack = tuple(value is NULL for value in root.stack)
     live = live_locals(root.program, index)
     kept = {name: value for name in sorted(live) if (value := root.locals.get(name)) is not None}
     untouched = [name for name in sorted(live) if name not in kept and tr.has_argument(name)]
@@ -129,7 +114,7 @@ def _up_to_break(
     if tr.expectations:
         text = f"False, {text}"
     captured, frame_fn = _compile(tr, out, text, compile_graph)
-    return captured, frame_fn, list(out.arguments), stack, [*kept, *untouched]
+    return captured, frame_fn, tuple(out.arguments), stack, (*kept, *untouched)
 
 
 def before_loop(tr: Trace, state: CodeState, stop: Stop, compile_graph: Callable) -> Captured:
@@ -148,14 +133,13 @@ def before_loop(tr: Trace, state: CodeState, stop: Stop, compile_graph: Callable
             stop.broke.whole_frame = True
             raise stop.broke
         captured = Captured(code, qualname=code.co_qualname, guards=CompiledGuards(tr.guards), frame=frame_of(code))
-        captured.code = eager_trampoline(code, None, 0, cuts, resumes)
+        captured.ending = Ending(None, 0, cuts=tuple(cuts))
+        captured.code = captured.ending.code(code, None, resumes, None)
     else:
         captured, frame_fn, arguments, stack, names = _up_to_break(tr, state, compile_graph)
         cuts = loop_exits(program, stop.eager_loop, tr.break_index, names)
-        before = frame_fn, arguments, stack, names
-        captured.code = eager_trampoline(
-            code, before, tr.break_index, cuts, resumes, bool(tr.expectations), _home(tr, state.strict)
-        )
+        captured.ending = Ending(arguments, tr.break_index, stack, names, tuple(cuts), bool(tr.expectations))
+        captured.code = captured.ending.code(code, frame_fn, resumes, _home(tr, state.strict))
     captured.broke = breaks.record(stop.broke)
     captured.in_eager = LOOP
     return captured

@@ -28,7 +28,8 @@ def test_a_graph_break_names_the_line(tmp_path):
         return x * 2
 
     message = refused(torchmux.compile(f, backend="eager"), tmp_path, torch.ones(2))
-    assert "its graph breaks" in message
+    assert "cannot be found by its name: test_a_graph_break_names_the_line.<locals>.f" in message
+    assert "Its graph breaks" in message
     assert f"{__file__}:{f.__code__.co_firstlineno + 2}" in message.replace('", line ', ":")
 
 

@@ -153,6 +153,25 @@ def test_buffers_that_the_graph_changes(tmp_path):
         assert loaded.weights["num_batches_tracked"].item() == 2
 
 
+def test_buffers_that_are_counted_up(tmp_path):
+    class Counts(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("steps", torch.zeros(()))
+
+        def forward(self, x):
+            self.steps += 1
+            return x + self.steps
+
+    compiled = torchmux.compile(Counts(), backend="eager")
+    with torch.no_grad():
+        compiled(torch.ones(2))
+        torchmux.save(compiled, tmp_path / "file")
+        loaded = torchmux.load(tmp_path / "file")
+        assert [loaded(torch.ones(2))[0].item() for _ in range(2)] == [3, 4]
+        assert loaded.weights["steps"].item() == 3
+
+
 def test_lists_of_the_caller_are_changed(tmp_path):
     def f(x, found):
         found.append(x.sum())
