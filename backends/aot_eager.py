@@ -21,6 +21,20 @@ class AotEager:
     decompositions: dict[Any, Any] = {}
 
     def __call__(self, gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Sequence[Any]]:
+        import torch
+
+        from .common.pipeline.promises import layout_keeper, promise_of, read_by_address
+
+        for node in read_by_address(gm.graph):
+            promise = promise_of(node.meta.get("val"))
+            if promise is None:
+                continue
+            with gm.graph.inserting_after(node):
+                kept = gm.graph.call_function(layout_keeper(promise), (node,))
+            node.replace_all_uses_with(kept, lambda user, kept=kept: user is not kept)
+        for node in gm.graph.find_nodes(op="call_function", target=torch.ops.aten.view.default):
+            node.target = torch.ops.aten.reshape.default  # the strides that the trace knows need not be the kernel's
+        gm.recompile()
         return gm.forward
 
 

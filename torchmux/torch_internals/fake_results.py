@@ -40,7 +40,40 @@ def _dispatch(reference: weakref.ref[Any], func: Any, types: Any, args: Sequence
         result = _with_dtypes(mode, result, rule(args))
     if func in BATCH_NORMS:
         return _in_usual_layout(mode, result)
+    layout = LAYOUTS.get(func)
+    if layout is not None:
+        return _in_layout(mode, args, result, layout)
     return _rolled(mode, args, result) if func is _aten.roll.default else result
+
+
+def _in_layout(mode: Any, args: Sequence[Any], result: Any, layout: Callable[..., Any]) -> Any:
+    """The results in the order of dimensions that ``layout`` has for them, on the CPU."""
+    results = result if isinstance(result, tuple) else (result,)
+    if results[0].device.type != "cpu":
+        return result
+    with mode:
+        made = tuple(_like(layout(args, value), value) for value in results)
+    return made if isinstance(result, tuple) else made[0]
+
+
+def _like(model: Any, value: Any) -> Any:
+    """``value``, with the strides of ``model``."""
+    if model is value or model.stride() == value.stride():
+        return value
+    return torch.empty_strided(model.shape, model.stride(), dtype=value.dtype, device=value.device)
+
+
+def _usual(args: Sequence[Any], value: Any) -> Any:
+    return torch.empty_like(value, memory_format=torch.contiguous_format)
+
+
+def _of_all(args: Sequence[Any], value: Any) -> Any:
+    """As an operator on the elements of all tensor arguments, the first of which decides where they differ."""
+    return functools.reduce(torch.add, [a for a in args if isinstance(a, torch.Tensor)])
+
+
+def _of_second(args: Sequence[Any], value: Any) -> Any:
+    return torch.empty_like(args[1])
 
 
 def _rolled(mode: Any, args: Sequence[Any], result: Any) -> Any:
@@ -114,6 +147,32 @@ BATCH_NORMS = frozenset(
         _aten.native_batch_norm_backward.default,
     )
 )
+
+LAYOUTS: dict[Any, Callable[..., Any]] = {
+    **dict.fromkeys(
+        (
+            _aten.mse_loss_backward.default,
+            _aten.smooth_l1_loss_backward.default,
+            _aten.huber_loss_backward.default,
+            _aten.log_sigmoid_forward.default,
+            _aten._log_softmax_backward_data.default,
+        ),
+        _usual,
+    ),
+    **dict.fromkeys(
+        (
+            _aten.elu_backward.default,
+            _aten.hardsigmoid_backward.default,
+            _aten.hardswish_backward.default,
+            _aten.hardtanh_backward.default,
+            _aten.logit_backward.default,
+            _aten.softplus_backward.default,
+        ),
+        _of_all,
+    ),
+    _aten.binary_cross_entropy_backward.default: _of_second,
+}
+"""Operators whose kernels order the dimensions of their results otherwise than torch's fakes."""
 
 RULES: dict[Any, Callable[[Sequence[Any]], Dtypes]] = {
     **dict.fromkeys(

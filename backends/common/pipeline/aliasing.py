@@ -68,7 +68,7 @@ def writes(node: Node) -> bool:
 
 
 BY_ADDRESS = "it selects elements by their position in torch's memory"
-_BY_ADDRESS = frozenset(
+BY_ADDRESS_OPERATORS = frozenset(
     getattr(torch.ops.aten, name).default for name in ("as_strided", "as_strided_copy", "as_strided_scatter")
 )
 
@@ -80,7 +80,7 @@ def reads_by_address(node: Node) -> bool:
     shows the memory of is made by torch as well, as far as it consists of views: a view that comes out of a runtime
     does not lie in what it is a view of.
     """
-    if node.target in _BY_ADDRESS and _needs_memory_of_torch(node):
+    if node.target in BY_ADDRESS_OPERATORS and _needs_memory_of_torch(node):
         return True
     return is_view(node) and any(
         reads_by_address(user) for user in node.users if viewed(user) is node or _takes(user, node)
@@ -88,7 +88,7 @@ def reads_by_address(node: Node) -> bool:
 
 
 def _takes(user: Node, node: Node) -> bool:
-    return user.target in _BY_ADDRESS and user.args[0] is node
+    return user.target in BY_ADDRESS_OPERATORS and user.args[0] is node
 
 
 def _needs_memory_of_torch(node: Node) -> bool:

@@ -15,7 +15,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from .partition import Part, Partition
-from .promises import Promise, keeper, promise_of
+from .promises import Promise, keeper, layout_keeper, promise_of, read_by_address
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,7 @@ def assemble(gm: GraphModule, split: Partition, compiled: Mapping[int, Callable[
             copied[node] = graph.node_copy(node)
     # What the graph returns, another compiled graph may take: what forward saves for backward.
     believed = {v for part in split.parts for v in part.inputs} | set(output.all_input_nodes)
+    addressed = read_by_address(gm.graph)
     for number, step in enumerate(split.steps):
         if isinstance(step, Node) and not step.kwargs and step.target in _VIEWS:
             copied[step] = _view(step, graph, copied, output)
@@ -89,6 +90,8 @@ def assemble(gm: GraphModule, split: Partition, compiled: Mapping[int, Callable[
             promise = promise_for(step)
             if step in believed and promise is not None:
                 copied[step] = graph.call_function(keeper(promise, str(step.target)), (copied[step],))
+            if step in addressed and promise is not None:
+                copied[step] = graph.call_function(layout_keeper(promise), (copied[step],))
             continue
         function = _named(compiled[id(step)], f"part_{number}")
         call = graph.call_function(function, tuple(copied[v] for v in inputs_of(step)))
@@ -102,7 +105,7 @@ def assemble(gm: GraphModule, split: Partition, compiled: Mapping[int, Callable[
 
 
 _VIEWS = {
-    torch.ops.aten.view.default: torch.Tensor.view,
+    torch.ops.aten.view.default: torch.Tensor.reshape,  # the strides that the trace knows need not be the kernel's
     torch.ops.aten.t.default: torch.Tensor.t,
     torch.ops.aten.permute.default: torch.Tensor.permute,
     torch.ops.aten.transpose.int: torch.Tensor.transpose,

@@ -2,7 +2,8 @@
 
 Generated code relies on the dtypes and sizes of fake tensors.  If a kernel of torch returned another dtype or size,
 that code would misread memory.  Each tensor that goes from an operator of torch to a compiled part is
-therefore checked.
+therefore checked.  Strides may differ as well: a view that they do not allow is a copy, and what is read by its address
+is copied to where the trace has it.
 """
 
 from __future__ import annotations
@@ -12,20 +13,25 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.fx import Graph, Node
 
 from torchmux.registry.errors import CompilationFailed
+
+from . import aliasing
 
 log = logging.getLogger("torchmux.fallback")
 
 Promise = list[Any]
-"""The name of a dtype and the sizes, None for a symbolic one, as JSON can represent them."""
+"""The name of a dtype, sizes and strides, None for symbolic ones, as JSON can represent them."""
 
 
 def promise_of(value: Any) -> Promise | None:
-    """The dtype and sizes that ``value``, a fake tensor, promises; None for anything but tensors."""
+    """The dtype, sizes and strides that ``value``, a fake tensor, promises; None for anything but tensors."""
     if not isinstance(value, torch.Tensor):
         return None
-    return [str(value.dtype).removeprefix("torch."), [s if type(s) is int else None for s in value.shape]]
+    strides = value.stride() if value.layout is torch.strided else ()
+    known = ([n if type(n) is int else None for n in numbers] for numbers in (value.shape, strides))
+    return [str(value.dtype).removeprefix("torch."), *known]
 
 
 def keeper(promise: Promise, name: str) -> Any:
@@ -41,6 +47,26 @@ def keeper(promise: Promise, name: str) -> Any:
 
     kept.__name__ = kept.__qualname__ = "kept"
     return kept
+
+
+def layout_keeper(promise: Promise) -> Any:
+    """A function that returns its argument, a tensor, with the strides that were promised, as far as they are known."""
+    strides = None if None in promise[2] else tuple(promise[2])
+
+    def laid_out(value: torch.Tensor) -> torch.Tensor:
+        if strides is None or value.stride() == strides or len(strides) != value.dim():
+            return value
+        return value.new_empty_strided(value.shape, strides).copy_(value)
+
+    laid_out.__name__ = laid_out.__qualname__ = "laid_out"
+    return laid_out
+
+
+def read_by_address(graph: Graph) -> set[Node]:
+    """The results of operators in whose memory another operator chooses elements by strides and an offset."""
+    root = aliasing.roots(graph)
+    chosen = {root[node.all_input_nodes[0]] for node in graph.nodes if node.target in aliasing.BY_ADDRESS_OPERATORS}
+    return {node for node in chosen if node.op == "call_function"}
 
 
 def _fits(found: Sequence[int], promised: Sequence[int | None]) -> bool:

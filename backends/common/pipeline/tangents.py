@@ -163,7 +163,9 @@ def _add_nothing(node: Node, gone: set[Node]) -> None:
     if node.target is _aten.add.Tensor and not node.kwargs:
         (kept,) = (a for a in node.args if a not in gone)
         there, result = kept.meta["val"], node.meta["val"]
-        if there.shape == result.shape and there.dtype is result.dtype:
+        # Views of the sum depend on its strides, which may be those of the missing one.
+        alike = tuple(map(str, there.stride())) == tuple(map(str, result.stride()))
+        if alike and there.shape == result.shape and there.dtype is result.dtype:
             node.replace_all_uses_with(kept)
             return
     for nothing in [i for i in node.all_input_nodes if i in gone]:

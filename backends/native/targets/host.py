@@ -43,6 +43,7 @@ class HostPrinter(ABC):
         self.host = host
         self.written = {b for step in host.steps if isinstance(step, Overwrite) for b in step.buffers}
         self.parameters = [b.name if isinstance(b, Buffer) else b for b in host.parameters]
+        self.returned = _returned_whole(host)
 
     def run(self) -> str:
         lines = [f"def run({', '.join(self.parameters)}):"]
@@ -68,7 +69,7 @@ class HostPrinter(ABC):
             case MakeArena(size):
                 return self.arena(size)
             case Allocate(buffer):
-                return [allocation(buffer)]
+                return [allocation(buffer, self.returned.get(buffer))]
             case Launch():
                 return self.launch(step)
             case CallOperator():
@@ -76,8 +77,13 @@ class HostPrinter(ABC):
             case Release(buffers):
                 return [f"del {', '.join(b.name for b in buffers)}"]
             case Return(results):
-                shown = [text_of(ref) if not isinstance(ref, TensorRef) else view_of(ref) for ref in results]
+                shown = [self._result(ref) for ref in results]
                 return [f"return ({', '.join(shown)}{',' if len(shown) == 1 else ''})"]
+
+    def _result(self, ref: TensorRef | Index) -> str:
+        if not isinstance(ref, TensorRef):
+            return text_of(ref)
+        return ref.buffer.name if self.returned.get(ref.buffer) is ref else view_of(ref)
 
     @abstractmethod
     def arena(self, size: Index) -> list[str]:
@@ -129,9 +135,42 @@ class HostPrinter(ABC):
         return [f"{buffer.name} = fit({buffer.name}, {tuple_of(buffer.strides)})"]
 
 
-def allocation(buffer: Buffer) -> str:
-    """A tensor for ``buffer``."""
-    layout = f"{tuple_of(buffer.sizes)}, {tuple_of(buffer.strides)}"
+def _returned_whole(host: Host) -> dict[Buffer, TensorRef]:
+    """The buffers that are made for one result, and are that result as they are, in other sizes.
+
+    As views of a tensor, results of a forward pass could not be changed in place: autograd refuses that.
+    """
+    made = {step.buffer for step in host.steps if isinstance(step, Allocate)}
+    taken = {b for call in host.calls for b in call.reads | call.writes}
+    alone: dict[Buffer, list[TensorRef]] = {}
+    for step in host.steps:
+        for ref in step.results if isinstance(step, Return) else ():
+            if isinstance(ref, TensorRef) and ref.buffer in made - taken:
+                alone.setdefault(ref.buffer, []).append(ref)
+    return {b: refs[0] for b, refs in alone.items() if len(refs) == 1 and _fills(refs[0], b)}
+
+
+def _fills(ref: TensorRef, buffer: Buffer) -> bool:
+    """Whether ``ref`` shows all of the memory that ``buffer`` needs, and no more."""
+    if type(ref.offset) is not int or ref.offset != 0 or not _same_numel(ref, buffer):
+        return False
+    if ref.strides == index.contiguous_strides(ref.sizes):
+        return True
+    numbers = [*ref.sizes, *ref.strides]
+    if not all(type(n) is int for n in numbers) or 0 in ref.sizes:
+        return False
+    expected = 1
+    for stride, size in sorted((s, n) for n, s in zip(ref.sizes, ref.strides, strict=True) if n > 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def allocation(buffer: Buffer, ref: TensorRef | None = None) -> str:
+    """A tensor for ``buffer``, in the sizes of ``ref`` if that is given."""
+    shape = buffer if ref is None else ref
+    layout = f"{tuple_of(shape.sizes)}, {tuple_of(shape.strides)}"
     if buffer.device.type == "cpu":
         return f"{buffer.name} = empty({layout}, {buffer.dtype})"
     return f"{buffer.name} = torch.empty_strided({layout}, dtype={buffer.dtype}, device={argument(buffer.device)})"

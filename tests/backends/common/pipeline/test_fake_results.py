@@ -5,6 +5,7 @@ The quick part looks at half precision, where they differ most; ``-m slow`` at a
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 
 from torchmux.conformance.operators import opinfo
 from torchmux.torch_internals import new_fake_mode
+from torchmux.torch_internals.fake_results import LAYOUTS, correct
 
 DTYPES = (
     torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.int16, torch.int8,
@@ -124,3 +126,39 @@ def _check(name: str, dtypes: tuple[torch.dtype, ...]) -> None:
     found = differences(opinfo.operator(name), dtypes)
     unknown = {op: what - KNOWN.get(op, set()) for op, what in found.items()}
     assert not {op: what for op, what in unknown.items() if what}
+
+
+_OTHERS: dict[str, tuple[Any, ...]] = {  # what they take besides tensors, whose places are None
+    "_log_softmax_backward_data": (None, None, 1, torch.float32),
+    "binary_cross_entropy_backward": (torch.tensor(0.5), None, None),
+    "elu_backward": (None, 1.0, 1.0, 1.0, False, None),
+    "hardtanh_backward": (None, None, -1.0, 1.0),
+    "huber_loss_backward": (torch.tensor(0.5), None, None, 1, 0.5),
+    "log_sigmoid_forward": (None,),
+    "logit_backward": (None, None, 0.1),
+    "mse_loss_backward": (torch.tensor(0.5), None, None, 1),
+    "smooth_l1_loss_backward": (torch.tensor(0.5), None, None, 1, 0.5),
+    "softplus_backward": (None, None, 1.0, 20.0),
+}
+_ORDERS = ((0, 1, 2, 3), (0, 1, 3, 2), (0, 2, 3, 1), (3, 0, 1, 2))
+
+
+@pytest.mark.parametrize("op", sorted(LAYOUTS, key=str), ids=str)
+def test_layouts(op: Any) -> None:
+    """Operators whose fakes have other strides than torch's, for all pairs of layouts of their arguments."""
+    template = _OTHERS.get(op._schema.name.removeprefix("aten::"), (None, None))
+    for orders in itertools.product(_ORDERS, repeat=sum(value is None for value in template)):
+        order = iter(orders)
+        given = [_laid_out(next(order)) if value is None else value for value in template]
+        real = op(*given)
+        mode = correct(new_fake_mode())
+        with mode:
+            fake = op(*tree_map_only(torch.Tensor, mode.from_tensor, given))
+        assert not _difference(tree_flatten(fake)[0], tree_flatten(real)[0]), orders
+
+
+def _laid_out(order: tuple[int, ...]) -> torch.Tensor:
+    """A tensor of sizes 2 by 3 by 4 by 5, whose dimensions lie in memory in this order."""
+    sizes = (2, 3, 4, 5)
+    back = sorted(range(4), key=order.__getitem__)
+    return (torch.rand([sizes[d] for d in order]) * 0.8 + 0.1).permute(back)

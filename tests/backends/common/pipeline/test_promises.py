@@ -80,3 +80,18 @@ def test_what_is_left_to_torch_is_looked_at_too(operators, caplog) -> None:
         found = torchmux.compile(program, backend="native")(x, z)
         assert torch.equal(found, torch.full((4,), 5.0, dtype=torch.bfloat16))
         assert "where the trace says" in caplog.text
+
+
+@pytest.mark.parametrize("backend", ["native", "aot_eager"])
+def test_other_strides_where_they_are_seen(operators, backend) -> None:
+    """A view that the kernel's strides do not allow, and elements that are chosen by their address."""
+
+    def program(x):
+        y = operators.strides(x * 2)
+        return y.view(-1) + 1, y.as_strided((5,), (1,), 3) * 2
+
+    x = torch.arange(24.0).reshape(4, 6)
+    y = (x * 2 + 1).view(-1)
+    found = torchmux.compile(program, backend=backend)(x)
+    assert torch.equal(found[0], y + 1)
+    assert torch.equal(found[1], y[3:8] * 2)

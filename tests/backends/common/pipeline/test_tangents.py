@@ -69,3 +69,21 @@ def test_with_sizes_that_change():
             function(x, y)[used].sum().backward()
             found.append((x.grad, y.grad))
         assert all(map(same, *found)), found
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "native"])
+def test_a_missing_gradient_of_another_layout(backend):
+    """The loss and its argument are returned, and only the loss is differentiated; the argument is transposed."""
+    linear = torch.nn.Linear(3, 4)
+
+    def program(x, wanted):
+        y = linear(x).transpose(1, 2) * 2
+        return torch.nn.functional.mse_loss(y, wanted), y
+
+    x, wanted = torch.randn(2, 5, 3), torch.randn(2, 4, 5)
+    found = []
+    for function in (program, torchmux.compile(program, backend=backend)):
+        linear.zero_grad()
+        function(x, wanted)[0].backward()
+        found.append(linear.weight.grad)
+    torch.testing.assert_close(found[1], found[0])
