@@ -38,6 +38,14 @@ def test_the_tables_are_current():
     assert tables.filled(page) == page, "run: python docs/tables.py"
 
 
+def test_the_plots_are_current():
+    plots = script("plots")
+    for file in plots.FILES.values():
+        assert plots.digest().encode() in file.read_bytes(), "run: python docs/plots.py"
+    page = (DOCS / "performance.md").read_text()
+    assert all(f"plots/{file.name})" in page for file in plots.FILES.values())
+
+
 def test_the_prose_is_plain():
     """`tox -e docs` checks clichés and spelling too."""
     prose = script("prose")
