@@ -1,7 +1,7 @@
 """The plots of ``performance.md``; ``python docs/plots.py`` draws them from ``data/bench.json``, as SVG and PNG.
 
-``python docs/tables.py RUN.json ...`` renews the data.  Backends are told apart by the shape of their marks as well as by
-color, so that a print without colors is as good.
+``python docs/tables.py RUN.json ...`` renews the data.  Backends are told apart by the shape of their marks as well as
+by color, so that a print without colors is as good.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def draw() -> None:
 
     text = DATA.read_text()
     head, measured = json.loads(text), results.from_json(text)
-    told = f"torchmux bench, {head['date']}, {head['environment']['processor']}, torch {head['environment']['torch']}"
+    where = head["environment"]
+    told = f"torchmux bench, {head['date'].rstrip(',')}, {where['processor']}, torch {where['torch']}"
     # Text stays text; the same data give the same file.
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "torchmux", "text.parse_math": False}):
         figure = _figure(measured, told)
