@@ -252,6 +252,8 @@ class LoadRefused(TorchmuxError):
         torchmux.registry.errors.LoadRefused: ...
     """
 
+    next_step = "`python -m torchmux doctor` shows the processor and the versions that a file must be made for here."
+
 
 class QuantizationFailed(TorchmuxError):
     """``torchmux.quantize``: the tool does not take the model, or finds nothing in it to quantize.
