@@ -109,7 +109,8 @@ def _by_member(names: Sequence[str], mode: str | None, options: Any) -> Mapping[
         return {}
     if mode is not None:
         raise InvalidOption(
-            "Either mode or options can be specified, but both can't be specified at the same time. Pass one of the two."
+            "Either mode or options can be specified, but both can't be specified at the same time. Pass one "
+            "of the two."
         )
     if not isinstance(options, Mapping):
         raise InvalidOption(

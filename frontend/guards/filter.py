@@ -74,7 +74,8 @@ def filter_guards(guards: GuardSet, keep: Callable[[Sequence[GuardFilterEntry]],
     answer = list(keep(entries))
     if len(answer) != len(entries):
         raise InvalidOption(
-            f"guard_filter_fn returned {len(answer)} values for {len(entries)} guards. It must return one truth value for each guard."
+            f"guard_filter_fn returned {len(answer)} values for {len(entries)} guards. It must return "
+            "one truth value for each guard."
         )
     wanted = iter(answer)
     guards.guards = {guard: None for guard in plain if next(wanted)}
