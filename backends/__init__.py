@@ -13,7 +13,7 @@ Each provides a light ``SPEC``; the compiler itself is imported at the first com
 The name ``torchmux.backends`` has two meanings by design: this package, and the function that lists known backends.
 The package is therefore callable, so that neither meaning depends on earlier imports.
 
-Example:
+Examples:
     >>> {"eager", "native", "onnxrt"} <= {row.name for row in torchmux.backends()}
     True
 """

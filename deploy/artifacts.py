@@ -45,7 +45,7 @@ class Artifact:
     backends compiled.  ``inputs`` are in the order in which the part takes them.  ``needs`` says what a program needs
     to run the file besides the tool, and ``reason`` why there is no file, with the kind ``"none"``.
 
-    Example:
+    Examples:
         >>> compiled = torchmux.compile(torch.nn.Linear(4, 2), backend="eager")
         >>> with torch.no_grad():
         ...     result = compiled(torch.ones(3, 4))
@@ -110,7 +110,7 @@ def artifacts(compiled: Any) -> list[Artifact]:
         TypeError: ``torchmux.compile`` did not make it.
         SaveRefused: nothing was compiled yet.
 
-    Example:
+    Examples:
         >>> compiled = torchmux.compile(torch.sin, backend="aot_eager")
         >>> result = compiled(torch.ones(3))
         >>> [(each.kind, "aten.sin" in each.text) for each in torchmux.artifacts(compiled)]

@@ -32,7 +32,7 @@ def compile_repeated_blocks(model: torch.nn.Module, blocks: Sequence[str] | None
         TypeError: ``model`` is no module.
         ValueError: there are no such layers.
 
-    Example:
+    Examples:
         >>> class Layer(torch.nn.Module):
         ...     def __init__(self):
         ...         super().__init__()

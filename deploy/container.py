@@ -91,7 +91,9 @@ class Opened:
             file = open(path, "rb")  # noqa: SIM115  # closed below
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise LoadRefused(f"{cut(self.name, 200)!r} cannot be read: {reason}") from None
+            raise LoadRefused(
+                f"{cut(self.name, 200)!r} cannot be read: {reason}. Check the path and its permissions."
+            ) from None
         with file:
             size = os.fstat(file.fileno()).st_size
             # Tensors of the file are views of this memory, which begins where vectors want it.

@@ -23,7 +23,7 @@ class Loaded:
     Raises (when called):
         Unsupported: no entry takes the call; the message says what each was compiled for.
 
-    Example:
+    Examples:
         >>> import tempfile, pathlib
         >>> compiled = torchmux.compile(torch.nn.Linear(4, 2), backend="aot_eager")
         >>> with tempfile.TemporaryDirectory() as folder, torch.no_grad():

@@ -52,7 +52,7 @@ def load(
         BackendUnavailable: a runtime that it needs is missing.
         ValueError: the key is empty.
 
-    Example:
+    Examples:
         >>> import tempfile, pathlib
         >>> compiled = torchmux.compile(torch.nn.Linear(4, 2), backend="aot_eager")
         >>> with tempfile.TemporaryDirectory() as folder, torch.no_grad():

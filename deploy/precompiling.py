@@ -49,7 +49,7 @@ class Precompiled:
     ``compiled`` is the program, which has code for each of the ``rows`` without an error; ``path`` is the saved file,
     and ``left_out`` what :func:`torchmux.save` has left out of it.
 
-    Example:
+    Examples:
         >>> torchmux.Precompiled(compiled=torch.sin, rows=()).path is None
         True
     """
@@ -99,7 +99,7 @@ def precompile(
         SaveRefused: the program cannot be saved; what was compiled is in the cache.
         TypeError, ValueError: inputs are of another kind, or there are none; or there are no workers.
 
-    Example:
+    Examples:
         >>> if __name__ == "__main__":  # each process imports the script
         ...     model = torch.nn.Linear(4, 2)
         ...     inputs = [torch.ones(rows, 4) for rows in (1, 8)]

@@ -60,7 +60,7 @@ class Quantized:
 
     ``compiled`` is what :func:`torchmux.compile` made for ``native`` and ``tvm``, and None for the others.
 
-    Example:
+    Examples:
         >>> def error_of(model, batches):
         ...     quantized = torchmux.quantize(model, batches, backend="onnxrt")
         ...     return (quantized(batches[0]) - model(batches[0])).abs().max()
@@ -119,7 +119,7 @@ def quantize(model: torch.nn.Module, calibration_data: Iterable[Any], *, backend
             nothing to quantize in it.
         TypeError, ValueError: it is no module, is in training mode, or there is no calibration data.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8)).eval()
         >>> torchmux.quantize(model.train(), [torch.randn(4, 64)])
         Traceback (most recent call last):

@@ -86,10 +86,16 @@ class _Flat:
         """
         flat, spec = ti.pytree.tree_flatten((args, dict(kwargs)))
         if spec != self.spec:
-            raise Unsupported("The arguments have another structure than in the calibration data.")
+            raise Unsupported(
+                "The arguments have another structure than in the calibration data. Calibrate the model with "
+                "such calls too."
+            )
         for leaf, constant in zip(flat, self.constants, strict=True):
             if not isinstance(leaf, torch.Tensor) and leaf != constant:
-                raise Unsupported(f"An argument is {leaf!r:.80}; the model was quantized for {constant!r:.80}.")
+                raise Unsupported(
+                    f"An argument is {leaf!r:.80}; the model was quantized for {constant!r:.80}. Quantize it again "
+                    "with this argument in the calibration data."
+                )
         tensors = _tensors(flat)
         for at, (tensor, example, sizes) in enumerate(zip(tensors, self.inputs, self.sizes, strict=True)):
             fits = len(sizes) == tensor.dim() and all(

@@ -121,7 +121,7 @@ def save(
         ValueError: the key is empty, or the path gives the functions of a shared object no name.
         BackendUnavailable, CompilationFailed: a shared object cannot be compiled.
 
-    Example:
+    Examples:
         >>> import tempfile, pathlib
         >>> compiled = torchmux.compile(torch.nn.Linear(4, 2), backend="aot_eager")
         >>> with tempfile.TemporaryDirectory() as folder, torch.no_grad():

@@ -118,7 +118,7 @@ def compile(
     Raises UnknownBackend, BackendUnavailable and InvalidOption at once; at the first call, Unsupported,
     FallbackRefused and CompilationFailed.  Raises TypeError for any other keyword argument.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU())
         >>> compiled = torchmux.compile(model, backend="aot_eager")
         >>> torch.equal(compiled(torch.ones(3, 4)), model(torch.ones(3, 4)))
@@ -233,7 +233,7 @@ def set_default_backend(backend: Any) -> None:
 
     Raises UnknownBackend, BackendUnavailable and InvalidSpec as ``compile`` does.
 
-    Example:
+    Examples:
         >>> torchmux.set_default_backend("aot_eager")
         >>> torchmux.get_default_backend()
         'aot_eager'
@@ -249,7 +249,7 @@ def get_default_backend() -> Any:
     """The backend that ``set_default_backend`` set, or else the name in ``config.default_backend``, or else that of the
     best usable one for torch's default device: the first of :func:`torchmux.list_backends` that takes the device.
 
-    Example:
+    Examples:
         >>> torchmux.get_default_backend() in torchmux.list_backends()
         True
     """
@@ -289,7 +289,7 @@ def report(compiled: Any) -> Report:
 
     Raises TypeError for anything that ``compile`` did not return.
 
-    Example:
+    Examples:
         >>> compiled = torchmux.compile(lambda x: torch.relu(x) + 1, backend="aot_eager")
         >>> result = compiled(torch.ones(3))
         >>> found = torchmux.report(compiled)
@@ -305,7 +305,7 @@ def explain(fn: Any, *inputs: Never, backend: Any = "eager", dynamic: bool | Non
 
     Raises TypeError if the inputs are given together with ``fn``.
 
-    Example:
+    Examples:
         >>> def branches(x):
         ...     return x + 1 if x.sum() > 0 else x
         >>> found = torchmux.explain(branches)(torch.ones(2))
@@ -335,7 +335,7 @@ def explain(fn: Any, *inputs: Never, backend: Any = "eager", dynamic: bool | Non
 def reset() -> None:
     """Discard all compiled code of this process; the next calls capture again.
 
-    Example:
+    Examples:
         >>> compiled = torchmux.compile(lambda x: x + 1, backend="eager")
         >>> for _ in range(2):
         ...     result = compiled(torch.ones(2))

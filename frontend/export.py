@@ -49,7 +49,7 @@ class Exported:
     A call checks the guards, then runs the graph.  If a guard fails, it raises :class:`~torchmux.Unsupported` with that
     guard.
 
-    Example:
+    Examples:
         >>> exported = torchmux.export(lambda x, scale: x * scale)(torch.ones(3), 2.0)
         >>> exported(torch.ones(3), 2.0)
         tensor([2., 2., 2.])
@@ -131,7 +131,7 @@ def export(fn: Any, *, dynamic: bool | None = None) -> Callable[..., Exported]:
     Raises:
         Unsupported: the function cannot be one graph; the message names the line, the reason and the usual fix.
 
-    Example:
+    Examples:
         >>> exported = torchmux.export(lambda x: torch.relu(x) + 1)(torch.ones(3))
         >>> exported(torch.zeros(3))
         tensor([1., 1., 1.])

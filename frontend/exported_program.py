@@ -87,7 +87,10 @@ class Program(torch.nn.Module):
                 return lambda found, inputs: inputs[index]
         sizes = [s for n in captured.graph.graph.nodes if n.op == "placeholder" for s in _symbols(n)]
         if sizes and type(leaf) in (int, float):
-            raise Unsupported(f"{captured.qualname} returns the number {leaf}, which may depend on the dynamic sizes.")
+            raise Unsupported(
+                f"{captured.qualname} returns the number {leaf}, which may depend on the dynamic sizes. Return a "
+                "tensor instead, or export it with dynamic=False."
+            )
         return lambda found, inputs: leaf
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

@@ -39,7 +39,7 @@ class use_backend(contextlib.ContextDecorator):
     Raises:
         UnknownBackend: there is no such backend; the message suggests the closest names.
 
-    Example:
+    Examples:
         >>> def pinned(x):
         ...     with torchmux.use_backend("eager"):
         ...         x = torch.sin(x)

@@ -66,7 +66,10 @@ def members(
         reasons = " ".join(skipped.values())
         raise BackendUnavailable(f"No member of the chain {listed(names)} can run here. {reasons}")
     if unused and len(unused) == len(usable):
-        raise InvalidOption(f"No member of the chain {listed(names)} has the mode {shown(mode)}.")
+        raise InvalidOption(
+            f"No member of the chain {listed(names)} has the mode {shown(mode)}. "
+            "torchmux.list_mode_options(backend=NAME) lists the modes of a member."
+        )
     for name, reason in skipped.items():
         log.info("the chain %s goes without %s: %s", listed(names), name, reason)
     notes = [f"the chain goes without {name}: {reason}" for name, reason in skipped.items()]
@@ -85,7 +88,7 @@ def names_of(backends: Sequence[Any]) -> list[str]:
         raise InvalidSpec('backend=[] names no backend. A chain is a list of them: backend=["openvino", "native"].')
     for name in names:
         if names.count(name) > 1:
-            raise InvalidSpec(f"The chain {listed(names)} names {shown(name)} twice.")
+            raise InvalidSpec(f"The chain {listed(names)} names {shown(name)} twice. Name each member once.")
     return names
 
 
@@ -105,7 +108,10 @@ def _by_member(names: Sequence[str], mode: str | None, options: Any) -> Mapping[
     if options is None:
         return {}
     if mode is not None:
-        raise InvalidOption("Either mode or options can be specified, but both can't be specified at the same time.")
+        raise InvalidOption(
+            "Either mode or options can be specified, but both can't be specified at the same time. Pass one "
+            "of the two."
+        )
     if not isinstance(options, Mapping):
         raise InvalidOption(
             f"The options of a chain are a dict of its members to their options, not {kind(options)}: "

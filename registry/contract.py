@@ -43,7 +43,7 @@ def pins_of(gm: GraphModule) -> set[str]:
 class CompileRequest:
     """Everything besides the graph that a backend may want to know.
 
-    Example:
+    Examples:
         >>> def compile(gm, example_inputs, request):  # a backend's
         ...     return gm.forward if request.phase == "inference" else None
         >>> torchmux.CompileRequest(backend="mine").phase

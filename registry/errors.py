@@ -16,7 +16,7 @@ _COMMAND = "python -m torchmux"
 class TorchmuxError(RuntimeError):
     """Base class of all errors raised by torchmux.
 
-    Example:
+    Examples:
         >>> try:
         ...     torchmux.compile(torch.sin, backend="nativ")
         ... except torchmux.TorchmuxError as error:
@@ -36,7 +36,7 @@ class TorchmuxError(RuntimeError):
 class UnknownBackend(TorchmuxError):
     """No backend has this name; the message suggests the closest known names.
 
-    Example:
+    Examples:
         >>> torchmux.compile(torch.sin, backend="onnxrtt")
         Traceback (most recent call last):
         torchmux.registry.errors.UnknownBackend: ...
@@ -48,7 +48,7 @@ class UnknownBackend(TorchmuxError):
 class BackendUnavailable(TorchmuxError):
     """The backend is known but cannot run here; the message says what is missing and how to get it.
 
-    Example:
+    Examples:
         >>> torchmux.compile(torch.sin, backend="ipex")
         Traceback (most recent call last):
         torchmux.registry.errors.BackendUnavailable: The backend 'ipex' is retired: ...
@@ -60,7 +60,7 @@ class BackendUnavailable(TorchmuxError):
 class BackendConflict(TorchmuxError):
     """Two distributions registered different backends under one name.
 
-    Example:
+    Examples:
         >>> @torchmux.register_backend(name="taken")
         ... def first(gm, example_inputs):
         ...     return gm.forward
@@ -78,7 +78,7 @@ class BackendConflict(TorchmuxError):
 class InvalidSpec(TorchmuxError):
     """A backend's description is malformed or written for another version of the contract.
 
-    Example:
+    Examples:
         >>> torchmux.register_backend(7, name="seven")
         Traceback (most recent call last):
         torchmux.registry.errors.InvalidSpec: ...
@@ -90,7 +90,7 @@ class InvalidSpec(TorchmuxError):
 class InvalidOption(TorchmuxError, ValueError):
     """The backend does not have this option or mode, or does not accept this value.
 
-    Example:
+    Examples:
         >>> torchmux.compile(torch.sin, backend="onnxrt", options={"no_such_option": 1})
         Traceback (most recent call last):
         torchmux.registry.errors.InvalidOption: ...
@@ -102,7 +102,7 @@ class InvalidOption(TorchmuxError, ValueError):
 class Unsupported(TorchmuxError):
     """The graph breaks under ``fullgraph=True``; the message has the user's line, the reason and the usual fix.
 
-    Example:
+    Examples:
         >>> def branches(x):
         ...     return x + 1 if x.sum() > 0 else x
         >>> torchmux.compile(branches, backend="eager", fullgraph=True)(torch.ones(2))
@@ -114,7 +114,7 @@ class Unsupported(TorchmuxError):
 class ConstraintViolation(TorchmuxError):
     """A dimension that is marked dynamic needs a fixed size; the message names the line that requires it.
 
-    Example:
+    Examples:
         >>> def square(x):
         ...     return x @ x if x.shape[0] == 3 else x.reshape(3, 3)
         >>> x = torch.ones(3, 3)
@@ -130,7 +130,7 @@ class ConstraintViolation(TorchmuxError):
 class FallbackRefused(TorchmuxError):
     """Under ``strict=True``, some node would not run in the requested backend.
 
-    Example:
+    Examples:
         >>> def takes_nothing(gm, example_inputs):
         ...     raise torchmux.GraphRefused("it takes nothing")
         >>> torchmux.compile(torch.sin, backend=takes_nothing, strict=True)(torch.ones(2))
@@ -146,7 +146,7 @@ class GraphRefused(TorchmuxError):
 
     Eager then runs the graph, with a line in the log and in the report, or ``strict`` raises an error.
 
-    Example:
+    Examples:
         >>> def small_graphs(gm, example_inputs):
         ...     if len(gm.graph.nodes) > 3:
         ...         raise torchmux.GraphRefused("it takes graphs of one operator")
@@ -162,7 +162,7 @@ class NodesRefused(TorchmuxError):
     ``reasons`` maps the names of nodes in the graph that ``compile`` received to the reasons.  Eager runs these nodes,
     with a line in the log and in the report, or ``strict`` raises an error.
 
-    Example:
+    Examples:
         >>> raise torchmux.NodesRefused({"sin_1": "the compiler has no sine"})
         Traceback (most recent call last):
         torchmux.registry.errors.NodesRefused: sin_1: the compiler has no sine
@@ -190,7 +190,7 @@ class CompilationFailed(TorchmuxError):
     ``graph`` is the captured graph as Python.  ``reproducer`` is the file that holds it with inputs like those of the
     call, if they are known.
 
-    Example:
+    Examples:
         >>> def defective(gm, example_inputs):
         ...     raise ValueError("a defect")
         >>> torchmux.compile(torch.sin, backend=defective, strict=True)(torch.ones(2))
@@ -207,7 +207,7 @@ class CompilationFailed(TorchmuxError):
 class CallFailed(TorchmuxError):
     """Compiled code raised an exception in a call that cannot be made again in eager; the exception is chained.
 
-    Example:
+    Examples:
         >>> def call(compiled, batch):
         ...     try:
         ...         return compiled(batch)
@@ -221,7 +221,7 @@ class CallFailed(TorchmuxError):
 class DerivativeUnavailable(TorchmuxError):
     """A compiled graph is differentiated in a way that takes eager, and what eager would need is gone.
 
-    Example:
+    Examples:
         >>> def second_derivative(loss, x):
         ...     try:
         ...         (first,) = torch.autograd.grad(loss, x, create_graph=True)
@@ -234,7 +234,7 @@ class DerivativeUnavailable(TorchmuxError):
 class SaveRefused(TorchmuxError):
     """``torchmux.save`` cannot write what was compiled so that it would do the same; the message says why.
 
-    Example:
+    Examples:
         >>> torchmux.save(torchmux.compile(torch.sin, backend="eager"), "sin.tmx")
         Traceback (most recent call last):
         torchmux.registry.errors.SaveRefused: ...
@@ -246,17 +246,19 @@ class LoadRefused(TorchmuxError):
 
     Nothing in it has run.  The message says what to do.
 
-    Example:
+    Examples:
         >>> torchmux.load("there_is_no_such_file.tmx")
         Traceback (most recent call last):
         torchmux.registry.errors.LoadRefused: ...
     """
 
+    next_step = "`python -m torchmux doctor` shows the processor and the versions that a file must be made for here."
+
 
 class QuantizationFailed(TorchmuxError):
     """``torchmux.quantize``: the tool does not take the model, or finds nothing in it to quantize.
 
-    Example:
+    Examples:
         >>> def quantized_or_not(model, batches):
         ...     try:
         ...         return torchmux.quantize(model, batches)
@@ -271,7 +273,7 @@ class QuantizationFailed(TorchmuxError):
 class NumericsError(TorchmuxError):
     """A compiled graph's result differs from eager by more than the tolerance.
 
-    Example:
+    Examples:
         >>> def wrong(gm, example_inputs):
         ...     return lambda *inputs: tuple(result + 1 for result in gm.forward(*inputs))
         >>> with torchmux.config.patch(verify_correctness=True):

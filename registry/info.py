@@ -23,7 +23,7 @@ class BackendInfo:
     ``version`` is that of the compiler, ``distribution`` what provides the backend (``None``: this process).
     ``error`` is set when the name cannot be used at all: a broken plugin or a conflict.
 
-    Example:
+    Examples:
         >>> (row,) = [row for row in torchmux.backends() if row.name == "eager"]
         >>> row.available, row.devices, row.training
         (True, ('*',), True)

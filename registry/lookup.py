@@ -28,7 +28,7 @@ def list_backends(*, foreign: bool = False) -> list[str]:
 
     With ``foreign``, backends that are registered only with torch follow; whether they can run is not known.
 
-    Example:
+    Examples:
         >>> "aot_eager" in torchmux.list_backends()
         True
     """
@@ -45,7 +45,7 @@ def list_options(backend: Any = None) -> dict[str, OptionInfo]:
         UnknownBackend: no such name.
         TorchmuxError: the name answers with another error, as in :func:`torchmux.compile`.
 
-    Example:
+    Examples:
         >>> option = torchmux.list_options("native")["freeze"]
         >>> option.type, option.default
         ('a bool', False)
@@ -61,7 +61,7 @@ def list_mode_options(mode: str | None = None, backend: Any = None) -> dict[str,
         UnknownBackend: no such name.
         TorchmuxError: the name answers with another error, as in :func:`torchmux.compile`.
 
-    Example:
+    Examples:
         >>> sorted(torchmux.list_mode_options(backend="native"))
         ['default', 'max-autotune', 'max-autotune-no-cudagraphs', 'reduce-overhead']
     """
@@ -77,7 +77,7 @@ def lookup_backend(name: str) -> Callable[..., CompiledGraph]:
     Raises:
         TorchmuxError: the name cannot be used here, as in :func:`torchmux.compile`.
 
-    Example:
+    Examples:
         >>> graph = torch.fx.symbolic_trace(torch.nn.ReLU())
         >>> function = torchmux.lookup_backend("eager")(graph, [torch.ones(2)])
         >>> function(-torch.ones(2))

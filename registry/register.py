@@ -39,7 +39,7 @@ def register_backend(backend: Any = None, /, *, name: str | None = None, **field
         InvalidSpec: it cannot be a backend, or a field is wrong.
         BackendConflict: the name is taken.
 
-    Example:
+    Examples:
         >>> @torchmux.register_backend(name="printing_graphs")
         ... def printing_graphs(gm, example_inputs):
         ...     print(len(gm.graph.nodes), "nodes")
@@ -77,7 +77,7 @@ def unregister_backend(name: str, *, distribution: str | None = None) -> None:
     Raises:
         UnknownBackend: there is nothing to remove.
 
-    Example:
+    Examples:
         >>> @torchmux.register_backend(name="for_a_moment")
         ... def for_a_moment(gm, example_inputs):
         ...     return gm.forward

@@ -59,7 +59,7 @@ class Placement:
     captured graph, of the node that this one comes from, if that is known; ``kernel`` is the generated function that
     computes it, if the backend tells.
 
-    Example:
+    Examples:
         >>> compiled = torchmux.compile(torch.sin, backend="aot_eager")
         >>> result = compiled(torch.ones(3))
         >>> (placement,) = torchmux.report(compiled).placements
@@ -135,7 +135,7 @@ class GraphReport:
     (:data:`torchmux.stages.STAGES`).  For a training graph the placements cover the forward and the backward
     graph.  ``members`` are the backends of a chain, and ``crossings`` tell what passes between them and torch.
 
-    Example:
+    Examples:
         >>> compiled = torchmux.compile(torch.sin, backend="aot_eager")
         >>> result = compiled(torch.ones(3))
         >>> found = torchmux.report(compiled).graphs[0].report

@@ -46,7 +46,7 @@ ANY = "*"
 class Availability:
     """Whether a backend can run on this machine, and if not, why not.
 
-    Example:
+    Examples:
         >>> torchmux.Availability(False, "there is no accelerator").ok
         False
     """
@@ -70,7 +70,7 @@ class BackendSpec:
     ``requires`` holds PEP 508 strings; one may list alternatives: ``"onnxruntime>=1.20 | onnxruntime-gpu>=1.20"``.
     ``probe`` must be cheap, must not import the compiler, and must not take what ``requires`` lists for granted.
 
-    Example:
+    Examples:
         >>> torchmux.BackendSpec(name="mine", summary="an example", load="my_package.compiler:Compiler").graph
         'torch'
     """
@@ -100,7 +100,7 @@ class BackendSpec:
 class Tombstone:
     """A retired name that still answers usefully: ``successor`` is a backend's name, or a phrase after "Use".
 
-    Example:
+    Examples:
         >>> torchmux.Tombstone("old", "Its compiler is archived.", "backend='native'").successor
         "backend='native'"
     """

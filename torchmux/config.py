@@ -61,7 +61,7 @@ def _cache_without_home() -> Path:
 class Config:
     """The settings.  Setting an unknown name raises an ``AttributeError`` that suggests the closest match.
 
-    Example:
+    Examples:
         >>> with torchmux.config.patch(recompile_limit=4):
         ...     torchmux.config.recompile_limit
         4

@@ -42,7 +42,7 @@ def counters() -> dict[str, int]:
 
     ``torchmux.reset()`` leaves them as they are; compare two calls to learn what happened between them.
 
-    Example:
+    Examples:
         >>> before = torchmux.counters()["graphs"]
         >>> result = torchmux.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
         >>> torchmux.counters()["graphs"] - before

@@ -36,7 +36,7 @@ def set_logs(**kinds: bool) -> None:
 
     Without arguments, print what ``TORCHMUX_LOGS`` selects.  Raises ValueError for an unknown kind.
 
-    Example:
+    Examples:
         >>> torchmux.set_logs(recompiles=True)
         >>> torchmux.set_logs()
     """

@@ -4,12 +4,14 @@
 the time of its block for the stage ``compiler`` instead.  No second counts twice, so the stages add up to the whole.
 Each thread has its own clock; without one, :func:`stage` does nothing.
 
-A :class:`Seconds` keeps the spans as well: when each stage began and ended, for drawings.
+A :class:`Seconds` keeps the spans as well: when each stage began and ended, and how much memory the process took, for
+drawings.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -44,13 +46,15 @@ _WORDS = {
 class Span(NamedTuple):
     """A stage from its beginning to its end, stages inside of it included; seconds since 1970.
 
-    ``depth`` is how many stages of its thread were running around it.
+    ``depth`` is how many stages of its thread were running around it.  ``resident`` is the memory of the whole process
+    at the beginning and at the end, in bytes; 0 where the system does not tell.
     """
 
     stage: str
     begin: float
     end: float
     depth: int
+    resident: tuple[int, int] = (0, 0)
 
 
 class Seconds(dict[str, float]):
@@ -89,6 +93,7 @@ def collecting(seconds: dict[str, float], stage: str) -> Iterator[None]:
     found = _clock.seconds, _clock.stage
     _clock.switch(seconds, stage)
     begin, depth = _clock.since, _clock.depth
+    resident = _resident()
     _clock.depth += 1
     try:
         with progress.waiting(_WORDS.get(stage, stage)):
@@ -97,10 +102,21 @@ def collecting(seconds: dict[str, float], stage: str) -> Iterator[None]:
         _clock.switch(*found)
         _clock.depth = depth
         if isinstance(seconds, Seconds) or events.is_traced():
-            span = Span(stage, begin + _SINCE_1970, _clock.since + _SINCE_1970, depth)
+            span = Span(stage, begin + _SINCE_1970, _clock.since + _SINCE_1970, depth, (resident, _resident()))
             if isinstance(seconds, Seconds):
                 seconds.spans.append(span)
-            events.note("stage", name=span.stage, begin=span.begin, end=span.end, depth=span.depth)
+            events.note(
+                "stage", name=span.stage, begin=span.begin, end=span.end, depth=span.depth, resident=span.resident
+            )  # fmt: skip
+
+
+def _resident() -> int:
+    """Bytes of memory that the process holds; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError):
+        return 0
 
 
 @contextlib.contextmanager

@@ -30,7 +30,7 @@ class Verification:
     alone; empty if none does.  ``graph`` is the number of the first wrong graph, and ``operators`` are what is left of
     it: it is still wrong with these, and not with fewer.  ``program`` is a script that shows the failure, or empty.
 
-    Example:
+    Examples:
         >>> found = torchmux.verify(torch.sin, torch.ones(3), backend="aot_eager")
         >>> found.ok, list(found.stages), found.operators
         (True, ['eager', 'aot_eager'], ())
@@ -122,7 +122,7 @@ def verify(
         TypeError: ``model`` cannot be called, or ``inputs`` is something else.
         ValueError: eager itself does not run the program on these inputs.
 
-    Example:
+    Examples:
         >>> import torch, torchmux
         >>> torchmux.verify(torch.nn.Linear(4, 2), torch.ones(3, 4), backend="aot_eager").ok
         True

@@ -73,7 +73,10 @@ def filter_guards(guards: GuardSet, keep: Callable[[Sequence[GuardFilterEntry]],
     entries.append(GuardFilterEntry("", False, None, "SHAPE_ENV", (), False, nowhere))
     answer = list(keep(entries))
     if len(answer) != len(entries):
-        raise InvalidOption(f"guard_filter_fn returned {len(answer)} values for {len(entries)} guards.")
+        raise InvalidOption(
+            f"guard_filter_fn returned {len(answer)} values for {len(entries)} guards. It must return "
+            "one truth value for each guard."
+        )
     wanted = iter(answer)
     guards.guards = {guard: None for guard in plain if next(wanted)}
     guards.tensors = {source: tensor for source, tensor in tensors if next(wanted)}

@@ -91,7 +91,10 @@ def _convert(session: Session, frame: Any, record: Any) -> Decision:
         reason = _recompile_reason(state, frame)
         logs.emit("recompiles", logs.place(code), reason)
         if session.frozen:
-            raise Unsupported(f"The exported graph of {logs.place(code)} does not apply to this call: {reason}.")
+            raise Unsupported(
+                f"The exported graph of {logs.place(code)} does not apply to this call: {reason}. Export it "
+                "again with such inputs."
+            )
     if stance == "fail_on_recompile" and has_tensors(frame.f_locals):
         raise refusal(code, reason)
     if (limit := reached(state, code, session.recompile_limit)) is not None:

@@ -49,7 +49,7 @@ def disable(fn: Any = None, *, reason: str = "", recursive: bool = True) -> Any:
     Works as a function or a decorator, for a function, a module or a class.  With ``recursive=False`` only the
     function's own statements run in eager, and the functions it calls are captured.  The graph break shows ``reason``.
 
-    Example:
+    Examples:
         >>> @torchmux.disable(reason="it writes a file")
         ... def log(x):
         ...     return x
@@ -100,7 +100,7 @@ def disable(fn: Any = None, *, reason: str = "", recursive: bool = True) -> Any:
 def graph_break(reason: str = "") -> None:
     """End the graph here; does nothing in eager mode.
 
-    Example:
+    Examples:
         >>> def in_two(x):
         ...     x = x + 1
         ...     torchmux.graph_break()
@@ -113,7 +113,7 @@ def graph_break(reason: str = "") -> None:
 def skip_frame(reason: str = "") -> None:
     """Run the whole calling function in eager; the functions it calls are captured.  Does nothing in eager mode.
 
-    Example:
+    Examples:
         >>> def whole_in_eager(x):
         ...     torchmux.skip_frame("its loop is short")
         ...     return x + 1
@@ -128,7 +128,7 @@ def skip_frame(reason: str = "") -> None:
 def is_compiling() -> bool:
     """True while the code is being captured, False in eager mode.
 
-    Example:
+    Examples:
         >>> compiled = torchmux.compile(lambda x: x + 1 if torchmux.is_compiling() else x, backend="eager")
         >>> torchmux.is_compiling(), compiled(torch.ones(2))
         (False, tensor([2., 2.]))
@@ -139,7 +139,7 @@ def is_compiling() -> bool:
 def is_exporting() -> bool:
     """True while the code is being captured for :func:`torchmux.export`, False otherwise.
 
-    Example:
+    Examples:
         >>> torchmux.is_exporting()
         False
         >>> torchmux.export(lambda x: x + 1 if torchmux.is_exporting() else x)(torch.ones(2))(torch.ones(2))
@@ -166,7 +166,7 @@ def _each(fn: Any, name: str, mark: Callable[[Any], None]) -> Any:
 def allow_in_graph(fn: Any) -> Any:
     """Put ``fn`` (or each function of a list) into graphs as one operator, without tracing it; returns it.
 
-    Example:
+    Examples:
         >>> @torchmux.allow_in_graph
         ... def scaled(x):
         ...     return x * 2
@@ -180,7 +180,7 @@ def allow_in_graph(fn: Any) -> Any:
 def disallow_in_graph(fn: Any) -> Any:
     """Break the graph wherever ``fn`` (or each function of a list) is called; returns it.
 
-    Example:
+    Examples:
         >>> @torchmux.disallow_in_graph
         ... def outside(x):
         ...     return x.sort().values
@@ -193,7 +193,7 @@ def disallow_in_graph(fn: Any) -> Any:
 def forbid_in_graph(fn: Any) -> Any:
     """Raise an error if compiled code calls ``fn`` (or each function of a list); returns it.
 
-    Example:
+    Examples:
         >>> @torchmux.forbid_in_graph
         ... def only_in_eager(x):
         ...     return x + 1
@@ -206,7 +206,7 @@ def forbid_in_graph(fn: Any) -> Any:
 def assume_constant_result(fn: Any) -> Any:
     """Call ``fn`` during compilation and treat its result as a constant; returns it.
 
-    Example:
+    Examples:
         >>> @torchmux.assume_constant_result
         ... def size_of_the_vocabulary():
         ...     return 100
@@ -228,7 +228,7 @@ def substitute_in_graph(
     Raises:
         TypeError: ``original`` is not a function, or its parameters differ from those of the decorated function.
 
-    Example:
+    Examples:
         >>> import bisect
         >>> @torchmux.substitute_in_graph(bisect.insort_right, skip_signature_check=True)
         ... def insort_right(a, x):
@@ -282,7 +282,7 @@ class error_on_graph_break:
     Works as a context manager, in compiled code or around it, or as a decorator.  Unlike ``fullgraph=True`` it does not
     require one graph: other parts of the program may break.  Under ``fullgraph=True`` it changes nothing.
 
-    Example:
+    Examples:
         >>> @torchmux.compile(backend="eager")
         ... @torchmux.error_on_graph_break()
         ... def branches(x):

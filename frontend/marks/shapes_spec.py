@@ -43,12 +43,14 @@ class Shapes:
             return dict.fromkeys(range(tensor.dim()), Mark(STATIC))
         if len(said) != tensor.dim():
             raise ConstraintViolation(
-                f"shapes_spec says that {source.words()} has {len(said)} dimensions, but it has {tensor.dim()}."
+                f"shapes_spec says that {source.words()} has {len(said)} dimensions, but it has {tensor.dim()}. "
+                "Pass such a tensor, or change the spec."
             )
         for index, (dim, size) in enumerate(zip(said, tensor.shape, strict=True)):
             if isinstance(dim, int) and dim != size:
                 raise ConstraintViolation(
-                    f"shapes_spec says that dimension {index} of {source.words()} is {dim}, but it is {size}."
+                    f"shapes_spec says that dimension {index} of {source.words()} is {dim}, but it is {size}. "
+                    "Pass such a tensor, or say ShapeVar() there."
                 )
         return {index: Mark(STATIC) if isinstance(dim, int) else dim for index, dim in enumerate(said)}
 

@@ -58,7 +58,7 @@ class set_stance:
         ValueError: there is no such stance, or it cannot be combined with ``force_backend``.
         UnknownBackend, BackendUnavailable: ``force_backend`` cannot be used.
 
-    Example:
+    Examples:
         >>> compiled = torchmux.compile(lambda x: x + 1, backend="eager")
         >>> with torchmux.set_stance("force_eager"):
         ...     result = compiled(torch.ones(2))

@@ -52,7 +52,7 @@ def mark_dynamic(tensor: torch.Tensor, index: Any, *, min: int | None = None, ma
         IndexError: the tensor does not have this dimension.
         ValueError: ``min`` is above ``max``.
 
-    Example:
+    Examples:
         >>> compiled = torchmux.compile(lambda x: x * 2, backend="eager")
         >>> x = torch.ones(8, 4)
         >>> torchmux.mark_dynamic(x, 0, max=64)
@@ -67,7 +67,7 @@ def mark_dynamic(tensor: torch.Tensor, index: Any, *, min: int | None = None, ma
 def maybe_mark_dynamic(tensor: torch.Tensor, index: Any) -> None:
     """Make dimension ``index`` (or each of several) symbolic, or a constant if the code needs one.
 
-    Example:
+    Examples:
         >>> compiled = torchmux.compile(lambda x: x * 2, backend="eager")
         >>> x = torch.ones(8, 4)
         >>> torchmux.maybe_mark_dynamic(x, 0)
@@ -85,7 +85,7 @@ def mark_unbacked(tensor: torch.Tensor, index: Any, *, min: int | None = None, m
     A branch on such a size breaks the graph.  ``min`` and ``max`` are its known bounds; a call outside them is compiled
     separately.
 
-    Example:
+    Examples:
         >>> compiled = torchmux.compile(lambda x: x * 2, backend="eager")
         >>> x = torch.ones(1, 4)
         >>> torchmux.mark_unbacked(x, 0)
@@ -100,7 +100,7 @@ def mark_unbacked(tensor: torch.Tensor, index: Any, *, min: int | None = None, m
 def mark_static(tensor: torch.Tensor, index: Any = None) -> None:
     """Keep dimension ``index`` (or each of several, or all of them) a constant, whatever ``dynamic`` says.
 
-    Example:
+    Examples:
         >>> compiled = torchmux.compile(lambda x: x * 2, backend="eager", dynamic=True)
         >>> for rows in (3, 4):
         ...     x = torch.ones(rows, 2)

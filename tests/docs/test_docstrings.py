@@ -27,7 +27,7 @@ print("examples:", examples, "failed:", failed, "tried:", tried)
 
 
 def test_each_public_name_has_an_example():
-    without = [name for name in NAMES if "Example:\n    >>> " not in (inspect.getdoc(getattr(torchmux, name)) or "")]
+    without = [name for name in NAMES if "Examples:\n    >>> " not in (inspect.getdoc(getattr(torchmux, name)) or "")]
     assert without == []
 
 

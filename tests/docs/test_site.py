@@ -23,13 +23,44 @@ def test_each_page_is_in_the_navigation_once():
     assert sorted(LISTED) == sorted(files | backends | MADE)
 
 
-def test_the_tables_are_current():
-    spec = importlib.util.spec_from_file_location("docs_tables", DOCS / "tables.py")
+def script(name):
+    """A module beside the documents."""
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
     assert spec is not None and spec.loader is not None
-    tables = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tables)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_tables_are_current():
+    tables = script("tables")
     page = tables.PAGE.read_text()
     assert tables.filled(page) == page, "run: python docs/tables.py"
+
+
+def test_the_plots_are_current():
+    plots = script("plots")
+    for file in plots.FILES.values():
+        assert plots.digest().encode() in file.read_bytes(), "run: python docs/plots.py"
+    page = (DOCS / "performance.md").read_text()
+    assert all(f"plots/{file.name})" in page for file in plots.FILES.values())
+
+
+def test_the_prose_is_plain():
+    """`tox -e docs` checks clichés and spelling too."""
+    prose = script("prose")
+    found = [f"{page.name}:{line}: {words}" for page in prose.PAGES for line, words in prose.problems(page.read_text())]
+    assert found == []
+
+
+def test_what_the_check_of_prose_finds():
+    prose = script("prose")
+    text = "All is well.\n\n```python\nin_vain = 'in vain'\n```\n\nIt was\nin vain. `in vain` too, and the colour."
+    assert [(line, words.split(":")[0]) for line, words in prose.problems(text)] == [
+        (8, "'in vain'"),
+        (8, "'colour' is British"),
+    ]
+    assert ["a sentence of 60 words" in words for _, words in prose.problems("word " * 60 + ".")] == [True]
 
 
 def test_each_drawing_is_shown_and_has_a_title():

@@ -87,6 +87,9 @@ def test_to_dict_is_json_and_agrees_with_the_report(compiled):
         assert sum(entry.seconds.values()) == pytest.approx(
             sum(s.end - s.begin for s in entry.spans if s.depth == 0), rel=0.01, abs=1e-3
         )
+        assert all(
+            1 << 26 < bytes < 1 << 40 for span in entry.spans for bytes in span.resident
+        )  # torch alone is larger
 
 
 def test_the_source_says_who_ran_each_line_and_where_it_broke(compiled):
@@ -195,4 +198,9 @@ def test_in_a_browser(compiled, browser, tmp_path, width):
     click(browser, "#to-code")
     assert browser.evaluate("document.activeElement.closest('details').open") is True
     assert browser.evaluate("[...document.querySelectorAll('#events .again')].length") >= 1
+    cut = "[...document.querySelectorAll('.flame button')].filter(bar => bar.scrollWidth > bar.clientWidth + 1)"
+    assert browser.evaluate(f"{cut}.map(bar => bar.textContent)") == []
+    graphs = len(torchmux.report(compiled).graphs)
+    assert browser.evaluate("document.querySelectorAll('#time .memory polyline').length") == graphs
+    assert browser.evaluate("document.querySelector('.memory').getAttribute('aria-label')").startswith("Memory of")
     assert browser.errors == [] and all(url.startswith("file:") for url in browser.requests)

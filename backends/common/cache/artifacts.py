@@ -32,7 +32,7 @@ def save_cache_artifacts() -> tuple[bytes, list[str]] | None:
 
     None if there are none, or if caching is off.
 
-    Example:
+    Examples:
         >>> saved = torchmux.save_cache_artifacts()
         >>> if saved is not None:
         ...     data, names = saved
@@ -64,7 +64,7 @@ def load_cache_artifacts(serialized: bytes) -> list[str] | None:
         InvalidArtifacts: the bytes are damaged, were not written by :func:`save_cache_artifacts`, or take more than
             ``config.cache_size_limit`` unpacked.  Nothing is stored then.
 
-    Example:
+    Examples:
         >>> torchmux.load_cache_artifacts(b"not artifacts")
         Traceback (most recent call last):
         torchmux.backends.common.cache.artifacts.InvalidArtifacts: ...
