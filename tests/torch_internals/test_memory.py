@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from torchmux import torch_internals as ti
@@ -41,6 +42,14 @@ def test_new_on_cpu() -> None:
     assert made.stride() == (1, 4)
     with torch.inference_mode():
         assert ti.new_on_cpu((3,), (1,), torch.float32).is_inference()
+
+
+@checks("new_on_gpu")
+def test_new_on_gpu() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    made = ti.new_on_gpu((2, 0, 3), (1, 1, 2), torch.float16)
+    assert (tuple(made.shape), made.dtype, made.device.type) == ((2, 0, 3), torch.float16, "cuda")
 
 
 @checks("end_allocating_to_pool")

@@ -89,6 +89,7 @@ from .memory import (
     current_raw_stream,
     end_allocating_to_pool,
     new_on_cpu,
+    new_on_gpu,
     share_storage,
     storage_use_count,
 )

@@ -27,6 +27,7 @@ def addresses_equal(values: Any, addresses: list[int | None], positions: list[in
 
 # A tensor that holds nothing, of sizes, strides and a dtype on the CPU: half the time of ``torch.empty_strided``.
 new_on_cpu = torch._C._dynamo.guards._empty_strided_cpu
+new_on_gpu = torch._C._dynamo.guards._empty_strided_cuda  # on the current one
 
 
 def end_allocating_to_pool(device: int, pool: Any) -> None:

@@ -1,9 +1,9 @@
 """The Python function of a graph that runs on a GPU: it passes addresses, and launches what stands between two calls of
 torch's operators by one call.
 
-``current_stream``, ``aligned``, ``launch0`` and so on, and ``bad`` are defined by ``loading.py``.  Nothing here waits
-for the GPU: a kernel that finds an index out of range stops the device, as torch's own kernels do, and the program
-hears of it when it waits.
+``current_stream``, ``new_here``, ``aligned``, ``launch0`` and so on, and ``bad`` are defined by ``loading.py``.
+Nothing here waits for the GPU: a kernel that finds an index out of range stops the device, as torch's own kernels do,
+and the program hears of it when it waits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from ...ir import index
 from ...ir.expressions import Buffer
 from ...ir.index import Index
-from ...ir.program import Program
+from ...ir.program import Program, TensorRef
 from ...schedule.host import FitInput, Host, Launch
 from ..host import text_of, tuple_of
 from .compiling import Job
@@ -78,8 +78,13 @@ class GpuHost(TritonHost):
     def arena(self, size: Index) -> list[str]:
         if not self.host.arena.offsets:
             return []
-        made = f"torch.empty({text_of(size)}, dtype=torch.uint8, device={self.device_text()})"
-        return [f"arena = {made}", "arena_at = arena.data_ptr()"]
+        return [f"arena = new_here(({text_of(size)},), (1,), torch.uint8)", "arena_at = arena.data_ptr()"]
+
+    def allocation(self, buffer: Buffer, ref: TensorRef | None) -> str:
+        if buffer.device != self.device:
+            return super().allocation(buffer, ref)
+        shape = buffer if ref is None else ref
+        return f"{buffer.name} = new_here({tuple_of(shape.sizes)}, {tuple_of(shape.strides)}, {buffer.dtype})"
 
     # --- launches -------------------------------------------------------------------------------------------------
 

@@ -50,7 +50,11 @@ def _on(device: torch.device, own: Mapping[str, Any], built: bytes) -> dict[str,
     Raises:
         RuntimeError: the code was made for another kind of GPU.
     """
-    names: dict[str, Any] = {"current_stream": internals.current_raw_stream, "aligned": aligned}
+    names: dict[str, Any] = {
+        "current_stream": internals.current_raw_stream,
+        "new_here": internals.new_on_gpu,
+        "aligned": aligned,
+    }
     if own["verifies"]:
         names["bad"] = torch.zeros((), dtype=torch.int32, device=device)
     if not built:

@@ -81,10 +81,11 @@ class _Printer:
             rows = (*rows, nest.vector)
         points = index.product(v.size for v in nest.inner)
         total = index.product(v.size for v in rows)
+        passes = sum(bool(s.body) for s in nest.stages)
         held: tuple[Shape, ...] | None = None
         if type(points) is int and (shapes.is_held(points, full_reads(nest)) or nest.scratch):
             if nest.by_columns:
-                held = shapes.held_columns(total, max(points, 1))
+                held = shapes.held_columns(total, max(points, 1), self.itemsize, passes)
             if not nest.by_columns or (held is None and nest.scratch):
                 held = shapes.held_rows(total, max(points, 1), self.itemsize)
         if held is not None:
@@ -92,7 +93,7 @@ class _Printer:
         elif nest.by_columns:
             found = shapes.walked_columns(total, points)
         else:
-            found = shapes.walked_rows(total, points, self.itemsize, sum(bool(s.body) for s in nest.stages))
+            found = shapes.walked_rows(total, points, self.itemsize, passes)
         r = axis_of("r", nest.inner, found)
         x = axis_of("x", rows, found)
         if dict(found[0].blocks)["XBLOCK"] == 1:

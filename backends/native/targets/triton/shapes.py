@@ -26,6 +26,10 @@ FEW_READS = 3
 _LEAST_WARPS, _MOST_WARPS = 1, 32
 _COLUMNS = 64
 """So many adjacent columns are reduced in a program."""
+_HELD_COLUMNS = 4096
+"""So many points of columns are held in registers."""
+_COLUMN_BYTES = 128
+"""What should be read at once of a row of adjacent columns."""
 _SPLIT_BYTES = 64 * 1024
 """What a program reads at most, where there are too few programs."""
 _PASS_BYTES = 512 * 1024
@@ -115,13 +119,17 @@ def held_rows(rows: Index, points: int, itemsize: int) -> tuple[Shape, ...]:
     return _all_alike(found)
 
 
-def held_columns(columns: Index, points: int) -> tuple[Shape, ...] | None:
-    """For columns that are in registers as a whole, some adjacent ones in a program; None if they are too long."""
+def held_columns(columns: Index, points: int, itemsize: int, passes: int) -> tuple[Shape, ...] | None:
+    """For columns that are in registers as a whole, some adjacent ones in a program; None if they are too long.
+
+    Long ones leave room for few side by side, of each row of which little is read at once.  That is worth it only where
+    a later pass would read everything again.
+    """
     block = power(points)
-    if block > 1024:
+    if block > 1024 or (passes == 1 and block * _COLUMN_BYTES > _HELD_COLUMNS * itemsize):
         return None
     found = []
-    for wanted in (4096, 2048, 8192):
+    for wanted in (_HELD_COLUMNS, 2048, 8192):
         beside = max(16, min(64, wanted // block))
         if type(columns) is int:
             beside = min(beside, power(columns))
@@ -148,7 +156,7 @@ def walked_rows(rows: Index, points: Index, itemsize: int, passes: int) -> tuple
 def walked_columns(columns: Index, points: Index) -> tuple[Shape, ...]:
     """For columns that are walked block by block, some adjacent ones in a program."""
     found = []
-    for beside, block, warps in ((64, 32, 8), (32, 64, 8), (128, 16, 8), (64, 64, 8)):
+    for beside, block, warps in ((64, 64, 8), (64, 32, 8), (32, 64, 8), (128, 16, 8)):
         if type(columns) is int:
             beside = min(beside, power(columns))
         if type(points) is int:
