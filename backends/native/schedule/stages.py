@@ -218,9 +218,24 @@ class _Planner:
                 and self.stage_of[target] > self.stage_of[buffer]
                 and target.over is None  # an input, which later stages may read yet
                 and not any(target in other.statement.reads for other in self.members)
+                and not self._is_read_after(buffer, target)
             ):
                 return target
         return buffer
+
+    def _is_read_after(self, buffer: Buffer, target: Buffer) -> bool:
+        """Whether something else than ``target`` needs ``buffer`` in the stage that stores ``target``, or later."""
+        last = self.stage_of[target]
+        users = {buffer}  # and what is computed of it at the same point
+        for member in self.members:
+            statement = member.statement
+            if not users.isdisjoint(statement.reads):
+                is_stored = statement.reduction is not None or statement.target in self.needed
+                if is_stored and statement.target is not target and self.stage_of[statement.target] >= last:
+                    return True
+                if statement.reduction is None:
+                    users.add(statement.target)
+        return False
 
     def _scratch(self, buffer: Buffer) -> Buffer | None:
         """A row to keep ``buffer`` in, if one will do."""

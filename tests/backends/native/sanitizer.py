@@ -172,14 +172,34 @@ class _Memory:
         return self.real.atomic_rmw(operation, addresses, values, mask, order)
 
 
+_active: list[Sanitizer] = []
+
+
 @contextlib.contextmanager
 def sanitized() -> Iterator[Sanitizer]:
-    """Check all kernels that the interpreter runs meanwhile, and raise AssertionError in the end for what they did."""
+    """Check all kernels that the interpreter runs meanwhile, and raise AssertionError in the end for what they did.
+
+    Inside of another one it is the same one.
+    """
+    if not _active:
+        with _patched(Sanitizer()) as sanitizer:
+            _active.append(sanitizer)
+            try:
+                yield sanitizer
+            finally:
+                _active.remove(sanitizer)
+    else:
+        sanitizer = _active[-1]
+        yield sanitizer
+    assert not sanitizer.findings, "\n".join(sanitizer.findings)
+
+
+@contextlib.contextmanager
+def _patched(sanitizer: Sanitizer) -> Iterator[Sanitizer]:
     from triton.runtime import interpreter
 
     from torchmux.backends.native import runtime
 
-    sanitizer = Sanitizer()
     convert, run, new_arena = interpreter._implicit_cvt, interpreter.GridExecutor.__call__, runtime.new_arena
 
     def converted(value: Any) -> Any:
@@ -199,4 +219,3 @@ def sanitized() -> Iterator[Sanitizer]:
         unittest.mock.patch.object(runtime, "new_arena", poisoned),
     ):
         yield sanitizer
-    assert not sanitizer.findings, "\n".join(sanitizer.findings)

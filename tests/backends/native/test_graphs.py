@@ -41,6 +41,16 @@ def test_rows(check, shape) -> None:
     check(f, torch.randn(shape))
 
 
+def test_a_result_is_no_place_to_keep_what_another_one_needs(check) -> None:
+    """Rows that fit into no scratch memory wait where a later result will stand, if nothing reads them after that."""
+
+    def f(x):
+        return x.softmax(-1), F.layer_norm(x, x.shape[-1:]), F.log_softmax(x, -1)
+
+    check(f, torch.randn(7, 33), dynamic={0: [0, 1]})
+    check(f, torch.randn(2, 20_001))
+
+
 @pytest.mark.parametrize("shape", [(130, 70), (3, 1000), (5, 4, 33), (70, 2, 3)])
 def test_columns_and_whole_sums(check, shape) -> None:
     def f(x):
