@@ -71,9 +71,12 @@ def _artifact_of(run: Any) -> str | None:
 def _in_words(why: str) -> str:
     if why == "a part has no artifact":
         return (
-            "a part has no artifact: the cache is off (config.cache_enabled), or an option such as freeze puts weights "
-            "into the code"
+            "a part has no artifact: the cache is off (config.cache_enabled), an option such as freeze puts weights "
+            "into the code, or the backend compiles the part anew for each size or number. For the last, call the "
+            "program with one size under dynamic=False, or save it with another backend"
         )
+    if why.startswith("the graph calls "):
+        return f"{why}, which is no operator that a file can name: torch's own are. Save it without that call"
     return why
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from torchmux.registry.errors import InvalidOption
+from torchmux.registry.resolve import known_spec
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class AutoOptions:
                 raise InvalidOption(f"The option {name!r} of auto must be more than {least:g}, not {value}.")
         if self.buckets is not None and any(bound < 1 for bound in self.buckets):
             raise InvalidOption(f"The option 'buckets' of auto takes sizes of at least 1, not {self.buckets}.")
+        for backend in (*(self.allow or ()), *self.forbid):
+            known_spec(backend)  # a misspelled name would leave everything to eager
 
     @property
     def asked(self) -> dict[str, Any]:

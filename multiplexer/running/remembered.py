@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from torchmux.torch_internals import is_fake
+
 
 class Gone(Exception):
     """A parameter is not there any more, so the graph cannot be called either."""
@@ -29,7 +31,9 @@ class Remembered:
             if not isinstance(value, torch.Tensor):
                 self._values.append(value)
                 continue
-            address = value.untyped_storage().data_ptr() or -position - 1
+            # What is compiled as a part of a chain has fake inputs, without addresses.
+            address = 0 if is_fake(value) else value.untyped_storage().data_ptr()
+            address = address or -position - 1
             if position in static:
                 self._static.setdefault(address, position)
                 self._values.append(weakref.ref(value))

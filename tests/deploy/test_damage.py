@@ -193,6 +193,60 @@ def test_random_json_is_refused_with_one_error(saved):
             continue
 
 
+def bomb(archive, name, content):
+    archive.writestr(zipfile.ZipInfo(name), bytes(1 << 24), compress_type=zipfile.ZIP_DEFLATED)
+
+
+def link(archive, name, content):
+    entry = zipfile.ZipInfo(name)
+    entry.external_attr = 0o120777 << 16
+    archive.writestr(entry, "/etc/passwd")
+
+
+def twice(archive, name, content):
+    archive.writestr(zipfile.ZipInfo(name), content)
+    archive.writestr(zipfile.ZipInfo(name), content)
+
+
+def elsewhere(archive, name, content):
+    archive.writestr(zipfile.ZipInfo(f"../../{name}"), content)
+    archive.writestr(zipfile.ZipInfo(f"/{name}"), content)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("forge", [bomb, link, twice, elsewhere])
+@pytest.mark.parametrize("member", [MANIFEST, "entries/0.json", "weights.safetensors"])
+def test_zips_that_torchmux_does_not_write(forge, member, saved, tmp_path):
+    """Nothing is unpacked, nowhere; a file has its members once, as they are."""
+    path, _ = saved("eager")
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            if name == member:
+                forge(archive, name, content)
+            else:
+                archive.writestr(zipfile.ZipInfo(name), content)
+        archive.comment = f"torchmux {container.FORMAT} sha256 {'0' * 64}".encode()
+    whole = path.read_bytes()[:-64]
+    path.write_bytes(whole + container._digest(memoryview(whole), None).encode())
+    before = sorted(tmp_path.parent.rglob("*"))
+    with pytest.raises(torchmux.LoadRefused):
+        torchmux.load(path)
+    assert sorted(tmp_path.parent.rglob("*")) == before
+
+
+def test_members_in_the_place_of_others_are_refused(saved):
+    path, _ = saved("eager")
+
+    def swap(members):
+        members[MANIFEST], members["entries/0.json"] = members["entries/0.json"], members[MANIFEST]
+
+    rewritten(path, swap)
+    with pytest.raises(torchmux.LoadRefused):
+        torchmux.load(path)
+
+
 def test_weights_can_be_read_with_safetensors(saved, net, tmp_path):
     safetensors = pytest.importorskip("safetensors.torch")
     path, _ = saved("eager")

@@ -203,5 +203,8 @@ def test_a_graph_that_cannot_be_measured_goes_to_the_first_backend() -> None:
 def test_options_are_checked_at_once() -> None:
     with pytest.raises(torchmux.InvalidOption, match="budget_s"):
         torchmux.compile(steps, backend="auto", options={"budget_s": 0.0})
+    for option in ("allow", "forbid"):
+        with pytest.raises(torchmux.UnknownBackend, match="no backend 'nativ'. Did you mean 'native'"):
+            torchmux.compile(steps, backend="auto", options={option: ["nativ"]})
     with pytest.raises(torchmux.InvalidOption, match="Did you mean 'wait'"):
         torchmux.compile(steps, backend="auto", options={"wiat": True})
