@@ -95,7 +95,10 @@ from torchmux.torch_internals.tracer_stand_in import tracer_stand_in
 BISECTOR, CONFIG = "torch._inductor.compiler_bisector", "torch._inductor.config"
 with torch.no_grad():
     torchmux.compile(lambda x: x.softmax(-1), backend="aot_eager")(torch.ones(3))
+    torchmux.compile(torch.nn.LayerNorm(3), backend="aot_eager")(torch.ones(2, 3))
+    torchmux.compile(torch.nn.GroupNorm(1, 3), backend="aot_eager")(torch.ones(2, 3))
 assert not [m for m in sys.modules if m.startswith("torch._inductor")]
+assert "torch.distributed.tensor" not in sys.modules
 """
 
 ASKED = """

@@ -34,7 +34,12 @@ def correct(mode: Any) -> Any:
 
 def _dispatch(reference: weakref.ref[Any], func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
     mode: Any = reference()
-    result = type(mode).dispatch(mode, func, types, args, kwargs or {})
+    if func in _OUTSIDE:
+        # Called without the mode, their operators make torch import all of its distributed tensors.
+        with mode:
+            result = type(mode).dispatch(mode, func, types, args, kwargs or {})
+    else:
+        result = type(mode).dispatch(mode, func, types, args, kwargs or {})
     rule = RULES.get(func)
     if rule is not None:
         result = _with_dtypes(mode, result, rule(args))
@@ -147,6 +152,9 @@ BATCH_NORMS = frozenset(
         _aten.native_batch_norm_backward.default,
     )
 )
+
+_OUTSIDE = frozenset((_aten.native_layer_norm.default, _aten.native_group_norm.default))
+"""Operators whose fakes call others, and do so outside of the mode."""
 
 LAYOUTS: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys(

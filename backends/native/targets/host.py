@@ -158,11 +158,11 @@ def _fills(ref: TensorRef, buffer: Buffer) -> bool:
         return False
     if ref.strides == index.contiguous_strides(ref.sizes):
         return True
-    numbers = [*ref.sizes, *ref.strides]
-    if not all(type(n) is int for n in numbers) or 0 in ref.sizes:
+    pairs = [(s, n) for n, s in zip(ref.sizes, ref.strides, strict=True) if type(n) is int and type(s) is int]
+    if len(pairs) < len(ref.sizes) or 0 in ref.sizes:
         return False
     expected = 1
-    for stride, size in sorted((s, n) for n, s in zip(ref.sizes, ref.strides, strict=True) if n > 1):
+    for stride, size in sorted(pair for pair in pairs if pair[1] > 1):
         if stride != expected:
             return False
         expected *= size
