@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -47,7 +47,7 @@ from ..values.constants import ConstValue
 from ..values.containers.iterators import GeneratorValue
 from ..values.containers.mappings import DictValue
 from ..values.containers.proxies import ProxyValue
-from ..values.contexts import AutocastValue, ContextValue
+from ..values.contexts import ContextValue
 from ..values.exceptions import ExceptionValue
 from ..values.functions import FunctionValue, bind
 from ..values.instance_dict import InstanceDictValue
@@ -99,6 +99,7 @@ class Trace(GraphRecorder, Reader, Operators):
         self.expectations: list[tuple[GraphValue, bool]] = []  # conditions, and what they were taken to be
         self.may_put_off = assumptions.may_put_off
         self.put_off = 0  # class statements
+        self.calls_first: list[Callable[[], Any]] = []  # what the frame calls before all else
         self.draws: list[Source] = []  # numbers of Python's generators, in order
         self.texts = 0  # how many texts with data in them were made, and are expected to be dropped
         self.put_back: list[Any] = []  # placeholders of what is restored where these do not hold
@@ -184,8 +185,7 @@ class Trace(GraphRecorder, Reader, Operators):
             raise error from None
         finally:
             for context in reversed(self.active_contexts):
-                if isinstance(context, AutocastValue):
-                    context.restore()
+                context.restore()
             self.switches.restore()
             ti.set_grad_enabled(initial_grad)
 
