@@ -137,9 +137,9 @@ class TilesPrinter(KernelPrinter):
         """The points of the tile are computed one by one, each in a vector."""
         w, name, extent = self.writer, self.writer.loop_names[self.vector], self.writer.index(self.vector.size)
         if rows:
-            self.row_indices(rows)
+            self.counted_indices(rows)
             self._inside(f"sweep(0, {extent}, [&] (i64 {name}, auto m) {{")
-            w.pop("for (i64 row = lo; row < hi; row++) {")
+            w.pop(self.counting_loop(rows))
             self.close_parallel(index.product(v.size for v in rows), self.vector.size * self.tile.size)
             return
         self._inside(f"sweep(lo, hi, [&] (i64 {name}, auto m) {{")
