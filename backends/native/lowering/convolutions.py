@@ -67,7 +67,7 @@ def _is_filter(ctx: Context, x: Value, weight: Value, settings: tuple[Any, ...])
         return False
     if weight.sizes[:2] != (groups, 1) or x.sizes[1] != groups or not ctx.dtype.is_floating_point:
         return False
-    taps = weight.numel // groups  # type: ignore[operator]
+    taps = weight.numel // groups
     return ctx.program.own_products and ctx.program.forms.filters(taps)
 
 

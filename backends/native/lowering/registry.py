@@ -114,7 +114,8 @@ def _keep_repeated(ctx: Context, operands: Sequence[Value]) -> None:
         repeats = [d for d, extent in enumerate(sizes) if d not in varies and not (type(extent) is int and extent <= 1)]
         if not varies or not repeats or value.at(value.variables()).cost < ONCE_COST:
             continue
-        if repeats[0] < varies[-1] or is_short_row(index.product(sizes[d] for d in repeats), value.numel):
+        is_short = is_short_row(index.product(sizes[d] for d in repeats), value.numel)
+        if repeats[0] < varies[-1] or (is_short and ctx.program.device.type == "cpu"):
             ctx.program.realize(value)
 
 

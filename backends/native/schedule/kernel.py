@@ -53,6 +53,10 @@ class Kernel:
         return tuple(v for v in self.space if v in self.inner)
 
     @property
+    def is_on_cpu(self) -> bool:
+        return self.members[0].statement.target.device.type == "cpu"
+
+    @property
     def reads(self) -> set[Buffer]:
         return set().union(*(m.statement.reads for m in self.members))
 
@@ -302,7 +306,8 @@ def _common_space(first: Kernel, second: Kernel) -> tuple[Kernel, Kernel, tuple[
         new_loops, new_flat = moved(loops, space, inner, a[1]), moved(flat, space, inner, b[1])
     elif _same(points, index.product(v.size for v in loops.outer_vars)):
         inside = index.product(v.size for v in loops.inner)
-        if is_short_row(inside, points) and any(m.statement.value.cost >= ONCE_COST for m in flat.members):
+        short = flat.is_on_cpu and is_short_row(inside, points)
+        if short and any(m.statement.value.cost >= ONCE_COST for m in flat.members):
             raise NotFused("what is computed once per row takes longer than the short row")
         # The inner loops keep their variables, so the outer loops use other names.
         a, b, outer, _ = _aligned(loops, loops.outer_vars, flat, flat.space, frozenset(), "y")

@@ -126,6 +126,8 @@ def choose(kernel: Kernel, needed: set[Buffer], usual: Var) -> Walk:
     positions = [*(a.position for a in touched), *written]
     unit = [v for v in kernel.space if any(_is(step_of(p, v), 1) for p in positions)]
     near = [v for v in kernel.space if v not in unit and any(_is_near(step_of(p, v)) for p in positions)]
+    if not kernel.is_on_cpu:  # threads of a GPU read what is near each other together, in whatever order
+        near = []
     best = Walk(usual, None)
     least = _GAIN * _cost(kernel, touched, best)
     for vector in [usual, *(v for v in (*unit, *near) if v is not usual)]:

@@ -271,6 +271,17 @@ template <class T, class M> INLINE auto gather(const T* p, i64v at, M m) {
   each(m, [&] (int i) INLINE_LAMBDA { put(v, i, load(p + at[i])); });
   return v;
 }
+#if defined(__AVX512F__) && !defined(__clang__)
+INLINE f32v gather_bits(const f32* p, i64v at, u16 bits) {
+  typedef vector_of<long long, 8>::type half;
+  return join<f32v>((f32h)__builtin_ia32_gatherdiv16sf(f32h{}, p, (half)at.low, (char)bits, 4),
+                    (f32h)__builtin_ia32_gatherdiv16sf(f32h{}, p, (half)at.high, (char)(bits >> 8), 4));
+}
+template <class M> INLINE f32v gather(const f32* p, i64v at, M m) { return gather_bits(p, at, (u16)BITS(m)); }
+template <class M> INLINE f32v gather_if(mask c, const f32* p, i64v at, M m) {
+  return gather_bits(p, at, __builtin_ia32_ptestmd512(c, c, (u16)BITS(m)));
+}
+#endif
 template <class T, class M> INLINE auto strided(const T* p, i64 step, M m) {
   auto v = zero<T>();
   each(m, [&] (int i) INLINE_LAMBDA { put(v, i, load(p + i * step)); });
