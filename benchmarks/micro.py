@@ -246,7 +246,10 @@ def chosen(patterns: list[str], shard: str) -> list[Program]:
     import micro_operators  # noqa: F401
     import micro_pieces  # noqa: F401
     import micro_programs  # noqa: F401
+    import micro_science  # noqa: F401
+    import micro_sequences  # noqa: F401
     import micro_steps  # noqa: F401
+    import micro_vision  # noqa: F401
     from micro_case import PROGRAMS
 
     found = [p for p in PROGRAMS.values() if not patterns or any(fnmatch.fnmatch(p.name, f"*{w}*") for w in patterns)]

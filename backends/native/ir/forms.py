@@ -53,6 +53,9 @@ class Forms(Protocol):
         """Whether convolutions with results like ``images``, and their gradients, are faster in channels last, so that
         a graph is traced so, and computed as it was traced."""
 
+    def filters(self, taps: int) -> bool:
+        """Whether loops compute convolutions in which each channel has a window of its own with so many elements."""
+
     def sums_squares_widely(self) -> bool:
         """Whether variances and standard deviations add float64, as eager's kernels for the same device do."""
 

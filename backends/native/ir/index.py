@@ -303,10 +303,14 @@ def _find_least(value: Ix) -> int | None:
             if isinstance(atom, Size):
                 continue
             # The rest of this term must be a product of sizes, which is not negative.
-            if isinstance(atom, Data) or any(not isinstance(a, Size) for a in mono if a is not atom):
+            if any(not isinstance(a, Size) for a in mono if a is not atom):
                 return None
             rest = _make({tuple(a for a in mono if a is not atom): coef})
-            if isinstance(atom, Var):
+            if isinstance(atom, Data):
+                if atom.node.op != "check":
+                    return None
+                end = atom.node.attr[0] - 1  # what it was verified to be less than
+            elif isinstance(atom, Var):
                 end = atom.size - 1
             elif isinstance(atom, Rem):
                 end = atom.right - 1

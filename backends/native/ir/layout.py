@@ -15,6 +15,17 @@ from .values import Place, Value
 _APART = 8
 """What an element costs that lies apart from its neighbour in the innermost loop, where one beside it costs 1."""
 
+ONCE_COST = 20
+"""What costs as much as a function such as ``exp``, and is the same for all rows, is computed once and not for each."""
+
+_SHORT = 16
+_MANY = 64
+
+
+def is_short_row(inner: Index, rows: Index) -> bool:
+    """Whether what is the same for ``inner`` points is computed sooner in vectors of its own: there are many rows."""
+    return type(inner) is int and inner <= _SHORT and type(rows) is int and rows >= _MANY
+
 
 def channels_last(sizes: Sequence[Index]) -> tuple[Index, ...]:
     """Strides with which the channels of images are adjacent."""

@@ -64,11 +64,24 @@ def cast(node: Node, dtype: torch.dtype) -> Node:
             return const(node.attr, dtype)
     if dtype is torch.bool:
         return compare("ne", node, const(0, node.dtype))
+    if node.op == "cast" and _widens(node):
+        return cast(node.args[0], dtype)
     if node.dtype is torch.int64 and is_float(dtype) and _is_within(node, 31):
         node = _in_32_bits(node)  # of which a vector takes half the registers, and has instructions to convert them
     if node.op == "const" and isinstance(node.attr, float) and not is_float(dtype):
         raise Unsupported(f"{node.attr} as an integer, which has no defined value")
     return make("cast", (node,), dtype)
+
+
+def _widens(node: Node) -> bool:
+    """Whether a conversion is one of an integer to a type that has all its values."""
+    source, target = node.args[0].dtype, node.dtype
+    if is_float(source) or is_float(target) or target is torch.bool:
+        return False
+    if source is torch.bool:
+        return True
+    held, wanted = torch.iinfo(target), torch.iinfo(source)
+    return held.min <= wanted.min and wanted.max <= held.max
 
 
 def round_to(node: Node, dtype: torch.dtype) -> Node:
@@ -116,7 +129,33 @@ def binary(op: str, a: Node, b: Node) -> Node:
         raise Unsupported("powers of integers")
     if (fold := OPERATIONS[op].fold) is not None and a.op == b.op == "const" and a.dtype is torch.int64:
         return const(fold(a.attr, b.attr), a.dtype)
+    if a.dtype is torch.int64 and op in _OF_INDICES and (found := _of_indices(op, a, b)) is not None:
+        return from_index(found)
     return make(op, (a, b), a.dtype)
+
+
+_OF_INDICES = frozenset(("add", "sub", "mul", "floor_div", "floor_rem"))
+
+
+def _of_indices(op: str, a: Node, b: Node) -> Index | None:
+    """What is computed of positions, such as those of ``arange``, as a position: it may index memory unverified.
+
+    None if it could leave 32 bits, in which no sum of its parts leaves 64.
+    """
+    if "index" not in (a.op, b.op) or not (_is_within(a, 31) and _is_within(b, 31)):
+        return None
+    left, right = a.attr, b.attr
+    found: Index
+    if op in ("floor_div", "floor_rem"):
+        if type(right) is not int or right < 1:
+            return None
+        found = index.floordiv(left, right) if op == "floor_div" else index.remainder(left, right)
+    elif op == "mul" and a.op == b.op:
+        return None
+    else:
+        found = left + right if op == "add" else left - right if op == "sub" else left * right
+    kept = index.less(found, 2**31) and index.less(-(2**31), found)
+    return found if kept else None
 
 
 def _is(node: Node, value: int) -> bool:
@@ -188,15 +227,24 @@ def where(condition: Node, a: Node, b: Node) -> Node:
 
 
 def masked(condition: Node, value: Node, other: Node) -> Node:
-    """``value`` where ``condition`` holds; elsewhere no memory is read for it, and no index of it is verified."""
+    """``value`` where ``condition``, which compares indices, holds.
+
+    Elsewhere no memory is read for it, and no index of it is verified, unless the place is the same as where it holds.
+    """
     if condition.op == "const":
         return value if condition.attr else other
     memo: dict[Node, Node] = {}
+    varying = condition.free if _is_somewhere(condition) else None
+
+    def needs_none(node: Node) -> bool:
+        return varying is not None and not node.free & varying
 
     def guarded(position: Index) -> Index:
         return index.map_data(position, lambda inside: rewrite(inside, guard, memo))
 
     def guard(node: Node, args: tuple[Node, ...]) -> Node:
+        if node.op in ("load", "check") and needs_none(node):
+            return node
         if node.op == "load":
             held = binary("and", args[0], condition) if args else condition
             buffer, position = node.attr
@@ -208,6 +256,39 @@ def masked(condition: Node, value: Node, other: Node) -> Node:
         return node if args == node.args else make(node.op, args, node.dtype, node.attr)
 
     return where(condition, rewrite(value, guard, memo), other)
+
+
+def _is_somewhere(condition: Node) -> bool:
+    """Whether comparisons of single variables with constants hold together at some point."""
+    bounds: dict[Any, tuple[int, int]] = {}
+    stack = [condition]
+    while stack:
+        node = stack.pop()
+        if node.op == "and":
+            stack += node.args
+            continue
+        span = _span(node)
+        if span is None:
+            return False
+        variable, low, high = span
+        least, most = bounds.get(variable, (0, variable.size - 1))
+        bounds[variable] = max(least, low), min(most, high)
+    return all(low <= high for low, high in bounds.values())
+
+
+def _span(node: Node) -> tuple[Any, int, int] | None:
+    """The variable that a comparison is about, and the least and greatest value with which it holds."""
+    if node.op not in ("lt", "ge") or len(node.args) != 2:
+        return None
+    at, bound = (a.args[0] if a.op == "cast" else a for a in node.args)
+    if at.op != "index" or bound.op != "const" or at.dtype is not torch.int64:
+        return None
+    for variable in index.free(at.attr):
+        shift = index.substitute(at.attr, {variable: 0})
+        if type(shift) is int and index.coefficient(at.attr, variable) == 1 and type(variable.size) is int:
+            edge = int(bound.attr) - shift
+            return (variable, 0, edge - 1) if node.op == "lt" else (variable, edge, variable.size - 1)
+    return None
 
 
 def check(node: Node, extent: Index, *, wrap: bool, fault: int) -> Node:

@@ -1,19 +1,21 @@
-"""Convolutions, as abstract operations on images in the layout that suits the target."""
+"""Convolutions, as abstract operations on images in the layout that suits the target; small depthwise ones as loops."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import torch
 
-from ..ir import index
-from ..ir.expressions import Buffer
+from ..ir import index, operations as ops
+from ..ir.expressions import Buffer, Node, compute_type
 from ..ir.layout import channels_last, image_layout
 from ..ir.products import Convolution
 from ..ir.program import TensorRef
 from ..ir.values import Value
 from ..rewrites.convolution_operator import CONVOLUTION
 from .calls import buffers_for, prepared
+from .joining import framed
 from .registry import Context, aten, lowers
 
 _OP = aten.convolution.default
@@ -21,6 +23,8 @@ _OP = aten.convolution.default
 
 @lowers(_OP)
 def _plain(ctx: Context, x: Value, weight: Value, bias: Any, *settings: Any) -> Value:
+    if _is_filter(ctx, x, weight, settings):
+        return _filtered(ctx, x, weight, bias, *settings)
     order = _order(ctx, x, weight, settings)
     if order == "usual" and image_layout(x) is not None:
         usual = index.contiguous_strides(x.sizes)
@@ -51,6 +55,60 @@ def _plain(ctx: Context, x: Value, weight: Value, bias: Any, *settings: Any) -> 
         )
     )
     return ctx.program.stored(buffer)
+
+
+def _is_filter(ctx: Context, x: Value, weight: Value, settings: tuple[Any, ...]) -> bool:
+    """Whether each channel has a small window of its own, which loops read sooner than a library is called."""
+    _, padding, _, transposed, _, groups = settings
+    sizes = (*x.sizes, *weight.sizes, *ctx.sizes())
+    if any(type(s) is not int or s == 0 for s in sizes) or any(p < 0 for p in padding):
+        return False
+    if transposed or x.rank != weight.rank:
+        return False
+    if weight.sizes[:2] != (groups, 1) or x.sizes[1] != groups or not ctx.dtype.is_floating_point:
+        return False
+    taps = weight.numel // groups
+    return ctx.program.own_products and ctx.program.forms.filters(taps)
+
+
+def _filtered(
+    ctx: Context,
+    x: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    *_: Any,
+) -> Value:
+    """The sum over the window, written out; of images in a frame of zeros, which needs no conditions."""
+    program, spatial = ctx.program, x.rank - 2
+    sizes = tuple(s + 2 * p for s, p in zip(x.sizes, [0, 0, *padding], strict=True))
+    last = image_layout(x) is not None
+    strides = channels_last(sizes) if last else index.contiguous_strides(sizes)
+    if any(padding):
+        program.realize(x)
+        x = framed(program, x, [0, 0, *padding], [0, 0, *padding], 0.0, strides)
+    else:
+        ctx.keep(x)
+    # Neighbours in a vector are channels if images are in channels last, and then want neighbouring weights.
+    weight = program.copy(weight, channels_last(weight.sizes)) if last else weight
+    ctx.keep(weight)
+    wide = compute_type(ctx.dtype)
+
+    def element(at: Any) -> Node:
+        n, channel, *place = at
+        found = None if bias is None else ops.cast(bias.at((channel,)), wide)
+        for tap in itertools.product(*(range(s) for s in weight.sizes[2:])):  # type: ignore[arg-type]
+            where = [place[d] * stride[d] + tap[d] * dilation[d] for d in range(spatial)]
+            part = ops.binary(
+                "mul", ops.cast(x.at((n, channel, *where)), wide), ops.cast(weight.at((channel, 0, *tap)), wide)
+            )
+            found = part if found is None else ops.binary("add", found, part)
+        assert found is not None
+        return ops.round_to(found, ctx.dtype)
+
+    return program.realize(Value(ctx.sizes(), ctx.dtype, element), ctx.strides())
 
 
 def _order(ctx: Context, x: Value, weight: Value, settings: tuple[Any, ...]) -> str | None:

@@ -11,6 +11,7 @@ from ..ir import index, operations as ops
 from ..ir.expressions import Node
 from ..ir.index import Index
 from ..ir.operations import binary, compare, const, masked
+from ..ir.program import Program
 from ..ir.values import Value, scalar
 from . import views, writes
 from .pointwise import converted
@@ -104,7 +105,7 @@ def _pad(ctx: Context, a: Value, pad: Sequence[Any], value: Any = 0) -> Value:
     for at in range(len(pad) // 2):
         low[a.rank - 1 - at], high[a.rank - 1 - at] = pad[2 * at], pad[2 * at + 1]
     if a.place is not None and all(type(n) is int and n >= 0 for n in (*low, *high)):
-        return _framed(ctx, a, low, high, value)
+        return framed(ctx.program, a, low, high, value, ctx.strides())
 
     def element(at: Any) -> Node:
         condition = const(True, torch.bool)
@@ -129,15 +130,17 @@ def _pad_circular(ctx: Context, a: Value, pad: Sequence[Any]) -> Value:
     return Value(ctx.sizes(), a.dtype, element)
 
 
-def _framed(ctx: Context, a: Value, low: Sequence[Index], high: Sequence[Index], value: Any) -> Value:
+def framed(
+    program: Program, a: Value, low: Sequence[Index], high: Sequence[Index], value: Any, strides: Sequence[Index]
+) -> Value:
     """What is in memory already is copied into a frame: that needs no condition for each element."""
-    sizes = ctx.sizes()
-    buffer = ctx.program.buffer(a.dtype, sizes, ctx.strides())
+    sizes = tuple(before + extent + behind for before, extent, behind in zip(low, a.sizes, high, strict=True))
+    buffer = program.buffer(a.dtype, sizes, strides)
     steps = buffer.strides
 
     def store(part: Value, starts: Sequence[Index]) -> None:
         offset = sum((i * s for i, s in zip(starts, steps, strict=True)), start=0)
-        ctx.program.store(part, buffer, steps, offset)
+        program.store(part, buffer, steps, offset)
 
     store(a, low)
     for d in range(a.rank):
@@ -148,7 +151,7 @@ def _framed(ctx: Context, a: Value, low: Sequence[Index], high: Sequence[Index],
                     scalar(value, a.dtype, [*a.sizes[:d], length, *sizes[d + 1 :]]),
                     [*low[:d], start, *[0] * (a.rank - d - 1)],
                 )
-    return ctx.program.stored(buffer)
+    return program.stored(buffer)
 
 
 def _written(ctx: Context, a: Value, source: Value, part_of: Callable[[Value], Value]) -> Value | None:

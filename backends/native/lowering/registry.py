@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
-from ..ir import operations as ops
+from ..ir import index, operations as ops
 from ..ir.expressions import Node, compute_type
 from ..ir.index import Index
+from ..ir.layout import ONCE_COST, is_short_row
 from ..ir.operations import Unsupported
 from ..ir.program import Program
 from ..ir.values import Value, broadcast, scalar
@@ -19,9 +20,6 @@ aten = torch.ops.aten
 Lowering = Callable[..., Any]
 
 table: dict[Any, Lowering] = {}
-
-ONCE_COST = 20
-"""What costs as much as a function such as ``exp``, and is the same for all rows, is computed once and not for each."""
 
 KEEP_COST = 6
 """A value that is used several times is put into memory (or a row of scratch memory) if it costs more than this."""
@@ -104,7 +102,8 @@ def elementwise(
 def _keep_repeated(ctx: Context, operands: Sequence[Value]) -> None:
     """Put an operand into memory that is repeated outside of where it varies: loops would compute it in each turn.
 
-    What is repeated inside of where it varies is computed ahead of the inner loop anyway.
+    What is repeated inside of where it varies is computed ahead of the inner loop anyway, but one number at a time: if
+    that loop is short, vectors of them are computed sooner on their own.
     """
     sizes = broadcast(*operands)[0].sizes
     for value in operands:
@@ -113,7 +112,10 @@ def _keep_repeated(ctx: Context, operands: Sequence[Value]) -> None:
         own = (*(1 for _ in range(len(sizes) - value.rank)), *value.sizes)
         varies = [d for d, extent in enumerate(own) if not (type(extent) is int and extent == 1)]
         repeats = [d for d, extent in enumerate(sizes) if d not in varies and not (type(extent) is int and extent <= 1)]
-        if varies and repeats and repeats[0] < varies[-1] and value.at(value.variables()).cost >= ONCE_COST:
+        if not varies or not repeats or value.at(value.variables()).cost < ONCE_COST:
+            continue
+        is_short = is_short_row(index.product(sizes[d] for d in repeats), value.numel)
+        if repeats[0] < varies[-1] or (is_short and ctx.program.device.type == "cpu"):
             ctx.program.realize(value)
 
 

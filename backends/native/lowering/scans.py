@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ..ir import operations as ops
+from ..ir.layout import ONCE_COST
 from ..ir.operations import Unsupported
 from ..ir.ordered_loops import Scan, loops
 from ..ir.values import Place, Value
@@ -28,6 +29,8 @@ def _cumulative(op: str) -> Any:
             return a
         program = ctx.program
         buffer = program.buffer(ctx.dtype, a.sizes, ctx.strides())
+        if a.at(variables).cost >= ONCE_COST:  # which loops compute in vectors, and a sum along rows does not
+            program.realize(a)
         position = Place(buffer, buffer.strides, 0).position(variables)
         # As in eager, floating-point numbers are added up in float64.
         wide = torch.float64 if ctx.dtype.is_floating_point else ctx.dtype

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from ..ir import index
 from ..ir.expressions import Buffer, Node, Statement, operators_in, substitute
 from ..ir.index import Index, Var
+from ..ir.layout import ONCE_COST, is_short_row
 
 MOST_STATEMENTS = 48
 MOST_BUFFERS = 40
@@ -50,6 +51,10 @@ class Kernel:
     @property
     def inner_vars(self) -> tuple[Var, ...]:
         return tuple(v for v in self.space if v in self.inner)
+
+    @property
+    def is_on_cpu(self) -> bool:
+        return self.members[0].statement.target.device.type == "cpu"
 
     @property
     def reads(self) -> set[Buffer]:
@@ -300,6 +305,10 @@ def _common_space(first: Kernel, second: Kernel) -> tuple[Kernel, Kernel, tuple[
         a, b, space, inner = _aligned(loops, loops.space, flat, flat.space, loops.inner)
         new_loops, new_flat = moved(loops, space, inner, a[1]), moved(flat, space, inner, b[1])
     elif _same(points, index.product(v.size for v in loops.outer_vars)):
+        inside = index.product(v.size for v in loops.inner)
+        short = flat.is_on_cpu and is_short_row(inside, points)
+        if short and any(m.statement.value.cost >= ONCE_COST for m in flat.members):
+            raise NotFused("what is computed once per row takes longer than the short row")
         # The inner loops keep their variables, so the outer loops use other names.
         a, b, outer, _ = _aligned(loops, loops.outer_vars, flat, flat.space, frozenset(), "y")
         space = tuple(

@@ -21,6 +21,7 @@ ACROSS = 10.0
 IN_SQUARES = 2.5
 IN_STEPS = 3.0
 """What lies apart by a few elements: whole vectors are read, and the elements picked."""
+BACKWARDS = 1.5
 SHUFFLED = 1.5
 """The same where all of the elements are wanted, one after the other."""
 FOLDED = 6.0
@@ -82,14 +83,20 @@ def wrapped(position: Index, variable: Var) -> Wrapped | None:
     return Wrapped(position - index.remainder(only.left, only.right), only.left, only.right)
 
 
-def is_square(position: Index, vector: Var, tile: Var | None) -> bool:
+def is_square(position: Index, vector: Var, tile: Var | None, *, stores: bool = False) -> bool:
     """Whether an access lies across ``vector`` and along ``tile``."""
     if tile is None or not isinstance(position, index.Ix):
         return False
     across, along = step_of(position, vector), step_of(position, tile)
     if across is None or _is(across, 0) or _is(across, 1) or not _is(along, 1):
         return False
-    return not is_few(tile) or across == tile.size
+    return not is_few(tile) or across == tile.size or (goes_back(position, vector, tile) and not stores)
+
+
+def goes_back(position: Index, vector: Var, tile: Var) -> bool:
+    """Whether the squares of a tile of few points follow each other backwards, as in a mirrored image."""
+    across = step_of(position, vector)
+    return is_few(tile) and across is not None and across == -tile.size
 
 
 def is_few(tile: Var) -> bool:
@@ -118,10 +125,14 @@ def choose(kernel: Kernel, needed: set[Buffer], usual: Var) -> Walk:
     written = [m.statement.position for m in kernel.members if m.statement.reduction and m.statement.target in needed]
     positions = [*(a.position for a in touched), *written]
     unit = [v for v in kernel.space if any(_is(step_of(p, v), 1) for p in positions)]
+    near = [v for v in kernel.space if v not in unit and any(_is_near(step_of(p, v)) for p in positions)]
+    if not kernel.is_on_cpu:  # threads of a GPU read what is near each other together, in whatever order
+        near = []
     best = Walk(usual, None)
     least = _GAIN * _cost(kernel, touched, best)
-    for vector in [usual, *(v for v in unit if v is not usual)]:
-        for tile in [None, *(t for t in unit if t is not vector and _may_tile(kernel, vector, t))]:
+    for vector in [usual, *(v for v in (*unit, *near) if v is not usual)]:
+        tiles = [t for t in unit if t is not vector and _may_tile(kernel, vector, t)]
+        for tile in [t for t in tiles if is_few(t)] if vector in near else [None, *tiles]:
             walk = Walk(vector, tile)
             cost = _cost(kernel, touched, walk)
             if cost < least:
@@ -150,15 +161,15 @@ def _access_cost(access: Access, walk: Walk) -> float:
     if step is not None and _is(step, 0):
         return _HELD
     if step is None:
-        follows = not access.stores and not access.guarded and wrapped(access.position, walk.vector) is not None
-        return WRAPPED if follows else ACROSS
+        around = None if access.stores or access.guarded else wrapped(access.position, walk.vector)
+        return WRAPPED if around is not None and not _is_within(around.right, _SIDE) else ACROSS
     if _is(step, 1):
         return 0.5 + access.bytes / 8
-    if not access.guarded and is_square(access.position, walk.vector, walk.tile):
+    if not access.guarded and is_square(access.position, walk.vector, walk.tile, stores=access.stores):
         assert walk.tile is not None
         return SHUFFLED if is_few(walk.tile) else IN_SQUARES * _filling(walk.tile)
-    if type(step) is int and 1 < step <= FEW and not access.stores and not access.guarded:
-        return IN_STEPS
+    if type(step) is int and abs(step) <= FEW and not access.stores and not access.guarded:
+        return BACKWARDS if step == -1 else IN_STEPS
     return ACROSS
 
 
@@ -168,6 +179,14 @@ def _filling(variable: Var) -> float:
     if type(extent) is not int:
         return 1.0
     return -(-extent // _SIDE) * _SIDE / max(extent, 1)
+
+
+def _is_within(extent: Index, most: int) -> bool:
+    return type(extent) is int and extent <= most
+
+
+def _is_near(step: Index | None) -> bool:
+    return type(step) is int and 1 < abs(step) <= FEW
 
 
 def _is(step: Index | None, value: int) -> bool:

@@ -119,6 +119,9 @@ class Target(ABC, Forms):
     def texts(self, code: str, own: Mapping[str, Any]) -> list[Text]:
         """What a reader gets of a module whose ``code`` is not empty, from the source down."""
 
+    def filters(self, taps: int) -> bool:
+        return False
+
     def sums_squares_widely(self) -> bool:
         return False
 

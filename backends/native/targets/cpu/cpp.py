@@ -99,11 +99,11 @@ class KernelPrinter:
         w.push(*nest.rows)
         for row in nest.scratch:
             w.top.write(f"alignas(64) {NAMES[row.dtype]} {row.name}[{row.sizes[0]}];")
-        self.row_indices(nest.rows)
+        self.counted_indices(nest.rows)
         for stage in nest.stages:
             self.before(stage)
             self._stage_in_row(stage)
-        w.pop("for (i64 row = lo; row < hi; row++) {")
+        w.pop(self.counting_loop(nest.rows))
         self.close_parallel(rows, index.product(v.size for v in nest.inner))
 
     def row_indices(self, rows: tuple[Var, ...], position: str = "row") -> None:
@@ -114,6 +114,30 @@ class KernelPrinter:
             w.top.write(f"i64 {w.loop_names[variable]} = {position} % {extent};")
             position = f"({position} / {extent})"
         w.top.write(f"i64 {w.loop_names[rows[0]]} = {position};")
+
+    def counted_indices(self, rows: tuple[Var, ...]) -> None:
+        """The loop variables in a :meth:`counting_loop`."""
+        if len(rows) < 2:
+            self.row_indices(rows)
+            return
+        for variable in rows:
+            name = self.writer.loop_names[variable]
+            self.writer.top.write(f"i64 {name} = n{name};")
+
+    def counting_loop(self, rows: tuple[Var, ...]) -> str:
+        """The loop over rows, which counts its variables on: divisions would take longer than a short row."""
+        if len(rows) < 2:
+            return "for (i64 row = lo; row < hi; row++) {"
+        w = self.writer
+        starts, steps, position = [], [], "lo"
+        for variable in reversed(rows[1:]):
+            name, extent = f"n{w.loop_names[variable]}", w.divisor(variable.size)
+            starts.append(f"{name} = {position} % {extent}")
+            steps.append(f"++{name} == {extent} && ({name} = 0, ")
+            position = f"({position} / {extent})"
+        outermost = f"n{w.loop_names[rows[0]]}"
+        step = "".join(steps) + f"++{outermost}" + ")" * len(steps)
+        return f"for (i64 row = lo, {', '.join(starts)}, {outermost} = {position}; row < hi; row++, {step}) {{"
 
     def close_parallel(self, count: Index, points: Index) -> None:
         """Wrap what the outermost scope holds from the last loop on into a loop over threads."""

@@ -43,7 +43,7 @@ class ColumnsPrinter(KernelPrinter):
             most = f"({most} + 1) / 2"
         w.push(*nest.rows)
         if nest.rows:
-            self.row_indices(nest.rows)
+            self.counted_indices(nest.rows)
         w.push(*([self.vector] if nest.tile else []))
         w.top.write("constexpr int K = decltype(beside)::n;")
         for row in nest.scratch:
@@ -58,7 +58,7 @@ class ColumnsPrinter(KernelPrinter):
         bounds = f"0, {extent}" if nest.rows else "lo, hi"
         w.pop(f"columns<{most}>({bounds}, [&] (i64 {name}, auto m, auto beside) {{", "});")
         if nest.rows:
-            w.pop("for (i64 row = lo; row < hi; row++) {")
+            w.pop(self.counting_loop(nest.rows))
             self.close_parallel(index.product(v.size for v in nest.rows), points * self.vector.size)
             return
         # Pieces are whole vectors side by side, so that no thread has more than one remainder.

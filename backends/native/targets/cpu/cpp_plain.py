@@ -120,11 +120,11 @@ class PlainPrinter(KernelPrinter):
         w, nest = self.writer, self.nest
         w.push()
         w.push(*nest.rows)
-        self.row_indices(nest.rows)
+        self.counted_indices(nest.rows)
         for stage in nest.stages:
             self.before(stage)
             self._stage_in_row(stage)
-        w.pop("for (i64 row = lo; row < hi; row++) {")
+        w.pop(self.counting_loop(nest.rows))
         rows, points = index.product(v.size for v in nest.rows), index.product(v.size for v in nest.inner)
         self._pop_parallel(rows, self.grain(points))
 

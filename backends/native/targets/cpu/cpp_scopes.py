@@ -9,10 +9,11 @@ from typing import Any
 
 import torch
 
-from ...ir import index
+from ...ir import index, operations
 from ...ir.expressions import Buffer, Node, compute_type
 from ...ir.index import Div, Index, Ix, Rem, Var
 from ...ir.operation_table import OPERATIONS
+from ...ir.operations import COMPARE
 from ...schedule.kernel import FEW
 from ...schedule.tiles import wrapped
 
@@ -175,6 +176,8 @@ class Writer:
             )
             if step is not None:
                 return f"short_lanes((i32)({self.index(value)}), (i32){self.index(step)})"
+        if op in COMPARE and vector and (text := self._compared_in_32_bits(node)) is not None:
+            return text
         args = [self.name(a, vector=vector) for a in node.args]
         kind = register_type(node.dtype, vector)
         if op == "cast":
@@ -194,6 +197,18 @@ class Writer:
             return spelling.text.format(*args)
         text = (spelling.scalar or spelling.text).format(*args)
         return f"({kind})({text})" if spelling.promotes and node.dtype in _PROMOTED else text
+
+    def _compared_in_32_bits(self, node: Node) -> str | None:
+        """One number of 64 bits compared with the indices of a vector: what no index can be is all the same."""
+        for at, number in (node.args, node.args[::-1]):
+            if at.op != "index" or number.dtype is not torch.int64 or self.is_vector(number):
+                continue
+            if not (index.not_negative(at.attr) and index.less(at.attr, 2**31 - 1)):
+                return None
+            short = f"splat(bounded({self.name(number)}))"
+            positions = self.name(operations.cast(at, torch.int32), vector=True)
+            return f"{node.op}({positions}, {short})" if at is node.args[0] else f"{node.op}({short}, {positions})"
+        return None
 
     def _cast(self, source: torch.dtype, target: torch.dtype, text: str, vector: bool) -> str:
         kind = register_type(target, vector)
@@ -245,7 +260,7 @@ class Writer:
             read = self._gathered(base, position)
         elif type(step) is int and step == 1:
             read = f"load({self.place(buffer, position)}, {self.lanes})"
-        elif type(step) is int and 1 < step <= FEW:
+        elif type(step) is int and (step == -1 or 1 < abs(step) <= FEW):
             read = f"in_steps<{step}>({base} + {self.index(position)}, {self.lanes})"
         else:
             read = f"strided({base} + {self.index(position)}, {self.index(step)}, {self.lanes})"

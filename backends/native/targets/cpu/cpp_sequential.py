@@ -56,6 +56,9 @@ class _Printer:
 
     def _scan(self, step: Scan) -> None:
         w = self.writer
+        if self.vector is None and step.rows:
+            self._scan_of_rows(step)
+            return
         rows = [v for v in step.rows if v is not self.vector]
         for variable in rows:
             w.push(variable)
@@ -69,6 +72,31 @@ class _Printer:
         self._store("sum", step.value)
         self._pop(step.along)
         self._pop_rows(rows, [step.along])
+
+    def _scan_of_rows(self, step: Scan) -> None:
+        """Some rows at a time: each sum waits for the one before in its row, but for none of another row."""
+        w = self.writer
+        *outer, beside = step.rows
+        for variable in outer:
+            w.push(variable)
+        kind = register_type(step.value.dtype, False)
+        w.push()
+        w.top.write("constexpr int K = decltype(rows)::n;")
+        w.top.write(f"{kind} sum[K]; for (auto& each : sum) each = {'0' if step.op == 'sum' else '1'};")
+        w.push(step.along)
+        w.push(beside)
+        w.top.write(f"i64 {w.loop_names[beside]} = at + k;")
+        w.top.write(f"sum[k] = sum[k] {'+' if step.op == 'sum' else '*'} {self._name(step.value)};")
+        self._store("sum[k]", step.value)
+        w.scopes[-2].write("#pragma GCC unroll 4")
+        w.pop("for (int k = 0; k < K; k++) {")
+        self._pop(step.along)
+        bounds = f"0, {w.index(beside.size)}" if outer else "lo, hi"
+        w.pop(f"some_rows({bounds}, [&] (i64 at, auto rows) {{", "});")
+        if outer:
+            self._pop_rows(outer, [beside, step.along])
+        else:
+            self._parallel(w.index(beside.size), [step.along])
 
     def _store(self, text: str, value: Node) -> None:
         """Write what ``text`` names, of the type of ``value``, to where the step writes."""
@@ -151,7 +179,7 @@ class _Printer:
 
 
 def _opens(line: str, indent: str) -> bool:
-    return line.startswith((f"{indent}for (", f"{indent}sweep("))
+    return line.startswith((f"{indent}for (", f"{indent}sweep(", f"{indent}some_rows("))
 
 
 def _walks(step: Scatter, variable: Var) -> bool:

@@ -8,7 +8,7 @@ from ...ir import index
 from ...ir.expressions import Buffer, operators_in
 from ...ir.index import Index, Var
 from ...schedule.stages import Fold, LoopNest, Store
-from ...schedule.tiles import is_few, is_square
+from ...schedule.tiles import goes_back, is_few, is_square
 from .cpp import KernelPrinter
 from .cpp_scopes import register_type
 
@@ -28,10 +28,10 @@ class Squares:
         self.kind = f"few<{tile.size}>" if self.few else "square"
         self.rows = str(tile.size) if self.few else "LANES"
 
-    def _lies_across(self, buffer: Buffer, position: Index) -> bool:
+    def _lies_across(self, buffer: Buffer, position: Index, *, stores: bool = False) -> bool:
         vector = self.printer.writer.vector
         assert vector is not None
-        return buffer.kind != "row" and is_square(position, vector, self.tile)
+        return buffer.kind != "row" and is_square(position, vector, self.tile, stores=stores)
 
     def _where(self, buffer: Buffer, position: Index) -> str:
         """The address of a square, and the step between its rows."""
@@ -57,14 +57,16 @@ class Squares:
         for (buffer, position), node in loads.items():
             name = w.fresh("s")
             w.top.write(f"{register_type(node.dtype, True)} {name}[{self.rows}];")
-            w.top.write(f"load_{self.kind}({name}, {self._where(buffer, position).format('')});")
+            assert w.vector is not None
+            kind = self.kind.replace("few", "few_back") if goes_back(position, w.vector, self.tile) else self.kind
+            w.top.write(f"load_{kind}({name}, {self._where(buffer, position).format('')});")
             w.squares[buffer, position] = f"{name}[k]"
         w.push(self.tile)
         w.top.write(f"i64 {self.name} = t + k;")
 
     def store(self, store: Store) -> bool:
         """Put a value into a square that is written afterwards; False if it lies along the vector."""
-        if not self._lies_across(store.buffer, store.position):
+        if not self._lies_across(store.buffer, store.position, stores=True):
             return False
         w = self.printer.writer
         name = w.fresh("s")
@@ -135,9 +137,9 @@ class TilesPrinter(KernelPrinter):
         """The points of the tile are computed one by one, each in a vector."""
         w, name, extent = self.writer, self.writer.loop_names[self.vector], self.writer.index(self.vector.size)
         if rows:
-            self.row_indices(rows)
+            self.counted_indices(rows)
             self._inside(f"sweep(0, {extent}, [&] (i64 {name}, auto m) {{")
-            w.pop("for (i64 row = lo; row < hi; row++) {")
+            w.pop(self.counting_loop(rows))
             self.close_parallel(index.product(v.size for v in rows), self.vector.size * self.tile.size)
             return
         self._inside(f"sweep(lo, hi, [&] (i64 {name}, auto m) {{")

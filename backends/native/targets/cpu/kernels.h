@@ -127,6 +127,8 @@ INLINE i64v lanes_from(i64 base, i64 step) {
 }
 SPECIAL i64v count<i64v>() { return lanes_from(0, 1); }
 INLINE i32v short_lanes(i32 base, i32 step) { return count() * step + base; }
+// A number as 32 bits, where all that is less than 0, or more than any index is, may be the same.
+INLINE i32 bounded(i64 x) { return x < 0 ? -1 : x > 0x7fffffff ? 0x7fffffff : (i32)x; }
 
 // --- how many lanes of a vector count: all, or the first few at the end of a row --------------------------------------
 struct All { static constexpr int n = LANES; };
@@ -269,6 +271,17 @@ template <class T, class M> INLINE auto gather(const T* p, i64v at, M m) {
   each(m, [&] (int i) INLINE_LAMBDA { put(v, i, load(p + at[i])); });
   return v;
 }
+#if defined(__AVX512F__) && !defined(__clang__)
+INLINE f32v gather_bits(const f32* p, i64v at, u16 bits) {
+  typedef vector_of<long long, 8>::type half;
+  return join<f32v>((f32h)__builtin_ia32_gatherdiv16sf(f32h{}, p, (half)at.low, (char)bits, 4),
+                    (f32h)__builtin_ia32_gatherdiv16sf(f32h{}, p, (half)at.high, (char)(bits >> 8), 4));
+}
+template <class M> INLINE f32v gather(const f32* p, i64v at, M m) { return gather_bits(p, at, (u16)BITS(m)); }
+template <class M> INLINE f32v gather_if(mask c, const f32* p, i64v at, M m) {
+  return gather_bits(p, at, __builtin_ia32_ptestmd512(c, c, (u16)BITS(m)));
+}
+#endif
 template <class T, class M> INLINE auto strided(const T* p, i64 step, M m) {
   auto v = zero<T>();
   each(m, [&] (int i) INLINE_LAMBDA { put(v, i, load(p + i * step)); });
@@ -458,6 +471,13 @@ template <class F> INLINE void sweep(i64 from, i64 to, F body) {
   for (; at + LANES <= to; at += LANES) body(at, All());
   if (at < to) body(at, Some{(int)(to - at)});
 }
+// body(at, rows) for [from, to), some rows at a time.
+template <int N> struct Rows { static constexpr int n = N; };
+template <class F> INLINE void some_rows(i64 from, i64 to, F body) {
+  i64 at = from;
+  for (; at + 4 <= to; at += 4) body(at, Rows<4>());
+  for (; at < to; at++) body(at, Rows<1>());
+}
 // As sweep, with the number of one of FOLDS accumulators, so that sums need not wait for each other.
 #define FOLDS 4
 #define ALIKE(x) {x, x, x, x}
@@ -503,6 +523,27 @@ INLINE void gemm(const char* a, const char* b, const int* m, const int* n, const
   const f64 one = 1, none = 0;
   dgemm_(a, b, m, n, k, &one, x, lx, y, ly, &none, z, lz);
 }
+// Products of a few elements each, which take less time than a call of the library.
+#define SMALL 8
+template <class T> INLINE bool small_products(T*, const T*, i64, bool, const T*, i64, bool, i64, i64, i64, i64, i64, i64, i64) { return false; }
+#ifdef __AVX512F__
+static bool small_products(f32* out, const f32* x, i64 lx, bool tx, const f32* y, i64 ly, bool ty, i64 m, i64 n, i64 k, i64 from, i64 to, i64 sx, i64 sy) {
+  if (m > SMALL || n > SMALL || k > SMALL || k < 1) return false;
+  Some lanes{(int)n};
+  i64 step = tx ? 1 : lx, next = tx ? lx : 1;
+  for (i64 b = from; b < to; b++) {
+    const f32* at = x + b * sx;
+    f32v rows[SMALL];
+    for (i64 l = 0; l < k; l++) rows[l] = ty ? strided(y + b * sy + l, ly, lanes) : load(y + b * sy + l * ly, lanes);
+    for (i64 i = 0; i < m; i++) {
+      f32v sum = splat(at[i * step]) * rows[0];
+      for (i64 l = 1; l < k; l++) sum = fma(splat(at[i * step + l * next]), rows[l], sum);
+      store(out + (b * m + i) * n, sum, lanes);
+    }
+  }
+  return true;
+}
+#endif
 // out = x @ y in row-major order: the library's column-major order computes the transposed product of swapped operands.
 template <class T>
 static void product(T* out, const T* x, i64 lx, bool tx, const T* y, i64 ly, bool ty, i64 m, i64 n, i64 k, i64 batch, i64 sx, i64 sy) {
@@ -518,6 +559,7 @@ static void product(T* out, const T* x, i64 lx, bool tx, const T* y, i64 ly, boo
   i64 least_x = tx ? m : k, least_y = ty ? k : n;
   int M = m, N = n, K = k, LX = lx > least_x ? lx : least_x, LY = ly > least_y ? ly : least_y;
   auto some = [&](i64 from, i64 to) {
+    if (batch > 1 && small_products(out, x, lx, tx, y, ly, ty, m, n, k, from, to, sx, sy)) return;
     for (i64 b = from; b < to; b++) gemm(ty ? "T" : "N", tx ? "T" : "N", &N, &M, &K, y + b * sy, &LY, x + b * sx, &LX, out + b * m * n, &N);
   };
   if (batch > 1) parallel(batch, 1 + 200000 / (1 + m * n * k), some);

@@ -24,6 +24,8 @@ from . import build, computed, module, selection
 SMALLEST_ATTENTION = 32768
 """Queries times keys from which the fused kernel is faster than two products and the loop between them."""
 
+MOST_TAPS = 25
+"""Windows of more elements are left to the library."""
 FEW_CHANNELS = 16
 """The library is slow with images of so few channels, as they are read from files, unless these are last."""
 
@@ -86,6 +88,9 @@ class Cpu(Target):
             Text("c++", ".cpp", functools.partial(build.alone, code), needs),
             Text("assembly", ".s", assembly, needs, is_linked=True),
         ]
+
+    def filters(self, taps: int) -> bool:
+        return taps <= MOST_TAPS
 
     def sums_squares_widely(self) -> bool:
         return True

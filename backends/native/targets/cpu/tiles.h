@@ -114,10 +114,20 @@ template <class T, class H> INLINE halves<T, H> picked(halves<T, H> a, halves<T,
   __builtin_memcpy(&result, chosen, sizeof result);
   return result;
 }
-// Every STEP-th element.
-template <int STEP, class T> INLINE auto in_steps(const T* p, All) {
+// Lane n - 1 - l of v, for l < n.
+template <class V> INLINE void turn_back(V& v, int n) {
+  auto all = carried(v);
+  i32v at = n - 1 - count();
+  bring(picked(all, all, at < 0 ? i32v{} : at), v);
+}
+// Every STEP-th element; a negative STEP goes back from the first one.
+template <int STEP, class T> INLINE auto in_steps(const T* p, All m) {
   auto v = zero<T>();
-  {
+  if constexpr (STEP < 0) {
+    if constexpr (STEP == -1) v = load(p - (LANES - 1), m);
+    else v = in_steps<-STEP>(p + STEP * (LANES - 1), m);
+    turn_back(v, LANES);
+  } else {
     i32v at = count<i32v>() * STEP;
     auto all = carried(load(p, All()));
 #pragma GCC unroll 4
@@ -131,7 +141,13 @@ template <int STEP, class T> INLINE auto in_steps(const T* p, All) {
   }
   return v;
 }
-template <int STEP, class T> INLINE auto in_steps(const T* p, Some m) { return strided(p, STEP, m); }
+template <int STEP, class T> INLINE auto in_steps(const T* p, Some m) {
+  if constexpr (STEP == -1) {
+    auto v = load(p - (m.n - 1), m);
+    turn_back(v, m.n);
+    return v;
+  } else return strided(p, STEP, m);
+}
 // s[k], lane l = p[l * N + k], and the other way round.
 template <int N, class V, class T, class M> INLINE void load_few(V* s, const T* p, M m) {
   if (m.n == LANES) {
@@ -150,6 +166,12 @@ template <int N, class V, class T, class M> INLINE void load_few(V* s, const T* 
       bring(all, s[k]);
     }
   } else for (int k = 0; k < N; k++) s[k] = strided(p + k, N, m);
+}
+// s[k], lane l = p[-l * N + k].
+template <int N, class V, class T, class M> INLINE void load_few_back(V* s, const T* p, M m) {
+  load_few<N>(s, p - (m.n - 1) * N, m);
+#pragma GCC unroll 4
+  for (int k = 0; k < N; k++) turn_back(s[k], m.n);
 }
 template <int N, class V, class T, class M> INLINE void store_few(T* p, const V* s, M m) {
   if (m.n == LANES) {
