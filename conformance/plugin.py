@@ -44,7 +44,7 @@ def pytest_report_teststatus(report: pytest.CollectReport | pytest.TestReport) -
     if found is not None and found["result"]["outcome"] == "slow":
         return "slow", "s", (f"SLOW ({found['result']['reason']})", {"yellow": True})
     if found is not None and found["result"]["outcome"] == "fallback":
-        return "fallback", "f", (f"FALLBACK ({found['result']['share']:.0%} on the backend)", {"yellow": True})
+        return "fallback", "t", (f"FALLBACK ({found['result']['share']:.0%} on the backend)", {"yellow": True})
     return None
 
 

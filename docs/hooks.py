@@ -23,6 +23,7 @@ from torchmux.registry.report import counts_in_words
 
 DOCS = Path(__file__).parent
 COPIES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+_ROLE = re.compile(r":\w+:<code>~?([\w.]+)</code>")
 _LINK = re.compile(r"\[([^\]]+)\]\((?!\w+://)([^)\s#]*)(#[^)\s]*)?\)")
 
 
@@ -40,6 +41,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         markdown = _overview(markdown)
     origin = {copy: original for original, copy in COPIES.items()}.get(source)
     return _outside_of_code(markdown, lambda text: _LINK.sub(lambda match: _link(match, source, origin), text))
+
+
+def on_page_content(html: str, page: Any, **_: Any) -> str:
+    """Make links of the roles in docstrings, which mkdocstrings leaves as they stand."""
+    return _ROLE.sub(lambda match: _role(match[1]), html) if page.file.src_uri == "reference.md" else html
 
 
 def _pages() -> Iterator[tuple[str, str]]:
@@ -178,7 +184,13 @@ def _reference() -> str:
     groups = {title: [name for name in group if name in names] for title, group in _GROUPS.items()}
     groups["Marks and other functions"] = sorted(names - errors - grouped, key=str.lower)
     groups["Errors"] = sorted(errors)
-    lines = ["# API", "", "The docstrings of all public names. [Public names](api.md) has one line for each.", ""]
+    lines = [
+        "# API",
+        "",
+        "The docstrings of all public names. [Public names](api.md) has one line for each. Examples begin after",
+        "`import torch` and `import torchmux`.",
+        "",
+    ]
     for title, group in groups.items():
         lines += [f"## {title}", ""]
         for name in group:
@@ -197,6 +209,14 @@ def _is_error(name: str) -> bool:
 
 
 # --- links ------------------------------------------------------------------------------------------------------------
+
+
+def _role(target: str) -> str:
+    name = target.removeprefix("torchmux.")
+    if name not in torchmux.__all__ or not (_is_function(name) or isinstance(getattr(torchmux, name), type)):
+        return f"<code>{target.rpartition('.')[2]}</code>"
+    found = getattr(torchmux, name)
+    return f'<a href="#{found.__module__}.{found.__name__}"><code>{name}</code></a>'
 
 
 def _outside_of_code(markdown: str, change: Any) -> str:

@@ -29,6 +29,8 @@ PLAIN = {
     r"\bin vain\b": "without success",
     r"\bhere below\b": "below",
     r"\bthereof\b|\bwhereof\b|\bherein\b|\bwherein\b": "of it, of which, in it, in which",
+    r"\bdecisions? falls?\b": "is made",
+    r"\bin the place of\b": "instead of",
     r"\bas far as (it|they|this) goes?\b": "nothing",
     r"\bbrings? (\S+ ){0,6}along\b": "installs, or includes",
     r"\bhas no use for\b": "ignores",

@@ -8,6 +8,7 @@ words which of them failed.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -154,7 +155,7 @@ class CompiledGuards:
                 return f"one of {', '.join(words[:3])}... can no longer be read ({type(error).__name__}: {error})"
             verdict = checker.check_verbose(*values, tensor_check_names=words)
             if verdict is not True:
-                return str(verdict)
+                return _in_plain_words(str(verdict))
         return ""
 
     def _failing_shape(self, frame_locals: dict) -> str:
@@ -167,6 +168,26 @@ class CompiledGuards:
         except Exception as error:
             return f"a shape can no longer be read ({type(error).__name__}: {error})"
         return ""
+
+
+_KEYS = re.compile(
+    r"(tensor '.*') dispatch key set mismatch\. expected DispatchKeySet\((.*)\), actual DispatchKeySet\((.*)\)"
+)
+_ALIAS = re.compile(r"Duplicate tensor found where not expected! (.*?) ?should not alias to anything, but is aliased")
+
+
+def _in_plain_words(verdict: str) -> str:
+    """What torch's check of tensors says, for those who do not know torch's dispatcher."""
+    if (alias := _ALIAS.fullmatch(verdict)) is not None:
+        return f"{alias[1]} and another input became the same tensor"
+    if (keys := _KEYS.fullmatch(verdict)) is None:
+        return verdict
+    before, now = (set(keys[at].split(", ")) for at in (2, 3))
+    changes = [f"now with {', '.join(sorted(now - before))}"] if now - before else []
+    changes += [f"no longer with {', '.join(sorted(before - now))}"] if before - now else []
+    return (
+        f"{keys[1]} is dispatched otherwise ({', '.join(changes)}): autocast, inference mode, device and layout decide"
+    )
 
 
 def _setting_in_words(name: str) -> str:

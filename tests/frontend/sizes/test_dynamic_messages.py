@@ -110,3 +110,32 @@ def test_fullgraph_error_names_the_expression():
 
     with pytest.raises(torchmux.Unsupported, match=r"depends on Eq\(2\*.*, 6\)"):
         torchmux.compile(fn, backend="eager", fullgraph=True)(torch.ones(3))
+
+
+def test_the_reason_is_that_of_the_code_which_comes_closest():
+    """The latest code is for a tuple of another length, an older one for all sizes but this."""
+
+    def fn(x, names):
+        return x * len(names) if x.shape[0] != 8 else x + 1
+
+    calls = [(3, 2), (4, 2), (5, 3), (8, 2)]
+    reasons = _recompiles(fn, *((torch.ones(rows), ("a",) * names) for rows, names in calls))
+    assert "names has length 2 no longer holds" in reasons[1]
+    assert "x.size()[0] != 8 no longer holds" in reasons[2]
+
+
+def test_a_setting_of_torch_that_changed_is_named():
+    compiled = torchmux.compile(lambda x, y: x * 2 + y, backend="eager")
+    x, y = torch.ones(3), torch.ones(3)
+    compiled(x, y)
+    with torch.no_grad():
+        compiled(x, y)
+    compiled(x, x)
+    with torch.autocast("cpu", torch.bfloat16):
+        compiled(x, y)
+    report = torchmux.report(compiled)
+    modes, same, autocast = report.recompiles
+    assert "grad mode changed (now disabled)" in modes
+    assert "y and another input became the same tensor" in same
+    assert [line.count(" s)") for line in str(report).splitlines() if line.startswith("  recompiled")] == [1, 1, 1]
+    assert "is dispatched otherwise (now with AutocastCPU)" in autocast
