@@ -151,7 +151,8 @@ class OperatorValue(RealValue):
             name = getattr(self.obj, "__name__", "")
             if any(is_replaced(owner, name) for owner in (torch, torch.nn.functional, *ti.c_operator_modules())):
                 raise breaks.GraphBreak(breaks.OPERATION, f"{name} of torch, in the place of which there is another")
-        return tr.emit("call_function", self.obj, args, kwargs)
+        # What ``torch.library.custom_op`` returns calls its operator, which is what graphs hold.
+        return tr.emit("call_function", getattr(self.obj, "_opoverload", self.obj), args, kwargs)
 
     def getattr(self, tr: Tracer, name: str) -> Value:
         try:
@@ -380,6 +381,7 @@ _REFUSED = {
     "threading": "uses threads",
     "subprocess": "starts processes",
     "numpy": "computes outside torch",
+    "triton": "launches kernels",
 }
 _TRACED_PARTS = (
     "torch.autograd.grad_mode",

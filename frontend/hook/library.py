@@ -35,6 +35,7 @@ def _folders(*packages: str) -> tuple[str, ...]:
 
 _OWN = _folders("torchmux", "torchmux.frontend", "torchmux.registry", "torchmux.backends")
 _MACHINERY = (*_OWN, os.path.dirname(torch.__file__) + os.sep, os.path.dirname(np.__file__) + os.sep)
+_TRITON = _folders("triton")  # what launches kernels, and under Triton's interpreter runs them
 _GENERATED = "<string>"  # code that exec() has made, of a library or of the program
 _GRAPH_MODULE = "<eval_with_key>"  # code of a torch.fx.GraphModule: a backend's, unless it is what was compiled
 
@@ -43,6 +44,7 @@ def _library_prefixes() -> tuple[str, ...]:
     """Folders whose code is never a user's: the standard library, torchmux itself, torch's machinery."""
     return (
         *_MACHINERY,
+        *_TRITON,
         sysconfig.get_paths()["stdlib"] + os.sep,
         "<torchmux",
         "<frozen",
@@ -68,9 +70,10 @@ _CALLS_THROUGH = (
     os.path.dirname(__file__) + os.sep,
 )  # fmt: skip
 # The functions they call are not part of the program's own work: log handlers, warning hooks, and what an import runs,
-# which may be the import of torch's own tracer, without which nothing can be captured.
+# which may be the import of torch's own tracer, without which nothing can be captured.  Triton runs kernels.
 _QUIET = (
     *(module.__file__.removesuffix("__init__.py") for module in (logging, warnings, traceback) if module.__file__),
+    *_TRITON,
     "<frozen importlib.",
 )
 
