@@ -179,8 +179,8 @@ def gram(x: Any) -> Any:
 
 
 infer("picture/warp", warp, T(2, 3, 64, 64), T(2, 2, 64, 64, low=-0.1, high=0.1))
-train("picture/ssim-training", ssim, T(2, 3, 64, 64), T(2, 3, 64, 64))
-infer("picture/ssim", ssim, T(2, 3, 64, 64), T(2, 3, 64, 64))
+train("picture/ssim-training", ssim, T(2, 3, 64, 64, low=0, high=1), T(2, 3, 64, 64, low=0, high=1))
+infer("picture/ssim", ssim, T(2, 3, 64, 64, low=0, high=1), T(2, 3, 64, 64, low=0, high=1))
 infer("picture/bayer", bayer, T(2, 128, 128))
 infer(
     "picture/affine",
