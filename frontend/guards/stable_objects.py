@@ -205,19 +205,26 @@ class StableObjects:
         """Whether a dictionary's or a tuple's own contents are noted, or cannot change."""
         return id(obj) in self._tables or type(obj) is tuple
 
+    def notes_namespace(self, module: Any) -> bool:
+        """Whether all that a module has of its own is noted."""
+        namespace = self._module_namespace(module)
+        return namespace is not None and id(namespace) in self._tables
+
     def notes_tables(self, module: Any) -> bool:
         """Whether all that a module has and registers is noted."""
-        namespace = self._module_namespace(module)
-        if namespace is None or id(namespace) not in self._tables:
+        if not self.notes_namespace(module):
             return False
+        namespace = self._namespaces[id(module)]
+        assert namespace is not None
         tables = [self._known(namespace.get(name)) for name in TABLES]
         return all(id(table) in self._tables for table in tables)
 
     def notes_no_hooks(self, module: Any) -> bool:
         """Whether a module has no hooks, and getting one is noted."""
-        namespace = self._module_namespace(module)
-        if namespace is None or id(namespace) not in self._tables:
+        if not self.notes_namespace(module):
             return False
+        namespace = self._namespaces[id(module)]
+        assert namespace is not None
         for name in HOOKS:
             hooks = namespace.get(name)
             if not isinstance(hooks, dict) or hooks or _has_data_descriptor(type(module), name):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import types
 from typing import TYPE_CHECKING, Any
 
-from ..breaks import INSTRUCTION, GraphBreak
+from ..breaks import INSTRUCTION, OPERATION, GraphBreak
 from ..bytecode.normalize import MovedCell
 from ..guards.kinds.objects import NotInDict
 from ..guards.sources import Const, Item
@@ -159,6 +160,8 @@ def import_name(frame: Frame, ins: Any) -> None:
     except ImportError as error:
         _guard_imported(tr, _absolute(ins.arg, level.const(tr), package))
         raise Raised(tr.exception(error)) from None
+    if not isinstance(module, types.ModuleType):
+        raise GraphBreak(OPERATION, f"importing {ins.arg}, in whose place there is another object")
     full = _absolute(ins.arg, level.const(tr), package)
     _guard_imported(tr, full)
     _guard_imported(tr, module.__name__)

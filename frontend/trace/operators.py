@@ -61,11 +61,16 @@ def _unknown_identity() -> GraphBreak:
     return stop
 
 
-def _plain_number(value: Value) -> Value:
-    """A member of an ``IntEnum`` as the number that it is: symbolic numbers do not know it for one."""
-    if isinstance(value, ConstValue) and type(value.value) not in (int, float, bool):
-        return ConstValue(int(value.value) if isinstance(value.value, int) else float(value.value))
-    return value
+def _plain_number(value: Value, other: Value) -> Value:
+    """A member of an ``IntEnum`` or a bool as the number that it is beside ``other``.
+
+    Symbolic numbers do not know the one, and take the other for a reason to give a bool.
+    """
+    if not isinstance(value, ConstValue) or type(value.value) in (int, float):
+        return value
+    if type(value.value) is bool and other.pytype() is bool:
+        return value
+    return ConstValue(int(value.value) if isinstance(value.value, int) else float(value.value))
 
 
 def _behind_proxy(value: Value) -> Value:
@@ -94,7 +99,7 @@ class Operators(Tracer):
                 for side, asked in ((left, name), (right, reflected)):
                     if isinstance(side, TensorValue):
                         side.guard_operator(self, asked)
-                return self.emit("call_function", function, [operand(left), operand(right)], {})
+                return self.emit("call_function", function, [self._operand(left), self._operand(right)], {})
         if isinstance(left, ReadNumber) or isinstance(right, ReadNumber):
             return self.emit("call_function", function, [left, right], {})
         if isinstance(left, SymValue) or isinstance(right, SymValue):
@@ -105,6 +110,13 @@ class Operators(Tracer):
         if found is not None:
             return found
         return self._dunder(symbol, name, reflected, left, right)
+
+    def _operand(self, value: Value) -> Value:
+        """An operand beside a tensor.  vmap's rules for arithmetic take no symbolic numbers."""
+        value = operand(value)
+        if isinstance(value, SymValue) and self.region is not None and self.region.transform:
+            return ConstValue(value.const(self))
+        return value
 
     def _fold_binary(self, function: Callable, symbol: str, left: Value, right: Value) -> Value:
         a, b = left.const(self), right.const(self)
@@ -117,7 +129,7 @@ class Operators(Tracer):
             isinstance(v, SymValue) or (v.is_const() and isinstance(v.real(), (int, float))) for v in (left, right)
         ):
             return None
-        left, right = _plain_number(left), _plain_number(right)
+        left, right = _plain_number(left, right), _plain_number(right, left)
         if not all(isinstance(v, SymValue) or math.isfinite(v.real()) for v in (left, right)):
             return self.fold(function, [left.const(self), right.const(self)], {})  # algebra knows no nan
         if not self._is_defined(function, right):

@@ -20,7 +20,7 @@ from ..trace.operator_table import BINARY, COMPARE, UNARY
 from .base import Raised, Value, call_handler
 from .builtin_methods import BuiltinMethodValue, call_builtin_method
 from .classes import RealValue, refused_call
-from .constants import CONST_TYPES, ConstValue
+from .constants import CONST_TYPES, ConstValue, NumpyNumberValue, SymValue
 from .containers.iteration import SequenceIterator
 from .containers.sequences import SliceValue, TupleValue
 from .tensors import TensorValue
@@ -76,6 +76,9 @@ _BINARY = {
     ">": np.greater, ">=": np.greater_equal,
 }  # fmt: skip
 _UNARY = {"-": np.negative, "~": np.invert}
+# Functions of torch that want a tensor first, and the operators that do not.
+_NUMBER_FIRST = {torch.add: operator.add, torch.mul: operator.mul, torch.sub: operator.sub,
+                 torch.true_divide: operator.truediv, torch.pow: operator.pow}  # fmt: skip
 
 
 class ArrayValue(Value):
@@ -262,6 +265,9 @@ def _to(tr: Tracer, value: Value, dtype: np.dtype) -> Value:
         if value.dtype == dtype:
             return value.tensor
         return tr.emit("call_method", "to", [value.tensor, ConstValue(DTYPES[dtype])], {})
+    if isinstance(value, SymValue):
+        whole = dtype.kind == "f" and value.pytype() is int
+        return tr.emit("call_function", torch.sym_float, [value], {}) if whole else value
     return ConstValue(dtype.type(value.const(tr)).item())
 
 
@@ -294,9 +300,15 @@ def _ufunc(tr: Tracer, ufunc: np.ufunc, args: list[Value]) -> Value:
         raise refused
     function, kinds = _UFUNCS[ufunc]
     given: list[Any] = []
-    for value in args:
+    args = list(args)
+    for position, value in enumerate(args):
         if isinstance(value, ArrayValue):
             given.append(value.dtype)
+        elif isinstance(value, NumpyNumberValue):
+            given.append(np.dtype(value.pytype()))
+            args[position] = value.symbol()
+        elif isinstance(value, SymValue) and value.pytype() in (int, float):
+            given.append(value.pytype())
         elif isinstance(value, ConstValue) and type(value.value) in (*_NUMBERS, np.float32, np.float64, np.int64):
             number = value.value
             given.append(type(number) if type(number) in (int, float) else np.dtype(type(number)))
@@ -313,6 +325,10 @@ def _ufunc(tr: Tracer, ufunc: np.ufunc, args: list[Value]) -> Value:
             limits = np.iinfo(loop)
             if not limits.min <= value.value <= limits.max:
                 raise refused  # an error, or a comparison that is decided otherwise
+        if isinstance(value, SymValue) and (loop.kind == "b" or (loop.kind in "iu" and loop != np.int64)):
+            raise refused
+    if not isinstance(args[0], ArrayValue):
+        function = _NUMBER_FIRST.get(function, function)
     found = tr.emit("call_function", function, [_to(tr, v, d) for v, d in zip(args, loops, strict=True)], {})
     assert isinstance(found, TensorValue)
     if found.example.dtype != DTYPES[result]:
@@ -449,11 +465,12 @@ def _expand_dims(tr: Tracer, array: Value, axis: Value) -> Value:
 def _joined(function: Any) -> Any:
     def join(tr: Tracer, arrays: Value, axis: Value | None = None) -> Value:
         parts = [_array(part, function.__name__) for part in arrays.unpack(tr)]
-        if len({part.dtype for part in parts}) != 1:
+        dtype = np.result_type(*(part.dtype for part in parts))
+        if dtype not in DTYPES:
             raise GraphBreak(C_FUNCTION, f"numpy arrays of several dtypes in {function.__name__}")
         if not all(part.tensor.example.is_contiguous() for part in parts):  # the result's order depends on theirs
             raise GraphBreak(C_FUNCTION, f"numpy arrays with other than C's order in {function.__name__}")
-        tensors = TupleValue([part.tensor for part in parts])
+        tensors = TupleValue([_to(tr, part, dtype) for part in parts])
         return _made(tr.emit("call_function", function, [tensors, axis or ConstValue(0)], {}), of_numbers=False)
 
     return join

@@ -319,7 +319,8 @@ def sym_result(tr: Tracer, result: Any, node: Any) -> Value:
         return ConstValue(result)
     expr = result.node.expr
     if expr.is_number or expr in (True, False):
-        return ConstValue(SymValue(result, node).pytype()(result))
+        hint = result.node.hint  # Python computed it; the expression may have more digits than a float
+        return ConstValue(SymValue(result, node).pytype()(result if hint is None else hint))
     if node is None:
         raise GraphBreak(OPERATION, f"the symbolic number {expr} is not available in the graph")
     return SymValue(result, node)

@@ -14,7 +14,7 @@ from torchmux import torch_internals as ti
 from ..breaks import OPERATION, GraphBreak
 from ..capture.attempts import StateChanged
 from ..guards.kinds.containers import Keys, Length
-from ..guards.kinds.modules import NoHooks, RegistersNothingBut, Unregistered
+from ..guards.kinds.modules import NoHooks, RegistersNothingBut, Unregistered, Unshadowed
 from ..guards.sources import Attr, Const, Item, Source
 from ..guards.stable_objects import HOOKS, TABLES
 from .base import MISSING, Raised, Value
@@ -70,7 +70,7 @@ class NNModuleValue(ObjectValue):
         raise Raised(tr.make_exception(AttributeError, message))
 
     def find(self, tr: Tracer, name: str) -> Value | None:
-        # a registered name is never in the instance's own dictionary: Module.__setattr__ sees to that
+        # the instance's own dictionary comes first; Module.__setattr__ puts no registered name there, others may
         is_own = name in self.attrs or name in self.obj.__dict__
         if not is_own and tr.effects.class_attribute(self.cls, name) is None:
             raw = tr.static_lookup(self.cls, name)
@@ -91,6 +91,8 @@ class NNModuleValue(ObjectValue):
                 if found is not None:
                     return found
             elif name in contents:
+                if self.source is not None:
+                    tr.guards.add(Unshadowed(self.source, name))
                 source = Item(Attr(self.source, table), name) if self.source else None
                 return tr.wrap_registered(contents[name], source, table)
         return None

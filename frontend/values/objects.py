@@ -33,7 +33,7 @@ _PURE_METHODS = {
     (cls, name)
     for cls, names in (
         (re.Pattern, "match search fullmatch findall split sub subn"),
-        (re.Match, "group groups groupdict start end span expand"),
+        (re.Match, "__getitem__ group groups groupdict start end span expand"),
     )
     for name in names.split()
 }
@@ -345,7 +345,7 @@ class ObjectValue(Value):
                         TypeError, _MISSING_PROTOCOL.get(name, "unsupported: {0}").format(self.cls.__name__)
                     )
                 )
-            raise GraphBreak(C_FUNCTION, f"{self.cls.__name__}.{name}")
+            return self.call_c_method(tr, self.cls, name, args, {})
         return builtin(storage)
 
     def length(self, tr: Tracer) -> Value:

@@ -58,6 +58,22 @@ class Unregistered(Guard):
 
 
 @kind
+class Unshadowed(Guard):
+    """A module has no attribute of its own of a name that it registers, which would be found first."""
+
+    name: str
+
+    def condition(self, value: str, out: Loader) -> str:
+        return f"{self.name!r} not in {value}.__dict__"
+
+    def words(self) -> str:
+        return f"has its {self.name} registered alone"
+
+    def is_watched(self, objects: StableObjects, value: Any) -> bool:
+        return objects.notes_namespace(value)
+
+
+@kind
 class RegistersNothingBut(Guard):
     """A name is neither a parameter nor a submodule of a module; whether it is a buffer has not changed."""
 

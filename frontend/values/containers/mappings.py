@@ -184,8 +184,7 @@ class DictValue(Value):
         if (
             self.cls is collections.OrderedDict
             and self.obj is not None
-            and not hasattr(dict, name)
-            and hasattr(self.obj, name)
+            and name in self.obj.__dict__
         ):
             raise GraphBreak(OPERATION, f"attribute {name!r} of {self.describe()}")
         return builtin_method(tr, self, name)

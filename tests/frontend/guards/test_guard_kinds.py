@@ -58,7 +58,7 @@ from torchmux.frontend.guards.kinds.frames import BranchesAsExpected, NoExceptio
 from torchmux.frontend.guards.kinds.functions import AutocastDtypeIs, Dispatches, FunctionGives, MethodNameIs, Returns
 from torchmux.frontend.guards.kinds.guard import Guard, always_checked
 from torchmux.frontend.guards.kinds.iterators import IsStrict, ItemsLeft, StandsAt
-from torchmux.frontend.guards.kinds.modules import NoGlobalHooks, NoHooks, RegistersNothingBut, Unregistered
+from torchmux.frontend.guards.kinds.modules import NoGlobalHooks, NoHooks, RegistersNothingBut, Unregistered, Unshadowed
 from torchmux.frontend.guards.kinds.numbers import LARGEST_FLOAT32, AtLeast, AtMost, FitsFloat32, IsInt64
 from torchmux.frontend.guards.kinds.objects import (
     AttributeIs,
@@ -216,6 +216,8 @@ EXAMPLES = [
      "not (x.a or x.b)", "has no global module hooks"),
     (Unregistered(x, "other"), LIN, torch.nn.ModuleDict({"other": LIN}), "not ('other' in x.__dict__ or "
      "'other' in x._parameters or 'other' in x._buffers or 'other' in x._modules)", "has no other"),
+    (Unshadowed(x, "other"), LIN, types.SimpleNamespace(other=1), "'other' not in x.__dict__",
+     "has its other registered alone"),
     (RegistersNothingBut(x, "weight", False), torch.nn.ReLU(), LIN, "not ('weight' in x._parameters or "
      "'weight' in x._modules or ('weight' in x._buffers) is not False)", "registers weight as before"),
     (PropertyEquals(x, "is_leaf", True), LEAF, LEAF * 2, "x.is_leaf == _c0", "has is_leaf True"),
@@ -233,6 +235,7 @@ IDS = [f"{type(guard).__name__}-{number}" for number, (guard, *_) in enumerate(E
 WATCHED = {ClassFinds, DerivesAsBefore, NoOwnAttribute,
     TypeIs, Is, SameObject, AttributeIs, NoAttribute, NotInDict, IsSingleton, EqualsLiteral, IsNaN, EqualsFloat,
     EqualsComplex, EqualsObject, IsInt64, FitsFloat32, AtLeast, AtMost, Length, Keys, NoHooks, Unregistered,
+    Unshadowed,
 }  # fmt: skip
 
 
@@ -387,6 +390,7 @@ def test_names_of_all_kinds_are_guarded(name):
         (NotInDict(x, name), {}, {name: 1}),
         (NoOwnAttribute(x, name), Base(), thing),
         (Unregistered(x, name), LIN, types.SimpleNamespace(_parameters={}, _buffers={}, _modules={name: 1})),
+        (Unshadowed(x, name), LIN, thing),
         (RegistersNothingBut(x, name, False), LIN, types.SimpleNamespace(_parameters={name: 1})),
         (MethodNameIs(x, name), types.SimpleNamespace(__name__=name), len),
         (equals(x, name), name, name + "!"),
@@ -465,7 +469,7 @@ SETTLED = [
     (NotInDict(of("table"), "b"), True), (NotInDict(of("__dict__"), "b"), True), (NotInDict(of("names"), "b"), False),
     (equals(of("number"), 3), True), (equals(of("sizes"), (1, 2)), False), (Length(of("sizes"), 2), True),
     (Length(of("names"), 1), False), (Keys(of("table"), ("a",)), True), (NoHooks(x), True), (NoHooks(of("lin")), False),
-    (Unregistered(x, "none"), True), (HasKey(of("table"), dict, "a", True, "a"), False),
+    (Unregistered(x, "none"), True), (Unshadowed(x, "lin"), True), (HasKey(of("table"), dict, "a", True, "a"), False),
     (AutocastDtypeIs(Const(torch.get_autocast_dtype, "d"), "cpu", torch.bfloat16), False),
     (Returns(Const(len, "len"), 3), False), (IsInt64(of("number")), True), (FitsFloat32(of("number")), True),
 ]  # fmt: skip

@@ -377,3 +377,16 @@ class Stack(list):
 def case_list_subclass(x):
     stack = Stack([x]).push(1).push(x + 1)
     return stack, len(stack), stack[-1]
+
+
+@case(one_graph=True, inputs=lambda: (tensor(), collections.deque([1, 2, 1]), collections.OrderedDict(a=1, b=2, c=3)))
+def case_counts_removes_and_moves(x, d, names):
+    copied = collections.deque(d)
+    copied.remove(1)
+    try:
+        copied.remove(7)
+    except ValueError as error:
+        missing = str(error)
+    names.move_to_end("a")
+    names.move_to_end("c", last=False)
+    return x * d.count(1), copied, missing, list(names)

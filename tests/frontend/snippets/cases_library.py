@@ -7,6 +7,7 @@ import heapq
 import itertools
 import math
 import operator
+import re
 import sys
 import typing
 
@@ -284,3 +285,9 @@ def case_heapq_errors(x):
     except TypeError as error:
         x, tuple_ = x + 1, str(error)
     return x, empty, tuple_
+
+
+@case(one_graph=True)
+def case_groups_of_a_match(x):
+    found = re.match(r"layers\.(\d+)\.(\w+)", "layers.3.attention")
+    return x * int(found[1]), found[2], found[0]

@@ -108,3 +108,22 @@ def test_gradients():
         weight.grad = None
         compiled(weight, number).backward()
         assert weight.grad.tolist() == [number] * 3
+
+
+def test_numbers_beside_arrays_are_symbolic():
+    def scales(array, number):
+        return array * number, number - array, array / number
+
+    arrays = np.arange(3.0), np.arange(3)
+    calls = [(arrays[0], n) for n in (1.5, 2.5, 3.5, np.float64(4.5), np.float64(5.5))]
+    calls += [(arrays[1], n) for n in (2, 3, 4)]
+    counted(scales, calls)
+
+
+def test_vmap_of_a_number_that_changes():
+    def scales(x, number):
+        return torch.vmap(lambda row: row * number)(x)
+
+    compiled = torchmux.compile(scales, backend="eager", fullgraph=True)
+    for number in (2, 3, 4.5, 5.5):
+        assert torch.equal(compiled(X, number), X * number)
