@@ -181,11 +181,7 @@ class DictValue(Value):
             return self.default_factory or ConstValue(None)
         if name in self.attrs:
             return self.attrs[name]
-        if (
-            self.cls is collections.OrderedDict
-            and self.obj is not None
-            and name in self.obj.__dict__
-        ):
+        if self.cls is collections.OrderedDict and self.obj is not None and name in self.obj.__dict__:
             raise GraphBreak(OPERATION, f"attribute {name!r} of {self.describe()}")
         return builtin_method(tr, self, name)
 
