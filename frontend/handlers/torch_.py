@@ -18,7 +18,15 @@ from ..regions import use_backend
 from ..values.base import Raised, Value
 from ..values.constants import ConstValue, SymValue
 from ..values.containers.sequences import TupleValue
-from ..values.contexts import GRAD_CLASSES, UNKNOWN_GRAD, AutocastValue, GradModeValue, NullContextValue, RegionValue
+from ..values.contexts import (
+    GRAD_CLASSES,
+    UNKNOWN_GRAD,
+    AutocastValue,
+    GradModeValue,
+    InferenceModeValue,
+    NullContextValue,
+    RegionValue,
+)
 from ..values.scalars import in_optimizer
 from ..values.tensors import TensorValue
 from .table import constructs, handles
@@ -248,6 +256,16 @@ def grad_mode(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]
     if args:  # used as a decorator without parentheses
         return made.call(tr, args, kwargs)
     return made
+
+
+@constructs(torch.inference_mode)
+def inference_mode(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    given = (*args, *kwargs.values())
+    if given and given[0].pytype() is not bool:  # used as a decorator without parentheses
+        return InferenceModeValue().call(tr, args, kwargs)
+    if given and not given[0].truth(tr):
+        raise GraphBreak(breaks.TORCH_STATE, "torch.inference_mode(False)")
+    return InferenceModeValue()
 
 
 @handles(ti.set_grad_enabled)

@@ -59,6 +59,7 @@ class GraphRecorder(SymbolicNumbers):
         self.grad_enabled = self.initial_grad = torch.is_grad_enabled()
         self.begin_grad = self.graph_grad = self.initial_grad  # of the graph: where it begins, where it has come to
         self.switches_grad = False
+        self.inference_modes = 0
         self.switched_on: Any = None  # where gradients were first switched on in a graph that began without them
         self.pins: list[str] = []  # the backends of the regions that the trace is in, outermost first
         self.calls_of_modules: list[str] = []  # the paths of the modules whose calls the trace is in, outermost first
@@ -102,7 +103,7 @@ class GraphRecorder(SymbolicNumbers):
         dims = None if static or self._fixed_sizes else self.dims_of(tensor, source)
         shape_source = ShapeSource(f"t{len(self.shape_inputs)}")
         try:
-            with grad_mode(True):
+            with outside_inference_mode() if self.inference_modes else grad_mode(True):
                 example = ti.plain_fake(self.fake_mode, tensor)
                 if example is None:
                     example = self.fake_mode.from_tensor(
@@ -410,6 +411,11 @@ def _name(source: Source) -> str:
     while "__" in cleaned:
         cleaned = cleaned.replace("__", "_")
     return "l_" + cleaned.strip("_")
+
+
+def outside_inference_mode() -> Any:
+    """A block in which fakes of tensors from outside are made, while the program is in inference mode."""
+    return torch.inference_mode(False)
 
 
 class grad_mode:

@@ -47,7 +47,7 @@ from ..values.constants import ConstValue
 from ..values.containers.iterators import GeneratorValue
 from ..values.containers.mappings import DictValue
 from ..values.containers.proxies import ProxyValue
-from ..values.contexts import AutocastValue, ContextValue
+from ..values.contexts import ContextValue
 from ..values.exceptions import ExceptionValue
 from ..values.functions import FunctionValue, bind
 from ..values.instance_dict import InstanceDictValue
@@ -184,8 +184,7 @@ class Trace(GraphRecorder, Reader, Operators):
             raise error from None
         finally:
             for context in reversed(self.active_contexts):
-                if isinstance(context, AutocastValue):
-                    context.restore()
+                context.restore()
             self.switches.restore()
             ti.set_grad_enabled(initial_grad)
 

@@ -131,6 +131,7 @@ class Recording(Protocol):
     fake_mode: Any
     grad_enabled: Any  # a bool, or ``contexts.UNKNOWN_GRAD``
     initial_grad: bool
+    inference_modes: int  # in how many the program is that began in the trace
     begin_grad: bool
     final_grad: Any
 

@@ -30,6 +30,8 @@ UNKNOWN_GRAD: Any = _UnknownGrad()
 GRAD_CLASSES = (torch.no_grad, torch.enable_grad, torch.set_grad_enabled)
 _enter_autocast = torch.amp.autocast_mode._enter_autocast
 _exit_autocast = torch.amp.autocast_mode._exit_autocast
+_enter_inference_mode = torch.autograd.grad_mode._enter_inference_mode
+_exit_inference_mode = torch.autograd.grad_mode._exit_inference_mode
 
 
 class ContextValue(Value):
@@ -70,6 +72,9 @@ class ContextValue(Value):
                 tr.active_contexts.remove(self)
             return ConstValue(None)
         return super().call_method(tr, name, args, kwargs)
+
+    def restore(self) -> None:
+        """Leave the real region after the trace failed inside it."""
 
     def close_in_graph(self, tr: Tracer) -> None:
         """The graph ends inside the context: leave it inside the graph, the compiled frame enters it for real."""
@@ -123,6 +128,71 @@ class GradModeValue(ContextValue):
         return variable
 
 
+class InferenceModeValue(ContextValue):
+    """``torch.inference_mode()``: the graph computes without gradients, and what leaves it is made an inference tensor.
+
+    Tracing continues in the real mode, so that fake tensors answer, and refuse, what real ones would.
+    """
+
+    __slots__ = ("before", "entered")
+
+    def __init__(self, source: Source | None = None) -> None:
+        self.source = source
+        self.before: Any = False
+        self.entered: Any = None  # the real mode
+
+    def pytype(self) -> type:
+        return torch.inference_mode
+
+    def enter(self, tr: Tracer) -> Value:
+        if tr.region is not None or self.entered is not None:
+            raise GraphBreak(TORCH_STATE, "torch.inference_mode inside of a function that torch calls")
+        self.before = tr.grad_enabled
+        tr.set_grad(False)
+        self.entered = _enter_inference_mode(True)
+        tr.inference_modes += 1
+        return ConstValue(None)
+
+    def leave(self, tr: Tracer) -> None:
+        if self.entered is None:
+            raise GraphBreak(TORCH_STATE, "leaving torch.inference_mode, which was entered before a graph break")
+        self.restore()
+        tr.inference_modes -= 1
+        tr.set_grad(self.before)
+
+    def restore(self) -> None:
+        if self.entered is not None:
+            _exit_inference_mode(self.entered)
+            self.entered = None
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        return ConstValue(True) if name == "mode" else super().getattr(tr, name)
+
+    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "clone":
+            return InferenceModeValue()
+        if name == "__call__":
+            return self.call(tr, args, kwargs)
+        return super().call_method(tr, name, args, kwargs)
+
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """As a decorator: the same Python function that torch returns."""
+        wrapper = tr.lift(torch.utils._contextlib.context_decorator)
+        return wrapper.call(tr, [BuiltinMethodValue(self, torch.inference_mode, "clone"), *args], kwargs)
+
+    def rebuild(self, out: FrameWriter) -> str:
+        return out.shell(self, f"{out.names.const(torch.inference_mode)}()")
+
+
+def as_inference(tensor: torch.Tensor) -> torch.Tensor:
+    """The inference tensor of the same memory."""
+    if tensor.is_inference() or type(tensor) is not torch.Tensor:
+        return tensor
+    with torch.inference_mode():
+        made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return made.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
+
+
 class AutocastValue(ContextValue):
     """``torch.autocast``: an enter and an exit node in the graph."""
 
@@ -150,7 +220,6 @@ class AutocastValue(ContextValue):
         _exit_autocast(real_mode)
 
     def restore(self) -> None:
-        """Leave the real region after the trace failed inside it."""
         if self.entered:
             _exit_autocast(self.entered.pop()[1])
 
@@ -243,6 +312,10 @@ def wrap_context(tr: Tracer, obj: Any, source: Source | None) -> Value | None:
         tr.guards_type(source, cls)
         mode = obj.mode if cls is torch.set_grad_enabled else cls is torch.enable_grad
         return GradModeValue(cls, mode, vars(obj).get("prev", False), source)
+    if cls is torch.inference_mode and obj.mode is True:
+        tr.guards_type(source, cls)
+        tr.guards_equal(source and Attr(source, "mode"), True)
+        return InferenceModeValue(source)
     if cls is torch.autocast:
         tr.guards_type(source, cls)
         values = []

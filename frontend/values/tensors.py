@@ -16,6 +16,7 @@ from .base import MISSING, GraphValue, Raised, Value
 from .constants import ConstValue
 from .containers.iteration import SequenceIterator
 from .containers.sequences import TupleValue
+from .contexts import as_inference
 from .descriptors import bind_class_attribute
 from .scalars import READS, number_of, read_number
 from .tensor_indexing import select_symbolic
@@ -313,6 +314,8 @@ class TensorValue(GraphValue):
 
     def rebuild(self, out: FrameWriter) -> str:
         text = out.graph_output(self)
+        if self.example.is_inference() and not torch.is_inference_mode_enabled():
+            text = out.shell(self, f"{out.names.const(as_inference)}({text})")
         if self.cls is torch.nn.Parameter:
             text = f"{out.names.const(self.cls)}({text}, False)"
         elif not self.attrs:
