@@ -213,7 +213,7 @@ class Output(FrameWriter):
             roots,
             inputs,
             len(self.graph_outputs),
-            tuple(self.after),
+            (*self._calls_first(), *self.after),
             result,
             self.names.namespace,
             self.check is not None,
@@ -222,6 +222,9 @@ class Output(FrameWriter):
     def inputs(self) -> list[str]:
         """The expressions for the graph's inputs; call after the graph is finished."""
         return [self.load(source) for _, source in self.tr.inputs]
+
+    def _calls_first(self) -> list[str]:
+        return [f"{self.names.const(function)}()" for function in self.tr.calls_first]
 
     def _loading(self, rest: str) -> list[str]:
         """The lines that load what ``rest`` uses: from the snapshot of the check that just passed, or path by path."""
@@ -258,7 +261,7 @@ class Output(FrameWriter):
             call = f"{targets}{comma} = {call}" if targets else call
             lines += [call] if self.check is None else self.check.lines(self, call)
         lines = [*lines, *self.after, f"return {result}"]
-        lines = [*self._loading("\n".join(lines)), *lines]
+        lines = [*self._calls_first(), *self._loading("\n".join(lines)), *lines]
         parameters = ", ".join(self.arguments.values())
         text = f"def {name}({parameters}):\n" + "\n".join("    " + line for line in lines) + "\n"
         namespace = self.names.namespace

@@ -6,6 +6,7 @@ gets torch's own marks on the operators, which tell the split into forward and b
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -103,7 +104,8 @@ def _check_rerun(tr: Tracer, region: Region, graph: GraphModule, options: Option
 def _options(tr: Tracer, given: dict[str, Value]) -> tuple[Options, Any]:
     reentrant = given.get("use_reentrant")
     if reentrant is None or reentrant.const(tr) is None:
-        raise GraphBreak(breaks.TORCH_STATE, "checkpoint without use_reentrant issues a warning")
+        _warn_in_each_call(tr)
+        reentrant = ConstValue(True)
     if "debug" in given and given["debug"].truth(tr):
         raise GraphBreak(breaks.TORCH_STATE, "checkpoint with debug=True prints what it runs")
     context = _real_function(tr, given["context_fn"]) if "context_fn" in given else _NO_CONTEXT
@@ -115,6 +117,20 @@ def _options(tr: Tracer, given: dict[str, Value]) -> tuple[Options, Any]:
         early_stop="early_stop" not in given or given["early_stop"].truth(tr),
     )
     return options, None if context is _NO_CONTEXT else context
+
+
+def _warn_in_each_call(tr: Tracer) -> None:
+    """The frame issues torch's warning before the graph runs, so nothing may have been changed before it."""
+    if tr.effects or tr.writes_inputs():
+        raise GraphBreak(breaks.TORCH_STATE, "checkpoint without use_reentrant issues a warning")
+    if warn_of_default not in tr.calls_first:
+        tr.calls_first.append(warn_of_default)
+
+
+def warn_of_default() -> None:
+    """What ``checkpoint`` says without ``use_reentrant``: it does so before it looks at the other arguments."""
+    with contextlib.suppress(ValueError):
+        torch_checkpoint.checkpoint(None, unexpected=True)
 
 
 def _real_function(tr: Tracer, value: Value) -> Any:

@@ -142,6 +142,11 @@ class GraphRecorder(SymbolicNumbers):
         """Whether the graph writes to an input tensor."""
         return _version(value.example) != value.node.meta[_FIRST_VERSION]
 
+    def writes_inputs(self) -> bool:
+        """Whether the graph writes to any of its inputs."""
+        inputs = (node.meta for node, _ in self.inputs)
+        return any(_FIRST_VERSION in m and _version(m["example_value"]) != m[_FIRST_VERSION] for m in inputs)
+
     # --- operators -------------------------------------------------------------------------------------------------
 
     def emit(self, kind: str, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -138,6 +138,9 @@ class Recording(Protocol):
     def is_written(self, value: Any) -> bool:
         """Whether the graph writes to an input tensor."""
 
+    def writes_inputs(self) -> bool:
+        """Whether the graph writes to any of its inputs."""
+
     def numpy_argument(self, number: Any) -> Any:
         """What an operator gets in the place of a NumPy number."""
 
@@ -370,6 +373,7 @@ class Running(Protocol):
     breaks_are_errors: bool
     exporting: bool
     draws: list[Source]  # numbers of Python's generators, which the frame draws in this order
+    calls_first: list[Callable[[], Any]]  # what the frame calls before all else
     may_expect: bool  # whether branches that only raise are taken for not taken
     expectations: list[tuple[GraphValue, bool]]  # conditions, and what they were taken to be
     put_back: list[Node]  # inputs that are restored where an expectation does not hold
