@@ -16,6 +16,7 @@ from torchmux import torch_internals as ti
 from ..breaks import NOT_REBUILDABLE, REGION, GraphBreak
 from ..guards.loader import Loader, Names
 from ..guards.sources import Cell, CellContents, Global, Local, Source
+from ..guards.stable_objects import is_instance
 from ..polyfills.tables import STANDS_FOR
 from ..trace.tracer import FrameWriter, Tracer
 from ..values.base import GraphValue, Value
@@ -230,6 +231,7 @@ class Output(FrameWriter):
         """The lines that load what ``rest`` uses: from the snapshot of the check that just passed, or path by path."""
         used = set(re.findall(r"\w+", rest))
         wanted = {s: v for s, v in self.loader.variables.items() if v in used}
+        direct = {s: wanted.pop(s) for s in list(wanted) if self._differs_in_each_call(s.root())}
         roots = tuple(dict.fromkeys(source.root() for source in wanted))
         if (
             self.tr.draws
@@ -241,13 +243,23 @@ class Output(FrameWriter):
         inputs.roots, inputs.sources = roots, tuple(wanted)
         # another thread may have made another snapshot since the check
         same = " and ".join(f"s.roots[{i}]() is {root.expression(self.loader)}" for i, root in enumerate(roots))
+        lines: list[str] = []
+        loader = Loader(self.names, lines, self._root, "w")
+        lines += [f"{variable} = {loader.load(source)}" for source, variable in direct.items()]
         return [
             f"s = {self.names.const(inputs, 'inputs_')}.latest()",
             f"if s is not None and s.inputs and {same}:",
             f"    ({', '.join(wanted.values())},) = s.inputs",
+            *(f"    {line}" for line in lines),
             "else:",
             *(f"    {line}" for line in self.before),
         ]
+
+    def _differs_in_each_call(self, root: Source) -> bool:
+        """Whether an argument or a global contains data: a tuple of arguments, say, but no model."""
+        if isinstance(root, Global):
+            return not is_instance(root.namespace.get(root.name))
+        return isinstance(root, Local) and not is_instance(self.tr.frame_locals.get(root.name))
 
     def assemble(self, result: str, name: str, run_graph: Callable | None) -> tuple[Callable, str]:
         """Compile the function; the callable and its text."""

@@ -13,6 +13,7 @@ is compared in each call, and held weakly.
 from __future__ import annotations
 
 import collections
+import functools
 import logging
 import sys
 import weakref
@@ -24,7 +25,7 @@ import torch
 from ..hook.interrupts import from_its_first_instruction, keep
 from . import write_watch
 from .check import CompiledGuards
-from .guards import FrameInputs, no_snapshot
+from .guards import no_snapshot
 from .loader import Loader, Names
 from .sources import Argument, Global, Source
 from .stable_objects import OPEN
@@ -51,7 +52,7 @@ class Snapshot:
         self.check = check
         self.values = values
         self._roots = roots  # path -> weak reference
-        self.roots: tuple[weakref.ref, ...] = ()  # where the inputs lead from
+        self.roots: tuple[Callable[[], Any], ...] = ()  # where the inputs lead from
         self.inputs: tuple = ()  # of the frame function, or nothing
 
     def changed(self) -> set[int]:
@@ -59,9 +60,9 @@ class Snapshot:
         roots = [root() for root in self._roots.values()]  # alive while their words are read
         return self.watch.changed() if all(root is not None for root in roots) else set()
 
-    def knows_inputs(self, inputs: FrameInputs, values: tuple) -> None:
+    def knows_inputs(self, roots: tuple, values: tuple) -> None:
         """The frame function need not load what it starts with."""
-        self.roots = tuple(self._roots[root] for root in inputs.roots)
+        self.roots = roots
         self.inputs = values
 
 
@@ -160,7 +161,8 @@ def _take(
     inputs = tuple(map(walk.value, guards.inputs.sources))
     if not walk.roots:
         return None
-    known = all(value is not OPEN for value in inputs) and walk.roots.keys() >= set(guards.inputs.roots)
+    begin = tuple(map(walk.value, guards.inputs.roots))
+    known = all(value is not OPEN for value in (*inputs, *begin))
     roots: Any = {path: weakref.ref(root, when_gone) for path, root in walk.roots.items()}
     loaders: list[_SettledLoader] = []
 
@@ -174,8 +176,15 @@ def _take(
     walk.watch.seal()
     snapshot = Snapshot(walk.watch, roots, check, tuple(map(walk.value, loaders[0].settled)))
     if known and not any(value is root for value in inputs for root in walk.roots.values()):
-        snapshot.knows_inputs(guards.inputs, inputs)
+        begins = zip(guards.inputs.roots, begin, strict=True)
+        snapshot.knows_inputs(
+            tuple(roots.get(path) or functools.partial(_same, value) for path, value in begins), inputs
+        )
     return snapshot
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 class _SettledLoader(Loader):

@@ -7,6 +7,7 @@ step depends on.  What cannot be noted is ``OPEN``.  Sources and guards ask it; 
 from __future__ import annotations
 
 import abc
+import dataclasses
 import gc
 import types
 from collections.abc import Container, Hashable
@@ -52,6 +53,8 @@ class StableObjects:
         self._namespaces: dict[int, dict | None] = {}
         self._tables: dict[int, dict] = {}  # dictionaries that are noted
         self._classes: dict[type, bool] = {}
+        self._globals: set[int] = set()  # those of functions: their names are noted, what is behind them is not
+        self._slotted: set[int] = set()  # fields of data classes, whose slots are noted
 
     # --- steps -----------------------------------------------------------------------------------------------------
 
@@ -60,12 +63,17 @@ class StableObjects:
         return self._root(self._locals[name], path)
 
     def constant(self, obj: Any) -> Any:
+        if type(obj) is dict and "__builtins__" in obj and self._note(obj):
+            self._globals.add(id(obj))
+            return obj
         return obj if isinstance(obj, type | types.FunctionType | types.ModuleType) or self._owns(obj) else OPEN
 
     def global_value(self, namespace: dict, name: str, path: Hashable) -> Any:
         return self._outside(namespace, name, path)
 
     def item(self, parent: Any, key: Any) -> Any:
+        if id(parent) in self._globals:
+            return OPEN
         if id(parent) in self._tables and key in parent:
             return self._known(parent[key])
         if type(parent) is tuple and type(key) is int and -len(parent) <= key < len(parent):
@@ -93,6 +101,9 @@ class StableObjects:
         return self._attribute_of_instance(parent, name, path)
 
     def _attribute_of_instance(self, obj: Any, name: str, path: Hashable) -> Any:
+        if self._note_slots(obj):
+            is_slot = isinstance(_static(type(obj), name), types.MemberDescriptorType)
+            return self._known(getattr(obj, name, OPEN), owned=False) if is_slot else OPEN
         namespace = self._namespace(obj)
         if namespace is None or (name != "__dict__" and _has_data_descriptor(type(obj), name)):
             return OPEN
@@ -170,6 +181,15 @@ class StableObjects:
         self.watch.words(obj)
         return True
 
+    def _note_slots(self, obj: Any) -> bool:
+        """Whether an object is a field of a data class, all of whose slots are noted."""
+        if id(obj) in self._slotted:
+            return True
+        if type(obj) is not dataclasses.Field or not self.notes_class(type(obj)) or not self._note_words(obj):
+            return False
+        self._slotted.add(id(obj))
+        return True
+
     # --- what guards ask -------------------------------------------------------------------------------------------
 
     def notes_class(self, cls: type) -> bool:
@@ -198,6 +218,8 @@ class StableObjects:
         if isinstance(obj, type):
             return False
         if self.notes_contents(obj) or is_scalar(obj) or self._namespaces.get(id(obj)) is not None:
+            return True
+        if id(obj) in self._slotted:
             return True
         return isinstance(obj, torch.nn.Module) and self._module_namespace(obj) is not None
 

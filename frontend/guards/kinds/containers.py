@@ -9,7 +9,7 @@ import torch
 
 from ..closed import kind
 from ..sources import Source
-from ..stable_objects import StableObjects
+from ..stable_objects import StableObjects, is_scalar
 from .guard import Guard, always_checked
 
 if TYPE_CHECKING:
@@ -160,7 +160,8 @@ class HasKey(Guard):
     def words(self) -> str:
         return f"has {'a' if self.present else 'no'} key {self.what}"
 
-    is_watched = always_checked
+    def is_watched(self, objects: StableObjects, value: Any) -> bool:
+        return self.base is dict and objects.notes_contents(value) and all(map(is_scalar, (self.key, *value)))
 
 
 @kind

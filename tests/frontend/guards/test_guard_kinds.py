@@ -235,7 +235,7 @@ IDS = [f"{type(guard).__name__}-{number}" for number, (guard, *_) in enumerate(E
 WATCHED = {ClassFinds, DerivesAsBefore, NoOwnAttribute,
     TypeIs, Is, SameObject, AttributeIs, NoAttribute, NotInDict, IsSingleton, EqualsLiteral, IsNaN, EqualsFloat,
     EqualsComplex, EqualsObject, IsInt64, FitsFloat32, AtLeast, AtMost, Length, Keys, NoHooks, Unregistered,
-    Unshadowed,
+    Unshadowed, HasKey,
 }  # fmt: skip
 
 
@@ -469,7 +469,7 @@ SETTLED = [
     (NotInDict(of("table"), "b"), True), (NotInDict(of("__dict__"), "b"), True), (NotInDict(of("names"), "b"), False),
     (equals(of("number"), 3), True), (equals(of("sizes"), (1, 2)), False), (Length(of("sizes"), 2), True),
     (Length(of("names"), 1), False), (Keys(of("table"), ("a",)), True), (NoHooks(x), True), (NoHooks(of("lin")), False),
-    (Unregistered(x, "none"), True), (Unshadowed(x, "lin"), True), (HasKey(of("table"), dict, "a", True, "a"), False),
+    (Unregistered(x, "none"), True), (Unshadowed(x, "lin"), True), (HasKey(of("table"), dict, "a", True, "a"), True),
     (AutocastDtypeIs(Const(torch.get_autocast_dtype, "d"), "cpu", torch.bfloat16), False),
     (Returns(Const(len, "len"), 3), False), (IsInt64(of("number")), True), (FitsFloat32(of("number")), True),
 ]  # fmt: skip

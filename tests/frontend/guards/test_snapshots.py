@@ -5,6 +5,7 @@ The cases of the other tests of guards run here again, with a snapshot wherever 
 
 import collections
 import copy
+import dataclasses
 import gc
 import sys
 import weakref
@@ -133,6 +134,7 @@ CHANGES = {
     "parameter in the table": _direct("_parameters", "weight", lambda: torch.nn.Parameter(torch.ones(3))),
     "parameter's data": lambda net: setattr(net.layers[1].weight, "data", torch.ones(1)),
     "parameter's dtype": lambda net: setattr(net.layers[1].weight, "data", torch.ones(3, dtype=torch.double)),
+    "parameter that an attribute hides": lambda net: net.layers[1].__dict__.__setitem__("weight", torch.zeros(3)),
     "buffer in the table": _direct("_buffers", "shift", lambda: torch.zeros(3)),
     "buffer in place": lambda net: net.layers[1].shift.mul_(4),
     "two parameters become one": lambda net: setattr(net.layers[1], "weight", net.layers[0].weight),
@@ -208,6 +210,49 @@ def test_changed_code_is_noticed(name, eager_snapshots, monkeypatch):
     CODE[name](monkeypatch.setattr)
     for _ in range(4):
         torch.testing.assert_close(compiled(vector()), eager(vector()))
+
+
+@dataclasses.dataclass
+class Point:
+    a: object
+    b: object = 2
+
+
+class Given(Outer):
+    names = {"a": 1}
+
+    def forward(self, *args, **kwargs):
+        point = Point(super().forward(args[0]))
+        found = [getattr(point, each.name) for each in dataclasses.fields(point)]
+        return sum(found) * len(found) + ("b" in self.names) + kwargs["y"]
+
+
+GIVEN = {
+    "key": lambda patch: patch.setitem(Given.names, "b", 1),
+    "builtin that a global hides": lambda patch: patch.setattr(
+        sys.modules[__name__], "sum", lambda items: items[0] * 5, raising=False
+    ),
+    "slot of a field": lambda patch: patch.setattr(Point.__dataclass_fields__["b"], "name", "a"),
+    "parameter": lambda patch: None,
+}
+
+
+@needs_watches
+@pytest.mark.parametrize("name", GIVEN)
+def test_arguments_in_tuples_and_dictionaries_are_loaded_beside_a_snapshot(name, eager_snapshots, monkeypatch):
+    net, eager = Given(), Given()
+    compiled = torchmux.compile(net, backend="eager")
+    for number in range(4):
+        x, y = vector() * number, vector() + number
+        torch.testing.assert_close(compiled(x, y=y), eager(x, y=y))
+    assert uses(compiled), "no snapshot was used, so nothing is tested"
+    assert taken(compiled)[0].inputs
+    GIVEN[name](monkeypatch)
+    for model in (net, eager):
+        model.layers[0].weight = torch.nn.Parameter(torch.ones(3))
+    for number in range(4):
+        x, y = vector() - number, vector() * number
+        torch.testing.assert_close(compiled(x, y=y), eager(x, y=y))
 
 
 @needs_watches
