@@ -1,7 +1,8 @@
-"""C helpers of collections: the comparison and the union of OrderedDict, and the counting loop of Counter."""
+"""C helpers of collections: comparison and union of OrderedDict, the counting loop of Counter, searches in a deque."""
 
 import collections
 
+from .containers import is_or_equals
 from .mappings import dict_eq, view_reversed
 from .tables import method_polyfill, polyfill
 
@@ -74,3 +75,25 @@ for _view in _VIEWS:
 def count_elements(mapping, iterable, /):
     for item in iterable:
         mapping[item] = mapping.get(item, 0) + 1
+
+
+@method_polyfill(collections.deque, "count")
+def deque_count(self, value, /):
+    count = 0
+    for item in self:
+        if is_or_equals(item, value):
+            count += 1
+    return count
+
+
+@method_polyfill(collections.deque, "remove")
+def deque_remove(self, value, /):
+    size = len(self)
+    for index in range(size):
+        found = is_or_equals(self[index], value)
+        if len(self) != size:
+            raise IndexError("deque mutated during remove().")
+        if found:
+            del self[index]
+            return
+    raise ValueError("deque.remove(x): x not in deque")

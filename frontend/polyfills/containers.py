@@ -6,7 +6,6 @@ Items are compared as in C code: an object is equal to itself, whatever its `==`
 # Loops, not `all` and `any` of generators: a polyfill is traced, and a generator is one more frame to trace.
 # ruff: noqa: SIM110
 
-import collections
 import sys
 
 from .builtins_ import sorted_
@@ -74,7 +73,6 @@ def list_count(self, value, /):
 
 
 @method_polyfill(tuple, "count")
-@method_polyfill(collections.deque, "count")
 def tuple_count(self, value, /):
     return _count(self, value)
 
@@ -85,15 +83,6 @@ def list_remove(self, value, /):
     if index < 0:
         raise ValueError("list.remove(x): x not in list")
     del self[index]
-
-
-@method_polyfill(collections.deque, "remove")
-def deque_remove(self, value, /):
-    index = _find(self, value, 0, sys.maxsize)
-    if index >= 0:
-        del self[index]
-        return
-    raise ValueError("deque.remove(x): x not in deque")
 
 
 @method_polyfill(list, "sort")
