@@ -247,7 +247,8 @@ def _recompile_reason(state: CodeState, frame: Any) -> str:
     """Why that of the latest codes that comes closest does not take this call."""
     checks = [entry.guards for entry in reversed(state.entries) if entry.guards is not None]
     failures = [each.why_not(frame.f_locals) for each in checks[:_COMPARED]]
-    return max(failures, key=lambda failure: failure.held).words if failures else "?"
+    # not by max(), which may be the program's own by now
+    return sorted(failures, key=lambda failure: -failure.held)[0].words if failures else "?"
 
 
 def _limit_reached(session: Session, state: CodeState, frame: Any, limit: str, record: Any) -> Decision:
