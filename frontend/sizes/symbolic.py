@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from typing import Any
 
@@ -128,8 +129,9 @@ class SymbolicNumbers(Tracer):
         symbol = self._new_symbol(number, shape_source)
         sym = self.shape_env.create_symfloatnode(symbol, hint=number, source=shape_source)
         self.shape_inputs.append((sym, source))
-        tensor = as_tensor(number)
-        fake = self.fake_mode.from_tensor(tensor, static_shapes=True)
+        with torch.inference_mode(False) if self.inference_modes else contextlib.nullcontext():
+            tensor = as_tensor(number)
+            fake = self.fake_mode.from_tensor(tensor, static_shapes=True)
         fake.item_memo = sym
         where = Converted(source, as_tensor)
         node = self.placeholder("f_" + str(symbol))

@@ -103,7 +103,7 @@ class GraphRecorder(SymbolicNumbers):
         dims = None if static or self._fixed_sizes else self.dims_of(tensor, source)
         shape_source = ShapeSource(f"t{len(self.shape_inputs)}")
         try:
-            with outside_inference_mode() if self.inference_modes else grad_mode(True):
+            with torch.inference_mode(False) if self.inference_modes else grad_mode(True):
                 example = ti.plain_fake(self.fake_mode, tensor)
                 if example is None:
                     example = self.fake_mode.from_tensor(
@@ -416,11 +416,6 @@ def _name(source: Source) -> str:
     while "__" in cleaned:
         cleaned = cleaned.replace("__", "_")
     return "l_" + cleaned.strip("_")
-
-
-def outside_inference_mode() -> Any:
-    """A block in which fakes of tensors from outside are made, while the program is in inference mode."""
-    return torch.inference_mode(False)
 
 
 class grad_mode:

@@ -315,6 +315,8 @@ class TensorValue(GraphValue):
     def rebuild(self, out: FrameWriter) -> str:
         text = out.graph_output(self)
         if self.example.is_inference() and not torch.is_inference_mode_enabled():
+            if self.example.is_conj() or self.example.is_neg():
+                raise GraphBreak(OPERATION, f"{self.describe()}, a conjugate or negative view made in inference mode")
             text = out.shell(self, f"{out.names.const(as_inference)}({text})")
         if self.cls is torch.nn.Parameter:
             text = f"{out.names.const(self.cls)}({text}, False)"
