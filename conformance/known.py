@@ -98,7 +98,6 @@ class Tvm(Requirements):
     expected = tuple(
         Expected(f"semantics/{case}", why)
         for case, why in (
-            ("integers/uint8", "To be mended: any() of bytes is the byte."),
             ("accuracy/roundings_float64", "To be mended: float64 functions have constants of less precision."),
         )
     )

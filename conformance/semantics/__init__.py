@@ -10,15 +10,21 @@ from . import (
     aliasing,
     control,
     corners,
+    derivatives,
     dtypes,
     gradients,
+    identities,
     indices,
     integers,
+    keys,
     layers,
     modes,
+    modules,
     mutation,
     numbers,
     randomness,
+    reductions,
+    selections,
     shapes,
     special,
     speed,
@@ -26,12 +32,14 @@ from . import (
     training,
     turns,
     use,
+    windows,
 )
 
 SUBJECTS = (
     mutation.case, aliasing.case, numbers.case, special.case, integers.case, accuracy.case, shapes.lengths,
     indices.case, layers.case, randomness.case, structure.case, control.case,
     shapes.case, training.case, modes.case, use.case, gradients.case, dtypes.case, corners.case, turns.case, speed.case,
+    windows.case, reductions.case, selections.case, identities.case, derivatives.case, modules.case, keys.case,
 )  # fmt: skip
 
 
