@@ -80,7 +80,6 @@ class Openvino(Requirements):
             )
             for case in ("sums_float32", "four_million_numbers")
         ),
-        Expected("semantics/integers/int32", "To be mended: comparisons of large int32 numbers go through float32."),
         Expected(
             "models/mobilevit/training",
             "OpenVINO adds up many numbers one after another: a mean that cancels has more error than eager's.",

@@ -45,7 +45,9 @@ def sizes_rounded_down(result: Any, *rest: Any, **named: Any) -> Any:
 
 
 @faults.instead("semantics/windows/pooling", "max_pool2d")
-def padding_that_is_a_zero(x: torch.Tensor, size: Any, stride: Any = None, padding: Any = 0, *rest: Any, **named: Any):  # type: ignore[no-untyped-def]
+def padding_that_is_a_zero(
+    x: torch.Tensor, size: Any, stride: Any = None, padding: Any = 0, *rest: Any, **named: Any
+) -> Any:
     """The padding of a maximum is zero, not the smallest number."""
     result = F.max_pool2d(x, size, stride, padding, *rest, **named)
     return result.clamp(min=0) if padding == 1 and isinstance(result, torch.Tensor) and not rest else result
@@ -158,7 +160,7 @@ def edges_reflected_twice(x: torch.Tensor, widths: Any, mode: str = "constant", 
 
 
 @faults.instead("semantics/windows/padding", "pad")
-def padding_around_the_other_end(x: torch.Tensor, widths: Any, mode: str = "constant", value: Any = None):  # type: ignore[no-untyped-def]
+def padding_around_the_other_end(x: torch.Tensor, widths: Any, mode: str = "constant", value: Any = None) -> Any:
     """Circular padding takes its numbers from the end where it is."""
     if mode != "circular" or len(widths) != 2:
         return F.pad(x, widths, mode, value)
@@ -407,7 +409,8 @@ def norms_without_a_limit(words: torch.Tensor, table: torch.Tensor, padding: Any
 @faults.instead("semantics/modules/embeddings", "embedding")
 def gradients_by_occurrence(words: torch.Tensor, table: torch.Tensor, *rest: Any) -> torch.Tensor:
     """The gradient of a frequent word is not divided by its count."""
-    return F.embedding(words, table, *rest[:3], False, *rest[4:])
+    padding, largest, norm, _, sparse = rest
+    return F.embedding(words, table, padding, largest, norm, False, sparse)
 
 
 @faults.instead("semantics/modules/norms_in_their_modes", "batch_norm")

@@ -18,6 +18,9 @@ Rewrite = Callable[[str, tuple[Any, ...], Callable[[Any], tuple[str, tuple[Any, 
 
 NOTHING = object()
 
+UNMADE: tuple[str, Any] = ("", (None, None))
+"""What no operator has computed."""
+
 
 def rewrites(case: str) -> Callable[[Rewrite], Rewrite]:
     """A fault in pairs of operators: the function returns what replaces the second one, or :data:`NOTHING`."""
@@ -30,10 +33,10 @@ def rewrites(case: str) -> Callable[[Rewrite], Rewrite]:
                         return super().run_node(node)
                     args, _ = self.fetch_args_kwargs_from_env(node)
 
-                    def made(position: int) -> tuple[str, tuple[Any, ...]]:
+                    def made(position: int) -> tuple[str, Any]:
                         source = node.args[position]
                         if not isinstance(source, Node) or source.op not in ("call_function", "call_method"):
-                            return "", ()
+                            return UNMADE
                         return _name(source), tuple(self.kept.get(a, a) for a in source.args)
 
                     replaced = rewrite(_name(node), args, made)
@@ -117,7 +120,7 @@ def the_number_it_is(name: str, args: Any, made: Any) -> Any:
 @rewrites("orders")
 def opposites_of_orders(name: str, args: Any, made: Any) -> Any:
     """What is not less is greater or equal."""
-    first, given = made(0) if name in ("invert", "logical_not", "bitwise_not") else ("", ())
+    first, given = made(0) if name in ("invert", "logical_not", "bitwise_not") else UNMADE
     opposite = {"lt": operator.ge, "ge": operator.lt, "gt": operator.le, "le": operator.gt}.get(first)
     return opposite(*given) if opposite and _float(given[0]) else NOTHING
 
@@ -168,7 +171,7 @@ def always_more(name: str, args: Any, made: Any) -> Any:
 @rewrites("integers_at_their_limits")
 def twice_by_two(name: str, args: Any, made: Any) -> Any:
     """Twice an integer by two is the integer."""
-    first, given = made(0) if name == "floordiv" and type(args[1]) is int else ("", ())
+    first, given = made(0) if name == "floordiv" and type(args[1]) is int else UNMADE
     return given[0] * 1 if first == "mul" and given[1] == args[1] and _whole(args[0]) else NOTHING
 
 
@@ -183,7 +186,7 @@ def never_negative(name: str, args: Any, made: Any) -> Any:
 @rewrites("integers_at_their_limits")
 def means_without_a_carry(name: str, args: Any, made: Any) -> Any:
     """Half of a sum of integers has the carry that the sum lost."""
-    first, given = made(0) if name == "floordiv" and args[1] == 2 else ("", ())
+    first, given = made(0) if name == "floordiv" and args[1] == 2 else UNMADE
     if first == "add" and _whole(args[0]) and isinstance(given[1], torch.Tensor):
         return torch.div(given[0].double() + given[1].double(), 2, rounding_mode="floor").to(args[0].dtype)
     return NOTHING
@@ -202,14 +205,14 @@ def quotients_of_nothing(name: str, args: Any, made: Any) -> Any:
 @rewrites("steps_that_do_not_cancel")
 def joined_factors(name: str, args: Any, made: Any) -> Any:
     """Two factors are multiplied when the program is compiled."""
-    first, given = made(0) if name == "mul" and type(args[1]) is float else ("", ())
+    first, given = made(0) if name == "mul" and type(args[1]) is float else UNMADE
     return given[0] * (given[1] * args[1]) if first == "mul" and type(given[1]) is float else NOTHING
 
 
 @rewrites("steps_that_do_not_cancel")
 def joined_terms(name: str, args: Any, made: Any) -> Any:
     """Two terms are added when the program is compiled."""
-    first, given = made(0) if name == "sub" and type(args[1]) is float else ("", ())
+    first, given = made(0) if name == "sub" and type(args[1]) is float else UNMADE
     return given[0] + (given[1] - args[1]) if first == "add" and type(given[1]) is float else NOTHING
 
 

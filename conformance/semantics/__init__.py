@@ -10,21 +10,15 @@ from . import (
     aliasing,
     control,
     corners,
-    derivatives,
     dtypes,
     gradients,
-    identities,
     indices,
     integers,
-    keys,
     layers,
     modes,
-    modules,
     mutation,
     numbers,
     randomness,
-    reductions,
-    selections,
     shapes,
     special,
     speed,
@@ -32,8 +26,9 @@ from . import (
     training,
     turns,
     use,
-    windows,
 )
+from .arguments import identities, reductions, selections, windows
+from .programs import derivatives, keys, modules
 
 SUBJECTS = (
     mutation.case, aliasing.case, numbers.case, special.case, integers.case, accuracy.case, shapes.lengths,

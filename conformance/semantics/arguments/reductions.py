@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..case import Collection, Trial
+from ...case import Collection, Trial
 from .windows import with_gradients
 
 case = Collection("semantics/reductions")

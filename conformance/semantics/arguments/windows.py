@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ..case import Collection, Trial
+from ...case import Collection, Trial
 
 case = Collection("semantics/windows")
 

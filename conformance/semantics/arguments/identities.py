@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from ..case import Collection, Trial
-from .special import NUMBERS
+from ...case import Collection, Trial
+from ..special import NUMBERS
 
 case = Collection("semantics/identities")
 

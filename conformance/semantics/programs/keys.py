@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ..case import Collection, Trial
+from ...case import Collection, Trial
 
 case = Collection("semantics/keys")
 

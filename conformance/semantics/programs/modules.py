@@ -7,8 +7,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ..case import Collection, Trial
-from .windows import with_gradients
+from ...case import Collection, Trial
+from ..arguments.windows import with_gradients
 
 case = Collection("semantics/modules")
 
@@ -111,7 +111,8 @@ def norms_in_their_modes(trial: Trial) -> Any:
         momentum=0.9),
     ])  # fmt: skip
     trial.module(norms)
-    compiled, x, found = [trial.compile(norm) for norm in norms], trial.tensor(3, 4, 2, 2, requires_grad=True), []
+    compiled, x = [trial.compile(norm) for norm in norms], trial.tensor(3, 4, 2, 2, requires_grad=True)
+    found: list[Any] = []
     for training in (True, True, False, True):
         norms.train(training)
         results = [norm(x * 3 + 1) for norm in compiled]
@@ -151,7 +152,8 @@ def between_calls(trial: Trial) -> Any:
 def _after_steps(trial: Trial, net: Any, part: int) -> Any:
     """Results and gradients after each of some changes; few at a time, so that no limit of compilations is reached."""
     state = {name: value * 0.5 for name, value in net.state_dict().items()}
-    compiled, x, found = trial.compile(lambda x: net(x)), trial.tensor(3, 4), [sorted(net.state_dict())]
+    compiled, x = trial.compile(lambda x: net(x)), trial.tensor(3, 4)
+    found: list[Any] = [sorted(net.state_dict())]
     handles: list[Any] = []
 
     def replace() -> None:

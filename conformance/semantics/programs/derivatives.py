@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
-from ..case import Collection, Trial
-from .windows import with_gradients
+from ...case import Collection, Trial
+from ..arguments.windows import with_gradients
 
 case = Collection("semantics/derivatives")
 
@@ -103,7 +103,12 @@ def around_the_engine(trial: Trial) -> Any:
     compiled = trial.compile(lambda x, y, z: (x * y, (x + y).sum(0), x.detach() * 2, (x > 0).sum(), y[:2]))
     a, b, c, d, e = compiled(x, y, unused)
     a.retain_grad()
-    b.register_hook(lambda g: (seen.append(g.clone()), g * 3)[1])
+
+    def thrice(gradient: torch.Tensor) -> torch.Tensor:
+        seen.append(gradient.clone())
+        return gradient * 3
+
+    b.register_hook(thrice)
     torch.autograd.backward([a, b], [trial.tensor(1, 4).expand(3, 4), trial.tensor(8)[::2]], retain_graph=True)
     ends = [trial.tensor(4), trial.tensor(2)]
     parts = [g if g is None else g.clone(memory_format=torch.contiguous_format)  # its layout is not promised
