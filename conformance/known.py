@@ -80,7 +80,6 @@ class Openvino(Requirements):
             )
             for case in ("sums_float32", "four_million_numbers")
         ),
-        Expected("semantics/integers/int32", "To be mended: comparisons of large int32 numbers go through float32."),
         Expected(
             "models/mobilevit/training",
             "OpenVINO adds up many numbers one after another: a mean that cancels has more error than eager's.",
@@ -98,7 +97,6 @@ class Tvm(Requirements):
     expected = tuple(
         Expected(f"semantics/{case}", why)
         for case, why in (
-            ("integers/uint8", "To be mended: any() of bytes is the byte."),
             ("accuracy/roundings_float64", "To be mended: float64 functions have constants of less precision."),
         )
     )

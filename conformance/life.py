@@ -229,8 +229,14 @@ def a_warm_cache(trial: Trial) -> Any:
     grown = trial.compile(lambda x: (x - x.mean(0)) * x.shape[0], dynamic=True)
     sizes = ((5, 6), (9, 4)) if last else ((4, 6), (8, 6))
     other = trial.compile(lambda x: x.sum(-1) * 2)
+
+    def wired(x: torch.Tensor) -> torch.Tensor:
+        a, b = x.sin(), x.cos()  # inputs may be put in order
+        return a - b if last else b - a
+
     with torch.no_grad():
         results = [
+            trial.run(wired, x),
             trial.run(lambda x: x * number + 1, x),
             trial.run(lambda x: x[:, :2] * table.to(x), x),
             trial.run(lambda a, b: a - b if last else b - a, x, y),

@@ -112,6 +112,29 @@ def _beyond_float32(node: Node) -> float | None:
     return None
 
 
+def _windows_begin_outside(node: Node) -> bool:
+    """Whether a pool whose size is rounded up has windows in ONNX that torch leaves out, or may have them."""
+    names = [argument.name for argument in internals.operator_schema(node.target).arguments]
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    if not given.get("ceil_mode"):
+        return False
+    kernel: Any = given["kernel_size"]
+    kernel = [kernel] if isinstance(kernel, int) else kernel
+
+    def each(name: str, default: Any) -> Any:
+        value = given.get(name) or default
+        value = [value] if isinstance(value, int) else value
+        return value * len(kernel) if len(value) == 1 else value
+
+    values = node.meta["val"]
+    sizes = node.all_input_nodes[0].meta["val"].shape[-len(kernel) :]
+    found = (values[0] if isinstance(values, tuple) else values).shape[-len(kernel) :]
+    if not all(type(size) is int for size in (*sizes, *found)):
+        return True
+    spans = zip(sizes, found, kernel, each("stride", kernel), each("padding", 0), each("dilation", 1), strict=True)
+    return any(out != -((d * (k - 1) + 1 - n - 2 * p) // s) + 1 for n, out, k, s, p, d in spans)
+
+
 def _batch_norm(
     input: torch.Tensor,
     weight: torch.Tensor | None,
@@ -168,6 +191,8 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return "onnxruntime's products of integers do not wrap around"
     if _is_double(node) and (number := _beyond_float32(node)) is not None:
         return f"ONNX keeps the number {number!r} in float32"
+    if _windows_begin_outside(node):
+        return "onnxruntime counts windows that begin outside of their input, torch does not"
     if op in _PRODUCTS and any(n.meta["val"].dim() == 1 for n in node.all_input_nodes):
         return "onnxruntime drops the transposition of a matrix that is multiplied by a vector"
     return COMMON.about_values(node) or True

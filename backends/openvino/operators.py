@@ -6,6 +6,7 @@ The artifact cache keeps the names for which the frontend has rules.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -52,8 +53,22 @@ _FEW_DIGITS = {
 }
 
 _SUMS = frozenset(
-    (torch.ops.aten.add.Tensor, torch.ops.aten.add.Scalar, torch.ops.aten.sub.Tensor, torch.ops.aten.sub.Scalar)
-)
+    (torch.ops.aten.add.Tensor, torch.ops.aten.add.Scalar, torch.ops.aten.sub.Tensor, torch.ops.aten.sub.Scalar,
+     torch.ops.aten.rsub.Tensor, torch.ops.aten.rsub.Scalar)
+)  # fmt: skip
+
+_aten = torch.ops.aten
+_PLUS = frozenset((_aten.add.Tensor, _aten.add.Scalar))
+_REVERSED = frozenset((_aten.rsub.Tensor, _aten.rsub.Scalar))
+_FILLED = {_aten.full: 1, _aten.full_like: 1, _aten.new_full: 2, _aten.scalar_tensor: 0}
+"""Operators that fill a tensor with a number, and where it stands."""
+
+_MADE = {_aten.zeros: 0, _aten.zeros_like: 0, _aten.new_zeros: 0, _aten.ones: 1, _aten.ones_like: 1, _aten.new_ones: 1}
+"""Operators that fill a tensor with a number of their own."""
+
+_TRUTHS = frozenset(getattr(packet, name) for packet in (_aten.any, _aten.all) for name in packet.overloads())
+
+_ORDERS = frozenset((_aten.lt, _aten.le, _aten.gt, _aten.ge, _aten.eq, _aten.ne))
 
 DTYPES = frozenset((torch.float32, torch.int64, torch.int32, torch.bool))
 _NARROW = frozenset((torch.int16, torch.int8, torch.uint8))
@@ -107,8 +122,19 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return reason
     if op in _FEW_DIGITS:
         return _FEW_DIGITS[op]
-    if _adds_a_number(node) and _adds_a_number(node.args[0]) and len(node.args[0].users) == 1:
+    if _adds_a_number(node) and any(_adds_a_number(n) and len(n.users) == 1 for n in node.all_input_nodes):
         return "OpenVINO merges two successive additions of numbers, where torch rounds in between"
+    if _adds_a_number(node) and op not in _PLUS and _number(node.args[op in _REVERSED]) == 0:
+        return "OpenVINO takes zero less a number for its opposite, also where it is zero"
+    if op in _TRUTHS and node.all_input_nodes[0].meta["val"].is_floating_point():
+        return "OpenVINO takes nan for False in any() and all()"
+    if op is torch.ops.aten.constant_pad_nd.default and len(node.args) > 2 and _is_negative_zero(node.args[2]):
+        return "OpenVINO drops the sign of a zero that pads"
+    to_bool = op is _aten._to_copy.default and node.meta["val"].dtype is torch.bool
+    if (to_bool or op.overloadpacket in _ORDERS or op in _TRUTHS) and any(_is_int32(n) for n in node.all_input_nodes):
+        return "OpenVINO compares int32 in float32"
+    if op in _PLUS and node.meta["val"].is_floating_point() and 0 in map(_number, node.args[:2]):
+        return "OpenVINO drops an addition of 0, which changes the sign of a zero"
     if op is torch.ops.aten.topk.default and 1 in elements_in_use(node):
         return "OpenVINO's topk orders equal numbers differently from torch"
     if op in _TO_A_SHAPE and not node.args[1]:
@@ -122,8 +148,13 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
     return trial.refusal(node, fingerprint) or True
 
 
+def _is_int32(node: Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.dtype is torch.int32
+
+
 def _adds_a_number(node: Any) -> bool:
-    """Whether ``node`` adds a number to floats, or takes one off."""
+    """Whether ``node`` adds a number to floats, takes one off, or takes them off a number."""
     if (
         not isinstance(node, Node)
         or node.op != "call_function"
@@ -131,4 +162,16 @@ def _adds_a_number(node: Any) -> bool:
         or not node.meta["val"].is_floating_point()
     ):
         return False
-    return isinstance(node.args[1], int | float)
+    return any(_number(value) is not None for value in node.args[:2])
+
+
+def _number(value: Any) -> float | None:
+    """What ``value`` is, as a number of the program or a tensor filled with one."""
+    if isinstance(value, Node):
+        packet = getattr(value.target, "overloadpacket", None)
+        value = value.args[_FILLED[packet]] if packet in _FILLED else _MADE.get(packet)
+    return value if isinstance(value, int | float) else None
+
+
+def _is_negative_zero(value: Any) -> bool:
+    return isinstance(value, float) and value == 0 and math.copysign(1, value) < 0

@@ -56,6 +56,9 @@ def whole() -> frozenset[Any]:
     return support.whole(WHOLE, lambda op: True)
 
 
+_IN_A_ROW = frozenset((torch.ops.aten.searchsorted, torch.ops.aten.bucketize))
+_TRUTHS = frozenset((torch.ops.aten.any, torch.ops.aten.all))
+
 COMMON = support.Common(
     "TVM",
     DTYPES,
@@ -65,6 +68,42 @@ COMMON = support.Common(
     },
     compares_as_torch=frozenset(library.ALWAYS),
 )
+
+
+_aten = torch.ops.aten
+_COMPARE = frozenset(
+    (_aten.lt, _aten.le, _aten.gt, _aten.ge, _aten.eq, _aten.ne, _aten.maximum, _aten.minimum, _aten.clamp,
+     _aten.clamp_min, _aten.clamp_max, _aten.floor_divide, _aten.div, _aten.remainder, _aten.fmod)
+)  # fmt: skip
+_MAY_WRAP = frozenset((_aten.add, _aten.sub, _aten.rsub, _aten.mul, _aten.neg, _aten.abs, _aten.__lshift__))
+
+
+def _takes_integers_for_unlimited(node: Node) -> bool:
+    """Whether ``node`` compares or divides a sum or product of integers that a caller gives, which may be at limits."""
+    if node.target.overloadpacket not in _COMPARE:
+        return False
+    return any(
+        _is_wide_integer(n) and getattr(n.target, "overloadpacket", None) in _MAY_WRAP and _is_given(n)
+        for n in node.all_input_nodes
+    )
+
+
+def _is_wide_integer(node: Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.dtype in (torch.int32, torch.int64)
+
+
+def _is_given(node: Node) -> bool:
+    """Whether its integers follow from integers among the inputs of the graph."""
+    pending, seen = [node], {node}
+    while pending:
+        found = pending.pop()
+        if found.op == "placeholder":
+            return True
+        new = [n for n in found.all_input_nodes if n not in seen and _is_wide_integer(n)]
+        seen.update(new)
+        pending += new
+    return False
 
 
 def supports(node: Node) -> Literal[True] | str:
@@ -78,6 +117,14 @@ def supports(node: Node) -> Literal[True] | str:
         return reason
     if op.overloadpacket is torch.ops.aten.mul and 0 in node.args[1:] and node.meta["val"].is_floating_point():
         return "TVM replaces anything times 0 by 0, which is wrong for nan and infinity"
+    if op.overloadpacket is torch.ops.aten.add and 0 in node.args[1:] and node.meta["val"].is_floating_point():
+        return "TVM drops an addition of 0, which changes the sign of a zero"
+    if op.overloadpacket in _IN_A_ROW and any(n.meta["val"].is_floating_point() for n in node.all_input_nodes):
+        return "TVM finds no place for nan in a row of numbers"
+    if op.overloadpacket in _TRUTHS and node.all_input_nodes[0].meta["val"].dtype is torch.uint8:
+        return "TVM's any() and all() of bytes are the bytes"
+    if _takes_integers_for_unlimited(node):
+        return "TVM simplifies as if integers did not wrap around"
     if op in _NO_DIGITS:
         return "TVM's formula loses all precision near zero"
     return COMMON.about_values(node) or True

@@ -114,7 +114,7 @@ def _outline(tensor: torch.Tensor) -> str:
     """What a tensor is, apart from its dtype and its numbers: float64 has the same."""
     words = [type(tensor).__name__, str(tuple(tensor.shape))]
     words += ["requires a gradient"] * tensor.requires_grad + ["is a leaf"] * tensor.is_leaf
-    words += ["of inference mode"] * tensor.is_inference()
+    words += ["of inference mode"] * tensor.is_inference() + ["conjugated by a flag"] * tensor.is_conj()
     return " ".join(words)
 
 

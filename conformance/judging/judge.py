@@ -43,7 +43,8 @@ def judge(
     try:
         result = _judge(case, requirements, begins, referee or Referee())
     except Died:
-        result = Result(case.id, Outcome.SKIPPED, "the process of eager ends in this case")
+        details = {"eager": "ended"}
+        result = Result(case.id, Outcome.SKIPPED, "the process of eager ends in this case", details=details)
     expectation = requirements.expectation(case) if lenient else None
     if expectation is not None:
         result = _expected(result, expectation)
@@ -200,14 +201,21 @@ def _placed(compiled: Sequence[Any], computes: bool, front: Frontend) -> tuple[f
     return 1.0 - reasons.total() / total, reasons
 
 
+_TRACED = ("aten.", "prims.")
+"""How operators that a profiler sees under their own names begin in reports."""
+
+
 def _silently(trial: Trial, watch: Watch, own_kernels: bool) -> list[str]:
     """What torch runs in the case's calls, backward passes included, although the report says that the backend does.
 
     A backend that calls torch's operators by design may run those that its report calls library kernels; if it has no
-    code of its own, or does not tell, there is nothing to look for.  What stands between two graphs is the frontend's,
-    and runs in torch: the reports say nothing of it.
+    code of its own, or does not tell, there is nothing to look for.  Nor is there where torch runs a whole graph or
+    function, as the report says: it has the names of the program, which consist of any of torch's operators.  What
+    stands between two graphs is the frontend's, and runs in torch: the reports say nothing of it.
     """
     if _break(trial.compiled, trial.frontend):
+        return []
+    if any(not op.startswith(_TRACED) for each in trial.compiled for op, _ in trial.frontend.placed(each).left):
         return []
     kinds = _kinds(trial.compiled, trial.frontend)
     if not own_kernels and (kinds.get("untold") or not kinds.get("own")):

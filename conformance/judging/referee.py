@@ -55,6 +55,12 @@ class Apart(Referee):
         os.close(answers)
 
     def answer(self, case: Case, device: str, *, wide: bool = False, draw: int = 0) -> Shown:
+        """What eager shows, in float64 if ``wide``.
+
+        Raises:
+            Died: eager's process ended.
+            RuntimeError: what it shows cannot be sent.
+        """
         try:
             _send(self._asked, (case.id, device, wide, draw))
             told = _receive(self._answers)
@@ -62,7 +68,9 @@ class Apart(Referee):
             told = None
         if told is None:
             raise Died
-        return told
+        if isinstance(told, str):
+            raise RuntimeError(f"eager's answer to {case.id} cannot be told to another process: {told}")
+        return told.whole()
 
     def close(self) -> None:
         """End the process, and wait for it."""
@@ -86,7 +94,10 @@ def _serve(asked: int, answers: int, find: Callable[[str], Case]) -> None:
     here = Referee()
     while (question := _receive(asked)) is not None:
         name, device, wide, draw = question
-        _send(answers, here.answer(find(name), device, wide=wide, draw=draw).portable())
+        try:
+            _send(answers, here.answer(find(name), device, wide=wide, draw=draw).portable())
+        except Exception as error:  # it would end this process, and look like a crash of eager
+            _send(answers, f"{type(error).__name__}: {error}")
 
 
 def _send(to: int, message: Any) -> None:

@@ -36,13 +36,19 @@ class Shown:
     printed: str = ""
 
     def portable(self) -> Shown:
-        """The same without an exception's object: its type may be one that only this process has."""
+        """The same without what another process cannot get.
+
+        That is an exception's object, whose type may be one that only this process has, and memory that tensors of
+        several dtypes view.
+        """
         if isinstance(self.value, Raised):
             words = self.value.words.removeprefix(f"{self.value.kind}: ")
-            return Shown(
-                Raised(RuntimeError(words), self.value.kind), self.records, self.changes, self.warned, self.printed
-            )
-        return self
+            return dataclasses.replace(self, value=Raised(RuntimeError(words), self.value.kind))
+        return dataclasses.replace(self, value=self.value.stored()) if isinstance(self.value, Leaves) else self
+
+    def whole(self) -> Shown:
+        """What :meth:`portable` was made of."""
+        return dataclasses.replace(self, value=self.value.viewed()) if isinstance(self.value, Leaves) else self
 
     @property
     def raised(self) -> bool:

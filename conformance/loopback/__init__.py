@@ -5,8 +5,10 @@ Each is ``eager`` with one fault of a kind that compilers have.  The suite has t
 
 * ``kit``: how a fault is declared, and how one operator of a graph is made wrong;
 * ``numerics``: values; ``integers``: whole numbers and orders; ``layout``: memory, views, dtypes;
-* ``gradients``: training; ``corners``: faults that only some sizes, dtypes, layouts or arguments have;
+* ``simplifications``: rewrites that do not hold; ``arguments``: what operators are asked for beside tensors;
+* ``gradients`` and ``engine``: training; ``corners``: faults that only some sizes, dtypes, layouts or arguments have;
 * ``state``: what lasts from call to call, or changes in the process; ``turns``: what goes wrong in some calls only;
+  ``stale``: code made for something else;
 * ``process``: what happens to it; ``honesty``: what is said of it.
 """
 
@@ -21,14 +23,29 @@ from torchmux.registry.spec import ANY, BackendSpec
 
 from ..outcome import Outcome
 from ..requirements import Requirements
-from . import corners, gradients, honesty, integers, layout, numerics, process, state, turns
+from . import (
+    arguments,
+    corners,
+    engine,
+    gradients,
+    honesty,
+    integers,
+    layout,
+    numerics,
+    process,
+    simplifications,
+    stale,
+    state,
+    turns,
+)
 from .kit import Fault
 
-ALL: dict[str, Fault] = {
-    fault.name: fault
-    for module in (numerics, integers, corners, layout, gradients, state, turns, process, honesty)
-    for fault in module.faults
-}
+_MODULES = (
+    numerics, integers, simplifications, corners, arguments, layout, gradients, engine, state, stale, turns, process,
+    honesty,
+)  # fmt: skip
+
+ALL: dict[str, Fault] = {fault.name: fault for module in _MODULES for fault in module.faults}
 
 FAULTS = {name: fault.compile for name, fault in ALL.items()}
 

@@ -68,6 +68,52 @@ class Leaves(list[tuple[str, Any]]):
         """The leaves of a value, with a text for each object that is neither a tensor nor plain."""
         return cls((where, leaf if isinstance(leaf, _PORTABLE) else _Other(leaf)) for where, leaf in leaves(value))
 
+    def stored(self) -> Leaves:
+        """The same with a :class:`_View` for each tensor whose memory has another dtype in another tensor."""
+        dtypes: dict[int, set[torch.dtype]] = {}
+        for _, leaf in self:
+            if _plain(leaf):
+                dtypes.setdefault(leaf.untyped_storage().data_ptr(), set()).add(leaf.dtype)
+        mixed = {place for place, found in dtypes.items() if len(found) > 1}
+        return Leaves(
+            (where, _View.of(leaf) if _plain(leaf) and leaf.untyped_storage().data_ptr() in mixed else leaf)
+            for where, leaf in self
+        )
+
+    def viewed(self) -> Leaves:
+        """The leaves that :meth:`stored` was made of."""
+        return Leaves((where, leaf.tensor() if isinstance(leaf, _View) else leaf) for where, leaf in self)
+
+
+def _plain(leaf: Any) -> bool:
+    """Whether it is a tensor whose memory can be viewed."""
+    return type(leaf) is torch.Tensor and leaf.layout is torch.strided and leaf.untyped_storage().nbytes() > 0
+
+
+@dataclasses.dataclass(frozen=True)
+class _View:
+    """A tensor as its bytes and how it views them: ``torch.save`` refuses memory with several dtypes."""
+
+    memory: torch.Tensor
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    begin: int
+    bits: tuple[bool, bool, bool]
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> _View:
+        memory = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
+        bits = tensor.requires_grad, tensor.is_conj(), tensor.is_neg()
+        return cls(memory, tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), bits)
+
+    def tensor(self) -> torch.Tensor:
+        needs_gradient, conjugate, negative = self.bits
+        made = torch.empty(0, dtype=self.dtype, device=self.memory.device)
+        made.set_(self.memory.untyped_storage(), self.begin, self.shape, self.strides)
+        made = made.conj() if conjugate else made
+        return (torch.ops.aten._neg_view.default(made) if negative else made).requires_grad_(needs_gradient)
+
 
 def as_leaves(value: Any) -> Leaves:
     """The leaves of a value that may already be its leaves."""

@@ -64,3 +64,66 @@ def a_draw_without_a_use(trial: Trial) -> Any:
 
     torch.manual_seed(5)
     return trial.run(f, trial.tensor(3)), torch.rand(2)
+
+
+@case(reference=False)
+def each_distribution(trial: Trial) -> Any:
+    """Every way to draw takes eager's numbers, and as many as eager takes, whatever the size and the dtype."""
+
+    def f(x: torch.Tensor) -> list[torch.Tensor]:
+        p = x.sigmoid()
+        return [
+            torch.bernoulli(p), torch.normal(x, p), torch.randperm(7), torch.rand(3, dtype=torch.float64),
+            torch.randn(17),
+            torch.multinomial(p, 2), torch.multinomial(p, 5, replacement=True), x.clone().uniform_(-1, 2),
+            torch.rand(1),
+            x.clone().normal_(1, 2), x.clone().exponential_(), x.clone().bernoulli_(0.3), torch.randint_like(x, 5),
+            x * 2,
+            torch.randn(5, dtype=torch.float16), torch.poisson(p * 5), x.clone().geometric_(0.4), torch.rand(0),
+            p.clone().random_(9),
+            torch.nn.functional.gumbel_softmax(x, hard=True), torch.randint(-5, 5, (3,), dtype=torch.int8),
+            torch.rand(2, 65),
+        ]  # fmt: skip
+
+    compiled = trial.compile(f)
+    torch.manual_seed(5)
+    return [compiled(trial.tensor(3, 6)) for _ in range(2)], torch.rand(2)
+
+
+@case("training", reference=False)
+def layers_that_drop(trial: Trial) -> Any:
+    """Each kind of dropout drops what eager drops: all of it, none of it, whole channels, in place, in attention."""
+    x = trial.tensor(2, 4, 3, 3, requires_grad=True)
+    F = torch.nn.functional
+
+    def f(x: torch.Tensor) -> list[torch.Tensor]:
+        q = x.flatten(2)
+        return [
+            F.dropout(x, 1.0), F.dropout(x, 0.0), F.dropout2d(x, 0.5), F.dropout1d(q, 0.5), F.feature_alpha_dropout(x,
+            0.5, True),
+            F.alpha_dropout(x, 0.2, True), F.dropout(x * 1, 0.3, True, True), F.scaled_dot_product_attention(q, q, q,
+            dropout_p=0.4),
+            F.rrelu(x, 0.1, 0.3, True), F.rrelu(x, 0.1, 0.3, False), F.dropout3d(x[None], 0.5)[0],
+        ]  # fmt: skip
+
+    torch.manual_seed(5)
+    results = trial.run(f, x)
+    sum((n + 1) * r.square().sum() for n, r in enumerate(results)).backward()
+    return [r.detach() for r in results], x.grad, torch.rand(2)
+
+
+@case(reference=False)
+def seeds_and_generators(trial: Trial) -> Any:
+    """A program may seed, keep and restore the state of random numbers, or draw from a generator of its own."""
+    own = torch.Generator().manual_seed(3)
+
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        torch.manual_seed(11)
+        first = torch.rand(3) + x
+        with torch.random.fork_rng():
+            torch.manual_seed(7)
+            second = torch.randn(3)
+        return first, second, torch.rand(3), torch.rand(3, generator=own)
+
+    compiled = trial.compile(f)
+    return [compiled(trial.tensor(3)) for _ in range(2)], torch.rand(2)

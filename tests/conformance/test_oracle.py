@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import math
 
 import pytest
@@ -219,3 +220,16 @@ def test_where_only_eagers_kernel_is_not_finite():
         assert kinds(found, eager, exact) == ["value"]
         assert kinds(eager, eager) == []  # without a reference eager alone is right
         assert kinds(found, eager) == ["value"]
+
+
+def test_memory_of_several_dtypes_reaches_another_process():
+    """torch's file format refuses it; what shares memory still does, flags of views included."""
+    x, z = torch.arange(6.0).view(2, 3), torch.complex(torch.ones(2), torch.arange(2.0))
+    told = observation.Leaves.portable([x, x.view(torch.int32).t(), x[1], z.conj().imag, z, torch.ones(2)])
+    file = io.BytesIO()
+    torch.save(told.stored(), file)
+    file.seek(0)
+    received = torch.load(file, weights_only=False).viewed()
+    assert not observation.compare(received, [(told, None)])
+    tensors = [leaf for _, leaf in received if isinstance(leaf, torch.Tensor)]
+    assert oracle.sharing(tensors) == [0, 0, 0, 3, 3, 5]

@@ -218,3 +218,23 @@ def test_two_runs_at_once_write_to_one_file(started, tmp_path):
     found = [json.loads(line).get("case") for line in kept.read_text().splitlines()]
     assert found[0] is None
     assert sorted(found[1:]) == sorted(case.id for case in collect.cases("quick", ["semantics/aliasing/*"]))
+
+
+def test_a_case_that_ends_the_process_of_eager_hides_no_other(monkeypatch):
+    """It runs again where nothing ran before it, and the next one gets eager's answers from a new process."""
+    dies, ran, closed = {"a": 1, "b": 9}, [], []
+
+    def in_worker(self, name, seconds):
+        self._ran += 1
+        ran.append(name)
+        dies[name] = dies.get(name, 0) - 1
+        details = {"eager": "ended"} if dies[name] >= 0 else {}
+        return Result(name, Outcome.SKIPPED if details else Outcome.PASS, details=details)
+
+    close = runner.CaseRunner.close
+    monkeypatch.setattr(runner.CaseRunner, "_in_worker", in_worker)
+    monkeypatch.setattr(runner.CaseRunner, "close", lambda self: (closed.append(ran[-1]), close(self)))
+    cases = runner.CaseRunner({})
+    found = [cases.run(name, 1.0).outcome.value for name in ("first", "a", "b", "last")]
+    assert found == ["pass", "pass", "skipped", "pass"]
+    assert ran == ["first", "a", "a", "b", "last"] and closed[-1] == "b"

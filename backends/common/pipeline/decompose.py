@@ -30,7 +30,7 @@ def core_aten() -> Mapping[Any, Callable[..., Any]]:
     """
     table = torch.export.default_decompositions()
     kept = {op: f for op, f in table.items() if not is_random(op) and op.overloadpacket not in _NOT_THE_KERNELS}
-    return {**kept, **_slopes(kept), **of_each()}
+    return {**kept, **_slopes(kept), **of_each(), **_BY_INDEX}
 
 
 _NOT_THE_KERNELS = frozenset(
@@ -38,8 +38,41 @@ _NOT_THE_KERNELS = frozenset(
         torch.ops.aten.soft_margin_loss,  # the kernel overflows where the formula does not
         torch.ops.aten.soft_margin_loss_backward,
         torch.ops.aten.max_unpool2d,  # the kernel's result has the layout of its input
+        torch.ops.aten.index_copy,  # the kernel refuses indices from the end, which the formula takes
+        torch.ops.aten.index_copy_,
+        torch.ops.aten.index_fill_,  # see _BY_INDEX
+        torch.ops.aten.index_add_,
     )
 )
+
+
+# --- writes by index --------------------------------------------------------------------------------------------------
+
+# torch's own formulas for these take indices from the end where the kernels refuse them, or the reverse.
+
+
+def _index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """Indices count from the end too."""
+    if not x.dim() or index.dim() > 1 or index.dtype is not torch.int64:
+        return NotImplemented
+    number = value.to(x.dtype) if isinstance(value, Tensor) else x.new_full((), value)
+    return torch.ops.aten.index_put(x, [None] * (dim % x.dim()) + [index.reshape(-1)], number)
+
+
+def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+    """Indices do not count from the end; like the kernel, for matrices only: others raise another exception."""
+    plain = alpha == 1 and index.dtype is torch.int64 and source.dtype is x.dtype
+    if not plain or x.dim() != 2 or source.dim() != 2 or index.dim() > 1:
+        return NotImplemented
+    rows = index.reshape([-1, 1] if dim % 2 == 0 else [1, -1]).expand(source.shape)
+    return torch.ops.aten.scatter_add(x, dim, rows, source)
+
+
+_BY_INDEX: Mapping[Any, Callable[..., Tensor]] = {
+    torch.ops.aten.index_fill.int_Scalar: _index_fill,
+    torch.ops.aten.index_fill.int_Tensor: _index_fill,
+    torch.ops.aten.index_add.default: _index_add,
+}
 
 
 # --- derivatives of activations ---------------------------------------------------------------------------------------

@@ -127,7 +127,7 @@ class _Lowering:
                     else:
                         self.env[node] = self._call(node)
                 except Unsupported as why:
-                    self.refused[node.name] = f"{node.target}: {why}"
+                    self.refused[node.name] = str(why)
         if self.refused:
             raise NodesRefused(self.refused)
         self._bind_symbols()
@@ -188,7 +188,7 @@ class _Lowering:
                 if result.op == "placeholder":
                     raise
                 maker = result.args[0] if result.target is operator.getitem else result
-                self.refused[maker.name] = f"{maker.target}: {why}"
+                self.refused[maker.name] = str(why)
                 continue
             assert value.place is not None
             value.place.buffer.kind = "output"

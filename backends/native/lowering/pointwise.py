@@ -488,7 +488,17 @@ def _to(ctx: Context, a: Value, *args: Any, **options: Any) -> Value:
 
 
 def converted(a: Value, dtype: torch.dtype) -> Value:
-    """``a`` as ``dtype``, computed in the precision of that type."""
+    """``a`` as ``dtype``, computed in the precision of that type.
+
+    What was computed in half precision has no more digits than that, nor larger numbers, once the program converts it.
+    """
     if a.dtype is dtype:
         return Value(a.sizes, dtype, a.at)
-    return Value(a.sizes, dtype, lambda at: ops.round_to(a.at(at), dtype))
+
+    def element(at: Any) -> Node:
+        node = a.at(at)
+        stored = node.op == "load" and node.attr[0].dtype is a.dtype
+        half = a.dtype in (torch.bfloat16, torch.float16) and not stored
+        return ops.round_to(ops.round_to(node, a.dtype) if half else node, dtype)
+
+    return Value(a.sizes, dtype, element)

@@ -183,7 +183,8 @@ def _into_rows(op: Any, adds: bool) -> Any:
             whole = values
             values = Value(whole.sizes, a.dtype, lambda i: binary("mul", whole.at(i), const(alpha, whole.at(i).dtype)))
 
-        fault = "copy" if not adds else "row" if a.rank == 1 else "element"
+        as_scatter = a.rank == 2 and alpha == 1 and at.dtype is torch.int64  # as eager's kernel does it
+        fault = "copy" if not adds else "element" if as_scatter else "row"
         found = _indices(ctx, a, flat, a.sizes[dim], fault, dim)
 
         def place(i: Indices) -> list[Index]:

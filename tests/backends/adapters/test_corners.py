@@ -302,3 +302,51 @@ def test_sums_and_products_of_large_integers(backend) -> None:
     x = torch.tensor([2**60 + 1, 2**60 + 3, 5])
     compiled = torchmux.compile(lambda x: (x.sum(0), x.prod(0)), backend=backend)
     assert list(compiled(x)) == [x.sum(0), x.prod(0)]
+
+
+def _kind(function, *given):
+    try:
+        return function(*given)
+    except Exception as error:
+        return type(error).__name__
+
+
+@pytest.mark.parametrize("backend", ["native", *FOREIGN])
+def test_writes_by_index_count_from_the_end_where_torch_does(backend) -> None:
+    x, inside = torch.arange(12.0).view(3, 4), torch.tensor([2, 0])
+    functions = (
+        lambda x, i: x.index_fill(0, i, 2.5), lambda x, i: x.index_add(0, i, x[:2], alpha=2),
+        lambda x, i: x.index_copy(1, i, x[:, :2]), lambda x, i: x[0].clone().index_fill_(0, i, 2),
+    )  # fmt: skip
+    for function in functions:
+        torchmux.reset()
+        compiled = torchmux.compile(function, backend=backend)
+        for index in (inside, torch.tensor([-1, 0]), torch.tensor([0, 9]), inside):
+            got, wanted = _kind(compiled, x, index), _kind(function, x, index)
+            assert got == wanted if isinstance(wanted, str) else torch.equal(got, wanted)
+
+
+@pytest.mark.parametrize("backend", ["native", *FOREIGN])
+def test_steps_that_other_compilers_leave_out(backend) -> None:
+    x = torch.tensor([0.0, -0.0, 1e-20, 1.0, -1.5, 3e4, math.inf])
+    functions = (
+        lambda x: 1 - (1 - x), lambda x: (x + 1) - 1, lambda x: 1 - (x + 1), lambda x: torch.ones_like(x) - (1 - x),
+        lambda x: torch.zeros_like(x) - x, lambda x: 0.0 - x, lambda x: F.pad(x, (1, 1), value=-0.0),
+        lambda x: (x.half() * 3).float(), lambda x: (x.bfloat16() * 3).float(),
+        lambda x: (x * math.nan).view(1, 7).any(1),
+    )  # fmt: skip
+    for function in functions:
+        torchmux.reset()
+        got, wanted = torchmux.compile(function, backend=backend)(x), function(x)
+        assert got.dtype is wanted.dtype and torch.equal(got.nan_to_num(7), wanted.nan_to_num(7))
+        if wanted.is_floating_point():
+            assert torch.equal(got.signbit() | got.isnan(), wanted.signbit() | wanted.isnan())
+
+
+def test_windows_that_begin_outside_are_left_to_torch() -> None:
+    pytest.importorskip("onnxruntime")
+    x = torch.randn(1, 2, 7, 9)
+    pool = torchmux.compile(lambda x: (F.max_pool2d(x - 10, 2, 3, 1, ceil_mode=True), x * 2), backend="onnxrt")
+    torch.testing.assert_close(pool(x), (F.max_pool2d(x - 10, 2, 3, 1, ceil_mode=True), x * 2))
+    assert "windows that begin outside" in str(torchmux.report(pool)) and torchmux.report(pool).share < 1
+    assert "windows" not in str(torchmux.explain(lambda x: F.max_pool2d(x, 2, ceil_mode=True), backend="onnxrt")(x))

@@ -1,0 +1,5 @@
+"""What operators mean beside their usual calls: every argument, every form of an index, and what may not be simplified.
+
+* ``windows``: convolutions, pooling, padding, resizing; ``reductions``: sums, extremes, norms, products;
+* ``selections``: reads and writes by index, orders, joins and parts; ``identities``: rewrites that do not hold.
+"""

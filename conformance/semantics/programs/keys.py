@@ -1,0 +1,157 @@
+"""Programs and calls that differ in one thing: code that was made for the one does not run for the other."""
+
+from __future__ import annotations
+
+import functools
+import math
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from ...case import Collection, Trial
+
+case = Collection("semantics/keys")
+
+
+def _by_turns(trial: Trial, function: Any, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """The results of all calls; a few at a time share what is compiled, so that no limit of it is reached."""
+    found, at_once = [], 6
+    for begin in range(0, len(calls), at_once):
+        compiled = trial.compile(_twin(function, begin))
+        found += [compiled(*given) for given in calls[begin : begin + at_once]]
+    return found
+
+
+def _twin(function: Any, number: int) -> Any:
+    """The same function with code of its own."""
+    code = function.__code__.replace(co_name=f"{function.__code__.co_name}_{number}")
+    twin = types.FunctionType(code, function.__globals__, code.co_name, function.__defaults__, function.__closure__)
+    twin.__kwdefaults__ = function.__kwdefaults__
+    return twin
+
+
+@case(reference=False)
+def numbers_that_are_equal(trial: Trial) -> Any:
+    """One, one point nought and True are equal in Python, and so are zeros of both signs; nan equals nothing."""
+    n, x = torch.tensor([3, -2], device=trial.device), trial.tensor(2)
+    numbers = (1, 1.0, True, 0, 0.0, -0.0, False, 2, 2.0, math.nan, math.inf, -1, 2**31, 2**53 + 1, 1e-50)
+
+    def f(t: torch.Tensor, k: Any) -> tuple[torch.Tensor, ...]:
+        return t * k, t + k, t / (k or 1), torch.full((2,), k, device=t.device), torch.atan2(x * 0, x.new_full((2,), k))
+
+    return [_by_turns(trial, f, [(t, k) for k in numbers]) for t in (n, x)]
+
+
+def _scaled(by: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda x: (x * by).sum(0) + by
+
+
+@case(reference=False)
+def programs_with_other_numbers(trial: Trial) -> Any:
+    """Programs of one text with other numbers, dtypes, dimensions, words or tensors inside are other programs."""
+    x, n = trial.tensor(4, 4), trial.tensor(4, 4, dtype=torch.int64)
+    found: list[Any] = []
+    for number, t in enumerate((x, n)):
+        found += [trial.run(_twin(_scaled(by), number), t) for by in (2, 2.0, True, 3, -0.0, 0)]
+    for table in (trial.tensor(4), trial.tensor(4), trial.tensor(4, 1), torch.arange(4, device=trial.device)):
+        found.append(trial.run(lambda t, table=table: t + table, x))
+    for change in (
+        lambda t: t.sum(0), lambda t: t.sum(1), lambda t: t.sum(0, keepdim=True), lambda t: t.mean(0),
+        lambda t: t.t() + 0,
+        lambda t: t.softmax(0), lambda t: t.softmax(1), lambda t: t.double().sum(0), lambda t: t.half().sum(0),
+        lambda t: F.gelu(t), lambda t: F.gelu(t, approximate="tanh"), lambda t: t[:2] + t[2:], lambda t: t[2:] + t[:2],
+        lambda t: t[::2] * 1, lambda t: t[1::2] * 1, lambda t: torch.cat([t, t * 2]), lambda t: torch.cat([t * 2, t]),
+        lambda t: t - t.sum(0), lambda t: t.sum(0) - t, lambda t: F.pad(t, (1, 0)), lambda t: F.pad(t, (0, 1)),
+        lambda t: t.roll(1, 0), lambda t: t.roll(1, 1), lambda t: t.clamp(0, 1), lambda t: t.clamp(min=1),
+        lambda t: t.clamp(max=1), lambda t: (t * 2, t), lambda t: (t, t * 2), lambda t: (t * 2, t * 2),
+        lambda t: t.view(16) * 1,
+        lambda t: t.view(2, 8) * 1, lambda t: t.view(8, 2) * 1, lambda t: t.topk(2).values, lambda t: t.topk(2,
+        0).values,
+        lambda t: t.topk(2, largest=False).values, lambda t: t.var(0), lambda t: t.var(0, correction=0),
+    ):  # fmt: skip
+        found.append(trial.run(change, x))
+    return found
+
+
+@case(reference=False)
+def inputs_that_differ(trial: Trial) -> Any:
+    """One function with other dtypes, shapes, orders in memory, beginnings, needs of gradients, by turns."""
+    x, y, long = trial.tensor(4, 4), trial.tensor(4, 4), trial.tensor(4, 8)
+    pairs = (
+        (x, y), (x.double(), y), (x, y.double()), (x.half(), y.half()), (x.int(), y.int()), (x, y.int()), (x.t(), y),
+        (x, y.t()), (long[:, ::2], y), (long[:, 4:], y), (x[0].expand(4, 4), y), (x, y[0]), (x, y[:, :1]), (x, y[0, 0]),
+        (x, x), (x, x.t()), (x[:1], y), (x[:, :1], y[:1]), (x[:3], y[:3]), (x.bool(), y.bool()), (x.to(torch.uint8), y),
+        (x[None], y), (x.clone().requires_grad_(), y), (x, y), (x, y.clone().requires_grad_()), (x, y.detach()),
+    )  # fmt: skip
+
+    def f(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (x * 2 + y).detach(), x.detach().sum(0), (x > y).sum(), x.detach().reshape(-1)[:3]
+
+    return _by_turns(trial, f, (*pairs, *pairs[:8])), _by_turns(trial, f, pairs[::5])
+
+
+@case("bfloat16", "float16", reference=False)
+def settings_that_change(trial: Trial) -> Any:
+    """What a program reads besides its arguments: the default dtype, gradient modes, autocast and its dtype."""
+    x, weight = trial.tensor(3, 4), trial.tensor(4, 4)
+    made = trial.compile(
+        lambda x: (torch.ones(3, device=x.device) / 3, torch.tensor([0.1]), x[:, :3] * torch.arange(3.0))
+    )
+    product = trial.compile(lambda x, w: (x @ w, F.linear(x, w).softmax(-1), x + 1))
+    asked = trial.compile(lambda x: x * 2 if torch.is_grad_enabled() else x * 3)
+    default, found = torch.get_default_dtype(), []
+    try:
+        for dtype in (torch.float32, torch.float64, torch.float32):
+            torch.set_default_dtype(dtype)
+            found.append(made(x))
+    finally:
+        torch.set_default_dtype(default)
+    for dtype in (torch.bfloat16, torch.float16, None, torch.bfloat16):
+        with torch.autocast(trial.device.type, dtype, enabled=dtype is not None):
+            found.append(product(x, weight))
+            with torch.autocast(trial.device.type, enabled=False):
+                found.append(product(x, weight))
+    for mode in (torch.no_grad, torch.enable_grad, torch.no_grad):
+        with mode():
+            found.append(asked(x))
+    return found
+
+
+@case()
+def arguments_of_each_form(trial: Trial) -> Any:
+    """Words, None, lists of other lengths, other keys, other defaults, keywords in another order, bound arguments."""
+    x, y = trial.tensor(3), trial.tensor(3)
+
+    def f(x: torch.Tensor, *rest: torch.Tensor, how: Any = "up", by: Any = None, **more: torch.Tensor) -> torch.Tensor:
+        for each in rest:
+            x = x + each
+        for name, value in more.items():
+            x = x * value + len(name)
+        x = x + 1 if how == "up" else x - 1
+        return x if by is None else x * by
+
+    def listed(given: list[torch.Tensor]) -> torch.Tensor:
+        return sum(given[1:], given[0] * 2)
+
+    def named(given: dict[str, torch.Tensor]) -> torch.Tensor:
+        return given["a"] - sum(v for k, v in given.items() if k != "a")
+
+    words = (
+        {"how": "down"},
+        {"by": y},
+        {"by": 2},
+        {"first": x, "b": y},
+        {"b": y, "first": x},
+        {"how": None},
+        {"by": None},
+    )
+    by_turns = functools.partial(_by_turns, trial)
+    bound = [trial.compile(functools.partial(f, how=how, by=by)) for how, by in (("up", 2), ("down", 2), ("up", y))]
+    return [
+        by_turns(f, [(x,), (x, y), (x, y, x), (y, x)]), by_turns(lambda x, more: f(x, **more), [(x, w) for w in words]),
+        by_turns(listed, [([x],), ([x] * 3,), ([x, y],), ((x, y),)]), [each(x) for each in bound],
+        by_turns(named, [({"a": x, "b": y},), ({"b": y, "a": x},), ({"a": x},), ({"a": y, "c": x, "d": y},)]),
+    ]  # fmt: skip

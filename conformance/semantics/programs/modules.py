@@ -1,0 +1,220 @@
+"""Layers with memory, and what happens to modules between calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from ...case import Collection, Trial
+from ..arguments.windows import with_gradients
+
+case = Collection("semantics/modules")
+
+
+@case("training")
+def embeddings(trial: Trial) -> Any:
+    """Words for padding, gradients by frequency, norms that are limited in place, and bags with offsets and weights."""
+    torch.manual_seed(0)
+    words, offsets = (
+        torch.tensor([1, 2, 2, 0, 9, 1], device=trial.device),
+        torch.tensor([0, 2, 2, 4], device=trial.device),
+    )
+    tables = [trial.module(torch.nn.Embedding(10, 4, **more)) for more in (
+        {"padding_idx": 2}, {"padding_idx": -1}, {"scale_grad_by_freq": True}, {"max_norm": 0.7}, {"max_norm": 0.5,
+        "norm_type": 1.0},
+    )]  # fmt: skip
+    bags = [trial.module(torch.nn.EmbeddingBag(10, 4, **more)) for more in (
+        {"mode": "mean"}, {"mode": "max"}, {"mode": "sum", "include_last_offset": True}, {"mode": "mean",
+        "padding_idx": 2},
+    )]  # fmt: skip
+    weights, found = trial.tensor(6), []
+    for table in tables:
+        compiled = trial.compile(table)
+        for _ in range(2):
+            result = compiled(words.view(2, 3))
+            (result * result.new_tensor([1.0, 2.0, 3.0, 4.0])).sum().backward()
+            found.append(result.detach())
+    for bag in bags:
+        result = trial.run(bag, words, offsets)
+        (result * result.new_tensor([1.0, 2.0, 3.0, 4.0])).sum().backward()
+        found.append(result.detach())
+    weighted = trial.run(
+        lambda w: F.embedding_bag(words, bags[0].weight, offsets, mode="sum", per_sample_weights=w), weights
+    )
+    return (
+        found,
+        weighted.detach(),
+        [each.weight.grad for each in (*tables, *bags)],
+        [t.weight.detach() for t in tables],
+    )
+
+
+@case("training", terms=32)
+def recurrent(trial: Trial) -> Any:
+    """Recurrent layers of each kind, of two layers or in both directions, with a given state, batch first or not."""
+    torch.manual_seed(0)
+    layers = [
+        torch.nn.LSTM(3, 4, bidirectional=True), torch.nn.GRU(3, 4, 2, bias=False, batch_first=True),
+        torch.nn.RNN(3, 4, nonlinearity="relu"), torch.nn.LSTM(3, 4, proj_size=2),
+    ]  # fmt: skip
+    x, found = trial.tensor(3, 2, 3), []
+    for layer in map(trial.module, layers):
+        given = x.detach().requires_grad_()
+        results, state = trial.run(layer, given)
+        results.square().sum().backward()
+        found.append((results.detach(), [s.detach() for s in state], given.grad, [p.grad for p in layer.parameters()]))
+    first = trial.module(torch.nn.GRU(3, 4))
+    with torch.no_grad():
+        found.append(trial.run(first, x, trial.tensor(1, 2, 4)))
+    return found
+
+
+@case("training", terms=32)
+def attention(trial: Trial) -> Any:
+    """Attention that returns its weights, averaged or not, with words left out, other keys, and a whole encoder."""
+    torch.manual_seed(0)
+    attend = trial.module(torch.nn.MultiheadAttention(8, 2, batch_first=True, add_bias_kv=True))
+    other = trial.module(torch.nn.MultiheadAttention(8, 4, kdim=6, vdim=5, add_zero_attn=True))
+    encoder = trial.module(torch.nn.TransformerEncoderLayer(8, 2, 16, 0.0, "gelu", batch_first=True, norm_first=True))
+    decoder = trial.module(torch.nn.TransformerDecoderLayer(8, 2, 16, 0.0, batch_first=True))
+    x, key, value = trial.tensor(2, 5, 8), trial.tensor(4, 2, 6), trial.tensor(4, 2, 5)
+    absent = torch.tensor([[False] * 4 + [True], [False, True, False, False, True]], device=trial.device)
+
+    def f(x: torch.Tensor) -> list[torch.Tensor]:
+        mask = torch.nn.Transformer.generate_square_subsequent_mask(5, device=x.device, dtype=x.dtype)
+        return [
+            *attend(x, x, x, average_attn_weights=False), *other(x.transpose(0, 1), key, value), decoder(x, x[:, :3]),
+            encoder(x, mask, is_causal=True), attend(x, x, x, attn_mask=mask, need_weights=False)[0],
+        ]  # fmt: skip
+
+    def g(x: torch.Tensor) -> list[torch.Tensor]:
+        return [*attend(x, x, x, key_padding_mask=absent), encoder(x, src_key_padding_mask=absent)]
+
+    results = [*trial.run(f, x), *trial.run(g, x)]
+    sum(r.square().sum() for r in results).backward()
+    encoder.eval()
+    with torch.no_grad():
+        evaluated = trial.run(encoder, x)
+    return [r.detach() for r in results], evaluated, [p.grad for m in (attend, other, encoder) for p in m.parameters()]
+
+
+@case("training")
+def norms_in_their_modes(trial: Trial) -> Any:
+    """Norms with statistics over images and instances, one after another; one row is too few for a norm in training."""
+    torch.manual_seed(0)
+    norms = torch.nn.ModuleList([
+        torch.nn.BatchNorm2d(4), torch.nn.InstanceNorm2d(4, affine=True, track_running_stats=True),
+        torch.nn.GroupNorm(2, 4),
+        torch.nn.BatchNorm2d(4, momentum=None), torch.nn.LocalResponseNorm(2), torch.nn.BatchNorm2d(4, eps=0.1,
+        momentum=0.9),
+    ])  # fmt: skip
+    trial.module(norms)
+    compiled, x = [trial.compile(norm) for norm in norms], trial.tensor(3, 4, 2, 2, requires_grad=True)
+    found: list[Any] = []
+    for training in (True, True, False, True):
+        norms.train(training)
+        results = [norm(x * 3 + 1) for norm in compiled]
+        sum(r.square().sum() for r in results).backward()
+        found.append([r.detach() for r in results])
+    single = trial.compile(trial.module(torch.nn.BatchNorm1d(4)))
+    try:
+        found.append(single(trial.tensor(1, 4)))
+    except ValueError as error:
+        found.append(type(error).__name__)
+    return found, x.grad, dict(norms.named_buffers()), {n: p.grad for n, p in norms.named_parameters()}
+
+
+class _Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+        self.act, self.scale, self.extra = torch.nn.ReLU(inplace=True), 2.0, None
+        self.register_buffer("shift", torch.ones(4), persistent=False)
+        self.register_buffer("absent", None)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.act(self.first(x)) * self.scale + self.shift
+        return self.second(x) if self.extra is None else self.second(x) + self.extra
+
+
+@case("training", cancels=True)
+def between_calls(trial: Trial) -> Any:
+    """Weights that are loaded, replaced, tied, frozen, written through ``.data`` or moved; hooks that come and go."""
+    found = []
+    for part in range(4):
+        torch.manual_seed(0)
+        found.append(_after_steps(trial, trial.module(_Net()), part))
+    return found
+
+
+def _after_steps(trial: Trial, net: Any, part: int) -> Any:
+    """Results and gradients after each of some changes; few at a time, so that no limit of compilations is reached."""
+    state = {name: value * 0.5 for name, value in net.state_dict().items()}
+    compiled, x = trial.compile(lambda x: net(x)), trial.tensor(3, 4)
+    found: list[Any] = [sorted(net.state_dict())]
+    handles: list[Any] = []
+
+    def replace() -> None:
+        net.first.weight = torch.nn.Parameter(net.first.weight.detach() * 2)
+
+    def double() -> None:
+        net.double()
+        nonlocal x
+        x = x.double()
+
+    steps = (
+        lambda: None, lambda: net.load_state_dict(state), replace, lambda: setattr(net.second, "weight",
+        net.first.weight),
+        lambda: net.first.weight.data.mul_(0.5), lambda: net.first.requires_grad_(False),
+        lambda: net.requires_grad_(True),
+        lambda: net.shift.add_(1), lambda: setattr(net, "shift", net.shift * 3), lambda: setattr(net, "scale", 3.0),
+        lambda: setattr(net, "extra", x[0] * 2), lambda: setattr(net, "act", torch.nn.Tanh()), lambda: net.eval(),
+        lambda: handles.append(net.first.register_forward_hook(lambda m, given, result: result * 2)),
+        lambda: handles.append(net.second.register_forward_pre_hook(lambda m, given: (given[0] + 1,))),
+        lambda: [handle.remove() for handle in handles], lambda: setattr(net, "first", torch.nn.Identity()), double,
+    )  # fmt: skip
+    for step in (steps[0], *steps[5 * part : 5 * part + 5]):
+        with torch.no_grad():
+            step()
+        net.zero_grad()
+        result = compiled(x)
+        result.square().sum().backward()
+        found.append((result.detach(), {name: p.grad for name, p in net.named_parameters()}))
+    return found
+
+
+@case("training")
+def reparametrized(trial: Trial) -> Any:
+    """Weights that are computed from others before each call, and statistics that such a computation keeps."""
+    torch.manual_seed(0)
+    normed = trial.module(torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(4, 3)))
+    spectral = trial.module(torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(4, 3)))
+    compiled = trial.compile(lambda x: (normed(x), spectral(x)))
+    x, found = trial.tensor(2, 4), []
+    for _ in range(2):
+        a, b = compiled(x)
+        (a.square().sum() + b.sum()).backward()
+        found.append((a.detach(), b.detach()))
+    return found, [p.grad for m in (normed, spectral) for p in m.parameters()], dict(spectral.named_buffers())
+
+
+@case("training", terms=32)
+def attention_of_other_lengths(trial: Trial) -> Any:
+    """Causal attention begins at the first key, also with more keys than queries or fewer, and masks may be added."""
+    q, k, v = trial.tensor(2, 4, 3, 8), trial.tensor(2, 4, 6, 8), trial.tensor(2, 4, 6, 5)
+    attend = F.scaled_dot_product_attention
+
+    def f(*given: torch.Tensor) -> list[torch.Tensor]:
+        q, k, v = given
+        row = torch.arange(6, device=q.device) < 4
+        return [
+            attend(q, k, v, is_causal=True), attend(k, q, q, is_causal=True), attend(q, k, v, row[None, None, None]),
+            attend(q, k, v, (row.to(q.dtype) - 1)[None] * 3), attend(q, k[:, :1], v[:, :1], enable_gqa=True),
+            attend(q[0], k[0], v[0]),
+            attend(q, k, v, torch.where(row, 0.0, -torch.inf).to(q.dtype)[None]), attend(q[:, :1], k[:, :1], v[:, :1],
+            scale=2.0),
+        ]  # fmt: skip
+
+    return with_gradients(trial, f, q, k, v)
