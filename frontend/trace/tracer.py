@@ -215,6 +215,7 @@ class Reading(Protocol):
 
     guards: GuardSet
     module_sources: set[Source]  # paths that lead to modules
+    frame_locals: dict[str, Any]  # the arguments of this call
 
     def wrap(self, obj: Any, source: Source | None) -> Value:
         """The value of an existing object reached by ``source`` (None: known without a guard)."""

@@ -72,7 +72,7 @@ class Triton(Target):
         if not large or not _multiplied_by_tensor_cores(left.dtype):
             return 1
         unit = _PIECE // left.dtype.itemsize
-        return unit if any(s % unit for s in extents) else 1  # type: ignore[operator]
+        return unit if any(s % unit for s in extents) else 1
 
     def chooses_parts(self, parts: Sequence[Value]) -> bool:
         """A kernel for each part takes longer to start than small parts to copy, and what is computed stays out of
