@@ -236,7 +236,7 @@ class Writer:
             return spelling.format(*map(self.name, node.args))
         infix = not spelling.startswith("tl.")
         text = spelling.format(*(self._operand(a, node.args if infix else ()) for a in node.args))
-        is_one = node.op in COMPARE and node.args[0].dtype.is_floating_point and not self.axes_of(node.free)
+        is_one = node.op in COMPARE and not self.axes_of(node.free)
         return f"fn.flag({text})" if is_one else text
 
     def _load(self, node: Node) -> str:

@@ -99,3 +99,13 @@ def test_apart_is_apart() -> None:
         assert are_apart(i, i + 4)
         assert not are_apart(i, i + 3)
         expressions.forget()
+
+
+@triton_only
+def test_a_row_that_one_part_gives(check) -> None:
+    """Whole programs read from one part or the other, as where a token is put before those of a picture."""
+
+    def tokens(first: torch.Tensor, rest: torch.Tensor) -> torch.Tensor:
+        return F.layer_norm(torch.cat((first.expand(2, 1, 64), rest), 1) * 2, (64,))
+
+    check(tokens, torch.randn(1, 1, 64), torch.randn(2, 5, 64))
