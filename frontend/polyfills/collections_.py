@@ -96,4 +96,4 @@ def deque_remove(self, value, /):
         if found:
             del self[index]
             return
-    raise ValueError("deque.remove(x): x not in deque")
+    raise ValueError(f"{value!r} is not in deque")

@@ -17,7 +17,7 @@ FUNCTIONS = {
     "a share": lambda x: x[..., : int(x.shape[-1] * 0.7)],
     "padded": lambda x: F.pad(x, (0, (x.shape[-1] + 7) // 8 * 8 - x.shape[-1])),
     "rounded up": lambda x: x[..., : math.ceil(x.shape[-1] / 2)].contiguous().view(-1) * math.sqrt(x.shape[-1]),
-    "greatest": lambda x: x.new_zeros(max(x.shape[-1], 6)) + x.mean(),
+    "greatest": lambda x: x.new_ones(max(x.shape[-1], 6)) + x.mean(),
     "attention": lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True),
     "mean": lambda x: x.mean((0, 2)) / x.shape[-1] + x.numel(),
     "positions": lambda x: torch.arange(x.shape[-1]) * 2.0 + x[0, 0, 0],
