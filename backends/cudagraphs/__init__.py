@@ -3,7 +3,7 @@
 * ``compiler`` decides which operators can be recorded and hands a graph to
 * ``function``, which decides for each call: warm up, record, replay, record again, or leave it to torch;
 * ``recording`` is one recorded graph with the memory it reads and writes;
-* ``pool`` is the memory that all recordings on a device share, and the order in which they run.
+* ``pool`` has the recordings on a device, and the order in which they run.
 
 Importing this package imports nothing of ``torch.cuda``.
 """

@@ -1,8 +1,7 @@
-"""The memory that the recordings on one device share, and the order in which they run.
+"""The recordings on one device, and the order in which they run.
 
-A recording keeps its outputs as long as it lives, so no other recording ever gets their memory.  Memory that it needs
-only while it runs returns to the pool after recording, and the next recording may use it.  Any two recordings may
-therefore run in any order, but never at the same time.
+Each recording has memory of its own, also for what it needs only while it runs.  If a later recording could use that,
+its results might lie there, and a call of the earlier one would overwrite what the program still holds.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ class Pool:
         self.device = device
         self.side = torch.cuda.Stream(device)
         self._recordings: weakref.WeakSet[Recording] = weakref.WeakSet()
-        self._handle: Any = None
-        self._of_handle: weakref.WeakSet[Recording] = weakref.WeakSet()
         self._last: Any = None
         self._lock = threading.Lock()
 
@@ -44,20 +41,8 @@ class Pool:
             self._last = stream
             yield stream
 
-    def handle(self) -> Any:
-        """What names the memory to the allocator; a new one when no recording is left to hold the old."""
-        if self._handle is None or not self._of_handle:
-            self._handle = torch.cuda.graph_pool_handle()
-            self._of_handle = weakref.WeakSet()
-        return self._handle
-
-    def abandon(self) -> None:
-        """Give memory of a new name from now on; the old one is of no use after a recording that failed."""
-        self._handle = None
-
     def add(self, recording: Recording) -> None:
         self._recordings.add(recording)
-        self._of_handle.add(recording)
 
     def owns(self, address: int) -> bool:
         """Whether a storage is the output of a recording, and so stays where it is while that lives."""

@@ -106,7 +106,7 @@ class Recording:
 def _record(run: Run, args: Sequence[Any], pool: Pool) -> tuple[Any, list[torch.Tensor]]:
     """The graph of ``run``'s kernels, none of which runs, and the tensors they will write."""
     torch.cuda.synchronize(pool.device)
-    graph, handle = torch.cuda.CUDAGraph(), pool.handle()
+    graph, handle = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
     with torch.cuda.stream(pool.side), _without_garbage_collection():
         try:
             graph.capture_begin(pool=handle, capture_error_mode="thread_local")
@@ -117,15 +117,14 @@ def _record(run: Run, args: Sequence[Any], pool: Pool) -> tuple[Any, list[torch.
                 graph.capture_end()
             with contextlib.suppress(RuntimeError):
                 internals.end_allocating_to_pool(pool.device, handle)
-            _recover(pool)
+            _recover()
             raise
     return graph, outputs
 
 
-def _recover(pool: Pool) -> None:
+def _recover() -> None:
     """Undo what a recording that failed leaves: to torch its memory is still being recorded, and so is the generator,
     which draws nothing until a recording ends well."""
-    pool.abandon()
     graph, target = torch.cuda.CUDAGraph(), torch.empty(1, device="cuda")
     graph.capture_begin(pool=torch.cuda.graph_pool_handle(), capture_error_mode="thread_local")
     target.zero_()

@@ -62,6 +62,29 @@ def test_results_that_are_held_are_not_overwritten():
         assert torch.equal(a, b)
 
 
+def test_results_of_a_later_recording_outlive_calls_of_an_earlier_one():
+    """What the earlier one has only while it runs is not where the later one puts its results."""
+
+    def first(x):
+        for _ in range(4):
+            x = (x @ x).tanh()
+        return x.sum()
+
+    def second(x):
+        return [x + n for n in range(8)]
+
+    first, second = (torchmux.compile(f, backend="cudagraphs") for f in (first, second))
+    x = torch.randn(256, 256, device="cuda")
+    for _ in range(3):
+        first(x)
+    for _ in range(3):
+        held = second(x)
+    for _ in range(3):
+        first(x)
+    for n, result in enumerate(held):
+        assert torch.equal(result, x + n)
+
+
 def test_a_view_of_a_result_is_held_too():
     compiled = _compile(lambda x: x * 2)
     rows = [compiled(x)[0] for x in _batches()]
