@@ -85,7 +85,7 @@ def is_library(filename: str) -> bool:
     if filename.startswith(_PROGRAMS):
         return False
     if filename.startswith(_LIBRARY):
-        return not filename.startswith(_SITE_PACKAGES) or filename.startswith(_MACHINERY)
+        return not filename.startswith(_SITE_PACKAGES) or filename.startswith((*_MACHINERY, *_TRITON))
     return False
 
 

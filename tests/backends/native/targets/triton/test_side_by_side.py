@@ -18,12 +18,18 @@ triton_only = pytest.mark.parametrize("target", ["triton"], indirect=True)
 @triton_only
 @pytest.mark.parametrize("dim", [0, 1])
 def test_the_parts_of_cat_are_one_launch(check, dim) -> None:
-    a, b, c = (torch.randn((5, n) if dim else (n, 5)) for n in (3, 4, 9))
-    kernels, host = check(
-        (lambda a, b, c: torch.cat((a, b, c), 1)) if dim else (lambda a, b, c: torch.cat((a, b, c))), a, b, c
-    ).output_code
-    assert host.count("launch(") == 1
-    assert kernels.count("if (program >= ") == 3
+    """A few are chosen from where the whole is read; more are written side by side, by programs of one kernel."""
+    for count in (3, 5):
+        parts = [torch.randn((5, n) if dim else (n, 5)) for n in (3, 4, 9, 1, 2)[:count]]
+        functions = {
+            (0, 3): lambda a, b, c: torch.cat((a, b, c)),
+            (1, 3): lambda a, b, c: torch.cat((a, b, c), 1),
+            (0, 5): lambda a, b, c, d, e: torch.cat((a, b, c, d, e)),
+            (1, 5): lambda a, b, c, d, e: torch.cat((a, b, c, d, e), 1),
+        }
+        kernels, host = check(functions[dim, count], *parts).output_code
+        assert host.count("launch(") == 1
+        assert kernels.count("if (program >= ") == (count if count > 4 else 0)
 
 
 @triton_only
@@ -69,7 +75,7 @@ def test_rows_of_products_start_where_libraries_read(check) -> None:
 
     x, w = torch.randn(256, 264, dtype=torch.bfloat16), torch.randn(257, 264, dtype=torch.bfloat16) / 16
     _, host = check(both, x, w).output_code
-    assert host.count("ops.torchmux.mm_in_rows.default(") == 1
+    assert host.count("ops.torchmux.mm_in_rows.default(") == 3
     assert "empty((256, 257, ), (264, 1, )" in host
 
 
