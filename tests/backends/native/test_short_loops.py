@@ -49,7 +49,8 @@ def test_numbers_beside_positions() -> None:
         at = torch.arange(37)
         pairs = [(at, x[..., None]), (x[..., None], at)]
         found = [f(a, b) for a, b in pairs for f in (torch.lt, torch.le, torch.gt, torch.ge, torch.eq, torch.ne)]
-        return [*found, (x[..., None] == at).float().sum(1), (at < x[..., None]).long()]
+        marked = [f(a, b).to(t) for a, b in pairs for f in (torch.lt, torch.eq) for t in (torch.float32, torch.half)]
+        return [*found, *marked, (x[..., None] == at).float().sum(1), (at < x[..., None]).long()]
 
     same(compared, wide)
 
@@ -164,3 +165,21 @@ def test_many_small_products() -> None:
 
     sizes = ((3, 3, 3), (4, 8, 2), (1, 5, 1), (8, 1, 8), (9, 8, 8), (7, 7, 16))
     same(products, *((torch.randn(33, m, k), torch.randn(33, k, n)) for m, k, n in sizes), error=1e-5)
+
+
+def test_rows_that_are_summed_or_change_their_width() -> None:
+    special = torch.tensor([0.0, -0.0, 1e-45, 1e38, float("inf"), -float("inf"), float("nan"), 1 / 3, -7.25])
+
+    def widths(x: Any, wide: Any) -> Any:
+        return [x.double() + 1, x.double() * wide, (wide * 3).float(), wide.float()]
+
+    def sums(x: Any, cancelling: Any) -> Any:
+        return [x.sum(-1), (x * 2).mean(-1), (x.double() * 2).float().sum(-1), cancelling.sum(-1)]
+
+    for n in (9, 16, 37):
+        x, wide = torch.randn(3, n), torch.randn(3, n, dtype=torch.float64) * 1e30
+        x[0, :9], wide[1, :9] = special, special.double() * (1 + 1e-12)
+        same(widths, x, wide, error=0)
+        cancelling = torch.zeros(3, 16)  # in float32, the ones between would be lost
+        cancelling[:, 0], cancelling[:, 8], cancelling[:, 4:7] = 2.0**30, -(2.0**30), 1.0
+        same(sums, torch.randn(4, n), cancelling)

@@ -63,7 +63,8 @@ def is_plain(nest: LoopNest) -> bool:
                     masks.add(node)
                 if node.op == "load" and node.attr[0].dtype is torch.float16:
                     return False
-                worth |= node.op == "load" and node.attr[0].dtype in _OTHER_WIDTH
+                varies = node.op == "load" and nest.vector in node.free
+                worth |= varies and node.attr[0].dtype in _OTHER_WIDTH
     return worth and len(masks) <= _MOST_MASKS
 
 

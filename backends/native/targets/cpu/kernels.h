@@ -81,12 +81,25 @@ template <class To, class V> INLINE To convert(V v) { return __builtin_convertve
 #define BY_HALVES(To, From, ToH, FromH) \
   SPECIAL To##v convert<To##v, From##v>(From##v v) { \
     auto h = split<FromH>(v); return join<To##v>(__builtin_convertvector(h.low, ToH), __builtin_convertvector(h.high, ToH)); }
-BY_HALVES(f64, f32, f64h, f32h) BY_HALVES(f32, f64, f32h, f64h)
 BY_HALVES(f64, i64, f64h, i64h) BY_HALVES(i64, f64, i64h, f64h)
 BY_HALVES(f32, i64, f32h, i64h) BY_HALVES(i64, f32, i64h, f32h) BY_HALVES(i32, f64, i32h, f64h) BY_HALVES(f64, i32, f64h, i32h)
 SPECIAL i64v convert<i64v, i64v>(i64v v) { return v; }
 SPECIAL f64v convert<f64v, f64v>(f64v v) { return v; }
 // A compiler that sees no single instruction for a conversion takes the lanes one by one; these have two or three.
+#if defined(__AVX512F__) && !defined(__clang__)
+SPECIAL f64v convert<f64v, f32v>(f32v v) {
+  auto h = split<f32h>(v);
+  return {__builtin_ia32_cvtps2pd512_mask(h.low, f64h{}, (u8)-1, 4), __builtin_ia32_cvtps2pd512_mask(h.high, f64h{}, (u8)-1, 4)}; }
+SPECIAL f32v convert<f32v, f64v>(f64v v) {
+  return join<f32v>((f32h)__builtin_ia32_cvtpd2ps512_mask(v.low, f32h{}, (u8)-1, 4), (f32h)__builtin_ia32_cvtpd2ps512_mask(v.high, f32h{}, (u8)-1, 4)); }
+#elif defined(__AVX2__) && !defined(__clang__)
+SPECIAL f64v convert<f64v, f32v>(f32v v) {
+  auto h = split<f32h>(v); return {__builtin_ia32_cvtps2pd256(h.low), __builtin_ia32_cvtps2pd256(h.high)}; }
+SPECIAL f32v convert<f32v, f64v>(f64v v) {
+  return join<f32v>((f32h)__builtin_ia32_cvtpd2ps256(v.low), (f32h)__builtin_ia32_cvtpd2ps256(v.high)); }
+#else
+BY_HALVES(f64, f32, f64h, f32h) BY_HALVES(f32, f64, f32h, f64h)
+#endif
 #if defined(__AVX2__) && !defined(__AVX512F__) && !defined(__clang__)
 SPECIAL i64v convert<i64v, i32v>(i32v v) {
   auto h = split<i32h>(v); return join<i64v>((i64h)__builtin_ia32_pmovsxdq256(h.low), (i64h)__builtin_ia32_pmovsxdq256(h.high)); }
@@ -393,9 +406,13 @@ template <int step = LANES / 2, class F> INLINE f32 in_pairs(f32v v, F f) {
   if constexpr (step == 0) return v[0];
   else return in_pairs<step / 2>(f(v, __builtin_shuffle(v, (count() + step) & (LANES - 1))), f);
 }
-template <int step = LANES / 4> INLINE f64 sum_in_pairs(f64h v) {
-  if constexpr (step == 0) return v[0];
-  else return sum_in_pairs<step / 2>(v + __builtin_shuffle(v, (lanes_from(0, 1).low + step) & (LANES / 2 - 1)));
+template <class V> INLINE f64 sum_in_pairs(V v) {
+  constexpr int n = sizeof(V) / sizeof(f64);
+  if constexpr (n == 2) return v[0] + v[1];
+  else {
+    auto h = split<typename vector_of<f64, n / 2>::type>(v);
+    return sum_in_pairs(h.low + h.high);
+  }
 }
 // Lanes of float32 are added in float64: they are few, and may cancel.
 INLINE f64 total(f32v v) {
