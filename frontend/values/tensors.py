@@ -241,6 +241,8 @@ class TensorValue(GraphValue):
             kwargs = {**kwargs, factor: number_of(tr, kwargs[factor])}  # type: ignore[arg-type]
         if name == "type" and not args and not kwargs:
             return ConstValue(self.example.type())
+        if name == "new" and [a.pytype() for a in args] == [torch.Size]:
+            name = "new_empty"  # a graph holds sizes as a tuple, and ``new`` would make a tensor of those numbers
         if name in ("__setitem__", "__getitem__", "__delitem__"):
             return getattr(self, name.strip("_"))(tr, *args) or ConstValue(None)
         if name == "__contains__":
