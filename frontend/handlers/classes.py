@@ -235,6 +235,8 @@ def legacy_tensor(tr: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Value:
     named: Kwargs = {"dtype": dtype, "device": ConstValue(torch.device("cpu"))}
     if not kwargs and all(a.pytype() is int for a in args):
         return tr.emit("call_function", torch.empty, [TupleValue(args or [ConstValue(0)])], named)
+    if not kwargs and [a.pytype() for a in args] == [torch.Size]:
+        return tr.emit("call_function", torch.empty, args, named)
     if not kwargs and len(args) == 1 and args[0].pytype() in (list, tuple):
         return tr.emit("call_function", torch.tensor, args, named)
     raise GraphBreak(breaks.OPERATION, f"creating a {cls.__name__} of {', '.join(a.describe() for a in args)}")

@@ -98,8 +98,9 @@ class GraphRecorder(SymbolicNumbers):
         """Make ``tensor`` an input of the graph; its metadata is guarded, its dynamic dimensions symbolic."""
         if not is_plain_tensor(tensor):
             raise GraphBreak(breaks.SUBCLASS, f"{source.words()} is a {type(tensor).__qualname__}")
-        if tensor.is_quantized or tensor.layout is not torch.strided:
-            raise GraphBreak(breaks.SUBCLASS, f"{source.words()} is not a plain strided tensor ({tensor.layout})")
+        if tensor.is_quantized or tensor.is_nested or tensor.layout is not torch.strided:
+            kind = "nested" if tensor.is_nested else tensor.layout
+            raise GraphBreak(breaks.SUBCLASS, f"{source.words()} is not a plain strided tensor ({kind})")
         dims = None if static or self._fixed_sizes else self.dims_of(tensor, source)
         shape_source = ShapeSource(f"t{len(self.shape_inputs)}")
         try:

@@ -241,6 +241,10 @@ class TensorValue(GraphValue):
             kwargs = {**kwargs, factor: number_of(tr, kwargs[factor])}  # type: ignore[arg-type]
         if name == "type" and not args and not kwargs:
             return ConstValue(self.example.type())
+        if name == "type":
+            args, kwargs = [_type_name(a) for a in args], {k: _type_name(v) for k, v in kwargs.items()}
+        if name == "new" and [a.pytype() for a in args] == [torch.Size]:
+            name = "new_empty"  # a graph holds sizes as a tuple, and ``new`` would make a tensor of those numbers
         if name in ("__setitem__", "__getitem__", "__delitem__"):
             return getattr(self, name.strip("_"))(tr, *args) or ConstValue(None)
         if name == "__contains__":
@@ -357,3 +361,10 @@ class TensorMethodValue(Value):
 
     def rebuild(self, out: FrameWriter) -> str:
         return f"{out.value(self.owner)}.{self.name}"
+
+
+def _type_name(value: Value) -> Value:
+    """A class like ``torch.LongTensor`` as its name, which means the same and which the code of a graph can hold."""
+    cls = value.real()
+    named = cls is torch.Tensor or isinstance(cls, type(torch.LongTensor))
+    return ConstValue(f"{cls.__module__}.{cls.__name__}") if named else value
