@@ -202,3 +202,17 @@ def test_distances_of_positions_as_floats(capture) -> None:
     captured = capture(f, x)
     for got, expected in zip(captured.run(captured.compile("native", strict=True), x), f(x), strict=True):
         assert torch.equal(got, expected)
+
+
+def test_floats_to_integers_and_back() -> None:
+    """An integer has no negative zero, nor nan; gcc's own rules would keep both in code for one number at a time."""
+
+    def function(x: torch.Tensor) -> list[torch.Tensor]:
+        kinds = (torch.int64, torch.int32, torch.int16)
+        return [x.new_zeros(3).copy_(x).to(torch.int64).float(), *(torch.cat([x, x.to(kind), x]) for kind in kinds)]
+
+    for x in (torch.tensor([-0.0, -0.25, 2.5]), torch.tensor([-0.0, -0.25, 2.5]).double()):
+        got = torchmux.compile(function, backend="native", strict=True)(x)
+        for eager, found in zip(function(x), got, strict=True):
+            assert torch.equal(found, eager)
+            assert torch.equal(found.signbit(), eager.signbit())

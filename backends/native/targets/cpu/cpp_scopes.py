@@ -13,7 +13,7 @@ from ...ir import index, operations
 from ...ir.expressions import Buffer, Node, compute_type
 from ...ir.index import Div, Index, Ix, Rem, Var
 from ...ir.operation_table import OPERATIONS
-from ...ir.operations import COMPARE
+from ...ir.operations import COMPARE, is_float
 from ...schedule.kernel import FEW
 from ...schedule.tiles import wrapped
 
@@ -33,6 +33,11 @@ NAMES: dict[torch.dtype, str] = {
 
 _PROMOTED = (torch.bool, torch.int8, torch.uint8, torch.int16)
 """What C++ computes as int."""
+
+
+def _is_truncated(node: Node) -> bool:
+    """Whether an integer is a converted float."""
+    return node.op == "cast" and is_float(node.args[0].dtype) and node.dtype is not torch.bool
 
 
 def register_type(dtype: torch.dtype, vector: bool) -> str:
@@ -181,6 +186,8 @@ class Writer:
         args = [self.name(a, vector=vector) for a in node.args]
         kind = register_type(node.dtype, vector)
         if op == "cast":
+            if not vector and is_float(node.dtype) and _is_truncated(node.args[0]):
+                args[0] = f"settled({args[0]})"
             return self._cast(node.args[0].dtype, node.dtype, args[0], vector)
         if op == "round":
             return f"round_{NAMES[node.attr]}({args[0]})"

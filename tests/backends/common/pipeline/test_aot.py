@@ -413,3 +413,19 @@ def test_parts_that_share_memory_without_a_word_in_the_schema(backend: str, func
         torch.testing.assert_close(a, b)
         assert same_storage(a, got[0]) == same_storage(b, wanted[0])
         assert same_storage(a, x) == same_storage(b, x)
+
+
+def test_casts_inside_of_operators() -> None:
+    """Inference casts where autocast knows not the operator, but what it consists of."""
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = [torch.einsum("ij,jk->ik", x, x), torch.inner(x, x), x.inner(x), torch.tensordot(x, x, 1)]
+            found += [torch.linalg.multi_dot([x, x, x]), torch.nn.functional.pad(y, (1, 1), "reflect")]
+            return [*found, torch.linalg.matrix_power(x, 3), torch.rnn_tanh_cell(x, x, x, x)]
+
+    x = torch.randn(4, 4)
+    expected = function(x, x.half())
+    for a, b in zip(torchmux.compile(function, backend="aot_eager")(x, x.half()), expected, strict=True):
+        assert a.dtype is b.dtype
+        assert torch.equal(a, b)
