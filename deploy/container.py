@@ -16,6 +16,7 @@ import os
 import re
 import secrets
 import struct
+import time
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,7 +36,7 @@ MANIFEST = "manifest.json"
 
 _COMMENT = re.compile(rb"torchmux (\d+) (sha256|hmac-sha256) ([0-9a-f]{64})")
 _END = b"PK\x05\x06"
-_LARGE = 1 << 23  # bytes
+_AT_ONCE = 1 << 24  # bytes; a multiple of the size of large pages
 _ALIGNED = 64  # bytes; what vectors and TVM's code want
 _AGAIN = "Copy it anew from where it was saved, or save it again with torchmux.save()."
 
@@ -97,12 +98,8 @@ class Opened:
         with file:
             size = os.fstat(file.fileno()).st_size
             # Tensors of the file are views of this memory, which begins where vectors want it.
-            self._memory = _memory(size + 1)
-            view = memoryview(self._memory)
-            count = 0
-            while taken := file.readinto(view[count:]):
-                count += taken
-        self._bytes = view[:count]
+            self._memory = mmap.mmap(-1, size + 1, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            self._bytes = memoryview(self._memory)[: _read(file, self._memory)]
         self._check(key)
         try:
             self._at = self._directory()
@@ -202,13 +199,34 @@ class Opened:
         return self._bytes[start : start + size]
 
 
-def _memory(size: int) -> mmap.mmap:
-    """Memory of this process, in large pages where Linux has them: to fill small ones takes twice as long."""
-    made = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if size >= _LARGE:
-        with contextlib.suppress(OSError, AttributeError):
-            made.madvise(mmap.MADV_HUGEPAGE)
-    return made
+def _read(file: io.BufferedReader, memory: mmap.mmap) -> int:
+    """Fill ``memory`` from a file; returns how many bytes there were.
+
+    Linux fills large pages in a third of the time of small ones, unless its memory is in pieces: to make room for a
+    large page then takes several times as long.  So the first pages are small, and large ones go on while they are
+    quicker.
+    """
+    view, count = memoryview(memory), 0
+    small, large = 0.0, False
+    while True:
+        before = time.thread_time()
+        if not (taken := file.readinto(view[count : count + _AT_ONCE])):
+            return count
+        spent = time.thread_time() - before
+        count += taken
+        if taken == _AT_ONCE and count < len(memory):
+            if not small:
+                small, large = spent, _advise(memory, "MADV_HUGEPAGE", count)
+            elif large and spent > small:
+                large = not _advise(memory, "MADV_NOHUGEPAGE", count)
+
+
+def _advise(memory: mmap.mmap, advice: str, start: int) -> bool:
+    """Tell the system about the pages from ``start`` on; whether it takes advice."""
+    with contextlib.suppress(OSError, AttributeError):
+        memory.madvise(getattr(mmap, advice), start)
+        return True
+    return False
 
 
 class _Reader(io.RawIOBase):

@@ -12,6 +12,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
+from torchmux import torch_internals as internals
 from torchmux.registry.spec import CompiledGraph, CompileRequest
 
 from . import decisions
@@ -25,6 +26,11 @@ from .running import background
 from .running.chosen import Chosen, Decide, Lead, Pending
 
 log = logging.getLogger("torchmux")
+
+_NO_INPUTS = (
+    "it is a part of a larger graph, and is compiled before there are inputs to measure with; compile the part as a "
+    "module or function of its own with backend='auto', or pin it to the backend that it shall have"
+)
 
 
 class Auto:
@@ -59,6 +65,8 @@ def decider(gm: GraphModule, request: CompileRequest, options: AutoOptions) -> D
         known = decisions.load(key) if key is not None and not anew else None
         if known is not None:
             return known, known.source
+        if any(map(internals.is_fake, inputs)):
+            return _unmeasured(found, _NO_INPUTS), "no measurement"
         try:
             parcel = pack(
                 gm,
@@ -100,5 +108,5 @@ def decider(gm: GraphModule, request: CompileRequest, options: AutoOptions) -> D
 def _unmeasured(found: Field, why: str) -> Decision:
     """The first backend in the order of the registry, for a graph that cannot be measured."""
     first = next((c for c in found.candidates if c.backend != EAGER and not c.options), found.candidates[0])
-    row = decisions.Row(first.name, first.backend, {}, "chosen", f"not measured: {why}")
+    row = decisions.Row(first.name, first.backend, {}, "chosen", f"not measured: {why.partition(';')[0]}")
     return Decision(first.backend, {}, f"the graph cannot be measured, since {why}", [row], machine=decisions.machine())

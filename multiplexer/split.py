@@ -12,6 +12,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from torchmux.backends.common.pipeline import lines, lower
 from torchmux.backends.common.pipeline.assemble import Built, extract, inputs_of
+from torchmux.backends.common.pipeline.implementation import Told
 from torchmux.backends.common.pipeline.partition import Partition, takes_element
 from torchmux.backends.common.pipeline.parts import Attempt, Choice, Compiler, Part, Placed, calls_of, maker
 from torchmux.backends.common.pipeline.placing import Placing
@@ -172,7 +173,8 @@ class TeamCompiler(Compiler):
         def reason(placement: Placement) -> str | None:
             return reasons.get(placement.node)
 
-        self.placing.take_over(placed.placing, reason)
+        placements = self.placing.take_over(placed.placing, reason)
+        Told(placed.run).follow(self.placing.report, placements)
 
 
 def _lowered(module: GraphModule, member: Member) -> GraphModule:

@@ -24,7 +24,7 @@ from torchmux.backends.common.pipeline.parts import Run, calls_of, is_glue
 from torchmux.backends.common.pipeline.placing import failure
 from torchmux.registry.errors import BackendUnavailable, NodesRefused
 from torchmux.registry.loading import load_implementation
-from torchmux.registry.report import GraphReport
+from torchmux.registry.report import GraphReport, Placement
 from torchmux.registry.resolve import ResolvedBackend
 from torchmux.registry.spec import ANY, BackendSpec, CompileRequest
 
@@ -187,6 +187,12 @@ class MemberPart:
 
     def __call__(self, *args: Any) -> Sequence[Any]:
         return self.run(*args)
+
+    def follow(self, report: GraphReport, placements: list[Placement]) -> None:
+        """Hand the report of the chain to the member's code; of several pieces, none knows which placements it has."""
+        runs = list(self.built.compiled.values())
+        for run in runs:
+            Told(run).follow(report, placements if len(runs) == 1 else [])
 
 
 def _member(resolved: ResolvedBackend, *, training: bool, symbolic: bool) -> Member:

@@ -20,7 +20,7 @@ from torch.fx import GraphModule
 from torchmux import progress
 from torchmux.config import config
 from torchmux.registry.errors import CallFailed, FallbackRefused, TorchmuxError
-from torchmux.registry.report import GraphReport, place_all
+from torchmux.registry.report import GraphReport, Placement, place_all
 from torchmux.registry.spec import CompileRequest
 
 from ..candidates import EAGER
@@ -99,6 +99,7 @@ class Chosen:
         self._runs: dict[Key, Run] = {}
         self._failed: dict[str, str] = {}  # candidates that raised in a call, and what
         self._told: set[str] = set()
+        self._followed: list[GraphReport] = []
         self._eager = GraphReport(
             EAGER,
             phase="inference" if request.phase == "inference" else "training",
@@ -109,6 +110,14 @@ class Chosen:
 
     def __call__(self, *args: Any) -> Sequence[Any]:
         return self._run(*args)
+
+    def follow(self, report: GraphReport, placements: list[Placement]) -> None:
+        """Tell of the decision in the report of a chain of which this is a part; nobody reads one of auto alone."""
+        if report.backend == self._request.backend:
+            return
+        with self._lock:
+            self._followed.append(report)
+            self._tell(self.report)
 
     @property
     def built(self) -> Any:
@@ -330,7 +339,8 @@ class Chosen:
         """Put what is decided into the report of what runs now."""
         told = [note for choice in self._choices.values() for note in self._notes(choice)]
         told += dict.fromkeys(f"{name} was replaced: {why}" for name, why in self._failed.items())
-        report.notes[:] = [note for note in report.notes if note not in self._told] + told
+        for each in (report, *self._followed):
+            each.notes[:] = [note for note in each.notes if note not in self._told] + told
         report.replaced = len(self._failed)
         self._told.update(told)
         self.report = report

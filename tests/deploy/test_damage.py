@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import random
 import zipfile
 
@@ -258,3 +259,26 @@ def test_weights_can_be_read_with_safetensors(saved, net, tmp_path):
 
 def test_instructions_are_known():
     assert machine.instructions() <= frozenset(machine.processor().split())
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_memory_is_in_large_pages_only_while_they_are_quick(slow, tmp_path, monkeypatch):
+    content, at_once, seconds, advice = random.Random(0).randbytes((1 << 20) + 7), 1 << 16, [0.0], []
+    tmp_path.joinpath("file").write_bytes(content)
+    monkeypatch.setattr(container, "_AT_ONCE", at_once)
+
+    def clock() -> float:
+        seconds[0] += 1 + (slow and len(advice) == 1)
+        return seconds[0]
+
+    def advise(memory, name, start):
+        advice.append((name, start))
+        return True
+
+    monkeypatch.setattr(container.time, "thread_time", clock)
+    monkeypatch.setattr(container, "_advise", advise)
+    with mmap.mmap(-1, len(content) + 1) as memory, open(tmp_path / "file", "rb") as file:
+        assert container._read(file, memory) == len(content)
+        assert memory[:-1] == content
+    large, small = ("MADV_HUGEPAGE", at_once), ("MADV_NOHUGEPAGE", 2 * at_once)
+    assert advice == ([large, small] if slow else [large])

@@ -212,3 +212,16 @@ def test_placements_that_mean_nothing_are_errors_at_once(placement, error, words
 def test_a_placement_needs_a_module() -> None:
     with pytest.raises(torchmux.InvalidOption, match="use_backend"):
         torchmux.compile(torch.relu, backend="eager", placement={"a": "native"})
+
+
+def test_a_part_for_auto_tells_in_the_report_how_it_was_chosen() -> None:
+    def f(x):
+        y = x.sin()
+        with torchmux.use_backend("auto"):
+            y = y.cos()
+        return y.exp()
+
+    compiled, x = torchmux.compile(f, backend="eager"), torch.randn(4)
+    torch.testing.assert_close(compiled(x), f(x))
+    notes = [n for n in torchmux.report(compiled).graphs[0].report.notes if "auto chose" in n]
+    assert len(notes) == 1 and "it is a part of a larger graph" in notes[0] and "verdict" in notes[0]

@@ -70,9 +70,11 @@ class Placing:
         self.report.placements += placements
         return placements
 
-    def take_over(self, other: Placing, reason: Callable[[Placement], str | None]) -> None:
-        """Add what a member of a chain has placed, with the reason why it is not the first that was asked."""
-        self.report.placements += [dataclasses.replace(p, reason=reason(p)) for p in other.report.placements]
+    def take_over(self, other: Placing, reason: Callable[[Placement], str | None]) -> list[Placement]:
+        """Add, and return, what a member of a chain has placed, with why it is not the first that was asked."""
+        taken = [dataclasses.replace(p, reason=reason(p)) for p in other.report.placements]
+        self.report.placements += taken
+        return taken
 
     def forget(self) -> None:
         """Begin anew: the graph is compiled in another way than the placements say."""
