@@ -99,7 +99,7 @@ class Operators(Tracer):
                 for side, asked in ((left, name), (right, reflected)):
                     if isinstance(side, TensorValue):
                         side.guard_operator(self, asked)
-                return self.emit("call_function", function, [self._operand(left), self._operand(right)], {})
+                return self.emit("call_function", function, [operand(left), operand(right)], {})
         if isinstance(left, ReadNumber) or isinstance(right, ReadNumber):
             return self.emit("call_function", function, [left, right], {})
         if isinstance(left, SymValue) or isinstance(right, SymValue):
@@ -110,13 +110,6 @@ class Operators(Tracer):
         if found is not None:
             return found
         return self._dunder(symbol, name, reflected, left, right)
-
-    def _operand(self, value: Value) -> Value:
-        """An operand beside a tensor.  vmap's rules for arithmetic take no symbolic numbers."""
-        value = operand(value)
-        if isinstance(value, SymValue) and self.region is not None and self.region.transform:
-            return ConstValue(value.const(self))
-        return value
 
     def _fold_binary(self, function: Callable, symbol: str, left: Value, right: Value) -> Value:
         a, b = left.const(self), right.const(self)

@@ -118,12 +118,3 @@ def test_numbers_beside_arrays_are_symbolic():
     calls = [(arrays[0], n) for n in (1.5, 2.5, 3.5, np.float64(4.5), np.float64(5.5))]
     calls += [(arrays[1], n) for n in (2, 3, 4)]
     counted(scales, calls)
-
-
-def test_vmap_of_a_number_that_changes():
-    def scales(x, number):
-        return torch.vmap(lambda row: row * number)(x)
-
-    compiled = torchmux.compile(scales, backend="eager", fullgraph=True)
-    for number in (2, 3, 4.5, 5.5):
-        assert torch.equal(compiled(X, number), X * number)
