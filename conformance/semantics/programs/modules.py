@@ -141,16 +141,26 @@ class _Net(torch.nn.Module):
 
 @case("training", cancels=True)
 def between_calls(trial: Trial) -> Any:
-    """Weights that are loaded, replaced, tied, frozen, written through ``.data`` or moved; hooks that come and go."""
-    found = []
-    for part in range(4):
-        torch.manual_seed(0)
-        found.append(_after_steps(trial, trial.module(_Net()), part))
-    return found
+    """Weights that are loaded, replaced, tied, frozen or written through ``.data``; buffers and numbers that change."""
+    return [_after_steps(trial, part) for part in (0, 1)]
 
 
-def _after_steps(trial: Trial, net: Any, part: int) -> Any:
+@case("training", cancels=True)
+def replaced_between_calls(trial: Trial) -> Any:
+    """Layers and attributes that are replaced, modes that are switched, and hooks that come."""
+    return _after_steps(trial, 2)
+
+
+@case("training", cancels=True)
+def moved_between_calls(trial: Trial) -> Any:
+    """Hooks that go, a layer that is left out, and a model that gets another dtype."""
+    return _after_steps(trial, 3)
+
+
+def _after_steps(trial: Trial, part: int) -> Any:
     """Results and gradients after each of some changes; few at a time, so that no limit of compilations is reached."""
+    torch.manual_seed(0)
+    net = trial.module(_Net())
     state = {name: value * 0.5 for name, value in net.state_dict().items()}
     compiled, x = trial.compile(lambda x: net(x)), trial.tensor(3, 4)
     found: list[Any] = [sorted(net.state_dict())]
