@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from torchmux.frontend.regions import regions
 from torchmux.registry.errors import LoadRefused
 
 _TORCH = (torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -68,6 +69,8 @@ def told(value: Any) -> Any:
     if isinstance(value, _DESCRIPTORS):
         owner = getattr(value, "__objclass__", None)
         return _checked(["descriptor", told(owner), value.__name__], value)
+    if value is regions:  # which a guard asks once a process has made a region
+        return ["regions"]
     raise NotTold(f"an object of {cls.__module__}.{cls.__qualname__}")
 
 
@@ -211,4 +214,5 @@ _MAKERS: dict[str, Any] = {
     "function": _function_again,
     "method": lambda owner, name: getattr(again(owner), name),
     "descriptor": lambda owner, name: vars(again(owner))[name],
+    "regions": lambda: regions,
 }

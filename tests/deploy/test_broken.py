@@ -101,6 +101,18 @@ def test_globals_are_those_of_the_module(saved, programs, monkeypatch):
         torchmux.load(path)(*args, **kwargs)
 
 
+def test_a_process_that_has_pinned_something(saved, programs, monkeypatch):
+    """Its guards ask for the region of each call, which a file names."""
+    monkeypatch.setattr(torchmux.use_backend, "used", True)
+    torchmux.reset()  # what was captured before asks for none
+    loaded = torchmux.load(saved("branches")[0])
+    args, kwargs = programs.CALLS["branches"][0]
+    with torch.no_grad():
+        assert torch.equal(loaded(*args, **kwargs)["y"], programs.branches(*args, **kwargs)["y"])
+        with torchmux.use_backend("eager"), pytest.raises(torchmux.Unsupported, match="around the call"):
+            loaded(*args, **kwargs)
+
+
 def test_models_and_functions_that_are_others(saved, programs, monkeypatch):
     path, _ = saved("net", key="secret")
     with pytest.raises(torchmux.LoadRefused, match=r"Pass the model: load\(..., model=model\)"):
