@@ -190,7 +190,8 @@ def _names(code: types.CodeType) -> set[str]:
 def subclass_input(tr: Any, tensor: torch.Tensor, source: Source) -> SubclassValue:
     """Read a tensor of that kind; its parts are inputs of the graph."""
     cls = type(tensor)
-    if tensor.is_nested or not ti.is_wrapper(tensor):  # the sizes of a nested tensor are no numbers of a ShapeEnv
+    # A subclass sees who asks it for attributes.  The sizes of a nested tensor are no numbers of a ShapeEnv.
+    if not ti.is_wrapper(tensor) or tensor.is_nested:
         raise GraphBreak(breaks.SUBCLASS, f"{source.words()} is a {cls.__qualname__}")
     try:
         form = flattens_to(tensor)
