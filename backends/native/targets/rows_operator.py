@@ -2,7 +2,8 @@
 
 Libraries read and write rows in pieces of 16 bytes, and count rows, columns and terms in eights of two bytes.  A
 product with 50,257 columns, the vocabulary of GPT-2, takes them several times as long as one with 50,256.  What is left
-over of each size is therefore a product of its own.
+over of each size is therefore a product of its own.  The number of rows does not matter to them, unless the left matrix
+is transposed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ MM_IN_ROWS = torch.ops.torchmux.mm_in_rows.default
 def _mm_in_rows(left: Tensor, right: Tensor, row: int, unit: int) -> Tensor:
     rows, columns = left.shape[0], right.shape[1]
     result = left.new_empty((rows, row))[:, :columns]
-    for top, bottom in _pieces(rows, unit):
+    for top, bottom in _pieces(rows, unit) if left.stride(0) == 1 else [(0, rows)]:
         for begin, end in _pieces(columns, unit):
             _write(left[top:bottom], right[:, begin:end], result[top:bottom, begin:end], unit)
     return result

@@ -72,7 +72,10 @@ class Triton(Target):
         if not large or not _multiplied_by_tensor_cores(left.dtype):
             return 1
         unit = _PIECE // left.dtype.itemsize
-        return unit if any(s % unit for s in extents) else 1
+        # The number of rows does not matter, unless they are the columns of what lies in memory.
+        turned = left.place is not None and left.place.strides[0] == 1
+        matter = extents if turned else extents[1:]
+        return unit if any(s % unit for s in matter) else 1
 
     def chooses_parts(self, parts: Sequence[Value]) -> bool:
         """A kernel for each part takes longer to start than small parts to copy, and what is computed stays out of

@@ -126,3 +126,4 @@ def test_an_odd_matrix_is_copied_once(made) -> None:
     assert host.count("(264, 257, ), (264, 1, )") == 1
     assert host.count("mm_in_rows") > 1
     assert "mm_in_rows" not in made(lambda a, b: a @ b, (264, 256), (256, 512)).head["python"]
+    assert "mm_in_rows" not in made(lambda a, b: a @ b, (263, 256), (256, 512)).head["python"]  # rows as they come
