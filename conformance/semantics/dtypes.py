@@ -139,3 +139,17 @@ def writes_that_do_not_fit(trial: Trial) -> Any:
         except (RuntimeError, ValueError, TypeError) as error:
             found.append(type(error).__name__)
     return found, whole, flags, x, leaf.detach()
+
+
+@case(reference=False)
+def losses_of_two_dtypes(trial: Trial) -> Any:
+    """The Huber loss has the dtype of its first argument."""
+    x, y = trial.tensor(3, 5), trial.tensor(3, 5).double()
+    return trial.run(lambda x, y: torch.nn.functional.huber_loss(x, y, reduction="none").dtype, x, y)
+
+
+@case("bfloat16")
+def remainders_of_halves(trial: Trial) -> Any:
+    """The divisor of a remainder is rounded to the dtype of the dividend."""
+    x = torch.arange(1, 65, device=trial.device).to(torch.bfloat16)
+    return trial.run(lambda x: (x % 0.1, torch.fmod(x, 0.3), x // 0.1), x)

@@ -139,3 +139,10 @@ def selected_by_masks(trial: Trial) -> Any:
 
     compiled = trial.compile(lambda x: (x[x > 0], x[x > 99]))
     return trial.run(f, x), compiled(x)
+
+
+@case()
+def classes_of_transposed_labels(trial: Trial) -> Any:
+    """``one_hot`` writes to new memory in the usual order, whatever the order of the labels."""
+    labels = torch.arange(12, device=trial.device).reshape(3, 4) % 5
+    return trial.run(lambda x: (torch.nn.functional.one_hot(x.t(), 5), torch.nn.functional.one_hot(x.t())), labels)

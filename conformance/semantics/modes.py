@@ -63,6 +63,20 @@ def autocast(trial: Trial) -> Any:
     return results
 
 
+@case("bfloat16", precision=torch.bfloat16)
+def casts_inside_of_operators(trial: Trial) -> Any:
+    """Autocast knows operators that others consist of, also where it does not know these."""
+    matrix = 2 * trial.tensor(4, 4) + 8 * torch.eye(4, device=trial.device)
+
+    def f(x: torch.Tensor) -> Any:
+        cube = x[:, :, None] * x
+        return torch.linalg.pinv(x), torch.nn.functional.bilinear(x, x, cube), torch.linalg.multi_dot([x, x, x])
+
+    compiled = trial.compile(f)
+    with torch.no_grad(), torch.autocast(trial.device.type, torch.bfloat16):
+        return compiled(matrix)
+
+
 @case()
 def evaluation_and_training(trial: Trial) -> Any:
     """``train()`` and ``eval()`` between calls change what dropout and batch norm do."""

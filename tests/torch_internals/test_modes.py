@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from torchmux import torch_internals as ti
 
@@ -97,3 +98,14 @@ def test_forward_mode() -> None:
     assert not ti.is_forward_ad_active()
     with torch.autograd.forward_ad.dual_level():
         assert ti.is_forward_ad_active()
+
+
+@checks("without_tracing")
+def test_calls_that_leave_no_trace() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        with ti.without_tracing():
+            x.cos()
+        return x.sin()
+
+    traced = make_fx(function)(torch.ones(2))
+    assert [n.target for n in traced.graph.nodes if n.op == "call_function"] == [torch.ops.aten.sin.default]

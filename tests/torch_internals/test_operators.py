@@ -21,6 +21,13 @@ def test_kernels() -> None:
     assert torch.equal(ti.run_kernel(SIN, key, x), x.sin())
 
 
+@checks("has_kernel")
+def test_kernels_in_c() -> None:
+    assert ti.has_kernel(SIN, ti.DispatchKey.CPU)
+    assert not ti.has_kernel(SIN, ti.DispatchKey.AutocastCPU)
+    assert ti.has_kernel(torch.ops.aten.mm.default, ti.DispatchKey.AutocastCPU)
+
+
 @checks("operator_schema", "is_composite", "OpOverload", "python_registrations")
 def test_schemas() -> None:
     assert [a.name for a in ti.operator_schema(ADD).arguments] == ["self", "other", "alpha"]

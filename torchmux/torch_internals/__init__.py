@@ -109,6 +109,7 @@ from .modes import (
     without_modes,
     without_saved_tensor_hooks,
     without_torch_function,
+    without_tracing,
 )
 from .onnx_exporter import (
     onnx_add_opset_imports,
@@ -121,6 +122,7 @@ from .operators import (
     DispatchKey,
     OpOverload,
     forget_dispatch,
+    has_kernel,
     is_composite,
     operator_schema,
     python_kernels,

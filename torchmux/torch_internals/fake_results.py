@@ -43,6 +43,9 @@ def _dispatch(reference: weakref.ref[Any], func: Any, types: Any, args: Sequence
     rule = RULES.get(func)
     if rule is not None:
         result = _with_dtypes(mode, result, rule(args))
+    if func is _aten.huber_loss.default and result.dtype is not args[0].dtype:
+        with mode:
+            return torch.empty_like(result, dtype=args[0].dtype)
     if func in BATCH_NORMS:
         return _in_usual_layout(mode, result)
     layout = LAYOUTS.get(func)
@@ -163,6 +166,7 @@ LAYOUTS: dict[Any, Callable[..., Any]] = {
             _aten.smooth_l1_loss_backward.default,
             _aten.huber_loss_backward.default,
             _aten.log_sigmoid_forward.default,
+            _aten.log_sigmoid.default,
             _aten._log_softmax_backward_data.default,
         ),
         _usual,

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 
 is_profiled = torch.autograd._profiler_enabled
@@ -16,6 +17,7 @@ set_grad_enabled = torch._C._set_grad_enabled
 is_any_autocast_enabled = torch._C._is_any_autocast_enabled
 disable_autocast = torch._C._DisableAutocast
 below_autograd = torch._C._AutoDispatchBelowAutograd
+without_tracing = disable_proxy_modes_tracing
 # Composite operators that know symbolic sizes only in Python do so under this context.
 python_dispatcher = torch._C._EnablePythonDispatcher
 without_torch_function = (torch._C.DisableTorchFunctionSubclass, torch._C.DisableTorchFunction)

@@ -23,6 +23,11 @@ def is_composite(op: Any) -> bool:
     )
 
 
+def has_kernel(op: Any, key: Any) -> bool:
+    """Whether ``op`` has a kernel of its own in C++ for ``key``; a kernel for all operators does not count."""
+    return torch._C._dispatch_has_kernel(op.name()) and torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
+
+
 def python_kernels(op: Any) -> dict[Any, Any]:
     """The Python kernels of an operator by dispatch key; after changing them call ``forget_dispatch(op)``."""
     return op.py_kernels

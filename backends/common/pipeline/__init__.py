@@ -5,6 +5,7 @@
 * ``lines``: the user's line of each node, noted before tracing loses it,
 * ``region_casts``: weights that autocast casts once for a region, as inputs of the graph,
 * ``aot``: the captured graph traced to functional ATen graphs, by ``make_fx`` or by torch's AOTAutograd,
+* ``inner_casts``: what autocast casts inside of operators, which the tracer would not see,
 * ``tangents``: backward graphs that come when gradients do, for the gradients that there are,
 * ``derivatives``: what compiled code cannot be differentiated for, which torch computes from the captured graph,
 * ``overlap``: writes to tensors that overlap themselves, which leave the graph to torch,

@@ -23,24 +23,13 @@ from torchmux import torch_internals as internals
 from torchmux.torch_internals.symbolic_tensors import SymbolicTensors
 
 from . import aliasing, overlap, simplify
-from .decompose import Table, differentiated_whole, draws_kept, drop_dead_code, honest_batch_norm, kept_whole
+from .decompose import Table, differentiated_whole, draws_kept, drop_dead_code, honest, kept_whole
 from .derivatives import Derivatives, Joint
+from .inner_casts import CastingInside, CastingModule, may_cast
 from .tangents import Backward, Tangents
 
 # Called with a functional ATen graph, its fake inputs and whether it is the backward graph; returns the code for it.
 Lower = Callable[[GraphModule, Sequence[Any], bool], Callable[..., Sequence[Any]]]
-
-
-# Composite operators that autocast does not know, made of operators that it does.  Below autograd the tracer takes them
-# apart where autocast no longer sees it.
-_CASTS_INSIDE = frozenset(
-    (
-        *(torch.einsum, torch.inner, torch.tensordot, torch.chain_matmul, torch.linalg.multi_dot),
-        *(torch.matrix_power, torch.linalg.matrix_power, torch.rnn_tanh_cell, torch.rnn_relu_cell),
-        *(torch.nn.functional.pad, torch.nn.functional.nll_loss),
-        *("inner", "matrix_power"),
-    )
-)
 
 
 class NeedsAutograd(Exception):
@@ -80,13 +69,10 @@ def trace_inference(
     """Trace a captured graph that needs no gradient.
 
     Raises:
-        NeedsAutograd: mutation and aliasing meet, or autocast casts inside of an operator, and only AOTAutograd gets
-            it right.
+        NeedsAutograd: mutation and aliasing meet, and only AOTAutograd gets it right.
         StaysInTorch: not even AOTAutograd does.
     """
-    if _casts_inside(gm):
-        raise NeedsAutograd("autocast casts inside of an operator")
-    table = {**{op: function for op, function in table.items() if op not in whole}, **honest_batch_norm()}
+    table = {**{op: function for op, function in table.items() if op not in whole}, **honest()}
     with tracing(mode):
         # Aliases, so that an operator that changes a tensor's sizes does not change the capture's own tensors.
         inputs = [_alias(f) for f in fakes]
@@ -94,7 +80,7 @@ def trace_inference(
     results: list[Any] = []
 
     def run(*args: Any) -> Any:
-        results[:] = Interpreter(gm).run(*args)
+        results[:] = CastingInside(gm).run(*args)
         return tuple(results)
 
     with tracing(mode), kept_whole(whole):
@@ -182,7 +168,7 @@ def through_autograd(
         differentiated_whole(whole),
     ):
         compiled = aot(
-            gm,
+            CastingModule(gm) if may_cast(gm) else gm,
             list(fakes),
             fw_compiler=compiler(False),
             bw_compiler=compiler(True),
@@ -206,14 +192,6 @@ def changes_grad_mode(gm: GraphModule) -> bool:
         n.op == "call_function" and n.target is internals.set_grad_enabled and n.args and n.args[0] is True
         for n in gm.graph.nodes
     )
-
-
-def _casts_inside(gm: GraphModule) -> bool:
-    """Whether autocast may cast the arguments of what an operator consists of."""
-    enters = torch.amp.autocast_mode._enter_autocast
-    if not internals.is_any_autocast_enabled() and all(n.target is not enters for n in gm.graph.nodes):
-        return False
-    return any(n.op in ("call_function", "call_method") and n.target in _CASTS_INSIDE for n in gm.graph.nodes)
 
 
 @contextlib.contextmanager

@@ -30,7 +30,18 @@ def core_aten() -> Mapping[Any, Callable[..., Any]]:
     """
     table = torch.export.default_decompositions()
     kept = {op: f for op, f in table.items() if not is_random(op) and op.overloadpacket not in _NOT_THE_KERNELS}
-    return {**kept, **_slopes(kept), **of_each(), **_BY_INDEX}
+    return {**kept, **_slopes(kept), **of_each(), **_BY_INDEX, **_losses(kept)}
+
+
+def _losses(table: Table) -> Table:
+    """The formula of the Huber loss promotes its arguments, which the kernel does not."""
+    loss = torch.ops.aten.huber_loss.default
+    usual = table[loss]
+
+    def huber_loss(x: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return usual(x, target, *args, **kwargs) if x.dtype is target.dtype else NotImplemented
+
+    return {loss: huber_loss}
 
 
 _NOT_THE_KERNELS = frozenset(
@@ -182,9 +193,20 @@ def drop_dead_code(graph: torch.fx.Graph) -> None:
     graph.eliminate_dead_code(is_impure_node=lambda node: node.is_impure() or is_random(node.target))
 
 
-def honest_batch_norm() -> Table:
-    """``native_batch_norm`` updates its running statistics, which its schema does not say; its successors' do."""
-    return {torch.ops.aten.native_batch_norm.default: _native_batch_norm}
+def honest() -> Table:
+    """Operators that do not do what torch's tracer makes of them.
+
+    ``native_batch_norm`` updates its running statistics, which its schema does not say; its successors' do.
+    ``one_hot`` writes to new memory in the usual order; torch's formula compares, in the order of the classes.
+    """
+    return {torch.ops.aten.native_batch_norm.default: _native_batch_norm, torch.ops.aten.one_hot.default: _one_hot}
+
+
+def _one_hot(x: Tensor, classes: int = -1) -> Tensor:
+    op = torch.ops.aten.one_hot.default
+    formula = internals.python_kernels(op).get(internals.DispatchKey.CompositeImplicitAutograd)
+    made = NotImplemented if formula is None else formula(x, classes)
+    return made if made is NotImplemented else made.contiguous()  # it may be kept whole
 
 
 def _native_batch_norm(

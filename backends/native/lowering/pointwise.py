@@ -14,7 +14,7 @@ from ..ir import operations as ops
 from ..ir.expressions import Node, compute_type
 from ..ir.operations import Unsupported, binary, compare, const, unary, where
 from ..ir.values import Value
-from .registry import Context, aten, elementwise, lowers
+from .registry import Context, aten, combine, elementwise, lowers
 
 
 def _like(node: Node, value: Any) -> Node:
@@ -258,6 +258,17 @@ def _div_mode(ctx: Context, a: Any, b: Any, rounding_mode: str | None = None) ->
     return elementwise(ctx, element, a, b)
 
 
+def _rounded(ctx: Context, given: Any) -> Any:
+    """An operand in the type of the result, as torch's kernels take it that know no wider number beside half types."""
+    if compute_type(ctx.dtype) is ctx.dtype:
+        return given
+    if not isinstance(given, Value):
+        return torch.tensor(given, dtype=ctx.dtype).item() if isinstance(given, (int, float)) else given
+    if given.dtype is ctx.dtype:
+        return given
+    return combine(given.sizes, ctx.dtype, lambda x: x, [given], given.dtype)
+
+
 def _whole(element: Callable[[Node, Node], Node]) -> Callable[..., Value]:
     def lower(ctx: Context, a: Any, b: Any) -> Value:
         _divisible(ctx, b)
@@ -267,14 +278,19 @@ def _whole(element: Callable[[Node, Node], Node]) -> Callable[..., Value]:
 
 
 lowers(*_both("floor_divide", "default Scalar"))(_whole(floor_divide))
-lowers(*_both("remainder", "Tensor Scalar"))(_whole(_remainder))
+
+
+@lowers(*_both("remainder", "Tensor Scalar"))
+def _remainders(ctx: Context, a: Any, b: Any) -> Value:
+    _divisible(ctx, b)
+    return elementwise(ctx, _remainder, _rounded(ctx, a), _rounded(ctx, b))
 
 
 @lowers(*_both("fmod", "Tensor Scalar"))
 def _fmod(ctx: Context, a: Any, b: Any) -> Value:
     if not ctx.dtype.is_floating_point:
         raise Unsupported("the remainder of integers with the sign of the dividend")
-    return elementwise(ctx, lambda x, y: binary("fmod", x, y), a, b)
+    return elementwise(ctx, lambda x, y: binary("fmod", x, y), _rounded(ctx, a), _rounded(ctx, b))
 
 
 def _plain(name: str) -> Callable[..., Value]:

@@ -422,9 +422,14 @@ def test_casts_inside_of_operators() -> None:
         with torch.autocast("cpu", dtype=torch.bfloat16):
             found = [torch.einsum("ij,jk->ik", x, x), torch.inner(x, x), x.inner(x), torch.tensordot(x, x, 1)]
             found += [torch.linalg.multi_dot([x, x, x]), torch.nn.functional.pad(y, (1, 1), "reflect")]
-            return [*found, torch.linalg.matrix_power(x, 3), torch.rnn_tanh_cell(x, x, x, x)]
+            return [*found, torch.linalg.matrix_power(x, 3), torch.rnn_tanh_cell(x, x, x, x), *composite(x)]
 
-    x = torch.randn(4, 4)
+    def composite(x: torch.Tensor) -> list[torch.Tensor]:
+        gates = x.repeat(3, 1)
+        cube = x[:, :, None] * x
+        return [torch.linalg.pinv(x), torch.gru_cell(x, x, gates, gates), torch.nn.functional.bilinear(x, x, cube)]
+
+    x = torch.randn(4, 4) + 4 * torch.eye(4)
     expected = function(x, x.half())
     for a, b in zip(torchmux.compile(function, backend="aot_eager")(x, x.half()), expected, strict=True):
         assert a.dtype is b.dtype
