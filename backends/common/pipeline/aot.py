@@ -23,9 +23,9 @@ from torchmux import torch_internals as internals
 from torchmux.torch_internals.symbolic_tensors import SymbolicTensors
 
 from . import aliasing, overlap, simplify
+from .autocast.inside import CastingInside, CastingModule, may_cast
 from .decompose import Table, differentiated_whole, draws_kept, drop_dead_code, honest, kept_whole
 from .derivatives import Derivatives, Joint
-from .inner_casts import CastingInside, CastingModule, may_cast
 from .tangents import Backward, Tangents
 
 # Called with a functional ATen graph, its fake inputs and whether it is the backward graph; returns the code for it.

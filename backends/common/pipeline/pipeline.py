@@ -24,8 +24,9 @@ from torchmux.stages import collecting, stage
 
 from ..cache import recipes
 from ..cache.cache import ArtifactCache, default_cache
-from . import aliasing, aot, lines, region_casts
+from . import aliasing, aot, lines
 from .assemble import Built, assemble
+from .autocast import regions
 from .derivatives import eager_with_tangents
 from .implementation import Implementation, Several, Told, as_backend
 from .partition import Partition
@@ -171,7 +172,7 @@ class _Work:
     def compile_in_region(self) -> Run:
         """Compile ATen graphs with the casts that autocast makes once for a region as inputs."""
         try:
-            casts = region_casts.of_graph(self.gm, self.example_inputs)
+            casts = regions.of_graph(self.gm, self.example_inputs)
         except aot.StaysInTorch as why:
             return self.run_captured(str(why))
         self.gm, self.example_inputs = casts.gm, casts.example_inputs

@@ -21,8 +21,8 @@ from torch.fx import Graph, GraphModule, Node
 
 from torchmux import torch_internals as internals
 
-from .aot import StaysInTorch
-from .runtime import in_torch
+from ..aot import StaysInTorch
+from ..runtime import in_torch
 
 Run = Callable[..., Sequence[Any]]
 
