@@ -166,7 +166,6 @@ LAYOUTS: dict[Any, Callable[..., Any]] = {
             _aten.smooth_l1_loss_backward.default,
             _aten.huber_loss_backward.default,
             _aten.log_sigmoid_forward.default,
-            _aten.log_sigmoid.default,
             _aten._log_softmax_backward_data.default,
         ),
         _usual,
