@@ -63,6 +63,8 @@ def cast(node: Node, dtype: torch.dtype) -> Node:
         if not (isinstance(node.attr, float) and not is_float(dtype) and abs(node.attr) >= 2**31):
             return const(node.attr, dtype)
     if dtype is torch.bool:
+        if node.op == "cast" and _keeps_zero(node):
+            return cast(node.args[0], torch.bool)
         return compare("ne", node, const(0, node.dtype))
     if node.op == "cast" and _widens(node):
         return cast(node.args[0], dtype)
@@ -71,6 +73,11 @@ def cast(node: Node, dtype: torch.dtype) -> Node:
     if node.op == "const" and isinstance(node.attr, float) and not is_float(dtype):
         raise Unsupported(f"{node.attr} as an integer, which has no defined value")
     return make("cast", (node,), dtype)
+
+
+def _keeps_zero(node: Node) -> bool:
+    """Whether a conversion gives zero for zero alone."""
+    return not is_float(node.args[0].dtype) and (is_float(node.dtype) or _widens(node))
 
 
 def _widens(node: Node) -> bool:

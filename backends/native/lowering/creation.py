@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -52,18 +53,26 @@ def _arange(ctx: Context, start: Any, end: Any, step: Any = 1, **options: Any) -
     dtype = ctx.dtype
     if dtype.is_floating_point and not (isinstance(start, (int, float)) and isinstance(step, (int, float))):
         raise Unsupported("arange of floating-point numbers with symbolic bounds")
-    if not dtype.is_floating_point:
+    # torch computes floating-point numbers in double precision, which holds integers of this size, and rounds once.
+    whole = not dtype.is_floating_point or (_is_whole(start, 2**52) and _is_whole(step, 2**20))
+    if whole:
         start, step = (int(n) if isinstance(n, float) else n for n in (start, step))
 
     def element(at: Any) -> Node:
-        if not dtype.is_floating_point:
+        if whole:
             return ops.from_index(at[0] * step + start, dtype)
-        # torch computes in double precision, and rounds once.
         position = ops.from_index(at[0], torch.float64)
         wide = binary("mul", const(step, torch.float64), position)
         return ops.cast(binary("add", const(start, torch.float64), wide), dtype)
 
     return Value(ctx.sizes(), dtype, element)
+
+
+def _is_whole(n: Any, limit: int) -> bool:
+    """Whether a number is an integer below the limit; the negative zero is none."""
+    if isinstance(n, float):
+        return n.is_integer() and abs(n) < limit and (n != 0 or math.copysign(1, n) > 0)
+    return type(n) is int and abs(n) < limit
 
 
 @lowers(aten.eye.default, aten.eye.m)

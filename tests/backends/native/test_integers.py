@@ -64,6 +64,10 @@ UNARY: dict[str, Callable[..., Any]] = {
     "any": lambda a: (a.any(), a.all()),
     "mean": lambda a: (a & 7).float().mean(),  # a sum that no order of its terms rounds
     **{f"to {d}": lambda a, d=d: a.to(d) for d in (*DTYPES, *FLOATS)},
+    **{
+        f"to {d} to bool": lambda a, d=d: (a.to(d).to(torch.bool), torch.where(a.to(d).bool(), 1, 2))
+        for d in (*DTYPES, *FLOATS)
+    },
     **{f"sum as {d}": lambda a, d=d: (a + 1).to(d) * 2 for d in INTEGERS},
 }
 
@@ -124,6 +128,18 @@ def test_two_operands(dtype: torch.dtype) -> None:
     values = limits(dtype)
     count = len(values) // 2
     _joined(BINARY, values[:count, None].expand(count, count).reshape(-1), values[:count].repeat(count))
+
+
+def test_floating_point_ranges_of_integers() -> None:
+    """In all bits, the sign of zero too; the numbers beyond 2**24 are those that float32 holds."""
+    ranges = [(0, 1000), (5, 700, 3), (100, -500, -7), (-0.0, 5.0, 1.0), (-0.0, -5.0, -1.0), (2**25, 2**25 + 90, 4)]
+
+    def program(x):
+        return tuple(torch.arange(*r, dtype=d) + x for r in ranges for d in (torch.float32, torch.float64)) + tuple(
+            1 / torch.arange(*r, dtype=torch.float32) for r in ranges
+        )
+
+    assert compare(program, torch.zeros(()), own=1.0) is None
 
 
 PAIRS = [(a, b) for a in DTYPES for b in INTEGERS if a is not b]
