@@ -85,7 +85,7 @@ class _TakesApart(internals.TorchDispatchMode):
 
     def _kernel(self, op: Any) -> Any:
         """The key of a kernel that calls other operators, if the operator has no other one."""
-        if internals.is_composite(op):
+        if internals.has_kernel(op, _IMPLICIT):  # in C++; of Python's there may be one beside the device's own
             return _IMPLICIT
         if any(internals.has_kernel(op, _BACKEND[device]) for device in self.active):
             return None
