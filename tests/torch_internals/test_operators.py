@@ -26,6 +26,8 @@ def test_kernels_in_c() -> None:
     assert ti.has_kernel(SIN, ti.DispatchKey.CPU)
     assert not ti.has_kernel(SIN, ti.DispatchKey.AutocastCPU)
     assert ti.has_kernel(torch.ops.aten.mm.default, ti.DispatchKey.AutocastCPU)
+    # Python has a kernel for this key, by which the operator counts as composite; calling C++'s would end the process.
+    assert not ti.has_kernel(torch.ops.aten.native_batch_norm.default, ti.DispatchKey.CompositeImplicitAutograd)
 
 
 @checks("operator_schema", "is_composite", "OpOverload", "python_registrations")

@@ -24,7 +24,7 @@ from torchmux.torch_internals.symbolic_tensors import SymbolicTensors
 
 from . import aliasing, overlap, simplify
 from .autocast.inside import CastingInside, CastingModule, may_cast
-from .decompose import Table, differentiated_whole, draws_kept, drop_dead_code, honest, kept_whole
+from .decompose import Table, corrections, differentiated_whole, draws_kept, drop_dead_code, kept_whole
 from .derivatives import Derivatives, Joint
 from .tangents import Backward, Tangents
 
@@ -72,7 +72,7 @@ def trace_inference(
         NeedsAutograd: mutation and aliasing meet, and only AOTAutograd gets it right.
         StaysInTorch: not even AOTAutograd does.
     """
-    table = {**{op: function for op, function in table.items() if op not in whole}, **honest()}
+    table = {**{op: function for op, function in table.items() if op not in whole}, **corrections()}
     with tracing(mode):
         # Aliases, so that an operator that changes a tensor's sizes does not change the capture's own tensors.
         inputs = [_alias(f) for f in fakes]

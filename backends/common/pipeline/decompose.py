@@ -193,7 +193,7 @@ def drop_dead_code(graph: torch.fx.Graph) -> None:
     graph.eliminate_dead_code(is_impure_node=lambda node: node.is_impure() or is_random(node.target))
 
 
-def honest() -> Table:
+def corrections() -> Table:
     """Operators that do not do what torch's tracer makes of them.
 
     ``native_batch_norm`` updates its running statistics, which its schema does not say; its successors' do.

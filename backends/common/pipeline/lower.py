@@ -19,7 +19,7 @@ from torchmux.registry.errors import NodesRefused
 
 from . import aot, simplify
 from .assemble import extract
-from .decompose import Table, drop_dead_code, honest, kept_whole
+from .decompose import Table, corrections, drop_dead_code, kept_whole
 from .implementation import Implementation
 from .partition import Part
 
@@ -35,7 +35,7 @@ class Level:
 
     def __post_init__(self) -> None:
         object.__setattr__(
-            self, "table", {**{op: f for op, f in self.table.items() if op not in self.whole}, **honest()}
+            self, "table", {**{op: f for op, f in self.table.items() if op not in self.whole}, **corrections()}
         )
 
     def is_reached(self, node: Node) -> bool:

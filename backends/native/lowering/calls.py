@@ -51,6 +51,21 @@ WHOLE = frozenset(
 """Operators that torch would decompose into reads at computed indices, at many times the cost of its own kernels."""
 
 
+@functools.cache
+def _takes_any_layout(op: Any) -> bool:
+    """Whether ``op`` computes the same from operands in whatever order their dimensions lie in memory.
+
+    Operators on images and attention do.  Others may draw random numbers in the order of memory, or read memory as if
+    it were contiguous: the gradient of ``weight_norm`` does, and an operator of the program may.  The trace gives them
+    what they get in eager.
+    """
+    if torch.Tag.nondeterministic_seeded in op.tags:
+        return False
+    name = op.overloadpacket.__name__
+    images = any(part in name for part in ("convolution", "pool", "batch_norm", "attention"))
+    return op.namespace == "aten" and (name in WHOLE or images)
+
+
 # Functional operators that copy their first argument and change the copy: here a kernel writes the copy, which may be
 # no more than zeros, and the operator changes it.
 IN_PLACE = {
@@ -96,7 +111,7 @@ def call(ctx: Context, op: Any, args: Any, kwargs: Any) -> Any:
 
     if op in IN_PLACE:
         return call_in_place(ctx, IN_PLACE[op], args, kwargs)
-    if torch.Tag.nondeterministic_seeded in op.tags:
+    if not _takes_any_layout(op) and len(args) == len(ctx.node.args):
         args = [_as_traced(ctx, value, node) for value, node in zip(args, ctx.node.args, strict=True)]
     given, named = prepared(tuple(args), ctx), prepared(kwargs, ctx)
     results = buffers_for(ctx, op, given, named)
@@ -124,8 +139,10 @@ def buffers_for(ctx: Context, op: Any, args: Any, kwargs: Any) -> list[Any]:
 
 
 def _as_traced(ctx: Context, value: Any, node: Any) -> Any:
-    """A tensor in the layout that eager has: random numbers are drawn in the order of memory."""
-    if not isinstance(value, Value):
+    """An argument, with tensors in the layout that eager has."""
+    if isinstance(value, (list, tuple)) and isinstance(node, (list, tuple)):
+        return type(value)(_as_traced(ctx, v, n) for v, n in zip(value, node, strict=True))
+    if not isinstance(value, Value) or not isinstance(node, torch.fx.Node):
         return value
     strides = ctx.strides(ctx.fake(node))
     reach = sum(((s - 1) * t for s, t in zip(value.sizes, strides, strict=True)), start=1)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import re
 
 import pytest
 import torch
 import torch.nn.functional as F
+
+import torchmux
+
+from .conftest import assert_as_exact_as_eager
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
@@ -98,6 +103,43 @@ def test_random_numbers_are_drawn_in_eagers_order(capture) -> None:
     torch.manual_seed(3)
     for got, eager in zip(captured.run(compiled, x), wanted, strict=True):
         torch.testing.assert_close(got, eager)
+
+
+def test_kernels_that_read_memory_as_if_it_were_contiguous() -> None:
+    """The gradient of ``weight_norm`` gets what a convolution's gradient wrote in channels last."""
+    normed = torch.nn.utils.parametrizations.weight_norm(torch.nn.Conv2d(3, 4, 3))
+    modules = [copy.deepcopy(normed) for _ in range(3)]
+    x = torch.randn(2, 3, 6, 6).to(memory_format=torch.channels_last)
+    modules[2].double()
+    functions = (torchmux.compile(modules[0], backend="native"), *modules[1:])
+    for function, given in zip(functions, (x, x, x.double()), strict=True):
+        function(given).square().sum().backward()
+    assert_as_exact_as_eager(*([p.grad for p in module.parameters()] for module in modules))
+
+
+@torch.library.custom_op("torchmux_tests::rows_in_memory", mutates_args=())
+def rows_in_memory(tensors: list[torch.Tensor], last: torch.Tensor) -> torch.Tensor:
+    return torch.cat([t.view(-1)[:6] for t in (*tensors, last)])  # refuses what is not contiguous
+
+
+@rows_in_memory.register_fake
+def _(tensors: list[torch.Tensor], last: torch.Tensor) -> torch.Tensor:
+    return last.new_empty(6 * len(tensors) + 6)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_operators_of_the_program_get_the_layouts_of_the_trace(dynamic: bool) -> None:
+    layer = torch.nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+
+    def program(x):
+        y = layer(x)
+        return rows_in_memory([y.contiguous(), (y + 1).contiguous()], (y * 2).contiguous()).sin()
+
+    compiled = torchmux.compile(program, backend="native", fullgraph=True, dynamic=dynamic)
+    for count in (2, 3):
+        x = torch.randn(count, 3, 6, 6).to(memory_format=torch.channels_last)
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x), program(x))
 
 
 def test_padding(check) -> None:
