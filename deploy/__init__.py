@@ -17,6 +17,7 @@ A file is written from what the frontend and the backends have made, and read wi
 * ``c_interface``: the text of that interface,
 * ``quantization``: ``torchmux.quantize``, and how far its results are from float32,
 * ``quantizers``: the tools that it calls,
+* ``int8``: products of int8 in the graphs of torchao's PT2E,
 * ``loading``: from a file to a callable,
 * ``loaded``: the callable,
 * ``artifacts``: what was compiled, in files that the compilers' own tools read,

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import copy
+import logging
 import math
 import os
-from collections.abc import Iterable, Sequence
+import statistics
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from torchmux import torch_internals as ti
+from torchmux.frontend.api import compile
 from torchmux.registry.errors import BackendUnavailable, QuantizationFailed, Unsupported
 from torchmux.registry.names import class_with_article
 
 from . import quantizers
+
+_log = logging.getLogger("torchmux.deploy")
 
 
 @dataclass(frozen=True)
@@ -47,12 +53,26 @@ class QuantizationReport:
     what: str
     calls: int
     accuracy: tuple[Accuracy, ...]
+    left: tuple[str, ...]
+    """Layers whose products stay in float32, and why."""
+    seconds: float
+    """The median of the first calibration call."""
+    float_seconds: float | None
+    """The same of the model in float32, compiled with the same backend, or None if that has failed."""
 
     def __str__(self) -> str:
         head = (
             f"int8 for {self.backend} by {self.tool}: {self.what}. Beside float32, in {self.calls} calibration calls:"
         )
-        return "\n".join([head, *(f"  {each}" for each in self.accuracy)])
+        lines = [head, *(f"  {each}" for each in self.accuracy)]
+        if self.float_seconds is None:
+            lines.append(f"  {self.seconds * 1e3:.3g} ms a call; {self.backend} does not run the model in float32")
+        else:
+            lines.append(
+                f"  {self.seconds * 1e3:.3g} ms a call, {self.float_seconds * 1e3:.3g} ms in float32: "
+                f"{self.float_seconds / self.seconds:.2f} times as fast"
+            )
+        return "\n".join([*lines, *(f"  in float32: {each}" for each in self.left)])
 
 
 class Quantized:
@@ -95,7 +115,9 @@ class Quantized:
         return f"<Quantized {self.report.backend}: {self.report.what}>"
 
 
-def quantize(model: torch.nn.Module, calibration_data: Iterable[Any], *, backend: str = "onnxrt") -> Quantized:
+def quantize(
+    model: torch.nn.Module, calibration_data: Iterable[Any], *, backend: str = "onnxrt", activations: bool = True
+) -> Quantized:
     """``model`` in int8 for inference on the CPU, by the tool that the backend has for it.
 
     ==========================  =======================  ===========================================
@@ -103,8 +125,8 @@ def quantize(model: torch.nn.Module, calibration_data: Iterable[Any], *, backend
     ==========================  =======================  ===========================================
     ``onnxrt``                  onnxruntime              weights and activations
     ``openvino``                NNCF                     weights and activations
-    ``native``, ``tvm``         torchao                  weights of linear layers; they are converted
-                                                         to float32 where they are used
+    ``native``, ``tvm``         torchao's PT2E           weights and activations of linear layers and
+                                                         of convolutions in two dimensions
     ==========================  =======================  ===========================================
 
     Args:
@@ -112,6 +134,8 @@ def quantize(model: torch.nn.Module, calibration_data: Iterable[Any], *, backend
         calibration_data: one item for each call: a tensor, a tuple of arguments, or a dict of keyword arguments.  A few
             hundred inputs like those of the deployment serve best.  Sizes that differ between items become dynamic.
         backend: ``onnxrt``, ``openvino``, ``native`` or ``tvm``.
+        activations: False leaves them in float32: ``native`` and ``tvm`` then take the weights of linear layers in int8
+            and convert them where they are used.  This needs no export, so graphs may break.
 
     Raises:
         BackendUnavailable: the tool is not installed; the message has the command.
@@ -133,7 +157,9 @@ def quantize(model: torch.nn.Module, calibration_data: Iterable[Any], *, backend
         raise TypeError(f"quantize() takes an nn.Module, not {class_with_article(model)}")
     if model.training:
         raise ValueError("quantize() is for inference: call model.eval() first")
-    tool = quantizers.BY_BACKEND.get(backend)
+    tool = (quantizers.BY_BACKEND if activations else quantizers.WEIGHTS_ALONE).get(backend)
+    if tool is None and backend in quantizers.BY_BACKEND:
+        raise ValueError(f"quantize(activations=False) is for {' and '.join(quantizers.WEIGHTS_ALONE)}, not {backend}")
     if tool is None:
         raise ValueError(f"quantize() has no tool for {backend!r}. Use one of {', '.join(quantizers.BY_BACKEND)}.")
     calls = [_arguments(item) for item in calibration_data]
@@ -151,13 +177,51 @@ def quantize(model: torch.nn.Module, calibration_data: Iterable[Any], *, backend
         except (BackendUnavailable, QuantizationFailed, Unsupported):
             raise
         except Exception as error:
+            way_out = ""
+            if activations and backend in quantizers.WEIGHTS_ALONE:
+                way_out = " Pass activations=False for weights in int8 alone, which needs no export."
             raise QuantizationFailed(
                 f"{tool.name()} does not quantize {type(model).__name__}: {type(error).__name__}: "
-                f"{' '.join(str(error).split())[:500]}"
+                f"{' '.join(str(error).split())[:500]}{way_out}"
             ) from error
-        found = [made.run(args, kwargs) for args, kwargs in calls]
-    report = QuantizationReport(backend, tool.name(), made.what, len(calls), tuple(_compared(wanted, found)))
+        found = [made.run(*copy.deepcopy(call)) for call in calls]
+        accuracy = tuple(_compared(wanted, found))
+        seconds, float_seconds = _speeds(made.run, _in_float32(model, backend), calls[0])
+    report = QuantizationReport(
+        backend, tool.name(), made.what, len(calls), accuracy, made.left, seconds, float_seconds
+    )
     return Quantized(made, report)
+
+
+_TURNS, _SECONDS = 21, 2.0
+"""Turns of a measurement, and when it ends early."""
+
+
+def _in_float32(model: torch.nn.Module, backend: str) -> Callable[..., Any]:
+    compiled = compile(model, backend=backend)
+    return lambda args, kwargs: compiled(*args, **kwargs)
+
+
+def _speeds(run: Callable[..., Any], exact: Callable[..., Any], call: quantizers.Call) -> tuple[float, float | None]:
+    """The medians of the seconds of both, in turns; None for ``exact`` if it fails."""
+    sides: list[Callable[..., Any]] = [run, exact]
+    try:
+        exact(*copy.deepcopy(call))
+    except Exception as error:  # what a backend does not run in float32 may still run in int8
+        _log.warning("The speed in float32 is not measured: %s: %s", type(error).__name__, error)
+        sides.pop()
+    times: list[list[float]] = [[] for _ in sides]
+    began = time.perf_counter()
+    for turn in range(_TURNS):
+        for side, found in zip(sides, times, strict=True):
+            given = copy.deepcopy(call)
+            start = time.perf_counter()
+            side(*given)
+            found.append(time.perf_counter() - start)
+        if turn >= 2 and time.perf_counter() - began > _SECONDS:
+            break
+    seconds, *others = map(statistics.median, times)
+    return seconds, others[0] if others else None
 
 
 def _arguments(item: Any) -> quantizers.Call:

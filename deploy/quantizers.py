@@ -1,10 +1,13 @@
-"""The tools that quantize: onnxruntime's, OpenVINO's NNCF, and torchao."""
+"""The tools that quantize: onnxruntime's, OpenVINO's NNCF, and torchao's PT2E and weights."""
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import importlib.metadata
 import logging
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +17,8 @@ import torch
 
 from torchmux import torch_internals as ti
 from torchmux.registry.errors import QuantizationFailed, Unsupported
+
+from . import int8
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -26,6 +31,7 @@ class Made:
     what: str
     save: Callable[[str], None] | None = None
     compiled: Any = None
+    left: tuple[str, ...] = ()  # layers whose products stay in float32, and why
 
 
 @dataclass(frozen=True)
@@ -201,8 +207,57 @@ def _by_nncf(model: torch.nn.Module, calls: Sequence[Call], backend: str) -> Mad
 # --- torchao ----------------------------------------------------------------------------------------------------------
 
 
+def _by_pt2e(model: torch.nn.Module, calls: Sequence[Call], backend: str) -> Made:
+    with _quiet():
+        from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+        from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
+
+    from torchmux.frontend.api import compile
+
+    if not int8.is_exact():
+        raise QuantizationFailed(
+            "torch's products of int8 are not exact on this processor, which adds pairs of them in 16 bits. Pass "
+            "activations=False for weights in int8 alone, or use onnxrt or openvino."
+        )
+    model.requires_grad_(False)
+    flat = _Flat(model, calls)
+    quantizer = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        prepared = prepare_pt2e(flat.program.module(), quantizer)
+        for args, kwargs in calls:
+            prepared(*copy.deepcopy(args), **copy.deepcopy(kwargs))
+        converted = convert_pt2e(prepared)
+    counts, left = int8.lower(converted)
+    _check_any(counts.total())
+    compiled = compile(converted, backend=backend)
+
+    def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        flat.taken(args, kwargs)
+        with torch.no_grad():
+            return compiled(*args, **kwargs)
+
+    layers = " and ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+    return Made(run, f"weights and activations of {layers}", compiled=compiled, left=tuple(left))
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without torchao's warnings when it is imported, about libraries for other machines and names of its own."""
+    loggers = [logging.getLogger(name) for name in ("torchao", "torch.utils._pytree")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
 def _by_torchao(model: torch.nn.Module, calls: Sequence[Call], backend: str) -> Made:
-    from torchao.quantization import Int8WeightOnlyConfig, quantize_
+    with _quiet():
+        from torchao.quantization import Int8WeightOnlyConfig, quantize_
 
     from torchmux.frontend.api import compile
 
@@ -229,11 +284,14 @@ def _check_any(count: int) -> None:
         raise QuantizationFailed("there is nothing in this model that the tool quantizes")
 
 
+_PT2E = Tool(("torchao",), "torchmux[quantize]", _by_pt2e)
 _TORCHAO = Tool(("torchao",), "torchmux[quantize]", _by_torchao)
 
 BY_BACKEND: Mapping[str, Tool] = {
     "onnxrt": Tool(("onnxruntime", "onnx", "onnxscript"), "torchmux[onnxrt]", _by_onnxruntime),
     "openvino": Tool(("nncf", "openvino"), "torchmux[quantize,openvino]", _by_nncf),
-    "native": _TORCHAO,
-    "tvm": _TORCHAO,
+    "native": _PT2E,
+    "tvm": _PT2E,
 }
+
+WEIGHTS_ALONE: Mapping[str, Tool] = {"native": _TORCHAO, "tvm": _TORCHAO}

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import torchmux
-from torchmux.deploy import quantizers
+from torchmux.deploy import int8, quantizers
 
 
 class Net(torch.nn.Module):
@@ -35,9 +35,9 @@ def installed(backend: str) -> str:
     return backend
 
 
-def checked(net, backend, calls) -> torchmux.Quantized:
+def checked(net, backend, calls, **options) -> torchmux.Quantized:
     before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
-    quantized = torchmux.quantize(net, calls, backend=backend)
+    quantized = torchmux.quantize(net, calls, backend=backend, **options)
     assert all(torch.equal(tensor, before[name]) for name, tensor in net.state_dict().items())
     logits, chances = quantized.report.accuracy
     assert (logits.name, chances.name) == ("['y']", "['p']")
@@ -51,17 +51,91 @@ def checked(net, backend, calls) -> torchmux.Quantized:
         squares[0] += float((found["y"] - wanted["y"]).double().square().sum())
         squares[1] += float(wanted["y"].double().square().sum())
     assert (squares[0] / squares[1]) ** 0.5 == pytest.approx(logits.relative_error, rel=1e-3)
-    assert f"int8 for {backend} by" in str(quantized.report) and "relative error" in str(quantized.report)
+    shown = str(quantized.report)
+    assert f"int8 for {backend} by" in shown and "relative error" in shown and "times as fast" in shown
     return quantized
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["native", "tvm"])
 def test_weights_in_int8(backend, net):
-    quantized = checked(net, installed(backend), [torch.randn(16, 32) for _ in range(4)])
+    calls = [torch.randn(16, 32) for _ in range(4)]
+    quantized = checked(net, installed(backend), calls, activations=False)
     assert torchmux.report(quantized.compiled).share == 1.0
     with pytest.raises(torchmux.Unsupported, match="no file format of its own"):
         quantized.save("net.file")
+
+
+class Pictures(torch.nn.Module):
+    """Convolutions that products of int8 take, and two that they do not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = torch.nn.BatchNorm2d(8)
+        self.each = torch.nn.Conv2d(8, 8, 3, groups=8)
+        self.wide = torch.nn.Conv2d(8, 8, 3, dilation=2, bias=False)
+        self.narrow = torch.nn.Conv2d(8, 4, 1, stride=2)
+        self.pool = torch.nn.MaxPool2d(2)
+        self.last = torch.nn.Linear(16, 6)
+
+    def forward(self, image, *, scale=1.0, unused=None):
+        image = self.narrow(self.wide(torch.relu(self.each(self.norm(self.first(image))))))
+        return {"y": self.last(self.pool(image).flatten(1)) * scale, "unused": unused}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["native", "tvm"])
+def test_products_in_int8(backend, tmp_path):
+    torch.manual_seed(0)
+    model = Pictures().eval()
+    calls = [{"image": torch.randn(n, 3, 14, 14), "scale": 2.0} for n in (4, 2, 4)]
+    quantized = torchmux.quantize(model, calls, backend=installed(backend))
+    report = quantized.report
+    assert report.what == "weights and activations of 2 convolutions and 1 linear layers"
+    assert len(report.left) == 2 and "groups=8" in report.left[0] and "dilation=[2, 2]" in report.left[1]
+    assert 1e-4 < report.accuracy[0].relative_error < 5e-2 and report.seconds > 0 and report.float_seconds > 0
+    traced = torchmux.report(quantized.compiled)
+    assert not traced.breaks and "aten._int_mm.default (3)" in str(traced)
+
+    image = torch.randn(3, 3, 14, 14)  # the first dimension is dynamic
+    with torch.no_grad():
+        found, wanted = quantized(image=image, scale=2.0), model(image, scale=2.0)
+        assert found["unused"] is None
+        assert (found["y"] - wanted["y"]).norm() < 5e-2 * wanted["y"].norm()
+        with pytest.raises(torchmux.Unsupported, match=r"quantized for \['any', 3, 14, 14\]"):
+            quantized(image=image[..., 1:], scale=2.0)
+        if backend == "native":  # tvm compiles a part of a model with convolutions for each size, which no file takes
+            torchmux.save(quantized.compiled, tmp_path / "int8.tmx")
+            loaded = torchmux.load(tmp_path / "int8.tmx")
+            assert torch.equal(loaded(image=image, scale=2.0)["y"], found["y"])
+            sizes = {tensor.dtype: tensor.numel() for tensor in loaded.weights.values() if tensor.dim() == 2}
+            assert torch.int8 in sizes and torch.float32 not in sizes
+
+
+def test_products_of_int8_are_those_of_pt2e():
+    """The graph that torchao makes is the reference; tails, biases, strides and zeros that are not 0."""
+    installed("native")
+    with quantizers._quiet():
+        from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+        from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 5, (3, 2), stride=(2, 1), padding=(1, 0)), torch.nn.GELU(), torch.nn.Conv2d(5, 7, 1),
+        torch.nn.Flatten(2), torch.nn.Linear(10, 9, bias=False), torch.nn.Linear(9, 3),
+    ).eval()  # fmt: skip
+    x = torch.randn(2, 3, 4, 6) + 0.7
+    quantizer = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config())
+    with torch.no_grad():
+        prepared = prepare_pt2e(torch.export.export(net, (x,)).module(), quantizer)
+        prepared(x)
+        graph = convert_pt2e(prepared)
+        wanted = graph(x)
+        counts, left = int8.lower(graph)
+        assert counts == {"convolutions": 2, "linear layers": 2} and not left
+        assert not [n for n in graph.graph.nodes if "quantized_decomposed" in str(n.target)]
+        # Rounding of sums may move a number to the next of 255.
+        torch.testing.assert_close(graph(x), wanted, atol=float(wanted.abs().max()) / 100, rtol=0)
 
 
 @pytest.mark.slow
@@ -93,6 +167,8 @@ def test_what_cannot_be_quantized_is_refused(net):
         torchmux.quantize(net, x, backend="inductor")
     with pytest.raises(ValueError, match="at least one input"):
         torchmux.quantize(net, [], backend="native")
+    with pytest.raises(ValueError, match="for native and tvm, not onnxrt"):
+        torchmux.quantize(net, x, activations=False)
     with pytest.raises(ValueError, match=r"model\.eval"):
         torchmux.quantize(Net(), x, backend="native")
     with pytest.raises(TypeError, match="takes an nn.Module"):
@@ -109,3 +185,15 @@ def test_what_cannot_be_quantized_is_refused(net):
     installed("native")
     with pytest.raises(torchmux.QuantizationFailed, match="nothing in this model"):
         torchmux.quantize(torch.nn.ReLU().eval(), x, backend="native")
+    with (
+        mock.patch.object(int8, "is_exact", lambda: False),
+        pytest.raises(torchmux.QuantizationFailed, match="not exact on this processor.*activations=False"),
+    ):
+        torchmux.quantize(net, x, backend="native")
+
+    class Asks(Net):
+        def forward(self, x):
+            return super().forward(x if x.sum() > 0 else -x)
+
+    with pytest.raises(torchmux.QuantizationFailed, match=r"does not quantize Asks.*activations=False"):
+        torchmux.quantize(Asks().eval(), x, backend="native")

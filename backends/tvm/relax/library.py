@@ -31,6 +31,7 @@ INTO = {
     _ATEN.addmm.default: _ATEN.addmm.out,
     _ATEN.bmm.default: _ATEN.bmm.out,
     _ATEN.baddbmm.default: _ATEN.baddbmm.out,
+    _ATEN._int_mm.default: _ATEN._int_mm.out,
 }
 
 # Operators whose kernels bring their own memory.
