@@ -18,12 +18,12 @@ from torchmux import torch_internals as ti
 from torchmux.backends.common.cache.cache import CarriedCache
 from torchmux.frontend.guards.check import CompiledGuards, evaluate, read
 from torchmux.frontend.guards.guards import GuardSet, ShapeCondition, ShapePart, TensorFacts
-from torchmux.frontend.guards.sources import Local, Source
+from torchmux.frontend.guards.sources import Item, Local, RawItem, Source
 from torchmux.registry.errors import LoadRefused
 
 from .frames import check, frame_again, frame_told
 from .graphs import graph_again, graph_told
-from .paths import Reader, Writer, roots_of, sources_in
+from .paths import Reader, Writer, paths_in, sources_in
 from .state import State
 from .values import NotTold, again, told
 
@@ -41,13 +41,34 @@ class World:
 
     arguments: frozenset[str]
     locals: dict[str, Any]  # what is no argument of each call: the module, the contents of cells
+    bundle: str | None = None  # the ``*args`` whose first item is the module, and no argument of each call
 
     def is_given(self, source: Source) -> bool:
         """Whether a path begins, or leads through, an argument of the call."""
-        return any(isinstance(root, Local) and root.name in self.arguments for root in roots_of(source))
+        return any(self._is_argument(path) for path in paths_in(source))
 
     def is_only_given(self, source: Source) -> bool:
-        return all(isinstance(root, Local) and root.name in self.arguments for root in roots_of(source))
+        return all(self._is_argument(path) for path in paths_in(source))
+
+    def is_loaded(self, source: Source) -> bool:
+        """Whether a frame loads this from the arguments of the call.
+
+        Raises:
+            NotTold: there is the module in it.
+        """
+        if self.bundle is not None and source == Local(self.bundle):
+            raise NotTold(f"*{self.bundle} in a result or a change, with its own object in it")
+        return self.is_given(source)
+
+    def _is_argument(self, path: Source) -> bool:
+        root = path.root()
+        if not isinstance(root, Local) or root.name not in self.arguments:
+            return False
+        if root.name != self.bundle:
+            return True
+        while path.parent is not root and path.parent is not None:
+            path = path.parent
+        return not (isinstance(path, (Item, RawItem)) and path.key == 0)
 
     def read(self, source: Source) -> Any:
         return read([source], self.locals)[0]
@@ -72,7 +93,7 @@ def entry_told(captured: Captured, world: World, state: State, artifacts: dict[s
         raise NotTold("a change of torch's global settings")
     graph = None if captured.compiled is None else graph_told(captured.compiled, state, artifacts)
     parts = captured.parts
-    frame = None if parts is None else frame_told(parts, world.read, world.is_given, state, paths.source)
+    frame = None if parts is None else frame_told(parts, world.read, world.is_loaded, state, paths.source)
     report = None if captured.compiled is None else captured.compiled.report
     decision = getattr(captured.compiled, "decision", None)
     return {

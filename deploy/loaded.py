@@ -77,7 +77,12 @@ def _binder(name: str, parameters: Sequence[Any]) -> Callable[..., dict[str, Any
         LoadRefused: they are no parameters.
     """
     shown: list[str] = []
-    namespace: dict[str, Any] = {"__builtins__": {}, "need": functools.partial(_need, name)}
+    passed: dict[str, str] = {}
+    namespace: dict[str, Any] = {
+        "__builtins__": {},
+        "_torchmux_need": functools.partial(_need, name),
+        "_torchmux_owner": _Untold("the object of the program"),
+    }
     checks: list[str] = []
     last = -1
     for each, kind, default in parameters:
@@ -89,16 +94,19 @@ def _binder(name: str, parameters: Sequence[Any]) -> Callable[..., dict[str, Any
             shown.append("*")
         last = kind
         text = {2: f"*{each}", 4: f"**{each}"}.get(kind, each)
-        if default is not None:
+        passed[each] = each
+        if kind == 2 and default is not None:  # the program finds its object there
+            passed[each] = f"(_torchmux_owner, *{each})"
+        elif default is not None:
             what, value = default
-            namespace[f"default_{each}"] = again(value) if what == "value" else _Untold(value)
-            text += f"=default_{each}"
+            namespace[f"_torchmux_default_{each}"] = again(value) if what == "value" else _Untold(value)
+            text += f"=_torchmux_default_{each}"
             if what != "value":
-                checks.append(f"    need({each!r}, {each}, default_{each})")
+                checks.append(f"    _torchmux_need({each!r}, {each}, _torchmux_default_{each})")
         shown.append(text)
     if last == 0:
         shown.append("/")
-    items = ", ".join(f"{each!r}: {each}" for each, _, _ in parameters)
+    items = ", ".join(f"{each!r}: {value}" for each, value in passed.items())
     body = "\n".join([f"def bind({', '.join(shown)}):", *checks, f"    return {{{items}}}"])
     exec(compile(body, "<torchmux file>", "exec"), namespace)
     bind: Callable[..., dict[str, Any]] = namespace["bind"]
@@ -107,7 +115,7 @@ def _binder(name: str, parameters: Sequence[Any]) -> Callable[..., dict[str, Any
 
 
 class _Untold:
-    """Stands for a default that a file cannot hold."""
+    """Stands for what a file cannot hold: a default, or the program's object among ``*args``."""
 
     def __init__(self, why: str) -> None:
         self.why = why

@@ -107,15 +107,15 @@ def sources_in(guard: Guard) -> list[Source]:
     return found
 
 
-def roots_of(source: Source) -> list[Source]:
-    """Where a path begins, and those of the keys in it."""
-    found = [source.root()]
+def paths_in(source: Source) -> list[Source]:
+    """A path, and those of the keys in it."""
+    found = [source]
     step: Source | None = source
     while step is not None:
         for f in fields(step):  # type: ignore[arg-type]
             value = getattr(step, f.name)
             if isinstance(value, Source) and f.name != "parent":
-                found += roots_of(value)
+                found += paths_in(value)
         step = step.parent
     return found
 

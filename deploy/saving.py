@@ -324,16 +324,16 @@ def world_of(taken: Compiled) -> tuple[World, list[Any]]:
             found[name] = cell.cell_contents
         except ValueError:
             continue  # it is empty
-    if taken.owner is not None:
-        if not signature or signature[0].kind not in (0, 1):
-            raise SaveRefused(
-                f"{taken.name} cannot be saved: {function.__qualname__} takes its object among *args, and a file has "
-                f"no place for it there ({function.__code__.co_filename}:{function.__code__.co_firstlineno}). Compile "
-                "and save a function with named parameters that calls it, or write forward(self, *args)."
-            )
-        found[signature.pop(0).name] = taken.owner
     parameters = [[p.name, int(p.kind), _default(p.default)] for p in signature]
-    return World(frozenset(p.name for p in signature), found), parameters
+    bundle = None
+    if taken.owner is not None and signature[0].kind is inspect.Parameter.VAR_POSITIONAL:
+        bundle = signature[0].name
+        found[bundle] = (taken.owner,)
+        parameters[0][2] = ["owner", ""]
+    elif taken.owner is not None:
+        found[signature.pop(0).name] = taken.owner
+        del parameters[0]
+    return World(frozenset(p.name for p in signature), found, bundle), parameters
 
 
 def _default(value: Any) -> Any:

@@ -24,7 +24,7 @@ from . import container
 from .c_interface import Alternative, Input, Stored, header, source
 from .entries import Outdated, World, guards_told
 from .frames import frame_told
-from .paths import Writer, roots_of, sources_in
+from .paths import Writer, paths_in, sources_in
 from .state import State
 from .values import NotTold
 
@@ -258,7 +258,8 @@ class _Reader:
 
 
 def _root(path: Source) -> str:
-    return next(root.name for root in roots_of(path) if isinstance(root, Local))
+    roots = (each.root() for each in paths_in(path))
+    return next(root.name for root in roots if isinstance(root, Local))
 
 
 _OPERATORS: dict[type, str] = {

@@ -126,28 +126,3 @@ def test_partials(net, tmp_path):
 def test_other_things_are_no_programs(tmp_path):
     with pytest.raises(TypeError, match="what torchmux.compile"):
         torchmux.save(torch.nn.Linear(2, 2), tmp_path / "file")
-
-
-def test_a_module_among_the_arguments_has_a_way_out(tmp_path):
-    def rescaled(forward):
-        @functools.wraps(forward)
-        def wrapper(*args, **kwargs):
-            return forward(*args, **kwargs) * 2
-
-        return wrapper
-
-    class Decorated(torch.nn.Linear):
-        forward = rescaled(torch.nn.Linear.forward)
-
-    model, x = Decorated(4, 4), torch.ones(2, 4)
-    message = refused(torchmux.compile(model, backend="eager"), tmp_path, x)
-    assert "takes its object among *args" in message and f"{__file__}:" in message
-
-    def call(x):
-        return model(x)
-
-    compiled = torchmux.compile(call, backend="eager")
-    with torch.no_grad():
-        wanted = compiled(x)
-        torchmux.save(compiled, tmp_path / "file")
-        assert torch.equal(torchmux.load(tmp_path / "file")(x), wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -256,3 +257,46 @@ def test_compiled_anew_where_the_file_does_not_fit(net, tmp_path, monkeypatch):
             torchmux.load(tmp_path / "file", recompile=True)
         again = torchmux.load(tmp_path / "file", net, recompile=True)
         assert torch.equal(again(torch.ones(3, 8))["y"], wanted["y"])  # with the same options
+
+
+def test_a_module_may_be_among_the_positional_arguments(tmp_path):
+    def rescaled(forward):
+        @functools.wraps(forward)
+        def wrapper(*args, **kwargs):
+            return forward(*args, **kwargs) * len(args)
+
+        return wrapper
+
+    class Decorated(torch.nn.Linear):
+        forward = rescaled(torch.nn.Linear.forward)
+
+    class Named(torch.nn.Linear):
+        def forward(*need, _owner=3, **kwargs):
+            self, x, *others = need
+            y = super(Named, self).forward(x) * _owner
+            return {"y": y, "others": others, **kwargs}
+
+    class Returns(torch.nn.Linear):
+        def forward(*args):
+            return args[0].weight * args[1], args
+
+    x, other = torch.randn(2, 4), torch.randn(3)
+    for cls, calls in (
+        (Decorated, [((x,), {}), ((), {"input": x})]),
+        (Named, [((x,), {}), ((x, other, None), {"_owner": 2}), ((x,), {"z": other})]),
+    ):
+        model = cls(4, 4).eval()
+        compiled = torchmux.compile(model, backend="aot_eager")
+        with torch.no_grad():
+            for args, kwargs in calls:
+                compiled(*args, **kwargs)
+            assert torchmux.save(compiled, tmp_path / "file") == []
+            for loaded in (torchmux.load(tmp_path / "file"), torchmux.load(tmp_path / "file", model)):
+                for args, kwargs in calls:
+                    torch.testing.assert_close(loaded(*args, **kwargs), model(*args, **kwargs))
+                with pytest.raises(torchmux.Unsupported, match="nothing for this call"):
+                    loaded(x, x, x, x)
+    with torch.no_grad(), pytest.raises(torchmux.SaveRefused, match=r"\*args in a result or a change, with its own"):
+        compiled = torchmux.compile(Returns(4, 4).eval(), backend="aot_eager")
+        compiled(x[:1])
+        torchmux.save(compiled, tmp_path / "file")
