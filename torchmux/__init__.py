@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torchmux.deploy.loaded import Loaded
     from torchmux.deploy.loading import load
     from torchmux.deploy.precompiling import Precompiled, precompile
-    from torchmux.deploy.quantization import Quantized, quantize
+    from torchmux.deploy.quantizing.models import Quantized, quantize
     from torchmux.deploy.saving import save
     from torchmux.frontend.api import compile, explain, get_default_backend, report, reset, set_default_backend
     from torchmux.frontend.export import Exported, export
@@ -184,7 +184,7 @@ _HOMES = {
     "torchmux.deploy.loaded": ("Loaded",),
     "torchmux.deploy.loading": ("load",),
     "torchmux.deploy.precompiling": ("Precompiled", "precompile"),
-    "torchmux.deploy.quantization": ("Quantized", "quantize"),
+    "torchmux.deploy.quantizing.models": ("Quantized", "quantize"),
     "torchmux.deploy.saving": ("save",),
     "torchmux.frontend.regions": ("use_backend",),
     "torchmux.frontend.export": ("Exported", "export"),

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import torchmux
-from torchmux.deploy import int8, quantizers
+from torchmux.deploy.quantizing import products, tools
 
 
 class Net(torch.nn.Module):
@@ -30,7 +30,7 @@ def net() -> Net:
 
 
 def installed(backend: str) -> str:
-    if missing := quantizers.BY_BACKEND[backend].missing():
+    if missing := tools.BY_BACKEND[backend].missing():
         pytest.skip(f"needs {', '.join(missing)}")
     return backend
 
@@ -116,7 +116,7 @@ def test_products_in_int8(backend, tmp_path):
 def test_products_of_int8_are_those_of_pt2e():
     """The graph that torchao makes is the reference; tails, biases, strides and zeros that are not 0."""
     installed("native")
-    with quantizers._quiet():
+    with tools._quiet():
         from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
         from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
     torch.manual_seed(0)
@@ -131,7 +131,7 @@ def test_products_of_int8_are_those_of_pt2e():
         prepared(x)
         graph = convert_pt2e(prepared)
         wanted = graph(x)
-        counts, left = int8.lower(graph)
+        counts, left = products.lower(graph)
         assert counts == {"convolutions": 2, "linear layers": 2} and not left
         assert not [n for n in graph.graph.nodes if "quantized_decomposed" in str(n.target)]
         # Rounding of sums may move a number to the next of 255.
@@ -178,7 +178,7 @@ def test_what_cannot_be_quantized_is_refused(net):
         raise importlib.metadata.PackageNotFoundError(name)
 
     with (
-        mock.patch.object(quantizers.importlib.metadata, "version", absent),
+        mock.patch.object(tools.importlib.metadata, "version", absent),
         pytest.raises(torchmux.BackendUnavailable, match=r"needs torchao: .*pip install 'torchmux\[quantize\]'"),
     ):
         torchmux.quantize(net, x, backend="native")
@@ -186,7 +186,7 @@ def test_what_cannot_be_quantized_is_refused(net):
     with pytest.raises(torchmux.QuantizationFailed, match="nothing in this model"):
         torchmux.quantize(torch.nn.ReLU().eval(), x, backend="native")
     with (
-        mock.patch.object(int8, "is_exact", lambda: False),
+        mock.patch.object(products, "is_exact", lambda: False),
         pytest.raises(torchmux.QuantizationFailed, match="not exact on this processor.*activations=False"),
     ):
         torchmux.quantize(net, x, backend="native")

@@ -16,9 +16,10 @@ from typing import Any
 import torch
 
 from torchmux import torch_internals as ti
+from torchmux.frontend.api import compile
 from torchmux.registry.errors import QuantizationFailed, Unsupported
 
-from . import int8
+from . import products
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -212,9 +213,7 @@ def _by_pt2e(model: torch.nn.Module, calls: Sequence[Call], backend: str) -> Mad
         from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
         from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
 
-    from torchmux.frontend.api import compile
-
-    if not int8.is_exact():
+    if not products.is_exact():
         raise QuantizationFailed(
             "torch's products of int8 are not exact on this processor, which adds pairs of them in 16 bits. Pass "
             "activations=False for weights in int8 alone, or use onnxrt or openvino."
@@ -228,7 +227,7 @@ def _by_pt2e(model: torch.nn.Module, calls: Sequence[Call], backend: str) -> Mad
         for args, kwargs in calls:
             prepared(*copy.deepcopy(args), **copy.deepcopy(kwargs))
         converted = convert_pt2e(prepared)
-    counts, left = int8.lower(converted)
+    counts, left = products.lower(converted)
     _check_any(counts.total())
     compiled = compile(converted, backend=backend)
 
@@ -258,8 +257,6 @@ def _quiet() -> Iterator[None]:
 def _by_torchao(model: torch.nn.Module, calls: Sequence[Call], backend: str) -> Made:
     with _quiet():
         from torchao.quantization import Int8WeightOnlyConfig, quantize_
-
-    from torchmux.frontend.api import compile
 
     model.requires_grad_(False)
     layers = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]

@@ -19,7 +19,7 @@ from torchmux.frontend.api import compile
 from torchmux.registry.errors import BackendUnavailable, QuantizationFailed, Unsupported
 from torchmux.registry.names import class_with_article
 
-from . import quantizers
+from . import tools
 
 _log = logging.getLogger("torchmux.deploy")
 
@@ -86,7 +86,7 @@ class Quantized:
         ...     return (quantized(batches[0]) - model(batches[0])).abs().max()
     """
 
-    def __init__(self, made: quantizers.Made, report: QuantizationReport) -> None:
+    def __init__(self, made: tools.Made, report: QuantizationReport) -> None:
         self._made, self.report = made, report
         self.compiled = made.compiled
 
@@ -157,11 +157,11 @@ def quantize(
         raise TypeError(f"quantize() takes an nn.Module, not {class_with_article(model)}")
     if model.training:
         raise ValueError("quantize() is for inference: call model.eval() first")
-    tool = (quantizers.BY_BACKEND if activations else quantizers.WEIGHTS_ALONE).get(backend)
-    if tool is None and backend in quantizers.BY_BACKEND:
-        raise ValueError(f"quantize(activations=False) is for {' and '.join(quantizers.WEIGHTS_ALONE)}, not {backend}")
+    tool = (tools.BY_BACKEND if activations else tools.WEIGHTS_ALONE).get(backend)
+    if tool is None and backend in tools.BY_BACKEND:
+        raise ValueError(f"quantize(activations=False) is for {' and '.join(tools.WEIGHTS_ALONE)}, not {backend}")
     if tool is None:
-        raise ValueError(f"quantize() has no tool for {backend!r}. Use one of {', '.join(quantizers.BY_BACKEND)}.")
+        raise ValueError(f"quantize() has no tool for {backend!r}. Use one of {', '.join(tools.BY_BACKEND)}.")
     calls = [_arguments(item) for item in calibration_data]
     if not calls:
         raise ValueError("quantize() needs calibration data: at least one input")
@@ -178,7 +178,7 @@ def quantize(
             raise
         except Exception as error:
             way_out = ""
-            if activations and backend in quantizers.WEIGHTS_ALONE:
+            if activations and backend in tools.WEIGHTS_ALONE:
                 way_out = " Pass activations=False for weights in int8 alone, which needs no export."
             raise QuantizationFailed(
                 f"{tool.name()} does not quantize {type(model).__name__}: {type(error).__name__}: "
@@ -202,7 +202,7 @@ def _in_float32(model: torch.nn.Module, backend: str) -> Callable[..., Any]:
     return lambda args, kwargs: compiled(*args, **kwargs)
 
 
-def _speeds(run: Callable[..., Any], exact: Callable[..., Any], call: quantizers.Call) -> tuple[float, float | None]:
+def _speeds(run: Callable[..., Any], exact: Callable[..., Any], call: tools.Call) -> tuple[float, float | None]:
     """The medians of the seconds of both, in turns; None for ``exact`` if it fails."""
     sides: list[Callable[..., Any]] = [run, exact]
     try:
@@ -224,7 +224,7 @@ def _speeds(run: Callable[..., Any], exact: Callable[..., Any], call: quantizers
     return seconds, others[0] if others else None
 
 
-def _arguments(item: Any) -> quantizers.Call:
+def _arguments(item: Any) -> tools.Call:
     if isinstance(item, torch.Tensor):
         return (item,), {}
     if isinstance(item, (tuple, list)):
